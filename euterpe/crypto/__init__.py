@@ -1,0 +1,1 @@
+"""Envelope encryption, the key ring, request signing and API keys."""

@@ -1,0 +1,89 @@
+"""The two state machines: what a job may do next, and what an outbox event may do next.
+
+The tables here are the source: the triggers of both migrations and the diagram in `docs/states.md`
+are held to them by tests.
+"""
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+from euterpe.domain.errors import InvalidTransition
+
+
+class JobStatus(StrEnum):
+    QUEUED = "queued"
+    CLAIMED = "claimed"
+    FETCHING = "fetching"
+    PROCESSING = "processing"
+    UPLOADING = "uploading"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    DEAD_LETTER = "dead_letter"
+
+
+class OutboxStatus(StrEnum):
+    PENDING = "pending"
+    CLAIMED = "claimed"
+    DELIVERED = "delivered"
+    DEAD_LETTER = "dead_letter"
+    SKIPPED = "skipped"
+
+
+class Lane(StrEnum):
+    """Where a row of a leased table waits: the one column that the hot indexes are built on.
+
+    The states of work in progress share one lane, so moving between them touches no index
+    (a heap-only update on Postgres), and a row that waits for something is in no claim's way.
+    """
+
+    READY = "ready"  # may be claimed now
+    DELAYED = "delayed"  # until available_at
+    BLOCKED = "blocked"  # until its group has room
+    LEASED = "leased"  # owned by a worker
+    REST = "rest"  # done with, unless a person says otherwise
+
+
+IN_PROGRESS = (JobStatus.CLAIMED, JobStatus.FETCHING, JobStatus.PROCESSING, JobStatus.UPLOADING)
+FINISHED = (JobStatus.SUCCEEDED, JobStatus.FAILED, JobStatus.DEAD_LETTER)
+
+_ABANDON = frozenset({JobStatus.QUEUED, JobStatus.FAILED})
+
+JOB_TRANSITIONS: Mapping[JobStatus, frozenset[JobStatus]] = {
+    JobStatus.QUEUED: frozenset({JobStatus.CLAIMED}),
+    JobStatus.CLAIMED: frozenset({JobStatus.FETCHING}) | _ABANDON,
+    JobStatus.FETCHING: frozenset({JobStatus.PROCESSING}) | _ABANDON,
+    JobStatus.PROCESSING: frozenset({JobStatus.UPLOADING}) | _ABANDON,
+    JobStatus.UPLOADING: frozenset({JobStatus.SUCCEEDED}) | _ABANDON,
+    JobStatus.SUCCEEDED: frozenset(),
+    JobStatus.FAILED: frozenset({JobStatus.QUEUED, JobStatus.DEAD_LETTER}),
+    JobStatus.DEAD_LETTER: frozenset(),
+}
+
+OUTBOX_TRANSITIONS: Mapping[OutboxStatus, frozenset[OutboxStatus]] = {
+    OutboxStatus.PENDING: frozenset({OutboxStatus.CLAIMED}),
+    OutboxStatus.CLAIMED: frozenset(
+        {OutboxStatus.DELIVERED, OutboxStatus.PENDING, OutboxStatus.DEAD_LETTER}
+    ),
+    # A person may ask for an event again: replay.
+    OutboxStatus.DELIVERED: frozenset({OutboxStatus.PENDING}),
+    OutboxStatus.DEAD_LETTER: frozenset({OutboxStatus.PENDING}),
+    OutboxStatus.SKIPPED: frozenset(),
+}
+
+
+def check_job_transition(source: JobStatus, target: JobStatus) -> None:
+    if target not in JOB_TRANSITIONS[source]:
+        raise InvalidTransition(source, target)
+
+
+def check_outbox_transition(source: OutboxStatus, target: OutboxStatus) -> None:
+    if target not in OUTBOX_TRANSITIONS[source]:
+        raise InvalidTransition(source, target)
+
+
+def check_retry_budget(attempt_count: int, max_attempts: int) -> None:
+    """`failed -> queued` is only for a job that has attempts left (contract §3)."""
+    if attempt_count >= max_attempts:
+        raise InvalidTransition(
+            JobStatus.FAILED, JobStatus.QUEUED, f"all {max_attempts} attempts are spent"
+        )
