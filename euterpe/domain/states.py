@@ -61,9 +61,7 @@ JOB_TRANSITIONS: Mapping[JobStatus, frozenset[JobStatus]] = {
 
 OUTBOX_TRANSITIONS: Mapping[OutboxStatus, frozenset[OutboxStatus]] = {
     OutboxStatus.PENDING: frozenset({OutboxStatus.CLAIMED}),
-    OutboxStatus.CLAIMED: frozenset(
-        {OutboxStatus.DELIVERED, OutboxStatus.PENDING, OutboxStatus.DEAD_LETTER}
-    ),
+    OutboxStatus.CLAIMED: frozenset({OutboxStatus.DELIVERED, OutboxStatus.PENDING, OutboxStatus.DEAD_LETTER}),
     # A person may ask for an event again: replay.
     OutboxStatus.DELIVERED: frozenset({OutboxStatus.PENDING}),
     OutboxStatus.DEAD_LETTER: frozenset({OutboxStatus.PENDING}),
@@ -84,6 +82,10 @@ def check_outbox_transition(source: OutboxStatus, target: OutboxStatus) -> None:
 def check_retry_budget(attempt_count: int, max_attempts: int) -> None:
     """`failed -> queued` is only for a job that has attempts left (contract §3)."""
     if attempt_count >= max_attempts:
-        raise InvalidTransition(
-            JobStatus.FAILED, JobStatus.QUEUED, f"all {max_attempts} attempts are spent"
-        )
+        raise InvalidTransition(JobStatus.FAILED, JobStatus.QUEUED, f"all {max_attempts} attempts are spent")
+
+
+def lane_when_queued(group_id: str | None, delay_ms: int) -> Lane:
+    if delay_ms > 0:
+        return Lane.DELAYED
+    return Lane.READY if group_id is None else Lane.BLOCKED

@@ -1,0 +1,133 @@
+"""Envelope encryption: each secret has a data key (DEK) of its own, which a KEK of the ring wraps.
+
+Format version 1, where ‖ joins bytes:
+
+ciphertext  = mid[32] ‖ commitment[32] ‖ nonce[12] ‖ AES-256-GCM(plaintext) + tag
+dek_wrapped = nonce[12] ‖ AES-256-GCM(DEK) + tag
+"""
+
+import hmac
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.hashes import SHA512
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from euterpe.crypto.errors import CannotDecrypt, UnknownFormat
+from euterpe.crypto.keyring import KeyRing
+
+FORMAT_VERSION = 1
+
+_KEY, _NONCE, _TAG = 32, 12, 16
+_HEAD = _KEY + _KEY + _NONCE
+
+
+@dataclass(frozen=True)
+class Sealed:
+    """A secret as its row stores it."""
+
+    ciphertext: bytes = field(repr=False)
+    dek_wrapped: bytes = field(repr=False)
+    kek_id: str
+    version: int
+
+
+@dataclass(frozen=True)
+class Context:
+    """Whose secret it is. This is authenticated: moved to another row, a secret does not open."""
+
+    label: bytes
+    fields: Mapping[str, str]
+
+    def data_aad(self, mid: bytes, commitment: bytes) -> bytes:
+        return _encode(self.label, self.fields) + mid + commitment
+
+    def wrap_aad(self, kek_id: str) -> bytes:
+        """The KEK is named here and not in the data's AAD, so that a rewrap leaves the data alone."""
+        return _encode(b"euterpe-dek-v1\0", {**self.fields, "kek_id": kek_id})
+
+
+def credentials_context(job_id: str, requester_id: str, credential_version: int) -> Context:
+    fields = {
+        "job_id": job_id,
+        "requester_id": requester_id,
+        "credential_version": str(credential_version),
+    }
+    return Context(b"euterpe-cred-v1\0", fields)
+
+
+def webhook_secret_context(requester_id: str, secret_id: str) -> Context:
+    return Context(b"euterpe-hook-v1\0", {"requester_id": requester_id, "secret_id": secret_id})
+
+
+def seal(
+    plaintext: bytes, context: Context, ring: KeyRing, *, random: Callable[[int], bytes] = os.urandom
+) -> Sealed:
+    dek, mid, nonce = random(_KEY), random(_KEY), random(_NONCE)
+    key, commitment = _derive(dek, mid)
+    body = AESGCM(key).encrypt(nonce, plaintext, context.data_aad(mid, commitment))
+    kek_id = ring.active_id
+    return Sealed(
+        ciphertext=mid + commitment + nonce + body,
+        dek_wrapped=ring.wrap(kek_id, dek, context.wrap_aad(kek_id)),
+        kek_id=kek_id,
+        version=FORMAT_VERSION,
+    )
+
+
+def unseal(sealed: Sealed, context: Context, ring: KeyRing) -> bytes:
+    dek = _unwrap(sealed, context, ring)
+    if len(sealed.ciphertext) < _HEAD + _TAG:
+        raise CannotDecrypt
+    mid, claimed = sealed.ciphertext[:_KEY], sealed.ciphertext[_KEY : 2 * _KEY]
+    nonce, body = sealed.ciphertext[2 * _KEY : _HEAD], sealed.ciphertext[_HEAD:]
+    key, commitment = _derive(dek, mid)
+    # GCM alone lets one ciphertext open under two keys; the commitment allows only this one.
+    if not hmac.compare_digest(claimed, commitment):
+        raise CannotDecrypt
+    try:
+        return AESGCM(key).decrypt(nonce, body, context.data_aad(mid, commitment))
+    except InvalidTag:
+        raise CannotDecrypt from None
+
+
+def rewrap(sealed: Sealed, context: Context, ring: KeyRing) -> Sealed:
+    """The same secret under the active KEK; the very same object when it is there already."""
+    _check_version(sealed)
+    kek_id = ring.active_id
+    if sealed.kek_id == kek_id:
+        return sealed
+    dek = _unwrap(sealed, context, ring)
+    return replace(sealed, dek_wrapped=ring.wrap(kek_id, dek, context.wrap_aad(kek_id)), kek_id=kek_id)
+
+
+def _unwrap(sealed: Sealed, context: Context, ring: KeyRing) -> bytes:
+    _check_version(sealed)
+    return ring.unwrap(sealed.kek_id, sealed.dek_wrapped, context.wrap_aad(sealed.kek_id))
+
+
+def _check_version(sealed: Sealed) -> None:
+    if sealed.version != FORMAT_VERSION:
+        raise UnknownFormat(sealed.version)
+
+
+def _derive(dek: bytes, mid: bytes) -> tuple[bytes, bytes]:
+    """The key that encrypts, and the commitment to it."""
+    key, commitment = (
+        HKDF(algorithm=SHA512(), length=_KEY, salt=mid, info=info).derive(dek)
+        for info in (b"EUTERPE/v1/DERIVEKEY", b"EUTERPE/v1/COMMITKEY")
+    )
+    return key, commitment
+
+
+def _encode(label: bytes, fields: Mapping[str, str]) -> bytes:
+    """Every part carries its length: two different maps never encode to the same bytes."""
+    parts = [label, len(fields).to_bytes(2, "big")]
+    for item in sorted(fields.items()):
+        for text in item:
+            data = text.encode()
+            parts += [len(data).to_bytes(2, "big"), data]
+    return b"".join(parts)

@@ -1,0 +1,103 @@
+"""What can go wrong with secrets and signatures. No message ever holds a secret."""
+
+from pathlib import Path
+
+from euterpe.domain.errors import EuterpeError
+
+
+class CannotDecrypt(EuterpeError):
+    """Tampered with, cut short, or moved to another row. Which one is nobody's business."""
+
+    code = "cannot_decrypt"
+
+    def __init__(self) -> None:
+        super().__init__("a stored secret cannot be decrypted for this row: store it again")
+
+
+class UnknownKek(EuterpeError):
+    code = "unknown_kek"
+    retryable = True  # while a new key is being rolled out, another worker may have it
+
+    def __init__(self, kek_id: str) -> None:
+        super().__init__(
+            f"the key ring has no KEK {kek_id!r}: put it back into EUTERPE_KEK_FILE or EUTERPE_KEKS"
+        )
+        self.kek_id = kek_id
+
+
+class UnknownFormat(EuterpeError):
+    code = "unknown_encryption_version"
+    retryable = True  # while a new release is being rolled out, another worker may read it
+
+    def __init__(self, version: int) -> None:
+        super().__init__(f"encryption version {version} is not known to this release of Euterpe: upgrade it")
+        self.version = version
+
+
+class KeyRingError(EuterpeError):
+    code = "key_ring"
+
+    def __init__(self, where: str | Path, problem: str) -> None:
+        super().__init__(f"key ring {where}: {problem}")
+
+
+class MalformedApiKey(EuterpeError):
+    code = "malformed_api_key"
+
+    def __init__(self) -> None:
+        super().__init__("this is not an API key, or it has a typo: the checksum does not match")
+
+
+class SignatureError(EuterpeError):
+    """A delivery that its receiver must not act on."""
+
+    code = "signature"
+
+
+class MissingHeader(SignatureError):
+    code = "signature_header_missing"
+
+    def __init__(self, header: str) -> None:
+        super().__init__(f"the header {header} is missing")
+        self.header = header
+
+
+class MalformedHeader(SignatureError):
+    code = "signature_header_malformed"
+
+    def __init__(self, header: str) -> None:
+        super().__init__(f"the header {header} is malformed")
+        self.header = header
+
+
+class TimestampSkew(SignatureError):
+    code = "signature_timestamp_skew"
+
+    def __init__(self, ahead_seconds: int, allowed_seconds: int) -> None:
+        super().__init__(
+            f"the timestamp is {ahead_seconds:+d} s off, more than {allowed_seconds}: check both clocks"
+        )
+
+
+class BadSignature(SignatureError):
+    code = "signature_bad"
+
+    def __init__(self) -> None:
+        super().__init__("no signature matches: check the secret, and that the body is the raw bytes")
+
+
+class ReplayedNonce(SignatureError):
+    code = "signature_replayed"
+
+    def __init__(self) -> None:
+        super().__init__("this delivery was seen before, or is too old to tell")
+
+
+class NonceMemoryFull(SignatureError):
+    """Answer 503: to forget a live nonce would be to let its replay pass."""
+
+    code = "signature_nonce_memory_full"
+    retryable = True
+
+    def __init__(self, capacity: int) -> None:
+        super().__init__(f"all {capacity} nonces in memory are still live: raise the capacity")

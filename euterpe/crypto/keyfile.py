@@ -1,0 +1,118 @@
+"""The file of a key ring: read only if nobody else could, and changed whole or not at all."""
+
+import fcntl
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from secrets import token_bytes, token_hex
+
+from euterpe.crypto.errors import KeyRingError
+from euterpe.crypto.keyset import KeySet
+
+
+def read(path: Path) -> KeySet:
+    # NOFOLLOW: a link is a way to swap the ring. NONBLOCK: a FIFO must be refused, not waited for.
+    def opener(name: str, flags: int) -> int:
+        return os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
+
+    try:
+        with open(path, "rb", opener=opener) as file:
+            _refuse_if_exposed(path, os.fstat(file.fileno()))
+            return KeySet.parse(file.read(), where=str(path))
+    except FileNotFoundError:
+        raise KeyRingError(path, "no such file: `euterpe keys add` creates it") from None
+    except OSError as error:
+        raise KeyRingError(
+            path, f"cannot be read ({error.strerror}): it must be a regular file of ours, not a link"
+        ) from error
+
+
+def create_file(path: Path) -> bool:
+    """Make a ring of one active key. False when there is a file already: it is left alone, also in a race."""
+    with _locked(path):
+        missing = not os.path.lexists(path)
+        if missing:
+            _write(path, _ring_of_one(path, _new_id()))
+    return missing
+
+
+def add_key(path: Path, kek_id: str | None = None) -> str:
+    """Add a random KEK that only decrypts until it is activated; the first of a new file is active."""
+    new_id = _new_id() if kek_id is None else kek_id
+    with _locked(path):
+        if not os.path.lexists(path):
+            _write(path, _ring_of_one(path, new_id))
+            return new_id
+        ring = read(path)
+        if new_id in ring.keys:
+            raise KeyRingError(path, f"there is a key {new_id} already: choose another id")
+        _write(path, replace(ring, keys={**ring.keys, new_id: token_bytes(32)}))
+    return new_id
+
+
+def activate_key(path: Path, kek_id: str) -> None:
+    with _locked(path):
+        _write(path, replace(read(path), active=kek_id))
+
+
+def remove_key(path: Path, kek_id: str) -> None:
+    """What this KEK wrapped is lost with it: make sure first that nothing is."""
+    with _locked(path):
+        ring = read(path)
+        if kek_id not in ring.keys:
+            raise KeyRingError(path, f"there is no key {kek_id!r}: choose one of {', '.join(ring.keys)}")
+        if kek_id == ring.active:
+            raise KeyRingError(path, f"key {kek_id} is active: activate another one and rewrap first")
+        _write(path, replace(ring, keys={i: key for i, key in ring.keys.items() if i != kek_id}))
+
+
+def _new_id() -> str:
+    return f"k-{token_hex(4)}"
+
+
+def _ring_of_one(path: Path, kek_id: str) -> KeySet:
+    return KeySet(str(path), kek_id, {kek_id: token_bytes(32)})
+
+
+def _refuse_if_exposed(path: Path, status: os.stat_result) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        raise KeyRingError(path, "is not a regular file: name one")
+    if status.st_uid not in (os.geteuid(), 0):
+        raise KeyRingError(path, f"belongs to uid {status.st_uid}: run `chown {os.geteuid()} {path}`")
+    mode = stat.S_IMODE(status.st_mode)
+    if mode & ~0o600:
+        raise KeyRingError(path, f"has mode {mode:04o}, so others could use it: run `chmod 600 {path}`")
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """One editor at a time. The lock is on the directory, for the file itself is replaced by every change."""
+    try:
+        directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            fcntl.flock(directory, fcntl.LOCK_EX)
+            yield
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+    except OSError as error:
+        raise KeyRingError(
+            path, f"cannot be changed ({error.strerror}): its directory must be there and writable"
+        ) from error
+
+
+def _write(path: Path, ring: KeySet) -> None:
+    temporary = path.with_name(f".{path.name}.new")
+    temporary.unlink(missing_ok=True)  # of an editor that was killed: we hold the lock
+    try:
+        with open(temporary, "x", opener=partial(os.open, mode=0o600)) as file:
+            file.write(ring.dump())
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)

@@ -1,0 +1,83 @@
+"""The key ring: the KEKs that wrap data keys, one of them active."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from euterpe.crypto import keyfile
+from euterpe.crypto.errors import CannotDecrypt, UnknownKek
+from euterpe.crypto.keyset import KeySet
+
+_NONCE, _WRAPPED = 12, 12 + 32 + 16
+
+
+class KeyRing(Protocol):
+    """What the envelope needs; a KMS can be one.
+
+    `wrap` is told the KEK because the AAD already names it: a ring whose active key changes
+    between the two must still wrap with the key that was named.
+    """
+
+    @property
+    def active_id(self) -> str: ...
+
+    def wrap(self, kek_id: str, dek: bytes, aad: bytes) -> bytes: ...
+
+    def unwrap(self, kek_id: str, wrapped: bytes, aad: bytes) -> bytes:
+        """Raises `UnknownKek`, or `CannotDecrypt` for bytes that this KEK did not wrap with this AAD."""
+        ...
+
+
+class LocalKeyRing:
+    """KEKs in the memory of this process. The ones that are not active decrypt what they once wrapped.
+
+    Nonces are random, which is safe for 2^32 wraps by one KEK (NIST SP 800-38D, 8.3).
+    """
+
+    def __init__(self, keys: KeySet, *, random: Callable[[int], bytes] = os.urandom) -> None:
+        self._active_id = keys.active
+        self._ciphers = {kek_id: AESGCM(key) for kek_id, key in keys.keys.items()}
+        self._random = random
+
+    def __repr__(self) -> str:
+        return f"LocalKeyRing(active_id={self.active_id!r}, kek_ids={self.kek_ids!r})"
+
+    @property
+    def active_id(self) -> str:
+        return self._active_id
+
+    @property
+    def kek_ids(self) -> tuple[str, ...]:
+        return tuple(self._ciphers)
+
+    def wrap(self, kek_id: str, dek: bytes, aad: bytes) -> bytes:
+        nonce = self._random(_NONCE)
+        return nonce + self._cipher(kek_id).encrypt(nonce, dek, aad)
+
+    def unwrap(self, kek_id: str, wrapped: bytes, aad: bytes) -> bytes:
+        cipher = self._cipher(kek_id)
+        if len(wrapped) != _WRAPPED:
+            raise CannotDecrypt
+        try:
+            return cipher.decrypt(wrapped[:_NONCE], wrapped[_NONCE:], aad)
+        except InvalidTag:
+            raise CannotDecrypt from None
+
+    def _cipher(self, kek_id: str) -> AESGCM:
+        if kek_id not in self._ciphers:
+            raise UnknownKek(kek_id)
+        return self._ciphers[kek_id]
+
+
+def load_file(path: Path) -> LocalKeyRing:
+    """The ring of EUTERPE_KEK_FILE."""
+    return LocalKeyRing(keyfile.read(path))
+
+
+def load_value(value: str) -> LocalKeyRing:
+    """The ring of EUTERPE_KEKS: the same JSON, in the environment."""
+    return LocalKeyRing(KeySet.parse(value, where="EUTERPE_KEKS"))

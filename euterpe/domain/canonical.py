@@ -1,0 +1,70 @@
+"""A spec in two parts: what may lie in the open, and what must be sealed.
+
+Credentials are secret, and so is the query of a signed URL, which carries the signature. The open part
+alone is what the request means; the secret part is only how to get at it.
+"""
+
+import json
+from hashlib import sha256
+from typing import Any
+
+from pydantic import SecretStr
+
+from euterpe.domain.locations import split_query
+from euterpe.domain.spec import JobSpec, parse_spec
+from euterpe.domain.strict_json import canonical_json
+
+Json = dict[str, Any]
+
+
+def split_secrets(spec: JobSpec) -> tuple[Json, bytes | None]:
+    """The open part as JSON, every default written out, and the secret part, if there is one."""
+    public, secret = _split(spec, exclude_defaults=False)
+    return public, canonical_json(secret).encode() if secret else None
+
+
+def join_secrets(public: Json, secret: bytes | None) -> JobSpec:
+    """The spec that `split_secrets` took apart."""
+    sealed = json.loads(secret) if secret else {}
+    source, output = dict(public["source"]), dict(public["output"])
+    source["url"] += sealed.get("source_query", "")
+    if output["urls"] is not None:
+        queries = sealed.get("output_queries", {})
+        output["urls"] = {name: url + queries.get(name, "") for name, url in output["urls"].items()}
+    return parse_spec(
+        {**public, "source": source, "output": output, "credentials": sealed.get("credentials")}
+    )
+
+
+def request_hash(spec: JobSpec) -> str:
+    """SHA-256 of what the request means, for telling a retried request from another one.
+
+    Credentials and signatures are left out: a client that retries mints new ones and still means the
+    same job. Defaults are left out too, so a field that a later version adds changes no hash.
+    """
+    public, _ = _split(spec, exclude_defaults=True)
+    return sha256(canonical_json(public).encode()).hexdigest()
+
+
+def _split(spec: JobSpec, *, exclude_defaults: bool) -> tuple[Json, Json]:
+    public = spec.model_dump(mode="json", exclude={"credentials"}, exclude_defaults=exclude_defaults)
+    secret: Json = {}
+    if spec.credentials is not None:
+        secret["credentials"] = _revealed(spec.credentials.model_dump(exclude_none=True))
+    public["source"]["url"], query = split_query(spec.source.url)
+    if query:
+        secret["source_query"] = query
+    if spec.output.urls:
+        halves = {name: split_query(url) for name, url in spec.output.urls.items()}
+        public["output"]["urls"] = {name: url for name, (url, _) in halves.items()}
+        if queries := {name: query for name, (_, query) in halves.items() if query}:
+            secret["output_queries"] = queries
+    return public, secret
+
+
+def _revealed(value: Any) -> Any:
+    if isinstance(value, SecretStr):
+        return value.get_secret_value()
+    if isinstance(value, dict):
+        return {key: _revealed(item) for key, item in value.items()}
+    return value

@@ -1,0 +1,134 @@
+"""The short-lived keys to a requester's object storage."""
+
+import json
+from collections.abc import Mapping
+from typing import Annotated, Literal, Self
+
+from pydantic import AfterValidator, ConfigDict, Discriminator, Field, SecretStr, Tag, model_validator
+
+from euterpe.domain.locations import OBJECT_STORES, EndpointUrl
+from euterpe.domain.model import Instant, StrictModel, Typed, exactly_one_schema, exactly_one_with
+from euterpe.domain.strict_json import canonical_json
+from euterpe.domain.text import SECRET, matching
+
+_SERVICE_ACCOUNT_FIELDS = ("client_email", "private_key", "private_key_id", "type")
+_MAX_SERVICE_ACCOUNT = 16_384
+
+
+def _check_secret(secret: SecretStr) -> SecretStr:
+    return SecretStr(SECRET(secret.get_secret_value()))
+
+
+def _check_service_account(secret: SecretStr) -> SecretStr:
+    """A key file, less all that does not sign: it may also name the hosts that its reader then calls."""
+    text = secret.get_secret_value()
+    try:
+        given = json.loads(text) if len(text) <= _MAX_SERVICE_ACCOUNT else None
+    except (ValueError, RecursionError):
+        given = None
+    kept = {name: given.get(name) for name in _SERVICE_ACCOUNT_FIELDS} if isinstance(given, dict) else {}
+    if kept.get("type") != "service_account" or not all(isinstance(value, str) for value in kept.values()):
+        raise ValueError(
+            f"must be a service account's JSON key file, as text of at most {_MAX_SERVICE_ACCOUNT}"
+        )
+    return SecretStr(canonical_json(kept))
+
+
+Secret = Annotated[SecretStr, AfterValidator(_check_secret)]
+ServiceAccountJson = Annotated[SecretStr, AfterValidator(_check_service_account)]
+Region = Annotated[str, matching(r"[a-z0-9-]{1,64}", "1 to 64 characters of a-z, 0-9 and '-'")]
+AccountName = Annotated[str, matching(r"[a-z0-9]{3,24}", "3 to 24 characters of a-z and 0-9")]
+
+
+class _Credentials(StrictModel):
+    endpoint: EndpointUrl | None = None
+    expires_at: Instant | None = None
+
+
+class S3Credentials(_Credentials):
+    type: Literal["s3"]
+    access_key_id: Secret
+    secret_access_key: Secret
+    session_token: Secret | None = None
+    region: Region | None = None
+
+
+class GsCredentials(_Credentials):
+    model_config = ConfigDict(json_schema_extra=exactly_one_schema("service_account_json", "access_token"))
+
+    type: Literal["gs"]
+    service_account_json: ServiceAccountJson | None = None
+    access_token: Annotated[
+        Secret | None, exactly_one_with("service_account_json"), Field(validate_default=True)
+    ] = None
+
+
+class AzCredentials(_Credentials):
+    model_config = ConfigDict(json_schema_extra=exactly_one_schema("sas_token", "account_key"))
+
+    type: Literal["az"]
+    account_name: AccountName
+    sas_token: Secret | None = None
+    account_key: Annotated[Secret | None, exactly_one_with("sas_token"), Field(validate_default=True)] = None
+
+
+StorageCredentials = Annotated[S3Credentials | GsCredentials | AzCredentials, *Typed]
+
+
+class CredentialPair(StrictModel):
+    """One to read the source, another to write the outputs; a side that needs none is left out."""
+
+    source: StorageCredentials | None = None
+    output: StorageCredentials | None = None
+
+    @model_validator(mode="after")
+    def _not_empty(self) -> Self:
+        if self.source is None and self.output is None:
+            raise ValueError("must have a type, or a source, an output or both")
+        return self
+
+
+Side = Literal["source", "output"]
+
+
+def _form_of(value: object) -> str | None:
+    if isinstance(value, dict):
+        form = value.get("type", "pair")
+        return form if isinstance(form, str) else None
+    return getattr(value, "type", "pair") if isinstance(value, StrictModel) else None
+
+
+Credentials = Annotated[
+    Annotated[S3Credentials, Tag("s3")]
+    | Annotated[GsCredentials, Tag("gs")]
+    | Annotated[AzCredentials, Tag("az")]
+    | Annotated[CredentialPair, Tag("pair")],
+    Discriminator(
+        _form_of,
+        custom_error_type="credentials_form",
+        custom_error_message="must have a type of s3, gs or az, or such credentials as source and output",
+    ),
+]
+"""One for both sides, or a pair."""
+
+
+def misfit(credentials: Credentials, schemes: Mapping[Side, str]) -> str | None:
+    """Why `credentials` are not for a job between these schemes, like `{"source": "s3", "output": "file"}`.
+
+    A side whose own URL is wrong is not in `schemes`, and nothing is said of it.
+    """
+    if isinstance(credentials, CredentialPair):
+        used: dict[Side, StorageCredentials | None] = {
+            "source": credentials.source,
+            "output": credentials.output,
+        }
+    else:
+        used = {side: credentials for side, scheme in schemes.items() if scheme in OBJECT_STORES}
+        if not used and len(schemes) == 2:
+            return "must be left out: neither the source nor the output is object storage"
+    wrong = [
+        f"type {given.type} does not fit the {side}, which is {schemes[side]}://"
+        for side, given in used.items()
+        if given and side in schemes and given.type != schemes[side]
+    ]
+    return "; ".join(wrong) or None

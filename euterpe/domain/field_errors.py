@@ -1,0 +1,62 @@
+"""What pydantic found, told to a requester: where, and what is allowed there; never what was given."""
+
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from euterpe.domain.errors import FieldError
+from euterpe.domain.text import legible
+
+MAX_ERRORS = 100  # a body of 256 KiB has room for 40,000 unknown keys; the answer has not
+
+_SENTENCES = {
+    "missing": "is required",
+    "extra_forbidden": "is not a known field",
+    "model_type": "must be an object",
+    "model_attributes_type": "must be an object",
+    "dict_type": "must be an object",
+    "tuple_type": "must be a list",
+    "string_type": "must be a string",
+    "string_unicode": "contains half of a surrogate pair",
+    "int_type": "must be an integer",
+    "bool_type": "must be true or false",
+    "invalid_key": "must have only text as keys",
+    "greater_than_equal": "must be at least {ge}",
+    "less_than_equal": "must be at most {le}",
+    "multiple_of": "must be a multiple of {multiple_of}",
+    "too_long": "must have at most {max_length} items",
+    "literal_error": "must be {expected}",
+    "union_tag_invalid": "must have a type that is one of {expected_tags}",
+    "value_error": "{error}",
+}
+
+
+def field_errors(invalid: ValidationError, data: object) -> tuple[FieldError, ...]:
+    """The errors of validating `data`, with locations that are paths in `data`."""
+    details = invalid.errors(include_url=False, include_input=False)
+    told = [FieldError(_path(detail, data), _sentence(detail)) for detail in details[:MAX_ERRORS]]
+    if len(details) > MAX_ERRORS:
+        told.append(FieldError((), f"has {len(details) - MAX_ERRORS} more errors"))
+    return tuple(told)
+
+
+def _sentence(detail: ErrorDetails) -> str:
+    template = _SENTENCES.get(detail["type"])
+    return template.format_map(detail.get("ctx", {})) if template else detail["msg"]
+
+
+def _path(detail: ErrorDetails, data: Any) -> tuple[str | int, ...]:
+    """Pydantic also names the branch of a union that it took: a step that the document does not have."""
+    path: list[str | int] = []
+    for step in detail["loc"]:
+        if _leads_on(data, step):
+            data = data[step]
+            path.append(legible(step))
+    if detail["type"] == "missing":
+        path.append(detail["loc"][-1])
+    return tuple(path)
+
+
+def _leads_on(data: Any, step: str | int) -> bool:
+    return step in data if isinstance(data, dict) else isinstance(data, list) and isinstance(step, int)

@@ -1,0 +1,131 @@
+"""Where a job may read, write and call: the rules that a URL obeys before anybody opens it.
+
+Paths are URL paths: percent escapes are decoded once, and what they spell obeys the same rules.
+What an address may be is not decided here but by the egress guard, when the connection is made.
+"""
+
+import re
+from collections.abc import Callable
+from typing import Annotated, NamedTuple
+from urllib.parse import unquote
+
+from euterpe.domain.text import TextRule, has_control
+
+OBJECT_STORES = ("s3", "gs", "az")
+MAX_LOCATION = 8192  # a presigned URL with a session token in it takes about 2,000
+MAX_CALLBACK = 2048
+
+_URL = re.compile(r"([a-z][a-z0-9]*)://([^/?#]*)([^?#]*)(\?[^#]*)?(#.*)?")
+_HOST = re.compile(r"(?:[A-Za-z0-9][A-Za-z0-9._-]{0,252}|\[[0-9A-Fa-f:.]{2,45}\])(?::([0-9]{1,5}))?")
+_BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,221}")
+_BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
+
+
+class Url(NamedTuple):
+    scheme: str
+    authority: str
+    path: str
+    query: str | None
+    fragment: str | None
+
+
+def split_query(url: str) -> tuple[str, str]:
+    """The URL without its query, and the query with its question mark: joined they are the URL again."""
+    path, mark, query = url.partition("?")
+    return path, mark + query
+
+
+def scheme_of(url: str) -> str:
+    return url.partition("://")[0]
+
+
+def _parse(url: str, schemes: tuple[str, ...], max_length: int) -> Url:
+    if len(url) > max_length:
+        raise ValueError(f"must not be longer than {max_length} characters")
+    if not url.isprintable() or " " in url or "\\" in url:
+        raise ValueError("must not contain blanks, backslashes or unprintable characters: escape them")
+    match = _URL.fullmatch(url)
+    if not match or match[1] not in schemes:
+        raise ValueError(f"must begin with {' or '.join(f'{scheme}://' for scheme in schemes)}")
+    parsed = Url._make(match.groups())
+    if parsed.fragment is not None:
+        raise ValueError("must not have a fragment (a '#' in a path is written %23)")
+    _check_path(parsed.path)
+    if parsed.scheme in ("http", "https"):
+        _check_host(parsed.authority)
+    else:
+        _check_object(parsed)
+    return parsed
+
+
+def _check_path(path: str) -> None:
+    if _BAD_ESCAPE.search(path):
+        raise ValueError("must have two hex digits after each '%' (a '%' itself is written %25)")
+    try:
+        decoded = unquote(path, errors="strict")
+    except UnicodeDecodeError:
+        raise ValueError("must spell UTF-8 with its percent escapes") from None
+    if has_control(decoded):
+        raise ValueError("must not spell control characters with its percent escapes")
+    if not {".", ".."}.isdisjoint(decoded.split("/")):
+        raise ValueError("must not have '.' or '..' as a part of its path")
+
+
+def _check_host(authority: str) -> None:
+    if "@" in authority:
+        raise ValueError("must not have a user name or password in it")
+    match = _HOST.fullmatch(authority)
+    if not match:
+        raise ValueError("must name a host, by its ASCII name or its address")
+    if match[1] is not None and not 1 <= int(match[1]) <= 65535:
+        raise ValueError("must have a port between 1 and 65535")
+
+
+def _check_object(url: Url) -> None:
+    if url.query is not None:
+        raise ValueError("must not have a query (a '?' in a path is written %3F)")
+    if url.scheme == "file":
+        if url.authority:
+            raise ValueError("must not name a host: an absolute path follows file://")
+    elif not _BUCKET.fullmatch(url.authority):
+        raise ValueError(f"must name a bucket: {url.scheme}://bucket/key")
+    if not url.path.startswith("/") or "//" in unquote(url.path):
+        raise ValueError("must have a path whose parts are not empty")
+
+
+def _check_source(url: str) -> str:
+    parsed = _parse(url, (*OBJECT_STORES, "https", "file"), MAX_LOCATION)
+    if parsed.scheme != "https" and unquote(parsed.path).endswith("/"):
+        raise ValueError("must name one object, not a prefix that ends with '/'")
+    return url
+
+
+def _check_prefix(url: str) -> str:
+    if scheme_of(url) == "https":
+        raise ValueError("must be s3, gs, az or file; for https give a signed URL for each file in `urls`")
+    parsed = _parse(url, (*OBJECT_STORES, "file"), MAX_LOCATION)
+    if not parsed.path.endswith("/"):
+        raise ValueError("must be a prefix that ends with '/'")
+    return url
+
+
+def _plain(schemes: tuple[str, ...], max_length: int, *, query: bool = True) -> Callable[[str], str]:
+    def check(url: str) -> str:
+        if _parse(url, schemes, max_length).query is not None and not query:
+            raise ValueError("must not have a query")
+        return url
+
+    return check
+
+
+def _rule(check: Callable[[str], str], pattern: str, max_length: int) -> TextRule:
+    return TextRule(check, {"pattern": pattern, "maxLength": max_length})
+
+
+SourceUrl = Annotated[str, _rule(_check_source, "^(s3|gs|az|https|file)://", MAX_LOCATION)]
+OutputPrefix = Annotated[str, _rule(_check_prefix, "^(s3|gs|az|file)://.*/$", MAX_LOCATION)]
+SignedUrl = Annotated[str, _rule(_plain(("https",), MAX_LOCATION), "^https://", MAX_LOCATION)]
+CallbackUrl = Annotated[str, _rule(_plain(("https", "http"), MAX_CALLBACK), "^https?://", MAX_CALLBACK)]
+EndpointUrl = Annotated[
+    str, _rule(_plain(("https", "http"), MAX_CALLBACK, query=False), "^https?://", MAX_CALLBACK)
+]

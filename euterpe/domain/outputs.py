@@ -1,0 +1,136 @@
+"""What a job can make of its source."""
+
+from itertools import pairwise
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field, ValidationInfo
+
+from euterpe.domain.model import FromList, NotEmpty, StrictModel, Typed
+from euterpe.domain.text import Name, matching
+
+MAX_OUTPUTS = 20
+_MAX_CRF = {"h264": 51, "hevc": 51, "av1": 63}
+
+
+def _check_crf(crf: int | None, info: ValidationInfo) -> int | None:
+    limit = _MAX_CRF[info.data.get("codec", "av1")]
+    if crf is not None and crf > limit:
+        raise ValueError(f"must be at most {limit} for this codec")
+    return crf
+
+
+def _strictly_descending(heights: tuple[int, ...]) -> tuple[int, ...]:
+    if any(upper <= lower for upper, lower in pairwise(heights)):
+        raise ValueError("must go from the greatest height to the least, each of them once")
+    return heights
+
+
+def _all_different(values: tuple[str, ...]) -> tuple[str, ...]:
+    if len(set(values)) < len(values):
+        raise ValueError("must not hold the same value twice")
+    return values
+
+
+Height = Annotated[int, Field(ge=16, le=4320, multiple_of=2)]
+Crf = Annotated[int, Field(ge=0, le=63)]
+Moment = Annotated[
+    str,
+    matching(
+        r"(?:100|[0-9]{1,2}(?:\.[0-9]{1,3})?)%|[0-9]{1,6}(?:\.[0-9]{1,3})?s",
+        "a share of the duration, like '50%', or a time in seconds, like '12.5s'",
+    ),
+]
+
+
+class Audio(StrictModel):
+    codec: Literal["aac"] = "aac"
+    bitrate_kbps: Annotated[int, Field(ge=8, le=1024)] = 128
+
+
+class Video(StrictModel):
+    """Without a height the source's own; without a crf the codec's usual one."""
+
+    codec: Literal["h264", "hevc", "av1"] = "h264"
+    height: Height | None = None
+    crf: Annotated[Crf | None, AfterValidator(_check_crf)] = None
+
+
+class HlsVideo(StrictModel):
+    codec: Literal["h264", "hevc", "av1"] = "h264"
+    ladder: Annotated[
+        tuple[Height, ...],
+        Field(max_length=10, json_schema_extra={"minItems": 1, "uniqueItems": True}),
+        FromList,
+        NotEmpty,
+        AfterValidator(_strictly_descending),
+    ]
+
+
+class HlsOutput(StrictModel):
+    """A playlist over one rendition for each height. `audio: null` leaves the sound out."""
+
+    name: Name
+    type: Literal["hls"]
+    segment_seconds: Annotated[int, Field(ge=1, le=60)] = 4
+    video: HlsVideo
+    audio: Audio | None = Audio()
+
+
+class Mp4Output(StrictModel):
+    """One file, playable while it loads. `audio: null` leaves the sound out."""
+
+    name: Name
+    type: Literal["mp4"]
+    video: Video = Video()
+    audio: Audio | None = Audio()
+
+
+class M4aOutput(StrictModel):
+    """The sound alone."""
+
+    name: Name
+    type: Literal["m4a"]
+    audio: Audio = Audio()
+
+
+class ImageOutput(StrictModel):
+    """Still pictures, one for each moment."""
+
+    name: Name
+    type: Literal["image"]
+    at: Annotated[
+        tuple[Moment, ...],
+        Field(max_length=20, json_schema_extra={"minItems": 1, "uniqueItems": True}),
+        FromList,
+        NotEmpty,
+        AfterValidator(_all_different),
+    ]
+
+
+class SpriteOutput(StrictModel):
+    """A grid of small pictures for scrubbing, with a WebVTT file that maps times to them."""
+
+    name: Name
+    type: Literal["sprite"]
+    interval_seconds: Annotated[int, Field(ge=1, le=3600)] = 10
+    columns: Annotated[int, Field(ge=1, le=50)] = 10
+    vtt: bool = True
+
+
+OutputSpec = Annotated[HlsOutput | Mp4Output | M4aOutput | ImageOutput | SpriteOutput, *Typed]
+
+
+def _names_differ(outputs: tuple[OutputSpec, ...]) -> tuple[OutputSpec, ...]:
+    names = [output.name for output in outputs]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise ValueError(f"must have different names; given more than once: {', '.join(twice)}")
+    return outputs
+
+
+OutputSpecs = Annotated[
+    tuple[OutputSpec, ...],
+    Field(max_length=MAX_OUTPUTS, json_schema_extra={"minItems": 1}),
+    FromList,
+    NotEmpty,
+    AfterValidator(_names_differ),
+]

@@ -1,0 +1,158 @@
+"""What to do after a failure: pure decisions, written by one place in the store.
+
+Three budgets, three counters (contract §5): execution attempts, credential refreshes and outbox
+deliveries. None of the functions here reads another's counter.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+
+class RetryClass(StrEnum):
+    TRANSIENT = "transient"  # try again after a backoff
+    THROTTLED = "throttled"  # try again after a longer one
+    CREDENTIALS = "credentials"  # refresh the credentials first (contract §7)
+    PERMANENT = "permanent"  # rests in `failed`; a person may retry it
+    UNRECOVERABLE = "unrecoverable"  # no retry can help: dead letter at once
+
+
+_TRANSIENT_STATUS = frozenset({423, 500, 502, 503, 504})
+_CREDENTIAL_STATUS = frozenset({401, 403})
+
+
+def classify_status(status: int) -> RetryClass:
+    """The retry class of an HTTP answer that was not a success (contract §5)."""
+    if status in _TRANSIENT_STATUS:
+        return RetryClass.TRANSIENT
+    if status == 429:
+        return RetryClass.THROTTLED
+    if status in _CREDENTIAL_STATUS:
+        return RetryClass.CREDENTIALS
+    return RetryClass.PERMANENT
+
+
+@dataclass(frozen=True)
+class JobError:
+    """Why an attempt failed: what the requester is shown, and how it may be retried."""
+
+    code: str
+    message: str
+    phase: str
+    retry_class: RetryClass = RetryClass.PERMANENT
+
+    def document(self) -> dict[str, Any]:
+        retryable = self.retry_class not in (RetryClass.PERMANENT, RetryClass.UNRECOVERABLE)
+        return {"code": self.code, "message": self.message, "retryable": retryable, "phase": self.phase}
+
+
+def canceled(phase: str) -> JobError:
+    return JobError("canceled", "the requester canceled the job", phase)
+
+
+def lease_expired(phase: str) -> JobError:
+    return JobError(
+        "lease_expired", "the worker stopped answering before it finished", phase, RetryClass.TRANSIENT
+    )
+
+
+@dataclass(frozen=True)
+class Backoff:
+    """Exponential with jitter: half of each delay is fixed, half is drawn, so that neither a herd
+    nor an immediate retry can happen."""
+
+    base_ms: int = 1_000
+    cap_ms: int = 900_000
+    throttled_base_ms: int = 30_000
+
+    def delay_ms(self, failures: int, retry_class: RetryClass, draw: float) -> int:
+        """The wait before try `failures + 1`; `draw` is uniform in [0, 1)."""
+        base = self.throttled_base_ms if retry_class is RetryClass.THROTTLED else self.base_ms
+        # 2**40 ms is 34 years: beyond it the exponent only costs memory.
+        full = min(self.cap_ms, base << min(max(failures - 1, 0), 40))
+        return full - int(full * (1.0 - draw) / 2)
+
+
+@dataclass(frozen=True)
+class Requeue:
+    delay_ms: int
+    error: JobError
+
+
+@dataclass(frozen=True)
+class Fail:
+    error: JobError
+
+
+@dataclass(frozen=True)
+class DeadLetter:
+    error: JobError
+
+
+JobDecision = Requeue | Fail | DeadLetter
+
+
+def decide_job(
+    error: JobError,
+    *,
+    attempt_count: int,
+    max_attempts: int,
+    cancel_requested: bool,
+    backoff: Backoff,
+    draw: float,
+) -> JobDecision:
+    """A canceled job fails and stays; a spent budget or an unrecoverable error is a dead letter."""
+    if cancel_requested or error.code == "canceled":
+        return Fail(canceled(error.phase))
+    if error.retry_class is RetryClass.UNRECOVERABLE or attempt_count >= max_attempts:
+        return DeadLetter(error)
+    if error.retry_class is RetryClass.PERMANENT:
+        return Fail(error)
+    return Requeue(backoff.delay_ms(attempt_count, error.retry_class, draw), error)
+
+
+def may_refresh(refresh_count: int, max_refreshes: int) -> bool:
+    """Whether one more credential refresh is within its own budget."""
+    return refresh_count < max_refreshes
+
+
+@dataclass(frozen=True)
+class Delivered:
+    pass
+
+
+@dataclass(frozen=True)
+class Redeliver:
+    delay_ms: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class Undeliverable:
+    reason: str
+
+
+DeliveryDecision = Delivered | Redeliver | Undeliverable
+
+
+def decide_delivery(
+    status: int | None,
+    *,
+    attempt_count: int,
+    max_attempts: int,
+    retry_after_ms: int | None,
+    backoff: Backoff,
+    draw: float,
+) -> DeliveryDecision:
+    """`status` is None when nothing answered. 2xx is delivered, 410 never wants it again."""
+    if status is not None and 200 <= status < 300:
+        return Delivered()
+    reason = "no answer" if status is None else f"answered {status}"
+    if status == 410:
+        return Undeliverable(reason)
+    if attempt_count >= max_attempts:
+        return Undeliverable(f"{reason}; all {max_attempts} attempts are spent")
+    retry_class = RetryClass.THROTTLED if status == 429 else RetryClass.TRANSIENT
+    delay = backoff.delay_ms(attempt_count, retry_class, draw)
+    asked = min(retry_after_ms or 0, backoff.cap_ms)
+    return Redeliver(max(delay, asked), reason)

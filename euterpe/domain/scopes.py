@@ -1,0 +1,13 @@
+"""What an API key may do."""
+
+from enum import StrEnum
+
+
+class Scope(StrEnum):
+    WRITE = "transcode:write"
+    READ = "transcode:read"
+    ADMIN = "admin"
+    WORKER = "worker"
+
+
+DEFAULT_SCOPES = (Scope.WRITE, Scope.READ)

@@ -1,0 +1,171 @@
+"""The job spec: everything a requester can ask for, and the only way to a valid one."""
+
+from typing import Annotated, Any, Literal, get_args
+
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    WithJsonSchema,
+    field_validator,
+)
+from pydantic_core import InitErrorDetails, PydanticCustomError
+
+from euterpe.domain.credentials import Credentials, Side, misfit
+from euterpe.domain.errors import InvalidSpec
+from euterpe.domain.field_errors import field_errors
+from euterpe.domain.locations import CallbackUrl, OutputPrefix, SignedUrl, SourceUrl, scheme_of
+from euterpe.domain.model import (
+    FromList,
+    Instant,
+    NotEmpty,
+    StrictModel,
+    exactly_one_schema,
+    exactly_one_with,
+)
+from euterpe.domain.outputs import OutputSpec, OutputSpecs
+from euterpe.domain.profiles import PROFILES, ProfileName
+from euterpe.domain.strict_json import MAX_NUMBER, canonical_json, flaws, parse_json
+from euterpe.domain.text import ExternalId, FileName, GroupId, Name
+
+MAX_BODY_BYTES = 262_144
+MAX_METADATA_BYTES = 4096
+MAX_METADATA_DEPTH = 16
+
+WebhookEvent = Literal[
+    "progress",
+    "queued",
+    "claimed",
+    "fetching",
+    "processing",
+    "uploading",
+    "succeeded",
+    "failed",
+    "dead_letter",
+]
+
+SignedUrls = Annotated[dict[FileName, SignedUrl], Field(json_schema_extra={"minProperties": 1}), NotEmpty]
+
+
+class Source(StrictModel):
+    """What to read: one object, file or signed URL."""
+
+    url: Annotated[SourceUrl, Field(repr=False)]
+
+    @property
+    def scheme(self) -> str:
+        return scheme_of(self.url)
+
+
+class Output(StrictModel):
+    """Where to write: a prefix, or a signed PUT URL for each file that the job makes."""
+
+    model_config = ConfigDict(json_schema_extra=exactly_one_schema("url", "urls"))
+
+    url: OutputPrefix | None = None
+    urls: Annotated[SignedUrls | None, exactly_one_with("url"), Field(repr=False, validate_default=True)] = (
+        None
+    )
+
+    @property
+    def scheme(self) -> str:
+        return scheme_of(self.url) if self.url else "https"
+
+
+class GroupSpec(StrictModel):
+    """Jobs of one group run in order, at most `limit` of them at a time."""
+
+    id: GroupId
+    limit: Annotated[int, Field(ge=1, le=1000)] = 1
+
+
+def _name_is_group(value: object) -> object:
+    return {"id": value} if isinstance(value, str) else value
+
+
+def _once_and_in_order(events: tuple[WebhookEvent, ...]) -> tuple[WebhookEvent, ...]:
+    if len(set(events)) < len(events):
+        raise ValueError("must not name an event twice")
+    return tuple(event for event in get_args(WebhookEvent) if event in events)
+
+
+def _check_metadata(value: dict[str, Any]) -> dict[str, Any]:
+    # A value takes at least one byte, so to look at more of them is to look at too much.
+    if found := list(flaws(value, max_depth=MAX_METADATA_DEPTH, max_values=MAX_METADATA_BYTES)):
+        raise ValidationError.from_exception_data(
+            "metadata",
+            [
+                InitErrorDetails(type=PydanticCustomError("not_json", flaw), loc=loc, input=None)
+                for loc, flaw in found
+            ],
+        )
+    if (size := len(canonical_json(value).encode())) > MAX_METADATA_BYTES:
+        raise ValueError(f"must take at most {MAX_METADATA_BYTES} bytes as JSON, not {size}")
+    return value
+
+
+WebhookEvents = Annotated[
+    tuple[WebhookEvent, ...],
+    Field(max_length=len(get_args(WebhookEvent)), json_schema_extra={"uniqueItems": True}),
+    FromList,
+    AfterValidator(_once_and_in_order),
+]
+Group = Annotated[GroupSpec, BeforeValidator(_name_is_group, json_schema_input_type=GroupId | GroupSpec)]
+Metadata = Annotated[dict[Any, Any], AfterValidator(_check_metadata), WithJsonSchema({"type": "object"})]
+
+
+class JobSpec(StrictModel):
+    """One job: what to make of which source, where to put it, whom to tell."""
+
+    model_config = ConfigDict(json_schema_extra=exactly_one_schema("profile", "outputs"))
+
+    source: Source
+    output: Output
+    profile: ProfileName | None = None
+    outputs: Annotated[OutputSpecs | None, exactly_one_with("profile"), Field(validate_default=True)] = None
+    credentials: Credentials | None = None
+    refresh_url: CallbackUrl | None = None
+    status_webhook_url: CallbackUrl | None = None
+    webhook_events: WebhookEvents | None = None
+    queue: Name = "default"
+    priority: Annotated[int, Field(ge=0, le=100)] = 50
+    group: Group | None = None
+    not_before: Instant | None = None
+    max_attempts: Annotated[int, Field(ge=1, le=100)] | None = None
+    timeout_seconds: Annotated[int, Field(ge=1, le=604_800)] = 7200
+    max_source_bytes: Annotated[int, Field(ge=1, le=MAX_NUMBER)] | None = None
+    external_id: ExternalId | None = None
+    metadata: Metadata = Field(default={})
+
+    @field_validator("credentials")
+    @classmethod
+    def _credentials_fit(cls, given: Credentials | None, info: ValidationInfo) -> Credentials | None:
+        sides: tuple[Side, Side] = ("source", "output")
+        schemes = {side: info.data[side].scheme for side in sides if side in info.data}
+        if given and (problem := misfit(given, schemes)):
+            raise ValueError(problem)
+        return given
+
+
+def parse_spec(data: object) -> JobSpec:
+    """The spec that `data` (a JSON document, decoded) describes, or InvalidSpec with every error in it."""
+    try:
+        return JobSpec.model_validate(data)
+    except ValidationError as invalid:
+        errors = field_errors(invalid, data)
+    # Not raised inside `except`: the cause would carry what was given, secrets included.
+    raise InvalidSpec(errors)
+
+
+def parse_spec_json(raw: bytes, max_bytes: int = MAX_BODY_BYTES) -> JobSpec:
+    return parse_spec(parse_json(raw, max_bytes))
+
+
+def resolve_outputs(spec: JobSpec) -> tuple[OutputSpec, ...]:
+    """The outputs that the spec lists, or those of the profile that it names: never none."""
+    if spec.profile is not None:
+        return PROFILES[spec.profile].outputs
+    return spec.outputs or ()

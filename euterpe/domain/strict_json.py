@@ -1,0 +1,129 @@
+"""JSON with one spelling for each value: read without its traps, written so that equal means identical."""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator
+from math import isfinite
+from typing import Any
+
+from euterpe.domain.errors import FieldError, InvalidSpec
+from euterpe.domain.text import flaw_of_text, legible
+
+MAX_DEPTH = 32
+MAX_VALUES = 262_144
+MAX_NUMBER = 2**53  # up to here every JSON reader keeps an integer exact
+
+Loc = tuple[str | int, ...]
+Pairs = list[tuple[str, object]]
+
+
+class SpecTooLarge(InvalidSpec):
+    code = "request_too_large"
+
+    def __init__(self, size: int, max_bytes: int) -> None:
+        super().__init__((FieldError((), f"is {size} bytes long; at most {max_bytes} are allowed"),))
+
+
+def canonical_json(value: object) -> str:
+    """The shortest spelling, with sorted keys; a ValueError says where `value` is not JSON."""
+    for loc, flaw in flaws(value):
+        raise ValueError(f"{'.'.join(map(str, loc)) or 'the value'} {flaw}")
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def flaws(
+    value: object, *, max_depth: int = MAX_DEPTH, max_values: int = MAX_VALUES
+) -> Iterator[tuple[Loc, str]]:
+    """Every place where `value` is not JSON that all readers understand alike."""
+    for count, (loc, item) in enumerate(_walk(value, max_depth, max_values)):
+        if count == max_values:
+            yield (), f"must not hold more than {max_values} values"
+            return
+        if flaw := _flaw(item):
+            yield loc, flaw
+        elif len(loc) == max_depth and isinstance(item, dict | list):
+            yield loc, f"must not be nested deeper than {max_depth} levels"
+
+
+def _flaw(item: object) -> str | None:
+    if item is None or isinstance(item, bool | list):
+        return None
+    if isinstance(item, str):
+        return flaw_of_text(item)
+    if isinstance(item, int | float):
+        exact = isfinite(item) if isinstance(item, float) else True
+        return None if exact and abs(item) <= MAX_NUMBER else "must be a number between -2^53 and 2^53"
+    if not isinstance(item, dict):
+        return "must be a JSON value"
+    if not all(isinstance(key, str) for key in item):
+        return "must have only text as keys"
+    return next((f"has a key that {flaw}" for key in item if (flaw := flaw_of_text(key))), None)
+
+
+def _walk(value: object, max_depth: int, max_values: int) -> Iterator[tuple[Loc, object]]:
+    """`value` and all that is in it. No recursion, and both limits checked before going deeper: `value`
+    may be nested 100,000 deep, contain itself, or be a few lists that spell out 2^32 values."""
+    found: list[tuple[Loc, object]] = [((), value)]
+    for loc, item in found:
+        yield loc, item
+        if len(loc) < max_depth and len(found) <= max_values:
+            if isinstance(item, list):
+                found.extend(((*loc, index), child) for index, child in enumerate(item))
+            elif isinstance(item, dict):
+                found.extend(((*loc, key), child) for key, child in item.items())
+
+
+class _Repeating(dict[str, object]):
+    """An object that was given some of its keys more than once."""
+
+    repeated: tuple[str, ...]
+
+
+def parse_json(raw: bytes, max_bytes: int) -> Any:
+    """The document in `raw`, or InvalidSpec; a key that is given twice is an error too."""
+    if len(raw) > max_bytes:
+        raise SpecTooLarge(len(raw), max_bytes)
+    repeating: list[_Repeating] = []
+    try:
+        document = json.loads(raw.decode(), object_pairs_hook=_noting(repeating), parse_int=_parse_int)
+    except UnicodeDecodeError as wrong:
+        error = f"is not UTF-8 at byte {wrong.start}"
+    except json.JSONDecodeError as wrong:
+        error = f"is not JSON at line {wrong.lineno}, column {wrong.colno}: {wrong.msg}"
+    except RecursionError:
+        error = "is nested too deeply"
+    else:
+        if not repeating:
+            return document
+        raise InvalidSpec(_repeats_in(document))
+    # Not raised inside `except`: the cause would carry the whole document, and its secrets, along.
+    raise InvalidSpec((FieldError((), error),))
+
+
+def _noting(repeating: list[_Repeating]) -> Callable[[Pairs], dict[str, object]]:
+    def build(pairs: Pairs) -> dict[str, object]:
+        built = dict(pairs)
+        if len(built) == len(pairs):
+            return built
+        counts = Counter(key for key, _ in pairs)
+        noted = _Repeating(built)
+        noted.repeated = tuple(key for key, count in counts.items() if count > 1)
+        repeating.append(noted)
+        return noted
+
+    return build
+
+
+def _repeats_in(document: object) -> tuple[FieldError, ...]:
+    errors = tuple(
+        FieldError((*map(legible, loc), legible(key)), "is given more than once")
+        for loc, item in _walk(document, MAX_DEPTH, MAX_VALUES)
+        if isinstance(item, _Repeating)
+        for key in item.repeated
+    )
+    return errors or (FieldError((), f"is nested deeper than {MAX_DEPTH} levels"),)
+
+
+def _parse_int(digits: str) -> int:
+    """Python refuses to read 4,301 digits; the first 40 are beyond every limit just as well."""
+    return int(digits[:40])

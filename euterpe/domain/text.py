@@ -1,0 +1,144 @@
+"""What a piece of text may be: one rule for each kind, for the models and for a single value alike."""
+
+import re
+import unicodedata
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import GetJsonSchemaHandler
+from pydantic_core import CoreSchema, core_schema
+
+from euterpe.domain.errors import FieldError, InvalidSpec
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_LEGIBLE_LENGTH = 64
+
+
+@dataclass(frozen=True, eq=False)
+class TextRule:
+    """`check` returns the text as it is kept, or raises a ValueError that does not quote it.
+
+    As an annotation (`Annotated[str, NAME]`) it is the whole validation of a field.
+    """
+
+    check: Callable[[str], str]
+    schema: Mapping[str, object]  # as much of the rule as JSON Schema can say
+
+    def __call__(self, value: object) -> str:
+        if isinstance(value, str):
+            return self.check(value)
+        raise ValueError("must be a string")
+
+    def __get_pydantic_core_schema__(self, _source: object, _handler: object) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(self)
+
+    def __get_pydantic_json_schema__(
+        self, _core: CoreSchema, _handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        return {"type": "string", **self.schema}
+
+
+def matching(pattern: str, says: str) -> TextRule:
+    compiled = re.compile(pattern)
+
+    def check(value: str) -> str:
+        if compiled.fullmatch(value):
+            return value
+        raise ValueError(f"must be {says}")
+
+    return TextRule(check, {"pattern": f"^(?:{pattern})$"})
+
+
+def printable(max_length: int) -> TextRule:
+    """A name that people read: normalised, so that two that look the same are the same."""
+
+    def check(value: str) -> str:
+        # The length comes first: to normalise a long run of accents takes quadratic time.
+        kept = unicodedata.normalize("NFC", value) if len(value) <= max_length else ""
+        if 0 < len(kept) <= max_length and kept.isprintable() and kept == kept.strip():
+            return kept
+        raise ValueError(f"must be 1 to {max_length} printable characters, with no blank at either end")
+
+    return TextRule(check, {"minLength": 1, "maxLength": max_length})
+
+
+def opaque(max_length: int) -> TextRule:
+    """Somebody else's text: kept as it is, whatever it says."""
+
+    def check(value: str) -> str:
+        if 0 < len(value) <= max_length and not has_control(value) and not flaw_of_text(value):
+            return value
+        raise ValueError(f"must be 1 to {max_length} characters, none of them a control character")
+
+    return TextRule(check, {"minLength": 1, "maxLength": max_length})
+
+
+def one_of(known: Mapping[str, object]) -> TextRule:
+    choices = sorted(known)
+
+    def check(value: str) -> str:
+        if value in known:
+            return value
+        raise ValueError(f"must be one of {', '.join(choices)}")
+
+    return TextRule(check, {"enum": choices})
+
+
+NAME = matching(
+    r"[a-z0-9][a-z0-9._-]{0,63}",
+    "1 to 64 characters of a-z, 0-9, '.', '_' and '-', the first a letter or a digit",
+)
+GROUP = printable(255)
+REQUESTER_NAME = printable(100)
+EXTERNAL_ID = opaque(255)
+IDEMPOTENCY_KEY = matching(r"[!-~]{1,255}", "1 to 255 visible ASCII characters")
+FILE_NAME = matching(
+    r"(?=.{1,255}$)[A-Za-z0-9_][A-Za-z0-9._-]*(?:/[A-Za-z0-9_][A-Za-z0-9._-]*)*",
+    "a relative path of at most 255 characters of A-Z, a-z, 0-9, '.', '_', '-' and '/', "
+    "each part beginning with a letter, a digit or '_'",
+)
+SECRET = matching(r"[!-~]{1,8192}", "1 to 8192 visible ASCII characters")
+
+Name = Annotated[str, NAME]
+GroupId = Annotated[str, GROUP]
+ExternalId = Annotated[str, EXTERNAL_ID]
+FileName = Annotated[str, FILE_NAME]
+
+
+Kind = Literal["queue", "group", "requester_name", "idempotency_key"]
+_RULES: Mapping[Kind, TextRule] = {
+    "queue": NAME,
+    "group": GROUP,
+    "requester_name": REQUESTER_NAME,
+    "idempotency_key": IDEMPOTENCY_KEY,
+}
+
+
+def check_text(kind: Kind, value: object, field: str) -> str:
+    """One value on its own, as it is kept; InvalidSpec names the field."""
+    try:
+        return _RULES[kind](value)
+    except ValueError as wrong:
+        raise InvalidSpec((FieldError((field,), str(wrong)),)) from None
+
+
+def has_control(text: str) -> bool:
+    return _CONTROL.search(text) is not None
+
+
+def flaw_of_text(text: str) -> str | None:
+    """Why no database and no UTF-8 can hold `text`."""
+    if "\0" in text:
+        return "contains a NUL character"
+    if not text.isascii() and any("\ud800" <= char <= "\udfff" for char in text):
+        return "contains half of a surrogate pair"
+    return None
+
+
+def legible(part: str | int) -> str | int:
+    """A piece of somebody's document that is fit to be shown: in one line, short, and encodable."""
+    if isinstance(part, int):
+        return part
+    shown = part if part.isprintable() else ascii(part)[1:-1]
+    return shown if len(shown) <= _LEGIBLE_LENGTH else f"{shown[:_LEGIBLE_LENGTH]}…"

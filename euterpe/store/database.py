@@ -1,0 +1,103 @@
+"""Transactions with typed errors, on whichever engine."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import exc
+from sqlalchemy.dialects import postgresql, sqlite
+
+from euterpe.domain.errors import InvalidTransition
+from euterpe.store.clock import Clock, DatabaseClock
+from euterpe.store.engines import Engines, Kind, open_engines
+from euterpe.store.errors import StoreError, StoreUnavailable
+from euterpe.store.wake import Listener, Topic, announcer, listen
+
+
+class Database:
+    def __init__(self, url: str, clock: Clock | None = None) -> None:
+        self.engines: Engines = open_engines(url)
+        self.clock: Clock = clock or DatabaseClock()
+        self._announcer = announcer(self.engines)
+        self.now: sa.ColumnElement[int] = self.clock.now(self.engines.write.dialect.name)
+
+    @property
+    def kind(self) -> Kind:
+        return self.engines.kind
+
+    @contextmanager
+    def transaction(self) -> Iterator[sa.Connection]:
+        """Everything in it, or nothing. What was announced in it is told once it is committed."""
+        topics: set[Topic] = set()
+        with _typed_errors(), self.engines.write.begin() as connection:
+            connection.info["topics"] = topics
+            yield connection
+        for topic in topics:
+            self._announcer.announce(topic)
+
+    def announce(self, connection: sa.Connection, topic: Topic) -> None:
+        """Wakes whoever waits for this, after the commit."""
+        connection.info["topics"].add(topic)
+
+    def listen(self, topic: Topic) -> Listener:
+        return listen(self.engines, topic)
+
+    @contextmanager
+    def snapshot(self) -> Iterator[sa.Connection]:
+        """For reading."""
+        with _typed_errors(), self.engines.read.begin() as connection:
+            yield connection
+
+    def read_clock(self, connection: sa.Connection) -> int:
+        return int(connection.execute(sa.select(self.now)).scalar_one())
+
+    def insert(self, table: sa.Table) -> Any:
+        """The engine's INSERT, for `on_conflict_…`: same words on both, two classes in SQLAlchemy."""
+        return postgresql.insert(table) if self.kind is Kind.POSTGRES else sqlite.insert(table)
+
+    def close(self) -> None:
+        self._announcer.stop()
+        self.engines.dispose()
+
+
+# What the drivers say when the database is away, full of writers, or chose us as a deadlock's victim.
+_AWAY = (
+    "database is locked",
+    "database table is locked",
+    "SQLITE_BUSY",
+    "HRANA_",
+    "CLIENT_CLOSED",
+    "TRANSACTION_",
+)
+
+
+@contextmanager
+def _typed_errors() -> Iterator[None]:
+    try:
+        yield
+    except exc.IntegrityError as error:
+        if "invalid transition" in str(error.orig):
+            raise InvalidTransition("?", "?", "the database refused it") from error
+        raise
+    except exc.TimeoutError as error:
+        raise StoreUnavailable("every database connection of this process is busy; try again") from error
+    except exc.DBAPIError as error:
+        if error.connection_invalidated or _is_passing(error):
+            reason = str(error.orig).strip().partition("\n")[0]
+            raise StoreUnavailable(f"the database cannot be reached right now: {reason}") from error
+        raise StoreError(str(error.orig).strip().partition("\n")[0]) from error
+    except OSError as error:
+        raise StoreUnavailable(f"the database cannot be reached right now: {error}") from error
+
+
+def _is_passing(error: exc.DBAPIError) -> bool:
+    state = getattr(error.orig, "sqlstate", None)
+    if state is not None:
+        # 08 connection, 40 rollback (deadlock), 53 resources, 55P03 lock, 57 operator intervention.
+        return state[:2] in ("08", "40", "53", "57") or state == "55P03"
+    text = str(error.orig)
+    if any(word in text for word in _AWAY):
+        return True
+    # psycopg raises OperationalError without a state only when there is no connection.
+    return type(error.orig).__module__.startswith("psycopg") and isinstance(error, exc.OperationalError)

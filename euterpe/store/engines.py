@@ -1,0 +1,105 @@
+"""How each engine is opened. After this file an engine differs from the others in four facts only."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import event
+from sqlalchemy.exc import ArgumentError
+
+import euterpe.store.libsql  # noqa: F401  registers the dialect
+from euterpe.store.errors import UnsupportedDatabase
+
+# SQLite waits this long for another process's write before it gives up.
+BUSY_TIMEOUT_MS = 30_000
+
+
+class Kind(StrEnum):
+    SQLITE = "sqlite"
+    LIBSQL = "libsql"
+    POSTGRES = "postgres"
+
+
+@dataclass(frozen=True)
+class Engines:
+    """One pool for writing, one for reading: on the SQLite family the first has one connection, so
+    the threads of a process take turns in memory and not by colliding on the file."""
+
+    kind: Kind
+    write: sa.Engine
+    read: sa.Engine
+
+    @property
+    def locks_rows(self) -> bool:
+        """Several writers at once, so a batch must lock its rows in one order."""
+        return self.kind is Kind.POSTGRES
+
+    def dispose(self) -> None:
+        self.write.dispose()
+        self.read.dispose()
+
+
+def open_engines(url: str) -> Engines:
+    kind, parsed = _parse(url)
+    if kind is Kind.SQLITE:
+        return _sqlite(parsed)
+    if kind is Kind.LIBSQL:
+        return _libsql(parsed)
+    return _postgres(parsed)
+
+
+def _parse(url: str) -> tuple[Kind, sa.URL]:
+    try:
+        parsed = sa.make_url(url)
+    except (ArgumentError, ValueError):
+        raise UnsupportedDatabase(
+            "the database URL cannot be read; use sqlite:///path, libsql://host:port or postgresql://…"
+        ) from None
+    name = parsed.drivername
+    if name in ("sqlite", "sqlite+pysqlite"):
+        if parsed.database in (None, "", ":memory:"):
+            raise UnsupportedDatabase("an in-memory SQLite database would lose accepted jobs; name a file")
+        return Kind.SQLITE, parsed.set(drivername="sqlite")
+    if name in ("libsql", "ws", "wss", "http", "https"):
+        tls = {"tls": "1"} if name in ("wss", "https") else {}
+        return Kind.LIBSQL, parsed.set(drivername="libsql").update_query_dict(tls)
+    if name in ("postgresql", "postgres", "postgresql+psycopg"):
+        return Kind.POSTGRES, parsed.set(drivername="postgresql+psycopg")
+    raise UnsupportedDatabase(f"{name!r} is not an engine of Euterpe; use sqlite, libsql or postgresql")
+
+
+def _sqlite(url: sa.URL) -> Engines:
+    def prepare(connection: Any, read_only: bool) -> None:
+        connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
+        connection.execute("PRAGMA journal_mode = WAL")
+        # FULL: a job that was answered with 202 survives power loss (docs/guarantees.md).
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA foreign_keys = ON")
+        connection.execute(f"PRAGMA query_only = {int(read_only)}")
+
+    # Autocommit in the driver: we send BEGIN ourselves.
+    options = {"isolation_level": None, "check_same_thread": False}
+    write = sa.create_engine(
+        url, poolclass=sa.QueuePool, pool_size=1, max_overflow=0, pool_timeout=60, connect_args=options
+    )
+    read = sa.create_engine(url, poolclass=sa.QueuePool, pool_size=4, max_overflow=28, connect_args=options)
+    event.listen(write, "connect", lambda connection, _: prepare(connection, read_only=False))
+    event.listen(read, "connect", lambda connection, _: prepare(connection, read_only=True))
+    # IMMEDIATE: busy_timeout does not cover a read transaction that turns into a writing one.
+    event.listen(write, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
+    event.listen(read, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
+    return Engines(Kind.SQLITE, write, read)
+
+
+def _libsql(url: sa.URL) -> Engines:
+    write = sa.create_engine(url, pool_size=1, max_overflow=0, pool_timeout=60)
+    read = sa.create_engine(url, pool_size=4, max_overflow=12)
+    event.listen(write, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
+    event.listen(read, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
+    return Engines(Kind.LIBSQL, write, read)
+
+
+def _postgres(url: sa.URL) -> Engines:
+    engine = sa.create_engine(url, pool_size=8, max_overflow=24, pool_timeout=60)
+    return Engines(Kind.POSTGRES, engine, engine)

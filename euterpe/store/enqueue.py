@@ -1,0 +1,225 @@
+"""Enqueue: many jobs in one transaction, each accepted, replayed or refused by itself (contract §9)."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import sqlalchemy as sa
+
+from euterpe.crypto.envelope import Sealed
+from euterpe.domain.states import JobStatus, lane_when_queued
+from euterpe.domain.status import status_document
+from euterpe.store.database import Database
+from euterpe.store.errors import DuplicateSource, IdempotencyConflict
+from euterpe.store.groups import Group, Groups
+from euterpe.store.ids import new_id
+from euterpe.store.rows import Rows, as_parameter
+from euterpe.store.tables import idempotency_keys, inbox_jobs
+from euterpe.store.wake import Topic
+
+
+@dataclass(frozen=True)
+class Key:
+    """An idempotency key, and the hash of the request that it stands for."""
+
+    text: str
+    request_hash: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewJob:
+    """A validated job on its way in; its secrets are sealed already."""
+
+    requester_id: str
+    spec: Mapping[str, Any]
+    max_attempts: int
+    queue: str = "default"
+    priority: int = 50
+    group_id: str | None = None
+    group_limit: int = 1
+    not_before: int | None = None
+    external_id: str | None = None
+    source_ref: str | None = None
+    sealed: Sealed | None = None
+    key: Key | None = None
+    job_id: str = field(default_factory=new_id)
+
+    @property
+    def group(self) -> Group | None:
+        return None if self.group_id is None else Group(self.queue, self.requester_id, self.group_id)
+
+
+@dataclass(frozen=True)
+class Accepted:
+    job_id: str
+    response: Mapping[str, Any]
+    replayed: bool = False
+
+
+Answer = Accepted | IdempotencyConflict | DuplicateSource
+
+
+class Enqueue:
+    def __init__(self, database: Database, groups: Groups, *, idempotency_ttl_ms: int) -> None:
+        self._database, self._groups, self._ttl_ms = database, groups, idempotency_ttl_ms
+        self._take_keys = self._take_keys_statement()
+        self._stored_keys = _stored_keys_statement()
+
+    def many(self, jobs: Sequence[NewJob]) -> list[Answer]:
+        """One transaction; the answers in the order of the jobs."""
+        with self._database.transaction() as connection:
+            now = self._database.read_clock(connection)
+            rows = {job.job_id: _row(job, now) for job in jobs}
+            answers = self._answer_known(connection, jobs, rows, now)
+            fresh = [job for job in jobs if job.job_id not in answers]
+            self._insert(connection, fresh, [rows[job.job_id] for job in fresh])
+        accepted = {job.job_id: Accepted(job.job_id, status_document(rows[job.job_id])) for job in fresh}
+        return [(answers | accepted)[job.job_id] for job in jobs]
+
+    def _insert(
+        self, connection: sa.Connection, jobs: Sequence[NewJob], rows: Sequence[Mapping[str, Any]]
+    ) -> None:
+        if not jobs:
+            return
+        limits: dict[Group, int] = {}
+        for job in jobs:
+            if job.group is not None:
+                limits.setdefault(job.group, job.group_limit)
+        self._groups.register(connection, limits)
+        try:
+            connection.execute(sa.insert(inbox_jobs), rows)
+        except sa.exc.IntegrityError as error:
+            if "source_ref" in str(error.orig):
+                raise DuplicateSource([job.source_ref for job in jobs if job.source_ref]) from error
+            raise
+        self._groups.admit(connection, limits)
+        self._database.announce(connection, Topic.INBOX)
+
+    def _answer_known(
+        self,
+        connection: sa.Connection,
+        jobs: Sequence[NewJob],
+        rows: Mapping[str, Mapping[str, Any]],
+        now: int,
+    ) -> dict[str, Answer]:
+        """Takes the idempotency keys that are free, and answers the jobs whose key is not."""
+        keyed = [job for job in jobs if job.key is not None]
+        if not keyed:
+            return {}
+        first = {_key_of(job): job for job in reversed(keyed)}
+        # Sorted: two batches with the same keys take them in the same order, or they would deadlock.
+        wanted = [self._key_row(first[key], rows[first[key].job_id], now) for key in sorted(first)]
+        connection.execute(self._take_keys, {**as_parameter(wanted), "now": now})
+        stored = {
+            (row.requester_id, row.idempotency_key): row
+            for row in connection.execute(self._stored_keys, as_parameter(wanted))
+        }
+        return {
+            job.job_id: _answer(job, stored[_key_of(job)])
+            for job in keyed
+            if stored[_key_of(job)].job_id != job.job_id
+        }
+
+    def _key_row(self, job: NewJob, row: Mapping[str, Any], now: int) -> dict[str, Any]:
+        requester_id, key = _key_of(job)
+        return {
+            "requester_id": requester_id,
+            "idempotency_key": key,
+            "request_hash": job.key.request_hash if job.key else "",
+            "job_id": job.job_id,
+            "response": status_document(row),
+            "created_at": now,
+            "expires_at": now + self._ttl_ms,
+        }
+
+    def _take_keys_statement(self) -> sa.Executable:
+        rows, key = Rows(), idempotency_keys.c
+        values = [rows.text(name) for name in ("requester_id", "idempotency_key", "request_hash", "job_id")]
+        values += [rows.json("response"), rows.integer("created_at"), rows.integer("expires_at")]
+        # SQLite's parser needs a WHERE between SELECT and ON CONFLICT.
+        wanted = sa.select(*values).where(sa.true())
+        insert = self._database.insert(idempotency_keys).from_select([c.name for c in key], wanted)
+        taken = ("request_hash", "job_id", "response", "created_at", "expires_at")
+        statement: sa.Executable = insert.on_conflict_do_update(
+            index_elements=[key.requester_id, key.idempotency_key],
+            set_={name: insert.excluded[name] for name in taken},
+            # An expired key is free again.
+            where=key.expires_at <= sa.bindparam("now"),
+        )
+        return statement
+
+    def forget_expired(self, limit: int = 1_000) -> int:
+        """Deletes keys that have expired; returns how many."""
+        key = idempotency_keys.c
+        with self._database.transaction() as connection:
+            due = sa.select(key.requester_id, key.idempotency_key).where(key.expires_at <= self._database.now)
+            due = due.order_by(key.expires_at).limit(limit)
+            found = connection.execute(due).all()
+            rows = Rows()
+            dead = sa.select(rows.text("r"), rows.text("k"))
+            gone = sa.delete(idempotency_keys).where(
+                sa.tuple_(key.requester_id, key.idempotency_key).in_(dead),
+                key.expires_at <= self._database.now,
+            )
+            return connection.execute(gone, as_parameter({"r": r, "k": k} for r, k in found)).rowcount
+
+
+def _stored_keys_statement() -> sa.Executable:
+    rows, key = Rows(), idempotency_keys.c
+    return sa.select(idempotency_keys).join(
+        rows.table,
+        sa.and_(
+            key.requester_id == rows.text("requester_id"),
+            key.idempotency_key == rows.text("idempotency_key"),
+        ),
+    )
+
+
+def _key_of(job: NewJob) -> tuple[str, str]:
+    return job.requester_id, job.key.text if job.key else ""
+
+
+def _answer(job: NewJob, stored: sa.Row[Any]) -> Answer:
+    if job.key is not None and stored.request_hash == job.key.request_hash:
+        return Accepted(stored.job_id, stored.response, replayed=True)
+    return IdempotencyConflict(_key_of(job)[1])
+
+
+def _row(job: NewJob, now: int) -> dict[str, Any]:
+    available_at = max(now, job.not_before or 0)
+    sealed = job.sealed
+    return {
+        "job_id": job.job_id,
+        "requester_id": job.requester_id,
+        "external_id": job.external_id,
+        "status": JobStatus.QUEUED,
+        "lane": lane_when_queued(job.group_id, available_at - now),
+        "available_at": available_at,
+        "worker_id": None,
+        "claim_version": 0,
+        "lease_expires_at": None,
+        "heartbeat_at": None,
+        "attempt_count": 0,
+        "queue": job.queue,
+        "priority": job.priority,
+        "group_id": job.group_id,
+        "spec": job.spec,
+        "max_attempts": job.max_attempts,
+        "refresh_count": 0,
+        "cancel_requested_at": None,
+        "progress": 0.0,
+        "last_error": None,
+        "outputs": None,
+        "source_info": None,
+        "storage_creds_encrypted": sealed and sealed.ciphertext,
+        "storage_creds_dek_wrapped": sealed and sealed.dek_wrapped,
+        "storage_creds_kek_id": sealed and sealed.kek_id,
+        "storage_creds_encryption_version": sealed and sealed.version,
+        "credential_version": 1,
+        "event_sequence": 0,
+        "source_ref": job.source_ref,
+        "created_at": now,
+        "updated_at": now,
+        "started_at": None,
+        "finished_at": None,
+    }

@@ -1,0 +1,59 @@
+"""What a caller of the store can do something about; each has a stable `code`."""
+
+from collections.abc import Sequence
+
+from euterpe.domain.errors import EuterpeError
+
+
+class StoreError(EuterpeError):
+    code = "store_error"
+
+
+class StoreUnavailable(StoreError):
+    """The database is away or too busy. Nothing was written; the same call may succeed later."""
+
+    code = "database_unavailable"
+    retryable = True
+
+
+class UnsupportedDatabase(StoreError):
+    code = "unsupported_database"
+
+
+class SchemaMismatch(StoreError):
+    """The program and the database are of different versions; the message says what to run."""
+
+    code = "schema_mismatch"
+
+
+class NotFound(StoreError):
+    code = "not_found"
+
+
+class Conflict(StoreError):
+    """The row is in a state in which this cannot be done."""
+
+    code = "conflict"
+
+
+class IdempotencyConflict(StoreError):
+    """The key was used before, for another request."""
+
+    code = "idempotency_conflict"
+
+    def __init__(self, key: str) -> None:
+        super().__init__(f"idempotency key {key!r} was already used for a different request; use a new key")
+
+
+class DuplicateSource(StoreError):
+    code = "duplicate_source_ref"
+
+    def __init__(self, source_refs: Sequence[str]) -> None:
+        super().__init__(f"a job with this source_ref exists already; nothing of {source_refs!r} was enqueued")
+
+
+class Unauthorized(StoreError):
+    code = "unauthorized"
+
+    def __init__(self) -> None:
+        super().__init__("the API key is unknown, expired or disabled")

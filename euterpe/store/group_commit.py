@@ -1,0 +1,87 @@
+"""Group commit: callers that arrive while a transaction runs share the next one.
+
+Each caller still gets its own answer, and gets it only after the commit. One fsync then serves as
+many callers as there are, instead of weaker durability.
+"""
+
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import Generic, TypeVar
+
+from euterpe.store.errors import StoreUnavailable
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class GroupCommit(Generic[T, R]):
+    """`flush` writes a batch in one transaction and answers each item, in order. An answer that is
+    an exception is raised to its caller."""
+
+    def __init__(
+        self,
+        flush: Callable[[Sequence[T]], Sequence[R | Exception]],
+        *,
+        name: str,
+        max_batch: int = 128,
+        max_waiting: int = 4096,
+    ) -> None:
+        self._flush, self._max_batch, self._max_waiting = flush, max_batch, max_waiting
+        self._waiting: list[tuple[T, Future[R]]] = []
+        self._changed = threading.Condition()
+        self._stopping = False
+        self._thread = threading.Thread(target=self._loop, name=f"euterpe-{name}", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self, *, drain: bool = True) -> None:
+        """Writes what waits (or refuses it, without `drain`), then ends."""
+        with self._changed:
+            self._stopping = True
+            refused = [] if drain else self._waiting
+            self._waiting = self._waiting if drain else []
+            self._changed.notify_all()
+        for _, future in refused:
+            future.set_exception(StoreUnavailable("the service is stopping; try again"))
+        self._thread.join()
+
+    def submit(self, item: T) -> "Future[R]":
+        future: Future[R] = Future()
+        with self._changed:
+            if self._stopping or len(self._waiting) >= self._max_waiting:
+                raise StoreUnavailable("too many writes are waiting for the database; try again")
+            self._waiting.append((item, future))
+            self._changed.notify()
+        return future
+
+    def _loop(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._waiting or self._stopping)
+                batch = self._waiting[: self._max_batch]
+                del self._waiting[: self._max_batch]
+            if not batch:
+                return
+            self._write([entry for entry in batch if entry[1].set_running_or_notify_cancel()])
+
+    def _write(self, batch: Sequence[tuple[T, "Future[R]"]]) -> None:
+        if not batch:
+            return
+        try:
+            answers = self._flush([item for item, _ in batch])
+        except Exception as error:  # noqa: BLE001  it is handed to the callers it belongs to
+            if len(batch) > 1 and not isinstance(error, StoreUnavailable):
+                # One bad item must not fail its neighbours: nothing was written, so each by itself.
+                for entry in batch:
+                    self._write([entry])
+                return
+            for _, future in batch:
+                future.set_exception(error)
+            return
+        for (_, future), answer in zip(batch, answers, strict=True):
+            if isinstance(answer, Exception):
+                future.set_exception(answer)
+            else:
+                future.set_result(answer)

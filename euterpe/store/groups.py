@@ -1,0 +1,115 @@
+"""Groups: first in, first out, and never more of a group at work than its limit.
+
+A job of a group waits in the lane `blocked`, where no claim looks, until `admit` lets it through.
+`admit` is the only thing that raises the number of a group's jobs that are ready or at work, and it
+holds the group's row while it counts; whoever lowers that number calls it afterwards. At most one
+job of a group is ready at a time, so they also start in their order.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+
+from euterpe.domain.states import Lane
+from euterpe.store.database import Database
+from euterpe.store.rows import Rows, as_parameter
+from euterpe.store.tables import inbox_jobs, job_groups
+
+
+@dataclass(frozen=True, order=True)
+class Group:
+    """A group is a queue's and a requester's: nobody can stand in another tenant's line."""
+
+    queue: str
+    requester_id: str
+    group_id: str
+
+
+class Groups:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._register = self._register_statement()
+        self._lock = self._lock_statement()
+        self._admit = self._admit_statement()
+
+    def register(self, connection: sa.Connection, limits: Mapping[Group, int]) -> None:
+        """Makes the groups that are new. The first limit wins."""
+        if limits:
+            rows = [{**vars(group), "limit": limits[group]} for group in sorted(limits)]
+            connection.execute(self._register, as_parameter(rows))
+
+    def admit(self, connection: sa.Connection, groups: Iterable[Group]) -> int:
+        """Lets the next job of each group through where there is room; returns how many."""
+        rows = [vars(group) for group in sorted(set(groups))]
+        if not rows:
+            return 0
+        parameter = as_parameter(rows)
+        if self._database.engines.locks_rows:
+            # Its own statement: what is counted next must be seen after the lock was got.
+            connection.execute(self._lock, parameter)
+        return len(connection.execute(self._admit, parameter).all())
+
+    def _register_statement(self) -> sa.Executable:
+        rows = Rows()
+        wanted = sa.select(
+            rows.text("queue"), rows.text("requester_id"), rows.text("group_id"), rows.integer("limit")
+        ).where(sa.true())  # SQLite's parser needs a WHERE between SELECT and ON CONFLICT
+        insert = self._database.insert(job_groups).from_select([c.name for c in job_groups.c], wanted)
+        statement: sa.Executable = insert.on_conflict_do_nothing()
+        return statement
+
+    def _lock_statement(self) -> sa.Executable:
+        rows, group = Rows(), job_groups.c
+        return (
+            sa.select(group.group_id)
+            .join_from(job_groups, rows.table, _same_group(group, rows))
+            .order_by(group.queue, group.requester_id, group.group_id)
+            .with_for_update(of=job_groups)
+        )
+
+    def _admit_statement(self) -> sa.Executable:
+        rows, group = Rows(), job_groups.c
+
+        def member(job: sa.FromClause, lane: Lane) -> sa.ColumnElement[bool]:
+            return sa.and_(
+                job.c.queue == group.queue,
+                job.c.requester_id == group.requester_id,
+                job.c.group_id == group.group_id,
+                job.c.lane == sa.literal_column(f"'{lane}'"),
+            )
+
+        ready, leased, blocked = (inbox_jobs.alias(lane) for lane in (Lane.READY, Lane.LEASED, Lane.BLOCKED))
+        at_work = sa.select(sa.func.count()).select_from(leased).where(member(leased, Lane.LEASED))
+        first = (
+            sa.select(blocked.c.job_id)
+            .where(member(blocked, Lane.BLOCKED))
+            .order_by(blocked.c.created_at, blocked.c.job_id)
+            .limit(1)
+            # Past a locked row: whoever holds it is taking it out of the line, and waits for our group.
+            .with_for_update(skip_locked=True)
+        )
+        has_ready = sa.exists().select_from(ready).where(member(ready, Lane.READY))
+        admitted = (
+            sa.select(first.correlate(job_groups).scalar_subquery())
+            .join_from(job_groups, rows.table, _same_group(group, rows))
+            .where(
+                ~has_ready.correlate(job_groups),
+                at_work.correlate(job_groups).scalar_subquery() < group.max_running,
+            )
+        )
+        return (
+            sa.update(inbox_jobs)
+            .values(lane=Lane.READY.value)
+            .where(inbox_jobs.c.job_id.in_(admitted))
+            .returning(inbox_jobs.c.job_id)
+        )
+
+
+def _same_group(group: Any, rows: Rows) -> sa.ColumnElement[bool]:
+    return sa.and_(
+        group.queue == rows.text("queue"),
+        group.requester_id == rows.text("requester_id"),
+        group.group_id == rows.text("group_id"),
+    )

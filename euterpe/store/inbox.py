@@ -1,0 +1,307 @@
+"""The worker's side of the inbox: claim, keep, move on, hand back."""
+
+import random
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, assert_never
+
+import sqlalchemy as sa
+
+from euterpe.domain.retry import (
+    Backoff,
+    DeadLetter,
+    Fail,
+    JobDecision,
+    JobError,
+    Requeue,
+    decide_job,
+    lease_expired,
+)
+from euterpe.domain.states import JobStatus, Lane, lane_when_queued
+from euterpe.store.database import Database
+from euterpe.store.leases import Change, Holding
+from euterpe.store.tables import inbox_jobs, queues
+from euterpe.store.transitions import Transitions, group_of
+
+_job = inbox_jobs.c
+# Each housekeeping takes at most this many rows, so that no claim waits long behind it.
+_TIDY_LIMIT = 100
+
+
+@dataclass(frozen=True)
+class ClaimedJob:
+    """A job that this worker owns until its lease ends."""
+
+    job_id: str
+    requester_id: str
+    claim_version: int
+    worker_id: str
+    lease_ms: int
+    attempt_count: int
+    max_attempts: int
+    refresh_count: int
+    credential_version: int
+    queue: str
+    priority: int
+    group_id: str | None
+    spec: Mapping[str, Any]
+
+    @property
+    def holding(self) -> Holding:
+        return Holding(self.job_id, self.claim_version)
+
+
+@dataclass(frozen=True)
+class Advance:
+    """A step forward of a job in progress: to fetching, processing, uploading or succeeded."""
+
+    job: ClaimedJob
+    source: JobStatus
+    target: JobStatus
+    extra: Mapping[str, Any] = field(default_factory=dict)  # progress, outputs, source_info, timings
+
+    def change(self) -> Change:
+        if self.target is JobStatus.SUCCEEDED:
+            extra = {"progress": 100.0, **self.extra}
+            return Change(
+                self.job.job_id, self.job.claim_version, self.source, self.target, Lane.REST, extra=extra
+            )
+        return Change(
+            self.job.job_id,
+            self.job.claim_version,
+            self.source,
+            self.target,
+            Lane.LEASED,
+            worker_id=self.job.worker_id,
+            lease_ms=self.job.lease_ms,
+            extra=self.extra,
+        )
+
+
+@dataclass(frozen=True)
+class Beat:
+    """What a heartbeat found: jobs still held, and those of them that are to be canceled."""
+
+    held: frozenset[str]
+    cancel_requested: frozenset[str]
+
+
+class Inbox:
+    def __init__(
+        self,
+        database: Database,
+        transitions: Transitions,
+        *,
+        backoff: Backoff | None = None,
+        tidy_every_ms: int = 100,
+    ) -> None:
+        self._database, self._transitions = database, transitions
+        self._backoff = backoff or Backoff()
+        self._tidy_every_s, self._next_tidy = tidy_every_ms / 1000, 0.0
+        self._expired = transitions.jobs.expired(_SETTLED)
+        unpaused = ~sa.exists().where(
+            queues.c.queue == sa.bindparam("queue"), queues.c.paused_at.is_not(None)
+        )
+        self._ready = transitions.jobs.ready(_CLAIMED, _job.queue == sa.bindparam("queue"), unpaused)
+
+    def claim(
+        self, worker_id: str, limit: int, *, queues: Sequence[str] = ("default",), lease_ms: int = 60_000
+    ) -> list[ClaimedJob]:
+        """Up to `limit` jobs, of the first queue as long as it has any, then of the next. Starts and
+        counts an attempt of each. Sweeps first, so that no separate reaper is needed."""
+        if time.monotonic() >= self._next_tidy:
+            self._next_tidy = time.monotonic() + self._tidy_every_s
+            self.tidy()
+        with self._database.transaction() as connection:
+            picked: list[sa.Row[Any]] = []
+            for queue in queues:
+                if len(picked) < limit:
+                    parameters = {"queue": queue, "limit": limit - len(picked)}
+                    picked += connection.execute(self._ready, parameters).all()
+            held = self._transitions.apply(connection, [_claim(row, worker_id, lease_ms) for row in picked])
+        return [_claimed(row, held[row.job_id], worker_id, lease_ms) for row in picked if row.job_id in held]
+
+    def tidy(self, limit: int = _TIDY_LIMIT) -> int:
+        """Puts out owners whose lease has run out, and brings due jobs where claims find them."""
+        with self._database.transaction() as connection:
+            expired = connection.execute(self._expired, {"limit": limit}).all()
+            self._settle(connection, expired, [lease_expired(row.status) for row in expired], puts_out=True)
+            due = self._transitions.jobs.promote_due(connection, limit)
+            self._transitions.groups.admit(
+                connection, [group_of(row) for row in due if row.group_id is not None]
+            )
+        return len(expired) + len(due)
+
+    def heartbeat(self, jobs: Sequence[ClaimedJob], *, lease_ms: int = 60_000) -> Beat:
+        """One statement for all of them. A job that is not in `held` is somebody else's by now."""
+        with self._database.transaction() as connection:
+            rows = self._transitions.jobs.heartbeat(connection, [job.holding for job in jobs], lease_ms)
+        canceled = frozenset(row.job_id for row in rows if row.cancel_requested_at is not None)
+        return Beat(frozenset(row.job_id for row in rows), canceled)
+
+    def advance(self, steps: Sequence[Advance]) -> frozenset[str]:
+        """Moves each job on; returns those that held. The others are stale: abort their work."""
+        with self._database.transaction() as connection:
+            return frozenset(self._transitions.apply(connection, [step.change() for step in steps]))
+
+    def fail(
+        self, job: ClaimedJob, error: JobError, *, timings: Mapping[str, Any] | None = None
+    ) -> JobDecision | None:
+        """Requeues, fails or dead-letters, as the rules say of this error. None when stale."""
+        with self._database.transaction() as connection:
+            rows = self._owned(connection, job)
+            decisions = self._settle(connection, rows, [error for _ in rows], timings=timings)
+        return decisions[0] if decisions else None
+
+    def release(self, job: ClaimedJob) -> bool:
+        """Hands a job back before any work on it, and its attempt with it. False when stale."""
+        with self._database.transaction() as connection:
+            rows = self._owned(connection, job)
+            changes = [
+                Change(
+                    row.job_id,
+                    row.claim_version,
+                    row.status,
+                    JobStatus.QUEUED,
+                    lane_when_queued(row.group_id, 0),
+                    attempts=-1,
+                    extra={"outcome": "released"},
+                )
+                for row in rows
+            ]
+            return bool(self._transitions.apply(connection, changes))
+
+    def _owned(self, connection: sa.Connection, job: ClaimedJob) -> Sequence[sa.Row[Any]]:
+        held = sa.select(*_SETTLED).where(
+            _job.job_id == job.job_id,
+            _job.claim_version == job.claim_version,
+            self._transitions.jobs.lane_is(Lane.LEASED),
+        )
+        return connection.execute(held.with_for_update()).all()
+
+    def _settle(
+        self,
+        connection: sa.Connection,
+        rows: Sequence[sa.Row[Any]],
+        errors: Sequence[JobError],
+        *,
+        puts_out: bool = False,
+        timings: Mapping[str, Any] | None = None,
+    ) -> list[JobDecision]:
+        """Writes what the rules decide about rows that the caller has locked."""
+        decisions = [
+            decide_job(
+                error,
+                attempt_count=row.attempt_count,
+                max_attempts=row.max_attempts,
+                cancel_requested=row.cancel_requested_at is not None,
+                backoff=self._backoff,
+                draw=random.random(),  # noqa: S311  jitter, not a secret
+            )
+            for row, error in zip(rows, errors, strict=True)
+        ]
+        first = [
+            _leave(row, decision, puts_out, timings) for row, decision in zip(rows, decisions, strict=True)
+        ]
+        held = self._transitions.apply(connection, first)
+        buried = [
+            _bury(row, held[row.job_id])
+            for row, decision in zip(rows, decisions, strict=True)
+            if isinstance(decision, DeadLetter) and row.job_id in held
+        ]
+        self._transitions.apply(connection, buried)
+        return decisions
+
+
+_CLAIMED = (
+    _job.job_id,
+    _job.requester_id,
+    _job.claim_version,
+    _job.max_attempts,
+    _job.refresh_count,
+    _job.credential_version,
+    _job.queue,
+    _job.priority,
+    _job.group_id,
+    _job.spec,
+)
+_SETTLED = (
+    _job.job_id,
+    _job.claim_version,
+    _job.status,
+    _job.attempt_count,
+    _job.max_attempts,
+    _job.group_id,
+    _job.cancel_requested_at,
+)
+
+
+def _claim(row: sa.Row[Any], worker_id: str, lease_ms: int) -> Change:
+    return Change(
+        row.job_id,
+        row.claim_version,
+        JobStatus.QUEUED,
+        JobStatus.CLAIMED,
+        Lane.LEASED,
+        worker_id=worker_id,
+        lease_ms=lease_ms,
+        raises_version=True,
+        attempts=1,
+        extra={"progress": 0.0},
+    )
+
+
+def _claimed(row: sa.Row[Any], written: sa.Row[Any], worker_id: str, lease_ms: int) -> ClaimedJob:
+    return ClaimedJob(
+        job_id=row.job_id,
+        requester_id=row.requester_id,
+        claim_version=written.claim_version,
+        worker_id=worker_id,
+        lease_ms=lease_ms,
+        attempt_count=written.attempt_count,
+        max_attempts=row.max_attempts,
+        refresh_count=row.refresh_count,
+        credential_version=row.credential_version,
+        queue=row.queue,
+        priority=row.priority,
+        group_id=row.group_id,
+        spec=row.spec,
+    )
+
+
+def _leave(
+    row: sa.Row[Any], decision: JobDecision, puts_out: bool, timings: Mapping[str, Any] | None
+) -> Change:
+    """Out of the owner's hands. A swept owner is fenced by this very write, not by the next claim."""
+    extra: dict[str, Any] = {"error": decision.error.document(), "outcome": _outcome(decision)}
+    if timings is not None:
+        extra["timings"] = timings
+    match decision:
+        case Requeue():
+            target, delay = JobStatus.QUEUED, decision.delay_ms
+            lane = lane_when_queued(row.group_id, delay)
+        case Fail() | DeadLetter():
+            target, lane, delay = JobStatus.FAILED, Lane.REST, None
+        case _:
+            assert_never(decision)
+    return Change(
+        row.job_id,
+        row.claim_version,
+        row.status,
+        target,
+        lane,
+        raises_version=puts_out,
+        delay_ms=delay,
+        extra=extra,
+    )
+
+
+def _outcome(decision: JobDecision) -> str:
+    if decision.error.code in ("lease_expired", "canceled"):
+        return decision.error.code
+    return "requeued" if isinstance(decision, Requeue) else "failed"
+
+
+def _bury(row: sa.Row[Any], failed: sa.Row[Any]) -> Change:
+    return Change(row.job_id, failed.claim_version, JobStatus.FAILED, JobStatus.DEAD_LETTER, Lane.REST)

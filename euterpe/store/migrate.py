@@ -1,0 +1,143 @@
+"""Migrations: numbered plain SQL files, applied once each, in order, and verified.
+
+A database that is not of exactly this program's version is refused with what to run.
+"""
+
+import hashlib
+import re
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import sqlalchemy as sa
+
+import euterpe
+from euterpe.store.database import Database
+from euterpe.store.engines import Kind
+from euterpe.store.errors import SchemaMismatch
+from euterpe.store.tables import metadata, schema_migrations
+
+_FILE = re.compile(r"(\d{4})_([a-z0-9_]+)\.sql")
+_BOOKKEEPING = """CREATE TABLE IF NOT EXISTS schema_migrations (
+    version BIGINT NOT NULL,
+    name TEXT NOT NULL,
+    checksum TEXT NOT NULL,
+    applied_at BIGINT NOT NULL,
+    PRIMARY KEY (version)
+)"""
+# Any number, as long as it is always this one: two programs must not migrate at once.
+_ADVISORY_LOCK = 0x657574657270
+
+
+@dataclass(frozen=True)
+class Migration:
+    version: int
+    name: str
+    sql: str
+
+    @property
+    def checksum(self) -> str:
+        return hashlib.sha256(self.sql.encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class SchemaState:
+    applied: Sequence[int]
+    pending: Sequence[Migration]
+
+
+def shipped(kind: Kind) -> list[Migration]:
+    """The migrations that came with this program, in order."""
+    package = Path(euterpe.__file__).parent
+    name = "migrations_pg" if kind is Kind.POSTGRES else "migrations_sqlite"
+    # Inside the package in a wheel, beside it in a checkout.
+    folder = next(path for path in (package / name, package.parent / name) if path.is_dir())
+    found = [(match, path) for path in folder.iterdir() if (match := _FILE.fullmatch(path.name))]
+    return sorted(
+        (Migration(int(match[1]), match[2], path.read_text()) for match, path in found),
+        key=lambda migration: migration.version,
+    )
+
+
+def inspect(database: Database) -> SchemaState:
+    """Where the database is. Refuses one that has history which this program does not know."""
+    with database.snapshot() as connection:
+        if not sa.inspect(connection).has_table(schema_migrations.name):
+            return SchemaState((), shipped(database.kind))
+        return _compare(connection, shipped(database.kind))
+
+
+def _compare(connection: sa.Connection, known: Sequence[Migration]) -> SchemaState:
+    rows = connection.execute(sa.select(schema_migrations).order_by(schema_migrations.c.version)).all()
+    by_version = {migration.version: migration for migration in known}
+    for row in rows:
+        ours = by_version.get(row.version)
+        if ours is None:
+            raise SchemaMismatch(
+                f"the database is at schema {rows[-1].version}, newer than this program, which knows "
+                f"{max(by_version)}; install the newer Euterpe"
+            )
+        if ours.checksum != row.checksum:
+            raise SchemaMismatch(
+                f"migration {row.version:04d}_{row.name} was applied from a different file than the one "
+                "in this program; install the version of Euterpe that applied it"
+            )
+    applied = {row.version for row in rows}
+    return SchemaState(sorted(applied), [m for m in known if m.version not in applied])
+
+
+def require_current(database: Database) -> None:
+    state = inspect(database)
+    if state.pending:
+        at = state.applied[-1] if state.applied else "nothing"
+        raise SchemaMismatch(
+            f"the database is at schema {at}, this program needs {state.pending[-1].version}; "
+            "run `euterpe migrate`"
+        )
+
+
+def migrate(database: Database) -> list[Migration]:
+    """Brings the database to this program's schema; returns what was applied."""
+    with database.transaction() as connection:
+        if database.kind is Kind.POSTGRES:
+            connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_ADVISORY_LOCK)))
+        connection.exec_driver_sql(_BOOKKEEPING)
+        pending = list(_compare(connection, shipped(database.kind)).pending)
+        for migration in pending:
+            for statement in _statements(migration.sql, database.kind):
+                connection.exec_driver_sql(statement)
+            connection.execute(
+                sa.insert(schema_migrations).values(
+                    version=migration.version,
+                    name=migration.name,
+                    checksum=migration.checksum,
+                    applied_at=database.now,
+                )
+            )
+        _verify(connection)
+    return pending
+
+
+def _statements(sql: str, kind: Kind) -> list[str]:
+    if kind is Kind.POSTGRES:
+        return [sql]  # the server splits it
+    statements, current = [], ""
+    for line in sql.splitlines(keepends=True):
+        current += line
+        if sqlite3.complete_statement(current):
+            statements.append(current)
+            current = ""
+    return statements
+
+
+def _verify(connection: sa.Connection) -> None:
+    """The tables must be there as the program knows them, whatever the files said."""
+    inspector = sa.inspect(connection)
+    for table in metadata.sorted_tables:
+        if not inspector.has_table(table.name):
+            raise SchemaMismatch(f"after migrating, table {table.name} is missing; the migration files are damaged")
+        there = {column["name"] for column in inspector.get_columns(table.name)}
+        if there != set(table.columns.keys()):
+            odd = ", ".join(sorted(there ^ set(table.columns.keys())))
+            raise SchemaMismatch(f"after migrating, table {table.name} differs in: {odd}")

@@ -1,0 +1,109 @@
+"""Postgres' wake-ups: LISTEN, and a NOTIFY that many commits share."""
+
+import contextlib
+import os
+import selectors
+import threading
+
+import psycopg
+import sqlalchemy as sa
+from psycopg.rows import TupleRow
+
+from euterpe.store.wake import Topic
+
+# NOTIFY takes a lock that serialises commits: it is sent from a connection of its own, once for
+# all that was committed in this time.
+_DEBOUNCE_S = 0.005
+
+
+class PostgresAnnouncer:
+    """One thread, started by the first announcement."""
+
+    def __init__(self, engine: sa.Engine) -> None:
+        self._engine = engine.execution_options(isolation_level="AUTOCOMMIT")
+        self._due: set[Topic] = set()
+        self._changed = threading.Condition()
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def announce(self, topic: Topic) -> None:
+        with self._changed:
+            if topic in self._due or self._stopping.is_set():
+                return
+            self._due.add(topic)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._loop, name="euterpe-notify", daemon=True)
+                self._thread.start()
+            self._changed.notify()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        with self._changed:
+            self._changed.notify()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _loop(self) -> None:
+        while not self._stopping.is_set():
+            with self._changed:
+                self._changed.wait_for(lambda: self._due or self._stopping.is_set())
+                topics, self._due = self._due, set()
+            # A hint that cannot be sent is lost; the poll finds the work.
+            with contextlib.suppress(sa.exc.SQLAlchemyError), self._engine.connect() as connection:
+                for topic in topics:
+                    connection.execute(sa.select(sa.func.pg_notify(topic.value, "")))
+            self._stopping.wait(_DEBOUNCE_S)
+
+
+class PostgresListener:
+    """LISTEN on a connection of its own. Without one it only waits, and tries again next time."""
+
+    def __init__(self, url: sa.URL, topic: Topic) -> None:
+        self._url, self._topic = url, topic
+        self._wake_end, self._my_end = os.pipe()
+        os.set_blocking(self._wake_end, False)
+        self._connection: psycopg.Connection[TupleRow] | None = None
+        self._listen()
+
+    def _listen(self) -> None:
+        with contextlib.suppress(psycopg.OperationalError):
+            self._connection = _connect(self._url)
+            self._connection.execute(f"LISTEN {self._topic}")
+
+    def wait(self, timeout_s: float) -> bool:
+        if self._connection is None:
+            self._listen()
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._wake_end, selectors.EVENT_READ)
+            if self._connection is not None:
+                selector.register(self._connection.fileno(), selectors.EVENT_READ)
+            ready = {key.fd for key, _ in selector.select(timeout_s)}
+        if self._wake_end in ready:
+            os.read(self._wake_end, 64)
+            return False
+        return bool(ready) and self._drain()
+
+    def _drain(self) -> bool:
+        """Takes every notification that has arrived: many of them are one hint."""
+        if self._connection is None:
+            return False
+        try:
+            return any([True for _ in self._connection.notifies(timeout=0)])
+        except psycopg.OperationalError:
+            self._connection = None
+            return False
+
+    def wake(self) -> None:
+        os.write(self._my_end, b"w")
+
+    def close(self) -> None:
+        self.wake()
+        if self._connection is not None:
+            self._connection.close()
+        os.close(self._my_end)
+        os.close(self._wake_end)
+
+
+def _connect(url: sa.URL) -> psycopg.Connection[TupleRow]:
+    plain = url.set(drivername="postgresql")
+    return psycopg.connect(plain.render_as_string(hide_password=False), autocommit=True)

@@ -1,0 +1,239 @@
+"""The dispatcher's side of the outbox: the same ownership protocol as the inbox, over events."""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, assert_never
+
+import sqlalchemy as sa
+
+from euterpe.domain.retry import Delivered, DeliveryDecision, Redeliver, Undeliverable
+from euterpe.domain.states import Lane, OutboxStatus, check_outbox_transition
+from euterpe.store.database import Database
+from euterpe.store.errors import NotFound
+from euterpe.store.leases import Change, Holding, LeasedTable
+from euterpe.store.rows import Rows
+from euterpe.store.tables import inbox_jobs, job_outbox_events
+from euterpe.store.wake import Topic
+
+_event = job_outbox_events.c
+_TIDY_LIMIT = 100
+
+
+@dataclass(frozen=True)
+class ClaimedEvent:
+    """An event that this dispatcher owns until its lease ends. `body` goes out as it is."""
+
+    event_id: str
+    job_id: str
+    requester_id: str
+    sequence: int
+    type: str
+    body: str
+    url: str
+    claim_version: int
+    attempt_count: int
+
+    @property
+    def holding(self) -> Holding:
+        return Holding(self.event_id, self.claim_version)
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """How one delivery attempt ended, and what is to become of the event."""
+
+    event: ClaimedEvent
+    decision: DeliveryDecision
+    status_code: int | None = None
+
+
+class Outbox:
+    def __init__(self, database: Database, *, max_attempts: int = 12, tidy_every_ms: int = 100) -> None:
+        self._database, self._max_attempts = database, max_attempts
+        self._tidy_every_s, self._next_tidy = tidy_every_ms / 1000, 0.0
+        self.events = LeasedTable(
+            database,
+            job_outbox_events,
+            order=[_event.available_at, _event.event_id],
+            extras=lambda rows: _event_columns(rows, database.now),
+            returning=(_event.event_id, _event.claim_version, _event.attempt_count),
+        )
+        self._ready = self.events.ready(_CLAIMED)
+        self._expired = self.events.expired(_LOCKED)
+
+    def claim(self, worker_id: str, limit: int, *, lease_ms: int = 60_000) -> list[ClaimedEvent]:
+        if time.monotonic() >= self._next_tidy:
+            self._next_tidy = time.monotonic() + self._tidy_every_s
+            self.tidy()
+        with self._database.transaction() as connection:
+            picked = connection.execute(self._ready, {"limit": limit}).all()
+            held = self._apply(connection, [_claim(row, worker_id, lease_ms) for row in picked])
+            urls = self._urls(connection, picked)
+        return [
+            ClaimedEvent(
+                row.event_id,
+                row.job_id,
+                row.requester_id,
+                row.sequence,
+                row.type,
+                row.payload,
+                urls[row.job_id],
+                held[row.event_id].claim_version,
+                held[row.event_id].attempt_count,
+            )
+            for row in picked
+            if row.event_id in held
+        ]
+
+    def tidy(self, limit: int = _TIDY_LIMIT) -> int:
+        """Takes events from dispatchers whose lease ran out, and brings due ones back."""
+        with self._database.transaction() as connection:
+            expired = connection.execute(self._expired, {"limit": limit}).all()
+            self._apply(connection, [self._put_out(row) for row in expired])
+            due = self.events.promote_due(connection, limit)
+        return len(expired) + len(due)
+
+    def heartbeat(self, events: Sequence[ClaimedEvent], *, lease_ms: int = 60_000) -> frozenset[str]:
+        """Extends the leases; returns the ids of the events that are still held."""
+        with self._database.transaction() as connection:
+            rows = self.events.heartbeat(connection, [event.holding for event in events], lease_ms)
+        return frozenset(row.event_id for row in rows)
+
+    def settle(self, deliveries: Sequence[Delivery]) -> frozenset[str]:
+        """Writes what became of each; returns the ids that held. The others belong to somebody else."""
+        with self._database.transaction() as connection:
+            return frozenset(self._apply(connection, [_settled(delivery) for delivery in deliveries]))
+
+    def release(self, events: Sequence[ClaimedEvent]) -> frozenset[str]:
+        """Hands events back undelivered, and their attempts with them."""
+        with self._database.transaction() as connection:
+            changes = [
+                Change(
+                    event.event_id,
+                    event.claim_version,
+                    OutboxStatus.CLAIMED,
+                    OutboxStatus.PENDING,
+                    Lane.READY,
+                    attempts=-1,
+                )
+                for event in events
+            ]
+            return frozenset(self._apply(connection, changes))
+
+    def replay(self, *where: sa.ColumnElement[bool]) -> int:
+        """Sends delivered or dead events again, with a new budget and the same id and body."""
+        again = (OutboxStatus.DELIVERED, OutboxStatus.DEAD_LETTER)
+        wanted = sa.select(*_LOCKED).where(_event.status.in_(again), *where)
+        with self._database.transaction() as connection:
+            rows = connection.execute(wanted.order_by(_event.event_id).with_for_update()).all()
+            changes = [
+                Change(
+                    row.event_id,
+                    row.claim_version,
+                    row.status,
+                    OutboxStatus.PENDING,
+                    Lane.READY,
+                    attempts=-row.attempt_count,
+                    delay_ms=0,
+                )
+                for row in rows
+            ]
+            return len(self._apply(connection, changes))
+
+    def replay_one(self, event_id: str) -> None:
+        if not self.replay(_event.event_id == event_id):
+            raise NotFound(f"there is no delivered or dead event {event_id!r} to replay")
+
+    def replay_dead_letters(self, requester_id: str) -> int:
+        return self.replay(_event.requester_id == requester_id, _event.status == OutboxStatus.DEAD_LETTER)
+
+    def replay_between(self, since_ms: int, until_ms: int) -> int:
+        return self.replay(_event.created_at >= since_ms, _event.created_at < until_ms)
+
+    def _apply(self, connection: sa.Connection, changes: Sequence[Change]) -> Mapping[str, sa.Row[Any]]:
+        for change in changes:
+            check_outbox_transition(OutboxStatus(change.source), OutboxStatus(change.target))
+        if any(change.lane is Lane.READY for change in changes):
+            self._database.announce(connection, Topic.OUTBOX)
+        return {row.event_id: row for row in self.events.write(connection, changes)}
+
+    def _urls(self, connection: sa.Connection, rows: Sequence[sa.Row[Any]]) -> dict[str, str]:
+        url = inbox_jobs.c.spec["status_webhook_url"].as_string()
+        wanted = sa.select(inbox_jobs.c.job_id, url).where(
+            inbox_jobs.c.job_id.in_({row.job_id for row in rows})
+        )
+        return dict(connection.execute(wanted).tuples().all()) if rows else {}
+
+    def _put_out(self, row: sa.Row[Any]) -> Change:
+        spent = row.attempt_count >= self._max_attempts
+        return Change(
+            row.event_id,
+            row.claim_version,
+            OutboxStatus.CLAIMED,
+            OutboxStatus.DEAD_LETTER if spent else OutboxStatus.PENDING,
+            Lane.REST if spent else Lane.READY,
+            raises_version=True,
+            extra={"reason": "the dispatcher stopped answering"},
+        )
+
+
+_CLAIMED = (
+    _event.event_id,
+    _event.claim_version,
+    _event.job_id,
+    _event.requester_id,
+    _event.sequence,
+    _event.type,
+    _event.payload,
+)
+_LOCKED = (_event.event_id, _event.claim_version, _event.status, _event.attempt_count)
+
+
+def _event_columns(rows: Rows, now: sa.ColumnElement[int]) -> Mapping[str, sa.ColumnElement[Any]]:
+    return {
+        "last_status_code": sa.func.coalesce(rows.integer("code"), _event.last_status_code),
+        "last_error": sa.case(
+            (rows.text("target") == OutboxStatus.DELIVERED, None),
+            else_=sa.func.coalesce(rows.text("reason"), _event.last_error),
+        ),
+        "delivered_at": sa.case(
+            (rows.text("target") == OutboxStatus.DELIVERED, now), else_=_event.delivered_at
+        ),
+    }
+
+
+def _claim(row: sa.Row[Any], worker_id: str, lease_ms: int) -> Change:
+    return Change(
+        row.event_id,
+        row.claim_version,
+        OutboxStatus.PENDING,
+        OutboxStatus.CLAIMED,
+        Lane.LEASED,
+        worker_id=worker_id,
+        lease_ms=lease_ms,
+        raises_version=True,
+        attempts=1,
+    )
+
+
+def _settled(delivery: Delivery) -> Change:
+    event, decision = delivery.event, delivery.decision
+    delay: int | None = None
+    extra: dict[str, Any] = {}
+    match decision:
+        case Delivered():
+            target, lane = OutboxStatus.DELIVERED, Lane.REST
+        case Redeliver():
+            target, lane, delay = OutboxStatus.PENDING, Lane.DELAYED, decision.delay_ms
+            extra["reason"] = decision.reason
+        case Undeliverable():
+            target, lane = OutboxStatus.DEAD_LETTER, Lane.REST
+            extra["reason"] = decision.reason
+        case _:
+            assert_never(decision)
+    if delivery.status_code is not None:
+        extra["code"] = delivery.status_code
+    return Change(
+        event.event_id, event.claim_version, OutboxStatus.CLAIMED, target, lane, delay_ms=delay, extra=extra
+    )

@@ -1,0 +1,116 @@
+"""KEK rotation: every data key moves to the active KEK, in small batches, under load, resumable.
+
+A row is written only if its KEK and its version are still the ones that were read, so a refresh of
+credentials in between wins. Nothing is remembered between runs: what is not under the active KEK
+is what is left to do.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+
+from euterpe.crypto.envelope import (
+    Context,
+    Sealed,
+    credentials_context,
+    rewrap,
+    webhook_secret_context,
+)
+from euterpe.crypto.keyring import KeyRing
+from euterpe.store.database import Database
+from euterpe.store.tables import inbox_jobs, webhook_secrets
+
+
+@dataclass(frozen=True)
+class _Sealed:
+    """Where a table keeps its sealed secrets, and whose they are."""
+
+    table: sa.Table
+    encrypted: str
+    wrapped: str
+    kek_id: str
+    version: str
+    context: Callable[[Any], Context]
+    unchanged: Sequence[str]  # must be as read, besides the KEK
+
+    @property
+    def key(self) -> sa.Column[Any]:
+        (key,) = self.table.primary_key.columns
+        return key
+
+    def column(self, name: str) -> sa.Column[Any]:
+        return self.table.c[name]
+
+
+_PLACES = (
+    _Sealed(
+        inbox_jobs,
+        "storage_creds_encrypted",
+        "storage_creds_dek_wrapped",
+        "storage_creds_kek_id",
+        "storage_creds_encryption_version",
+        lambda row: credentials_context(row.job_id, row.requester_id, row.credential_version),
+        ("credential_version",),
+    ),
+    _Sealed(
+        webhook_secrets,
+        "secret_encrypted",
+        "secret_dek_wrapped",
+        "secret_kek_id",
+        "secret_encryption_version",
+        lambda row: webhook_secret_context(row.requester_id, row.secret_id),
+        (),
+    ),
+)
+
+
+class Rewrap:
+    def __init__(self, database: Database, ring: KeyRing) -> None:
+        self._database, self._ring = database, ring
+
+    def in_use(self) -> dict[str, int]:
+        """How many secrets each KEK wraps. One that wraps none can be retired."""
+        counts: dict[str, int] = {}
+        with self._database.snapshot() as connection:
+            for place in _PLACES:
+                kek = place.column(place.kek_id)
+                found = sa.select(kek, sa.func.count()).where(kek.is_not(None)).group_by(kek)
+                for kek_id, count in connection.execute(found):
+                    counts[kek_id] = counts.get(kek_id, 0) + count
+        return counts
+
+    def run(self, batch: int = 100) -> Iterator[int]:
+        """Yields after each committed batch how many secrets were moved so far."""
+        done = 0
+        for place in _PLACES:
+            after = ""
+            while True:
+                with self._database.transaction() as connection:
+                    rows = connection.execute(self._next(place, after, batch)).all()
+                    done += sum(self._move(connection, place, row) for row in rows)
+                if not rows:
+                    break
+                after = rows[-1][0]
+                yield done
+
+    def _next(self, place: _Sealed, after: str, batch: int) -> sa.Select[Any]:
+        kek = place.column(place.kek_id)
+        names = [place.encrypted, place.wrapped, place.kek_id, place.version, "requester_id", *place.unchanged]
+        wanted = sa.select(place.key, *(place.column(name) for name in names))
+        wanted = wanted.where(kek.is_not(None), kek != self._ring.active_id, place.key > after)
+        return wanted.order_by(place.key).limit(batch)
+
+    def _move(self, connection: sa.Connection, place: _Sealed, row: Any) -> int:
+        old = Sealed(
+            getattr(row, place.encrypted),
+            getattr(row, place.wrapped),
+            getattr(row, place.kek_id),
+            getattr(row, place.version),
+        )
+        new = rewrap(old, place.context(row), self._ring)
+        as_read = [place.column(name) == getattr(row, name) for name in (place.kek_id, *place.unchanged)]
+        changed = sa.update(place.table).where(place.key == row[0], *as_read)
+        values = {place.wrapped: new.dek_wrapped, place.kek_id: new.kek_id}
+        return connection.execute(changed.values(values)).rowcount

@@ -1,0 +1,111 @@
+"""The store as one thing: open it, and everything that can be done with the database hangs off it."""
+
+from concurrent.futures import Future
+from types import TracebackType
+from typing import Self
+
+from euterpe.crypto.keyring import KeyRing
+from euterpe.domain.canonical import request_hash
+from euterpe.domain.retry import Backoff
+from euterpe.domain.spec import JobSpec, split_secrets
+from euterpe.domain.text import check_text
+from euterpe.store.clock import Clock
+from euterpe.store.control import Control
+from euterpe.store.credentials import Credentials
+from euterpe.store.database import Database
+from euterpe.store.enqueue import Accepted, Enqueue, Key, NewJob
+from euterpe.store.group_commit import GroupCommit
+from euterpe.store.ids import new_id
+from euterpe.store.inbox import Inbox
+from euterpe.store.jobs import Jobs
+from euterpe.store.migrate import require_current
+from euterpe.store.outbox import Outbox
+from euterpe.store.requesters import Requesters
+from euterpe.store.rewrap import Rewrap
+from euterpe.store.transitions import Transitions
+
+_WEEK_MS = 7 * 24 * 3600 * 1000
+
+
+class Store:
+    """Refuses to open on a database of another version."""
+
+    def __init__(
+        self,
+        url: str,
+        ring: KeyRing,
+        *,
+        clock: Clock | None = None,
+        backoff: Backoff | None = None,
+        job_max_attempts: int = 3,
+        outbox_max_attempts: int = 12,
+        idempotency_ttl_ms: int = _WEEK_MS,
+        tidy_every_ms: int = 100,
+    ) -> None:
+        self.database = Database(url, clock)
+        try:
+            require_current(self.database)
+        except BaseException:
+            self.database.close()
+            raise
+        self._job_max_attempts = job_max_attempts
+        transitions = Transitions(self.database)
+        self.inbox = Inbox(self.database, transitions, backoff=backoff, tidy_every_ms=tidy_every_ms)
+        self.control = Control(self.database, transitions)
+        self.outbox = Outbox(self.database, max_attempts=outbox_max_attempts, tidy_every_ms=tidy_every_ms)
+        self.enqueue = Enqueue(self.database, transitions.groups, idempotency_ttl_ms=idempotency_ttl_ms)
+        self.jobs = Jobs(self.database)
+        self.requesters = Requesters(self.database, ring)
+        self.credentials = Credentials(self.database, ring)
+        self.rewrap = Rewrap(self.database, ring)
+        self._enqueues: GroupCommit[NewJob, Accepted] = GroupCommit(self.enqueue.many, name="enqueue")
+        self._enqueues.start()
+
+    def submit(
+        self, spec: JobSpec, requester_id: str, *, idempotency_key: str | None = None
+    ) -> "Future[Accepted]":
+        """Enqueues durably, sharing the commit with whoever else is submitting now."""
+        return self._enqueues.submit(self.new_job(spec, requester_id, idempotency_key=idempotency_key))
+
+    def new_job(
+        self,
+        spec: JobSpec,
+        requester_id: str,
+        *,
+        idempotency_key: str | None = None,
+        source_ref: str | None = None,
+    ) -> NewJob:
+        """The job as it will be stored: secrets sealed, the rest in the open."""
+        key = None
+        if idempotency_key is not None:
+            check_text("idempotency_key", idempotency_key, "idempotency_key")
+            key = Key(idempotency_key, request_hash(spec))
+        job_id = new_id()
+        public, secret = split_secrets(spec)
+        return NewJob(
+            job_id=job_id,
+            requester_id=requester_id,
+            spec=public,
+            max_attempts=spec.max_attempts or self._job_max_attempts,
+            queue=spec.queue,
+            priority=spec.priority,
+            group_id=spec.group.id if spec.group else None,
+            group_limit=spec.group.limit if spec.group else 1,
+            not_before=spec.not_before,
+            external_id=spec.external_id,
+            source_ref=source_ref,
+            sealed=self.credentials.seal_first(job_id, requester_id, secret),
+            key=key,
+        )
+
+    def close(self) -> None:
+        self._enqueues.stop()
+        self.database.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,177 @@
+"""The tables, once, for every engine. The migrations create them; a test holds the three together.
+
+There are no foreign keys between the hot tables: a key check costs each event a locked read of its
+job, which the one writing function already holds.
+"""
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Column,
+    Float,
+    ForeignKey,
+    LargeBinary,
+    MetaData,
+    Table,
+    Text,
+)
+from sqlalchemy.dialects.postgresql import JSONB
+
+metadata = MetaData()
+json_document = JSON(none_as_null=True).with_variant(JSONB(none_as_null=True), "postgresql")
+
+
+def _leased() -> list[Column[object]]:
+    """What the ownership protocol (`leases.py`) asks of a table besides its key and status."""
+    return [
+        Column("lane", Text, nullable=False),
+        Column("available_at", BigInteger, nullable=False),
+        Column("worker_id", Text),
+        Column("claim_version", BigInteger, nullable=False),
+        Column("lease_expires_at", BigInteger),
+        Column("heartbeat_at", BigInteger),
+        Column("attempt_count", BigInteger, nullable=False),
+    ]
+
+
+inbox_jobs = Table(
+    "inbox_jobs",
+    metadata,
+    Column("job_id", Text, primary_key=True),
+    Column("requester_id", Text, nullable=False),
+    Column("external_id", Text),
+    Column("status", Text, nullable=False),
+    *_leased(),
+    Column("queue", Text, nullable=False),
+    Column("priority", BigInteger, nullable=False),
+    Column("group_id", Text),
+    Column("spec", json_document, nullable=False),
+    Column("max_attempts", BigInteger, nullable=False),
+    Column("refresh_count", BigInteger, nullable=False),
+    Column("cancel_requested_at", BigInteger),
+    Column("progress", Float, nullable=False),
+    Column("last_error", json_document),
+    Column("outputs", json_document),
+    Column("source_info", json_document),
+    Column("storage_creds_encrypted", LargeBinary),
+    Column("storage_creds_dek_wrapped", LargeBinary),
+    Column("storage_creds_kek_id", Text),
+    Column("storage_creds_encryption_version", BigInteger),
+    Column("credential_version", BigInteger, nullable=False),
+    Column("event_sequence", BigInteger, nullable=False),
+    Column("source_ref", Text),
+    Column("created_at", BigInteger, nullable=False),
+    Column("updated_at", BigInteger, nullable=False),
+    Column("started_at", BigInteger),
+    Column("finished_at", BigInteger),
+)
+
+job_attempts = Table(
+    "job_attempts",
+    metadata,
+    Column("attempt_id", Text, primary_key=True),
+    Column("job_id", Text, nullable=False),
+    Column("attempt_no", BigInteger, nullable=False),
+    Column("claim_version", BigInteger, nullable=False),
+    Column("worker_id", Text, nullable=False),
+    Column("started_at", BigInteger, nullable=False),
+    Column("ended_at", BigInteger),
+    Column("outcome", Text),
+    Column("error", json_document),
+    Column("timings", json_document),
+)
+
+job_outbox_events = Table(
+    "job_outbox_events",
+    metadata,
+    Column("event_id", Text, primary_key=True),
+    Column("job_id", Text, nullable=False),
+    Column("requester_id", Text, nullable=False),
+    Column("sequence", BigInteger, nullable=False),
+    Column("type", Text, nullable=False),
+    Column("payload", Text, nullable=False),
+    Column("status", Text, nullable=False),
+    *_leased(),
+    Column("last_status_code", BigInteger),
+    Column("last_error", Text),
+    Column("created_at", BigInteger, nullable=False),
+    Column("delivered_at", BigInteger),
+)
+
+idempotency_keys = Table(
+    "idempotency_keys",
+    metadata,
+    Column("requester_id", Text, primary_key=True),
+    Column("idempotency_key", Text, primary_key=True),
+    Column("request_hash", Text, nullable=False),
+    Column("job_id", Text, nullable=False),
+    Column("response", json_document, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("expires_at", BigInteger, nullable=False),
+)
+
+queues = Table(
+    "queues",
+    metadata,
+    Column("queue", Text, primary_key=True),
+    Column("paused_at", BigInteger),
+)
+
+job_groups = Table(
+    "job_groups",
+    metadata,
+    Column("queue", Text, primary_key=True),
+    Column("requester_id", Text, primary_key=True),
+    Column("group_id", Text, primary_key=True),
+    Column("max_running", BigInteger, nullable=False),
+)
+
+requesters = Table(
+    "requesters",
+    metadata,
+    Column("requester_id", Text, primary_key=True),
+    Column("name", Text, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("disabled_at", BigInteger),
+)
+
+api_keys = Table(
+    "api_keys",
+    metadata,
+    Column("key_id", Text, primary_key=True),
+    Column("requester_id", Text, ForeignKey("requesters.requester_id"), nullable=False),
+    Column("secret_hash", Text, nullable=False),
+    Column("scopes", json_document, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("expires_at", BigInteger),
+)
+
+webhook_secrets = Table(
+    "webhook_secrets",
+    metadata,
+    Column("secret_id", Text, primary_key=True),
+    Column("requester_id", Text, ForeignKey("requesters.requester_id"), nullable=False),
+    Column("secret_encrypted", LargeBinary, nullable=False),
+    Column("secret_dek_wrapped", LargeBinary, nullable=False),
+    Column("secret_kek_id", Text, nullable=False),
+    Column("secret_encryption_version", BigInteger, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("expires_at", BigInteger),
+)
+
+pruned_jobs = Table(
+    "pruned_jobs",
+    metadata,
+    Column("job_id", Text, primary_key=True),
+    Column("requester_id", Text, nullable=False),
+    Column("pruned_at", BigInteger, nullable=False),
+)
+
+schema_migrations = Table(
+    "schema_migrations",
+    metadata,
+    Column("version", BigInteger, primary_key=True, autoincrement=False),
+    Column("name", Text, nullable=False),
+    Column("checksum", Text, nullable=False),
+    Column("applied_at", BigInteger, nullable=False),
+)

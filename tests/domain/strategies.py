@@ -1,0 +1,205 @@
+"""Hypothesis strategies: valid requests whose secrets are marked, and things that are no request at all."""
+
+import json
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any, get_args
+
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+
+from euterpe.domain.profiles import PROFILES
+from euterpe.domain.spec import WebhookEvent
+
+CANARY = "c4n4ry"
+"""A part of every secret in `requests`: where it turns up, a secret has."""
+
+Json = dict[str, Any]
+
+
+def some(pattern: str) -> SearchStrategy[str]:
+    return st.from_regex(pattern, fullmatch=True)
+
+
+names = some(r"[a-z0-9][a-z0-9._-]{0,63}")
+printable = st.text(
+    st.characters(categories=["L", "M", "N", "P", "S"], include_characters=" "), min_size=1, max_size=60
+).filter(lambda text: text.isprintable() and text == text.strip())
+secrets = some(r"[!-~]{0,40}").map(lambda text: CANARY + text)
+queries = some(r"[a-zA-Z0-9=&~._-]{0,20}").map(f"?sig={CANARY}{{}}".format)
+instants = st.datetimes(
+    datetime(2000, 1, 2),  # noqa: DTZ001 (the zone is drawn on its own)
+    datetime(2200, 12, 30),  # noqa: DTZ001
+    timezones=st.just(UTC) | st.integers(-839, 839).map(lambda m: timezone(timedelta(minutes=m))),
+).map(lambda instant: instant.isoformat())
+
+segments = some(r"[A-Za-z0-9_ÄéЖ日-][A-Za-z0-9._ÄéЖ日-]{0,12}(%20|%C3%A9)?")
+paths = st.lists(segments, min_size=1, max_size=4).map("/".join)
+hosts = some(r"[a-z0-9][a-z0-9-]{0,10}(\.[a-z]{2,5})?(:[1-9][0-9]{0,3})?") | st.just("[::1]:8080")
+signed_urls = st.builds("https://{}/{}{}".format, hosts, paths, queries | st.sampled_from(["", "?"]))
+callback_urls = st.builds("http{}://{}/{}".format, st.sampled_from(["", "s"]), hosts, paths)
+file_names = some(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,20}(/[A-Za-z0-9_][A-Za-z0-9._-]{0,20}){0,3}")
+
+heights = st.integers(8, 2160).map(lambda half: half * 2)
+codecs = st.sampled_from(["h264", "hevc", "av1"])
+audios = st.fixed_dictionaries({}, optional={"codec": st.just("aac"), "bitrate_kbps": st.integers(8, 1024)})
+moments = some(r"(100|[0-9]{1,2}(\.[0-9]{1,3})?)%|[0-9]{1,6}(\.[0-9]{1,3})?s")
+
+
+def _output(kind: str, required: Json | None = None, **optional: SearchStrategy[Any]) -> SearchStrategy[Json]:
+    return st.fixed_dictionaries(
+        {"name": names, "type": st.just(kind), **(required or {})}, optional=optional
+    )
+
+
+ladders = st.lists(heights, min_size=1, max_size=10, unique=True).map(lambda some: sorted(some, reverse=True))
+hls_videos = st.fixed_dictionaries({"ladder": ladders}, optional={"codec": codecs})
+videos = st.fixed_dictionaries(
+    {}, optional={"codec": codecs, "height": st.none() | heights, "crf": st.none() | st.integers(0, 51)}
+)
+outputs = st.one_of(
+    _output("hls", {"video": hls_videos}, segment_seconds=st.integers(1, 60), audio=st.none() | audios),
+    _output("mp4", video=videos, audio=st.none() | audios),
+    _output("m4a", audio=audios),
+    _output("image", {"at": st.lists(moments, min_size=1, max_size=5, unique=True)}),
+    _output("sprite", interval_seconds=st.integers(1, 3600), columns=st.integers(1, 50), vtt=st.booleans()),
+)
+output_lists = st.lists(outputs, min_size=1, max_size=5, unique_by=lambda output: output["name"])
+
+_any_store = {
+    "endpoint": st.none() | st.builds("https://{}".format, hosts),
+    "expires_at": st.none() | instants,
+}
+service_accounts = st.fixed_dictionaries(
+    {
+        "type": st.just("service_account"),
+        "client_email": st.emails(),
+        "private_key": secrets.map("-----BEGIN PRIVATE KEY-----\n{}\n".format),
+        "private_key_id": secrets,
+    },
+    optional={"token_uri": st.just("https://oauth2.googleapis.com/token")},
+).map(json.dumps)
+
+
+def _credentials(kind: str, *forms: Json, **optional: SearchStrategy[Any]) -> SearchStrategy[Json]:
+    return st.one_of(
+        *(
+            st.fixed_dictionaries({"type": st.just(kind), **form}, optional={**_any_store, **optional})
+            for form in forms
+        )
+    )
+
+
+credentials_for = {
+    "s3": _credentials(
+        "s3",
+        {"access_key_id": secrets, "secret_access_key": secrets},
+        session_token=st.none() | secrets,
+        region=st.none() | some(r"[a-z0-9-]{1,20}"),
+    ),
+    "gs": _credentials("gs", {"service_account_json": service_accounts}, {"access_token": secrets}),
+    "az": _credentials(
+        "az",
+        {"account_name": some(r"[a-z0-9]{3,24}"), "sas_token": secrets},
+        {"account_name": some(r"[a-z0-9]{3,24}"), "account_key": secrets},
+    ),
+}
+
+numbers = st.integers(-(2**53), 2**53) | st.floats(-(2**53), 2**53)
+plain_text = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=8)
+metadata = st.dictionaries(
+    plain_text,
+    st.recursive(
+        st.none() | st.booleans() | numbers | plain_text,
+        lambda inner: st.lists(inner, max_size=4) | st.dictionaries(plain_text, inner, max_size=4),
+        max_leaves=6,
+    ),
+    max_size=4,
+)
+groups = printable | st.fixed_dictionaries({"id": printable}, optional={"limit": st.integers(1, 1000)})
+
+
+def _places(schemes: list[str]) -> SearchStrategy[tuple[str, str]]:
+    """A scheme, and a URL of it without a trailing slash."""
+    buckets = some(r"[A-Za-z0-9][A-Za-z0-9._-]{0,20}")
+    urls = {
+        "https": signed_urls,
+        "file": paths.map("file:///{}".format),
+    } | {scheme: st.builds(f"{scheme}://{{}}/{{}}".format, buckets, paths) for scheme in credentials_for}
+    return st.sampled_from(schemes).flatmap(lambda scheme: st.tuples(st.just(scheme), urls[scheme]))
+
+
+@st.composite
+def requests(draw: st.DrawFn) -> Json:
+    """Any valid request, as a JSON document."""
+    source_scheme, source = draw(_places(["s3", "gs", "az", "https", "file"]))
+    output_scheme, prefix = draw(_places(["s3", "gs", "az", "https", "file"]))
+    if output_scheme == "https":
+        output: Json = {"urls": draw(st.dictionaries(file_names, signed_urls, min_size=1, max_size=4))}
+    else:
+        output = {"url": f"{prefix}/"}
+    work = draw(
+        st.fixed_dictionaries({"profile": st.sampled_from(sorted(PROFILES))})
+        | st.fixed_dictionaries({"outputs": output_lists})
+    )
+    return {
+        "source": {"url": source},
+        "output": output,
+        **work,
+        **draw(_credentials_between(source_scheme, output_scheme)),
+        **draw(settings),
+    }
+
+
+def _credentials_between(source: str, output: str) -> SearchStrategy[Json]:
+    sides = {
+        side: credentials_for[scheme]
+        for side, scheme in (("source", source), ("output", output))
+        if scheme in credentials_for
+    }
+    forms: list[SearchStrategy[Any]] = [st.none()]
+    if sides:
+        forms.append(st.fixed_dictionaries({}, optional=sides).filter(bool))
+    if len({source, output} & set(credentials_for)) == 1:
+        forms.append(next(iter(sides.values())))
+    return st.fixed_dictionaries({}, optional={"credentials": st.one_of(forms)})
+
+
+settings = st.fixed_dictionaries(
+    {},
+    optional={
+        "refresh_url": st.none() | callback_urls,
+        "status_webhook_url": st.none() | callback_urls,
+        "webhook_events": st.none() | st.lists(st.sampled_from(get_args(WebhookEvent)), unique=True),
+        "queue": names,
+        "priority": st.integers(0, 100),
+        "group": st.none() | groups,
+        "not_before": st.none() | instants,
+        "max_attempts": st.none() | st.integers(1, 100),
+        "timeout_seconds": st.integers(1, 604_800),
+        "max_source_bytes": st.none() | st.integers(1, 2**53),
+        "external_id": st.none() | printable,
+        "metadata": metadata,
+    },
+)
+
+wild_text = st.text(st.characters(), max_size=20) | st.text("\ud800\udfff\0\x1b a", max_size=5)
+wild_json = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | wild_text,
+    lambda inner: st.lists(inner, max_size=5) | st.dictionaries(wild_text, inner, max_size=5),
+    max_leaves=20,
+)
+"""Whatever a JSON reader could make of a body, and some things that it could not."""
+
+
+@st.composite
+def damaged_requests(draw: st.DrawFn) -> Json:
+    """A valid request, but for something wild in one place of it."""
+    document = draw(requests())
+    place: Any = document
+    while True:
+        steps = list(place) if isinstance(place, dict) else list(range(len(place)))
+        step = draw(st.sampled_from(steps))
+        if not isinstance(place[step], dict | list) or not place[step] or draw(st.booleans()):
+            place[step] = draw(wild_json)
+            return document
+        place = place[step]

