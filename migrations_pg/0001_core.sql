@@ -186,13 +186,14 @@ CREATE TABLE pruned_jobs (
     PRIMARY KEY (job_id)
 );
 
--- The state machines, for whoever writes SQL by hand (contract §3).
+-- The state machines, for whoever writes SQL by hand (contract §3). AFTER: a BEFORE trigger locks each row
+-- once more, even where its WHEN is false.
 CREATE FUNCTION euterpe_reject_transition() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     RAISE EXCEPTION 'euterpe: invalid transition % -> %', OLD.status, NEW.status USING ERRCODE = 'check_violation';
 END $$;
 
-CREATE TRIGGER inbox_transition BEFORE UPDATE OF status ON inbox_jobs FOR EACH ROW
+CREATE TRIGGER inbox_transition AFTER UPDATE OF status ON inbox_jobs FOR EACH ROW
 WHEN (OLD.status <> NEW.status AND ((OLD.status || ' ' || NEW.status) NOT IN (
         'queued claimed', 'claimed fetching', 'fetching processing', 'processing uploading',
         'uploading succeeded', 'claimed queued', 'claimed failed', 'fetching queued',
@@ -201,7 +202,7 @@ WHEN (OLD.status <> NEW.status AND ((OLD.status || ' ' || NEW.status) NOT IN (
     OR (OLD.status = 'failed' AND NEW.status = 'queued' AND OLD.attempt_count >= OLD.max_attempts)))
 EXECUTE FUNCTION euterpe_reject_transition();
 
-CREATE TRIGGER outbox_transition BEFORE UPDATE OF status ON job_outbox_events FOR EACH ROW
+CREATE TRIGGER outbox_transition AFTER UPDATE OF status ON job_outbox_events FOR EACH ROW
 WHEN (OLD.status <> NEW.status AND ((OLD.status || ' ' || NEW.status) NOT IN (
         'pending claimed', 'claimed delivered', 'claimed pending', 'claimed dead_letter',
         'delivered pending', 'dead_letter pending')))

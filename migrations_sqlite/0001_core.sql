@@ -187,7 +187,7 @@ CREATE TABLE pruned_jobs (
 ) STRICT;
 
 -- The state machines, for whoever writes SQL by hand (contract §3).
-CREATE TRIGGER inbox_transition BEFORE UPDATE OF status ON inbox_jobs
+CREATE TRIGGER inbox_transition AFTER UPDATE OF status ON inbox_jobs
 WHEN OLD.status <> NEW.status AND ((OLD.status || ' ' || NEW.status) NOT IN (
         'queued claimed', 'claimed fetching', 'fetching processing', 'processing uploading',
         'uploading succeeded', 'claimed queued', 'claimed failed', 'fetching queued',
@@ -198,7 +198,7 @@ BEGIN
     SELECT RAISE(ABORT, 'euterpe: invalid transition');
 END;
 
-CREATE TRIGGER outbox_transition BEFORE UPDATE OF status ON job_outbox_events
+CREATE TRIGGER outbox_transition AFTER UPDATE OF status ON job_outbox_events
 WHEN OLD.status <> NEW.status AND ((OLD.status || ' ' || NEW.status) NOT IN (
         'pending claimed', 'claimed delivered', 'claimed pending', 'claimed dead_letter',
         'delivered pending', 'dead_letter pending'))

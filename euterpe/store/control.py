@@ -15,6 +15,7 @@ from euterpe.domain.states import (
 from euterpe.store.database import Database
 from euterpe.store.errors import Conflict, NotFound
 from euterpe.store.leases import Change
+from euterpe.store.rows import AnyRow
 from euterpe.store.tables import inbox_jobs, queues
 from euterpe.store.transitions import Transitions
 
@@ -38,7 +39,9 @@ class Control:
             if row.status not in IN_PROGRESS:
                 raise Conflict(f"job {job_id} is {row.status} already and cannot be canceled")
             asked = sa.func.coalesce(_job.cancel_requested_at, self._database.now)
-            connection.execute(sa.update(inbox_jobs).where(_job.job_id == job_id).values(cancel_requested_at=asked))
+            connection.execute(
+                sa.update(inbox_jobs).where(_job.job_id == job_id).values(cancel_requested_at=asked)
+            )
             return JobStatus(row.status)
 
     def retry(self, job_id: str, *, requester_id: str | None = None) -> None:
@@ -77,7 +80,7 @@ class Control:
                 insert.on_conflict_do_update(index_elements=[queues.c.queue], set_={"paused_at": paused_at})
             )
 
-    def _locked(self, connection: sa.Connection, job_id: str, requester_id: str | None) -> sa.Row[Any]:
+    def _locked(self, connection: sa.Connection, job_id: str, requester_id: str | None) -> AnyRow:
         wanted = sa.select(
             _job.job_id, _job.claim_version, _job.status, _job.attempt_count, _job.max_attempts, _job.group_id
         ).where(_job.job_id == job_id)
@@ -88,7 +91,7 @@ class Control:
             raise NotFound(f"there is no job {job_id!r}")
         return row
 
-    def _fail_queued(self, connection: sa.Connection, row: sa.Row[Any]) -> None:
+    def _fail_queued(self, connection: sa.Connection, row: AnyRow) -> None:
         claim = Change(
             row.job_id,
             row.claim_version,

@@ -1,6 +1,5 @@
 """Storage credentials at rest: sealed with their job, opened only for the worker that owns it."""
 
-from typing import Any
 
 import sqlalchemy as sa
 
@@ -11,6 +10,7 @@ from euterpe.domain.states import FINISHED, JobStatus, Lane
 from euterpe.store.database import Database
 from euterpe.store.errors import Conflict, NotFound
 from euterpe.store.inbox import ClaimedJob
+from euterpe.store.rows import AnyRow
 from euterpe.store.tables import inbox_jobs
 
 _job = inbox_jobs.c
@@ -57,7 +57,7 @@ class Credentials:
                 raise NotFound(f"there is no job {job_id!r}")
             if row.status in FINISHED and row.status != JobStatus.FAILED:
                 raise Conflict(f"job {job_id} is {row.status}; it has no more use for credentials")
-            version = row.credential_version + 1
+            version = int(row.credential_version) + 1
             # Sealed outside the transaction: a key ring may be a service far away.
             sealed = seal(secret, credentials_context(job_id, requester_id, version), self._ring)
             if self._store(job_id, version, sealed):
@@ -100,7 +100,7 @@ def _owned_by(job: ClaimedJob) -> sa.ColumnElement[bool]:
     )
 
 
-def _sealed(row: sa.Row[Any]) -> Sealed:
+def _sealed(row: AnyRow) -> Sealed:
     return Sealed(
         row.storage_creds_encrypted,
         row.storage_creds_dek_wrapped,

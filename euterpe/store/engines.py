@@ -93,8 +93,9 @@ def _sqlite(url: sa.URL) -> Engines:
 
 
 def _libsql(url: sa.URL) -> Engines:
-    write = sa.create_engine(url, pool_size=1, max_overflow=0, pool_timeout=60)
-    read = sa.create_engine(url, pool_size=4, max_overflow=12)
+    # SQLite's dialect would choose a pool by the file's name; a server has connections.
+    write = sa.create_engine(url, poolclass=sa.QueuePool, pool_size=1, max_overflow=0, pool_timeout=60)
+    read = sa.create_engine(url, poolclass=sa.QueuePool, pool_size=4, max_overflow=12)
     event.listen(write, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
     event.listen(read, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
     return Engines(Kind.LIBSQL, write, read)
@@ -102,4 +103,14 @@ def _libsql(url: sa.URL) -> Engines:
 
 def _postgres(url: sa.URL) -> Engines:
     engine = sa.create_engine(url, pool_size=8, max_overflow=24, pool_timeout=60)
+
+    @event.listens_for(engine, "connect")
+    def plan_by_key(connection: Any, _: Any) -> None:
+        # Every statement here finds its rows by key or by a small partial index. Told so, the planner
+        # does so whatever the statistics say: a batch visits its rows one by one in its own order
+        # (so sorted batches cannot deadlock), and no million finished rows are ever read through.
+        for alternative in ("seqscan", "hashjoin", "mergejoin"):
+            connection.execute(f"SET enable_{alternative} = off")
+        connection.commit()
+
     return Engines(Kind.POSTGRES, engine, engine)

@@ -13,7 +13,7 @@ from euterpe.store.database import Database
 from euterpe.store.errors import DuplicateSource, IdempotencyConflict
 from euterpe.store.groups import Group, Groups
 from euterpe.store.ids import new_id
-from euterpe.store.rows import Rows, as_parameter
+from euterpe.store.rows import AnyRow, Rows, as_parameter
 from euterpe.store.tables import idempotency_keys, inbox_jobs
 from euterpe.store.wake import Topic
 
@@ -134,7 +134,9 @@ class Enqueue:
 
     def _take_keys_statement(self) -> sa.Executable:
         rows, key = Rows(), idempotency_keys.c
-        values = [rows.text(name) for name in ("requester_id", "idempotency_key", "request_hash", "job_id")]
+        values: list[sa.ColumnElement[Any]] = [
+            rows.text(name) for name in ("requester_id", "idempotency_key", "request_hash", "job_id")
+        ]
         values += [rows.json("response"), rows.integer("created_at"), rows.integer("expires_at")]
         # SQLite's parser needs a WHERE between SELECT and ON CONFLICT.
         wanted = sa.select(*values).where(sa.true())
@@ -179,7 +181,7 @@ def _key_of(job: NewJob) -> tuple[str, str]:
     return job.requester_id, job.key.text if job.key else ""
 
 
-def _answer(job: NewJob, stored: sa.Row[Any]) -> Answer:
+def _answer(job: NewJob, stored: AnyRow) -> Answer:
     if job.key is not None and stored.request_hash == job.key.request_hash:
         return Accepted(stored.job_id, stored.response, replayed=True)
     return IdempotencyConflict(_key_of(job)[1])

@@ -49,7 +49,9 @@ class DuplicateSource(StoreError):
     code = "duplicate_source_ref"
 
     def __init__(self, source_refs: Sequence[str]) -> None:
-        super().__init__(f"a job with this source_ref exists already; nothing of {source_refs!r} was enqueued")
+        super().__init__(
+            f"a job with this source_ref exists already; nothing of {source_refs!r} was enqueued"
+        )
 
 
 class Unauthorized(StoreError):

@@ -21,6 +21,7 @@ from euterpe.domain.retry import (
 from euterpe.domain.states import JobStatus, Lane, lane_when_queued
 from euterpe.store.database import Database
 from euterpe.store.leases import Change, Holding
+from euterpe.store.rows import AnyRow
 from euterpe.store.tables import inbox_jobs, queues
 from euterpe.store.transitions import Transitions, group_of
 
@@ -114,7 +115,7 @@ class Inbox:
             self._next_tidy = time.monotonic() + self._tidy_every_s
             self.tidy()
         with self._database.transaction() as connection:
-            picked: list[sa.Row[Any]] = []
+            picked: list[AnyRow] = []
             for queue in queues:
                 if len(picked) < limit:
                     parameters = {"queue": queue, "limit": limit - len(picked)}
@@ -172,7 +173,7 @@ class Inbox:
             ]
             return bool(self._transitions.apply(connection, changes))
 
-    def _owned(self, connection: sa.Connection, job: ClaimedJob) -> Sequence[sa.Row[Any]]:
+    def _owned(self, connection: sa.Connection, job: ClaimedJob) -> Sequence[AnyRow]:
         held = sa.select(*_SETTLED).where(
             _job.job_id == job.job_id,
             _job.claim_version == job.claim_version,
@@ -183,7 +184,7 @@ class Inbox:
     def _settle(
         self,
         connection: sa.Connection,
-        rows: Sequence[sa.Row[Any]],
+        rows: Sequence[AnyRow],
         errors: Sequence[JobError],
         *,
         puts_out: bool = False,
@@ -237,7 +238,7 @@ _SETTLED = (
 )
 
 
-def _claim(row: sa.Row[Any], worker_id: str, lease_ms: int) -> Change:
+def _claim(row: AnyRow, worker_id: str, lease_ms: int) -> Change:
     return Change(
         row.job_id,
         row.claim_version,
@@ -252,7 +253,7 @@ def _claim(row: sa.Row[Any], worker_id: str, lease_ms: int) -> Change:
     )
 
 
-def _claimed(row: sa.Row[Any], written: sa.Row[Any], worker_id: str, lease_ms: int) -> ClaimedJob:
+def _claimed(row: AnyRow, written: AnyRow, worker_id: str, lease_ms: int) -> ClaimedJob:
     return ClaimedJob(
         job_id=row.job_id,
         requester_id=row.requester_id,
@@ -270,19 +271,18 @@ def _claimed(row: sa.Row[Any], written: sa.Row[Any], worker_id: str, lease_ms: i
     )
 
 
-def _leave(
-    row: sa.Row[Any], decision: JobDecision, puts_out: bool, timings: Mapping[str, Any] | None
-) -> Change:
+def _leave(row: AnyRow, decision: JobDecision, puts_out: bool, timings: Mapping[str, Any] | None) -> Change:
     """Out of the owner's hands. A swept owner is fenced by this very write, not by the next claim."""
+    delay: int | None = None
     extra: dict[str, Any] = {"error": decision.error.document(), "outcome": _outcome(decision)}
     if timings is not None:
         extra["timings"] = timings
     match decision:
         case Requeue():
             target, delay = JobStatus.QUEUED, decision.delay_ms
-            lane = lane_when_queued(row.group_id, delay)
+            lane = lane_when_queued(row.group_id, decision.delay_ms)
         case Fail() | DeadLetter():
-            target, lane, delay = JobStatus.FAILED, Lane.REST, None
+            target, lane = JobStatus.FAILED, Lane.REST
         case _:
             assert_never(decision)
     return Change(
@@ -303,5 +303,5 @@ def _outcome(decision: JobDecision) -> str:
     return "requeued" if isinstance(decision, Requeue) else "failed"
 
 
-def _bury(row: sa.Row[Any], failed: sa.Row[Any]) -> Change:
+def _bury(row: AnyRow, failed: AnyRow) -> Change:
     return Change(row.job_id, failed.claim_version, JobStatus.FAILED, JobStatus.DEAD_LETTER, Lane.REST)

@@ -8,6 +8,7 @@ import sqlalchemy as sa
 from euterpe.domain.states import JobStatus, OutboxStatus
 from euterpe.store.database import Database
 from euterpe.store.errors import NotFound
+from euterpe.store.rows import AnySelect
 from euterpe.store.tables import inbox_jobs, job_attempts, job_outbox_events
 
 _SHOWN = [column for column in inbox_jobs.c if not column.name.startswith("storage_creds_")]
@@ -26,7 +27,7 @@ class Jobs:
             raise NotFound(f"there is no job {job_id!r}")
         return found[0]
 
-    def list(
+    def page(
         self,
         *,
         statuses: Sequence[JobStatus] = (),
@@ -70,6 +71,6 @@ class Jobs:
             wanted = wanted.where(event.event_id < before)
         return self._all(wanted)
 
-    def _all(self, wanted: sa.Select[Any]) -> "list[dict[str, Any]]":
+    def _all(self, wanted: AnySelect) -> list[dict[str, Any]]:
         with self._database.snapshot() as connection:
             return [dict(row) for row in connection.execute(wanted).mappings()]

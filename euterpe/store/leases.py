@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from euterpe.domain.states import Lane
 from euterpe.store.database import Database
-from euterpe.store.rows import Rows, as_parameter
+from euterpe.store.rows import AnyRow, AnySelect, Rows, as_parameter
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,6 @@ class LeasedTable:
         self._order = order
         self._write = self._write_statement(extras, returning)
         self._beat = self._beat_statement()
-        self._lock = self._lock_statement()
         self._promote = self._promote_statement()
 
     def lane_is(self, lane: Lane) -> sa.ColumnElement[bool]:
@@ -85,13 +84,11 @@ class LeasedTable:
 
     # -- candidates: rows picked here stay locked until the transaction ends
 
-    def ready(
-        self, columns: Iterable[sa.ColumnElement[Any]], *where: sa.ColumnElement[bool]
-    ) -> sa.Select[Any]:
+    def ready(self, columns: Iterable[sa.ColumnElement[Any]], *where: sa.ColumnElement[bool]) -> AnySelect:
         """The next rows to claim, `:limit` of them, past the ones that others are claiming now."""
         return self._pick(columns, Lane.READY, *where, order=self._order)
 
-    def expired(self, columns: Iterable[sa.ColumnElement[Any]]) -> sa.Select[Any]:
+    def expired(self, columns: Iterable[sa.ColumnElement[Any]]) -> AnySelect:
         """Owned rows whose owner let the lease run out."""
         return self._pick(
             columns, Lane.LEASED, self.table.c.lease_expires_at < self._database.now, order=[self.key]
@@ -103,40 +100,33 @@ class LeasedTable:
         lane: Lane,
         *where: sa.ColumnElement[bool],
         order: Sequence[sa.ColumnElement[Any]],
-    ) -> sa.Select[Any]:
+    ) -> AnySelect:
         picked = sa.select(*columns).where(self.lane_is(lane), *where)
         return picked.order_by(*order).limit(sa.bindparam("limit")).with_for_update(skip_locked=True)
 
-    def promote_due(self, connection: sa.Connection, limit: int) -> Sequence[sa.Row[Any]]:
+    def promote_due(self, connection: sa.Connection, limit: int) -> Sequence[AnyRow]:
         """Moves delayed rows whose time has come where a claim finds them. Their status stays."""
         return connection.execute(self._promote, {"limit": limit}).all()
 
-    # -- the writes
+    # -- the writes: batches are sorted, because two that share rows would deadlock if they locked them in
+    #    different orders (`engines.py` sees to it that Postgres visits the rows in the order of the batch)
 
-    def write(self, connection: sa.Connection, changes: Sequence[Change]) -> Sequence[sa.Row[Any]]:
+    def write(self, connection: sa.Connection, changes: Sequence[Change]) -> Sequence[AnyRow]:
         """Applies each change whose fence holds, and returns the rows of exactly those."""
         if not changes:
             return ()
-        parameter = as_parameter(change.row() for change in changes)
-        self._lock_in_order(connection, len(changes), parameter)
-        return connection.execute(self._write, parameter).all()
+        in_order = sorted(changes, key=lambda change: change.key)
+        return connection.execute(self._write, as_parameter(change.row() for change in in_order)).all()
 
     def heartbeat(
         self, connection: sa.Connection, holdings: Sequence[Holding], lease_ms: int
-    ) -> Sequence[sa.Row[Any]]:
+    ) -> Sequence[AnyRow]:
         """Extends every lease that is still held and has not run out; returns the rows of those."""
         if not holdings:
             return ()
-        rows = [{"key": h.key, "version": h.claim_version, "lease_ms": lease_ms} for h in holdings]
-        parameter = as_parameter(rows)
-        self._lock_in_order(connection, len(rows), parameter)
-        return connection.execute(self._beat, parameter).all()
-
-    def _lock_in_order(self, connection: sa.Connection, count: int, parameter: dict[str, str]) -> None:
-        """Two batches that share rows would deadlock if each locked them in the order of its plan.
-        Where one writer holds the whole database there is nothing to lock."""
-        if count > 1 and self._database.engines.locks_rows:
-            connection.execute(self._lock, parameter)
+        in_order = sorted(holdings, key=lambda holding: holding.key)
+        rows = [{"key": h.key, "version": h.claim_version, "lease_ms": lease_ms} for h in in_order]
+        return connection.execute(self._beat, as_parameter(rows)).all()
 
     # -- the statements, compiled once and cached by their unchanging text
 
@@ -182,11 +172,6 @@ class LeasedTable:
             )
             .returning(*columns)
         )
-
-    def _lock_statement(self) -> sa.Executable:
-        rows = Rows()
-        wanted = sa.select(rows.text("key"))
-        return sa.select(self.key).where(self.key.in_(wanted)).order_by(self.key).with_for_update()
 
     def _promote_statement(self) -> sa.Executable:
         columns = self.table.c

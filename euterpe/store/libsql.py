@@ -1,9 +1,11 @@
 """libSQL for SQLAlchemy: SQLite's dialect over `libsql-client`'s DBAPI and a web socket."""
 
+from collections.abc import Callable
+from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-from sqlalchemy import URL, Pool, QueuePool
+from sqlalchemy import URL
 from sqlalchemy.dialects import registry
 from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 
@@ -14,13 +16,7 @@ class LibsqlDialect(SQLiteDialect_pysqlite):
 
     @classmethod
     def import_dbapi(cls) -> ModuleType:
-        import libsql_client.dbapi2  # noqa: PLC0415  an extra that the other engines do without
-
-        return libsql_client.dbapi2
-
-    @classmethod
-    def get_pool_class(cls, url: URL) -> type[Pool]:
-        return QueuePool
+        return import_module("libsql_client.dbapi2")  # an extra that the other engines do without
 
     def create_connect_args(self, url: URL) -> tuple[list[Any], dict[str, Any]]:
         # The HTTP form of the address has no transactions: always the web socket.
@@ -28,10 +24,10 @@ class LibsqlDialect(SQLiteDialect_pysqlite):
         token = f"?authToken={url.password}" if url.password else ""
         return [f"{scheme}://{url.host}:{url.port or 8080}{token}"], {"isolation_level": None, "uri": True}
 
-    def on_connect(self) -> None:
-        return None  # pysqlite registers a Python REGEXP here; a server cannot call back
+    def on_connect(self) -> Callable[[Any], None]:
+        return lambda _: None  # pysqlite registers a Python REGEXP here; a server cannot call back
 
-    def is_disconnect(self, e: BaseException, connection: Any, cursor: Any) -> bool:
+    def is_disconnect(self, e: Any, connection: Any, cursor: Any) -> bool:
         return "HRANA_WEBSOCKET_ERROR" in str(e) or super().is_disconnect(e, connection, cursor)
 
 

@@ -106,7 +106,8 @@ def migrate(database: Database) -> list[Migration]:
         pending = list(_compare(connection, shipped(database.kind)).pending)
         for migration in pending:
             for statement in _statements(migration.sql, database.kind):
-                connection.exec_driver_sql(statement)
+                # Past SQLAlchemy, which would look for parameters in the text.
+                connection.connection.cursor().execute(statement)
             connection.execute(
                 sa.insert(schema_migrations).values(
                     version=migration.version,
@@ -136,7 +137,9 @@ def _verify(connection: sa.Connection) -> None:
     inspector = sa.inspect(connection)
     for table in metadata.sorted_tables:
         if not inspector.has_table(table.name):
-            raise SchemaMismatch(f"after migrating, table {table.name} is missing; the migration files are damaged")
+            raise SchemaMismatch(
+                f"after migrating, table {table.name} is missing; the migration files are damaged"
+            )
         there = {column["name"] for column in inspector.get_columns(table.name)}
         if there != set(table.columns.keys()):
             odd = ", ".join(sorted(there ^ set(table.columns.keys())))

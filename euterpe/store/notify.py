@@ -13,7 +13,7 @@ from euterpe.store.wake import Topic
 
 # NOTIFY takes a lock that serialises commits: it is sent from a connection of its own, once for
 # all that was committed in this time.
-_DEBOUNCE_S = 0.005
+_DEBOUNCE_S = 0.025
 
 
 class PostgresAnnouncer:
@@ -88,7 +88,7 @@ class PostgresListener:
         if self._connection is None:
             return False
         try:
-            return any([True for _ in self._connection.notifies(timeout=0)])
+            return len(list(self._connection.notifies(timeout=0))) > 0
         except psycopg.OperationalError:
             self._connection = None
             return False

@@ -12,7 +12,7 @@ from euterpe.domain.states import Lane, OutboxStatus, check_outbox_transition
 from euterpe.store.database import Database
 from euterpe.store.errors import NotFound
 from euterpe.store.leases import Change, Holding, LeasedTable
-from euterpe.store.rows import Rows
+from euterpe.store.rows import AnyRow, Rows
 from euterpe.store.tables import inbox_jobs, job_outbox_events
 from euterpe.store.wake import Topic
 
@@ -151,21 +151,21 @@ class Outbox:
     def replay_between(self, since_ms: int, until_ms: int) -> int:
         return self.replay(_event.created_at >= since_ms, _event.created_at < until_ms)
 
-    def _apply(self, connection: sa.Connection, changes: Sequence[Change]) -> Mapping[str, sa.Row[Any]]:
+    def _apply(self, connection: sa.Connection, changes: Sequence[Change]) -> Mapping[str, AnyRow]:
         for change in changes:
             check_outbox_transition(OutboxStatus(change.source), OutboxStatus(change.target))
         if any(change.lane is Lane.READY for change in changes):
             self._database.announce(connection, Topic.OUTBOX)
         return {row.event_id: row for row in self.events.write(connection, changes)}
 
-    def _urls(self, connection: sa.Connection, rows: Sequence[sa.Row[Any]]) -> dict[str, str]:
+    def _urls(self, connection: sa.Connection, rows: Sequence[AnyRow]) -> dict[str, str]:
         url = inbox_jobs.c.spec["status_webhook_url"].as_string()
         wanted = sa.select(inbox_jobs.c.job_id, url).where(
             inbox_jobs.c.job_id.in_({row.job_id for row in rows})
         )
         return dict(connection.execute(wanted).tuples().all()) if rows else {}
 
-    def _put_out(self, row: sa.Row[Any]) -> Change:
+    def _put_out(self, row: AnyRow) -> Change:
         spent = row.attempt_count >= self._max_attempts
         return Change(
             row.event_id,
@@ -203,7 +203,7 @@ def _event_columns(rows: Rows, now: sa.ColumnElement[int]) -> Mapping[str, sa.Co
     }
 
 
-def _claim(row: sa.Row[Any], worker_id: str, lease_ms: int) -> Change:
+def _claim(row: AnyRow, worker_id: str, lease_ms: int) -> Change:
     return Change(
         row.event_id,
         row.claim_version,

@@ -15,6 +15,7 @@ from euterpe.domain.text import check_text
 from euterpe.store.database import Database
 from euterpe.store.errors import Conflict, NotFound, Unauthorized
 from euterpe.store.ids import new_id
+from euterpe.store.rows import AnyRow
 from euterpe.store.tables import api_keys, requesters, webhook_secrets
 
 _key, _secret, _requester = api_keys.c, webhook_secrets.c, requesters.c
@@ -73,7 +74,7 @@ class Requesters:
             found = connection.execute(sa.select(_requester.requester_id).where(named)).scalars().first()
         if found is None:
             raise NotFound(f"there is no requester {name_or_id!r}; `euterpe requester list` shows them")
-        return found
+        return str(found)
 
     def all(self) -> list[dict[str, Any]]:
         keys = (
@@ -140,7 +141,7 @@ class Requesters:
             rows = connection.execute(wanted).all()
         return [self._open(row) for row in rows]
 
-    def _open(self, row: sa.Row[Any]) -> str:
+    def _open(self, row: AnyRow) -> str:
         sealed = Sealed(
             row.secret_encrypted, row.secret_dek_wrapped, row.secret_kek_id, row.secret_encryption_version
         )

@@ -20,6 +20,7 @@ from euterpe.crypto.envelope import (
 )
 from euterpe.crypto.keyring import KeyRing
 from euterpe.store.database import Database
+from euterpe.store.rows import AnySelect
 from euterpe.store.tables import inbox_jobs, webhook_secrets
 
 
@@ -95,9 +96,16 @@ class Rewrap:
                 after = rows[-1][0]
                 yield done
 
-    def _next(self, place: _Sealed, after: str, batch: int) -> sa.Select[Any]:
+    def _next(self, place: _Sealed, after: str, batch: int) -> AnySelect:
         kek = place.column(place.kek_id)
-        names = [place.encrypted, place.wrapped, place.kek_id, place.version, "requester_id", *place.unchanged]
+        names = [
+            place.encrypted,
+            place.wrapped,
+            place.kek_id,
+            place.version,
+            "requester_id",
+            *place.unchanged,
+        ]
         wanted = sa.select(place.key, *(place.column(name) for name in names))
         wanted = wanted.where(kek.is_not(None), kek != self._ring.active_id, place.key > after)
         return wanted.order_by(place.key).limit(batch)

@@ -9,12 +9,27 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from sqlalchemy import BigInteger, ColumnElement, Float, Text, bindparam, cast, literal_column, type_coerce
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Float,
+    Row,
+    Select,
+    Text,
+    bindparam,
+    cast,
+    literal_column,
+    type_coerce,
+)
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import GenericFunction
 
 from euterpe.store.tables import json_document
+
+# A row, or a statement for rows, whose columns are read by name.
+AnyRow = Row[*tuple[Any, ...]]
+AnySelect = Select[*tuple[Any, ...]]
 
 
 class each_row(GenericFunction[Any]):  # noqa: N801  the name of a SQL function

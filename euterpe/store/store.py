@@ -5,9 +5,9 @@ from types import TracebackType
 from typing import Self
 
 from euterpe.crypto.keyring import KeyRing
-from euterpe.domain.canonical import request_hash
+from euterpe.domain.canonical import request_hash, split_secrets
 from euterpe.domain.retry import Backoff
-from euterpe.domain.spec import JobSpec, split_secrets
+from euterpe.domain.spec import JobSpec
 from euterpe.domain.text import check_text
 from euterpe.store.clock import Clock
 from euterpe.store.control import Control

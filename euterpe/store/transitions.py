@@ -16,9 +16,9 @@ from euterpe.store.database import Database
 from euterpe.store.groups import Group, Groups
 from euterpe.store.ids import new_id
 from euterpe.store.leases import Change, LeasedTable
-from euterpe.store.rows import Rows, as_parameter
-from euterpe.store.wake import Topic
+from euterpe.store.rows import AnyRow, Rows, as_parameter
 from euterpe.store.tables import inbox_jobs, job_attempts, job_outbox_events
+from euterpe.store.wake import Topic
 
 _job = inbox_jobs.c
 
@@ -47,7 +47,7 @@ class Transitions:
         )
         self._close_attempts = _close_attempts()
 
-    def apply(self, connection: sa.Connection, changes: Sequence[Change]) -> Mapping[str, sa.Row[Any]]:
+    def apply(self, connection: sa.Connection, changes: Sequence[Change]) -> Mapping[str, AnyRow]:
         """Returns the rows that held, by job id; a change that is not among them was stale."""
         by_key = {change.key: change for change in changes}
         if len(by_key) != len(changes):
@@ -63,15 +63,13 @@ class Transitions:
             self._announce(connection, admitted, rows)
         return held
 
-    def _announce(self, connection: sa.Connection, admitted: int, rows: Sequence[sa.Row[Any]]) -> None:
+    def _announce(self, connection: sa.Connection, admitted: int, rows: Sequence[AnyRow]) -> None:
         if admitted or any(row.status == JobStatus.QUEUED for row in rows):
             self._database.announce(connection, Topic.INBOX)
         if any(row.webhook_url is not None for row in rows):
             self._database.announce(connection, Topic.OUTBOX)
 
-    def _keep_attempts(
-        self, connection: sa.Connection, written: Sequence[tuple[Change, sa.Row[Any]]]
-    ) -> None:
+    def _keep_attempts(self, connection: sa.Connection, written: Sequence[tuple[Change, AnyRow]]) -> None:
         opened = [_opened(change, row) for change, row in written if change.attempts > 0]
         closed = [_closed(change, row) for change, row in written if _ends_attempt(change)]
         if opened:
@@ -104,7 +102,7 @@ def group_of(row: Any) -> Group:
     return Group(row.queue, row.requester_id, row.group_id)
 
 
-def _moved_in_group(row: sa.Row[Any]) -> bool:
+def _moved_in_group(row: AnyRow) -> bool:
     """Whether a group's count of ready and working jobs may have changed."""
     return row.group_id is not None and row.status not in IN_PROGRESS[1:]
 
@@ -134,7 +132,7 @@ def _job_columns(rows: Rows, now: sa.ColumnElement[int]) -> Mapping[str, sa.Colu
     return columns
 
 
-def _event(row: sa.Row[Any]) -> dict[str, Any]:
+def _event(row: AnyRow) -> dict[str, Any]:
     status, event_id = JobStatus(row.status), new_id()
     wanted = is_wanted(status, row.webhook_url, row.webhook_events)
     return {
@@ -162,7 +160,7 @@ def _event(row: sa.Row[Any]) -> dict[str, Any]:
     }
 
 
-def _opened(change: Change, row: sa.Row[Any]) -> dict[str, Any]:
+def _opened(change: Change, row: AnyRow) -> dict[str, Any]:
     return {
         "attempt_id": new_id(),
         "job_id": row.job_id,
@@ -177,7 +175,7 @@ def _ends_attempt(change: Change) -> bool:
     return change.source in IN_PROGRESS and change.target not in IN_PROGRESS
 
 
-def _closed(change: Change, row: sa.Row[Any]) -> dict[str, Any]:
+def _closed(change: Change, row: AnyRow) -> dict[str, Any]:
     ended = {"job_id": row.job_id, "version": change.claim_version, "ended_at": row.updated_at}
     told = {name: change.extra[name] for name in ("error", "timings") if name in change.extra}
     return {**ended, **told, "outcome": change.extra.get("outcome", change.target)}

@@ -71,7 +71,7 @@ def test_a_moment_is_a_share_of_the_duration_or_a_time(moment: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "moment", ["101%", "100.1%", "-1%", "50", "5m", "%", "1e3s", "５0%", "50%\n", 50, "$(id)s"]
+    "moment", ["101%", "100.1%", "-1%", "50", "5m", "%", "1e3s", "\uff150%", "50%\n", 50, "$(id)s"]
 )
 def test_a_moment_is_nothing_else(moment: object) -> None:
     assert list(refusals(altered(EXAMPLE, "outputs", IMAGE, "at", 0, to=moment))) == [

@@ -1,0 +1,60 @@
+"""Fixtures: one real server per engine and test process, one empty database per test."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from euterpe.crypto.keyring import LocalKeyRing
+from euterpe.crypto.keyset import KeySet
+from euterpe.store.clock import SettableClock
+from euterpe.store.store import Store
+from tests import engines
+
+# Two busy cores make any example's time meaningless.
+settings.register_profile("euterpe", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("euterpe")
+
+
+@pytest.fixture(scope="session")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], engines.Engine]]:
+    """Starts each engine when the first test asks for it."""
+    running: dict[str, engines.Engine] = {}
+
+    def get(name: str) -> engines.Engine:
+        if name not in running:
+            running[name] = engines.start(name, tmp_path_factory.mktemp(name))
+        return running[name]
+
+    yield get
+    for server in running.values():
+        server.stop()
+
+
+@pytest.fixture(params=engines.ENGINES)
+def engine(request: pytest.FixtureRequest) -> str:
+    """The test runs once on every engine."""
+    return str(request.param)
+
+
+@pytest.fixture
+def url(engine: str, servers: Callable[[str], engines.Engine]) -> Iterator[str]:
+    with servers(engine).fresh() as fresh:
+        yield fresh
+
+
+@pytest.fixture
+def clock() -> SettableClock:
+    return SettableClock()
+
+
+@pytest.fixture(scope="session")
+def ring() -> LocalKeyRing:
+    return LocalKeyRing(KeySet(where="the tests", active="k1", keys={"k1": b"1" * 32, "k0": b"0" * 32}))
+
+
+@pytest.fixture
+def store(url: str, ring: LocalKeyRing, clock: SettableClock) -> Iterator[Store]:
+    """On a settable clock; tidies before every claim, so that what is due now is seen now."""
+    with Store(url, ring, clock=clock, tidy_every_ms=0) as opened:
+        yield opened

@@ -1,0 +1,150 @@
+import json
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from euterpe.domain.canonical import join_secrets, request_hash, split_secrets
+from euterpe.domain.spec import parse_spec, parse_spec_json
+from euterpe.domain.strict_json import canonical_json
+from tests.domain.documents import EXAMPLE, MINIMAL, altered
+from tests.domain.strategies import CANARY, Json, requests
+
+SIGNED = {
+    "source": {"url": "https://in.example/a.mov?X-Signature=abc&e=1"},
+    "output": {"urls": {"a.mp4": "https://out.example/a?sig=1", "b.mp4": "https://out.example/b"}},
+    "profile": "h264-720p",
+}
+
+
+def hash_of(document: object) -> str:
+    return request_hash(parse_spec(document))
+
+
+@given(requests())
+def test_what_was_split_is_joined_again(document: Json) -> None:
+    spec = parse_spec(document)
+    public, secret = split_secrets(spec)
+    stored = json.loads(canonical_json(public))
+    assert join_secrets(stored, secret) == spec
+    assert split_secrets(join_secrets(stored, secret)) == (public, secret)
+
+
+@given(requests())
+def test_no_secret_lies_in_the_open(document: Json) -> None:
+    spec = parse_spec(document)
+    public, secret = split_secrets(spec)
+    assert CANARY not in canonical_json(public)
+    assert CANARY not in repr(spec)
+    assert (secret is not None) >= (CANARY in canonical_json(document))
+
+
+def test_a_signed_url_is_split_at_its_question_mark() -> None:
+    public, secret = split_secrets(parse_spec(SIGNED))
+    assert public["source"] == {"url": "https://in.example/a.mov"}
+    assert public["output"]["urls"] == {"a.mp4": "https://out.example/a", "b.mp4": "https://out.example/b"}
+    assert json.loads(secret or b"") == {
+        "source_query": "?X-Signature=abc&e=1",
+        "output_queries": {"a.mp4": "?sig=1"},
+    }
+
+
+def test_a_spec_without_secrets_has_no_secret_part() -> None:
+    public, secret = split_secrets(parse_spec(MINIMAL))
+    assert secret is None
+    assert "credentials" not in public
+    assert join_secrets(public, None) == parse_spec(MINIMAL)
+
+
+def test_to_join_changes_nothing_that_is_stored() -> None:
+    public, secret = split_secrets(parse_spec(SIGNED))
+    before = canonical_json(public)
+    join_secrets(public, secret)
+    assert canonical_json(public) == before
+
+
+def test_the_stored_spec_spells_the_defaults_out() -> None:
+    public, _ = split_secrets(parse_spec(MINIMAL))
+    assert public["timeout_seconds"] == 7200
+    assert public["priority"] == 50
+
+
+@given(requests(), st.randoms(use_true_random=False))
+def test_the_hash_does_not_depend_on_spelling(document: Json, random: Random) -> None:
+    def shuffled(value: Any) -> Any:
+        if isinstance(value, dict):
+            items = [(key, shuffled(item)) for key, item in value.items()]
+            random.shuffle(items)
+            return dict(items)
+        return [shuffled(item) for item in value] if isinstance(value, list) else value
+
+    spaced = json.dumps(shuffled(document), indent=3).encode()
+    assert request_hash(parse_spec_json(spaced)) == hash_of(document)
+
+
+@given(requests())
+def test_defaults_filled_in_hash_like_defaults_left_out(document: Json) -> None:
+    spec = parse_spec(document)
+    public, secret = split_secrets(spec)
+    assert request_hash(join_secrets(public, secret)) == request_hash(spec)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({"group": "a"}, {"group": {"id": "a", "limit": 1}}),
+        ({"group": "cafe\u0301"}, {"group": "caf\u00e9"}),
+        ({"webhook_events": ["failed", "queued"]}, {"webhook_events": ["queued", "failed"]}),
+        ({"not_before": "2030-01-31T12:00:00Z"}, {"not_before": "2030-01-31T13:00:00.000+01:00"}),
+        ({"credentials": None, "metadata": {}, "queue": "default"}, {}),
+    ],
+)
+def test_requests_that_mean_the_same_hash_alike(one: Json, other: Json) -> None:
+    assert hash_of(MINIMAL | one) == hash_of(MINIMAL | other)
+
+
+def test_new_credentials_and_signatures_do_not_make_another_request() -> None:
+    rotated = altered(EXAMPLE, "credentials", "session_token", to="the-next-one")
+    assert hash_of(rotated) == hash_of(EXAMPLE)
+    signed_again = altered(SIGNED, "source", "url", to="https://in.example/a.mov?X-Signature=xyz&e=2")
+    signed_again = altered(signed_again, "output", "urls", "a.mp4", to="https://out.example/a?sig=2")
+    assert hash_of(signed_again) == hash_of(SIGNED)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"source": {"url": "s3://in/b.mov"}},
+        {"output": {"url": "s3://out/b/"}},
+        {"profile": "audio-aac"},
+        {"refresh_url": "https://requester.example/creds"},
+        {"status_webhook_url": "https://requester.example/hook"},
+        {"webhook_events": []},
+        {"queue": "other"},
+        {"priority": 51},
+        {"group": "a"},
+        {"not_before": "2030-01-31T12:00:00Z"},
+        {"max_attempts": 3},
+        {"timeout_seconds": 7201},
+        {"max_source_bytes": 1},
+        {"external_id": "a"},
+        {"metadata": {"a": None}},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_every_other_difference_makes_another_request(change: Json) -> None:
+    assert hash_of(MINIMAL | change) != hash_of(MINIMAL)
+
+
+def test_left_out_sound_is_not_the_usual_sound() -> None:
+    usual = {**EXAMPLE, "outputs": [{"name": "a", "type": "mp4"}]}
+    assert hash_of(altered(usual, "outputs", 0, "audio", to=None)) != hash_of(usual)
+    assert hash_of(altered(usual, "outputs", 0, "audio", to={"codec": "aac"})) == hash_of(usual)
+
+
+def test_hashes_stay_the_same_from_release_to_release() -> None:
+    """Keys are kept for days: a hash that changes with a release turns a retry into a conflict."""
+    assert hash_of(MINIMAL) == "8a84748cc727b3076e71a4be6a5b575b7c8c2073b01ecc61e0d09b2ac25ecddc"
+    assert hash_of(EXAMPLE) == "a2347e7c4b0d0230a5281f4f4d90c63ab06481f3187914086bf40a775c5c5c61"

@@ -1,0 +1,191 @@
+"""Requests that nobody means well with: each is refused, and the refusal names the field."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from euterpe.domain.errors import InvalidSpec
+from euterpe.domain.spec import JobSpec, parse_spec, parse_spec_json
+from tests.domain.documents import EXAMPLE, Loc, altered, refusals, told
+from tests.domain.strategies import CANARY, damaged_requests, requests, wild_json
+
+ITSELF: list[Any] = []
+ITSELF.append(ITSELF)
+BOMB: Any = "x"
+for _ in range(64):
+    BOMB = [BOMB, BOMB]
+DEEP: Any = []
+for _ in range(100_000):
+    DEEP = [DEEP]
+
+POISONS: dict[str, Any] = {
+    "NUL": "\0",
+    "half of a surrogate pair": "\ud800",
+    "an escape sequence": "\x1b[2J",
+    "a right-to-left mark": "\u202e",
+    "a huge integer": 10**400,
+    "an integer of 5,001 digits": 10**5000,
+    "NaN": float("nan"),
+    "infinity": float("inf"),
+    "bytes": b"raw",
+    "an object": object(),
+    "a set": {"a"},
+    "a list in itself": ITSELF,
+    "2^64 values": BOMB,
+    "100,000 brackets": DEEP,
+    "half a pair for a key": {"\ud800": 1},
+    "a number for a key": {1: 1},
+    "a huge number for a type": {"type": 10**5000},
+    "a deep type": {"type": DEEP},
+    "a megabyte": "x" * 1_000_000,
+}
+
+PLACES: list[Loc] = [
+    ("source",),
+    ("source", "url"),
+    ("output",),
+    ("output", "url"),
+    ("outputs",),
+    ("outputs", 0),
+    ("outputs", 0, "name"),
+    ("outputs", 0, "segment_seconds"),
+    ("outputs", 0, "video"),
+    ("outputs", 0, "video", "codec"),
+    ("outputs", 0, "video", "ladder"),
+    ("outputs", 0, "video", "ladder", 1),
+    ("outputs", 3, "at", 0),
+    ("outputs", 4, "vtt"),
+    ("credentials",),
+    ("credentials", "access_key_id"),
+    ("credentials", "endpoint"),
+    ("credentials", "expires_at"),
+    ("refresh_url",),
+    ("status_webhook_url",),
+    ("webhook_events",),
+    ("webhook_events", 0),
+    ("queue",),
+    ("priority",),
+    ("group",),
+    ("not_before",),
+    ("max_attempts",),
+    ("timeout_seconds",),
+    ("max_source_bytes",),
+    ("external_id",),
+    ("metadata",),
+    ("metadata", "any"),
+]
+
+
+# Text that is somebody else's is kept as it is.
+HARMLESS: dict[Loc, set[str]] = {
+    ("external_id",): {"a right-to-left mark"},
+    ("metadata", "any"): {"a right-to-left mark", "an escape sequence"},
+}
+
+
+def assert_presentable(refused: InvalidSpec) -> None:
+    """It can be sent as JSON, fits in an answer, and is without what was given."""
+    assert refused.errors
+    shown = json.dumps([(error.loc, error.msg) for error in refused.errors], ensure_ascii=False)
+    assert shown.isprintable()
+    assert len(shown) < 50_000
+    assert CANARY not in shown
+    assert refused.__context__ is None
+
+
+@pytest.mark.parametrize("place", PLACES, ids=lambda place: ".".join(map(str, place)))
+def test_no_poison_gets_in_anywhere(place: Loc) -> None:
+    for name in POISONS.keys() - HARMLESS.get(place, set()):
+        with pytest.raises(InvalidSpec) as refused:
+            parse_spec(altered(EXAMPLE, *place, to=POISONS[name]))
+        assert_presentable(refused.value)
+        assert all(loc and loc[: len(place)] == place[: len(loc)] for loc in told(refused.value)), name
+
+
+@pytest.mark.parametrize("poison", POISONS.values(), ids=POISONS)
+def test_no_poison_is_a_request(poison: object) -> None:
+    assert refusals(poison)
+
+
+@pytest.mark.parametrize(
+    ("key", "shown"),
+    [("\0", r"\x00"), ("\x1b[2J", r"\x1b[2J"), ("k" * 500, "k" * 64 + "…"), ("__class__", "__class__")],
+)
+def test_an_unknown_field_is_named_legibly(key: str, shown: str) -> None:
+    assert refusals(EXAMPLE | {key: 1}) == {(shown,): "is not a known field"}
+
+
+def test_a_field_whose_name_is_no_text_is_refused() -> None:
+    assert refusals(EXAMPLE | {"\ud800": 1}) == {(): "contains half of a surrogate pair"}
+    numbered: dict[object, object] = {7: 1}
+    numbered.update(EXAMPLE)
+    assert refusals(numbered) == {(7,): "must have only text as keys"}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "loc"),
+    [
+        ('"priority": 50', '"priority": NaN', ("priority",)),
+        ('"priority": 50', '"priority": 5e1', ("priority",)),
+        ('"priority": 50', '"priority": 1e400', ("priority",)),
+        ('"priority": 50', f'"priority": {"9" * 10_000}', ("priority",)),
+        ('"priority": 50', f'"priority": -{"9" * 10_000}', ("priority",)),
+        ('"priority": 50', '"priority": 50, "priority": 50', ("priority",)),
+        ('"priority": 50', '"priority": 50, "pri\\u006frity": 1', ("priority",)),
+        ('"at": ["50%"]', '"at": ["50%"], "at": []', ("outputs", 3, "at")),
+        ('"any": "', '"any": Infinity, "all": "', ("metadata", "any")),
+        ('"any": "', f'"any": {"9" * 10_000}, "all": "', ("metadata", "any")),
+        ('"any": "', '"any": "\\u0000', ("metadata", "any")),
+        ('"any": "', '"any": "\\ud83d', ("metadata", "any")),
+        ('"any": "', '"any\\u0000": "', ("metadata",)),
+        ('"any": "', f'"any": {"[" * 500}{"]" * 500}, "all": "', ("metadata", "any", *[0] * 15)),
+        ('"queue": "default"', '"queue": "def\\u0000ault"', ("queue",)),
+        ('"queue": "default"', '"queue": "def\\u001bault"', ("queue",)),
+        ('"queue": "default"', '"queue": "\\udfff"', ("queue",)),
+        ('"s3"', '"c4n4ry"', ("credentials",)),
+        ('"a-secret-key"', '"c4n4ry\\u0000"', ("credentials", "secret_access_key")),
+        ('"a-secret-key"', '["c4n4ry"]', ("credentials", "secret_access_key")),
+        ('"a-secret-key"', '{"c4n4ry": 1}', ("credentials", "secret_access_key")),
+    ],
+)
+def test_a_hostile_body_is_refused_with_the_field_named(old: str, new: str, loc: Loc) -> None:
+    body = json.dumps(EXAMPLE, ensure_ascii=False)
+    assert old in body
+    with pytest.raises(InvalidSpec) as refused:
+        parse_spec_json(body.replace(old, new, 1).encode())
+    assert list(told(refused.value)) == [loc]
+    assert "c4n4ry" not in str(refused.value)
+
+
+@given(wild_json)
+def test_arbitrary_values_are_refused(value: object) -> None:
+    refusals(value)
+
+
+@given(damaged_requests())
+def test_a_damaged_request_is_a_request_or_is_refused(document: object) -> None:
+    try:
+        assert isinstance(parse_spec(document), JobSpec)
+    except InvalidSpec as refused:
+        assert_presentable(refused)
+
+
+@given(requests(), st.data())
+def test_a_damaged_body_is_a_request_or_is_refused(document: object, data: st.DataObject) -> None:
+    body = bytearray(json.dumps(document, ensure_ascii=False).encode())
+    for _ in range(data.draw(st.integers(1, 3))):
+        where = data.draw(st.integers(0, len(body) - 1))
+        body[where : where + data.draw(st.integers(0, 2))] = data.draw(st.binary(max_size=3))
+    try:
+        assert isinstance(parse_spec_json(bytes(body)), JobSpec)
+    except InvalidSpec as refused:
+        assert_presentable(refused)
+
+
+@given(st.binary(max_size=300))
+def test_arbitrary_bytes_are_refused(raw: bytes) -> None:
+    with pytest.raises(InvalidSpec):
+        parse_spec_json(raw)

@@ -1,0 +1,59 @@
+"""Making jobs and walking them through their lives, for the tests of the store."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from euterpe.domain.states import JobStatus
+from euterpe.store.enqueue import Accepted, NewJob
+from euterpe.store.inbox import Advance, ClaimedJob
+from euterpe.store.store import Store
+
+SPEC = {
+    "source": {"url": "s3://in/a.mov"},
+    "output": {"url": "s3://out/a/"},
+    "profile": "h264-720p",
+    "status_webhook_url": "https://requester.example/hook",
+    "metadata": {"title": "Ключ 🎬"},
+}
+PATH = (
+    JobStatus.CLAIMED,
+    JobStatus.FETCHING,
+    JobStatus.PROCESSING,
+    JobStatus.UPLOADING,
+    JobStatus.SUCCEEDED,
+)
+
+
+def new_job(**fields: Any) -> NewJob:
+    return NewJob(**{"requester_id": "r1", "spec": SPEC, "max_attempts": 3, **fields})
+
+
+def enqueue(store: Store, count: int = 1, **fields: Any) -> list[str]:
+    """The ids of so many new jobs."""
+    answers = store.enqueue.many([new_job(**fields) for _ in range(count)])
+    return [answer.job_id for answer in answers if isinstance(answer, Accepted)]
+
+
+def claim_one(store: Store, worker_id: str = "w1", **options: Any) -> ClaimedJob:
+    (job,) = store.inbox.claim(worker_id, 1, **options)
+    return job
+
+
+def advance(store: Store, job: ClaimedJob, *, until: JobStatus) -> bool:
+    """Walks a just claimed job forward; whether every step held."""
+    steps = PATH[: PATH.index(until) + 1]
+    return all(
+        store.inbox.advance([Advance(job, source, target)])
+        for source, target in zip(steps, steps[1:], strict=False)
+    )
+
+
+def statuses(store: Store, job_ids: Sequence[str]) -> list[JobStatus]:
+    return [JobStatus(store.jobs.get(job_id)["status"]) for job_id in job_ids]
+
+
+def told(store: Store, job_id: str) -> list[str]:
+    """The types of a job's events, after checking that their sequence has no gap."""
+    events = store.jobs.events(job_id)
+    assert [event["sequence"] for event in events] == list(range(1, len(events) + 1)), "event-per-transition"
+    return [event["type"].removeprefix("job.") for event in events]
