@@ -40,13 +40,14 @@ class Sqlite:
 
 
 class Postgres:
-    """The server in the wheel; every test gets a database of its own, copied from a template."""
+    """The server in the wheel. One database, emptied for each test: to copy one takes a checkpoint."""
 
     def __init__(self, folder: Path) -> None:
         self._server = get_server(folder)
         self._admin = sa.create_engine(self._url("postgres"), isolation_level="AUTOCOMMIT")
-        self._run("CREATE DATABASE template_euterpe")
-        _migrate(self._url("template_euterpe"))
+        self._run("CREATE DATABASE euterpe")
+        self.url = self._url("euterpe")
+        _migrate(self.url)
 
     def _url(self, name: str) -> str:
         url = sa.make_url(self._server.get_uri()).set(drivername="postgresql+psycopg", database=name)
@@ -58,10 +59,19 @@ class Postgres:
 
     @contextmanager
     def fresh(self) -> Iterator[str]:
-        name = f"t_{uuid4().hex}"
-        self._run(f"CREATE DATABASE {name} TEMPLATE template_euterpe STRATEGY file_copy")
-        yield self._url(name)
-        self._run(f"DROP DATABASE {name} WITH (FORCE)")
+        self._run(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            "WHERE datname = 'euterpe' AND pid <> pg_backend_pid()"
+        )
+        empty(self.url)
+        yield self.url
+
+    @contextmanager
+    def blank(self) -> Iterator[str]:
+        """A database of its own, not migrated."""
+        self._run("CREATE DATABASE blank")
+        yield self._url("blank")
+        self._run("DROP DATABASE blank WITH (FORCE)")
 
     def stop(self) -> None:
         self._admin.dispose()
@@ -97,12 +107,7 @@ class Libsql:
 
     @contextmanager
     def fresh(self) -> Iterator[str]:
-        database = Database(self.url)
-        with database.transaction() as connection:
-            for table in reversed(metadata.sorted_tables):
-                if table is not schema_migrations:
-                    connection.execute(sa.delete(table))
-        database.close()
+        empty(self.url)
         yield self.url
 
     def stop(self) -> None:
@@ -123,6 +128,15 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+def empty(url: str) -> None:
+    database = Database(url)
+    with database.transaction() as connection:
+        for table in reversed(metadata.sorted_tables):
+            if table is not schema_migrations:
+                connection.execute(sa.delete(table))
+    database.close()
 
 
 def _migrate(url: str) -> None:

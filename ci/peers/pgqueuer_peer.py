@@ -1,4 +1,4 @@
-"""PgQueuer, as its documentation runs it fastest: `python -m ci.peers.pgqueuer_peer URI`."""
+"""PgQueuer at its best through its public interface: `python -m ci.peers.pgqueuer_peer URI`."""
 
 from __future__ import annotations
 

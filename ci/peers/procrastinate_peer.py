@@ -1,4 +1,4 @@
-"""Procrastinate, as its documentation runs it fastest: `python -m ci.peers.procrastinate_peer URI`."""
+"""Procrastinate at its best through its public interface: `python -m ci.peers.procrastinate_peer URI`."""
 
 from __future__ import annotations
 

@@ -104,6 +104,11 @@ def rewrap(sealed: Sealed, context: Context, ring: KeyRing) -> Sealed:
     return replace(sealed, dek_wrapped=ring.wrap(kek_id, dek, context.wrap_aad(kek_id)), kek_id=kek_id)
 
 
+def check(sealed: Sealed, context: Context, ring: KeyRing) -> None:
+    """Raises unless the ring has the KEK of this very row. The secret itself stays closed."""
+    _unwrap(sealed, context, ring)
+
+
 def _unwrap(sealed: Sealed, context: Context, ring: KeyRing) -> bytes:
     _check_version(sealed)
     return ring.unwrap(sealed.kek_id, sealed.dek_wrapped, context.wrap_aad(sealed.kek_id))

@@ -12,7 +12,6 @@ from euterpe.domain.strict_json import canonical_json
 from euterpe.domain.text import SECRET, matching
 
 _SERVICE_ACCOUNT_FIELDS = ("client_email", "private_key", "private_key_id", "type")
-_MAX_SERVICE_ACCOUNT = 16_384
 
 
 def _check_secret(secret: SecretStr) -> SecretStr:
@@ -23,14 +22,12 @@ def _check_service_account(secret: SecretStr) -> SecretStr:
     """A key file, less all that does not sign: it may also name the hosts that its reader then calls."""
     text = secret.get_secret_value()
     try:
-        given = json.loads(text) if len(text) <= _MAX_SERVICE_ACCOUNT else None
+        given = json.loads(text) if len(text) <= 16_384 else None
     except (ValueError, RecursionError):
         given = None
     kept = {name: given.get(name) for name in _SERVICE_ACCOUNT_FIELDS} if isinstance(given, dict) else {}
     if kept.get("type") != "service_account" or not all(isinstance(value, str) for value in kept.values()):
-        raise ValueError(
-            f"must be a service account's JSON key file, as text of at most {_MAX_SERVICE_ACCOUNT}"
-        )
+        raise ValueError("must be the text of a service account's JSON key file, at most 16384 characters")
     return SecretStr(canonical_json(kept))
 
 

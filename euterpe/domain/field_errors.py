@@ -1,5 +1,7 @@
 """What pydantic found, told to a requester: where, and what is allowed there; never what was given."""
 
+from collections.abc import Iterable
+from itertools import islice
 from typing import Any
 
 from pydantic import ValidationError
@@ -25,7 +27,7 @@ _SENTENCES = {
     "greater_than_equal": "must be at least {ge}",
     "less_than_equal": "must be at most {le}",
     "multiple_of": "must be a multiple of {multiple_of}",
-    "too_long": "must have at most {max_length} items",
+    "too_short": "must not be empty",
     "literal_error": "must be {expected}",
     "union_tag_invalid": "must have a type that is one of {expected_tags}",
     "value_error": "{error}",
@@ -35,10 +37,12 @@ _SENTENCES = {
 def field_errors(invalid: ValidationError, data: object) -> tuple[FieldError, ...]:
     """The errors of validating `data`, with locations that are paths in `data`."""
     details = invalid.errors(include_url=False, include_input=False)
-    told = [FieldError(_path(detail, data), _sentence(detail)) for detail in details[:MAX_ERRORS]]
-    if len(details) > MAX_ERRORS:
-        told.append(FieldError((), f"has {len(details) - MAX_ERRORS} more errors"))
-    return tuple(told)
+    return abridged(FieldError(_path(detail, data), _sentence(detail)) for detail in details)
+
+
+def abridged(errors: Iterable[FieldError]) -> tuple[FieldError, ...]:
+    told = tuple(islice(errors, MAX_ERRORS + 1))
+    return told if len(told) <= MAX_ERRORS else (*told[:-1], FieldError((), "has more errors than these"))
 
 
 def _sentence(detail: ErrorDetails) -> str:

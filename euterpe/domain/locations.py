@@ -21,7 +21,7 @@ _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,221}")
 _BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 
 
-class Url(NamedTuple):
+class _Url(NamedTuple):
     scheme: str
     authority: str
     path: str
@@ -39,15 +39,13 @@ def scheme_of(url: str) -> str:
     return url.partition("://")[0]
 
 
-def _parse(url: str, schemes: tuple[str, ...], max_length: int) -> Url:
-    if len(url) > max_length:
-        raise ValueError(f"must not be longer than {max_length} characters")
+def _parse(url: str, schemes: tuple[str, ...]) -> _Url:
     if not url.isprintable() or " " in url or "\\" in url:
         raise ValueError("must not contain blanks, backslashes or unprintable characters: escape them")
     match = _URL.fullmatch(url)
     if not match or match[1] not in schemes:
         raise ValueError(f"must begin with {' or '.join(f'{scheme}://' for scheme in schemes)}")
-    parsed = Url._make(match.groups())
+    parsed = _Url._make(match.groups())
     if parsed.fragment is not None:
         raise ValueError("must not have a fragment (a '#' in a path is written %23)")
     _check_path(parsed.path)
@@ -81,7 +79,7 @@ def _check_host(authority: str) -> None:
         raise ValueError("must have a port between 1 and 65535")
 
 
-def _check_object(url: Url) -> None:
+def _check_object(url: _Url) -> None:
     if url.query is not None:
         raise ValueError("must not have a query (a '?' in a path is written %3F)")
     if url.scheme == "file":
@@ -93,39 +91,34 @@ def _check_object(url: Url) -> None:
         raise ValueError("must have a path whose parts are not empty")
 
 
-def _check_source(url: str) -> str:
-    parsed = _parse(url, (*OBJECT_STORES, "https", "file"), MAX_LOCATION)
-    if parsed.scheme != "https" and unquote(parsed.path).endswith("/"):
+def _check_one_object(url: _Url) -> None:
+    if url.scheme != "https" and unquote(url.path).endswith("/"):
         raise ValueError("must name one object, not a prefix that ends with '/'")
-    return url
 
 
-def _check_prefix(url: str) -> str:
-    if scheme_of(url) == "https":
-        raise ValueError("must be s3, gs, az or file; for https give a signed URL for each file in `urls`")
-    parsed = _parse(url, (*OBJECT_STORES, "file"), MAX_LOCATION)
-    if not parsed.path.endswith("/"):
-        raise ValueError("must be a prefix that ends with '/'")
-    return url
+def _check_no_query(url: _Url) -> None:
+    if url.query is not None:
+        raise ValueError("must not have a query")
 
 
-def _plain(schemes: tuple[str, ...], max_length: int, *, query: bool = True) -> Callable[[str], str]:
+def _rule(
+    schemes: tuple[str, ...], longest: int, *checks: Callable[[_Url], None], ending: str = ""
+) -> TextRule:
     def check(url: str) -> str:
-        if _parse(url, schemes, max_length).query is not None and not query:
-            raise ValueError("must not have a query")
+        if len(url) > longest:
+            raise ValueError(f"must not be longer than {longest} characters")
+        parsed = _parse(url, schemes)
+        for obey in checks:
+            obey(parsed)
+        if not parsed.path.endswith(ending):
+            raise ValueError(f"must be a prefix that ends with '{ending}'")
         return url
 
-    return check
+    return TextRule(check, {"pattern": f"^({'|'.join(schemes)})://.*{ending}$", "maxLength": longest})
 
 
-def _rule(check: Callable[[str], str], pattern: str, max_length: int) -> TextRule:
-    return TextRule(check, {"pattern": pattern, "maxLength": max_length})
-
-
-SourceUrl = Annotated[str, _rule(_check_source, "^(s3|gs|az|https|file)://", MAX_LOCATION)]
-OutputPrefix = Annotated[str, _rule(_check_prefix, "^(s3|gs|az|file)://.*/$", MAX_LOCATION)]
-SignedUrl = Annotated[str, _rule(_plain(("https",), MAX_LOCATION), "^https://", MAX_LOCATION)]
-CallbackUrl = Annotated[str, _rule(_plain(("https", "http"), MAX_CALLBACK), "^https?://", MAX_CALLBACK)]
-EndpointUrl = Annotated[
-    str, _rule(_plain(("https", "http"), MAX_CALLBACK, query=False), "^https?://", MAX_CALLBACK)
-]
+SourceUrl = Annotated[str, _rule((*OBJECT_STORES, "https", "file"), MAX_LOCATION, _check_one_object)]
+OutputPrefix = Annotated[str, _rule((*OBJECT_STORES, "file"), MAX_LOCATION, ending="/")]
+SignedUrl = Annotated[str, _rule(("https",), MAX_LOCATION)]
+CallbackUrl = Annotated[str, _rule(("https", "http"), MAX_CALLBACK)]
+EndpointUrl = Annotated[str, _rule(("https", "http"), MAX_CALLBACK, _check_no_query)]

@@ -1,7 +1,8 @@
 """What the models of a request share: their strictness, and kinds of field that pydantic has no word for."""
 
 import re
-from collections.abc import Sized
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 from pydantic import (
@@ -11,6 +12,8 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Discriminator,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
     PlainSerializer,
     PlainValidator,
     TypeAdapter,
@@ -18,6 +21,7 @@ from pydantic import (
     ValidationInfo,
     WithJsonSchema,
 )
+from pydantic_core import CoreSchema, core_schema
 
 from euterpe.domain.instants import iso
 
@@ -28,22 +32,33 @@ class StrictModel(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, hide_input_in_errors=True)
 
 
-def _as_tuple(value: object) -> object:
-    return tuple(value) if isinstance(value, list) else value
+@dataclass(frozen=True)
+class Items:
+    """A list with so many items, kept as a tuple: `Annotated[tuple[int, ...], Items(1, 10)]`.
 
+    The items are counted before any is looked at; pydantic's own limits count the valid ones only.
+    """
 
-# Innermost but for the limits: `Annotated[tuple[int, ...], Field(max_length=10), FromList]`.
-FromList = BeforeValidator(_as_tuple)
+    least: int
+    most: int
+    unique: bool = False
 
+    def __call__(self, value: Any, validate: Callable[[Any], tuple[Any, ...]]) -> tuple[Any, ...]:
+        if isinstance(value, list):
+            if not self.least <= len(value) <= self.most:
+                raise ValueError(f"must have {self.least} to {self.most} items")
+            value = tuple(value)
+        items = validate(value)
+        if self.unique and len(set(items)) < len(items):
+            raise ValueError("must not have the same item twice")
+        return items
 
-def _check_not_empty(value: Sized) -> Sized:
-    if len(value) == 0:
-        raise ValueError("must not be empty")
-    return value
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_wrap_validator_function(self, handler(source))
 
-
-# Pydantic's own `min_length` counts the valid items, and so calls a list of one wrong item empty as well.
-NotEmpty = AfterValidator(_check_not_empty)
+    def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        limits: dict[str, Any] = {"minItems": self.least, "maxItems": self.most}
+        return {**handler(core), **limits, **({"uniqueItems": True} if self.unique else {})}
 
 
 def _has_type(value: object) -> object:
@@ -62,7 +77,7 @@ def exactly_one_with(other: str) -> AfterValidator:
 
     def check(value: object, info: ValidationInfo) -> object:
         if other in info.data and (value is None) == (info.data[other] is None):
-            raise ValueError(f"give one of {other} and {info.field_name}, and not both")
+            raise ValueError(f"give either {other} or {info.field_name}, and not both")
         return value
 
     return AfterValidator(check)

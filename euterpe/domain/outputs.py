@@ -5,10 +5,9 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, ValidationInfo
 
-from euterpe.domain.model import FromList, NotEmpty, StrictModel, Typed
+from euterpe.domain.model import Items, StrictModel, Typed
 from euterpe.domain.text import Name, matching
 
-MAX_OUTPUTS = 20
 _MAX_CRF = {"h264": 51, "hevc": 51, "av1": 63}
 
 
@@ -19,18 +18,13 @@ def _check_crf(crf: int | None, info: ValidationInfo) -> int | None:
     return crf
 
 
-def _strictly_descending(heights: tuple[int, ...]) -> tuple[int, ...]:
-    if any(upper <= lower for upper, lower in pairwise(heights)):
-        raise ValueError("must go from the greatest height to the least, each of them once")
+def _descending(heights: tuple[int, ...]) -> tuple[int, ...]:
+    if any(upper < lower for upper, lower in pairwise(heights)):
+        raise ValueError("must go from the greatest height to the least")
     return heights
 
 
-def _all_different(values: tuple[str, ...]) -> tuple[str, ...]:
-    if len(set(values)) < len(values):
-        raise ValueError("must not hold the same value twice")
-    return values
-
-
+VideoCodec = Literal["h264", "hevc", "av1"]
 Height = Annotated[int, Field(ge=16, le=4320, multiple_of=2)]
 Crf = Annotated[int, Field(ge=0, le=63)]
 Moment = Annotated[
@@ -50,20 +44,14 @@ class Audio(StrictModel):
 class Video(StrictModel):
     """Without a height the source's own; without a crf the codec's usual one."""
 
-    codec: Literal["h264", "hevc", "av1"] = "h264"
+    codec: VideoCodec = "h264"
     height: Height | None = None
     crf: Annotated[Crf | None, AfterValidator(_check_crf)] = None
 
 
 class HlsVideo(StrictModel):
-    codec: Literal["h264", "hevc", "av1"] = "h264"
-    ladder: Annotated[
-        tuple[Height, ...],
-        Field(max_length=10, json_schema_extra={"minItems": 1, "uniqueItems": True}),
-        FromList,
-        NotEmpty,
-        AfterValidator(_strictly_descending),
-    ]
+    codec: VideoCodec = "h264"
+    ladder: Annotated[tuple[Height, ...], Items(1, 10, unique=True), AfterValidator(_descending)]
 
 
 class HlsOutput(StrictModel):
@@ -98,13 +86,7 @@ class ImageOutput(StrictModel):
 
     name: Name
     type: Literal["image"]
-    at: Annotated[
-        tuple[Moment, ...],
-        Field(max_length=20, json_schema_extra={"minItems": 1, "uniqueItems": True}),
-        FromList,
-        NotEmpty,
-        AfterValidator(_all_different),
-    ]
+    at: Annotated[tuple[Moment, ...], Items(1, 20, unique=True)]
 
 
 class SpriteOutput(StrictModel):
@@ -127,10 +109,4 @@ def _names_differ(outputs: tuple[OutputSpec, ...]) -> tuple[OutputSpec, ...]:
     return outputs
 
 
-OutputSpecs = Annotated[
-    tuple[OutputSpec, ...],
-    Field(max_length=MAX_OUTPUTS, json_schema_extra={"minItems": 1}),
-    FromList,
-    NotEmpty,
-    AfterValidator(_names_differ),
-]
+OutputSpecs = Annotated[tuple[OutputSpec, ...], Items(1, 20), AfterValidator(_names_differ)]

@@ -18,14 +18,7 @@ from euterpe.domain.credentials import Credentials, Side, misfit
 from euterpe.domain.errors import InvalidSpec
 from euterpe.domain.field_errors import field_errors
 from euterpe.domain.locations import CallbackUrl, OutputPrefix, SignedUrl, SourceUrl, scheme_of
-from euterpe.domain.model import (
-    FromList,
-    Instant,
-    NotEmpty,
-    StrictModel,
-    exactly_one_schema,
-    exactly_one_with,
-)
+from euterpe.domain.model import Instant, Items, StrictModel, exactly_one_schema, exactly_one_with
 from euterpe.domain.outputs import OutputSpec, OutputSpecs
 from euterpe.domain.profiles import PROFILES, ProfileName
 from euterpe.domain.strict_json import MAX_NUMBER, canonical_json, flaws, parse_json
@@ -47,7 +40,8 @@ WebhookEvent = Literal[
     "dead_letter",
 ]
 
-SignedUrls = Annotated[dict[FileName, SignedUrl], Field(json_schema_extra={"minProperties": 1}), NotEmpty]
+
+Uploads = Annotated[dict[FileName, SignedUrl], Field(min_length=1)]
 
 
 class Source(StrictModel):
@@ -60,15 +54,19 @@ class Source(StrictModel):
         return scheme_of(self.url)
 
 
+def _not_signed(url: object) -> object:
+    if isinstance(url, str) and scheme_of(url) == "https":
+        raise ValueError("must be s3, gs, az or file; for https give a signed URL for each file in `urls`")
+    return url
+
+
 class Output(StrictModel):
-    """Where to write: a prefix, or a signed PUT URL for each file that the job makes."""
+    """Where to write: a prefix in `url`, or in `urls` a signed PUT URL for each file that the job makes."""
 
     model_config = ConfigDict(json_schema_extra=exactly_one_schema("url", "urls"))
 
-    url: OutputPrefix | None = None
-    urls: Annotated[SignedUrls | None, exactly_one_with("url"), Field(repr=False, validate_default=True)] = (
-        None
-    )
+    url: Annotated[OutputPrefix, BeforeValidator(_not_signed)] | None = None
+    urls: Annotated[Uploads | None, exactly_one_with("url"), Field(validate_default=True, repr=False)] = None
 
     @property
     def scheme(self) -> str:
@@ -82,13 +80,11 @@ class GroupSpec(StrictModel):
     limit: Annotated[int, Field(ge=1, le=1000)] = 1
 
 
-def _name_is_group(value: object) -> object:
+def _named(value: object) -> object:
     return {"id": value} if isinstance(value, str) else value
 
 
-def _once_and_in_order(events: tuple[WebhookEvent, ...]) -> tuple[WebhookEvent, ...]:
-    if len(set(events)) < len(events):
-        raise ValueError("must not name an event twice")
+def _in_order(events: tuple[WebhookEvent, ...]) -> tuple[WebhookEvent, ...]:
     return tuple(event for event in get_args(WebhookEvent) if event in events)
 
 
@@ -108,12 +104,9 @@ def _check_metadata(value: dict[str, Any]) -> dict[str, Any]:
 
 
 WebhookEvents = Annotated[
-    tuple[WebhookEvent, ...],
-    Field(max_length=len(get_args(WebhookEvent)), json_schema_extra={"uniqueItems": True}),
-    FromList,
-    AfterValidator(_once_and_in_order),
+    tuple[WebhookEvent, ...], Items(0, len(get_args(WebhookEvent)), unique=True), AfterValidator(_in_order)
 ]
-Group = Annotated[GroupSpec, BeforeValidator(_name_is_group, json_schema_input_type=GroupId | GroupSpec)]
+Group = Annotated[GroupSpec, BeforeValidator(_named, json_schema_input_type=GroupId | GroupSpec)]
 Metadata = Annotated[dict[Any, Any], AfterValidator(_check_metadata), WithJsonSchema({"type": "object"})]
 
 
@@ -161,6 +154,7 @@ def parse_spec(data: object) -> JobSpec:
 
 
 def parse_spec_json(raw: bytes, max_bytes: int = MAX_BODY_BYTES) -> JobSpec:
+    """The same of a request body as it came in."""
     return parse_spec(parse_json(raw, max_bytes))
 
 

@@ -7,6 +7,7 @@ from math import isfinite
 from typing import Any
 
 from euterpe.domain.errors import FieldError, InvalidSpec
+from euterpe.domain.field_errors import abridged
 from euterpe.domain.text import flaw_of_text, legible
 
 MAX_DEPTH = 32
@@ -70,7 +71,7 @@ def _walk(value: object, max_depth: int, max_values: int) -> Iterator[tuple[Loc,
             if isinstance(item, list):
                 found.extend(((*loc, index), child) for index, child in enumerate(item))
             elif isinstance(item, dict):
-                found.extend(((*loc, key), child) for key, child in item.items())
+                found.extend(((*loc, key), child) for key, child in item.items() if isinstance(key, str))
 
 
 class _Repeating(dict[str, object]):
@@ -115,7 +116,7 @@ def _noting(repeating: list[_Repeating]) -> Callable[[Pairs], dict[str, object]]
 
 
 def _repeats_in(document: object) -> tuple[FieldError, ...]:
-    errors = tuple(
+    errors = abridged(
         FieldError((*map(legible, loc), legible(key)), "is given more than once")
         for loc, item in _walk(document, MAX_DEPTH, MAX_VALUES)
         if isinstance(item, _Repeating)

@@ -1,6 +1,5 @@
 """Storage credentials at rest: sealed with their job, opened only for the worker that owns it."""
 
-
 import sqlalchemy as sa
 
 from euterpe.crypto.envelope import Sealed, credentials_context, seal, unseal

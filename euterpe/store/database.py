@@ -52,6 +52,11 @@ class Database:
     def read_clock(self, connection: sa.Connection) -> int:
         return int(connection.execute(sa.select(self.now)).scalar_one())
 
+    def journal_mode(self) -> str:
+        """Of an SQLite database: `wal`, unless its file system cannot do that."""
+        with self.snapshot() as connection:
+            return str(connection.exec_driver_sql("PRAGMA journal_mode").scalar_one())
+
     def insert(self, table: sa.Table) -> Any:
         """The engine's INSERT, for `on_conflict_…`: same words on both, two classes in SQLAlchemy."""
         return postgresql.insert(table) if self.kind is Kind.POSTGRES else sqlite.insert(table)
@@ -61,14 +66,18 @@ class Database:
         self.engines.dispose()
 
 
-# What the drivers say when the database is away, full of writers, or chose us as a deadlock's victim.
-_AWAY = (
-    "database is locked",
-    "database table is locked",
+# What the SQLite family says when the file or the server is away, the disk is full, or others write too long.
+_PASSING = (
     "SQLITE_BUSY",
+    "SQLITE_LOCKED",
+    "SQLITE_CANTOPEN",
+    "SQLITE_IOERR",
+    "SQLITE_FULL",
+    "SQLITE_PROTOCOL",
     "HRANA_",
+    "STREAM_",
     "CLIENT_CLOSED",
-    "TRANSACTION_",
+    "TRANSACTION_TIMEOUT",
 )
 
 
@@ -88,7 +97,8 @@ def _typed_errors() -> Iterator[None]:
             raise StoreUnavailable(f"the database cannot be reached right now: {reason}") from error
         raise StoreError(str(error.orig).strip().partition("\n")[0]) from error
     except OSError as error:
-        raise StoreUnavailable(f"the database cannot be reached right now: {error}") from error
+        reason = str(error) or type(error).__name__
+        raise StoreUnavailable(f"the database cannot be reached right now: {reason}") from error
 
 
 def _is_passing(error: exc.DBAPIError) -> bool:
@@ -96,8 +106,8 @@ def _is_passing(error: exc.DBAPIError) -> bool:
     if state is not None:
         # 08 connection, 40 rollback (deadlock), 53 resources, 55P03 lock, 57 operator intervention.
         return state[:2] in ("08", "40", "53", "57") or state == "55P03"
-    text = str(error.orig)
-    if any(word in text for word in _AWAY):
-        return True
+    name = getattr(error.orig, "sqlite_errorname", None)
+    if name is not None:
+        return str(name).startswith(_PASSING)
     # psycopg raises OperationalError without a state only when there is no connection.
-    return type(error.orig).__module__.startswith("psycopg") and isinstance(error, exc.OperationalError)
+    return isinstance(error, exc.OperationalError)

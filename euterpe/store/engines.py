@@ -1,7 +1,9 @@
 """How each engine is opened. After this file an engine differs from the others in four facts only."""
 
+import time
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
@@ -40,13 +42,21 @@ class Engines:
         self.read.dispose()
 
 
+def sqlite_file(url: str) -> Path | None:
+    """Where an SQLite database is; None for an engine that has a server."""
+    kind, parsed = _parse(url)
+    return Path(str(parsed.database)) if kind is Kind.SQLITE else None
+
+
 def open_engines(url: str) -> Engines:
     kind, parsed = _parse(url)
-    if kind is Kind.SQLITE:
-        return _sqlite(parsed)
-    if kind is Kind.LIBSQL:
-        return _libsql(parsed)
-    return _postgres(parsed)
+    opener = {Kind.SQLITE: _sqlite, Kind.LIBSQL: _libsql, Kind.POSTGRES: _postgres}[kind]
+    try:
+        return opener(parsed)
+    except ModuleNotFoundError as error:
+        raise UnsupportedDatabase(
+            f"{kind} needs the package {error.name}; install it with `pip install 'euterpe[{kind}]'`"
+        ) from error
 
 
 def _parse(url: str) -> tuple[Kind, sa.URL]:
@@ -96,9 +106,31 @@ def _libsql(url: sa.URL) -> Engines:
     # SQLite's dialect would choose a pool by the file's name; a server has connections.
     write = sa.create_engine(url, poolclass=sa.QueuePool, pool_size=1, max_overflow=0, pool_timeout=60)
     read = sa.create_engine(url, poolclass=sa.QueuePool, pool_size=4, max_overflow=12)
-    event.listen(write, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
+    event.listen(write, "begin", _begin_when_free)
     event.listen(read, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
+    for engine in (write, read):
+        event.listen(engine, "handle_error", _leave_if_unanswered)
     return Engines(Kind.LIBSQL, write, read)
+
+
+def _begin_when_free(connection: sa.Connection) -> None:
+    # The server lets writers queue for a tenth of a second only, and `PRAGMA busy_timeout` is refused.
+    deadline = time.monotonic() + BUSY_TIMEOUT_MS / 1000
+    while True:
+        try:
+            connection.exec_driver_sql("BEGIN IMMEDIATE")
+        except sa.exc.OperationalError as error:
+            if "SQLITE_BUSY" not in str(error.orig) or time.monotonic() > deadline:
+                raise
+        else:
+            return
+
+
+def _leave_if_unanswered(context: sa.ExceptionContext) -> None:
+    # No error of the database, so no answer: what it does with the statement is unknown, and whatever
+    # comes next on this connection would come into it.
+    if context.sqlalchemy_exception is None:
+        context.is_disconnect = True
 
 
 def _postgres(url: sa.URL) -> Engines:

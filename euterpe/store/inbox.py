@@ -15,6 +15,7 @@ from euterpe.domain.retry import (
     JobDecision,
     JobError,
     Requeue,
+    canceled,
     decide_job,
     lease_expired,
 )
@@ -124,14 +125,14 @@ class Inbox:
         return [_claimed(row, held[row.job_id], worker_id, lease_ms) for row in picked if row.job_id in held]
 
     def tidy(self, limit: int = _TIDY_LIMIT) -> int:
-        """Puts out owners whose lease has run out, and brings due jobs where claims find them."""
+        """Brings due jobs where claims find them, and puts out owners whose lease has run out."""
+        with self._database.transaction() as connection:
+            due = self._transitions.jobs.promote_due(connection, limit)
+            self._transitions.groups.admit(connection, [group_of(row) for row in due if row.group_id])
+        # Its own transaction: one that locked groups twice could meet another in the opposite order.
         with self._database.transaction() as connection:
             expired = connection.execute(self._expired, {"limit": limit}).all()
             self._settle(connection, expired, [lease_expired(row.status) for row in expired], puts_out=True)
-            due = self._transitions.jobs.promote_due(connection, limit)
-            self._transitions.groups.admit(
-                connection, [group_of(row) for row in due if row.group_id is not None]
-            )
         return len(expired) + len(due)
 
     def heartbeat(self, jobs: Sequence[ClaimedJob], *, lease_ms: int = 60_000) -> Beat:
@@ -159,19 +160,9 @@ class Inbox:
         """Hands a job back before any work on it, and its attempt with it. False when stale."""
         with self._database.transaction() as connection:
             rows = self._owned(connection, job)
-            changes = [
-                Change(
-                    row.job_id,
-                    row.claim_version,
-                    row.status,
-                    JobStatus.QUEUED,
-                    lane_when_queued(row.group_id, 0),
-                    attempts=-1,
-                    extra={"outcome": "released"},
-                )
-                for row in rows
-            ]
-            return bool(self._transitions.apply(connection, changes))
+            if any(row.cancel_requested_at is not None for row in rows):
+                return bool(self._settle(connection, rows, [canceled(row.status) for row in rows]))
+            return bool(self._transitions.apply(connection, [_release(row) for row in rows]))
 
     def _owned(self, connection: sa.Connection, job: ClaimedJob) -> Sequence[AnyRow]:
         held = sa.select(*_SETTLED).where(
@@ -268,6 +259,18 @@ def _claimed(row: AnyRow, written: AnyRow, worker_id: str, lease_ms: int) -> Cla
         priority=row.priority,
         group_id=row.group_id,
         spec=row.spec,
+    )
+
+
+def _release(row: AnyRow) -> Change:
+    return Change(
+        row.job_id,
+        row.claim_version,
+        row.status,
+        JobStatus.QUEUED,
+        lane_when_queued(row.group_id, 0),
+        attempts=-1,
+        extra={"outcome": "released"},
     )
 
 

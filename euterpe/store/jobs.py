@@ -5,7 +5,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from euterpe.domain.states import JobStatus, OutboxStatus
+from euterpe.domain.states import JobStatus, Lane, OutboxStatus
 from euterpe.store.database import Database
 from euterpe.store.errors import NotFound
 from euterpe.store.rows import AnySelect
@@ -60,17 +60,37 @@ class Jobs:
         return found[0]
 
     def deliveries(
-        self, *, statuses: Sequence[OutboxStatus] = (), before: str | None = None, limit: int = 50
+        self,
+        *,
+        statuses: Sequence[OutboxStatus] = (),
+        requester_id: str | None = None,
+        before: str | None = None,
+        limit: int = 50,
     ) -> list[dict[str, Any]]:
         """Events, newest first."""
         event = job_outbox_events.c
         wanted = sa.select(job_outbox_events).order_by(event.event_id.desc()).limit(limit)
         if statuses:
             wanted = wanted.where(event.status.in_(statuses))
+        if requester_id is not None:
+            wanted = wanted.where(event.requester_id == requester_id)
         if before is not None:
             wanted = wanted.where(event.event_id < before)
         return self._all(wanted)
 
-    def _all(self, wanted: AnySelect) -> list[dict[str, Any]]:
+    def backlog(self) -> list[dict[str, Any]]:
+        """How many jobs of each queue are in each lane; those that are done with are not counted."""
+        job = inbox_jobs.c
+        lanes = [lane for lane in Lane if lane is not Lane.REST]
+        # A literal for each lane, because the indexes that leave history out are partial.
+        counts = [
+            sa.select(job.queue, job.lane, sa.func.count().label("jobs"))
+            .where(job.lane == sa.literal_column(f"'{lane}'"))
+            .group_by(job.queue, job.lane)
+            for lane in lanes
+        ]
+        return self._all(sa.union_all(*counts))
+
+    def _all(self, wanted: AnySelect | sa.CompoundSelect[*tuple[Any, ...]]) -> list[dict[str, Any]]:
         with self._database.snapshot() as connection:
             return [dict(row) for row in connection.execute(wanted).mappings()]

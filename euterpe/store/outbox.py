@@ -159,11 +159,11 @@ class Outbox:
         return {row.event_id: row for row in self.events.write(connection, changes)}
 
     def _urls(self, connection: sa.Connection, rows: Sequence[AnyRow]) -> dict[str, str]:
-        url = inbox_jobs.c.spec["status_webhook_url"].as_string()
+        url = inbox_jobs.c.spec["status_webhook_url"].as_string().label("url")
         wanted = sa.select(inbox_jobs.c.job_id, url).where(
             inbox_jobs.c.job_id.in_({row.job_id for row in rows})
         )
-        return dict(connection.execute(wanted).tuples().all()) if rows else {}
+        return {row.job_id: row.url for row in connection.execute(wanted)} if rows else {}
 
     def _put_out(self, row: AnyRow) -> Change:
         spent = row.attempt_count >= self._max_attempts

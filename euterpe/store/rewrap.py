@@ -7,6 +7,7 @@ is what is left to do.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import sqlalchemy as sa
@@ -14,11 +15,13 @@ import sqlalchemy as sa
 from euterpe.crypto.envelope import (
     Context,
     Sealed,
+    check,
     credentials_context,
     rewrap,
     webhook_secret_context,
 )
 from euterpe.crypto.keyring import KeyRing
+from euterpe.domain.errors import EuterpeError
 from euterpe.store.database import Database
 from euterpe.store.rows import AnySelect
 from euterpe.store.tables import inbox_jobs, webhook_secrets
@@ -96,29 +99,42 @@ class Rewrap:
                 after = rows[-1][0]
                 yield done
 
+    def unreadable(self, per_kek: int = 10) -> list[str]:
+        """Of the newest secrets under each KEK, those that this ring could not open, each with the reason."""
+        found = []
+        for place, kek_id in product(_PLACES, self.in_use()):
+            wanted = _select(place).where(place.column(place.kek_id) == kek_id)
+            with self._database.snapshot() as connection:
+                rows = connection.execute(wanted.order_by(place.key.desc()).limit(per_kek)).all()
+            for row in rows:
+                try:
+                    check(_sealed(place, row), place.context(row), self._ring)
+                except EuterpeError as error:
+                    found.append(f"{place.table.name} {row[0]}: {error}")
+        return found
+
     def _next(self, place: _Sealed, after: str, batch: int) -> AnySelect:
         kek = place.column(place.kek_id)
-        names = [
-            place.encrypted,
-            place.wrapped,
-            place.kek_id,
-            place.version,
-            "requester_id",
-            *place.unchanged,
-        ]
-        wanted = sa.select(place.key, *(place.column(name) for name in names))
-        wanted = wanted.where(kek.is_not(None), kek != self._ring.active_id, place.key > after)
+        wanted = _select(place).where(kek.is_not(None), kek != self._ring.active_id, place.key > after)
         return wanted.order_by(place.key).limit(batch)
 
     def _move(self, connection: sa.Connection, place: _Sealed, row: Any) -> int:
-        old = Sealed(
-            getattr(row, place.encrypted),
-            getattr(row, place.wrapped),
-            getattr(row, place.kek_id),
-            getattr(row, place.version),
-        )
-        new = rewrap(old, place.context(row), self._ring)
+        new = rewrap(_sealed(place, row), place.context(row), self._ring)
         as_read = [place.column(name) == getattr(row, name) for name in (place.kek_id, *place.unchanged)]
         changed = sa.update(place.table).where(place.key == row[0], *as_read)
         values = {place.wrapped: new.dek_wrapped, place.kek_id: new.kek_id}
         return connection.execute(changed.values(values)).rowcount
+
+
+def _select(place: _Sealed) -> AnySelect:
+    names = [place.encrypted, place.wrapped, place.kek_id, place.version, "requester_id", *place.unchanged]
+    return sa.select(place.key, *(place.column(name) for name in names))
+
+
+def _sealed(place: _Sealed, row: Any) -> Sealed:
+    return Sealed(
+        getattr(row, place.encrypted),
+        getattr(row, place.wrapped),
+        getattr(row, place.kek_id),
+        getattr(row, place.version),
+    )

@@ -58,14 +58,14 @@ class Store:
         self.requesters = Requesters(self.database, ring)
         self.credentials = Credentials(self.database, ring)
         self.rewrap = Rewrap(self.database, ring)
-        self._enqueues: GroupCommit[NewJob, Accepted] = GroupCommit(self.enqueue.many, name="enqueue")
-        self._enqueues.start()
+        self.commits: GroupCommit[NewJob, Accepted] = GroupCommit(self.enqueue.many, name="enqueue")
+        self.commits.start()
 
     def submit(
         self, spec: JobSpec, requester_id: str, *, idempotency_key: str | None = None
     ) -> "Future[Accepted]":
         """Enqueues durably, sharing the commit with whoever else is submitting now."""
-        return self._enqueues.submit(self.new_job(spec, requester_id, idempotency_key=idempotency_key))
+        return self.commits.submit(self.new_job(spec, requester_id, idempotency_key=idempotency_key))
 
     def new_job(
         self,
@@ -99,7 +99,7 @@ class Store:
         )
 
     def close(self) -> None:
-        self._enqueues.stop()
+        self.commits.stop()
         self.database.close()
 
     def __enter__(self) -> Self:

@@ -57,11 +57,14 @@ class Transitions:
         rows = self.jobs.write(connection, changes)
         held = {row.job_id: row for row in rows}
         if held:
-            connection.execute(self._tell, as_parameter(_event(row) for row in rows))
+            self._tell_of(connection, rows)
             self._keep_attempts(connection, [(by_key[row.job_id], row) for row in rows])
             admitted = self.groups.admit(connection, [group_of(row) for row in rows if _moved_in_group(row)])
             self._announce(connection, admitted, rows)
         return held
+
+    def _tell_of(self, connection: sa.Connection, rows: Sequence[AnyRow]) -> None:
+        connection.execute(self._tell, as_parameter(_event(row) for row in rows))
 
     def _announce(self, connection: sa.Connection, admitted: int, rows: Sequence[AnyRow]) -> None:
         if admitted or any(row.status == JobStatus.QUEUED for row in rows):

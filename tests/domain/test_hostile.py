@@ -38,6 +38,7 @@ POISONS: dict[str, Any] = {
     "100,000 brackets": DEEP,
     "half a pair for a key": {"\ud800": 1},
     "a number for a key": {1: 1},
+    "poison behind a huge key": {10**5000: "\0", (1,): float("nan")},
     "a huge number for a type": {"type": 10**5000},
     "a deep type": {"type": DEEP},
     "a megabyte": "x" * 1_000_000,

@@ -81,15 +81,15 @@ def test_a_moment_is_nothing_else(moment: object) -> None:
 
 def test_a_picture_is_taken_once() -> None:
     assert refusals(altered(EXAMPLE, "outputs", IMAGE, "at", to=["5s", "5s"])) == {
-        ("outputs", IMAGE, "at"): "must not hold the same value twice"
+        ("outputs", IMAGE, "at"): "must not have the same item twice"
     }
 
 
 def test_there_are_one_to_twenty_outputs() -> None:
     outputs = [{"name": f"o{number}", "type": "m4a"} for number in range(21)]
     parse_spec(with_outputs(*outputs[:20]))
-    assert refusals(with_outputs(*outputs)) == {("outputs",): "must have at most 20 items"}
-    assert refusals(with_outputs()) == {("outputs",): "must not be empty"}
+    assert refusals(with_outputs(*outputs)) == {("outputs",): "must have 1 to 20 items"}
+    assert refusals(with_outputs()) == {("outputs",): "must have 1 to 20 items"}
 
 
 def test_names_of_outputs_differ() -> None:

@@ -1,6 +1,7 @@
 """Making jobs and walking them through their lives, for the tests of the store."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 from euterpe.domain.states import JobStatus
@@ -42,10 +43,7 @@ def claim_one(store: Store, worker_id: str = "w1", **options: Any) -> ClaimedJob
 def advance(store: Store, job: ClaimedJob, *, until: JobStatus) -> bool:
     """Walks a just claimed job forward; whether every step held."""
     steps = PATH[: PATH.index(until) + 1]
-    return all(
-        store.inbox.advance([Advance(job, source, target)])
-        for source, target in zip(steps, steps[1:], strict=False)
-    )
+    return all(store.inbox.advance([Advance(job, source, target)]) for source, target in pairwise(steps))
 
 
 def statuses(store: Store, job_ids: Sequence[str]) -> list[JobStatus]:

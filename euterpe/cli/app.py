@@ -1,0 +1,99 @@
+"""The commands as one program, and the one place where an error becomes a line and an exit code."""
+
+import io
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+from typer.main import get_command
+
+import euterpe
+from euterpe.cli import doctor, jobs, keys, migrate, outbox, queues, requesters
+from euterpe.cli.commands import group
+from euterpe.cli.output import complain, out
+from euterpe.domain.errors import EuterpeError, InvalidSpec
+from euterpe.domain.text import flaw_of_text
+from euterpe.settings import SettingsError
+
+app = group(
+    "Transcoding on object storage and a SQL database, without a broker. "
+    "Settings are EUTERPE_* variables, or the same names without prefix in euterpe.toml.",
+    example="euterpe migrate && euterpe doctor",
+)
+migrate.register(app)
+app.add_typer(requesters.app, name="requester")
+app.add_typer(jobs.app, name="jobs")
+app.add_typer(queues.app, name="queues")
+app.add_typer(outbox.app, name="outbox")
+app.add_typer(keys.app, name="keys")
+doctor.register(app)
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        out(euterpe.__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one command and returns its exit code: 0 success, 1 failure, 2 wrong usage or settings."""
+    _print_whatever_comes()
+    arguments = sys.argv[1:] if argv is None else argv
+    try:
+        _refuse_garbled(arguments)
+        code = get_command(app).main(arguments, prog_name="euterpe", standalone_mode=False)
+    except typer.TyperException as error:
+        return _usage(error)
+    except (SettingsError, InvalidSpec) as error:
+        complain(*str(error).splitlines())
+        return 2
+    except EuterpeError as error:
+        complain(str(error))
+        return 1
+    except Exception as error:  # noqa: BLE001  nothing is above us but the interpreter's traceback
+        complain(_of_a_bug(error))
+        return 1
+    return int(code or 0)
+
+
+def _refuse_garbled(arguments: Sequence[str]) -> None:
+    for argument in arguments:
+        if flaw := flaw_of_text(argument):
+            raise typer.BadParameter(f"an argument {flaw}")
+
+
+def _usage(error: typer.TyperException) -> int:
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context else "euterpe"
+    message = error.format_message().replace("Value error, ", "").rstrip(".")
+    # Empty when a group was called without a command: its help is on the screen already.
+    if message:
+        complain(f"{message} (see `{command} --help`)")
+    return error.exit_code
+
+
+def _of_a_bug(error: Exception) -> str:
+    """Where it happened, and not what it says: the text of somebody else's error may hold a secret."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    return (
+        f"unexpected {type(error).__name__} at {frame.filename}:{frame.lineno}; this is a bug in Euterpe "
+        f"{euterpe.__version__}, please report it"
+    )
+
+
+def _print_whatever_comes() -> None:
+    """A terminal that cannot show a letter gets its number; it is no reason to fail."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")

@@ -1,0 +1,41 @@
+"""How a group and a command are declared, so that all of them look and behave the same."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any, TypeVar
+
+import typer
+
+from euterpe.compose import LazyRing, open_store
+from euterpe.settings import load
+from euterpe.store.store import Store
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+def group(help_text: str, *, example: str) -> typer.Typer:
+    return typer.Typer(
+        help=help_text,
+        epilog=_epilog(example),
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,  # they show local variables, and frames hold keys
+    )
+
+
+def command(app: typer.Typer, name: str, *, example: str) -> Callable[[_Function], _Function]:
+    return app.command(name, epilog=_epilog(example))
+
+
+def _epilog(example: str) -> str:
+    return f"Example: {example}"
+
+
+@contextmanager
+def opened() -> Iterator[Store]:
+    """The store that the settings describe. Keys are loaded only if the command needs one."""
+    settings = load()
+    with open_store(settings, LazyRing(settings)) as store:
+        yield store

@@ -1,0 +1,110 @@
+"""`euterpe doctor`: looks at everything an installation stands on, and says what to do."""
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import asdict, dataclass
+from functools import partial
+
+import typer
+
+from euterpe.cli.commands import AsJson, command
+from euterpe.cli.output import json_document, table
+from euterpe.compose import LazyRing, key_ring, open_database, open_store, refuse_missing, ring_file
+from euterpe.crypto.errors import UnknownKek
+from euterpe.domain.errors import EuterpeError
+from euterpe.settings import Settings, load
+from euterpe.store.engines import Kind
+from euterpe.store.errors import StoreError, StoreUnavailable
+from euterpe.store.migrate import require_current
+
+# The oldest with `->>`, which every statement uses.
+_OLDEST_SQLITE = (3, 38, 0)
+
+
+@dataclass(frozen=True)
+class Finding:
+    check: str
+    ok: bool
+    detail: str  # of a failure: also what to do about it
+
+
+def register(app: typer.Typer) -> None:
+    command(app, "doctor", example="euterpe doctor --json")(run)
+
+
+def run(as_json: AsJson = False) -> None:
+    """Check the database, its schema and the keys. Says what to do about each failure."""
+    findings = list(examine(load()))
+    if as_json:
+        json_document([asdict(finding) for finding in findings])
+    else:
+        table(("", "check", "detail"), [("ok" if f.ok else "FAILED", f.check, f.detail) for f in findings])
+    if not all(finding.ok for finding in findings):
+        raise typer.Exit(1)
+
+
+def examine(settings: Settings) -> Iterator[Finding]:
+    yield _check("key ring", partial(_key_ring, settings))
+    # Each of these stands on the one before it.
+    for name, step in (("database", _database), ("schema", _schema), ("stored secrets", _secrets)):
+        finding = _check(name, partial(step, settings))
+        yield finding
+        if not finding.ok:
+            return
+
+
+def _check(name: str, step: Callable[[], str]) -> Finding:
+    try:
+        return Finding(name, True, step())
+    except StoreUnavailable as error:
+        return Finding(name, False, f"{error}; start the database, or correct EUTERPE_DATABASE_URL")
+    except EuterpeError as error:
+        return Finding(name, False, str(error))
+
+
+def _key_ring(settings: Settings) -> str:
+    if settings.keks is None and settings.kek_file is None:
+        path = ring_file(settings)
+        if not path.exists():
+            return f"{path} will be made when the first secret is stored"
+    ring = key_ring(settings)
+    return f"{ring.active_id} is active, one of {len(ring.kek_ids)}"
+
+
+def _database(settings: Settings) -> str:
+    refuse_missing(settings)
+    with closing(open_database(settings)) as database:
+        with database.snapshot() as connection:
+            database.read_clock(connection)
+        if database.kind is not Kind.SQLITE:
+            return f"{database.kind} answers"
+        mode = database.journal_mode()
+    if sqlite3.sqlite_version_info < _OLDEST_SQLITE:
+        oldest = ".".join(map(str, _OLDEST_SQLITE))
+        raise StoreError(f"SQLite is {sqlite3.sqlite_version}; install a Python with {oldest} or newer")
+    if mode != "wal":
+        raise StoreError(
+            f"the journal mode is {mode}, so readers wait for writers; move the database to a local disk, "
+            "where its write-ahead log works"
+        )
+    return f"SQLite {sqlite3.sqlite_version}, with its write-ahead log"
+
+
+def _schema(settings: Settings) -> str:
+    with closing(open_database(settings)) as database:
+        require_current(database)
+    return "is current"
+
+
+def _secrets(settings: Settings) -> str:
+    with open_store(settings, LazyRing(settings)) as store:
+        used = store.rewrap.in_use()
+        if not used:
+            return "there are none yet"
+        for kek_id in sorted(used.keys() - set(key_ring(settings).kek_ids)):
+            raise UnknownKek(kek_id)
+        unreadable = store.rewrap.unreadable()
+    if unreadable:
+        raise StoreError(f"{len(unreadable)} of a sample cannot be opened, first {unreadable[0]}")
+    return f"{sum(used.values())}, and a sample of them can be opened"

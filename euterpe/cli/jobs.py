@@ -1,0 +1,117 @@
+"""`euterpe jobs`: the operator's view of the inbox."""
+
+from typing import Annotated, Any
+
+import typer
+
+from euterpe.cli.commands import AsJson, command, group, opened
+from euterpe.cli.output import age, document, fields, json_document, out, table
+from euterpe.domain.states import JobStatus
+from euterpe.domain.status import status_document
+from euterpe.store.store import Store
+
+app = group("Jobs: what is waiting, running and done.", example="euterpe jobs list --status failed")
+
+Job = Annotated[str, typer.Argument(metavar="JOB", help="Its id.")]
+_OPERATORS_OWN = ("requester_id", "group_id", "worker_id", "claim_version", "lease_expires_at", "spec")
+
+
+@command(app, "list", example="euterpe jobs list --status failed --status dead_letter")
+def list_(
+    status: Annotated[list[JobStatus] | None, typer.Option(help="Only this status; repeatable.")] = None,
+    requester: Annotated[str | None, typer.Option(help="Only this requester's, by name or id.")] = None,
+    before: Annotated[str | None, typer.Option(metavar="JOB", help="Only jobs older than this one.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=1000)] = 50,
+    as_json: AsJson = False,
+) -> None:
+    """Newest first."""
+    with opened() as store:
+        requester_id = store.requesters.find(requester) if requester else None
+        rows = store.jobs.page(statuses=status or (), requester_id=requester_id, before=before, limit=limit)
+    if as_json:
+        json_document([_document(row) for row in rows])
+        return
+    table(("job", "status", "queue", "attempts", "age", "error"), [_line(row) for row in rows])
+
+
+@command(app, "show", example="euterpe jobs show 0199a7c4-5b1e-7000-8000-000000000001")
+def show(job_id: Job, as_json: AsJson = False) -> None:
+    """One job with its attempts and its events."""
+    with opened() as store:
+        job = _document(store.jobs.get(job_id))
+        attempts, events = store.jobs.attempts(job_id), store.jobs.events(job_id)
+    if as_json:
+        told = {"attempts": [document(row) for row in attempts], "events": [document(row) for row in events]}
+        json_document({**job, **told})
+        return
+    fields(job)
+    out("")
+    table(
+        ("attempt", "worker", "started", "ended", "outcome", "error"),
+        [
+            (
+                row["attempt_no"],
+                row["worker_id"],
+                document(row)["started_at"],
+                document(row)["ended_at"],
+                row["outcome"],
+                row["error"] and row["error"]["message"],
+            )
+            for row in attempts
+        ],
+    )
+    out("")
+    table(
+        ("sequence", "event", "type", "status", "attempts", "answer", "error"),
+        [
+            (
+                row["sequence"],
+                row["event_id"],
+                row["type"],
+                row["status"],
+                row["attempt_count"],
+                row["last_status_code"],
+                row["last_error"],
+            )
+            for row in events
+        ],
+    )
+
+
+@command(app, "retry", example="euterpe jobs retry 0199a7c4-5b1e-7000-8000-000000000001")
+def retry(job_id: Job, as_json: AsJson = False) -> None:
+    """Queue a failed job again, while it has attempts left."""
+    with opened() as store:
+        store.control.retry(job_id)
+        _answer(store, job_id, f"{job_id} is queued again", as_json)
+
+
+@command(app, "cancel", example="euterpe jobs cancel 0199a7c4-5b1e-7000-8000-000000000001")
+def cancel(job_id: Job, as_json: AsJson = False) -> None:
+    """Stop a job: at once while it waits, at its worker's next heartbeat while it runs."""
+    with opened() as store:
+        status = store.control.cancel(job_id)
+        canceled = status is JobStatus.FAILED
+        sentence = (
+            f"{job_id} is canceled" if canceled else f"{job_id} is {status}; its worker was asked to stop"
+        )
+        _answer(store, job_id, sentence, as_json)
+
+
+def _answer(store: Store, job_id: str, sentence: str, as_json: bool) -> None:
+    if as_json:
+        json_document(_document(store.jobs.get(job_id)))
+    else:
+        out(sentence)
+
+
+def _document(row: dict[str, Any]) -> dict[str, Any]:
+    """What the requester sees, and what only an operator may."""
+    own = document({name: row[name] for name in _OPERATORS_OWN})
+    return {**status_document(row), **own}
+
+
+def _line(row: dict[str, Any]) -> tuple[object, ...]:
+    attempts = f"{row['attempt_count']}/{row['max_attempts']}"
+    error = row["last_error"] and row["last_error"]["code"]
+    return row["job_id"], row["status"], row["queue"], attempts, age(row["created_at"]), error

@@ -1,0 +1,104 @@
+"""`euterpe keys`: the KEK ring and its rotation (add, activate, rewrap, retire)."""
+
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import Progress
+
+from euterpe.cli.commands import AsJson, command, group, opened
+from euterpe.cli.output import json_document, out, table
+from euterpe.compose import key_ring, open_store, ring_file
+from euterpe.crypto import keyfile
+from euterpe.settings import load
+from euterpe.store.errors import Conflict
+
+app = group(
+    "The keys that encrypt stored secrets. To rotate: add a key, restart every program, activate it, restart "
+    "again, rewrap, retire the old one.",
+    example="euterpe keys list",
+)
+
+Kek = Annotated[str, typer.Argument(metavar="KEK", help="Its id, as `euterpe keys list` shows it.")]
+
+
+@command(app, "list", example="euterpe keys list --json")
+def list_(as_json: AsJson = False) -> None:
+    """Every key: whether it is active, and how many stored secrets it wraps."""
+    settings = load()
+    ring = key_ring(settings)
+    with open_store(settings, ring) as store:
+        used = store.rewrap.in_use()
+    found = [
+        {
+            "kek_id": kek_id,
+            "state": _state(kek_id, ring.active_id, ring.kek_ids),
+            "wraps": used.get(kek_id, 0),
+        }
+        for kek_id in (*ring.kek_ids, *sorted(used.keys() - set(ring.kek_ids)))
+    ]
+    if as_json:
+        json_document(found)
+        return
+    table(("kek", "state", "wraps"), [tuple(row.values()) for row in found])
+
+
+@command(app, "add", example="euterpe keys add --id 2030-06")
+def add(
+    kek_id: Annotated[str | None, typer.Option("--id", help="The new key's id; random by default.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Add a random key that only decrypts until it is activated; in a new file it is active at once."""
+    path = ring_file(load())
+    added = keyfile.add_key(path, kek_id)
+    active = keyfile.read(path).active == added
+    if as_json:
+        json_document({"kek_id": added, "active": active, "file": str(path)})
+        return
+    out(f"added {added} to {path}")
+    out("it is active" if active else f"restart every program, then run `euterpe keys activate {added}`")
+
+
+@command(app, "activate", example="euterpe keys activate 2030-06")
+def activate(kek_id: Kek) -> None:
+    """Encrypt with this key from now on. Every running program must know it already."""
+    keyfile.activate_key(ring_file(load()), kek_id)
+    out(f"{kek_id} is active; restart every program, then run `euterpe keys rewrap`")
+
+
+@command(app, "rewrap", example="euterpe keys rewrap")
+def rewrap(as_json: AsJson = False) -> None:
+    """Move every stored secret to the active key. Safe under load; run it again if it was interrupted."""
+    settings, done = load(), 0
+    ring, console = key_ring(settings), Console(stderr=True)
+    with (
+        open_store(settings, ring) as store,
+        Progress(console=console, transient=True, disable=not console.is_terminal) as progress,
+    ):
+        left = sum(count for kek_id, count in store.rewrap.in_use().items() if kek_id != ring.active_id)
+        task = progress.add_task("rewrapping", total=left)
+        for done in store.rewrap.run():
+            progress.update(task, completed=done)
+    if as_json:
+        json_document({"kek_id": ring.active_id, "rewrapped": done})
+        return
+    out(f"{done} secrets were rewrapped under {ring.active_id}")
+
+
+@command(app, "retire", example="euterpe keys retire 2029-06")
+def retire(kek_id: Kek) -> None:
+    """Remove a key that wraps nothing any more."""
+    with opened() as store:
+        wraps = store.rewrap.in_use().get(kek_id, 0)
+    if wraps:
+        raise Conflict(
+            f"key {kek_id} still wraps {wraps} secrets; activate another one and run `euterpe keys rewrap`"
+        )
+    keyfile.remove_key(ring_file(load()), kek_id)
+    out(f"{kek_id} is gone")
+
+
+def _state(kek_id: str, active_id: str, known: tuple[str, ...]) -> str:
+    if kek_id not in known:
+        return "missing"
+    return "active" if kek_id == active_id else "decrypts"

@@ -1,0 +1,104 @@
+"""`euterpe outbox`: deliveries, dead letters and replay."""
+
+from typing import Annotated, Any
+
+import typer
+
+from euterpe.cli.commands import AsJson, command, group, opened
+from euterpe.cli.output import age, document, fields, json_document, out, table
+from euterpe.cli.times import instant_ms
+from euterpe.domain.states import OutboxStatus
+from euterpe.store.errors import NotFound
+from euterpe.store.store import Store
+
+app = group(
+    "Webhook events: what was delivered, what died, and sending it again.",
+    example="euterpe outbox list --status dead_letter",
+)
+
+_END_OF_TIME_MS = 2**53
+
+
+@command(app, "list", example="euterpe outbox list --status dead_letter --requester newsroom")
+def list_(
+    status: Annotated[list[OutboxStatus] | None, typer.Option(help="Only this status; repeatable.")] = None,
+    requester: Annotated[str | None, typer.Option(help="Only this requester's, by name or id.")] = None,
+    before: Annotated[str | None, typer.Option(metavar="EVENT", help="Only events older than this.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=1000)] = 50,
+    as_json: AsJson = False,
+) -> None:
+    """Newest first."""
+    with opened() as store:
+        requester_id = store.requesters.find(requester) if requester else None
+        rows = store.jobs.deliveries(
+            statuses=status or (), requester_id=requester_id, before=before, limit=limit
+        )
+    if as_json:
+        json_document([document(row) for row in rows])
+        return
+    columns = ("event", "job", "type", "status", "attempts", "answer", "age", "error")
+    table(columns, [_line(row) for row in rows])
+
+
+@command(app, "show", example="euterpe outbox show 0199a7c4-5b1e-7000-8000-000000000001")
+def show(event_id: Annotated[str, typer.Argument(metavar="EVENT")], as_json: AsJson = False) -> None:
+    """One event; `payload` is the exact body that is sent and signed."""
+    with opened() as store:
+        event = document(store.jobs.event(event_id))
+    (json_document if as_json else fields)(event)
+
+
+@command(app, "replay", example="euterpe outbox replay --requester newsroom")
+def replay(
+    event_id: Annotated[str | None, typer.Argument(metavar="[EVENT]", help="This one event.")] = None,
+    requester: Annotated[str | None, typer.Option(help="All its dead letters; its name or id.")] = None,
+    since: Annotated[
+        str | None, typer.Option(help="All delivered and dead events from then on: 2h, 2030-01-31T12:00:00Z.")
+    ] = None,
+    until: Annotated[str | None, typer.Option(help="With --since: only those before then.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Send events again, with the same id and body and a new budget of attempts."""
+    if sum(choice is not None for choice in (event_id, requester, since)) != 1 or (until and not since):
+        raise typer.BadParameter("name one event, or --requester, or --since with or without --until")
+    with opened() as store:
+        if event_id is not None:
+            store.outbox.replay_one(event_id)
+            count = 1
+        elif requester is not None:
+            count = _dead_letters(store, requester)
+        else:
+            count = _between(store, since or "", until)
+    if as_json:
+        json_document({"replayed": count})
+        return
+    out(f"{count} {'event' if count == 1 else 'events'} will be sent again")
+
+
+def _dead_letters(store: Store, requester: str) -> int:
+    count = store.outbox.replay_dead_letters(store.requesters.find(requester))
+    if not count:
+        raise NotFound(f"nothing was replayed: {requester} has no dead letters")
+    return count
+
+
+def _between(store: Store, since: str, until: str | None) -> int:
+    since_ms = instant_ms(since, "--since")
+    until_ms = instant_ms(until, "--until") if until else _END_OF_TIME_MS
+    count = store.outbox.replay_between(since_ms, until_ms)
+    if not count:
+        raise NotFound("nothing was replayed: no event of that time is delivered or dead")
+    return count
+
+
+def _line(row: dict[str, Any]) -> tuple[object, ...]:
+    return (
+        row["event_id"],
+        row["job_id"],
+        row["type"],
+        row["status"],
+        row["attempt_count"],
+        row["last_status_code"],
+        age(row["created_at"]),
+        row["last_error"],
+    )

@@ -1,0 +1,86 @@
+"""What a command prints: tables and lines for people, one JSON document for programs."""
+
+import json
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from euterpe.domain.instants import iso_or_none
+
+
+def out(line: str) -> None:
+    typer.echo(_printable(line))
+
+
+def note(line: str) -> None:
+    """For the person only: it must not end up in what a program reads."""
+    typer.echo(_printable(line), err=True)
+
+
+def complain(*lines: str) -> None:
+    for line in lines:
+        typer.echo(f"error: {_printable(' '.join(line.split()))}", err=True)
+
+
+def json_document(document: object) -> None:
+    typer.echo(json.dumps(document, indent=2))
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    shown = Table(*columns, box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for row in rows:
+        shown.add_row(*(Text(_cell(value)) for value in row))
+    _print(shown)
+
+
+def fields(values: Mapping[str, object]) -> None:
+    shown = Table.grid(padding=(0, 2, 0, 0))
+    for name, value in values.items():
+        if value is not None:
+            shown.add_row(Text(name), Text(_cell(value)))
+    _print(shown)
+
+
+def document(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row of the database for a program: instants as ISO 8601, and without how the queue is indexed."""
+    return {
+        name: iso_or_none(value) if name.endswith("_at") else value
+        for name, value in row.items()
+        if name != "lane"
+    }
+
+
+def age(since_ms: int) -> str:
+    """How long ago, in the largest unit that fits."""
+    seconds = max(0, int(time.time() - since_ms / 1000))
+    for unit, length in (("d", 86_400), ("h", 3_600), ("m", 60)):
+        if seconds >= length:
+            return f"{seconds // length}{unit}"
+    return f"{seconds}s"
+
+
+def _print(shown: Table) -> None:
+    # A line is as long as it has to be, on a terminal too: ids stay whole, for grep and for the mouse.
+    console = Console(width=1_000_000, color_system=None)
+    with console.capture() as captured:
+        console.print(shown)
+    for line in captured.get().splitlines():
+        typer.echo(line.rstrip())
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return ""
+    return _printable(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+
+
+def _printable(text: str) -> str:
+    """A requester's text must not steer the operator's terminal."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

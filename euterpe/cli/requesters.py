@@ -1,0 +1,91 @@
+"""`euterpe requester`: who may ask, and with what."""
+
+from typing import Annotated
+
+import typer
+
+from euterpe.cli.commands import AsJson, command, group, opened
+from euterpe.cli.output import age, document, fields, json_document, note, out, table
+from euterpe.cli.times import duration_ms
+from euterpe.domain.scopes import DEFAULT_SCOPES, Scope
+
+app = group("Requesters: their API keys and webhook secrets.", example="euterpe requester create newsroom")
+
+Requester = Annotated[str, typer.Argument(metavar="REQUESTER", help="Its name or id.")]
+Keep = Annotated[str, typer.Option("--keep", help="How long the old one stays valid: 90s, 12h, 30d.")]
+
+
+@command(app, "create", example="euterpe requester create newsroom --scope transcode:write")
+def create(
+    name: Annotated[str, typer.Argument(metavar="NAME")],
+    scope: Annotated[list[Scope] | None, typer.Option(help="What its key may do; repeatable.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Add a requester. Its API key and webhook secret are printed this once."""
+    with opened() as store:
+        made = store.requesters.create(name, scope or DEFAULT_SCOPES)
+    _tell_once(
+        as_json,
+        requester_id=made.requester_id,
+        api_key=made.api_key,
+        webhook_secret=made.webhook_secret,
+    )
+
+
+@command(app, "list", example="euterpe requester list --json")
+def list_(as_json: AsJson = False) -> None:
+    """Every requester; `keys` is the number of API keys that are valid now."""
+    with opened() as store:
+        rows = store.requesters.all()
+    if as_json:
+        json_document([document(row) for row in rows])
+        return
+    table(
+        ("name", "id", "keys", "age", "disabled"),
+        [
+            (
+                row["name"],
+                row["requester_id"],
+                row["valid_keys"],
+                age(row["created_at"]),
+                "yes" if row["disabled_at"] else "",
+            )
+            for row in rows
+        ],
+    )
+
+
+@command(app, "rotate-key", example="euterpe requester rotate-key newsroom --keep 12h")
+def rotate_key(requester: Requester, keep: Keep = "24h", as_json: AsJson = False) -> None:
+    """Make a new API key with the scopes of the newest; the old ones end after --keep."""
+    old_valid_ms = duration_ms(keep, "--keep")
+    with opened() as store:
+        requester_id = store.requesters.find(requester)
+        api_key = store.requesters.rotate_key(requester_id, old_valid_ms=old_valid_ms)
+    _tell_once(as_json, requester_id=requester_id, api_key=api_key, old_valid_for=keep)
+
+
+@command(app, "rotate-secret", example="euterpe requester rotate-secret newsroom --keep 12h")
+def rotate_secret(requester: Requester, keep: Keep = "24h", as_json: AsJson = False) -> None:
+    """Make a new webhook secret; until the old ones end, webhooks carry a signature of each."""
+    old_valid_ms = duration_ms(keep, "--keep")
+    with opened() as store:
+        requester_id = store.requesters.find(requester)
+        secret = store.requesters.rotate_secret(requester_id, old_valid_ms=old_valid_ms)
+    _tell_once(as_json, requester_id=requester_id, webhook_secret=secret, old_valid_for=keep)
+
+
+@command(app, "disable", example="euterpe requester disable newsroom")
+def disable(requester: Requester) -> None:
+    """Refuse all its keys from now on. Its jobs stay."""
+    with opened() as store:
+        store.requesters.disable(store.requesters.find(requester))
+    out(f"{requester} is disabled")
+
+
+def _tell_once(as_json: bool, **values: str) -> None:
+    if as_json:
+        json_document(values)
+        return
+    fields(values)
+    note("Keep them now: they are not shown again.")

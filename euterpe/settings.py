@@ -1,0 +1,160 @@
+"""What an operator sets: `EUTERPE_*` in the environment, or the same names without prefix in `euterpe.toml`.
+
+The environment wins. An unknown name is an error in the file, and none in the environment: Kubernetes puts
+`EUTERPE_SERVICE_HOST` and the like there for a service that is called euterpe.
+"""
+
+import os
+import tomllib
+from collections.abc import Mapping
+from difflib import get_close_matches
+from functools import lru_cache
+from pathlib import Path
+from typing import Annotated, Any
+from uuid import uuid4
+
+from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_validator
+from pydantic_core import ErrorDetails
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
+
+from euterpe.domain.errors import EuterpeError
+
+FILE = "euterpe.toml"
+_PREFIX = "EUTERPE_"
+_HEARTBEAT_MS = 15_000
+_DAY_MS = 24 * 3600 * 1000
+
+_SENTENCES = {
+    "int_parsing": "must be an integer",
+    "int_type": "must be an integer",
+    "int_from_float": "must be an integer",
+    "string_type": "must be a string",
+    "path_type": "must be a path",
+    "greater_than_equal": "must be at least {ge}",
+    "less_than_equal": "must be at most {le}",
+}
+
+Attempts = Annotated[int, Field(ge=1, le=100)]
+Milliseconds = Annotated[int, Field(ge=1, le=365 * _DAY_MS)]
+
+
+class SettingsError(EuterpeError):
+    """What is wrong with the settings: everything at once, a line for each."""
+
+    code = "settings"
+
+    def __init__(self, lines: list[str]) -> None:
+        super().__init__("\n".join(lines))
+
+
+def _default_heartbeat(so_far: dict[str, Any]) -> int:
+    """A lease that was made shorter than the default still survives three lost beats."""
+    lease_ms: int = so_far["lease_ttl_ms"]
+    return min(_HEARTBEAT_MS, lease_ms // 4)
+
+
+class Settings(BaseSettings):
+    """Checked as a whole; no value of a secret is ever shown."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=_PREFIX,
+        env_ignore_empty=True,
+        toml_file=FILE,
+        extra="forbid",
+        frozen=True,
+        hide_input_in_errors=True,
+    )
+
+    database_url: SecretStr = SecretStr("sqlite:///euterpe.db")  # may hold a password
+    kek_file: Path | None = None
+    keks: SecretStr | None = None
+
+    lease_ttl_ms: Annotated[int, Field(ge=100, le=_DAY_MS)] = 60_000
+    heartbeat_interval_ms: Annotated[int, Field(ge=10, default_factory=_default_heartbeat)]
+
+    # The limit is the contract's (§12), for pods with little CPU.
+    outbox_batch: Annotated[int, Field(ge=1, le=25)] = 10
+    outbox_concurrency: Annotated[int, Field(ge=1, le=100)] = 5
+    outbox_poll_ms: Milliseconds = 1000  # the middle: each wait is drawn from half of it to one and a half
+
+    outbox_max_attempts: Attempts = 12
+    job_max_attempts: Attempts = 3
+    refresh_max_attempts: Attempts = 3
+
+    backoff_base_ms: Milliseconds = 1000
+    backoff_429_base_ms: Milliseconds = 30_000
+    backoff_cap_ms: Milliseconds = 900_000
+
+    idempotency_ttl_ms: Milliseconds = 7 * _DAY_MS
+
+    @field_validator("heartbeat_interval_ms")
+    @classmethod
+    def _beats_twice_in_a_lease(cls, value: int, info: ValidationInfo) -> int:
+        if value > info.data.get("lease_ttl_ms", value * 2) // 2:
+            raise ValueError("must be at most half of lease_ttl_ms, or one lost beat ends the lease")
+        return value
+
+    @field_validator("backoff_cap_ms")
+    @classmethod
+    def _caps_the_first_delay(cls, value: int, info: ValidationInfo) -> int:
+        if value < info.data.get("backoff_base_ms", value):
+            raise ValueError("must be at least backoff_base_ms")
+        return value
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        del dotenv_settings, file_secret_settings  # two places to look are enough
+        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
+
+
+def load() -> Settings:
+    """The settings of this process, or one error that tells all that is wrong with them."""
+    try:
+        return Settings()
+    except ValidationError as invalid:
+        details = invalid.errors(include_url=False, include_input=False)
+        # A default that was not computed, because what it depends on is wrong, has its line already.
+        told = [_line(detail) for detail in details if detail["type"] != "default_factory_not_called"]
+        raise SettingsError(told) from None
+    except tomllib.TOMLDecodeError as error:
+        raise SettingsError([f"{FILE}: {error}"]) from None
+    except UnicodeDecodeError:
+        raise SettingsError([f"{FILE}: must be UTF-8"]) from None
+    except OSError as error:
+        raise SettingsError([f"{FILE}: cannot be read: {error.strerror}"]) from None
+
+
+def _line(detail: ErrorDetails) -> str:
+    name = str(detail["loc"][0])
+    if detail["type"] == "extra_forbidden":
+        close = get_close_matches(name.lower(), Settings.model_fields, n=1)
+        return f"{FILE}: {name!r} is not a setting" + "".join(f"; did you mean {near!r}?" for near in close)
+    variable = _PREFIX + name.upper()
+    where = f"{FILE}: {name}" if variable not in os.environ and Path(FILE).is_file() else variable
+    what = _SENTENCES.get(detail["type"], "{error}").format_map(
+        {"error": detail["msg"], **detail.get("ctx", {})}
+    )
+    return f"{where} {what}"
+
+
+def worker_id(environ: Mapping[str, str] = os.environ) -> str:
+    """Who this process is to the others (contract §2)."""
+    return environ.get("POD_NAME") or environ.get("HOSTNAME") or _boot_id(os.getpid())
+
+
+@lru_cache(maxsize=1)
+def _boot_id(_pid: int) -> str:
+    """New for each process; by its id, because a fork inherits this cache."""
+    return str(uuid4())

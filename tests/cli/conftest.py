@@ -1,0 +1,22 @@
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.cli.running import Cli, capturing
+
+
+@pytest.fixture
+def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
+    """In an empty directory, with no settings: the default is an SQLite database there."""
+    for name in [name for name in os.environ if name.startswith("EUTERPE_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+    return capturing(capsys)
+
+
+@pytest.fixture
+def installed(cli: Cli) -> Cli:
+    """With a migrated database."""
+    cli.ok("migrate")
+    return cli

@@ -1,0 +1,124 @@
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from euterpe.store.database import Database
+from tests.cli.running import CANARY, Cli, submit
+from tests.engines import free_port
+
+RING = Path("euterpe.db.keks.json")
+
+
+def trouble(cli: Cli) -> list[tuple[str, str]]:
+    """The failed checks, as both forms of the report tell them."""
+    report = cli("doctor", "--json")
+    failed = [(finding["check"], finding["detail"]) for finding in report.json if not finding["ok"]]
+    shown = cli("doctor")
+    assert report.code == shown.code == int(bool(failed))
+    assert shown.out.count("FAILED") == len(failed)
+    assert report.err == shown.err == ""
+    return failed
+
+
+def test_a_sound_installation_has_no_trouble(installed: Cli) -> None:
+    assert trouble(installed) == []
+    assert not RING.exists(), "to look must not make keys"
+    installed.json("requester", "create", "newsroom")
+    submit()
+    assert trouble(installed) == []
+    details = {finding["check"]: finding["detail"] for finding in installed.json("doctor")}
+    assert "write-ahead log" in details["database"]
+    assert details["stored secrets"].startswith("2,")
+
+
+def test_a_database_that_is_not_there(cli: Cli) -> None:
+    ((check, detail),) = trouble(cli)
+    assert check == "database"
+    assert "run `euterpe migrate`" in detail
+    assert not list(Path().iterdir()), "to look must not make a database"
+
+
+def test_a_database_that_does_not_answer(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EUTERPE_DATABASE_URL", f"postgresql://u:{CANARY}@127.0.0.1:{free_port()}/euterpe")
+    (ring, database) = trouble(cli)
+    assert "EUTERPE_KEK_FILE" in ring[1]
+    assert "EUTERPE_DATABASE_URL" in database[1]
+    assert CANARY not in cli("doctor").out
+
+
+def test_a_schema_that_is_behind(cli: Cli) -> None:
+    Path("euterpe.db").touch()
+    ((check, detail),) = trouble(cli)
+    assert check == "schema"
+    assert "run `euterpe migrate`" in detail
+
+
+def test_a_file_system_without_a_write_ahead_log(installed: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    def delete(_: Database) -> str:
+        return "delete"
+
+    monkeypatch.setattr(Database, "journal_mode", delete)
+    ((check, detail),) = trouble(installed)
+    assert check == "database"
+    assert "local disk" in detail
+
+
+def test_an_sqlite_that_is_too_old(installed: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 37, 2))
+    ((check, detail),) = trouble(installed)
+    assert check == "database"
+    assert "3.38" in detail
+
+
+def test_a_ring_that_is_exposed(installed: Cli) -> None:
+    installed.json("requester", "create", "newsroom")
+    RING.chmod(0o644)
+    failed = dict(trouble(installed))
+    assert set(failed) == {"key ring", "stored secrets"}
+    assert "chmod 600" in failed["key ring"]
+
+
+def test_a_ring_that_is_lost(installed: Cli) -> None:
+    installed.json("requester", "create", "newsroom")
+    RING.unlink()
+    ((check, detail),) = trouble(installed)
+    assert check == "stored secrets"
+    assert "put it back" in detail
+
+
+def test_a_key_that_is_missing_from_the_ring(installed: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    installed.json("requester", "create", "newsroom")
+    (kek,) = installed.json("keys", "list")
+    monkeypatch.setenv("EUTERPE_KEK_FILE", "other.json")
+    installed.ok("keys", "add")
+    ((check, detail),) = trouble(installed)
+    assert check == "stored secrets"
+    assert kek["kek_id"] in detail
+
+
+def test_a_key_that_has_the_right_id_and_is_another(installed: Cli) -> None:
+    installed.ok("keys", "add", "--id", "k1")
+    job_id = submit()
+    RING.unlink()
+    installed.ok("keys", "add", "--id", "k1")
+    ((check, detail),) = trouble(installed)
+    assert check == "stored secrets"
+    assert f"inbox_jobs {job_id}" in detail
+
+
+def test_a_secret_that_was_moved_to_another_row(installed: Cli) -> None:
+    first, second = submit(), submit()
+    with closing(sqlite3.connect("euterpe.db")) as database:
+        database.execute(
+            "UPDATE inbox_jobs SET (storage_creds_encrypted, storage_creds_dek_wrapped) = (SELECT "
+            "storage_creds_encrypted, storage_creds_dek_wrapped FROM inbox_jobs WHERE job_id = ?) "
+            "WHERE job_id = ?",
+            (first, second),
+        )
+        database.commit()
+    ((check, detail),) = trouble(installed)
+    assert check == "stored secrets"
+    assert "1 of a sample" in detail
+    assert second in detail

@@ -1,0 +1,109 @@
+import json
+import stat
+from pathlib import Path
+
+import pytest
+
+from euterpe.cli.commands import opened
+from tests.cli.running import Cli, submit
+
+RING = Path("euterpe.db.keks.json")
+
+
+def keks(cli: Cli) -> dict[str, tuple[str, int]]:
+    return {row["kek_id"]: (row["state"], row["wraps"]) for row in cli.json("keys", "list")}
+
+
+def test_the_first_use_of_an_sqlite_database_makes_a_ring_beside_it(installed: Cli) -> None:
+    assert not RING.exists()
+    installed.json("requester", "create", "newsroom")
+    assert stat.S_IMODE(RING.stat().st_mode) == 0o600
+    ((state, wraps),) = keks(installed).values()
+    assert (state, wraps) == ("active", 1)
+
+
+def test_what_needs_no_key_makes_none_and_works_without(installed: Cli) -> None:
+    for command in (("jobs", "list"), ("queues", "pause", "default"), ("requester", "list")):
+        installed.ok(*command)
+    assert not RING.exists()
+
+
+def test_a_lost_ring_is_not_replaced_by_a_new_one(installed: Cli) -> None:
+    installed.json("requester", "create", "newsroom")
+    RING.unlink()
+    assert "put it back" in installed.fails("requester", "create", "archive")
+    assert not RING.exists()
+    assert len(installed.json("requester", "list")) == 1
+
+
+def test_a_rotation_moves_every_secret_and_retires_the_old_key(installed: Cli) -> None:
+    requester = installed.json("requester", "create", "newsroom")
+    for _ in range(3):
+        submit()
+    (old,) = keks(installed)
+    added = installed.json("keys", "add", "--id", "new")
+    assert added == {"kek_id": "new", "active": False, "file": str(RING)}
+    assert keks(installed) == {old: ("active", 4), "new": ("decrypts", 0)}
+    assert "still wraps 4 secrets" in installed.fails("keys", "retire", old)
+    installed.ok("keys", "activate", "new")
+    assert "still wraps 4 secrets" in installed.fails("keys", "retire", old)
+    assert installed.json("keys", "rewrap") == {"kek_id": "new", "rewrapped": 4}
+    assert "0 secrets were rewrapped" in installed.ok("keys", "rewrap").out
+    assert keks(installed) == {old: ("decrypts", 0), "new": ("active", 4)}
+    installed.ok("keys", "retire", old)
+    assert keks(installed) == {"new": ("active", 4)}
+    with opened() as store:
+        assert store.requesters.webhook_secrets(requester["requester_id"]) == [requester["webhook_secret"]]
+
+
+def test_an_active_key_that_wraps_nothing_is_not_retired_either(installed: Cli) -> None:
+    installed.ok("keys", "add", "--id", "only")
+    assert "is active" in installed.fails("keys", "retire", "only")
+
+
+def test_the_first_key_of_a_file_is_active_at_once(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EUTERPE_DATABASE_URL", "postgresql://127.0.0.1:1/none")
+    monkeypatch.setenv("EUTERPE_KEK_FILE", "ring.json")
+    shown = cli.ok("keys", "add").out
+    assert "it is active" in shown
+    assert stat.S_IMODE(Path("ring.json").stat().st_mode) == 0o600
+    second = cli.ok("keys", "add").out
+    assert "keys activate" in second
+
+
+def test_a_key_that_wraps_secrets_and_is_not_in_the_ring_is_shown_missing(
+    installed: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed.json("requester", "create", "newsroom")
+    (old,) = keks(installed)
+    monkeypatch.setenv("EUTERPE_KEK_FILE", "other.json")
+    installed.ok("keys", "add", "--id", "other")
+    assert keks(installed) == {"other": ("active", 0), old: ("missing", 1)}
+    assert old in installed.fails("keys", "rewrap")
+
+
+def test_a_ring_in_the_environment_is_changed_there(installed: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    installed.ok("keys", "add")
+    monkeypatch.setenv("EUTERPE_KEKS", RING.read_text())
+    (kek_id,) = keks(installed)
+    for command in (("add",), ("activate", kek_id)):
+        assert "EUTERPE_KEKS" in installed.fails("keys", *command)
+
+
+def test_another_engine_is_told_how_to_get_keys(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EUTERPE_DATABASE_URL", "postgresql://127.0.0.1:1/none")
+    line = cli.fails("keys", "add")
+    assert "EUTERPE_KEK_FILE" in line
+    assert "EUTERPE_KEKS" in line
+
+
+def test_no_key_is_ever_shown(installed: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    installed.ok("keys", "add", "--id", "k1")
+    (secret,) = json.loads(RING.read_text())["keys"].values()
+    shown = [installed("keys", *command) for command in (("list",), ("add",), ("rewrap",), ("activate", "x"))]
+    monkeypatch.setenv("EUTERPE_KEKS", json.dumps({"active": "k2", "keys": {"k1": secret}}))
+    shown += [installed("keys", "list"), installed("doctor")]
+    monkeypatch.setenv("EUTERPE_KEKS", secret)
+    shown += [installed("keys", "list"), installed("doctor")]
+    assert not any(secret in ran.out + ran.err for ran in shown)
+    assert shown[-1].code == 1

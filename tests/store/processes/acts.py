@@ -1,0 +1,141 @@
+"""What the processes of these tests are told to do. Every act runs in the child, at its desk."""
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
+
+from euterpe.domain.retry import DeadLetter, JobError, Requeue, RetryClass
+from euterpe.domain.states import JobStatus
+from euterpe.store.enqueue import NewJob
+from euterpe.store.inbox import Advance, ClaimedJob
+from euterpe.store.wake import Topic
+from tests.store.jobs import PATH
+from tests.store.processes.child import Desk
+
+Pair = tuple[str, int]  # a job and the claim_version that somebody holds it with
+
+
+class Claimed(NamedTuple):
+    pairs: Sequence[Pair]  # in the order of the claim
+
+
+class Accepted(NamedTuple):
+    """The store took this write: the jobs have these statuses now, one after the other."""
+
+    pair: Pair
+    statuses: Sequence[JobStatus]
+
+
+class Refused(NamedTuple):
+    pair: Pair
+
+
+class Idle(NamedTuple):
+    """There was nothing to claim."""
+
+
+@dataclass(frozen=True)
+class WorkPlan:
+    seed: int
+    queues: Sequence[str] = ("default",)
+    batch: int = 10
+    lease_ms: int = 30_000
+    # How often a batch is claimed with no time to work on it, and remembered when it is somebody else's.
+    looks_away: float = 0.0
+    # How often a job is handed back, or fails.
+    releases: float = 0.0
+    fails: float = 0.0
+
+
+def enqueue(desk: Desk, batches: Sequence[Sequence[NewJob]]) -> int:
+    for batch in batches:
+        desk.store.enqueue.many(batch)
+    return sum(len(batch) for batch in batches)
+
+
+def work(desk: Desk, plan: WorkPlan) -> None:
+    """Claims and finishes jobs, and reports every claim and every write, until told to stop."""
+    rng = random.Random(f"{plan.seed} {desk.name}")
+    listener = desk.store.database.listen(Topic.INBOX)
+    late: list[ClaimedJob] = []
+    while not desk.was_told_to_stop():
+        looks_away = rng.random() < plan.looks_away
+        jobs = desk.store.inbox.claim(
+            desk.name, plan.batch, queues=plan.queues, lease_ms=1 if looks_away else plan.lease_ms
+        )
+        if not jobs:
+            desk.report(Idle())
+            listener.wait(0.05)
+            continue
+        desk.report(Claimed([_pair(job) for job in jobs]))
+        late_now, late = late, jobs if looks_away else []
+        if not looks_away:
+            _walk(desk, jobs, plan, rng)
+        for job in late_now:
+            _write_late(desk, job, rng)
+    listener.close()
+
+
+def _walk(desk: Desk, jobs: Sequence[ClaimedJob], plan: WorkPlan, rng: random.Random) -> None:
+    for source, target in pairwise(PATH):
+        jobs = list(_keep(desk, jobs, source, plan, rng))
+        held = desk.store.inbox.advance([Advance(job, source, target) for job in jobs])
+        for job in jobs:
+            _report(desk, job, [target] if job.job_id in held else None)
+        jobs = [job for job in jobs if job.job_id in held]
+        if target is not JobStatus.SUCCEEDED:
+            held = desk.store.inbox.heartbeat(jobs, lease_ms=plan.lease_ms).held
+            jobs = [job for job in jobs if job.job_id in held]
+
+
+def _keep(
+    desk: Desk, jobs: Sequence[ClaimedJob], source: JobStatus, plan: WorkPlan, rng: random.Random
+) -> Iterator[ClaimedJob]:
+    """The jobs that go on; the others are released or fail here."""
+    for job in jobs:
+        draw = rng.random()
+        if draw < plan.releases:
+            _report(desk, job, [JobStatus.QUEUED] if desk.store.inbox.release(job) else None)
+        elif draw < plan.releases + plan.fails:
+            _report(desk, job, _fail(desk, job, source))
+        else:
+            yield job
+
+
+def _write_late(desk: Desk, job: ClaimedJob, rng: random.Random) -> None:
+    """A write of a worker that has long lost the job, in all likelihood."""
+    match rng.choice(("advance", "fail", "release", "heartbeat")):
+        case "advance":
+            step = Advance(job, JobStatus.CLAIMED, JobStatus.FETCHING)
+            _report(desk, job, [step.target] if desk.store.inbox.advance([step]) else None)
+        case "fail":
+            _report(desk, job, _fail(desk, job, JobStatus.CLAIMED))
+        case "release":
+            _report(desk, job, [JobStatus.QUEUED] if desk.store.inbox.release(job) else None)
+        case "heartbeat":
+            assert not desk.store.inbox.heartbeat([job]).held, (
+                "fenced-writes: the lease was for a millisecond"
+            )
+
+
+def _fail(desk: Desk, job: ClaimedJob, phase: JobStatus) -> Sequence[JobStatus] | None:
+    error = JobError("test", "on purpose", phase, RetryClass.TRANSIENT)
+    match desk.store.inbox.fail(job, error):
+        case None:
+            return None
+        case Requeue():
+            return [JobStatus.QUEUED]
+        case DeadLetter():
+            return [JobStatus.FAILED, JobStatus.DEAD_LETTER]
+        case _:
+            return [JobStatus.FAILED]
+
+
+def _report(desk: Desk, job: ClaimedJob, statuses: Sequence[JobStatus] | None) -> None:
+    desk.report(Refused(_pair(job)) if statuses is None else Accepted(_pair(job), statuses))
+
+
+def _pair(job: ClaimedJob) -> Pair:
+    return job.job_id, job.claim_version

@@ -1,0 +1,31 @@
+"""Listening to workers until there is nothing left for them to do."""
+
+from collections.abc import Sequence
+
+from euterpe.store.store import Store
+from tests.store.processes.acts import Idle
+from tests.store.processes.books import Ledger, unfinished
+from tests.store.processes.child import Done
+from tests.store.processes.fleet import Child, hear_from
+
+
+def follow_to_the_end(
+    workers: Sequence[Child], ledger: Ledger, store: Store, *, producers: Sequence[Child] = ()
+) -> None:
+    """Writes down what they say. The end is when all producers are done and no job is unfinished."""
+    producing, over = list(producers), False
+    while not over:
+        for child, message in hear_from([*producing, *workers]):
+            ledger.note(child.name, message)
+            if isinstance(message, Done):
+                producing.remove(child)
+            over = over or (isinstance(message, Idle) and not producing and not unfinished(store))
+    stop(workers, ledger)
+
+
+def stop(workers: Sequence[Child], ledger: Ledger) -> None:
+    for worker in workers:
+        worker.say("stop")
+    for worker in workers:
+        for message in worker.hear_out():
+            ledger.note(worker.name, message)

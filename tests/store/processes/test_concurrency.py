@@ -1,0 +1,84 @@
+"""Many processes on one database, none of them killed: who owned what, and what became of it."""
+
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from euterpe.domain.states import JobStatus
+from euterpe.store.enqueue import Key, NewJob
+from euterpe.store.store import Store
+from tests.store.jobs import new_job
+from tests.store.processes import acts
+from tests.store.processes.books import (
+    Ledger,
+    check_group_limits,
+    check_group_order,
+    check_integrity,
+    check_lives,
+    read_books,
+)
+from tests.store.processes.fleet import Fleet
+from tests.store.processes.following import follow_to_the_end
+
+QUEUES = ("films", "trailers")
+GROUPS = {f"group {n} 🎬": 1 + n % 3 for n in range(12)}
+OWN, SHARED = 900, 200  # jobs of each producer, and jobs that both of them enqueue under the same keys
+
+
+def test_every_job_is_claimed_once_per_version_and_ends_once(fleet: Fleet, store: Store) -> None:
+    """one-owner, fenced-writes, event-per-transition, no-lease-at-rest, budget, same-key-same-job"""
+    produced = {name: _jobs(name) for name in ("producer 1", "producer 2")}
+    producers = [fleet.launch(name) for name in produced]
+    for producer in producers:
+        producer.start(acts.enqueue, _in_batches(produced[producer.name]))
+    orders = {f"worker {n}": QUEUES if n % 2 else QUEUES[::-1] for n in range(8)}
+    workers = [fleet.launch(name) for name in orders]
+    for worker in workers:
+        plan = acts.WorkPlan(seed=1, queues=orders[worker.name], looks_away=0.05, releases=0.02, fails=0.02)
+        worker.start(acts.work, plan)
+    ledger = Ledger()
+    follow_to_the_end(workers, ledger, store, producers=producers)
+
+    lives = read_books(store)
+    assert len(lives) == 2 * OWN + SHARED, "same-key-same-job"
+    check_lives(lives)
+    ledger.check(lives, complete=True)
+    assert {life.job.status for life in lives.values()} == {JobStatus.SUCCEEDED}
+    assert ledger.refused, "no worker came late: this run says nothing about stale writes"
+    check_group_limits(lives.values(), GROUPS)
+    check_group_order(lives.values(), {job.job_id: name for name, jobs in produced.items() for job in jobs})
+    _check_claim_order(ledger, orders, {job_id: life.job for job_id, life in lives.items()})
+    check_integrity(store)
+
+
+def _jobs(producer: str) -> list[NewJob]:
+    rng = random.Random(producer)
+    jobs = [_own_job(rng) for _ in range(OWN)]
+    keyed = [
+        new_job(queue=QUEUES[n % 2], max_attempts=50, key=Key(f"key {n}", "the same request"))
+        for n in range(SHARED)
+    ]
+    for job in keyed:  # at a place of their own in each producer's stream
+        jobs.insert(rng.randrange(len(jobs)), job)
+    return jobs
+
+
+def _own_job(rng: random.Random) -> NewJob:
+    queue, priority = rng.choice(QUEUES), rng.randrange(101)
+    if rng.random() < 0.7:
+        return new_job(queue=queue, priority=priority, max_attempts=50)
+    group = rng.choice(list(GROUPS))
+    queue = QUEUES[len(group) % 2]  # a group is a queue's
+    return new_job(queue=queue, max_attempts=50, group_id=group, group_limit=GROUPS[group])
+
+
+def _in_batches(jobs: Sequence[NewJob]) -> list[Sequence[NewJob]]:
+    return [jobs[start : start + 25] for start in range(0, len(jobs), 25)]
+
+
+def _check_claim_order(ledger: Ledger, orders: Mapping[str, Sequence[str]], jobs: Mapping[str, Any]) -> None:
+    """Each claim took of the caller's first queue first, and of each queue by priority."""
+    for worker, pairs in ledger.claims:
+        claimed = [jobs[job_id] for job_id, _ in pairs]
+        places = [(orders[worker].index(job.queue), -job.priority) for job in claimed]
+        assert places == sorted(places), f"{worker} claimed out of order"

@@ -1,0 +1,109 @@
+"""The suite on trial: the store is broken on purpose, and the tests that exist must notice.
+
+Each breakage names the tests that are its witnesses; they are called as they stand.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from hypothesis import Phase, settings
+
+from euterpe.crypto.keyring import LocalKeyRing
+from euterpe.domain.errors import InvalidTransition
+from euterpe.store.clock import SettableClock
+from euterpe.store.database import Database
+from euterpe.store.leases import LeasedTable
+from euterpe.store.store import Store
+from euterpe.store.transitions import Transitions
+from tests.engines import Engine
+from tests.store import test_fencing, test_model, test_transitions
+
+Open = Callable[[], Store]
+
+
+def without(monkeypatch: pytest.MonkeyPatch, column: str) -> None:
+    """Takes the condition on this column out of the one writing statement."""
+    build = LeasedTable._write_statement
+
+    def broken(self: LeasedTable, *arguments: Any) -> Any:
+        statement: Any = build(self, *arguments)
+        kept = [c for c in statement._where_criteria if f".{column} =" not in str(c)]
+        assert len(kept) == len(statement._where_criteria) - 1
+        statement._where_criteria = tuple(kept)
+        return statement
+
+    monkeypatch.setattr(LeasedTable, "_write_statement", broken)
+
+
+def with_events_after_the_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Moves the outbox insert behind the transaction that it belongs to."""
+    late: list[Callable[[], object]] = []
+    transaction = Database.transaction
+    tell = Transitions._tell_of
+
+    @contextmanager
+    def broken(self: Database) -> Iterator[sa.Connection]:
+        with transaction(self) as connection:
+            yield connection
+        while late:
+            late.pop(0)()
+
+    def postpone(self: Transitions, _: sa.Connection, rows: Any) -> None:
+        def insert() -> None:
+            with transaction(self._database) as connection:
+                tell(self, connection, rows)
+
+        late.append(insert)
+
+    monkeypatch.setattr(Database, "transaction", broken)
+    monkeypatch.setattr(Transitions, "_tell_of", postpone)
+
+
+@pytest.fixture
+def reopen(url: str, ring: LocalKeyRing, clock: SettableClock) -> Iterator[Open]:
+    """Opens a store after the breakage, which is in the statements that it builds."""
+    opened: list[Store] = []
+
+    def open_store() -> Store:
+        opened.append(Store(url, ring, clock=clock, tidy_every_ms=0))
+        return opened[-1]
+
+    yield open_store
+    for store in opened:
+        store.close()
+
+
+def test_the_suite_notices_a_missing_fence(
+    reopen: Open, clock: SettableClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without(monkeypatch, "claim_version")
+    with pytest.raises(AssertionError):
+        test_fencing.test_a_stale_worker_cannot_write_to_a_reclaimed_job(reopen(), clock, "advance")
+
+
+def test_the_suite_notices_a_missing_state_check(reopen: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    without(monkeypatch, "status")
+    with pytest.raises(AssertionError):
+        test_fencing.test_the_same_step_twice_is_one_step(reopen())
+
+
+def test_the_suite_notices_events_outside_the_transaction(
+    reopen: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_events_after_the_commit(monkeypatch)
+    with pytest.raises(AssertionError):
+        test_transitions.test_a_transition_and_its_event_are_one_transaction(reopen(), monkeypatch)
+
+
+@pytest.mark.parametrize("column", ["claim_version", "status"])
+def test_the_model_notices_a_missing_condition(
+    servers: Callable[[str], Engine], ring: LocalKeyRing, monkeypatch: pytest.MonkeyPatch, column: str
+) -> None:
+    without(monkeypatch, column)
+    # The same examples every time, and no time spent on making the finding small.
+    search = settings(max_examples=500, stateful_step_count=40, derandomize=True, phases=[Phase.generate])
+    with servers("sqlite").fresh() as url, pytest.raises((AssertionError, InvalidTransition)):
+        test_model.run_machine(url, ring, search)

@@ -1,0 +1,170 @@
+"""Both migration folders, the tables of the program and its state machine are the same thing."""
+
+import re
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from euterpe.crypto.keyring import LocalKeyRing
+from euterpe.domain.states import JOB_TRANSITIONS, OUTBOX_TRANSITIONS, JobStatus, Lane, OutboxStatus
+from euterpe.store import migrate
+from euterpe.store.database import Database
+from euterpe.store.engines import Kind
+from euterpe.store.errors import SchemaMismatch
+from euterpe.store.store import Store
+from euterpe.store.tables import metadata, schema_migrations
+from tests.engines import Engine, Postgres
+
+ROOT = Path(__file__).parents[2]
+FILES = {Kind.SQLITE: ROOT / "migrations_sqlite", Kind.POSTGRES: ROOT / "migrations_pg"}
+
+
+@pytest.fixture
+def empty(tmp_path: Path) -> Iterator[Database]:
+    database = Database(f"sqlite:///{tmp_path / 'empty.db'}")
+    yield database
+    database.close()
+
+
+def shape(sql: str) -> list[str]:
+    """A migration's tables, columns, checks and indexes, in words that both engines share."""
+    sql = re.sub(r"--[^\n]*", "", sql)
+    sql = re.sub(r"\b(BIGINT|INTEGER)\b", "INT", sql)
+    sql = re.sub(r"\b(JSONB|TEXT)\b", "TEXT", sql)
+    sql = re.sub(r"\b(BYTEA|BLOB)\b", "BLOB", sql)
+    sql = re.sub(r"\b(DOUBLE PRECISION|REAL)\b", "REAL", sql)
+    sql = re.sub(r"\)( STRICT| WITH \([^)]*\))?;", ");", sql)
+    tables = re.findall(r"CREATE (?:TABLE|UNIQUE INDEX|INDEX) .*?;", sql, re.DOTALL)
+    return [re.sub(r"\s+", " ", statement) for statement in tables]
+
+
+def edges(sql: str) -> list[set[str]]:
+    """What each trigger lets through."""
+    triggers = re.findall(r"CREATE TRIGGER .*?NOT IN \((.*?)\)", sql, re.DOTALL)
+    return [set(re.findall(r"'(\w+ \w+)'", text)) for text in triggers]
+
+
+def test_both_folders_have_the_same_files_tables_columns_checks_and_indexes() -> None:
+    names = [sorted(path.name for path in folder.iterdir()) for folder in FILES.values()]
+    assert names[0] == names[1]
+    for name in names[0]:
+        lite, pg = (shape((folder / name).read_text()) for folder in FILES.values())
+        assert lite == pg
+
+
+@pytest.mark.parametrize("folder", FILES.values(), ids=FILES)
+def test_the_triggers_know_exactly_the_edges_of_the_program(folder: Path) -> None:
+    inbox, outbox = edges((folder / "0001_core.sql").read_text())
+    assert inbox == {f"{s} {t}" for s, targets in JOB_TRANSITIONS.items() for t in targets}
+    assert outbox == {f"{s} {t}" for s, targets in OUTBOX_TRANSITIONS.items() for t in targets}
+
+
+def test_the_checks_name_every_status_and_lane() -> None:
+    text = (FILES[Kind.POSTGRES] / "0001_core.sql").read_text()
+    for name in (*JobStatus, *OutboxStatus, *Lane):
+        assert f"'{name}'" in text
+
+
+def test_the_database_is_as_the_program_defines_it(url: str) -> None:
+    database = Database(url)
+    with database.snapshot() as connection:
+        inspector = sa.inspect(connection)
+        assert set(inspector.get_table_names()) == set(metadata.tables)
+        for table in metadata.sorted_tables:
+            if table is not schema_migrations:
+                there = {c["name"]: c for c in inspector.get_columns(table.name)}
+                assert set(there) == set(table.columns.keys())
+                for column in table.columns:
+                    assert there[column.name]["nullable"] is column.nullable, column
+                    assert kind_of(there[column.name]["type"]) == kind_of(column.type), column
+            key = inspector.get_pk_constraint(table.name)["constrained_columns"]
+            assert key == [column.name for column in table.primary_key]
+    database.close()
+
+
+def kind_of(there: sa.types.TypeEngine[Any]) -> str:
+    name = type(there).__name__.upper()
+    for kind, names in {
+        "integer": ("INTEGER", "BIGINT", "BIGINTEGER"),
+        "text": ("TEXT", "JSON", "JSONB"),
+        "bytes": ("BLOB", "BYTEA", "LARGEBINARY"),
+        "real": ("REAL", "FLOAT", "DOUBLE", "DOUBLE_PRECISION"),
+    }.items():
+        if name in names:
+            return kind
+    return name
+
+
+def test_migrating_twice_is_migrating_once(empty: Database) -> None:
+    assert [m.version for m in migrate.migrate(empty)] == [1]
+    assert migrate.migrate(empty) == []
+    assert migrate.inspect(empty).pending == []
+
+
+def test_a_migration_that_fails_leaves_nothing(empty: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = [*migrate.shipped(Kind.SQLITE), migrate.Migration(2, "broken", "CREATE TABLE half (x);\nOOPS;\n")]
+    monkeypatch.setattr(migrate, "shipped", lambda _: files)
+    with pytest.raises(Exception, match="OOPS"):
+        migrate.migrate(empty)
+    with empty.snapshot() as connection:
+        assert sa.inspect(connection).get_table_names() == []
+
+
+def test_damaged_files_are_noticed_after_migrating(empty: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    (whole,) = migrate.shipped(Kind.SQLITE)
+    short = migrate.Migration(1, "core", whole.sql.replace("    progress REAL NOT NULL,\n", ""))
+    monkeypatch.setattr(migrate, "shipped", lambda _: [short])
+    with pytest.raises(SchemaMismatch, match="progress"):
+        migrate.migrate(empty)
+
+
+def test_an_empty_database_is_refused_with_what_to_run(empty: Database, ring: LocalKeyRing) -> None:
+    with pytest.raises(SchemaMismatch, match="run `euterpe migrate`"):
+        Store(str(empty.engines.write.url), ring)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (
+            sa.insert(schema_migrations).values(version=99, name="f", checksum="x", applied_at=1),
+            "newer Euterpe",
+        ),
+        (
+            sa.update(schema_migrations).values(checksum="other"),
+            "0001_core was applied from a different file",
+        ),
+        (sa.delete(schema_migrations), "run `euterpe migrate`"),
+    ],
+    ids=["newer", "tampered", "older"],
+)
+def test_any_other_schema_is_refused_with_what_to_do(
+    tmp_path: Path, ring: LocalKeyRing, change: sa.Executable, says: str
+) -> None:
+    url = f"sqlite:///{tmp_path / 'other.db'}"
+    database = Database(url)
+    migrate.migrate(database)
+    with database.transaction() as connection:
+        connection.execute(change)
+    database.close()
+    with pytest.raises(SchemaMismatch, match=says):
+        Store(url, ring)
+
+
+def test_programs_that_migrate_at_once_take_turns(servers: Callable[[str], Engine]) -> None:
+    server = servers("postgres")
+    assert isinstance(server, Postgres)
+
+    def run(url: str) -> int:
+        database = Database(url)
+        try:
+            return len(migrate.migrate(database))
+        finally:
+            database.close()
+
+    with server.blank() as url, ThreadPoolExecutor(4) as pool:
+        assert sorted(pool.map(run, [url] * 4)) == [0, 0, 0, 1]

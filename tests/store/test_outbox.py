@@ -1,0 +1,133 @@
+"""The outbox under the same protocol as the inbox."""
+
+import json
+
+import pytest
+
+from euterpe.domain.retry import Delivered, Redeliver, Undeliverable
+from euterpe.domain.states import JobStatus, OutboxStatus
+from euterpe.store.clock import SettableClock
+from euterpe.store.errors import NotFound
+from euterpe.store.outbox import ClaimedEvent, Delivery, Outbox
+from euterpe.store.store import Store
+from tests.store.jobs import advance, claim_one, enqueue
+
+BROKEN = Redeliver(5_000, "answered 503")
+
+
+@pytest.fixture
+def event(store: Store) -> ClaimedEvent:
+    """The first event of a job, in a dispatcher's hands."""
+    enqueue(store)
+    claim_one(store)
+    (event,) = store.outbox.claim("d1", 10, lease_ms=1_000)
+    return event
+
+
+def test_events_are_claimed_in_order_and_once(store: Store) -> None:
+    (job_id,) = enqueue(store)
+    advance(store, claim_one(store), until=JobStatus.SUCCEEDED)
+    first, second = store.outbox.claim("d1", 2), store.outbox.claim("d2", 10)
+    assert [event.sequence for event in first + second] == [1, 2, 3, 4, 5]
+    assert {event.job_id for event in first + second} == {job_id}
+    assert store.outbox.claim("d3", 10) == []
+
+
+def test_a_claimed_event_has_all_that_a_delivery_needs(store: Store, event: ClaimedEvent) -> None:
+    assert event.url == "https://requester.example/hook"
+    assert event.body == store.jobs.events(event.job_id)[0]["payload"]
+    assert json.loads(event.body)["event_id"] == event.event_id
+    assert (event.claim_version, event.attempt_count) == (1, 1)
+
+
+def test_a_delivered_event_is_done(store: Store, event: ClaimedEvent, clock: SettableClock) -> None:
+    assert store.outbox.settle([Delivery(event, Delivered(), 204)]) == {event.event_id}
+    row = store.jobs.event(event.event_id)
+    assert (row["status"], row["last_status_code"]) == (OutboxStatus.DELIVERED, 204)
+    assert (row["delivered_at"], row["last_error"]) == (clock.now_ms, None)
+    assert (row["worker_id"], row["lease_expires_at"]) == (None, None)
+
+
+def test_a_failed_delivery_waits_and_keeps_its_id_and_its_body(
+    store: Store, event: ClaimedEvent, clock: SettableClock
+) -> None:
+    store.outbox.settle([Delivery(event, BROKEN, 503)])
+    assert store.outbox.claim("d1", 10) == []
+    clock.advance(5_000)
+    (again,) = store.outbox.claim("d1", 10)
+    assert (again.event_id, again.body) == (event.event_id, event.body)
+    assert (again.claim_version, again.attempt_count) == (2, 2)
+    assert store.jobs.event(event.event_id)["last_error"] == "answered 503"
+
+
+def test_a_stale_dispatcher_cannot_settle(store: Store, event: ClaimedEvent, clock: SettableClock) -> None:
+    clock.advance(1_001)
+    store.outbox.tidy()
+    before = store.jobs.event(event.event_id)
+    assert before["status"] == OutboxStatus.PENDING
+    for decision in (Delivered(), BROKEN, Undeliverable("gone")):
+        assert store.outbox.settle([Delivery(event, decision)]) == frozenset()
+    assert not store.outbox.heartbeat([event])
+    assert not store.outbox.release([event])
+    assert store.jobs.event(event.event_id) == before, "fenced-writes"
+
+
+def test_a_heartbeat_keeps_an_event(store: Store, event: ClaimedEvent, clock: SettableClock) -> None:
+    clock.advance(900)
+    assert store.outbox.heartbeat([event], lease_ms=1_000) == {event.event_id}
+    clock.advance(900)
+    assert store.outbox.claim("d2", 10) == []
+    assert store.outbox.settle([Delivery(event, Delivered(), 200)])
+
+
+def test_an_event_whose_budget_is_spent_in_crashes_is_a_dead_letter(
+    store: Store, clock: SettableClock
+) -> None:
+    impatient = Outbox(store.database, max_attempts=2, tidy_every_ms=0)
+    enqueue(store)
+    claim_one(store)
+    for _ in range(2):
+        (event,) = impatient.claim("d1", 1, lease_ms=1_000)
+        clock.advance(1_001)
+        impatient.tidy()
+    assert store.jobs.event(event.event_id)["status"] == OutboxStatus.DEAD_LETTER
+
+
+def test_a_released_event_costs_no_attempt(store: Store, event: ClaimedEvent) -> None:
+    assert store.outbox.release([event]) == {event.event_id}
+    assert store.jobs.event(event.event_id)["attempt_count"] == 0
+
+
+def test_replay_gives_a_new_budget_and_the_same_event(store: Store, event: ClaimedEvent) -> None:
+    store.outbox.settle([Delivery(event, Undeliverable("answered 410"), 410)])
+    store.outbox.replay_one(event.event_id)
+    (again,) = store.outbox.claim("d1", 10)
+    assert (again.event_id, again.body, again.attempt_count) == (event.event_id, event.body, 1)
+
+
+def test_replay_takes_the_dead_letters_of_one_requester(store: Store) -> None:
+    for requester_id in ("r1", "r2"):
+        enqueue(store, 2, requester_id=requester_id)
+    store.inbox.claim("w1", 10)
+    events = store.outbox.claim("d1", 10)
+    gone = [Delivery(event, Undeliverable("gone"), 410) for event in events]
+    store.outbox.settle(gone)
+    assert store.outbox.replay_dead_letters("r1") == 2
+    assert {event.requester_id for event in store.outbox.claim("d1", 10)} == {"r1"}
+
+
+def test_replay_takes_a_range_of_time(store: Store, clock: SettableClock) -> None:
+    start = clock.now_ms
+    for _ in range(3):
+        enqueue(store)
+        claim_one(store)
+        clock.advance(1_000)
+    store.outbox.settle([Delivery(event, Delivered(), 200) for event in store.outbox.claim("d1", 10)])
+    assert store.outbox.replay_between(start + 1_000, start + 2_000) == 1
+    assert store.outbox.replay_between(start + 9_000, start + 10_000) == 0
+
+
+def test_a_replay_of_nothing_says_so(store: Store, event: ClaimedEvent) -> None:
+    for event_id in (event.event_id, "no-such-event"):
+        with pytest.raises(NotFound, match=event_id):
+            store.outbox.replay_one(event_id)

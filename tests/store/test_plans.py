@@ -1,0 +1,103 @@
+"""EXPLAIN guards: no hot statement ever reads through history or backlog."""
+
+import re
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from euterpe.domain.retry import Delivered, JobError
+from euterpe.domain.states import JobStatus
+from euterpe.store.database import Database
+from euterpe.store.engines import Kind
+from euterpe.store.inbox import Advance
+from euterpe.store.outbox import Delivery
+from euterpe.store.store import Store
+from tests.store.jobs import enqueue, new_job
+
+# Each must be answered by this index (or by the key), and by nothing that reads a whole table.
+HOT = {
+    "claim": "inbox_ready",
+    "promote": "inbox_delayed",
+    "sweep": "inbox_leased",
+    "admit": "inbox_groups",
+    "outbox claim": "outbox_ready",
+    "outbox promote": "outbox_delayed",
+    "outbox sweep": "outbox_leased",
+}
+
+
+@pytest.fixture
+def busy(store: Store) -> Store:
+    """History, backlog and work in progress, with statistics that know of them."""
+    enqueue(store, 400)
+    for job in store.inbox.claim("w1", 300):
+        store.inbox.fail(job, JobError("bad", "not media", "fetching"))
+    store.enqueue.many([new_job(group_id=f"album {number % 200}") for number in range(400)])
+    store.inbox.claim("w1", 10)
+    if store.database.kind is not Kind.LIBSQL:  # its server refuses the statement
+        with store.database.transaction() as connection:
+            connection.exec_driver_sql("ANALYZE")
+    return store
+
+
+def statements_of(store: Store) -> dict[str, tuple[str, Any]]:
+    """Every statement that the hot paths send, with its parameters."""
+    seen: dict[str, tuple[str, Any]] = {}
+
+    def note(_: Any, __: Any, text: str, parameters: Any, ___: Any, many: bool) -> None:
+        if not many and not text.startswith(("BEGIN", "SET", "PRAGMA")):
+            seen.setdefault(text, (text, parameters))
+
+    engine = store.database.engines.write
+    sa.event.listen(engine, "before_cursor_execute", note)
+    enqueue(store, 3, group_id="other")
+    jobs = store.inbox.claim("w1", 10)
+    store.inbox.heartbeat(jobs)
+    store.inbox.advance([Advance(job, JobStatus.CLAIMED, JobStatus.FETCHING) for job in jobs[:5]])
+    store.inbox.fail(jobs[6], JobError("bad", "not media", "claimed"))
+    store.inbox.tidy()
+    events = store.outbox.claim("d1", 5)
+    store.outbox.heartbeat(events)
+    store.outbox.settle([Delivery(event, Delivered(), 200) for event in events])
+    store.outbox.tidy()
+    sa.event.remove(engine, "before_cursor_execute", note)
+    return seen
+
+
+def plan(database: Database, text: str, parameters: Any) -> str:
+    prefix = "EXPLAIN " if database.kind is Kind.POSTGRES else "EXPLAIN QUERY PLAN "
+    with database.transaction() as connection:
+        rows = connection.exec_driver_sql(prefix + text, parameters).all()
+    return "\n".join(str(row[-1]) for row in rows)
+
+
+def test_no_hot_statement_scans_a_table(busy: Store) -> None:
+    plans = {text: plan(busy.database, *call) for text, call in statements_of(busy).items()}
+    assert len(plans) > 12
+    for text, shown in plans.items():
+        assert not re.search(r"Seq Scan on (inbox|job_)", shown), f"{text}\n{shown}"
+        assert not re.search(r"SCAN (inbox_jobs|job_\w+)\b(?! USING)", shown), f"{text}\n{shown}"
+
+
+def test_each_lane_is_read_through_its_own_index(busy: Store) -> None:
+    shown = "\n".join(plan(busy.database, *call) for call in statements_of(busy).values())
+    for what, index in HOT.items():
+        assert index in shown, what
+
+
+def test_a_batch_visits_its_rows_in_its_own_order(busy: Store) -> None:
+    """What keeps two batches from deadlocking: the batch is the outer side of a nested loop."""
+    if busy.database.kind is not Kind.POSTGRES:
+        return
+    writes = [
+        call
+        for text, call in statements_of(busy).items()
+        if text.startswith("UPDATE") and "FROM jsonb_array_elements" in text
+    ]
+    assert len(writes) >= 4
+    for call in writes:
+        shown = plan(busy.database, *call)
+        assert "Nested Loop" in shown, shown
+        if "IN (SELECT" not in call[0]:
+            assert shown.index("Function Scan") < shown.index("Index Scan"), shown

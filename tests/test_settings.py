@@ -1,0 +1,164 @@
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from euterpe.settings import SettingsError, load, worker_id
+
+CANARY = "canary-in-a-secret"
+
+
+@pytest.fixture(autouse=True)
+def nothing_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith("EUTERPE_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+
+
+def wrong() -> list[str]:
+    with pytest.raises(SettingsError) as caught:
+        load()
+    return str(caught.value).splitlines()
+
+
+def test_the_defaults_are_those_of_the_interface() -> None:
+    settings = load()
+    assert settings.database_url.get_secret_value() == "sqlite:///euterpe.db"
+    assert settings.model_dump(exclude={"database_url"}) == {
+        "kek_file": None,
+        "keks": None,
+        "lease_ttl_ms": 60_000,
+        "heartbeat_interval_ms": 15_000,
+        "outbox_batch": 10,
+        "outbox_concurrency": 5,
+        "outbox_poll_ms": 1_000,
+        "outbox_max_attempts": 12,
+        "job_max_attempts": 3,
+        "refresh_max_attempts": 3,
+        "backoff_base_ms": 1_000,
+        "backoff_cap_ms": 900_000,
+        "backoff_429_base_ms": 30_000,
+        "idempotency_ttl_ms": 7 * 24 * 3600 * 1000,
+    }
+
+
+def test_the_environment_wins_over_the_file_and_the_file_over_the_defaults(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    Path("euterpe.toml").write_text("outbox_batch = 20\nOUTBOX_CONCURRENCY = 7\n")
+    monkeypatch.setenv("EUTERPE_OUTBOX_BATCH", "25")
+    settings = load()
+    assert (settings.outbox_batch, settings.outbox_concurrency, settings.job_max_attempts) == (25, 7, 3)
+
+
+def test_an_empty_variable_is_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("euterpe.toml").write_text("outbox_batch = 20\n")
+    monkeypatch.setenv("EUTERPE_OUTBOX_BATCH", "")
+    assert load().outbox_batch == 20
+
+
+def test_an_unknown_name_is_an_error_in_the_file_and_none_in_the_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("EUTERPE_SERVICE_HOST", "10.0.0.1")
+    load()
+    Path("euterpe.toml").write_text('lease_ttl = 1\nEUTERPE_KEK_FILE = "x"\n[colours]\nbatch = 1\n')
+    assert wrong() == [
+        "euterpe.toml: 'lease_ttl' is not a setting; did you mean 'lease_ttl_ms'?",
+        "euterpe.toml: 'EUTERPE_KEK_FILE' is not a setting; did you mean 'kek_file'?",
+        "euterpe.toml: 'colours' is not a setting",
+    ]
+
+
+def test_every_error_is_told_at_once_and_where_to_correct_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("euterpe.toml").write_text('job_max_attempts = 0\nkek_file = 3\nbackoff_cap_ms = "soon"\n')
+    monkeypatch.setenv("EUTERPE_LEASE_TTL_MS", "a minute")
+    monkeypatch.setenv("EUTERPE_OUTBOX_BATCH", "26")
+    monkeypatch.setenv("EUTERPE_OUTBOX_CONCURRENCY", "2.5")
+    monkeypatch.setenv("EUTERPE_IDEMPOTENCY_TTL_MS", "9" * 30)
+    assert wrong() == [
+        "euterpe.toml: kek_file must be a path",
+        "EUTERPE_LEASE_TTL_MS must be an integer",
+        "EUTERPE_OUTBOX_BATCH must be at most 25",
+        "EUTERPE_OUTBOX_CONCURRENCY must be an integer",
+        "euterpe.toml: job_max_attempts must be at least 1",
+        "euterpe.toml: backoff_cap_ms must be an integer",
+        "EUTERPE_IDEMPOTENCY_TTL_MS must be at most 31536000000",
+    ]
+
+
+@pytest.mark.parametrize(
+    "text", ["database_url = ", "= 1", "outbox_batch = 1\noutbox_batch = 2\n", f'keks = "{CANARY}\n']
+)
+def test_a_file_that_is_no_toml_is_one_line(text: str) -> None:
+    Path("euterpe.toml").write_text(text)
+    (line,) = wrong()
+    assert line.startswith("euterpe.toml: ")
+    assert CANARY not in line
+
+
+def test_a_file_that_is_no_text_is_one_line() -> None:
+    Path("euterpe.toml").write_bytes(b"\xff\xfe")
+    assert wrong() == ["euterpe.toml: must be UTF-8"]
+
+
+def test_no_secret_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EUTERPE_KEKS", CANARY)
+    monkeypatch.setenv("EUTERPE_DATABASE_URL", f"postgresql://u:{CANARY}@h/d")
+    assert CANARY not in repr(load())
+    assert CANARY not in load().model_dump_json()
+    Path("euterpe.toml").write_text(f'keks = ["{CANARY}"]\ndatabase_url = ["{CANARY}"]\n')
+    monkeypatch.delenv("EUTERPE_KEKS")
+    monkeypatch.delenv("EUTERPE_DATABASE_URL")
+    assert len(wrong()) == 2
+    assert CANARY not in "".join(wrong())
+
+
+def test_a_shorter_lease_is_kept_alive_by_a_shorter_heartbeat(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EUTERPE_LEASE_TTL_MS", "2000")
+    assert load().heartbeat_interval_ms == 500
+    monkeypatch.setenv("EUTERPE_LEASE_TTL_MS", "3600000")
+    assert load().heartbeat_interval_ms == 15_000
+
+
+def test_a_heartbeat_that_cannot_keep_a_lease_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EUTERPE_HEARTBEAT_INTERVAL_MS", "30001")
+    (line,) = wrong()
+    assert line.startswith("EUTERPE_HEARTBEAT_INTERVAL_MS must be at most half of lease_ttl_ms")
+
+
+def test_a_cap_below_the_first_delay_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EUTERPE_BACKOFF_BASE_MS", "900001")
+    assert wrong() == ["EUTERPE_BACKOFF_CAP_MS must be at least backoff_base_ms"]
+
+
+def test_a_worker_is_its_pod_else_its_host() -> None:
+    assert worker_id({"POD_NAME": "pod-7", "HOSTNAME": "host-1"}) == "pod-7"
+    assert worker_id({"HOSTNAME": "host-1"}) == "host-1"
+    assert worker_id({"POD_NAME": "", "HOSTNAME": "host-1"}) == "host-1"
+
+
+_BOOT = """
+import os
+from euterpe.settings import worker_id
+before = worker_id({})
+assert worker_id({}) == before
+print(before, flush=True)
+if os.fork() == 0:
+    print(worker_id({}), flush=True)
+else:
+    os.wait()
+"""
+
+
+def test_a_worker_without_either_is_new_with_every_process_start() -> None:
+    """Contract §2: the boot UUID, forks included."""
+    runs = [
+        subprocess.run(
+            [sys.executable, "-c", _BOOT], capture_output=True, text=True, check=True
+        ).stdout.split()
+        for _ in range(2)
+    ]
+    assert len({*runs[0], *runs[1]}) == 4
