@@ -171,7 +171,16 @@ class InboxMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.held)
     @rule(data=st.data())
     def advance(self, data: st.DataObject) -> None:
-        held = data.draw(st.sampled_from(self.held))
+        self._advance(data.draw(st.sampled_from(self.held)))
+
+    @precondition(lambda self: self.held)
+    @rule()
+    def everybody_advances(self) -> None:
+        """The ones that were put out long ago, too."""
+        for held in self.held:
+            self._advance(held)
+
+    def _advance(self, held: Held) -> None:
         if held.status is JobStatus.SUCCEEDED:
             return
         target = PATH[PATH.index(held.status) + 1]
