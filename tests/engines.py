@@ -19,6 +19,9 @@ from euterpe.store.migrate import migrate
 from euterpe.store.tables import metadata, schema_migrations
 
 ENGINES = ("sqlite", "libsql", "postgres")
+# Without an interval sqld 0.24 checkpoints within a COMMIT, and may then lose a waiting writer from its queue:
+# all writers stand still for five seconds, and the transaction of the next one is taken from it.
+_NO_AUTOCHECKPOINT = ("--checkpoint-interval-s", "3600")
 
 
 class Sqlite:
@@ -85,7 +88,7 @@ class Libsql:
         binary = Path(sys.executable).with_name("sqld")
         address = f"127.0.0.1:{free_port()}"
         self._process = subprocess.Popen(
-            [binary, "--http-listen-addr", address, "--db-path", folder, "--no-welcome"],
+            [binary, "--http-listen-addr", address, "--db-path", folder, "--no-welcome", *_NO_AUTOCHECKPOINT],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

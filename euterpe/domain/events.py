@@ -2,20 +2,18 @@
 
 import json
 from collections.abc import Sequence
-from typing import Any
 
 from euterpe.domain.instants import iso
 from euterpe.domain.states import JobStatus
 
-# Built once: json.dumps with these options would build it for every event.
-_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+_SHOWS_ERROR = (JobStatus.FAILED, JobStatus.DEAD_LETTER)
 
 
-def event_type(status: JobStatus) -> str:
+def event_type(status: str) -> str:
     return f"job.{status}"
 
 
-def is_wanted(status: JobStatus, webhook_url: str | None, webhook_events: Sequence[str] | None) -> bool:
+def is_wanted(status: str, webhook_url: str | None, webhook_events: Sequence[str] | None) -> bool:
     """Whether a requester hears of this status; no list means every status change."""
     if webhook_url is None:
         return False
@@ -27,27 +25,24 @@ def event_body(
     event_id: str,
     sequence: int,
     job_id: str,
-    status: JobStatus,
+    status: str,
     occurred_at: int,
     attempt_count: int,
     external_id: str | None,
-    metadata: Any,
-    outputs: Any,
-    error: Any,
+    metadata: str | None,
+    outputs: str | None,
+    error: str | None,
 ) -> str:
-    """The exact body of the webhook: it is stored, and sent byte for byte on every retry."""
-    return _encode(
-        {
-            "event_id": event_id,
-            "sequence": sequence,
-            "type": event_type(status),
-            "job_id": job_id,
-            "status": status,
-            "occurred_at": iso(occurred_at),
-            "attempt_count": attempt_count,
-            "external_id": external_id,
-            "metadata": metadata or {},
-            "outputs": outputs if status is JobStatus.SUCCEEDED and outputs else [],
-            "error": error if status in (JobStatus.FAILED, JobStatus.DEAD_LETTER) else None,
-        }
+    """The exact body of the webhook: it is stored, and sent byte for byte on every retry.
+
+    `metadata`, `outputs` and `error` are JSON as the database has it: to parse them only to print
+    them again would be half the work of a transition.
+    """
+    outputs = outputs if status == JobStatus.SUCCEEDED else None
+    error = error if status in _SHOWS_ERROR else None
+    return (
+        f'{{"event_id":"{event_id}","sequence":{sequence},"type":"{event_type(status)}",'
+        f'"job_id":"{job_id}","status":"{status}","occurred_at":"{iso(occurred_at)}",'
+        f'"attempt_count":{attempt_count},"external_id":{json.dumps(external_id, ensure_ascii=False)},'
+        f'"metadata":{metadata or "{}"},"outputs":{outputs or "[]"},"error":{error or "null"}}}'
     )

@@ -69,13 +69,13 @@ OUTBOX_TRANSITIONS: Mapping[OutboxStatus, frozenset[OutboxStatus]] = {
 }
 
 
-def check_job_transition(source: JobStatus, target: JobStatus) -> None:
-    if target not in JOB_TRANSITIONS[source]:
+def check_job_transition(source: str, target: str) -> None:
+    if target not in JOB_TRANSITIONS[JobStatus(source)]:
         raise InvalidTransition(source, target)
 
 
-def check_outbox_transition(source: OutboxStatus, target: OutboxStatus) -> None:
-    if target not in OUTBOX_TRANSITIONS[source]:
+def check_outbox_transition(source: str, target: str) -> None:
+    if target not in OUTBOX_TRANSITIONS[OutboxStatus(source)]:
         raise InvalidTransition(source, target)
 
 

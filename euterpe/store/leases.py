@@ -6,8 +6,8 @@ A row is owned by whoever last raised its `claim_version`, for as long as its le
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
@@ -15,10 +15,11 @@ from euterpe.domain.states import Lane
 from euterpe.store.database import Database
 from euterpe.store.rows import AnyRow, AnySelect, Rows, as_parameter
 
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
 
-@dataclass(frozen=True)
-class Change:
-    """One fenced change of one row."""
+
+class Change(NamedTuple):
+    """One fenced change of one row. (A tuple: a frozen dataclass takes four times as long to make.)"""
 
     key: str
     claim_version: int  # the fence: as its author last saw it
@@ -30,7 +31,7 @@ class Change:
     raises_version: bool = False  # a new owner, or the old one put out
     attempts: int = 0  # added to attempt_count
     delay_ms: int | None = None  # not to be claimed before this time has passed
-    extra: Mapping[str, Any] = field(default_factory=dict)
+    extra: Mapping[str, Any] = _NOTHING
 
     def row(self) -> dict[str, Any]:
         row: dict[str, Any] = {
@@ -51,8 +52,7 @@ class Change:
         return row
 
 
-@dataclass(frozen=True)
-class Holding:
+class Holding(NamedTuple):
     """A claim that somebody believes to hold."""
 
     key: str

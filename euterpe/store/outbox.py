@@ -153,7 +153,7 @@ class Outbox:
 
     def _apply(self, connection: sa.Connection, changes: Sequence[Change]) -> Mapping[str, AnyRow]:
         for change in changes:
-            check_outbox_transition(OutboxStatus(change.source), OutboxStatus(change.target))
+            check_outbox_transition(change.source, change.target)
         if any(change.lane is Lane.READY for change in changes):
             self._database.announce(connection, Topic.OUTBOX)
         return {row.event_id: row for row in self.events.write(connection, changes)}

@@ -53,7 +53,7 @@ class Transitions:
         if len(by_key) != len(changes):
             raise ValueError("a batch changes each job once")
         for change in changes:
-            check_job_transition(JobStatus(change.source), JobStatus(change.target))
+            check_job_transition(change.source, change.target)
         rows = self.jobs.write(connection, changes)
         held = {row.job_id: row for row in rows}
         if held:
@@ -93,11 +93,12 @@ _WRITTEN = (
     _job.attempt_count,
     _job.event_sequence,
     _job.updated_at,
-    _job.outputs,
-    _job.last_error,
-    _job.spec["metadata"].label("event_metadata"),
     _job.spec["status_webhook_url"].as_string().label("webhook_url"),
     _job.spec["webhook_events"].label("webhook_events"),
+    # As text: they go into the event as they are.
+    sa.cast(_job.spec["metadata"], sa.Text).label("event_metadata"),
+    sa.cast(_job.outputs, sa.Text).label("outputs"),
+    sa.cast(_job.last_error, sa.Text).label("last_error"),
 )
 
 
@@ -136,7 +137,7 @@ def _job_columns(rows: Rows, now: sa.ColumnElement[int]) -> Mapping[str, sa.Colu
 
 
 def _event(row: AnyRow) -> dict[str, Any]:
-    status, event_id = JobStatus(row.status), new_id()
+    status, event_id = row.status, new_id()
     wanted = is_wanted(status, row.webhook_url, row.webhook_events)
     return {
         "event_id": event_id,

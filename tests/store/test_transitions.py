@@ -1,7 +1,6 @@
 """`valid-transitions` in the store and in the database itself, and `event-per-transition`."""
 
 import json
-from dataclasses import replace
 
 import pytest
 import sqlalchemy as sa
@@ -52,7 +51,7 @@ def put(store: Store, status: JobStatus) -> str:
 def apply(store: Store, job_id: str, version: int, source: JobStatus, target: JobStatus) -> set[str]:
     change = Change(job_id, version, source, target, lane_of(target))
     if lane_of(target) is Lane.LEASED:
-        change = replace(change, worker_id="w1", lease_ms=1_000)
+        change = change._replace(worker_id="w1", lease_ms=1_000)
     with store.database.transaction() as connection:
         return set(Transitions(store.database).apply(connection, [change]))
 

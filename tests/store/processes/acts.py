@@ -85,7 +85,7 @@ def _walk(desk: Desk, jobs: Sequence[ClaimedJob], plan: WorkPlan, rng: random.Ra
         for job in jobs:
             _report(desk, job, [target] if job.job_id in held else None)
         jobs = [job for job in jobs if job.job_id in held]
-        if target is not JobStatus.SUCCEEDED:
+        if target is JobStatus.PROCESSING:
             held = desk.store.inbox.heartbeat(jobs, lease_ms=plan.lease_ms).held
             jobs = [job for job in jobs if job.job_id in held]
 

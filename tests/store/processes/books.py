@@ -42,11 +42,10 @@ class Life:
 def read_books(store: Store) -> dict[str, Life]:
     with store.database.snapshot() as connection:
         jobs = connection.execute(sa.select(inbox_jobs)).all()
-        event, attempt = job_outbox_events.c, job_attempts.c
-        events = connection.execute(
-            sa.select(event.job_id, event.type, event.sequence).order_by(event.sequence)
-        )
-        attempts = connection.execute(sa.select(job_attempts).order_by(attempt.claim_version))
+        event = job_outbox_events.c
+        told = sa.select(event.job_id, event.type, event.sequence).order_by(event.sequence)
+        events = connection.execute(told)
+        attempts = connection.execute(sa.select(job_attempts).order_by(job_attempts.c.claim_version))
         lives = {job.job_id: Life(job) for job in jobs}
         for row in events:
             assert row.job_id in lives, "event-per-transition: an event of no job"
@@ -137,9 +136,7 @@ class Ledger:
             # Each write that was accepted is in the chapter of its own claim, in its order: none of
             # them came late, and no event tells of a write that nobody made.
             agrees = said == stayed if complete else said == stayed[: len(said)]
-            assert agrees, (
-                f"fenced-writes: under {pair} {stayed} was told, {said} was written ({attempt.outcome})"
-            )
+            assert agrees, f"fenced-writes: under {pair} was told {stayed}, written {said}; {attempt.outcome}"
 
 
 def _without_sweep(told: Sequence[JobStatus]) -> Sequence[JobStatus]:

@@ -57,7 +57,7 @@ def serve(name: str, url: str, pipe: Connection, options: dict[str, Any]) -> Non
                 order = pipe.recv()
             except EOFError:
                 return
-            if order is not None:  # a late word to stop
+            if order is not None:  # the word to stop is left for us to take off the pipe
                 pipe.send(_done(desk, *order))
 
 

@@ -1,4 +1,4 @@
-"""The test's side of its processes: start them, tell them what to do, hear from them, kill and freeze them."""
+"""The test's side of its processes: start them, give them orders, hear from them, kill and freeze them."""
 
 import contextlib
 import os
@@ -52,8 +52,11 @@ class Child:
         self.start(act, *arguments)
         return self.result()
 
-    def say(self, word: object = None) -> None:
+    def say(self, word: object) -> None:
         self.pipe.send(word)
+
+    def tell_to_stop(self) -> None:
+        self.pipe.send(None)
 
     def kill(self) -> list[Any]:
         """Returns what it could still say."""

@@ -25,7 +25,7 @@ def follow_to_the_end(
 
 def stop(workers: Sequence[Child], ledger: Ledger) -> None:
     for worker in workers:
-        worker.say("stop")
+        worker.tell_to_stop()
     for worker in workers:
         for message in worker.hear_out():
             ledger.note(worker.name, message)

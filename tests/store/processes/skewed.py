@@ -14,9 +14,9 @@ def serve_with_skew(name: str, url: str, pipe: Connection, options: dict[str, An
 
 def bend_clock(skew_s: int) -> None:
     """Everything in Python that tells the time of day. `monotonic` is no wall clock."""
-    true_time, true_time_ns, true_datetime = time.time, time.time_ns, datetime.datetime
+    true_time, true_time_ns = time.time, time.time_ns
 
-    class Datetime(true_datetime):
+    class Datetime(datetime.datetime):
         @classmethod
         def now(cls, tz: datetime.tzinfo | None = None) -> "Datetime":
             return cls.fromtimestamp(true_time() + skew_s, tz)
@@ -24,6 +24,10 @@ def bend_clock(skew_s: int) -> None:
         @classmethod
         def today(cls) -> "Datetime":
             return cls.now()
+
+        @classmethod
+        def utcnow(cls) -> "Datetime":
+            return cls.now(datetime.UTC).replace(tzinfo=None)
 
     time.time = lambda: true_time() + skew_s
     time.time_ns = lambda: true_time_ns() + skew_s * 1_000_000_000

@@ -34,7 +34,8 @@ def test_every_job_is_claimed_once_per_version_and_ends_once(fleet: Fleet, store
     orders = {f"worker {n}": QUEUES if n % 2 else QUEUES[::-1] for n in range(8)}
     workers = [fleet.launch(name) for name in orders]
     for worker in workers:
-        plan = acts.WorkPlan(seed=1, queues=orders[worker.name], looks_away=0.05, releases=0.02, fails=0.02)
+        queues = orders[worker.name]
+        plan = acts.WorkPlan(seed=1, queues=queues, batch=20, looks_away=0.04, releases=0.02, fails=0.02)
         worker.start(acts.work, plan)
     ledger = Ledger()
     follow_to_the_end(workers, ledger, store, producers=producers)
@@ -65,7 +66,7 @@ def _jobs(producer: str) -> list[NewJob]:
 
 def _own_job(rng: random.Random) -> NewJob:
     queue, priority = rng.choice(QUEUES), rng.randrange(101)
-    if rng.random() < 0.7:
+    if rng.random() < 0.8:
         return new_job(queue=queue, priority=priority, max_attempts=50)
     group = rng.choice(list(GROUPS))
     queue = QUEUES[len(group) % 2]  # a group is a queue's
@@ -73,7 +74,7 @@ def _own_job(rng: random.Random) -> NewJob:
 
 
 def _in_batches(jobs: Sequence[NewJob]) -> list[Sequence[NewJob]]:
-    return [jobs[start : start + 25] for start in range(0, len(jobs), 25)]
+    return [jobs[start : start + 50] for start in range(0, len(jobs), 50)]
 
 
 def _check_claim_order(ledger: Ledger, orders: Mapping[str, Sequence[str]], jobs: Mapping[str, Any]) -> None:
