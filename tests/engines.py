@@ -5,6 +5,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,7 +20,7 @@ from euterpe.store.migrate import migrate
 from euterpe.store.tables import metadata, schema_migrations
 
 ENGINES = ("sqlite", "libsql", "postgres")
-# Without an interval sqld 0.24 checkpoints within a COMMIT, and may then lose a waiting writer from its queue:
+# Without an interval sqld 0.24 checkpoints within a COMMIT and may then lose a waiting writer from its queue:
 # all writers stand still for five seconds, and the transaction of the next one is taken from it.
 _NO_AUTOCHECKPOINT = ("--checkpoint-interval-s", "3600")
 
@@ -45,8 +46,11 @@ class Sqlite:
 class Postgres:
     """The server in the wheel. One database, emptied for each test: to copy one takes a checkpoint."""
 
-    def __init__(self, folder: Path) -> None:
-        self._server = get_server(folder)
+    def __init__(self, _: Path) -> None:
+        # Not below pytest's folder, which only root may enter: the server runs as another user.
+        self._folder = Path(tempfile.mkdtemp(prefix="euterpe-pg-"))
+        self._folder.chmod(0o755)
+        self._server = get_server(self._folder / "data")
         self._admin = sa.create_engine(self._url("postgres"), isolation_level="AUTOCOMMIT")
         self._run("CREATE DATABASE euterpe")
         self.url = self._url("euterpe")
@@ -79,6 +83,7 @@ class Postgres:
     def stop(self) -> None:
         self._admin.dispose()
         self._server.cleanup()
+        shutil.rmtree(self._folder)
 
 
 class Libsql:

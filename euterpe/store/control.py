@@ -14,10 +14,10 @@ from euterpe.domain.states import (
 )
 from euterpe.store.database import Database
 from euterpe.store.errors import Conflict, NotFound
-from euterpe.store.leases import Change
+from euterpe.store.leases import Change, Move
 from euterpe.store.rows import AnyRow
 from euterpe.store.tables import inbox_jobs, queues
-from euterpe.store.transitions import Transitions
+from euterpe.store.transitions import SUBJECT, Step, Transitions, subject_of
 
 _job = inbox_jobs.c
 # Who owns a queued job for the instant in which it is canceled.
@@ -51,15 +51,9 @@ class Control:
             if row.status != JobStatus.FAILED:
                 raise Conflict(f"job {job_id} is {row.status}; only a failed job can be retried")
             check_retry_budget(row.attempt_count, row.max_attempts)
-            change = Change(
-                row.job_id,
-                row.claim_version,
-                JobStatus.FAILED,
-                JobStatus.QUEUED,
-                lane_when_queued(row.group_id, 0),
-                delay_ms=0,
-            )
-            self._transitions.apply(connection, [change])
+            move = Move(JobStatus.FAILED, JobStatus.QUEUED, lane_when_queued(row.group_id, 0))
+            change = Change(row.job_id, row.claim_version, move, delay_ms=0)
+            self._transitions.apply(connection, [Step(subject_of(row), change)])
 
     def pause(self, queue: str) -> None:
         """No claim takes from this queue until `resume`. Nothing is moved; what runs goes on."""
@@ -82,7 +76,7 @@ class Control:
 
     def _locked(self, connection: sa.Connection, job_id: str, requester_id: str | None) -> AnyRow:
         wanted = sa.select(
-            _job.job_id, _job.claim_version, _job.status, _job.attempt_count, _job.max_attempts, _job.group_id
+            _job.job_id, _job.claim_version, _job.status, _job.attempt_count, _job.max_attempts, *SUBJECT
         ).where(_job.job_id == job_id)
         if requester_id is not None:
             wanted = wanted.where(_job.requester_id == requester_id)
@@ -92,19 +86,10 @@ class Control:
         return row
 
     def _fail_queued(self, connection: sa.Connection, row: AnyRow) -> None:
-        claim = Change(
-            row.job_id,
-            row.claim_version,
-            JobStatus.QUEUED,
-            JobStatus.CLAIMED,
-            Lane.LEASED,
-            worker_id=CONTROL_PLANE,
-            lease_ms=0,
-            raises_version=True,
-        )
-        version = self._transitions.apply(connection, [claim])[row.job_id].claim_version
-        error = canceled(JobStatus.QUEUED).document()
-        fail = Change(
-            row.job_id, version, JobStatus.CLAIMED, JobStatus.FAILED, Lane.REST, extra={"error": error}
-        )
-        self._transitions.apply(connection, [fail])
+        subject = subject_of(row)
+        claim = Move(JobStatus.QUEUED, JobStatus.CLAIMED, Lane.LEASED, CONTROL_PLANE, 0, raises_version=True)
+        step = Step(subject, Change(row.job_id, row.claim_version, claim))
+        version = self._transitions.apply(connection, [step])[row.job_id].claim_version
+        error = {"last_error": canceled(JobStatus.QUEUED).document()}
+        fail = Move(JobStatus.CLAIMED, JobStatus.FAILED, Lane.REST)
+        self._transitions.apply(connection, [Step(subject, Change(row.job_id, version, fail, extra=error))])

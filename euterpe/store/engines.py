@@ -37,6 +37,11 @@ class Engines:
         """Several writers at once, so a batch must lock its rows in one order."""
         return self.kind is Kind.POSTGRES
 
+    @property
+    def is_remote(self) -> bool:
+        """Each statement is a round trip."""
+        return self.kind is not Kind.SQLITE
+
     def dispose(self) -> None:
         self.write.dispose()
         self.read.dispose()

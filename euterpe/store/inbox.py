@@ -21,10 +21,11 @@ from euterpe.domain.retry import (
 )
 from euterpe.domain.states import JobStatus, Lane, lane_when_queued
 from euterpe.store.database import Database
-from euterpe.store.leases import Change, Holding
+from euterpe.store.groups import Group
+from euterpe.store.leases import Change, Holding, Move
 from euterpe.store.rows import AnyRow
 from euterpe.store.tables import inbox_jobs, queues
-from euterpe.store.transitions import Transitions, group_of
+from euterpe.store.transitions import SUBJECT, Step, Subject, Transitions, subject_of
 
 _job = inbox_jobs.c
 # Each housekeeping takes at most this many rows, so that no claim waits long behind it.
@@ -48,6 +49,7 @@ class ClaimedJob:
     priority: int
     group_id: str | None
     spec: Mapping[str, Any]
+    subject: Subject = field(repr=False)
 
     @property
     def holding(self) -> Holding:
@@ -63,22 +65,12 @@ class Advance:
     target: JobStatus
     extra: Mapping[str, Any] = field(default_factory=dict)  # progress, outputs, source_info, timings
 
-    def change(self) -> Change:
+    def step(self) -> Step:
         if self.target is JobStatus.SUCCEEDED:
-            extra = {"progress": 100.0, **self.extra}
-            return Change(
-                self.job.job_id, self.job.claim_version, self.source, self.target, Lane.REST, extra=extra
-            )
-        return Change(
-            self.job.job_id,
-            self.job.claim_version,
-            self.source,
-            self.target,
-            Lane.LEASED,
-            worker_id=self.job.worker_id,
-            lease_ms=self.job.lease_ms,
-            extra=self.extra,
-        )
+            move = Move(self.source, self.target, Lane.REST)
+        else:
+            move = Move(self.source, self.target, Lane.LEASED, self.job.worker_id, self.job.lease_ms)
+        return Step(self.job.subject, Change(self.job.job_id, self.job.claim_version, move, None, self.extra))
 
 
 @dataclass(frozen=True)
@@ -121,14 +113,25 @@ class Inbox:
                 if len(picked) < limit:
                     parameters = {"queue": queue, "limit": limit - len(picked)}
                     picked += connection.execute(self._ready, parameters).all()
-            held = self._transitions.apply(connection, [_claim(row, worker_id, lease_ms) for row in picked])
-        return [_claimed(row, held[row.job_id], worker_id, lease_ms) for row in picked if row.job_id in held]
+            take = Move(
+                JobStatus.QUEUED, JobStatus.CLAIMED, Lane.LEASED, worker_id, lease_ms, True, attempts=1
+            )
+            steps = [Step(subject_of(row), Change(row.job_id, row.claim_version, take)) for row in picked]
+            held = self._transitions.apply(connection, steps)
+        return [
+            _claimed(row, step.subject, held[row.job_id], worker_id, lease_ms)
+            for row, step in zip(picked, steps, strict=True)
+            if row.job_id in held
+        ]
 
     def tidy(self, limit: int = _TIDY_LIMIT) -> int:
         """Brings due jobs where claims find them, and puts out owners whose lease has run out."""
         with self._database.transaction() as connection:
             due = self._transitions.jobs.promote_due(connection, limit)
-            self._transitions.groups.admit(connection, [group_of(row) for row in due if row.group_id])
+            grouped = [row for row in due if row.group_id is not None]
+            self._transitions.groups.admit(
+                connection, [Group(row.queue, row.requester_id, row.group_id) for row in grouped]
+            )
         # Its own transaction: one that locked groups twice could meet another in the opposite order.
         with self._database.transaction() as connection:
             expired = connection.execute(self._expired, {"limit": limit}).all()
@@ -145,7 +148,7 @@ class Inbox:
     def advance(self, steps: Sequence[Advance]) -> frozenset[str]:
         """Moves each job on; returns those that held. The others are stale: abort their work."""
         with self._database.transaction() as connection:
-            return frozenset(self._transitions.apply(connection, [step.change() for step in steps]))
+            return frozenset(self._transitions.apply(connection, [step.step() for step in steps]))
 
     def fail(
         self, job: ClaimedJob, error: JobError, *, timings: Mapping[str, Any] | None = None
@@ -198,9 +201,9 @@ class Inbox:
         ]
         held = self._transitions.apply(connection, first)
         buried = [
-            _bury(row, held[row.job_id])
-            for row, decision in zip(rows, decisions, strict=True)
-            if isinstance(decision, DeadLetter) and row.job_id in held
+            _bury(step, held[step.change.key])
+            for step, decision in zip(first, decisions, strict=True)
+            if isinstance(decision, DeadLetter) and step.change.key in held
         ]
         self._transitions.apply(connection, buried)
         return decisions
@@ -208,15 +211,12 @@ class Inbox:
 
 _CLAIMED = (
     _job.job_id,
-    _job.requester_id,
     _job.claim_version,
     _job.max_attempts,
     _job.refresh_count,
     _job.credential_version,
-    _job.queue,
     _job.priority,
-    _job.group_id,
-    _job.spec,
+    *SUBJECT,
 )
 _SETTLED = (
     _job.job_id,
@@ -224,27 +224,12 @@ _SETTLED = (
     _job.status,
     _job.attempt_count,
     _job.max_attempts,
-    _job.group_id,
     _job.cancel_requested_at,
+    *SUBJECT,
 )
 
 
-def _claim(row: AnyRow, worker_id: str, lease_ms: int) -> Change:
-    return Change(
-        row.job_id,
-        row.claim_version,
-        JobStatus.QUEUED,
-        JobStatus.CLAIMED,
-        Lane.LEASED,
-        worker_id=worker_id,
-        lease_ms=lease_ms,
-        raises_version=True,
-        attempts=1,
-        extra={"progress": 0.0},
-    )
-
-
-def _claimed(row: AnyRow, written: AnyRow, worker_id: str, lease_ms: int) -> ClaimedJob:
+def _claimed(row: AnyRow, subject: Subject, written: AnyRow, worker_id: str, lease_ms: int) -> ClaimedJob:
     return ClaimedJob(
         job_id=row.job_id,
         requester_id=row.requester_id,
@@ -259,27 +244,22 @@ def _claimed(row: AnyRow, written: AnyRow, worker_id: str, lease_ms: int) -> Cla
         priority=row.priority,
         group_id=row.group_id,
         spec=row.spec,
+        subject=subject,
     )
 
 
-def _release(row: AnyRow) -> Change:
-    return Change(
-        row.job_id,
-        row.claim_version,
-        row.status,
-        JobStatus.QUEUED,
-        lane_when_queued(row.group_id, 0),
-        attempts=-1,
-        extra={"outcome": "released"},
-    )
+def _release(row: AnyRow) -> Step:
+    move = Move(row.status, JobStatus.QUEUED, lane_when_queued(row.group_id, 0), attempts=-1)
+    change = Change(row.job_id, row.claim_version, move, extra={"outcome": "released"})
+    return Step(subject_of(row), change)
 
 
-def _leave(row: AnyRow, decision: JobDecision, puts_out: bool, timings: Mapping[str, Any] | None) -> Change:
+def _leave(row: AnyRow, decision: JobDecision, puts_out: bool, timings: Mapping[str, Any] | None) -> Step:
     """Out of the owner's hands. A swept owner is fenced by this very write, not by the next claim."""
-    delay: int | None = None
-    extra: dict[str, Any] = {"error": decision.error.document(), "outcome": _outcome(decision)}
+    extra: dict[str, Any] = {"last_error": decision.error.document(), "outcome": _outcome(decision)}
     if timings is not None:
         extra["timings"] = timings
+    delay: int | None = None
     match decision:
         case Requeue():
             target, delay = JobStatus.QUEUED, decision.delay_ms
@@ -288,16 +268,8 @@ def _leave(row: AnyRow, decision: JobDecision, puts_out: bool, timings: Mapping[
             target, lane = JobStatus.FAILED, Lane.REST
         case _:
             assert_never(decision)
-    return Change(
-        row.job_id,
-        row.claim_version,
-        row.status,
-        target,
-        lane,
-        raises_version=puts_out,
-        delay_ms=delay,
-        extra=extra,
-    )
+    move = Move(row.status, target, lane, raises_version=puts_out)
+    return Step(subject_of(row), Change(row.job_id, row.claim_version, move, delay, extra))
 
 
 def _outcome(decision: JobDecision) -> str:
@@ -306,5 +278,7 @@ def _outcome(decision: JobDecision) -> str:
     return "requeued" if isinstance(decision, Requeue) else "failed"
 
 
-def _bury(row: AnyRow, failed: AnyRow) -> Change:
-    return Change(row.job_id, failed.claim_version, JobStatus.FAILED, JobStatus.DEAD_LETTER, Lane.REST)
+def _bury(left: Step, failed: AnyRow) -> Step:
+    move = Move(JobStatus.FAILED, JobStatus.DEAD_LETTER, Lane.REST)
+    error = {"last_error": left.change.extra["last_error"]}
+    return Step(left.subject, Change(left.change.key, failed.claim_version, move, extra=error))

@@ -18,11 +18,9 @@ from euterpe.store.rows import AnyRow, AnySelect, Rows, as_parameter
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
-class Change(NamedTuple):
-    """One fenced change of one row. (A tuple: a frozen dataclass takes four times as long to make.)"""
+class Move(NamedTuple):
+    """What happens to a row. The rows of a batch that make the same move share a statement."""
 
-    key: str
-    claim_version: int  # the fence: as its author last saw it
     source: str
     target: str
     lane: Lane
@@ -30,26 +28,28 @@ class Change(NamedTuple):
     lease_ms: int | None = None  # how long from now it is owned
     raises_version: bool = False  # a new owner, or the old one put out
     attempts: int = 0  # added to attempt_count
+
+
+class Change(NamedTuple):
+    """One fenced change of one row."""
+
+    key: str
+    claim_version: int  # the fence: as its author last saw it
+    move: Move
     delay_ms: int | None = None  # not to be claimed before this time has passed
-    extra: Mapping[str, Any] = _NOTHING
+    extra: Mapping[str, Any] = _NOTHING  # for the table's own columns
+
+    @property
+    def is_plain(self) -> bool:
+        return self.delay_ms is None and not self.extra
 
     def row(self) -> dict[str, Any]:
-        row: dict[str, Any] = {
-            "key": self.key,
-            "version": self.claim_version,
-            "source": self.source,
-            "target": self.target,
-            "lane": self.lane,
-            "raise": int(self.raises_version),
-            "attempts": self.attempts,
-        }
-        if self.lease_ms is not None:
-            row["worker"], row["lease_ms"] = self.worker_id, self.lease_ms
-        if self.delay_ms is not None:
-            row["delay_ms"] = self.delay_ms
-        if self.extra:
-            row.update(self.extra)
-        return row
+        row = {"key": self.key, "version": self.claim_version, "source": self.move.source, **self.extra}
+        return row if self.delay_ms is None else {**row, "delay_ms": self.delay_ms}
+
+
+# The table's own columns for a move; from the batch, too, unless its rows bring nothing.
+Columns = Callable[[Move, Rows | None], Mapping[str, Any]]
 
 
 class Holding(NamedTuple):
@@ -66,16 +66,19 @@ class LeasedTable:
         table: sa.Table,
         *,
         order: Sequence[sa.ColumnElement[Any]],
-        extras: Callable[[Rows], Mapping[str, sa.ColumnElement[Any]]],
+        columns: Columns,
         returning: Sequence[sa.ColumnElement[Any]],
+        also: Sequence[sa.ColumnElement[Any]] = (),
     ) -> None:
-        """`order` is that of claims; `extras` sets the table's own columns from a change's `extra`;
-        `returning` is what `write` tells of each row that held."""
+        """`order` is that of claims; `returning` is what `write` tells of each row that held, `also` what
+        `heartbeat` and `promote_due` tell besides the key."""
         self._database, self.table = database, table
         (self.key,) = table.primary_key.columns
-        self._order = order
-        self._write = self._write_statement(extras, returning)
+        self._order, self._columns, self._returning = order, columns, returning
+        self._also = (self.key, *also)
+        self._writes: dict[Any, sa.Executable] = {}
         self._beat = self._beat_statement()
+        self._lock = self._lock_statement()
         self._promote = self._promote_statement()
 
     def lane_is(self, lane: Lane) -> sa.ColumnElement[bool]:
@@ -111,12 +114,21 @@ class LeasedTable:
     # -- the writes: batches are sorted, because two that share rows would deadlock if they locked them in
     #    different orders (`engines.py` sees to it that Postgres visits the rows in the order of the batch)
 
-    def write(self, connection: sa.Connection, changes: Sequence[Change]) -> Sequence[AnyRow]:
+    def write(self, connection: sa.Connection, changes: Iterable[Change]) -> Sequence[AnyRow]:
         """Applies each change whose fence holds, and returns the rows of exactly those."""
-        if not changes:
-            return ()
-        in_order = sorted(changes, key=lambda change: change.key)
-        return connection.execute(self._write, as_parameter(change.row() for change in in_order)).all()
+        by_move: dict[Move, list[Change]] = {}
+        for change in sorted(changes, key=lambda change: change.key):
+            by_move.setdefault(change.move, []).append(change)
+        if len(by_move) > 1 and self._database.engines.locks_rows:
+            # Several statements, each in order, are not in order together.
+            keys = [{"key": change.key} for same in by_move.values() for change in same]
+            connection.execute(self._lock, as_parameter(keys))
+        written: list[AnyRow] = []
+        for move, same in by_move.items():
+            statement = self._write_statement(move, plain=all(change.is_plain for change in same))
+            parameters = {**as_parameter(change.row() for change in same), **_bound(move)}
+            written += connection.execute(statement, parameters).all()
+        return written
 
     def heartbeat(
         self, connection: sa.Connection, holdings: Sequence[Holding], lease_ms: int
@@ -124,53 +136,61 @@ class LeasedTable:
         """Extends every lease that is still held and has not run out; returns the rows of those."""
         if not holdings:
             return ()
-        in_order = sorted(holdings, key=lambda holding: holding.key)
-        rows = [{"key": h.key, "version": h.claim_version, "lease_ms": lease_ms} for h in in_order]
-        return connection.execute(self._beat, as_parameter(rows)).all()
+        rows = [{"key": key, "version": version} for key, version in sorted(holdings)]
+        return connection.execute(self._beat, {**as_parameter(rows), "lease_ms": lease_ms}).all()
 
-    # -- the statements, compiled once and cached by their unchanging text
+    # -- the statements: their text depends on the shape of a move and never on the size of a batch
 
-    def _write_statement(
-        self,
-        extras: Callable[[Rows], Mapping[str, sa.ColumnElement[Any]]],
-        returning: Sequence[sa.ColumnElement[Any]],
-    ) -> sa.Executable:
+    def _write_statement(self, move: Move, *, plain: bool) -> sa.Executable:
+        shape = (move.source, move.target, move.lane, move.lease_ms is None, *move[5:], plain)
+        if shape not in self._writes:
+            self._writes[shape] = self._build_write(move, plain=plain)
+        return self._writes[shape]
+
+    def _build_write(self, move: Move, *, plain: bool) -> sa.Executable:
         columns, rows, now = self.table.c, Rows(), self._database.now
-        lease_ms, delay_ms = rows.integer("lease_ms"), rows.integer("delay_ms")
-        values = {
-            "status": rows.text("target"),
-            "lane": rows.text("lane"),
-            "worker_id": rows.text("worker"),
-            "claim_version": columns.claim_version + rows.integer("raise"),
-            # NULL where the change names no lease: a row not in progress has none.
-            "lease_expires_at": now + lease_ms,
-            "heartbeat_at": sa.case((lease_ms.is_not(None), now)),
-            "attempt_count": columns.attempt_count + rows.integer("attempts"),
-            "available_at": sa.func.coalesce(now + delay_ms, columns.available_at),
+        owned = move.lease_ms is not None
+        values: dict[str, Any] = {
+            "status": sa.bindparam("target", type_=sa.Text),
+            "lane": sa.bindparam("to_lane", type_=sa.Text),
+            "worker_id": sa.bindparam("worker", type_=sa.Text),
+            "lease_expires_at": now + sa.bindparam("lease_ms", type_=sa.BigInteger) if owned else sa.null(),
+            "heartbeat_at": now if owned else sa.null(),
         }
+        if move.raises_version:
+            values["claim_version"] = columns.claim_version + 1
+        if move.attempts:
+            values["attempt_count"] = columns.attempt_count + move.attempts
+        if not plain:
+            values["available_at"] = sa.func.coalesce(now + rows.integer("delay_ms"), columns.available_at)
         return (
             sa.update(self.table)
-            .values({**values, **extras(rows)})
+            .values({**values, **self._columns(move, None if plain else rows)})
             .where(
                 self.key == rows.text("key"),
                 columns.claim_version == rows.integer("version"),
+                # From the batch: of a constant Postgres would guess how few rows have it, and read the table.
                 columns.status == rows.text("source"),
             )
-            .returning(*returning)
+            .returning(*self._returning)
         )
+
+    def _lock_statement(self) -> sa.Executable:
+        wanted = sa.select(Rows().text("key"))
+        return sa.select(self.key).where(self.key.in_(wanted)).order_by(self.key).with_for_update()
 
     def _beat_statement(self) -> sa.Executable:
         columns, rows, now = self.table.c, Rows(), self._database.now
         return (
             sa.update(self.table)
-            .values(lease_expires_at=now + rows.integer("lease_ms"), heartbeat_at=now)
+            .values(lease_expires_at=now + sa.bindparam("lease_ms", type_=sa.BigInteger), heartbeat_at=now)
             .where(
                 self.key == rows.text("key"),
                 columns.claim_version == rows.integer("version"),
                 # Not `>= now`: Postgres would expect few such rows and read the table to find them.
                 columns.lease_expires_at - now >= 0,
             )
-            .returning(*columns)
+            .returning(*self._also)
         )
 
     def _promote_statement(self) -> sa.Executable:
@@ -190,5 +210,10 @@ class LeasedTable:
             sa.update(self.table)
             .values(lane=lane)
             .where(self.key.in_(sa.select(picked.c[self.key.name])), self.lane_is(Lane.DELAYED))
-            .returning(*columns)
+            .returning(*self._also)
         )
+
+
+def _bound(move: Move) -> dict[str, Any]:
+    bound = {"target": move.target, "to_lane": move.lane, "worker": move.worker_id}
+    return bound if move.lease_ms is None else {**bound, "lease_ms": move.lease_ms}

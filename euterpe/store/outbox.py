@@ -11,7 +11,7 @@ from euterpe.domain.retry import Delivered, DeliveryDecision, Redeliver, Undeliv
 from euterpe.domain.states import Lane, OutboxStatus, check_outbox_transition
 from euterpe.store.database import Database
 from euterpe.store.errors import NotFound
-from euterpe.store.leases import Change, Holding, LeasedTable
+from euterpe.store.leases import Change, Holding, LeasedTable, Move
 from euterpe.store.rows import AnyRow, Rows
 from euterpe.store.tables import inbox_jobs, job_outbox_events
 from euterpe.store.wake import Topic
@@ -56,7 +56,7 @@ class Outbox:
             database,
             job_outbox_events,
             order=[_event.available_at, _event.event_id],
-            extras=lambda rows: _event_columns(rows, database.now),
+            columns=lambda move, rows: _event_columns(move, rows, database.now),
             returning=(_event.event_id, _event.claim_version, _event.attempt_count),
         )
         self._ready = self.events.ready(_CLAIMED)
@@ -68,7 +68,11 @@ class Outbox:
             self.tidy()
         with self._database.transaction() as connection:
             picked = connection.execute(self._ready, {"limit": limit}).all()
-            held = self._apply(connection, [_claim(row, worker_id, lease_ms) for row in picked])
+            take = Move(
+                OutboxStatus.PENDING, OutboxStatus.CLAIMED, Lane.LEASED, worker_id, lease_ms, True, attempts=1
+            )
+            changes = [Change(row.event_id, row.claim_version, take) for row in picked]
+            held = self._apply(connection, changes)
             urls = self._urls(connection, picked)
         return [
             ClaimedEvent(
@@ -108,17 +112,8 @@ class Outbox:
     def release(self, events: Sequence[ClaimedEvent]) -> frozenset[str]:
         """Hands events back undelivered, and their attempts with them."""
         with self._database.transaction() as connection:
-            changes = [
-                Change(
-                    event.event_id,
-                    event.claim_version,
-                    OutboxStatus.CLAIMED,
-                    OutboxStatus.PENDING,
-                    Lane.READY,
-                    attempts=-1,
-                )
-                for event in events
-            ]
+            move = Move(OutboxStatus.CLAIMED, OutboxStatus.PENDING, Lane.READY, attempts=-1)
+            changes = [Change(event.event_id, event.claim_version, move) for event in events]
             return frozenset(self._apply(connection, changes))
 
     def replay(self, *where: sa.ColumnElement[bool]) -> int:
@@ -131,10 +126,7 @@ class Outbox:
                 Change(
                     row.event_id,
                     row.claim_version,
-                    row.status,
-                    OutboxStatus.PENDING,
-                    Lane.READY,
-                    attempts=-row.attempt_count,
+                    Move(row.status, OutboxStatus.PENDING, Lane.READY, attempts=-row.attempt_count),
                     delay_ms=0,
                 )
                 for row in rows
@@ -152,9 +144,10 @@ class Outbox:
         return self.replay(_event.created_at >= since_ms, _event.created_at < until_ms)
 
     def _apply(self, connection: sa.Connection, changes: Sequence[Change]) -> Mapping[str, AnyRow]:
-        for change in changes:
-            check_outbox_transition(change.source, change.target)
-        if any(change.lane is Lane.READY for change in changes):
+        moves = {change.move for change in changes}
+        for move in moves:
+            check_outbox_transition(move.source, move.target)
+        if any(move.lane is Lane.READY for move in moves):
             self._database.announce(connection, Topic.OUTBOX)
         return {row.event_id: row for row in self.events.write(connection, changes)}
 
@@ -167,15 +160,14 @@ class Outbox:
 
     def _put_out(self, row: AnyRow) -> Change:
         spent = row.attempt_count >= self._max_attempts
-        return Change(
-            row.event_id,
-            row.claim_version,
+        move = Move(
             OutboxStatus.CLAIMED,
             OutboxStatus.DEAD_LETTER if spent else OutboxStatus.PENDING,
             Lane.REST if spent else Lane.READY,
             raises_version=True,
-            extra={"reason": "the dispatcher stopped answering"},
         )
+        reason = {"reason": "the dispatcher stopped answering"}
+        return Change(row.event_id, row.claim_version, move, extra=reason)
 
 
 _CLAIMED = (
@@ -190,31 +182,14 @@ _CLAIMED = (
 _LOCKED = (_event.event_id, _event.claim_version, _event.status, _event.attempt_count)
 
 
-def _event_columns(rows: Rows, now: sa.ColumnElement[int]) -> Mapping[str, sa.ColumnElement[Any]]:
-    return {
-        "last_status_code": sa.func.coalesce(rows.integer("code"), _event.last_status_code),
-        "last_error": sa.case(
-            (rows.text("target") == OutboxStatus.DELIVERED, None),
-            else_=sa.func.coalesce(rows.text("reason"), _event.last_error),
-        ),
-        "delivered_at": sa.case(
-            (rows.text("target") == OutboxStatus.DELIVERED, now), else_=_event.delivered_at
-        ),
-    }
-
-
-def _claim(row: AnyRow, worker_id: str, lease_ms: int) -> Change:
-    return Change(
-        row.event_id,
-        row.claim_version,
-        OutboxStatus.PENDING,
-        OutboxStatus.CLAIMED,
-        Lane.LEASED,
-        worker_id=worker_id,
-        lease_ms=lease_ms,
-        raises_version=True,
-        attempts=1,
-    )
+def _event_columns(move: Move, rows: Rows | None, now: sa.ColumnElement[int]) -> Mapping[str, Any]:
+    columns: dict[str, Any] = {}
+    if rows is not None:
+        columns["last_status_code"] = sa.func.coalesce(rows.integer("code"), _event.last_status_code)
+        columns["last_error"] = sa.func.coalesce(rows.text("reason"), _event.last_error)
+    if move.target == OutboxStatus.DELIVERED:
+        columns["delivered_at"], columns["last_error"] = now, sa.null()
+    return columns
 
 
 def _settled(delivery: Delivery) -> Change:
@@ -234,6 +209,4 @@ def _settled(delivery: Delivery) -> Change:
             assert_never(decision)
     if delivery.status_code is not None:
         extra["code"] = delivery.status_code
-    return Change(
-        event.event_id, event.claim_version, OutboxStatus.CLAIMED, target, lane, delay_ms=delay, extra=extra
-    )
+    return Change(event.event_id, event.claim_version, Move(OutboxStatus.CLAIMED, target, lane), delay, extra)

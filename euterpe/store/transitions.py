@@ -5,8 +5,9 @@ opens or closes the attempt and lets the next job of a group through: all in the
 transaction. Whatever is claimed, advanced, failed, swept, canceled or retried passes here.
 """
 
+import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
@@ -15,12 +16,53 @@ from euterpe.domain.states import IN_PROGRESS, JobStatus, Lane, OutboxStatus, ch
 from euterpe.store.database import Database
 from euterpe.store.groups import Group, Groups
 from euterpe.store.ids import new_id
-from euterpe.store.leases import Change, LeasedTable
-from euterpe.store.rows import AnyRow, Rows, as_parameter
+from euterpe.store.leases import Change, LeasedTable, Move
+from euterpe.store.rows import AnyRow, BulkInsert, Rows, as_parameter
 from euterpe.store.tables import inbox_jobs, job_attempts, job_outbox_events
 from euterpe.store.wake import Topic
 
 _job = inbox_jobs.c
+
+
+class Subject(NamedTuple):
+    """What never changes about a job, and its events and its group need."""
+
+    requester_id: str
+    queue: str
+    group_id: str | None
+    external_id: str | None
+    metadata: str | None  # JSON
+    webhook_url: str | None
+    webhook_events: Sequence[str] | None
+
+    @property
+    def group(self) -> Group | None:
+        return None if self.group_id is None else Group(self.queue, self.requester_id, self.group_id)
+
+
+# What `subject_of` reads.
+SUBJECT = (_job.requester_id, _job.queue, _job.group_id, _job.external_id, _job.spec)
+
+
+def subject_of(row: AnyRow) -> Subject:
+    spec: Mapping[str, Any] = row.spec
+    metadata = spec.get("metadata")
+    return Subject(
+        row.requester_id,
+        row.queue,
+        row.group_id,
+        row.external_id,
+        _json(metadata) if metadata else None,
+        spec.get("status_webhook_url"),
+        spec.get("webhook_events"),
+    )
+
+
+class Step(NamedTuple):
+    """A change of a job, and the job that it is about."""
+
+    subject: Subject
+    change: Change
 
 
 class Transitions:
@@ -31,167 +73,159 @@ class Transitions:
             database,
             inbox_jobs,
             order=[_job.priority.desc(), _job.available_at, _job.job_id],
-            extras=lambda rows: _job_columns(rows, database.now),
-            returning=_WRITTEN,
+            columns=lambda move, rows: _job_columns(move, rows, database.now),
+            returning=(
+                _job.job_id,
+                _job.claim_version,
+                _job.attempt_count,
+                _job.event_sequence,
+                _job.updated_at,
+            ),
+            also=(_job.cancel_requested_at, _job.queue, _job.requester_id, _job.group_id),
         )
-        self._tell = _insert_from(
-            job_outbox_events,
-            text=("event_id", "job_id", "requester_id", "type", "payload", "status", "lane"),
-            integer=("sequence", "available_at", "created_at"),
-            zero=("claim_version", "attempt_count"),
-        )
-        self._open_attempts = _insert_from(
-            job_attempts,
-            text=("attempt_id", "job_id", "worker_id"),
-            integer=("attempt_no", "claim_version", "started_at"),
-        )
+        remote = database.engines.is_remote
+        self._insert_events = BulkInsert(job_outbox_events, _EVENT_COLUMNS, remote=remote)
+        self._open_attempts = BulkInsert(job_attempts, _ATTEMPT_COLUMNS, remote=remote)
         self._close_attempts = _close_attempts()
 
-    def apply(self, connection: sa.Connection, changes: Sequence[Change]) -> Mapping[str, AnyRow]:
-        """Returns the rows that held, by job id; a change that is not among them was stale."""
-        by_key = {change.key: change for change in changes}
-        if len(by_key) != len(changes):
+    def apply(self, connection: sa.Connection, steps: Sequence[Step]) -> Mapping[str, AnyRow]:
+        """Returns the rows that held, by job id; a step that is not among them was stale."""
+        by_key = {step.change.key: step for step in steps}
+        if len(by_key) != len(steps):
             raise ValueError("a batch changes each job once")
-        for change in changes:
-            check_job_transition(change.source, change.target)
-        rows = self.jobs.write(connection, changes)
-        held = {row.job_id: row for row in rows}
+        for move in {step.change.move for step in steps}:
+            check_job_transition(move.source, move.target)
+        held = {row.job_id: row for row in self.jobs.write(connection, [step.change for step in steps])}
         if held:
-            self._tell_of(connection, rows)
-            self._keep_attempts(connection, [(by_key[row.job_id], row) for row in rows])
-            admitted = self.groups.admit(connection, [group_of(row) for row in rows if _moved_in_group(row)])
-            self._announce(connection, admitted, rows)
+            written = [(by_key[job_id], row) for job_id, row in held.items()]
+            self._tell(connection, written)
+            self._keep_attempts(connection, written)
+            self._let_groups_on(connection, [step for step, _ in written])
         return held
 
-    def _tell_of(self, connection: sa.Connection, rows: Sequence[AnyRow]) -> None:
-        connection.execute(self._tell, as_parameter(_event(row) for row in rows))
+    def _tell(self, connection: sa.Connection, written: Sequence[tuple[Step, AnyRow]]) -> None:
+        self._insert_events(connection, [_event(step, row) for step, row in written])
 
-    def _announce(self, connection: sa.Connection, admitted: int, rows: Sequence[AnyRow]) -> None:
-        if admitted or any(row.status == JobStatus.QUEUED for row in rows):
-            self._database.announce(connection, Topic.INBOX)
-        if any(row.webhook_url is not None for row in rows):
-            self._database.announce(connection, Topic.OUTBOX)
-
-    def _keep_attempts(self, connection: sa.Connection, written: Sequence[tuple[Change, AnyRow]]) -> None:
-        opened = [_opened(change, row) for change, row in written if change.attempts > 0]
-        closed = [_closed(change, row) for change, row in written if _ends_attempt(change)]
+    def _keep_attempts(self, connection: sa.Connection, written: Sequence[tuple[Step, AnyRow]]) -> None:
+        opened = [_opened(step.change, row) for step, row in written if step.change.move.attempts > 0]
+        closed = [_closed(step.change, row) for step, row in written if _ends_attempt(step.change.move)]
         if opened:
-            connection.execute(self._open_attempts, as_parameter(opened))
+            self._open_attempts(connection, opened)
         if closed:
             connection.execute(self._close_attempts, as_parameter(closed))
 
-
-# What the event, the attempt and the group need to know of a written row. The spec stays behind.
-_WRITTEN = (
-    _job.job_id,
-    _job.requester_id,
-    _job.external_id,
-    _job.status,
-    _job.queue,
-    _job.group_id,
-    _job.claim_version,
-    _job.attempt_count,
-    _job.event_sequence,
-    _job.updated_at,
-    _job.spec["status_webhook_url"].as_string().label("webhook_url"),
-    _job.spec["webhook_events"].label("webhook_events"),
-    # As text: they go into the event as they are.
-    sa.cast(_job.spec["metadata"], sa.Text).label("event_metadata"),
-    sa.cast(_job.outputs, sa.Text).label("outputs"),
-    sa.cast(_job.last_error, sa.Text).label("last_error"),
-)
+    def _let_groups_on(self, connection: sa.Connection, steps: Sequence[Step]) -> None:
+        moved = [step.subject.group for step in steps if _changes_lane(step.change.move)]
+        admitted = self.groups.admit(connection, [group for group in moved if group is not None])
+        if admitted or any(step.change.move.target == JobStatus.QUEUED for step in steps):
+            self._database.announce(connection, Topic.INBOX)
+        if any(step.subject.webhook_url is not None for step in steps):
+            self._database.announce(connection, Topic.OUTBOX)
 
 
-def group_of(row: Any) -> Group:
-    return Group(row.queue, row.requester_id, row.group_id)
+def _changes_lane(move: Move) -> bool:
+    return not (move.source in IN_PROGRESS and move.target in IN_PROGRESS)
 
 
-def _moved_in_group(row: AnyRow) -> bool:
-    """Whether a group's count of ready and working jobs may have changed."""
-    return row.group_id is not None and row.status not in IN_PROGRESS[1:]
+def _ends_attempt(move: Move) -> bool:
+    return move.source in IN_PROGRESS and move.target not in IN_PROGRESS
 
 
-def _job_columns(rows: Rows, now: sa.ColumnElement[int]) -> Mapping[str, sa.ColumnElement[Any]]:
-    target = rows.text("target")
-    is_over = target.in_([JobStatus.SUCCEEDED, JobStatus.DEAD_LETTER])
-    columns: dict[str, sa.ColumnElement[Any]] = {
-        "event_sequence": _job.event_sequence + 1,
-        "updated_at": now,
-        "started_at": sa.case(
-            (rows.integer("attempts") > 0, sa.func.coalesce(_job.started_at, now)), else_=_job.started_at
-        ),
-        "finished_at": sa.case((rows.text("lane") == Lane.REST, now)),
-        "cancel_requested_at": sa.case((target != JobStatus.QUEUED, _job.cancel_requested_at)),
-        "progress": sa.func.coalesce(rows.real("progress"), _job.progress),
-        "outputs": sa.func.coalesce(rows.json("outputs"), _job.outputs),
-        "source_info": sa.func.coalesce(rows.json("source_info"), _job.source_info),
-        "last_error": sa.case(
-            (target == JobStatus.SUCCEEDED, None), else_=sa.func.coalesce(rows.json("error"), _job.last_error)
-        ),
-    }
-    # A job that can never run again has no more use for its credentials: forget them.
-    for name in ("encrypted", "dek_wrapped", "kek_id", "encryption_version"):
-        column = inbox_jobs.c[f"storage_creds_{name}"]
-        columns[column.name] = sa.case((is_over, None), else_=column)
+def _job_columns(move: Move, rows: Rows | None, now: sa.ColumnElement[int]) -> Mapping[str, Any]:
+    columns: dict[str, Any] = {"event_sequence": _job.event_sequence + 1, "updated_at": now}
+    if rows is not None:
+        columns["progress"] = sa.func.coalesce(rows.real("progress"), _job.progress)
+        for name in ("outputs", "source_info", "last_error"):
+            columns[name] = sa.func.coalesce(rows.json(name), inbox_jobs.c[name])
+    if move.attempts > 0:
+        columns["started_at"], columns["progress"] = sa.func.coalesce(_job.started_at, now), 0.0
+    if move.lane is Lane.REST:
+        columns["finished_at"] = now
+    if move.target == JobStatus.QUEUED:
+        columns["finished_at"] = columns["cancel_requested_at"] = sa.null()
+    if move.target == JobStatus.SUCCEEDED:
+        columns["progress"], columns["last_error"] = 100.0, sa.null()
+    if move.target in (JobStatus.SUCCEEDED, JobStatus.DEAD_LETTER):
+        # It can never run again and has no more use for its credentials: forget them.
+        for name in ("encrypted", "dek_wrapped", "kek_id", "encryption_version"):
+            columns[f"storage_creds_{name}"] = sa.null()
     return columns
 
 
-def _event(row: AnyRow) -> dict[str, Any]:
-    status, event_id = row.status, new_id()
-    wanted = is_wanted(status, row.webhook_url, row.webhook_events)
+_EVENT_COLUMNS = (
+    "event_id",
+    "job_id",
+    "requester_id",
+    "sequence",
+    "type",
+    "payload",
+    "status",
+    "lane",
+    "available_at",
+    "claim_version",
+    "attempt_count",
+    "created_at",
+)
+
+
+def _event(step: Step, row: AnyRow) -> dict[str, Any]:
+    subject, change = step
+    status, event_id, extra = change.move.target, new_id(), change.extra
+    wanted = is_wanted(status, subject.webhook_url, subject.webhook_events)
+    body = event_body(
+        event_id=event_id,
+        sequence=row.event_sequence,
+        job_id=row.job_id,
+        status=status,
+        occurred_at=row.updated_at,
+        attempt_count=row.attempt_count,
+        external_id=subject.external_id,
+        metadata=subject.metadata,
+        outputs=_json(extra["outputs"]) if "outputs" in extra else None,
+        error=_json(extra["last_error"]) if "last_error" in extra else None,
+    )
     return {
         "event_id": event_id,
         "job_id": row.job_id,
-        "requester_id": row.requester_id,
-        "type": event_type(status),
+        "requester_id": subject.requester_id,
         "sequence": row.event_sequence,
+        "type": event_type(status),
+        "payload": body,
         "status": OutboxStatus.PENDING if wanted else OutboxStatus.SKIPPED,
         "lane": Lane.READY if wanted else Lane.REST,
         "available_at": row.updated_at,
+        "claim_version": 0,
+        "attempt_count": 0,
         "created_at": row.updated_at,
-        "payload": event_body(
-            event_id=event_id,
-            sequence=row.event_sequence,
-            job_id=row.job_id,
-            status=status,
-            occurred_at=row.updated_at,
-            attempt_count=row.attempt_count,
-            external_id=row.external_id,
-            metadata=row.event_metadata,
-            outputs=row.outputs,
-            error=row.last_error,
-        ),
     }
+
+
+_ATTEMPT_COLUMNS = ("attempt_id", "job_id", "attempt_no", "claim_version", "worker_id", "started_at")
 
 
 def _opened(change: Change, row: AnyRow) -> dict[str, Any]:
     return {
         "attempt_id": new_id(),
         "job_id": row.job_id,
-        "worker_id": change.worker_id,
         "attempt_no": row.attempt_count,
         "claim_version": row.claim_version,
+        "worker_id": change.move.worker_id,
         "started_at": row.updated_at,
     }
 
 
-def _ends_attempt(change: Change) -> bool:
-    return change.source in IN_PROGRESS and change.target not in IN_PROGRESS
-
-
 def _closed(change: Change, row: AnyRow) -> dict[str, Any]:
-    ended = {"job_id": row.job_id, "version": change.claim_version, "ended_at": row.updated_at}
-    told = {name: change.extra[name] for name in ("error", "timings") if name in change.extra}
-    return {**ended, **told, "outcome": change.extra.get("outcome", change.target)}
-
-
-def _insert_from(
-    table: sa.Table, *, text: Sequence[str], integer: Sequence[str], zero: Sequence[str] = ()
-) -> sa.Executable:
-    rows = Rows()
-    values = [rows.text(name) for name in text] + [rows.integer(name) for name in integer]
-    values += [sa.literal_column("0") for _ in zero]
-    return sa.insert(table).from_select([*text, *integer, *zero], sa.select(*values))
+    ended: dict[str, Any] = {
+        "job_id": row.job_id,
+        "version": change.claim_version,
+        "ended_at": row.updated_at,
+        "outcome": change.extra.get("outcome", change.move.target),
+    }
+    if "last_error" in change.extra:
+        ended["error"] = change.extra["last_error"]
+    if "timings" in change.extra:
+        ended["timings"] = change.extra["timings"]
+    return ended
 
 
 def _close_attempts() -> sa.Executable:
@@ -210,3 +244,7 @@ def _close_attempts() -> sa.Executable:
             attempt.ended_at.is_(None),
         )
     )
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

@@ -26,23 +26,23 @@ Open = Callable[[], Store]
 
 def without(monkeypatch: pytest.MonkeyPatch, column: str) -> None:
     """Takes the condition on this column out of the one writing statement."""
-    build = LeasedTable._write_statement
+    build = LeasedTable._build_write
 
-    def broken(self: LeasedTable, *arguments: Any) -> Any:
-        statement: Any = build(self, *arguments)
+    def broken(self: LeasedTable, *arguments: Any, **options: Any) -> Any:
+        statement: Any = build(self, *arguments, **options)
         kept = [c for c in statement._where_criteria if f".{column} =" not in str(c)]
         assert len(kept) == len(statement._where_criteria) - 1
         statement._where_criteria = tuple(kept)
         return statement
 
-    monkeypatch.setattr(LeasedTable, "_write_statement", broken)
+    monkeypatch.setattr(LeasedTable, "_build_write", broken)
 
 
 def with_events_after_the_commit(monkeypatch: pytest.MonkeyPatch) -> None:
     """Moves the outbox insert behind the transaction that it belongs to."""
     late: list[Callable[[], object]] = []
     transaction = Database.transaction
-    tell = Transitions._tell_of
+    tell = Transitions._tell
 
     @contextmanager
     def broken(self: Database) -> Iterator[sa.Connection]:
@@ -51,15 +51,15 @@ def with_events_after_the_commit(monkeypatch: pytest.MonkeyPatch) -> None:
         while late:
             late.pop(0)()
 
-    def postpone(self: Transitions, _: sa.Connection, rows: Any) -> None:
+    def postpone(self: Transitions, _: sa.Connection, written: Any) -> None:
         def insert() -> None:
             with transaction(self._database) as connection:
-                tell(self, connection, rows)
+                tell(self, connection, written)
 
         late.append(insert)
 
     monkeypatch.setattr(Database, "transaction", broken)
-    monkeypatch.setattr(Transitions, "_tell_of", postpone)
+    monkeypatch.setattr(Transitions, "_tell", postpone)
 
 
 @pytest.fixture

@@ -1,17 +1,16 @@
 """`fenced-writes` and `one-owner`: what a worker may still do after it has lost its job."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from euterpe.domain.errors import InvalidTransition
 from euterpe.domain.retry import JobError, RetryClass
-from euterpe.domain.states import JobStatus, Lane
+from euterpe.domain.states import JobStatus
 from euterpe.store.clock import SettableClock
 from euterpe.store.inbox import Advance, ClaimedJob
-from euterpe.store.leases import Change
 from euterpe.store.store import Store
-from euterpe.store.transitions import Transitions
 from tests.store.jobs import advance, claim_one, enqueue, told
 
 FLAKY = JobError("io", "it broke", "fetching", RetryClass.TRANSIENT)
@@ -76,15 +75,12 @@ def test_one_heartbeat_serves_all_the_jobs_of_a_worker(store: Store, clock: Sett
 def test_a_wrong_version_or_a_wrong_status_changes_nothing(store: Store) -> None:
     (job_id,) = enqueue(store)
     job = claim_one(store)
-    transitions = Transitions(store.database)
     for version, source, target in (
         (job.claim_version - 1, JobStatus.CLAIMED, JobStatus.FETCHING),
         (job.claim_version + 1, JobStatus.CLAIMED, JobStatus.FETCHING),
         (job.claim_version, JobStatus.FETCHING, JobStatus.PROCESSING),
     ):
-        change = Change(job_id, version, source, target, Lane.LEASED, worker_id="w1", lease_ms=1_000)
-        with store.database.transaction() as connection:
-            assert transitions.apply(connection, [change]) == {}
+        assert not store.inbox.advance([Advance(replace(job, claim_version=version), source, target)])
     assert store.jobs.get(job_id)["status"] == JobStatus.CLAIMED
     assert told(store, job_id) == ["claimed"]
 

@@ -219,7 +219,7 @@ def test_a_rewrap_moves_every_secret_and_touches_no_ciphertext(rotated: Rotated,
 def test_a_rewrap_that_was_killed_half_way_is_resumed(rotated: Rotated) -> None:
     run = rotated.rewrap.run(batch=10)
     assert next(run) == 10
-    run.close()  # no clean-up exists that a kill could prevent: every batch is a transaction
+    del run  # no clean-up exists that a kill could prevent: every batch is a transaction
     assert rotated.rewrap.in_use() == {"k1": 16, "k2": 10}
     assert list(Rewrap(rotated.store.database, rotated.ring).run(batch=10))[-1] == 16
     assert list(Rewrap(rotated.store.database, rotated.ring).run()) == []

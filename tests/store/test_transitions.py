@@ -18,10 +18,10 @@ from euterpe.domain.states import (
 )
 from euterpe.store.clock import SettableClock
 from euterpe.store.errors import Conflict, NotFound
-from euterpe.store.leases import Change
+from euterpe.store.leases import Change, Move
 from euterpe.store.store import Store
 from euterpe.store.tables import inbox_jobs, job_outbox_events
-from euterpe.store.transitions import Transitions
+from euterpe.store.transitions import Step, Subject, Transitions
 from tests.store.jobs import SPEC, advance, claim_one, enqueue, statuses, told
 
 FLAKY = JobError("io", "it broke", "fetching", RetryClass.TRANSIENT)
@@ -42,18 +42,24 @@ def put(store: Store, status: JobStatus) -> str:
     with store.database.transaction() as connection:
         row = connection.execute(sa.select(inbox_jobs).where(inbox_jobs.c.job_id == job_id)).mappings().one()
         connection.execute(sa.delete(inbox_jobs).where(inbox_jobs.c.job_id == job_id))
-        there = {"status": status, "lane": lane_of(status), "worker_id": "w1" if owned else None}
+        there: dict[str, object] = {
+            "status": status,
+            "lane": lane_of(status),
+            "worker_id": "w1" if owned else None,
+        }
         there |= {"lease_expires_at": 1 if owned else None, "heartbeat_at": 1 if owned else None}
         connection.execute(sa.insert(inbox_jobs).values({**row, **there}))
     return job_id
 
 
 def apply(store: Store, job_id: str, version: int, source: JobStatus, target: JobStatus) -> set[str]:
-    change = Change(job_id, version, source, target, lane_of(target))
+    move = Move(source, target, lane_of(target))
     if lane_of(target) is Lane.LEASED:
-        change = change._replace(worker_id="w1", lease_ms=1_000)
+        move = move._replace(worker_id="w1", lease_ms=1_000)
+    subject = Subject("r1", "default", None, None, None, None, None)
     with store.database.transaction() as connection:
-        return set(Transitions(store.database).apply(connection, [change]))
+        step = Step(subject, Change(job_id, version, move))
+        return set(Transitions(store.database).apply(connection, [step]))
 
 
 @pytest.mark.parametrize("source", JobStatus)
