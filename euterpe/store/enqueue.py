@@ -13,7 +13,7 @@ from euterpe.store.database import Database
 from euterpe.store.errors import DuplicateSource, IdempotencyConflict
 from euterpe.store.groups import Group, Groups
 from euterpe.store.ids import new_id
-from euterpe.store.rows import AnyRow, Rows, as_parameter
+from euterpe.store.rows import AnyRow, BulkInsert, Rows, as_parameter
 from euterpe.store.tables import idempotency_keys, inbox_jobs
 from euterpe.store.wake import Topic
 
@@ -62,6 +62,9 @@ Answer = Accepted | IdempotencyConflict | DuplicateSource
 class Enqueue:
     def __init__(self, database: Database, groups: Groups, *, idempotency_ttl_ms: int) -> None:
         self._database, self._groups, self._ttl_ms = database, groups, idempotency_ttl_ms
+        self._insert_jobs = BulkInsert(
+            inbox_jobs, inbox_jobs.columns.keys(), remote=database.engines.is_remote
+        )
         self._take_keys = self._take_keys_statement()
         self._stored_keys = _stored_keys_statement()
 
@@ -87,7 +90,7 @@ class Enqueue:
                 limits.setdefault(job.group, job.group_limit)
         self._groups.register(connection, limits)
         try:
-            connection.execute(sa.insert(inbox_jobs), rows)
+            self._insert_jobs(connection, rows)
         except sa.exc.IntegrityError as error:
             if "source_ref" in str(error.orig):
                 raise DuplicateSource([job.source_ref for job in jobs if job.source_ref]) from error

@@ -14,6 +14,7 @@ from sqlalchemy import (
     BigInteger,
     ColumnElement,
     Float,
+    LargeBinary,
     Row,
     Select,
     Text,
@@ -43,6 +44,17 @@ def _postgres(element: each_row, compiler: SQLCompiler, **options: Any) -> str:
     return f"jsonb_array_elements({compiler.process(element.clauses, **options)}::jsonb)"
 
 
+class from_hex(GenericFunction[bytes]):  # noqa: N801  the name of a SQL function
+    name = "unhex"
+    type = LargeBinary()
+    inherit_cache = True
+
+
+@compiles(from_hex, "postgresql")
+def _decode(element: from_hex, compiler: SQLCompiler, **options: Any) -> str:
+    return f"decode({compiler.process(element.clauses, **options)}, 'hex')"
+
+
 class Rows:
     """The batch as a FROM element; columns are read by name and type."""
 
@@ -66,6 +78,10 @@ class Rows:
     def of_type(self, name: str, kind: sa.types.TypeEngine[Any]) -> ColumnElement[Any]:
         if isinstance(kind, sa.JSON):
             return self.json(name)
+        if isinstance(kind, LargeBinary):
+            return from_hex(self.text(name))
+        if isinstance(kind, Float):
+            return self.real(name)
         return self.integer(name) if isinstance(kind, BigInteger) else self.text(name)
 
     def _at(self, operator: str, name: str) -> ColumnElement[Any]:
@@ -74,7 +90,7 @@ class Rows:
 
 
 def as_parameter(rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    return {"rows": json.dumps(list(rows), ensure_ascii=False, separators=(",", ":"))}
+    return {"rows": json.dumps(list(rows), ensure_ascii=False, separators=(",", ":"), default=bytes.hex)}
 
 
 class BulkInsert:
@@ -90,7 +106,8 @@ class BulkInsert:
 
     def __call__(self, connection: sa.Connection, rows: Sequence[Mapping[str, Any]]) -> None:
         if self._remote:
-            connection.execute(self._statement, as_parameter(rows))
+            told = ({name: value for name, value in row.items() if value is not None} for row in rows)
+            connection.execute(self._statement, as_parameter(told))
         elif rows:
             # In process a row costs a bind and a step, and not a round trip: three times as fast as JSON.
             connection.execute(self._statement, rows)

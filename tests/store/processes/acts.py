@@ -1,10 +1,11 @@
 """What the processes of these tests are told to do. Every act runs in the child, at its desk."""
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import NamedTuple
+from operator import attrgetter
+from typing import Any, NamedTuple
 
 from euterpe.domain.retry import DeadLetter, JobError, Requeue, RetryClass
 from euterpe.domain.states import JobStatus
@@ -47,6 +48,10 @@ class WorkPlan:
     # How often a job is handed back, or fails.
     releases: float = 0.0
     fails: float = 0.0
+
+
+def do(desk: Desk, what: str, arguments: Sequence[Any], options: Mapping[str, Any]) -> Any:
+    return attrgetter(what)(desk.store)(*arguments, **options)
 
 
 def enqueue(desk: Desk, batches: Sequence[Sequence[NewJob]]) -> int:

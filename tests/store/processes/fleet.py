@@ -9,6 +9,7 @@ from multiprocessing import connection, get_context
 from multiprocessing.context import ForkServerContext, SpawnContext
 from typing import Any
 
+from tests.store.processes import acts
 from tests.store.processes.child import Act, Broke, Done, serve
 from tests.store.processes.skewed import serve_with_skew
 
@@ -52,6 +53,10 @@ class Child:
         self.start(act, *arguments)
         return self.result()
 
+    def do(self, what: str, *arguments: Any, **options: Any) -> Any:
+        """Calls a method of its store, by name: `inbox.claim`."""
+        return self.call(acts.do, what, arguments, options)
+
     def say(self, word: object) -> None:
         self.pipe.send(word)
 
@@ -62,7 +67,7 @@ class Child:
         """Returns what it could still say."""
         self._signal(signal.SIGKILL)
         self.join()
-        assert self.process.exitcode == -signal.SIGKILL
+        assert self.was_killed
         last_words = []
         with contextlib.suppress(EOFError, OSError):  # its last word may be cut short
             while True:
@@ -78,6 +83,10 @@ class Child:
     def join(self) -> None:
         self.process.join(_SILENCE_S)
         assert self.process.exitcode is not None, f"{self.name} does not end"
+
+    @property
+    def was_killed(self) -> bool:
+        return self.process.exitcode == -signal.SIGKILL
 
     def close(self) -> None:
         """Hangs up, so that it ends by itself."""

@@ -1,0 +1,69 @@
+"""Acts of a process that kills itself, or pauses, inside a transaction."""
+
+import os
+import signal
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+from unittest import mock
+
+from sqlalchemy import event
+
+from euterpe.store.leases import LeasedTable
+from euterpe.store.transitions import Transitions
+from tests.store.processes import acts
+from tests.store.processes.child import Desk
+
+SEAMS = ("before the job is written", "before its event is written", "before the commit")
+
+
+def die_doing(desk: Desk, seam: str, what: str, arguments: Sequence[Any], options: Mapping[str, Any]) -> None:
+    """Does it again and again, until there is something to write: then SIGKILL at this seam."""
+    _at(seam, desk, lambda: os.kill(os.getpid(), signal.SIGKILL))
+    while True:
+        acts.do(desk, what, arguments, options)
+
+
+def pause_doing(desk: Desk, what: str, arguments: Sequence[Any], options: Mapping[str, Any]) -> Any:
+    """Says so when the rows are picked and not yet written, and waits for a word to go on."""
+
+    def pause() -> None:
+        desk.report("picked")
+        desk.wait_for_word()
+
+    with mock.patch.object(LeasedTable, "write", _first(pause, LeasedTable.write)):
+        return acts.do(desk, what, arguments, options)
+
+
+def _at(seam: str, desk: Desk, deed: Callable[[], None]) -> None:
+    match seam:
+        case "before the job is written":
+            mock.patch.object(LeasedTable, "write", _first(deed, LeasedTable.write)).start()
+        case "before its event is written":
+            mock.patch.object(Transitions, "_tell", _first(deed, Transitions._tell)).start()
+        case "before the commit":
+            # Only a transaction that has written: housekeeping comes first and finds nothing to do.
+            arm = lambda: event.listen(desk.store.database.engines.write, "commit", lambda _: deed())  # noqa: E731
+            mock.patch.object(Transitions, "_tell", _after(arm, Transitions._tell)).start()
+        case _:
+            raise ValueError(seam)
+
+
+def _first(deed: Callable[[], None], method: Callable[..., Any]) -> Callable[..., Any]:
+    """The method, with the deed before it whenever it has rows to write."""
+
+    def patched(self: object, connection: object, rows: Any) -> Any:
+        rows = list(rows)
+        if rows:
+            deed()
+        return method(self, connection, rows)
+
+    return patched
+
+
+def _after(deed: Callable[[], None], method: Callable[..., Any]) -> Callable[..., Any]:
+    def patched(self: object, connection: object, rows: Any) -> Any:
+        written = method(self, connection, rows)
+        deed()
+        return written
+
+    return patched

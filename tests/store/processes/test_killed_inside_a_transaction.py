@@ -1,0 +1,106 @@
+"""SIGKILL between the statements of one transaction: afterwards it has never been."""
+
+from collections.abc import Callable
+from operator import attrgetter
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from euterpe.domain.retry import JobError, RetryClass
+from euterpe.domain.states import JobStatus
+from euterpe.store.ids import new_id
+from euterpe.store.inbox import Advance, ClaimedJob
+from euterpe.store.store import Store
+from euterpe.store.tables import idempotency_keys, inbox_jobs, job_attempts, job_groups, job_outbox_events
+from tests.store.jobs import advance, claim_one, enqueue
+from tests.store.processes import sabotage
+from tests.store.processes.books import check_integrity
+from tests.store.processes.fleet import Fleet
+
+TABLES = (inbox_jobs, job_attempts, job_outbox_events, job_groups, idempotency_keys)
+Deed = tuple[str, tuple[Any, ...], dict[str, Any]]
+HOUR_MS = 3_600_000
+PASSING = JobError("test", "on purpose", "processing", RetryClass.TRANSIENT)
+FATAL = JobError("test", "on purpose", "processing", RetryClass.UNRECOVERABLE)
+
+
+def _hold(
+    store: Store, *, until: JobStatus = JobStatus.CLAIMED, lease_ms: int = HOUR_MS, **job: Any
+) -> ClaimedJob:
+    queue = new_id()  # of its own: what the other deeds leave behind is not claimed here
+    enqueue(store, queue=queue, max_attempts=9, **job)
+    held = claim_one(store, queues=[queue], lease_ms=lease_ms)
+    assert advance(store, held, until=until)
+    return held
+
+
+def _claim(store: Store) -> Deed:
+    enqueue(store, 3, queue="waiting", max_attempts=9, group_id="g")
+    return "inbox.claim", ("w2", 3), {"queues": ["waiting"]}
+
+
+def _advance(store: Store) -> Deed:
+    step = Advance(_hold(store), JobStatus.CLAIMED, JobStatus.FETCHING)
+    return "inbox.advance", ([step],), {}
+
+
+def _succeed(store: Store) -> Deed:
+    job = _hold(store, until=JobStatus.UPLOADING, group_id="g")
+    return "inbox.advance", ([Advance(job, JobStatus.UPLOADING, JobStatus.SUCCEEDED)],), {}
+
+
+def _requeue(store: Store) -> Deed:
+    return "inbox.fail", (_hold(store, until=JobStatus.PROCESSING), PASSING), {}
+
+
+def _bury(store: Store) -> Deed:
+    """Two transitions and two events in one transaction."""
+    return "inbox.fail", (_hold(store, until=JobStatus.PROCESSING), FATAL), {}
+
+
+def _release(store: Store) -> Deed:
+    return "inbox.release", (_hold(store),), {}
+
+
+def _sweep(store: Store) -> Deed:
+    _hold(store, until=JobStatus.FETCHING, lease_ms=1)
+    return "inbox.tidy", (), {}
+
+
+def _cancel(store: Store) -> Deed:
+    (job_id,) = enqueue(store, max_attempts=9)
+    return "control.cancel", (job_id,), {}
+
+
+DEEDS: tuple[Callable[[Store], Deed], ...] = (
+    _claim,
+    _advance,
+    _succeed,
+    _requeue,
+    _bury,
+    _release,
+    _sweep,
+    _cancel,
+)
+
+
+@pytest.mark.parametrize("seam", sabotage.SEAMS)
+def test_what_was_killed_inside_its_transaction_has_never_been(fleet: Fleet, store: Store, seam: str) -> None:
+    """event-per-transition: neither the transition nor its event, its attempt or its place in the group"""
+    for prepare in DEEDS:
+        what, arguments, options = prepare(store)
+        before = _everything(store)
+        victim = fleet.launch(f"victim of {prepare.__name__}")
+        victim.start(sabotage.die_doing, seam, what, arguments, options)
+        victim.join()
+        assert victim.was_killed
+        assert _everything(store) == before, f"{prepare.__name__}: half of it is there"
+        attrgetter(what)(store)(*arguments, **options)
+        assert _everything(store) != before, f"{prepare.__name__}: it could not be done any more"
+    check_integrity(store)
+
+
+def _everything(store: Store) -> dict[str, list[Any]]:
+    with store.database.snapshot() as connection:
+        return {table.name: sorted(map(repr, connection.execute(sa.select(table)).all())) for table in TABLES}
