@@ -1,6 +1,5 @@
 """What the world is told: one event for each transition, its body fixed once and for all."""
 
-import json
 from collections.abc import Sequence
 
 from euterpe.domain.instants import iso
@@ -28,21 +27,21 @@ def event_body(
     status: str,
     occurred_at: int,
     attempt_count: int,
-    external_id: str | None,
-    metadata: str | None,
+    external_id: str,
+    metadata: str,
     outputs: str | None,
     error: str | None,
 ) -> str:
     """The exact body of the webhook: it is stored, and sent byte for byte on every retry.
 
-    `metadata`, `outputs` and `error` are JSON as the database has it: to parse them only to print
-    them again would be half the work of a transition.
+    The last four are JSON already: to encode anew for each event what never changes about its job
+    would be half the work of a transition.
     """
     outputs = outputs if status == JobStatus.SUCCEEDED else None
     error = error if status in _SHOWS_ERROR else None
     return (
         f'{{"event_id":"{event_id}","sequence":{sequence},"type":"{event_type(status)}",'
         f'"job_id":"{job_id}","status":"{status}","occurred_at":"{iso(occurred_at)}",'
-        f'"attempt_count":{attempt_count},"external_id":{json.dumps(external_id, ensure_ascii=False)},'
-        f'"metadata":{metadata or "{}"},"outputs":{outputs or "[]"},"error":{error or "null"}}}'
+        f'"attempt_count":{attempt_count},"external_id":{external_id},"metadata":{metadata},'
+        f'"outputs":{outputs or "[]"},"error":{error or "null"}}}'
     )

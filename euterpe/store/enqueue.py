@@ -13,7 +13,7 @@ from euterpe.store.database import Database
 from euterpe.store.errors import DuplicateSource, IdempotencyConflict
 from euterpe.store.groups import Group, Groups
 from euterpe.store.ids import new_id
-from euterpe.store.rows import AnyRow, BulkInsert, Rows, as_parameter
+from euterpe.store.rows import TEXT, AnyRow, BulkInsert, Rows, as_parameter
 from euterpe.store.tables import idempotency_keys, inbox_jobs
 from euterpe.store.wake import Topic
 
@@ -136,13 +136,10 @@ class Enqueue:
         }
 
     def _take_keys_statement(self) -> sa.Executable:
-        rows, key = Rows(), idempotency_keys.c
-        values: list[sa.ColumnElement[Any]] = [
-            rows.text(name) for name in ("requester_id", "idempotency_key", "request_hash", "job_id")
-        ]
-        values += [rows.json("response"), rows.integer("created_at"), rows.integer("expires_at")]
+        key = idempotency_keys.c
+        rows = Rows({column.name: column.type for column in key})
         # SQLite's parser needs a WHERE between SELECT and ON CONFLICT.
-        wanted = sa.select(*values).where(sa.true())
+        wanted = sa.select(*(rows[column.name] for column in key)).where(sa.true())
         insert = self._database.insert(idempotency_keys).from_select([c.name for c in key], wanted)
         taken = ("request_hash", "job_id", "response", "created_at", "expires_at")
         statement: sa.Executable = insert.on_conflict_do_update(
@@ -160,22 +157,23 @@ class Enqueue:
             due = sa.select(key.requester_id, key.idempotency_key).where(key.expires_at <= self._database.now)
             due = due.order_by(key.expires_at).limit(limit)
             found = connection.execute(due).all()
-            rows = Rows()
-            dead = sa.select(rows.text("r"), rows.text("k"))
+            rows = Rows({"requester_id": TEXT, "idempotency_key": TEXT})
+            dead = sa.select(rows["requester_id"], rows["idempotency_key"])
             gone = sa.delete(idempotency_keys).where(
                 sa.tuple_(key.requester_id, key.idempotency_key).in_(dead),
                 key.expires_at <= self._database.now,
             )
-            return connection.execute(gone, as_parameter({"r": r, "k": k} for r, k in found)).rowcount
+            return connection.execute(gone, as_parameter(row._asdict() for row in found)).rowcount
 
 
 def _stored_keys_statement() -> sa.Executable:
-    rows, key = Rows(), idempotency_keys.c
+    key = idempotency_keys.c
+    rows = Rows({"requester_id": TEXT, "idempotency_key": TEXT})
     return sa.select(idempotency_keys).join(
         rows.table,
         sa.and_(
-            key.requester_id == rows.text("requester_id"),
-            key.idempotency_key == rows.text("idempotency_key"),
+            key.requester_id == rows["requester_id"],
+            key.idempotency_key == rows["idempotency_key"],
         ),
     )
 

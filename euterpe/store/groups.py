@@ -14,7 +14,7 @@ import sqlalchemy as sa
 
 from euterpe.domain.states import Lane
 from euterpe.store.database import Database
-from euterpe.store.rows import Rows, as_parameter
+from euterpe.store.rows import INTEGER, TEXT, Rows, as_parameter
 from euterpe.store.tables import inbox_jobs, job_groups
 
 
@@ -27,6 +27,9 @@ class Group:
     group_id: str
 
 
+_GROUP = {"queue": TEXT, "requester_id": TEXT, "group_id": TEXT}
+
+
 class Groups:
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -37,7 +40,7 @@ class Groups:
     def register(self, connection: sa.Connection, limits: Mapping[Group, int]) -> None:
         """Makes the groups that are new. The first limit wins."""
         if limits:
-            rows = [{**vars(group), "limit": limits[group]} for group in sorted(limits)]
+            rows = [{**vars(group), "max_running": limits[group]} for group in sorted(limits)]
             connection.execute(self._register, as_parameter(rows))
 
     def admit(self, connection: sa.Connection, groups: Iterable[Group]) -> int:
@@ -52,16 +55,16 @@ class Groups:
         return len(connection.execute(self._admit, parameter).all())
 
     def _register_statement(self) -> sa.Executable:
-        rows = Rows()
-        wanted = sa.select(
-            rows.text("queue"), rows.text("requester_id"), rows.text("group_id"), rows.integer("limit")
-        ).where(sa.true())  # SQLite's parser needs a WHERE between SELECT and ON CONFLICT
+        rows = Rows({**_GROUP, "max_running": INTEGER})
+        wanted = sa.select(rows["queue"], rows["requester_id"], rows["group_id"], rows["max_running"]).where(
+            sa.true()
+        )  # SQLite's parser needs a WHERE between SELECT and ON CONFLICT
         insert = self._database.insert(job_groups).from_select([c.name for c in job_groups.c], wanted)
         statement: sa.Executable = insert.on_conflict_do_nothing()
         return statement
 
     def _lock_statement(self) -> sa.Executable:
-        rows, group = Rows(), job_groups.c
+        rows, group = Rows(_GROUP), job_groups.c
         return (
             sa.select(group.group_id)
             .join_from(job_groups, rows.table, _same_group(group, rows))
@@ -70,7 +73,7 @@ class Groups:
         )
 
     def _admit_statement(self) -> sa.Executable:
-        rows, group = Rows(), job_groups.c
+        rows, group = Rows(_GROUP), job_groups.c
 
         def member(job: sa.FromClause, lane: Lane) -> sa.ColumnElement[bool]:
             return sa.and_(
@@ -109,7 +112,7 @@ class Groups:
 
 def _same_group(group: Any, rows: Rows) -> sa.ColumnElement[bool]:
     return sa.and_(
-        group.queue == rows.text("queue"),
-        group.requester_id == rows.text("requester_id"),
-        group.group_id == rows.text("group_id"),
+        group.queue == rows["queue"],
+        group.requester_id == rows["requester_id"],
+        group.group_id == rows["group_id"],
     )

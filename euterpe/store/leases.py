@@ -10,10 +10,11 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
+from sqlalchemy.types import TypeEngine
 
 from euterpe.domain.states import Lane
 from euterpe.store.database import Database
-from euterpe.store.rows import AnyRow, AnySelect, Rows, as_parameter
+from euterpe.store.rows import INTEGER, TEXT, AnyRow, AnySelect, Rows, as_parameter
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
@@ -66,15 +67,18 @@ class LeasedTable:
         table: sa.Table,
         *,
         order: Sequence[sa.ColumnElement[Any]],
+        brings: Mapping[str, TypeEngine[Any]],
         columns: Columns,
         returning: Sequence[sa.ColumnElement[Any]],
         also: Sequence[sa.ColumnElement[Any]] = (),
     ) -> None:
-        """`order` is that of claims; `returning` is what `write` tells of each row that held, `also` what
+        """`order` is that of claims; `brings` is what a change's `extra` may hold, and `columns` what becomes
+        of it; `returning` is what `write` tells of each row that held, `also` what
         `heartbeat` and `promote_due` tell besides the key."""
         self._database, self.table = database, table
         (self.key,) = table.primary_key.columns
-        self._order, self._columns, self._returning = order, columns, returning
+        self._order, self._returning = order, returning
+        self._brought, self._columns = brings, columns
         self._also = (self.key, *also)
         self._writes: dict[Any, sa.Executable] = {}
         self._beat = self._beat_statement()
@@ -148,7 +152,8 @@ class LeasedTable:
         return self._writes[shape]
 
     def _build_write(self, move: Move, *, plain: bool) -> sa.Executable:
-        columns, rows, now = self.table.c, Rows(), self._database.now
+        columns, now = self.table.c, self._database.now
+        rows = Rows({"key": TEXT, "version": INTEGER, "source": TEXT, "delay_ms": INTEGER, **self._brought})
         owned = move.lease_ms is not None
         values: dict[str, Any] = {
             "status": sa.bindparam("target", type_=sa.Text),
@@ -162,31 +167,32 @@ class LeasedTable:
         if move.attempts:
             values["attempt_count"] = columns.attempt_count + move.attempts
         if not plain:
-            values["available_at"] = sa.func.coalesce(now + rows.integer("delay_ms"), columns.available_at)
+            values["available_at"] = sa.func.coalesce(now + rows["delay_ms"], columns.available_at)
         return (
             sa.update(self.table)
             .values({**values, **self._columns(move, None if plain else rows)})
             .where(
-                self.key == rows.text("key"),
-                columns.claim_version == rows.integer("version"),
+                self.key == rows["key"],
+                columns.claim_version == rows["version"],
                 # From the batch: of a constant Postgres would guess how few rows have it, and read the table.
-                columns.status == rows.text("source"),
+                columns.status == rows["source"],
             )
             .returning(*self._returning)
         )
 
     def _lock_statement(self) -> sa.Executable:
-        wanted = sa.select(Rows().text("key"))
+        wanted = sa.select(Rows({"key": TEXT})["key"])
         return sa.select(self.key).where(self.key.in_(wanted)).order_by(self.key).with_for_update()
 
     def _beat_statement(self) -> sa.Executable:
-        columns, rows, now = self.table.c, Rows(), self._database.now
+        columns, now = self.table.c, self._database.now
+        rows = Rows({"key": TEXT, "version": INTEGER})
         return (
             sa.update(self.table)
             .values(lease_expires_at=now + sa.bindparam("lease_ms", type_=sa.BigInteger), heartbeat_at=now)
             .where(
-                self.key == rows.text("key"),
-                columns.claim_version == rows.integer("version"),
+                self.key == rows["key"],
+                columns.claim_version == rows["version"],
                 # Not `>= now`: Postgres would expect few such rows and read the table to find them.
                 columns.lease_expires_at - now >= 0,
             )

@@ -12,7 +12,7 @@ from euterpe.domain.states import Lane, OutboxStatus, check_outbox_transition
 from euterpe.store.database import Database
 from euterpe.store.errors import NotFound
 from euterpe.store.leases import Change, Holding, LeasedTable, Move
-from euterpe.store.rows import AnyRow, Rows
+from euterpe.store.rows import INTEGER, TEXT, AnyRow, Rows
 from euterpe.store.tables import inbox_jobs, job_outbox_events
 from euterpe.store.wake import Topic
 
@@ -56,6 +56,7 @@ class Outbox:
             database,
             job_outbox_events,
             order=[_event.available_at, _event.event_id],
+            brings={"code": INTEGER, "reason": TEXT},
             columns=lambda move, rows: _event_columns(move, rows, database.now),
             returning=(_event.event_id, _event.claim_version, _event.attempt_count),
         )
@@ -185,8 +186,8 @@ _LOCKED = (_event.event_id, _event.claim_version, _event.status, _event.attempt_
 def _event_columns(move: Move, rows: Rows | None, now: sa.ColumnElement[int]) -> Mapping[str, Any]:
     columns: dict[str, Any] = {}
     if rows is not None:
-        columns["last_status_code"] = sa.func.coalesce(rows.integer("code"), _event.last_status_code)
-        columns["last_error"] = sa.func.coalesce(rows.text("reason"), _event.last_error)
+        columns["last_status_code"] = sa.func.coalesce(rows["code"], _event.last_status_code)
+        columns["last_error"] = sa.func.coalesce(rows["reason"], _event.last_error)
     if move.target == OutboxStatus.DELIVERED:
         columns["delivered_at"], columns["last_error"] = now, sa.null()
     return columns

@@ -15,10 +15,10 @@ from euterpe.domain.events import event_body, event_type, is_wanted
 from euterpe.domain.states import IN_PROGRESS, JobStatus, Lane, OutboxStatus, check_job_transition
 from euterpe.store.database import Database
 from euterpe.store.groups import Group, Groups
-from euterpe.store.ids import new_id
+from euterpe.store.ids import new_id, new_ids
 from euterpe.store.leases import Change, LeasedTable, Move
-from euterpe.store.rows import AnyRow, BulkInsert, Rows, as_parameter
-from euterpe.store.tables import inbox_jobs, job_attempts, job_outbox_events
+from euterpe.store.rows import REAL, AnyRow, BulkInsert, Rows, as_parameter
+from euterpe.store.tables import inbox_jobs, job_attempts, job_outbox_events, json_document
 from euterpe.store.wake import Topic
 
 _job = inbox_jobs.c
@@ -30,8 +30,8 @@ class Subject(NamedTuple):
     requester_id: str
     queue: str
     group_id: str | None
-    external_id: str | None
-    metadata: str | None  # JSON
+    external_id: str  # as JSON
+    metadata: str  # as JSON
     webhook_url: str | None
     webhook_events: Sequence[str] | None
 
@@ -46,13 +46,12 @@ SUBJECT = (_job.requester_id, _job.queue, _job.group_id, _job.external_id, _job.
 
 def subject_of(row: AnyRow) -> Subject:
     spec: Mapping[str, Any] = row.spec
-    metadata = spec.get("metadata")
     return Subject(
         row.requester_id,
         row.queue,
         row.group_id,
-        row.external_id,
-        _json(metadata) if metadata else None,
+        _json(row.external_id),
+        _json(spec.get("metadata") or {}),
         spec.get("status_webhook_url"),
         spec.get("webhook_events"),
     )
@@ -73,6 +72,12 @@ class Transitions:
             database,
             inbox_jobs,
             order=[_job.priority.desc(), _job.available_at, _job.job_id],
+            brings={
+                "progress": REAL,
+                "outputs": json_document,
+                "source_info": json_document,
+                "last_error": json_document,
+            },
             columns=lambda move, rows: _job_columns(move, rows, database.now),
             returning=(
                 _job.job_id,
@@ -104,7 +109,9 @@ class Transitions:
         return held
 
     def _tell(self, connection: sa.Connection, written: Sequence[tuple[Step, AnyRow]]) -> None:
-        self._insert_events(connection, [_event(step, row) for step, row in written])
+        ids = new_ids(len(written))
+        events = [_event(event_id, *about) for event_id, about in zip(ids, written, strict=True)]
+        self._insert_events(connection, events)
 
     def _keep_attempts(self, connection: sa.Connection, written: Sequence[tuple[Step, AnyRow]]) -> None:
         opened = [_opened(step.change, row) for step, row in written if step.change.move.attempts > 0]
@@ -134,9 +141,9 @@ def _ends_attempt(move: Move) -> bool:
 def _job_columns(move: Move, rows: Rows | None, now: sa.ColumnElement[int]) -> Mapping[str, Any]:
     columns: dict[str, Any] = {"event_sequence": _job.event_sequence + 1, "updated_at": now}
     if rows is not None:
-        columns["progress"] = sa.func.coalesce(rows.real("progress"), _job.progress)
+        columns["progress"] = sa.func.coalesce(rows["progress"], _job.progress)
         for name in ("outputs", "source_info", "last_error"):
-            columns[name] = sa.func.coalesce(rows.json(name), inbox_jobs.c[name])
+            columns[name] = sa.func.coalesce(rows[name], inbox_jobs.c[name])
     if move.attempts > 0:
         columns["started_at"], columns["progress"] = sa.func.coalesce(_job.started_at, now), 0.0
     if move.lane is Lane.REST:
@@ -162,15 +169,13 @@ _EVENT_COLUMNS = (
     "status",
     "lane",
     "available_at",
-    "claim_version",
-    "attempt_count",
     "created_at",
 )
 
 
-def _event(step: Step, row: AnyRow) -> dict[str, Any]:
+def _event(event_id: str, step: Step, row: AnyRow) -> dict[str, Any]:
     subject, change = step
-    status, event_id, extra = change.move.target, new_id(), change.extra
+    status, extra = change.move.target, change.extra
     wanted = is_wanted(status, subject.webhook_url, subject.webhook_events)
     body = event_body(
         event_id=event_id,
@@ -194,8 +199,6 @@ def _event(step: Step, row: AnyRow) -> dict[str, Any]:
         "status": OutboxStatus.PENDING if wanted else OutboxStatus.SKIPPED,
         "lane": Lane.READY if wanted else Lane.REST,
         "available_at": row.updated_at,
-        "claim_version": 0,
-        "attempt_count": 0,
         "created_at": row.updated_at,
     }
 
@@ -217,7 +220,7 @@ def _opened(change: Change, row: AnyRow) -> dict[str, Any]:
 def _closed(change: Change, row: AnyRow) -> dict[str, Any]:
     ended: dict[str, Any] = {
         "job_id": row.job_id,
-        "version": change.claim_version,
+        "claim_version": change.claim_version,
         "ended_at": row.updated_at,
         "outcome": change.extra.get("outcome", change.move.target),
     }
@@ -229,22 +232,24 @@ def _closed(change: Change, row: AnyRow) -> dict[str, Any]:
 
 
 def _close_attempts() -> sa.Executable:
-    rows, attempt = Rows(), job_attempts.c
+    attempt = job_attempts.c
+    ended = ("job_id", "claim_version", "ended_at", "outcome", "error", "timings")
+    rows = Rows({name: attempt[name].type for name in ended})
     return (
         sa.update(job_attempts)
         .values(
-            ended_at=rows.integer("ended_at"),
-            outcome=rows.text("outcome"),
-            error=rows.json("error"),
-            timings=rows.json("timings"),
+            ended_at=rows["ended_at"],
+            outcome=rows["outcome"],
+            error=rows["error"],
+            timings=rows["timings"],
         )
         .where(
-            attempt.job_id == rows.text("job_id"),
-            attempt.claim_version == rows.integer("version"),
+            attempt.job_id == rows["job_id"],
+            attempt.claim_version == rows["claim_version"],
             attempt.ended_at.is_(None),
         )
     )
 
 
-def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+# Made once: json.dumps with these options makes an encoder for every call.
+_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode

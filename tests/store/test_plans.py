@@ -93,7 +93,7 @@ def test_a_batch_visits_its_rows_in_its_own_order(busy: Store) -> None:
     writes = [
         call
         for text, call in statements_of(busy).items()
-        if text.startswith("UPDATE") and "FROM jsonb_array_elements" in text
+        if text.startswith("UPDATE") and "json_to_recordset" in text
     ]
     assert len(writes) >= 4
     for call in writes:

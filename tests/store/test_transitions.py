@@ -56,7 +56,7 @@ def apply(store: Store, job_id: str, version: int, source: JobStatus, target: Jo
     move = Move(source, target, lane_of(target))
     if lane_of(target) is Lane.LEASED:
         move = move._replace(worker_id="w1", lease_ms=1_000)
-    subject = Subject("r1", "default", None, None, None, None, None)
+    subject = Subject("r1", "default", None, "null", "{}", None, None)
     with store.database.transaction() as connection:
         step = Step(subject, Change(job_id, version, move))
         return set(Transitions(store.database).apply(connection, [step]))

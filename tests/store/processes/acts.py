@@ -1,6 +1,9 @@
 """What the processes of these tests are told to do. Every act runs in the child, at its desk."""
 
+import os
 import random
+import signal
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -11,8 +14,9 @@ from euterpe.domain.retry import DeadLetter, JobError, Requeue, RetryClass
 from euterpe.domain.states import JobStatus
 from euterpe.store.enqueue import NewJob
 from euterpe.store.inbox import Advance, ClaimedJob
+from euterpe.store.outbox import ClaimedEvent
 from euterpe.store.wake import Topic
-from tests.store.jobs import PATH
+from tests.store.jobs import PATH, advance
 from tests.store.processes.child import Desk
 
 Pair = tuple[str, int]  # a job and the claim_version that somebody holds it with
@@ -83,6 +87,81 @@ def work(desk: Desk, plan: WorkPlan) -> None:
     listener.close()
 
 
+def walk(desk: Desk, jobs: Sequence[tuple[ClaimedJob, JobStatus]]) -> None:
+    for job, status in jobs:
+        assert advance(desk.store, job, until=status)
+
+
+def claim_until(desk: Desk, count: int, lease_ms: int) -> list[ClaimedJob]:
+    """Claims until it has so many; those that others hold must come free by themselves."""
+    listener = desk.store.database.listen(Topic.INBOX)
+    jobs: list[ClaimedJob] = []
+    while len(jobs) < count:
+        jobs += desk.store.inbox.claim(desk.name, count - len(jobs), lease_ms=lease_ms)
+        listener.wait(0.05)
+    listener.close()
+    return jobs
+
+
+def claim_events_until(desk: Desk, count: int, lease_ms: int) -> list[ClaimedEvent]:
+    listener = desk.store.database.listen(Topic.OUTBOX)
+    events: list[ClaimedEvent] = []
+    while len(events) < count:
+        events += desk.store.outbox.claim(desk.name, count - len(events), lease_ms=lease_ms)
+        listener.wait(0.05)
+    listener.close()
+    return events
+
+
+def keep_alive(desk: Desk, jobs: Sequence[ClaimedJob], lease_ms: int) -> None:
+    """Beats from a thread, as a worker does beside its work, until nothing is held any more."""
+
+    def beat() -> bool:
+        with desk.beating:
+            return bool(desk.store.inbox.heartbeat(jobs, lease_ms=lease_ms).held)
+
+    def live() -> None:
+        while beat():
+            pause.wait(lease_ms / 4_000)
+
+    pause = threading.Event()
+    desk.heart = threading.Thread(target=live)
+    desk.heart.start()
+
+
+def fall_asleep(desk: Desk) -> None:
+    """All of the process, between two beats: never inside a transaction. Until the test thaws it."""
+    with desk.beating:
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def wait_until_told(desk: Desk) -> None:
+    """Until the heart has stopped: its last beat found that nothing is held."""
+    assert desk.heart is not None
+    desk.heart.join()
+
+
+def write_all_ways(desk: Desk, jobs: Sequence[tuple[ClaimedJob, JobStatus]]) -> list[str]:
+    """Every write that there is, for jobs in these states; what the store took of them."""
+    return [
+        f"{write} of a job that was {status}" for job, status in jobs for write in _taken(desk, job, status)
+    ]
+
+
+def _taken(desk: Desk, job: ClaimedJob, status: JobStatus) -> Iterator[str]:
+    inbox = desk.store.inbox
+    if inbox.heartbeat([job]).held:
+        yield "heartbeat"
+    if inbox.advance([Advance(job, status, PATH[PATH.index(status) + 1])]):
+        yield "advance"
+    if inbox.fail(job, _error(status, RetryClass.TRANSIENT)) is not None:
+        yield "failure"
+    if inbox.fail(job, _error(status, RetryClass.UNRECOVERABLE)) is not None:
+        yield "burial"
+    if inbox.release(job):
+        yield "release"
+
+
 def _walk(desk: Desk, jobs: Sequence[ClaimedJob], plan: WorkPlan, rng: random.Random) -> None:
     for source, target in pairwise(PATH):
         jobs = list(_keep(desk, jobs, source, plan, rng))
@@ -126,8 +205,7 @@ def _write_late(desk: Desk, job: ClaimedJob, rng: random.Random) -> None:
 
 
 def _fail(desk: Desk, job: ClaimedJob, phase: JobStatus) -> Sequence[JobStatus] | None:
-    error = JobError("test", "on purpose", phase, RetryClass.TRANSIENT)
-    match desk.store.inbox.fail(job, error):
+    match desk.store.inbox.fail(job, _error(phase, RetryClass.TRANSIENT)):
         case None:
             return None
         case Requeue():
@@ -136,6 +214,10 @@ def _fail(desk: Desk, job: ClaimedJob, phase: JobStatus) -> Sequence[JobStatus] 
             return [JobStatus.FAILED, JobStatus.DEAD_LETTER]
         case _:
             return [JobStatus.FAILED]
+
+
+def _error(phase: JobStatus, retry_class: RetryClass) -> JobError:
+    return JobError("test", "on purpose", phase, retry_class)
 
 
 def _report(desk: Desk, job: ClaimedJob, statuses: Sequence[JobStatus] | None) -> None:

@@ -1,13 +1,15 @@
 """What runs in another process: a store of its own, and the acts that the test tells it to do."""
 
+import threading
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from typing import Any
 
 from euterpe.crypto.keyring import LocalKeyRing
 from euterpe.crypto.keyset import KeySet
+from euterpe.store.errors import StoreUnavailable
 from euterpe.store.store import Store
 
 Act = Callable[..., Any]
@@ -25,6 +27,13 @@ class Broke:
     trace: str
 
 
+@dataclass(frozen=True)
+class Unavailable:
+    """The database could not be reached in an act: the test raises it."""
+
+    error: StoreUnavailable
+
+
 @dataclass
 class Desk:
     """Where an act does its work, and the pipe to the test."""
@@ -32,6 +41,8 @@ class Desk:
     name: str
     store: Store
     pipe: Connection
+    heart: threading.Thread | None = None
+    beating: threading.Lock = field(default_factory=threading.Lock)
 
     def report(self, message: object) -> None:
         self.pipe.send(message)
@@ -61,8 +72,10 @@ def serve(name: str, url: str, pipe: Connection, options: dict[str, Any]) -> Non
                 pipe.send(_done(desk, *order))
 
 
-def _done(desk: Desk, act: Act, arguments: tuple[Any, ...]) -> Done | Broke:
+def _done(desk: Desk, act: Act, arguments: tuple[Any, ...]) -> Done | Broke | Unavailable:
     try:
         return Done(act(desk, *arguments))
+    except StoreUnavailable as error:
+        return Unavailable(error)
     except Exception:  # noqa: BLE001  the test is told, and fails with it
         return Broke(traceback.format_exc())

@@ -10,7 +10,7 @@ from multiprocessing.context import ForkServerContext, SpawnContext
 from typing import Any
 
 from tests.store.processes import acts
-from tests.store.processes.child import Act, Broke, Done, serve
+from tests.store.processes.child import Act, Broke, Done, Unavailable, serve
 from tests.store.processes.skewed import serve_with_skew
 
 # Long past anything that is merely slow: only a process that hangs is silent for so long.
@@ -36,6 +36,8 @@ class Child:
         assert self.pipe.poll(_SILENCE_S), f"{self.name} is silent"
         message = self.pipe.recv()
         assert not isinstance(message, Broke), f"{self.name}: {message.trace}"
+        if isinstance(message, Unavailable):
+            raise message.error
         return message
 
     def hear_out(self) -> Iterator[Any]:

@@ -8,6 +8,7 @@ from unittest import mock
 
 from sqlalchemy import event
 
+from euterpe.store.enqueue import Enqueue
 from euterpe.store.leases import LeasedTable
 from euterpe.store.transitions import Transitions
 from tests.store.processes import acts
@@ -40,6 +41,8 @@ def _at(seam: str, desk: Desk, deed: Callable[[], None]) -> None:
             mock.patch.object(LeasedTable, "write", _first(deed, LeasedTable.write)).start()
         case "before its event is written":
             mock.patch.object(Transitions, "_tell", _first(deed, Transitions._tell)).start()
+        case "before the job is inserted":
+            mock.patch.object(Enqueue, "_insert", _first(deed, Enqueue._insert)).start()
         case "before the commit":
             # Only a transaction that has written: housekeeping comes first and finds nothing to do.
             arm = lambda: event.listen(desk.store.database.engines.write, "commit", lambda _: deed())  # noqa: E731
@@ -51,11 +54,11 @@ def _at(seam: str, desk: Desk, deed: Callable[[], None]) -> None:
 def _first(deed: Callable[[], None], method: Callable[..., Any]) -> Callable[..., Any]:
     """The method, with the deed before it whenever it has rows to write."""
 
-    def patched(self: object, connection: object, rows: Any) -> Any:
+    def patched(self: object, connection: object, rows: Any, *more: Any) -> Any:
         rows = list(rows)
         if rows:
             deed()
-        return method(self, connection, rows)
+        return method(self, connection, rows, *more)
 
     return patched
 

@@ -1,21 +1,23 @@
 """SIGKILL between the statements of one transaction: afterwards it has never been."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from operator import attrgetter
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
 
-from euterpe.domain.retry import JobError, RetryClass
+from euterpe.domain.retry import Backoff, JobError, RetryClass
 from euterpe.domain.states import JobStatus
+from euterpe.store.enqueue import Accepted, Key
 from euterpe.store.ids import new_id
 from euterpe.store.inbox import Advance, ClaimedJob
 from euterpe.store.store import Store
 from euterpe.store.tables import idempotency_keys, inbox_jobs, job_attempts, job_groups, job_outbox_events
-from tests.store.jobs import advance, claim_one, enqueue
+from tests.store.jobs import advance, claim_one, enqueue, new_job
 from tests.store.processes import sabotage
 from tests.store.processes.books import check_integrity
+from tests.store.processes.child import open_store
 from tests.store.processes.fleet import Fleet
 
 TABLES = (inbox_jobs, job_attempts, job_outbox_events, job_groups, idempotency_keys)
@@ -85,6 +87,13 @@ DEEDS: tuple[Callable[[Store], Deed], ...] = (
 )
 
 
+@pytest.fixture
+def store(url: str) -> Iterator[Store]:
+    """No job comes back by itself while we look: that would be a change too."""
+    with open_store(url, backoff=Backoff(base_ms=HOUR_MS, cap_ms=HOUR_MS)) as opened:
+        yield opened
+
+
 @pytest.mark.parametrize("seam", sabotage.SEAMS)
 def test_what_was_killed_inside_its_transaction_has_never_been(fleet: Fleet, store: Store, seam: str) -> None:
     """event-per-transition: neither the transition nor its event, its attempt or its place in the group"""
@@ -99,6 +108,19 @@ def test_what_was_killed_inside_its_transaction_has_never_been(fleet: Fleet, sto
         attrgetter(what)(store)(*arguments, **options)
         assert _everything(store) != before, f"{prepare.__name__}: it could not be done any more"
     check_integrity(store)
+
+
+def test_an_enqueue_that_was_killed_has_not_taken_its_key(fleet: Fleet, store: Store) -> None:
+    """same-key-same-job: a key without its job would swallow the request for ever"""
+    victim = fleet.launch("victim")
+    job = new_job(key=Key("k", "hash"), group_id="g")
+    victim.start(sabotage.die_doing, "before the job is inserted", "enqueue.many", ([job],), {})
+    victim.join()
+    assert victim.was_killed
+    assert not any(_everything(store).values())
+    (answer,) = store.enqueue.many([job])
+    assert isinstance(answer, Accepted)
+    assert not answer.replayed
 
 
 def _everything(store: Store) -> dict[str, list[Any]]:

@@ -1,0 +1,1 @@
+"""Many dispatchers on one outbox: the ownership protocol of the inbox, over events."""
