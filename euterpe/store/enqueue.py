@@ -62,9 +62,7 @@ Answer = Accepted | IdempotencyConflict | DuplicateSource
 class Enqueue:
     def __init__(self, database: Database, groups: Groups, *, idempotency_ttl_ms: int) -> None:
         self._database, self._groups, self._ttl_ms = database, groups, idempotency_ttl_ms
-        self._insert_jobs = BulkInsert(
-            inbox_jobs, inbox_jobs.columns.keys(), remote=database.engines.is_remote
-        )
+        self._insert_jobs = BulkInsert(database.engines, inbox_jobs, inbox_jobs.columns.keys())
         self._take_keys = self._take_keys_statement()
         self._stored_keys = _stored_keys_statement()
 

@@ -88,9 +88,8 @@ class Transitions:
             ),
             also=(_job.cancel_requested_at, _job.queue, _job.requester_id, _job.group_id),
         )
-        remote = database.engines.is_remote
-        self._insert_events = BulkInsert(job_outbox_events, _EVENT_COLUMNS, remote=remote)
-        self._open_attempts = BulkInsert(job_attempts, _ATTEMPT_COLUMNS, remote=remote)
+        self._insert_events = BulkInsert(database.engines, job_outbox_events, _EVENT_COLUMNS)
+        self._open_attempts = BulkInsert(database.engines, job_attempts, _ATTEMPT_COLUMNS)
         self._close_attempts = _close_attempts()
 
     def apply(self, connection: sa.Connection, steps: Sequence[Step]) -> Mapping[str, AnyRow]:

@@ -10,16 +10,16 @@ from itertools import pairwise
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from euterpe.domain.retry import DeadLetter, JobError, Requeue, RetryClass
-from euterpe.domain.states import JobStatus
+from euterpe.domain.retry import DeadLetter, Delivered, JobError, Redeliver, Requeue, RetryClass
+from euterpe.domain.states import JobStatus, OutboxStatus
 from euterpe.store.enqueue import NewJob
 from euterpe.store.inbox import Advance, ClaimedJob
-from euterpe.store.outbox import ClaimedEvent
+from euterpe.store.outbox import ClaimedEvent, Delivery
 from euterpe.store.wake import Topic
 from tests.store.jobs import PATH, advance
 from tests.store.processes.child import Desk
 
-Pair = tuple[str, int]  # a job and the claim_version that somebody holds it with
+Pair = tuple[str, int]  # a row, and the claim_version that somebody holds it with
 
 
 class Claimed(NamedTuple):
@@ -27,10 +27,10 @@ class Claimed(NamedTuple):
 
 
 class Accepted(NamedTuple):
-    """The store took this write: the jobs have these statuses now, one after the other."""
+    """The store took this write: the row went to these statuses, one after the other."""
 
     pair: Pair
-    statuses: Sequence[JobStatus]
+    statuses: Sequence[str]
 
 
 class Refused(NamedTuple):
@@ -85,6 +85,38 @@ def work(desk: Desk, plan: WorkPlan) -> None:
         for job in late_now:
             _write_late(desk, job, rng)
     listener.close()
+
+
+def dispatch(desk: Desk, plan: WorkPlan) -> None:
+    """The same for the outbox: claims and settles events."""
+    rng = random.Random(f"{plan.seed} {desk.name}")
+    listener = desk.store.database.listen(Topic.OUTBOX)
+    late: list[ClaimedEvent] = []
+    while not desk.was_told_to_stop():
+        looks_away = rng.random() < plan.looks_away
+        events = desk.store.outbox.claim(desk.name, plan.batch, lease_ms=1 if looks_away else plan.lease_ms)
+        if not events:
+            desk.report(Idle())
+            listener.wait(0.05)
+            continue
+        desk.report(Claimed([(event.event_id, event.claim_version) for event in events]))
+        late_now, late = late, events if looks_away else []
+        _deliver(desk, late_now if looks_away else [*late_now, *events], plan, rng)
+    listener.close()
+
+
+def _deliver(desk: Desk, events: Sequence[ClaimedEvent], plan: WorkPlan, rng: random.Random) -> None:
+    """In one batch, the late ones among the others."""
+    deliveries = [
+        Delivery(event, Redeliver(1, "test") if rng.random() < plan.fails else Delivered())
+        for event in events
+    ]
+    held = desk.store.outbox.settle(deliveries)
+    for delivery in deliveries:
+        pair = delivery.event.event_id, delivery.event.claim_version
+        delivered = isinstance(delivery.decision, Delivered)
+        status = OutboxStatus.DELIVERED if delivered else OutboxStatus.PENDING
+        desk.report(Accepted(pair, [status]) if pair[0] in held else Refused(pair))
 
 
 def walk(desk: Desk, jobs: Sequence[tuple[ClaimedJob, JobStatus]]) -> None:

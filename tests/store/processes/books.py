@@ -102,7 +102,7 @@ class Ledger:
     def __init__(self) -> None:
         self.claims: list[tuple[str, Sequence[Pair]]] = []
         self.owners: defaultdict[Pair, list[str]] = defaultdict(list)
-        self.accepted: defaultdict[Pair, list[JobStatus]] = defaultdict(list)
+        self.accepted: defaultdict[Pair, list[str]] = defaultdict(list)
         self.refused: Counter[Pair] = Counter()
 
     def note(self, worker: str, message: object) -> None:

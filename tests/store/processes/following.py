@@ -1,25 +1,28 @@
 """Listening to workers until there is nothing left for them to do."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from euterpe.store.store import Store
 from tests.store.processes.acts import Idle
-from tests.store.processes.books import Ledger, unfinished
+from tests.store.processes.books import Ledger
 from tests.store.processes.child import Done
 from tests.store.processes.fleet import Child, hear_from
 
 
 def follow_to_the_end(
-    workers: Sequence[Child], ledger: Ledger, store: Store, *, producers: Sequence[Child] = ()
+    workers: Sequence[Child],
+    ledger: Ledger,
+    work_is_left: Callable[[], bool],
+    *,
+    producers: Sequence[Child] = (),
 ) -> None:
-    """Writes down what they say. The end is when all producers are done and no job is unfinished."""
+    """Writes down what they say. The end is when all producers are done and no work is left."""
     producing, over = list(producers), False
     while not over:
         for child, message in hear_from([*producing, *workers]):
             ledger.note(child.name, message)
             if isinstance(message, Done):
                 producing.remove(child)
-            over = over or (isinstance(message, Idle) and not producing and not unfinished(store))
+            over = over or (isinstance(message, Idle) and not producing and not work_is_left())
     stop(workers, ledger)
 
 

@@ -16,6 +16,7 @@ from tests.store.processes.books import (
     check_integrity,
     check_lives,
     read_books,
+    unfinished,
 )
 from tests.store.processes.fleet import Fleet
 from tests.store.processes.following import follow_to_the_end
@@ -38,7 +39,7 @@ def test_every_job_is_claimed_once_per_version_and_ends_once(fleet: Fleet, store
         plan = acts.WorkPlan(seed=1, queues=queues, batch=20, looks_away=0.04, releases=0.02, fails=0.02)
         worker.start(acts.work, plan)
     ledger = Ledger()
-    follow_to_the_end(workers, ledger, store, producers=producers)
+    follow_to_the_end(workers, ledger, lambda: unfinished(store), producers=producers)
 
     lives = read_books(store)
     assert len(lives) == 2 * OWN + SHARED, "same-key-same-job"
