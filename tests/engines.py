@@ -90,18 +90,22 @@ class Libsql:
     """The `sqld` that ci/setup put beside the interpreter; it has one database, emptied for each test."""
 
     def __init__(self, folder: Path) -> None:
+        self._folder, self._address = folder, f"127.0.0.1:{free_port()}"
+        self.url = f"libsql://{self._address}"
+        self.launch()
+        _migrate(self.url)
+
+    def launch(self) -> None:
         binary = Path(sys.executable).with_name("sqld")
-        address = f"127.0.0.1:{free_port()}"
+        where = ("--http-listen-addr", self._address, "--db-path", self._folder)
         self._process = subprocess.Popen(
-            [binary, "--http-listen-addr", address, "--db-path", folder, "--no-welcome", *_NO_AUTOCHECKPOINT],
+            [binary, *where, "--no-welcome", *_NO_AUTOCHECKPOINT],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
             env={"NO_COLOR": "1", "PATH": os.environ["PATH"]},
         )
         self._await_listening()
-        self.url = f"libsql://{address}"
-        _migrate(self.url)
 
     def _await_listening(self) -> None:
         log = self._process.stdout

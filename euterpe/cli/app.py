@@ -10,7 +10,7 @@ import typer
 from typer.main import get_command
 
 import euterpe
-from euterpe.cli import doctor, jobs, keys, migrate, outbox, queues, requesters
+from euterpe.cli import bench, doctor, jobs, keys, migrate, outbox, queues, requesters
 from euterpe.cli.commands import group
 from euterpe.cli.output import complain, out
 from euterpe.domain.errors import EuterpeError, InvalidSpec
@@ -29,6 +29,7 @@ app.add_typer(queues.app, name="queues")
 app.add_typer(outbox.app, name="outbox")
 app.add_typer(keys.app, name="keys")
 doctor.register(app)
+app.add_typer(bench.app, name="bench")
 
 
 def _print_version(asked: bool) -> None:

@@ -57,6 +57,15 @@ class Database:
         with self.snapshot() as connection:
             return str(connection.exec_driver_sql("PRAGMA journal_mode").scalar_one())
 
+    def settle_statistics(self) -> None:
+        """After a bulk load: what a server would do by itself a minute later."""
+        if self.kind is Kind.POSTGRES:
+            with self.engines.write.execution_options(isolation_level="AUTOCOMMIT").connect() as connection:
+                connection.exec_driver_sql("VACUUM (ANALYZE)")
+        elif self.kind is Kind.SQLITE:
+            with self.transaction() as connection:
+                connection.exec_driver_sql("ANALYZE")
+
     def insert(self, table: sa.Table) -> Any:
         """The engine's INSERT, for `on_conflict_…`: same words on both, two classes in SQLAlchemy."""
         return postgresql.insert(table) if self.kind is Kind.POSTGRES else sqlite.insert(table)
@@ -88,17 +97,23 @@ def _typed_errors() -> Iterator[None]:
     except exc.IntegrityError as error:
         if "invalid transition" in str(error.orig):
             raise InvalidTransition("?", "?", "the database refused it") from error
-        raise
+        raise StoreError(_first_line(error)) from error
     except exc.TimeoutError as error:
         raise StoreUnavailable("every database connection of this process is busy; try again") from error
     except exc.DBAPIError as error:
         if error.connection_invalidated or _is_passing(error):
-            reason = str(error.orig).strip().partition("\n")[0]
-            raise StoreUnavailable(f"the database cannot be reached right now: {reason}") from error
-        raise StoreError(str(error.orig).strip().partition("\n")[0]) from error
+            raise StoreUnavailable(
+                f"the database cannot be reached right now: {_first_line(error)}"
+            ) from error
+        raise StoreError(_first_line(error)) from error
     except OSError as error:
         reason = str(error) or type(error).__name__
         raise StoreUnavailable(f"the database cannot be reached right now: {reason}") from error
+
+
+def _first_line(error: exc.DBAPIError) -> str:
+    """Without the lines that quote the row: it may hold what must not be shown."""
+    return str(error.orig).strip().partition("\n")[0]
 
 
 def _is_passing(error: exc.DBAPIError) -> bool:

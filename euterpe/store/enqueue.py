@@ -70,7 +70,7 @@ class Enqueue:
         """One transaction; the answers in the order of the jobs."""
         with self._database.transaction() as connection:
             now = self._database.read_clock(connection)
-            rows = {job.job_id: _row(job, now) for job in jobs}
+            rows = {job.job_id: new_row(job, now) for job in jobs}
             answers = self._answer_known(connection, jobs, rows, now)
             fresh = [job for job in jobs if job.job_id not in answers]
             self._insert(connection, fresh, [rows[job.job_id] for job in fresh])
@@ -186,7 +186,7 @@ def _answer(job: NewJob, stored: AnyRow) -> Answer:
     return IdempotencyConflict(_key_of(job)[1])
 
 
-def _row(job: NewJob, now: int) -> dict[str, Any]:
+def new_row(job: NewJob, now: int) -> dict[str, Any]:
     available_at = max(now, job.not_before or 0)
     sealed = job.sealed
     return {

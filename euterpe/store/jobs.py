@@ -9,7 +9,13 @@ from euterpe.domain.states import JobStatus, Lane, OutboxStatus
 from euterpe.store.database import Database
 from euterpe.store.errors import NotFound
 from euterpe.store.rows import AnySelect
-from euterpe.store.tables import inbox_jobs, job_attempts, job_outbox_events
+from euterpe.store.tables import (
+    idempotency_keys,
+    inbox_jobs,
+    job_attempts,
+    job_groups,
+    job_outbox_events,
+)
 
 _SHOWN = [column for column in inbox_jobs.c if not column.name.startswith("storage_creds_")]
 
@@ -90,6 +96,15 @@ class Jobs:
             for lane in lanes
         ]
         return self._all(sa.union_all(*counts))
+
+    def erase(self, requester_id: str) -> None:
+        """Deletes every trace of a requester's jobs: a bench cleans up with it."""
+        own = sa.select(inbox_jobs.c.job_id).where(inbox_jobs.c.requester_id == requester_id)
+        with self._database.transaction() as connection:
+            for table in (job_attempts, job_outbox_events):
+                connection.execute(sa.delete(table).where(table.c.job_id.in_(own)))
+            for table in (inbox_jobs, idempotency_keys, job_groups):
+                connection.execute(sa.delete(table).where(table.c.requester_id == requester_id))
 
     def _all(self, wanted: AnySelect | sa.CompoundSelect[*tuple[Any, ...]]) -> list[dict[str, Any]]:
         with self._database.snapshot() as connection:

@@ -1,0 +1,62 @@
+"""Does history slow the hot path? Claims on a small and on a large database, turn by turn."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from euterpe.bench.lives import Plan
+from euterpe.compose import open_database
+from euterpe.settings import Settings
+from euterpe.store.migrate import migrate
+from euterpe.store.scratch import add_history
+from euterpe.store.store import Store
+
+SMALL, BACKLOG = 1_000, 50_000
+CLAIMS, BATCH = 500, 1
+
+
+@contextmanager
+def _store(url: str) -> Iterator[Store]:
+    settings = Settings(database_url=url, _env_file=None)  # type: ignore[arg-type,call-arg]
+    database = open_database(settings)
+    migrate(database)
+    database.close()
+    store = Plan(settings, "history", 0, 0, 0).open()
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+def measure(small: str, large: str, *, finished: int) -> dict[str, float]:
+    """p99 in milliseconds of a claim of one, from an inbox and an outbox of either size."""
+    with _store(small) as few, _store(large) as many:
+        add_history(few.database, finished=0, waiting=SMALL)
+        add_history(many.database, finished=finished, waiting=BACKLOG)
+        for store in (few, many):
+            store.database.settle_statistics()
+        found = {}
+        for queue in ("inbox", "outbox"):
+            takes = [_taker(store, queue) for store in (few, many)]
+            waits: list[list[float]] = [[], []]
+            for _ in range(CLAIMS):
+                for take, wait in zip(takes, waits, strict=True):
+                    wait.append(take())
+            for size, wait in zip(("small", "large"), waits, strict=True):
+                found[f"{queue}_{size}_p99_ms"] = sorted(wait)[CLAIMS * 99 // 100] * 1000
+                found[f"{queue}_{size}_p50_ms"] = sorted(wait)[CLAIMS // 2] * 1000
+    return found
+
+
+def _taker(store: Store, queue: str) -> Callable[[], float]:
+    def take() -> float:
+        began = time.perf_counter()
+        taken = store.inbox.claim("bench", BATCH) if queue == "inbox" else store.outbox.claim("bench", BATCH)
+        took = time.perf_counter() - began
+        if len(taken) != BATCH:
+            raise RuntimeError("the backlog is used up: the figure would be wrong")
+        return took
+
+    return take

