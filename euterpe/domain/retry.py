@@ -41,9 +41,23 @@ class JobError:
     phase: str
     retry_class: RetryClass = RetryClass.PERMANENT
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "message", _storable(self.message))
+
     def document(self) -> dict[str, Any]:
         retryable = self.retry_class not in (RetryClass.PERMANENT, RetryClass.UNRECOVERABLE)
         return {"code": self.code, "message": self.message, "retryable": retryable, "phase": self.phase}
+
+
+# A message often ends in what a foreign program printed: any bytes, of any length.
+_LONGEST_MESSAGE = 2_000
+
+
+def _storable(text: str) -> str:
+    """As every engine can store it: no NUL, no half of a surrogate pair, and not endless."""
+    if len(text) > _LONGEST_MESSAGE:
+        text = f"{text[: _LONGEST_MESSAGE // 2]} … {text[-_LONGEST_MESSAGE // 2 :]}"
+    return text.encode("utf-8", "replace").decode().replace("\0", "\ufffd")
 
 
 def canceled(phase: str) -> JobError:

@@ -1,5 +1,6 @@
 """The store as one thing: open it, and everything that can be done with the database hangs off it."""
 
+from collections.abc import Sequence
 from concurrent.futures import Future
 from types import TracebackType
 from typing import Self
@@ -16,7 +17,7 @@ from euterpe.store.database import Database
 from euterpe.store.enqueue import Accepted, Enqueue, Key, NewJob
 from euterpe.store.group_commit import GroupCommit
 from euterpe.store.ids import new_id
-from euterpe.store.inbox import Inbox
+from euterpe.store.inbox import Advance, Inbox
 from euterpe.store.jobs import Jobs
 from euterpe.store.migrate import require_current
 from euterpe.store.outbox import Outbox
@@ -60,12 +61,22 @@ class Store:
         self.rewrap = Rewrap(self.database, ring)
         self.commits: GroupCommit[NewJob, Accepted] = GroupCommit(self.enqueue.many, name="enqueue")
         self.commits.start()
+        self._steps: GroupCommit[Advance, bool] = GroupCommit(self._advance, name="advance")
+        self._steps.start()
 
     def submit(
         self, spec: JobSpec, requester_id: str, *, idempotency_key: str | None = None
     ) -> "Future[Accepted]":
         """Enqueues durably, sharing the commit with whoever else is submitting now."""
         return self.commits.submit(self.new_job(spec, requester_id, idempotency_key=idempotency_key))
+
+    def advance(self, step: Advance) -> "Future[bool]":
+        """Moves one job on, sharing the commit with whoever else is moving on now. False: it is stale."""
+        return self._steps.submit(step)
+
+    def _advance(self, steps: Sequence[Advance]) -> list[bool]:
+        held = self.inbox.advance(steps)
+        return [step.job.job_id in held for step in steps]
 
     def new_job(
         self,
@@ -100,6 +111,7 @@ class Store:
 
     def close(self) -> None:
         self.commits.stop()
+        self._steps.stop()
         self.database.close()
 
     def __enter__(self) -> Self:

@@ -23,6 +23,10 @@ class Fragile(Protocol):
         """Away from now on, for these stores of this process and for every other process."""
         ...
 
+    def kill(self) -> None:
+        """SIGKILL to the server and all its processes, at once."""
+        ...
+
     def come_back(self) -> None: ...
 
     def stop(self) -> None: ...
@@ -43,8 +47,12 @@ class FragileSqlite:
             store.database.engines.dispose()
         self._folder.rename(self._elsewhere)
 
+    def kill(self) -> None:
+        pass  # it has no process but those of its users
+
     def come_back(self) -> None:
-        self._elsewhere.rename(self._folder)
+        if self._elsewhere.exists():
+            self._elsewhere.rename(self._folder)
 
     def stop(self) -> None:
         pass
@@ -53,7 +61,10 @@ class FragileSqlite:
 class FragileLibsql(engines.Libsql):
     def vanish(self, *stores: Store) -> None:
         del stores  # their connections break by themselves
-        self.stop()
+        self.kill()
+
+    def kill(self) -> None:
+        self.stop()  # is a SIGKILL
 
     def come_back(self) -> None:
         self.launch()
@@ -67,8 +78,7 @@ class FragilePostgres(engines.Postgres):
         pgexec("pg_ctl", command, bin_path=server.bin_path, user=server.system_user)
 
     def kill(self) -> None:
-        """SIGKILL to the server and all its processes, at once."""
-        pid = self._server.get_pid()
+        pid = int(self._server.get_pid())
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
         with _watched([pid, *map(int, children)]) as pids:
             for process in pids:

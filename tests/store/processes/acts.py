@@ -5,14 +5,17 @@ import random
 import signal
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import pairwise
 from operator import attrgetter
 from typing import Any, NamedTuple
 
 from euterpe.domain.retry import DeadLetter, Delivered, JobError, Redeliver, Requeue, RetryClass
+from euterpe.domain.spec import parse_spec
 from euterpe.domain.states import JobStatus, OutboxStatus
 from euterpe.store.enqueue import NewJob
+from euterpe.store.errors import StoreUnavailable
 from euterpe.store.inbox import Advance, ClaimedJob
 from euterpe.store.outbox import ClaimedEvent, Delivery
 from euterpe.store.wake import Topic
@@ -35,6 +38,10 @@ class Accepted(NamedTuple):
 
 class Refused(NamedTuple):
     pair: Pair
+
+
+class Away(NamedTuple):
+    """The database could not be reached."""
 
 
 class Idle(NamedTuple):
@@ -67,47 +74,65 @@ def enqueue(desk: Desk, batches: Sequence[Sequence[NewJob]]) -> int:
 def work(desk: Desk, plan: WorkPlan) -> None:
     """Claims and finishes jobs, and reports every claim and every write, until told to stop."""
     rng = random.Random(f"{plan.seed} {desk.name}")
-    listener = desk.store.database.listen(Topic.INBOX)
     late: list[ClaimedJob] = []
-    while not desk.was_told_to_stop():
-        looks_away = rng.random() < plan.looks_away
-        jobs = desk.store.inbox.claim(
-            desk.name, plan.batch, queues=plan.queues, lease_ms=1 if looks_away else plan.lease_ms
-        )
-        desk.report(Claimed([_claim(job) for job in jobs]) if jobs else Idle())
-        if not jobs:
-            listener.wait(0.05)
-        elif looks_away:
-            late += jobs
-        else:
-            _walk(desk, jobs, plan, rng)
-        if late and rng.random() < 0.3:
-            _write_late(desk, late.pop(0), rng)
+    with closing(desk.store.database.listen(Topic.INBOX)) as listener:
+        while not desk.was_told_to_stop():
+            looks_away = rng.random() < plan.looks_away
+            lease_ms = 1 if looks_away else plan.lease_ms
+            jobs = desk.store.inbox.claim(desk.name, plan.batch, queues=plan.queues, lease_ms=lease_ms)
+            desk.report(Claimed([_claim(job) for job in jobs]) if jobs else Idle())
+            if not jobs:
+                listener.wait(0.05)
+            elif looks_away:
+                late += jobs
+            else:
+                _walk(desk, jobs, plan, rng)
+            if late and rng.random() < 0.3:
+                _write_late(desk, late.pop(0), rng)
     for job in late:  # all is over by now
         _write_late(desk, job, rng)
-    listener.close()
+
+
+def work_through_outages(desk: Desk, plan: WorkPlan) -> None:
+    """As a worker must: to it an outage is one more reason to wait."""
+    with closing(desk.store.database.listen(Topic.INBOX)) as listener:
+        while True:
+            try:
+                return work(desk, plan)
+            except StoreUnavailable:
+                desk.report(Away())
+                listener.wait(0.05)
+
+
+def accept_until_killed(desk: Desk, body: Mapping[str, Any]) -> None:
+    """As the API does: many requests share a commit, and each is answered after it."""
+    spec = parse_spec(body)
+    while True:
+        futures = [desk.store.submit(spec, "r1") for _ in range(16)]
+        for future in futures:
+            desk.report(future.result().job_id)
 
 
 def dispatch(desk: Desk, plan: WorkPlan) -> None:
     """The same for the outbox: claims and settles events."""
     rng = random.Random(f"{plan.seed} {desk.name}")
-    listener = desk.store.database.listen(Topic.OUTBOX)
     late: list[ClaimedEvent] = []
-    while not desk.was_told_to_stop():
-        looks_away = rng.random() < plan.looks_away
-        events = desk.store.outbox.claim(desk.name, plan.batch, lease_ms=1 if looks_away else plan.lease_ms)
-        desk.report(Claimed([_claim(event) for event in events]) if events else Idle())
-        if not events:
-            listener.wait(0.05)
-        elif looks_away:
-            late += events
-        else:
-            _deliver(desk, events, plan, rng)
-        if late and rng.random() < 0.3:
-            _deliver(desk, [late.pop(0)], plan, rng)
+    with closing(desk.store.database.listen(Topic.OUTBOX)) as listener:
+        while not desk.was_told_to_stop():
+            looks_away = rng.random() < plan.looks_away
+            lease_ms = 1 if looks_away else plan.lease_ms
+            events = desk.store.outbox.claim(desk.name, plan.batch, lease_ms=lease_ms)
+            desk.report(Claimed([_claim(event) for event in events]) if events else Idle())
+            if not events:
+                listener.wait(0.05)
+            elif looks_away:
+                late += events
+            else:
+                _deliver(desk, events, plan, rng)
+            if late and rng.random() < 0.3:
+                _deliver(desk, [late.pop(0)], plan, rng)
     for event in late:  # all is over by now
         _deliver(desk, [event], plan, rng)
-    listener.close()
 
 
 def _deliver(desk: Desk, events: Sequence[ClaimedEvent], plan: WorkPlan, rng: random.Random) -> None:
@@ -130,22 +155,20 @@ def walk(desk: Desk, jobs: Sequence[tuple[ClaimedJob, JobStatus]]) -> None:
 
 def claim_until(desk: Desk, count: int, lease_ms: int) -> list[ClaimedJob]:
     """Claims until it has so many; those that others hold must come free by themselves."""
-    listener = desk.store.database.listen(Topic.INBOX)
     jobs: list[ClaimedJob] = []
-    while len(jobs) < count:
-        jobs += desk.store.inbox.claim(desk.name, count - len(jobs), lease_ms=lease_ms)
-        listener.wait(0.05)
-    listener.close()
+    with closing(desk.store.database.listen(Topic.INBOX)) as listener:
+        while len(jobs) < count:
+            jobs += desk.store.inbox.claim(desk.name, count - len(jobs), lease_ms=lease_ms)
+            listener.wait(0.05)
     return jobs
 
 
 def claim_events_until(desk: Desk, count: int, lease_ms: int) -> list[ClaimedEvent]:
-    listener = desk.store.database.listen(Topic.OUTBOX)
     events: list[ClaimedEvent] = []
-    while len(events) < count:
-        events += desk.store.outbox.claim(desk.name, count - len(events), lease_ms=lease_ms)
-        listener.wait(0.05)
-    listener.close()
+    with closing(desk.store.database.listen(Topic.OUTBOX)) as listener:
+        while len(events) < count:
+            events += desk.store.outbox.claim(desk.name, count - len(events), lease_ms=lease_ms)
+            listener.wait(0.05)
     return events
 
 

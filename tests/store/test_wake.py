@@ -1,0 +1,89 @@
+"""Wake-ups are hints: they come soon where the engine can tell, and nothing depends on them."""
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from euterpe.store.engines import Kind
+from euterpe.store.store import Store
+from euterpe.store.wake import Listener, Topic
+from tests.store.jobs import claim_one, enqueue
+
+LONG_S = 30.0
+
+
+@pytest.fixture
+def listener(store: Store) -> Iterator[Listener]:
+    listener = store.database.listen(Topic.INBOX)
+    yield listener
+    listener.close()
+
+
+def test_new_work_wakes_a_waiting_worker(store: Store, listener: Listener) -> None:
+    if store.database.kind is Kind.LIBSQL:  # it cannot tell: polling alone, see below
+        return
+    enqueue(store)
+    assert listener.wait(LONG_S)
+
+
+def test_work_that_came_before_the_wait_is_not_missed(store: Store, listener: Listener) -> None:
+    if store.database.kind is Kind.LIBSQL:
+        return
+    enqueue(store)
+    assert len(store.inbox.claim("w1", 1)) == 1
+    enqueue(store)
+    assert listener.wait(LONG_S)
+
+
+def test_many_commits_are_one_hint_on_postgres(store: Store, listener: Listener) -> None:
+    if store.database.kind is not Kind.POSTGRES:
+        return
+    for _ in range(50):
+        enqueue(store)
+    hints = 0
+    while listener.wait(0.2):
+        hints += 1
+    assert 1 <= hints < 50
+
+
+def test_events_wake_the_dispatcher(store: Store) -> None:
+    if store.database.kind is Kind.LIBSQL:
+        return
+    enqueue(store)
+    listener = store.database.listen(Topic.OUTBOX)
+    claim_one(store)
+    assert listener.wait(LONG_S)
+    listener.close()
+
+
+def test_without_news_a_wait_ends_at_its_time(listener: Listener) -> None:
+    while listener.wait(0.05):  # what came before
+        pass
+    assert not listener.wait(0.01)
+
+
+def test_a_wait_can_be_ended_from_another_thread_before_or_during(listener: Listener) -> None:
+    while listener.wait(0.05):
+        pass
+    listener.wake()
+    assert not listener.wait(LONG_S)
+    waiting = threading.Thread(target=listener.wait, args=(LONG_S,))
+    waiting.start()
+    listener.wake()
+    waiting.join(LONG_S)
+    assert not waiting.is_alive()
+
+
+def test_a_rolled_back_transaction_announces_nothing(store: Store, listener: Listener) -> None:
+    while listener.wait(0.05):
+        pass
+
+    def fail_after_announcing() -> None:
+        with store.database.transaction() as connection:
+            store.database.announce(connection, Topic.INBOX)
+            raise RuntimeError("rolled back")
+
+    with pytest.raises(RuntimeError):
+        fail_after_announcing()
+    assert not listener.wait(0.1)
