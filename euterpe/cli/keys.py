@@ -4,14 +4,15 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import Progress
+from rich.progress import Progress as ProgressBar
 
 from euterpe.cli.commands import AsJson, command, group, opened
-from euterpe.cli.output import json_document, out, table
+from euterpe.cli.output import complain, json_document, out, table
 from euterpe.compose import key_ring, open_store, ring_file
 from euterpe.crypto import keyfile
 from euterpe.settings import load
 from euterpe.store.errors import Conflict
+from euterpe.store.rewrap import Progress
 
 app = group(
     "The keys that encrypt stored secrets. To rotate: add a key, restart every program, activate it, restart "
@@ -69,20 +70,23 @@ def activate(kek_id: Kek) -> None:
 @command(app, "rewrap", example="euterpe keys rewrap")
 def rewrap(as_json: AsJson = False) -> None:
     """Move every stored secret to the active key. Safe under load; run it again if it was interrupted."""
-    settings, done = load(), 0
+    settings, done = load(), Progress(0, ())
     ring, console = key_ring(settings), Console(stderr=True)
     with (
         open_store(settings, ring) as store,
-        Progress(console=console, transient=True, disable=not console.is_terminal) as progress,
+        ProgressBar(console=console, transient=True, disable=not console.is_terminal) as bar,
     ):
         left = sum(count for kek_id, count in store.rewrap.in_use().items() if kek_id != ring.active_id)
-        task = progress.add_task("rewrapping", total=left)
+        task = bar.add_task("rewrapping", total=left)
         for done in store.rewrap.run():
-            progress.update(task, completed=done)
+            bar.update(task, completed=done.moved)
     if as_json:
-        json_document({"kek_id": ring.active_id, "rewrapped": done})
-        return
-    out(f"{done} secrets were rewrapped under {ring.active_id}")
+        json_document({"kek_id": ring.active_id, "rewrapped": done.moved, "broken": done.broken})
+    else:
+        out(f"{done.moved} secrets were rewrapped under {ring.active_id}")
+    if done.broken:
+        complain(*done.broken)
+        raise typer.Exit(1)
 
 
 @command(app, "retire", example="euterpe keys retire 2029-06")

@@ -23,7 +23,7 @@ from euterpe.crypto.envelope import (
 from euterpe.crypto.keyring import KeyRing
 from euterpe.domain.errors import EuterpeError
 from euterpe.store.database import Database
-from euterpe.store.rows import AnySelect
+from euterpe.store.rows import AnyRow, AnySelect
 from euterpe.store.tables import inbox_jobs, webhook_secrets
 
 
@@ -70,6 +70,12 @@ _PLACES = (
 )
 
 
+@dataclass(frozen=True)
+class Progress:
+    moved: int
+    broken: tuple[str, ...]  # each names a row, and why it cannot be opened
+
+
 class Rewrap:
     def __init__(self, database: Database, ring: KeyRing) -> None:
         self._database, self._ring = database, ring
@@ -85,19 +91,20 @@ class Rewrap:
                     counts[kek_id] = counts.get(kek_id, 0) + count
         return counts
 
-    def run(self, batch: int = 100) -> Iterator[int]:
-        """Yields after each committed batch how many secrets were moved so far."""
-        done = 0
+    def run(self, batch: int = 100) -> Iterator[Progress]:
+        """Yields after each committed batch what it has done so far. A secret that cannot be opened is
+        passed over and told, so that one of them does not hold up the rotation of all others."""
+        progress = Progress(0, ())
         for place in _PLACES:
             after = ""
-            while True:
+            while rows := self._next(place, after, batch):
+                # Outside the transaction: a key ring may be a service far away.
+                fresh, broken = self._rewrapped(place, rows)
                 with self._database.transaction() as connection:
-                    rows = connection.execute(self._next(place, after, batch)).all()
-                    done += sum(self._move(connection, place, row) for row in rows)
-                if not rows:
-                    break
+                    moved = sum(self._move(connection, place, row, new) for row, new in fresh)
+                progress = Progress(progress.moved + moved, (*progress.broken, *broken))
                 after = rows[-1][0]
-                yield done
+                yield progress
 
     def unreadable(self, per_kek: int = 10) -> list[str]:
         """Of the newest secrets under each KEK, those that this ring could not open, each with the reason."""
@@ -113,13 +120,24 @@ class Rewrap:
                     found.append(f"{place.table.name} {row[0]}: {error}")
         return found
 
-    def _next(self, place: _Sealed, after: str, batch: int) -> AnySelect:
+    def _next(self, place: _Sealed, after: str, batch: int) -> Sequence[AnyRow]:
         kek = place.column(place.kek_id)
         wanted = _select(place).where(kek.is_not(None), kek != self._ring.active_id, place.key > after)
-        return wanted.order_by(place.key).limit(batch)
+        with self._database.snapshot() as connection:
+            return connection.execute(wanted.order_by(place.key).limit(batch)).all()
 
-    def _move(self, connection: sa.Connection, place: _Sealed, row: Any) -> int:
-        new = rewrap(_sealed(place, row), place.context(row), self._ring)
+    def _rewrapped(
+        self, place: _Sealed, rows: Sequence[AnyRow]
+    ) -> tuple[list[tuple[AnyRow, Sealed]], list[str]]:
+        fresh, broken = [], []
+        for row in rows:
+            try:
+                fresh.append((row, rewrap(_sealed(place, row), place.context(row), self._ring)))
+            except EuterpeError as error:
+                broken.append(f"{place.table.name} {row[0]}: {error}")
+        return fresh, broken
+
+    def _move(self, connection: sa.Connection, place: _Sealed, row: AnyRow, new: Sealed) -> int:
         as_read = [place.column(name) == getattr(row, name) for name in (place.kek_id, *place.unchanged)]
         changed = sa.update(place.table).where(place.key == row[0], *as_read)
         values = {place.wrapped: new.dek_wrapped, place.kek_id: new.kek_id}

@@ -86,10 +86,9 @@ def test_each_lane_is_read_through_its_own_index(busy: Store) -> None:
         assert index in shown, what
 
 
+@pytest.mark.parametrize("engine", ["postgres"], indirect=True)
 def test_a_batch_visits_its_rows_in_its_own_order(busy: Store) -> None:
     """What keeps two batches from deadlocking: the batch is the outer side of a nested loop."""
-    if busy.database.kind is not Kind.POSTGRES:
-        return
     writes = [
         call
         for text, call in statements_of(busy).items()

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from euterpe.crypto.envelope import rewrap
 from euterpe.crypto.errors import CannotDecrypt, UnknownKek
 from euterpe.crypto.keyring import LocalKeyRing
 from euterpe.crypto.keyset import KeySet
@@ -49,6 +50,10 @@ def overwrite(store: Store, table: sa.Table, key: str, **values: Any) -> None:
     (column,) = table.primary_key.columns
     with store.database.transaction() as connection:
         connection.execute(sa.update(table).where(column == key).values(values))
+
+
+def claim(store: Store, job_id: str) -> ClaimedJob:
+    return next(job for job in store.inbox.claim("w1", 100) if job.job_id == job_id)
 
 
 @pytest.fixture
@@ -205,7 +210,7 @@ def rotated(store: Store) -> Rotated:
 def test_a_rewrap_moves_every_secret_and_touches_no_ciphertext(rotated: Rotated, url: str) -> None:
     before = [bytes(stored(rotated.store, job_id).storage_creds_encrypted) for job_id in rotated.job_ids]
     assert rotated.rewrap.in_use() == {"k1": 26}
-    assert list(rotated.rewrap.run(batch=10)) == [10, 20, 25, 26]
+    assert [progress.moved for progress in rotated.rewrap.run(batch=10)] == [10, 20, 25, 26]
     assert rotated.rewrap.in_use() == {"k2": 26}
     after = [bytes(stored(rotated.store, job_id).storage_creds_encrypted) for job_id in rotated.job_ids]
     assert after == before
@@ -218,29 +223,36 @@ def test_a_rewrap_moves_every_secret_and_touches_no_ciphertext(rotated: Rotated,
 
 def test_a_rewrap_that_was_killed_half_way_is_resumed(rotated: Rotated) -> None:
     run = rotated.rewrap.run(batch=10)
-    assert next(run) == 10
+    assert next(run).moved == 10
     del run  # no clean-up exists that a kill could prevent: every batch is a transaction
     assert rotated.rewrap.in_use() == {"k1": 16, "k2": 10}
-    assert list(Rewrap(rotated.store.database, rotated.ring).run(batch=10))[-1] == 16
+    assert list(Rewrap(rotated.store.database, rotated.ring).run(batch=10))[-1].moved == 16
     assert list(Rewrap(rotated.store.database, rotated.ring).run()) == []
 
 
 def test_a_refresh_during_a_rewrap_wins(rotated: Rotated, monkeypatch: pytest.MonkeyPatch) -> None:
     """Credentials that change between the read and the write of a batch are left as they are."""
     changed = rotated.job_ids[3]
-    move = Rewrap._move
 
-    def refresh_then_move(self: Rewrap, connection: sa.Connection, place: Any, row: Any) -> int:
-        if row[0] == changed:
-            fresh = {"credential_version": 2, "storage_creds_dek_wrapped": b"of version 2"}
-            update = sa.update(inbox_jobs).where(inbox_jobs.c.job_id == changed)
-            connection.execute(update.values(fresh))
-        return move(self, connection, place, row)
+    def refresh_meanwhile(sealed: Any, context: Any, ring: Any) -> Any:
+        if context.fields.get("job_id") == changed:
+            assert rotated.store.credentials.replace(changed, "r1", b"newer") == 2
+        return rewrap(sealed, context, ring)
 
-    monkeypatch.setattr(Rewrap, "_move", refresh_then_move)
-    assert list(rotated.rewrap.run())[-1] == 25
+    monkeypatch.setattr("euterpe.store.rewrap.rewrap", refresh_meanwhile)
+    assert list(rotated.rewrap.run())[-1].moved == 25
     row = stored(rotated.store, changed)
-    assert (bytes(row.storage_creds_dek_wrapped), row.storage_creds_kek_id) == (b"of version 2", "k1")
+    assert (row.credential_version, row.storage_creds_kek_id) == (2, "k1")
+    assert rotated.store.credentials.open(claim(rotated.store, changed)) == (b"newer", 2)
+
+
+def test_one_damaged_secret_does_not_hold_up_the_others(rotated: Rotated) -> None:
+    damaged = rotated.job_ids[0]
+    overwrite(rotated.store, inbox_jobs, damaged, storage_creds_dek_wrapped=b"x" * 60)
+    progress = list(rotated.rewrap.run(batch=10))[-1]
+    assert progress.moved == 25
+    assert [line.partition(":")[0] for line in progress.broken] == [f"inbox_jobs {damaged}"]
+    assert rotated.rewrap.in_use() == {"k1": 1, "k2": 25}
 
 
 def test_a_kek_that_is_not_in_the_ring_is_named(store: Store, job: ClaimedJob) -> None:

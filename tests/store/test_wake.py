@@ -5,12 +5,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from euterpe.store.engines import Kind
 from euterpe.store.store import Store
 from euterpe.store.wake import Listener, Topic
 from tests.store.jobs import claim_one, enqueue
 
 LONG_S = 30.0
+# libSQL cannot tell: it is polled and nothing else.
+TELLING = pytest.mark.parametrize("engine", ["sqlite", "postgres"], indirect=True)
 
 
 @pytest.fixture
@@ -20,25 +21,22 @@ def listener(store: Store) -> Iterator[Listener]:
     listener.close()
 
 
+@TELLING
 def test_new_work_wakes_a_waiting_worker(store: Store, listener: Listener) -> None:
-    if store.database.kind is Kind.LIBSQL:  # it cannot tell: polling alone, see below
-        return
     enqueue(store)
     assert listener.wait(LONG_S)
 
 
+@TELLING
 def test_work_that_came_before_the_wait_is_not_missed(store: Store, listener: Listener) -> None:
-    if store.database.kind is Kind.LIBSQL:
-        return
     enqueue(store)
     assert len(store.inbox.claim("w1", 1)) == 1
     enqueue(store)
     assert listener.wait(LONG_S)
 
 
-def test_many_commits_are_one_hint_on_postgres(store: Store, listener: Listener) -> None:
-    if store.database.kind is not Kind.POSTGRES:
-        return
+@pytest.mark.parametrize("engine", ["postgres"], indirect=True)
+def test_many_commits_are_one_hint(store: Store, listener: Listener) -> None:
     for _ in range(50):
         enqueue(store)
     hints = 0
@@ -47,9 +45,8 @@ def test_many_commits_are_one_hint_on_postgres(store: Store, listener: Listener)
     assert 1 <= hints < 50
 
 
+@TELLING
 def test_events_wake_the_dispatcher(store: Store) -> None:
-    if store.database.kind is Kind.LIBSQL:
-        return
     enqueue(store)
     listener = store.database.listen(Topic.OUTBOX)
     claim_one(store)
