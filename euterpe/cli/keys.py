@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.progress import Progress as ProgressBar
 
 from euterpe.cli.commands import AsJson, command, group, opened
-from euterpe.cli.output import complain, json_document, out, table
+from euterpe.cli.output import json_document, out, table
 from euterpe.compose import key_ring, open_store, ring_file
 from euterpe.crypto import keyfile
 from euterpe.settings import load
@@ -80,13 +80,14 @@ def rewrap(as_json: AsJson = False) -> None:
         task = bar.add_task("rewrapping", total=left)
         for done in store.rewrap.run():
             bar.update(task, completed=done.moved)
-    if as_json:
-        json_document({"kek_id": ring.active_id, "rewrapped": done.moved, "broken": done.broken})
-    else:
-        out(f"{done.moved} secrets were rewrapped under {ring.active_id}")
     if done.broken:
-        complain(*done.broken)
-        raise typer.Exit(1)
+        raise Conflict(
+            f"{done.moved} secrets were rewrapped and {len(done.broken)} could not be: {'; '.join(done.broken)}"
+        )
+    if as_json:
+        json_document({"kek_id": ring.active_id, "rewrapped": done.moved})
+        return
+    out(f"{done.moved} secrets were rewrapped under {ring.active_id}")
 
 
 @command(app, "retire", example="euterpe keys retire 2029-06")
