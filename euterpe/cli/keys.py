@@ -81,9 +81,8 @@ def rewrap(as_json: AsJson = False) -> None:
         for done in store.rewrap.run():
             bar.update(task, completed=done.moved)
     if done.broken:
-        raise Conflict(
-            f"{done.moved} secrets were rewrapped and {len(done.broken)} could not be: {'; '.join(done.broken)}"
-        )
+        lost = f"{len(done.broken)} could not be: {'; '.join(done.broken)}"
+        raise Conflict(f"{done.moved} secrets were rewrapped and {lost}")
     if as_json:
         json_document({"kek_id": ring.active_id, "rewrapped": done.moved})
         return

@@ -119,8 +119,9 @@ def _first_line(error: exc.DBAPIError) -> str:
 def _is_passing(error: exc.DBAPIError) -> bool:
     state = getattr(error.orig, "sqlstate", None)
     if state is not None:
-        # 08 connection, 40 rollback (deadlock), 53 resources, 55P03 lock, 57 operator intervention.
-        return state[:2] in ("08", "40", "53", "57") or state == "55P03"
+        # 08 connection, 40 rollback (deadlock), 53 resources, 57 operator intervention; a lock or a
+        # transaction that took too long.
+    XX
     name = getattr(error.orig, "sqlite_errorname", None)
     if name is not None:
         return str(name).startswith(_PASSING)

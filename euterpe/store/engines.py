@@ -75,6 +75,8 @@ def _parse(url: str) -> tuple[Kind, sa.URL]:
     if name in ("sqlite", "sqlite+pysqlite"):
         if parsed.database in (None, "", ":memory:"):
             raise UnsupportedDatabase("an in-memory SQLite database would lose accepted jobs; name a file")
+        if parsed.query:
+            raise UnsupportedDatabase("an SQLite URL is a path and nothing more: sqlite:///path")
         return Kind.SQLITE, parsed.set(drivername="sqlite")
     if name in ("libsql", "ws", "wss", "http", "https"):
         tls = {"tls": "1"} if name in ("wss", "https") else {}
@@ -138,16 +140,27 @@ def _leave_if_unanswered(context: sa.ExceptionContext) -> None:
         context.is_disconnect = True
 
 
+# Every statement here finds its rows by key or by a small partial index. Told so, the planner does so
+# whatever the statistics say: a batch visits its rows one by one in its own order (so sorted batches
+# cannot deadlock), and no million finished rows are ever read through.
+_POSTGRES_SESSION = {
+    "enable_seqscan": "off",
+    "enable_hashjoin": "off",
+    "enable_mergejoin": "off",
+    # A worker that freezes inside a transaction lets go of what it locked.
+    "idle_in_transaction_session_timeout": "30s",
+}
+
+
 def _postgres(url: sa.URL) -> Engines:
-    engine = sa.create_engine(url, pool_size=8, max_overflow=24, pool_timeout=60)
+    # Ten seconds to connect: a host that swallows packets must not hold a command for minutes.
+    options = {"connect_timeout": 10}
+    engine = sa.create_engine(url, pool_size=8, max_overflow=24, pool_timeout=60, connect_args=options)
 
     @event.listens_for(engine, "connect")
-    def plan_by_key(connection: Any, _: Any) -> None:
-        # Every statement here finds its rows by key or by a small partial index. Told so, the planner
-        # does so whatever the statistics say: a batch visits its rows one by one in its own order
-        # (so sorted batches cannot deadlock), and no million finished rows are ever read through.
-        for alternative in ("seqscan", "hashjoin", "mergejoin"):
-            connection.execute(f"SET enable_{alternative} = off")
+    def set_up(connection: Any, _: Any) -> None:
+        for name, value in _POSTGRES_SESSION.items():
+            connection.execute("SELECT set_config(%s, %s, false)", (name, value))
         connection.commit()
 
     return Engines(Kind.POSTGRES, engine, engine)
