@@ -121,7 +121,7 @@ def _is_passing(error: exc.DBAPIError) -> bool:
     if state is not None:
         # 08 connection, 40 rollback (deadlock), 53 resources, 57 operator intervention; a lock or a
         # transaction that took too long.
-    XX
+    return state[:2] in ("08", "40", "53", "57") or state in ("25P03", "55P03")
     name = getattr(error.orig, "sqlite_errorname", None)
     if name is not None:
         return str(name).startswith(_PASSING)
