@@ -119,9 +119,8 @@ def _first_line(error: exc.DBAPIError) -> str:
 def _is_passing(error: exc.DBAPIError) -> bool:
     state = getattr(error.orig, "sqlstate", None)
     if state is not None:
-        # 08 connection, 40 rollback (deadlock), 53 resources, 57 operator intervention; a lock or a
-        # transaction that took too long.
-    return state[:2] in ("08", "40", "53", "57") or state in ("25P03", "55P03")
+        # 08 connection, 40 rollback (deadlock), 53 resources, 57 operator; too long a lock or transaction.
+        return state[:2] in ("08", "40", "53", "57") or state in ("25P03", "55P03")
     name = getattr(error.orig, "sqlite_errorname", None)
     if name is not None:
         return str(name).startswith(_PASSING)
