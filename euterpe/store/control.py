@@ -76,7 +76,13 @@ class Control:
 
     def _locked(self, connection: sa.Connection, job_id: str, requester_id: str | None) -> AnyRow:
         wanted = sa.select(
-            _job.job_id, _job.claim_version, _job.status, _job.attempt_count, _job.max_attempts, *SUBJECT
+            _job.job_id,
+            _job.claim_version,
+            _job.status,
+            _job.lane,
+            _job.attempt_count,
+            _job.max_attempts,
+            *SUBJECT,
         ).where(_job.job_id == job_id)
         if requester_id is not None:
             wanted = wanted.where(_job.requester_id == requester_id)
@@ -87,6 +93,9 @@ class Control:
 
     def _fail_queued(self, connection: sa.Connection, row: AnyRow) -> None:
         subject = subject_of(row)
+        if row.lane == Lane.BLOCKED:
+            # Nobody in its group moves up for it, and to ask for the group could deadlock (groups.py).
+            subject = subject._replace(group_id=None)
         claim = Move(JobStatus.QUEUED, JobStatus.CLAIMED, Lane.LEASED, CONTROL_PLANE, 0, raises_version=True)
         step = Step(subject, Change(row.job_id, row.claim_version, claim))
         version = self._transitions.apply(connection, [step])[row.job_id].claim_version

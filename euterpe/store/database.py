@@ -88,6 +88,8 @@ _PASSING = (
     "CLIENT_CLOSED",
     "TRANSACTION_TIMEOUT",
 )
+# What Postgres says to a client that it will never let in as it is.
+_REFUSED = ("does not exist", "authentication failed", "no pg_hba.conf entry")
 
 
 @contextmanager
@@ -124,5 +126,6 @@ def _is_passing(error: exc.DBAPIError) -> bool:
     name = getattr(error.orig, "sqlite_errorname", None)
     if name is not None:
         return str(name).startswith(_PASSING)
-    # psycopg raises OperationalError without a state only when there is no connection.
-    return isinstance(error, exc.OperationalError)
+    # psycopg raises OperationalError without a state only when there is no connection; libpq tells why
+    # in words alone.
+    return isinstance(error, exc.OperationalError) and not any(word in str(error.orig) for word in _REFUSED)

@@ -88,7 +88,8 @@ class Enqueue:
                 limits.setdefault(job.group, job.group_limit)
         self._groups.register(connection, limits)
         try:
-            self._insert_jobs(connection, rows)
+            # In one order, or two batches with the same refs would deadlock on their unique index.
+            self._insert_jobs(connection, sorted(rows, key=lambda row: row["source_ref"] or ""))
         except sa.exc.IntegrityError as error:
             if "source_ref" in str(error.orig):
                 raise DuplicateSource([job.source_ref for job in jobs if job.source_ref]) from error

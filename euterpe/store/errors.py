@@ -10,7 +10,8 @@ class StoreError(EuterpeError):
 
 
 class StoreUnavailable(StoreError):
-    """The database is away or too busy. Nothing was written; the same call may succeed later."""
+    """The database is away or too busy; the same call may succeed later. Nothing was written, unless the
+    connection broke during the commit itself: then only a look at the row tells."""
 
     code = "database_unavailable"
     retryable = True

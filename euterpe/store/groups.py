@@ -4,6 +4,9 @@ A job of a group waits in the lane `blocked`, where no claim looks, until `admit
 `admit` is the only thing that raises the number of a group's jobs that are ready or at work, and it
 holds the group's row while it counts; whoever lowers that number calls it afterwards. At most one
 job of a group is ready at a time, so they also start in their order.
+
+Lock order on Postgres: owned, ready and finished jobs, then groups, then blocked jobs. So whoever locks a
+blocked job holds nothing that `admit` could be waiting behind, and asks for no group afterwards.
 """
 
 from collections.abc import Iterable, Mapping
@@ -45,10 +48,10 @@ class Groups:
 
     def admit(self, connection: sa.Connection, groups: Iterable[Group]) -> int:
         """Lets the next job of each group through where there is room; returns how many."""
-        rows = [vars(group) for group in sorted(set(groups))]
-        if not rows:
+        groups = sorted(set(groups))
+        if not groups:
             return 0
-        parameter = as_parameter(rows)
+        parameter = as_parameter(vars(group) for group in groups)
         if self._database.engines.locks_rows:
             # Its own statement: what is counted next must be seen after the lock was got.
             connection.execute(self._lock, parameter)
@@ -85,14 +88,9 @@ class Groups:
 
         ready, leased, blocked = (inbox_jobs.alias(lane) for lane in (Lane.READY, Lane.LEASED, Lane.BLOCKED))
         at_work = sa.select(sa.func.count()).select_from(leased).where(member(leased, Lane.LEASED))
-        first = (
-            sa.select(blocked.c.job_id)
-            .where(member(blocked, Lane.BLOCKED))
-            .order_by(blocked.c.created_at, blocked.c.job_id)
-            .limit(1)
-            # Past a locked row: whoever holds it is taking it out of the line, and waits for our group.
-            .with_for_update(skip_locked=True)
-        )
+        first = sa.select(blocked.c.job_id).where(member(blocked, Lane.BLOCKED))
+        # Waits for whoever is writing to that row, and takes the next one if it was taken out of the line.
+        first = first.order_by(blocked.c.created_at, blocked.c.job_id).limit(1).with_for_update()
         has_ready = sa.exists().select_from(ready).where(member(ready, Lane.READY))
         admitted = (
             sa.select(first.correlate(job_groups).scalar_subquery())

@@ -67,8 +67,9 @@ class PostgresListener:
 
     def _listen(self) -> None:
         with contextlib.suppress(psycopg.OperationalError):
-            self._connection = _connect(self._url)
-            self._connection.execute(f"LISTEN {self._topic}")
+            connection = _connect(self._url)
+            connection.execute(f"LISTEN {self._topic}")
+            self._connection = connection
 
     def wait(self, timeout_s: float) -> bool:
         if self._connection is None:

@@ -92,7 +92,7 @@ class Rewrap:
         return counts
 
     def run(self, batch: int = 100) -> Iterator[Progress]:
-        """Yields after each committed batch what it has done so far. A secret that cannot be opened is
+        """Yields after each batch what it has done so far. A secret that cannot be opened is
         passed over and told, so that one of them does not hold up the rotation of all others."""
         progress = Progress(0, ())
         for place in _PLACES:
@@ -100,8 +100,7 @@ class Rewrap:
             while rows := self._next(place, after, batch):
                 # Outside the transaction: a key ring may be a service far away.
                 fresh, broken = self._rewrapped(place, rows)
-                with self._database.transaction() as connection:
-                    moved = sum(self._move(connection, place, row, new) for row, new in fresh)
+                moved = sum(self._move(place, row, new) for row, new in fresh)
                 progress = Progress(progress.moved + moved, (*progress.broken, *broken))
                 after = rows[-1][0]
                 yield progress
@@ -137,11 +136,13 @@ class Rewrap:
                 broken.append(f"{place.table.name} {row[0]}: {error}")
         return fresh, broken
 
-    def _move(self, connection: sa.Connection, place: _Sealed, row: AnyRow, new: Sealed) -> int:
+    def _move(self, place: _Sealed, row: AnyRow, new: Sealed) -> int:
+        """A transaction for each row: one that held several could deadlock with the work on them."""
         as_read = [place.column(name) == getattr(row, name) for name in (place.kek_id, *place.unchanged)]
         changed = sa.update(place.table).where(place.key == row[0], *as_read)
         values = {place.wrapped: new.dek_wrapped, place.kek_id: new.kek_id}
-        return connection.execute(changed.values(values)).rowcount
+        with self._database.transaction() as connection:
+            return connection.execute(changed.values(values)).rowcount
 
 
 def _select(place: _Sealed) -> AnySelect:

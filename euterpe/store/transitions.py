@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 from euterpe.domain.events import event_body, event_type, is_wanted
-from euterpe.domain.states import IN_PROGRESS, JobStatus, Lane, OutboxStatus, check_job_transition
+from euterpe.domain.states import FINISHED, IN_PROGRESS, JobStatus, Lane, OutboxStatus, check_job_transition
 from euterpe.store.database import Database
 from euterpe.store.groups import Group, Groups
 from euterpe.store.ids import new_id, new_ids
@@ -151,10 +151,12 @@ def _job_columns(move: Move, rows: Rows | None, now: sa.ColumnElement[int]) -> M
         columns["finished_at"] = columns["cancel_requested_at"] = sa.null()
     if move.target == JobStatus.SUCCEEDED:
         columns["progress"], columns["last_error"] = 100.0, sa.null()
-    if move.target in (JobStatus.SUCCEEDED, JobStatus.DEAD_LETTER):
-        # It can never run again and has no more use for its credentials: forget them.
+    if move.target in FINISHED:
+        # What can never run again has no more use for its credentials: forget them.
         for name in ("encrypted", "dek_wrapped", "kek_id", "encryption_version"):
-            columns[f"storage_creds_{name}"] = sa.null()
+            column = inbox_jobs.c[f"storage_creds_{name}"]
+            spent = sa.case((_job.attempt_count >= _job.max_attempts, None), else_=column)
+            columns[column.name] = spent if move.target == JobStatus.FAILED else sa.null()
     return columns
 
 

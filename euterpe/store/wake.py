@@ -92,8 +92,9 @@ class SqliteListener:
     """`data_version` changes when any other connection, of any process, has committed."""
 
     def __init__(self, url: sa.URL) -> None:
+        self._path = str(url.database)
         self._woken = threading.Event()
-        self._connection = sqlite3.connect(str(url.database), isolation_level=None, check_same_thread=False)
+        self._connection: sqlite3.Connection | None = None
         self._seen = 0
         self._seen = self._version()
 
@@ -113,6 +114,8 @@ class SqliteListener:
 
     def _version(self) -> int:
         try:
+            if self._connection is None:
+                self._connection = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
             return int(self._connection.execute("PRAGMA data_version").fetchone()[0])
         except sqlite3.OperationalError:
             return self._seen  # the file is away: the poll's own error will tell
@@ -122,4 +125,5 @@ class SqliteListener:
 
     def close(self) -> None:
         self.wake()
-        self._connection.close()
+        if self._connection is not None:
+            self._connection.close()

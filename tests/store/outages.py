@@ -78,11 +78,14 @@ class FragilePostgres(engines.Postgres):
         pgexec("pg_ctl", command, bin_path=server.bin_path, user=server.system_user)
 
     def kill(self) -> None:
-        pid = int(self._server.get_pid())
+        pid = self._server.get_postmaster_info().pid
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
         with _watched([pid, *map(int, children)]) as pids:
             for process in pids:
                 os.kill(process, signal.SIGKILL)
+        # Or what was killed is taken for running as long as nobody has reaped it.
+        for lock in (*self._server.pgdata.glob("postmaster.pid"), *self._server.pgdata.glob(".s.PGSQL.*")):
+            lock.unlink()
 
     def come_back(self) -> None:
         self._server.ensure_postgres_running()
@@ -96,6 +99,15 @@ def _watched(pids: list[int]) -> Iterator[list[int]]:
     for descriptor in descriptors:
         select.select([descriptor], [], [])
         os.close(descriptor)
+
+
+@contextmanager
+def away(database: Fragile, *stores: Store) -> Iterator[None]:
+    database.vanish(*stores)
+    try:
+        yield
+    finally:
+        database.come_back()
 
 
 def start(name: str, folder: Path) -> Fragile:

@@ -1,9 +1,14 @@
+import contextlib
+import threading
+from collections.abc import Callable
+
 import pytest
 import sqlalchemy as sa
 
 from euterpe.domain.retry import JobError, RetryClass
-from euterpe.domain.states import JobStatus
+from euterpe.domain.states import FINISHED, JobStatus
 from euterpe.store.clock import SettableClock
+from euterpe.store.errors import Conflict
 from euterpe.store.inbox import Advance, ClaimedJob
 from euterpe.store.store import Store
 from euterpe.store.tables import inbox_jobs
@@ -197,3 +202,61 @@ def test_a_finished_job_forgets_its_owner_and_its_lease(store: Store) -> None:
     leased = sa.select(inbox_jobs.c.worker_id, inbox_jobs.c.lease_expires_at, inbox_jobs.c.heartbeat_at)
     with store.database.snapshot() as connection:
         assert connection.execute(leased).one() == (None, None, None), "no-lease-at-rest"
+
+
+@pytest.mark.parametrize("engine", ["postgres"], indirect=True)
+def test_a_group_goes_on_though_its_next_job_is_being_written_to(store: Store) -> None:
+    """New credentials for a waiting job lock its row just when its predecessor ends."""
+    _, second = enqueue(store, 2, group_id="album")
+    first = claim_one(store)
+    done = threading.Event()
+
+    def finish() -> None:
+        advance(store, first, until=JobStatus.SUCCEEDED)
+        done.set()
+
+    with store.database.transaction() as connection:
+        connection.execute(sa.update(inbox_jobs).where(inbox_jobs.c.job_id == second).values(refresh_count=1))
+        finishing = threading.Thread(target=finish)
+        finishing.start()
+        assert not done.wait(0.3), "it waits for the row instead of passing it over"
+    finishing.join(30)
+    assert ids(store.inbox.claim("w1", 10)) == [second]
+
+
+@pytest.mark.parametrize("engine", ["postgres"], indirect=True)
+def test_cancels_claims_and_endings_of_one_group_never_deadlock(store: Store) -> None:
+    jobs = enqueue(store, 120, group_id="album", group_limit=3)
+    errors: list[Exception] = []
+
+    def run(work: Callable[[], object]) -> threading.Thread:
+        def guarded() -> None:
+            try:
+                work()
+            except Exception as error:  # noqa: BLE001  the assertion below shows it
+                errors.append(error)
+
+        thread = threading.Thread(target=guarded)
+        thread.start()
+        return thread
+
+    def work_off() -> None:
+        while not all(status in FINISHED for status in statuses(store, jobs)):
+            for job in store.inbox.claim("w", 3):
+                store.inbox.fail(job, JobError("bad", "not media", "claimed"))
+
+    def cancel_all(some: list[str]) -> None:
+        for job_id in some:
+            with contextlib.suppress(Conflict):
+                store.control.cancel(job_id)
+
+    threads = [
+        run(work_off),
+        run(work_off),
+        run(lambda: cancel_all(jobs[::2])),
+        run(lambda: cancel_all(jobs[::-3])),
+    ]
+    for thread in threads:
+        thread.join(60)
+    assert errors == []
+    assert set(statuses(store, jobs)) == {JobStatus.FAILED}

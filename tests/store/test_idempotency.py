@@ -117,3 +117,20 @@ def test_one_bad_job_does_not_fail_its_neighbours_in_a_shared_commit(store: Stor
     errors = [future.exception(timeout=60) for future in outcomes]
     assert [type(error) for error in errors].count(DuplicateSource) == 1
     assert len(store.jobs.page()) == 3
+
+
+@pytest.mark.parametrize("engine", ["postgres"], indirect=True)
+def test_batches_with_the_same_refs_in_other_orders_do_not_deadlock(store: Store) -> None:
+    refs = [f"bull:{number}" for number in range(40)]
+
+    def enqueue_all(number: int) -> str:
+        batch = [new_job(source_ref=ref) for ref in (refs if number % 2 else refs[::-1])]
+        try:
+            store.enqueue.many(batch)
+        except DuplicateSource:
+            return "refused"
+        return "accepted"
+
+    with ThreadPoolExecutor(8) as pool:
+        outcomes = list(pool.map(enqueue_all, range(16)))
+    assert sorted(outcomes) == ["accepted"] + ["refused"] * 15

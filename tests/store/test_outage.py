@@ -18,6 +18,7 @@ from euterpe.store.inbox import Advance
 from euterpe.store.outbox import Delivery
 from euterpe.store.store import Store
 from euterpe.store.wake import Listener, Topic
+from tests.engines import empty
 from tests.store import outages
 from tests.store.jobs import SPEC, enqueue, new_job
 from tests.store.outages import Fragile
@@ -43,6 +44,7 @@ def running() -> Iterator[dict[str, Fragile]]:
 def database(engine: str, running: dict[str, Fragile], tmp_path_factory: pytest.TempPathFactory) -> Fragile:
     if engine not in running:
         running[engine] = outages.start(engine, tmp_path_factory.mktemp(f"fragile-{engine}"))
+    empty(running[engine].url)
     return running[engine]
 
 
@@ -56,16 +58,19 @@ def test_every_call_says_that_the_database_is_away_and_works_when_it_is_back(
     database: Fragile, store: Store
 ) -> None:
     calls = _calls(store)
-    threads = set(threading.enumerate())
-    database.vanish(store)
-    for _ in range(2):  # the first finds its connection broken, the second finds no new one
-        assert [name for name, call in calls.items() if not _says_away(call)] == []
-    assert _says_away(lambda: open_store(database.url))
-    database.come_back()
+    threads = _threads_of_ours()
+    with outages.away(database, store):
+        for _ in range(2):  # the first finds its connection broken, the second finds no new one
+            assert [name for name, call in calls.items() if not _says_away(call)] == []
+        assert _says_away(lambda: open_store(database.url))
     for call in calls.values():
         call()
-    assert threads <= set(threading.enumerate()), "a thread has died"
+    assert threads <= _threads_of_ours(), "a thread has died"
     check_integrity(store)
+
+
+def _threads_of_ours() -> set[threading.Thread]:
+    return {thread for thread in threading.enumerate() if thread.name.startswith("euterpe-")}
 
 
 def _says_away(call: Call) -> bool:
@@ -111,12 +116,12 @@ def _calls(store: Store) -> dict[str, Call]:
 def test_a_listener_survives_an_outage_and_wakes_again(database: Fragile, store: Store) -> None:
     with ThreadPoolExecutor(1) as waiting, closing(store.database.listen(Topic.INBOX)) as early:
         waits = waiting.submit(early.wait, 60.0)
-        database.vanish(store)
-        early.wake()
-        waits.result()
-        with closing(store.database.listen(Topic.INBOX)) as late:  # opened while the database is away
+        with outages.away(database, store):
+            early.wake()
+            waits.result()
+            late = store.database.listen(Topic.INBOX)
             late.wait(0.01)
-            database.come_back()
+        with closing(late):
             for listener in (early, late):
                 _wake(listener, store)
 
@@ -139,8 +144,8 @@ def _wake(listener: Listener, store: Store) -> None:
 @pytest.mark.parametrize("engine", ["libsql", "postgres"], indirect=True)
 def test_workers_live_through_outages_and_finish_every_job(database: Fragile, store: Store) -> None:
     """event-per-transition, no-lease-at-rest. (An SQLite file that is open does not go away.)"""
-    jobs = enqueue(store, 300, queue="outage", max_attempts=50)
-    plan = acts.WorkPlan(seed=6, queues=["outage"], batch=5, lease_ms=500)
+    enqueue(store, 300, max_attempts=50)
+    plan = acts.WorkPlan(seed=6, batch=5, lease_ms=500)
     ledger = Ledger()
     with fleet_on(database.url) as fleet:
         backoff = Backoff(base_ms=10, cap_ms=100)
@@ -148,24 +153,32 @@ def test_workers_live_through_outages_and_finish_every_job(database: Fragile, st
         for worker in workers:
             worker.start(acts.work_through_outages, plan)
         for _ in range(2):
-            _hear_until(workers, ledger, acts.Accepted, of_each=20)
-            database.vanish(store)
-            _hear_until(workers, ledger, acts.Away, of_each=1)
-            assert _says_away(lambda: unfinished(store))
-            database.come_back()
+            _hear_of_work(workers, ledger, count=200)
+            with outages.away(database, store):
+                _hear_of_the_outage(workers, ledger)
+                assert _says_away(lambda: unfinished(store))
         follow_to_the_end(workers, ledger, lambda: unfinished(store))
-    lives = {job_id: life for job_id, life in read_books(store).items() if job_id in set(jobs)}
+    lives = read_books(store)
     check_lives(lives)
     ledger.check(lives, complete=False)
     assert {life.job.status for life in lives.values()} == {JobStatus.SUCCEEDED}
 
 
-def _hear_until(workers: list[Child], ledger: Ledger, kind: type, *, of_each: int) -> None:
-    missing = dict.fromkeys([worker.name for worker in workers], of_each)
-    while any(count > 0 for count in missing.values()):
+def _hear_of_work(workers: list[Child], ledger: Ledger, *, count: int) -> None:
+    while count > 0:
         for worker, message in hear_from(workers):
             ledger.note(worker.name, message)
-            missing[worker.name] -= isinstance(message, kind)
+            count -= isinstance(message, acts.Accepted)
+
+
+def _hear_of_the_outage(workers: list[Child], ledger: Ledger) -> None:
+    """From each of them."""
+    unaware = {worker.name for worker in workers}
+    while unaware:
+        for worker, message in hear_from(workers):
+            ledger.note(worker.name, message)
+            if isinstance(message, acts.Away):
+                unaware.discard(worker.name)
 
 
 def test_an_accepted_job_survives_the_death_of_everything(database: Fragile) -> None:

@@ -4,6 +4,7 @@ import os
 import random
 import signal
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from euterpe.store.errors import StoreUnavailable
 from euterpe.store.inbox import Advance, ClaimedJob
 from euterpe.store.outbox import ClaimedEvent, Delivery
 from euterpe.store.wake import Topic
-from tests.store.jobs import PATH, advance
+from tests.store.jobs import PATH, advance, new_job
 from tests.store.processes.child import Desk
 
 Pair = tuple[str, int]  # a row, and the claim_version that somebody holds it with
@@ -111,6 +112,20 @@ def accept_until_killed(desk: Desk, body: Mapping[str, Any]) -> None:
         futures = [desk.store.submit(spec, "r1") for _ in range(16)]
         for future in futures:
             desk.report(future.result().job_id)
+
+
+def hammer(desk: Desk, rounds: int, seconds: int) -> int:
+    """Short transactions, one after the other; returns how many rounds of three there were."""
+    end, done = time.monotonic() + seconds, 0
+    while done < rounds or time.monotonic() < end:
+        desk.store.enqueue.many([new_job()])
+        for job in desk.store.inbox.claim(desk.name, 1):
+            desk.store.inbox.advance([Advance(job, JobStatus.CLAIMED, JobStatus.FETCHING)])
+        desk.store.jobs.page(limit=1)
+        done += 1
+        if done % 100 == 0:
+            desk.report(done)
+    return done
 
 
 def dispatch(desk: Desk, plan: WorkPlan) -> None:

@@ -1,0 +1,227 @@
+"""The docs say what is true of the code: names, links, commands, settings, diagrams and the example."""
+
+import ast
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterable, Iterator
+from functools import cache
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import SecretStr
+from typer.main import get_command
+
+from ci import diagrams
+from euterpe.cli.app import app
+from euterpe.domain.states import Lane
+from euterpe.settings import load
+from tests.cli.running import Cli, capturing
+
+ROOT = Path(__file__).parents[1]
+README, OPERATE, CONTRACT = ROOT / "README.md", ROOT / "docs" / "operate.md", ROOT / "docs" / "contract.md"
+PAGES = [README, *sorted((ROOT / "docs").rglob("*.md"))]
+RECORDS = sorted((ROOT / "docs" / "decisions").glob("*.md"))
+INVARIANTS = (
+    "valid-transitions",
+    "one-owner",
+    "fenced-writes",
+    "event-per-transition",
+    "terminal-forever",
+    "no-lease-at-rest",
+    "budget",
+    "accepted-is-durable",
+    "same-key-same-job",
+    "plaintext-nowhere",
+)
+
+_TEST = re.compile(r"\b(tests/[\w/]+\.py)::(\w+)")
+_PATH = re.compile(r"`((?:euterpe|ci|tests|docs|migrations_\w+|\.ci)/[\w./]*)`")
+_LINK = re.compile(r"\]\(([^)\s]+)\)")
+_FENCE = re.compile(r"^ *```(\w*)\n(.*?)^ *```$", re.DOTALL | re.MULTILINE)
+
+every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    return [code for name, code in _FENCE.findall(page.read_text()) if name == language]
+
+
+def rows(page: Path, first_cell: str) -> Iterator[list[str]]:
+    """The cells of every table row whose first cell is such."""
+    for line in page.read_text().splitlines():
+        cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+        if cells and re.fullmatch(first_cell, cells[0]):
+            yield cells
+
+
+@cache
+def names_in(file: Path) -> frozenset[str]:
+    tree = ast.parse(file.read_text())
+    return frozenset(node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
+
+
+@pytest.fixture
+def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
+    """In an empty directory, with no settings."""
+    for name in [name for name in os.environ if name.startswith("EUTERPE_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+    return capturing(capsys)
+
+
+# -- what is named exists
+
+
+@every_page
+def test_every_test_that_is_named_exists(page: Path) -> None:
+    for file, name in _TEST.findall(page.read_text()):
+        assert (ROOT / file).is_file(), file
+        assert name in names_in(ROOT / file), f"{file}::{name}"
+
+
+@every_page
+def test_every_file_that_is_named_exists(page: Path) -> None:
+    for path in _PATH.findall(page.read_text()):
+        made_by_the_bench = path == "docs/benchmarks.md"
+        assert made_by_the_bench or (ROOT / path).exists(), path
+
+
+@every_page
+def test_every_link_leads_somewhere(page: Path) -> None:
+    for link in _LINK.findall(page.read_text()):
+        if link.startswith(("https://", "http://")):
+            continue
+        path, _, anchor = link.partition("#")
+        there = page.parent / path if path else page
+        assert there.exists(), link
+        assert not anchor or anchor in anchors(there), link
+
+
+def anchors(page: Path) -> set[str]:
+    titles = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@every_page
+def test_every_command_that_is_shown_exists(page: Path) -> None:
+    text = page.read_text()
+    for words in [*typed(page), *_commands(re.findall(r"`([^`\n]+)`", _FENCE.sub("", text)))]:
+        command: Any = get_command(app)
+        while words and words[0] in getattr(command, "commands", {}):
+            command = command.commands[words.pop(0)]
+        named = [word for word in words if not word.startswith("--") and word != "COMMAND"]
+        assert not (named and hasattr(command, "commands")), f"{command.name} has no command {named}"
+        known = {option for parameter in command.params for option in parameter.opts} | {"--help"}
+        assert {word for word in words if word.startswith("--")} <= known, f"{command.name} {words}"
+
+
+def typed(page: Path) -> list[list[str]]:
+    """The commands that a reader is to type."""
+    return _commands(line for code in blocks(page, "sh") for line in code.splitlines())
+
+
+def _commands(lines: Iterable[str]) -> list[list[str]]:
+    """The words after `euterpe`."""
+    found = [shlex.split(line, comments=True) for line in lines if line.strip().startswith("euterpe ")]
+    return [words[1:] for words in found]
+
+
+# -- what is generated or repeated agrees with its source
+
+
+def test_the_diagrams_are_what_the_generator_draws() -> None:
+    assert diagrams.PAGE.read_text() == diagrams.rewritten(diagrams.PAGE.read_text()), "run ci/diagrams"
+    assert len(blocks(diagrams.PAGE, "mermaid")) == 2
+
+
+@pytest.mark.parametrize(("table", "column"), [("inbox", 1), ("outbox", 2)])
+def test_the_table_of_lanes_is_that_of_the_migrations(table: str, column: int) -> None:
+    sql = (ROOT / "migrations_pg" / "0001_core.sql").read_text()
+    check = sql.partition(f"CONSTRAINT {table}_lane CHECK")[2].partition("CONSTRAINT")[0]
+    sides = re.findall(r"\(status (?:=|IN) (.+)\) = \(lane (?:=|IN) (.+)\)", check)
+    allowed = {(status, lane) for pair in sides for status, lane in product(*map(_quoted, pair))}
+    shown = {
+        (status, cells[0].strip("`"))
+        for cells in rows(diagrams.PAGE, f"`({'|'.join(Lane)})`")
+        for status in re.findall(r"`(\w+)`", cells[column])
+    }
+    assert shown == allowed
+
+
+def _quoted(sql: str) -> list[str]:
+    return re.findall(r"'(\w+)'", sql)
+
+
+@pytest.mark.usefixtures("cli")
+def test_the_settings_table_is_that_of_the_settings() -> None:
+    shown = [tuple(cells[:2]) for cells in rows(OPERATE, r"`EUTERPE_\w+`")]
+    assert shown == [(f"`EUTERPE_{name.upper()}`", shown_default(value)) for name, value in load()]
+
+
+def shown_default(value: object) -> str:
+    plain = value.get_secret_value() if isinstance(value, SecretStr) else value
+    return "not set" if plain is None else f"`{plain}`"
+
+
+def test_the_extras_are_those_of_the_package() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    shown = [cells[0] for cells in rows(README, r"`euterpe\[\w+\]`")]
+    assert shown == [f"`euterpe[{extra}]`" for extra in project["optional-dependencies"]]
+
+
+# -- the pages are whole
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, 4, 5, 9, 10, 13])
+def test_the_contract_page_has_every_line_and_proves_each(number: int) -> None:
+    lines = list(rows(CONTRACT, rf"{number}\.\d+"))
+    assert [cells[0] for cells in lines] == [f"{number}.{line + 1}" for line in range(len(lines))]
+    assert lines
+    for name, _, provided, proved in lines:
+        assert provided, name
+        assert _TEST.search(proved), f"{name} names no test"
+
+
+def test_every_invariant_that_concerns_data_is_guaranteed() -> None:
+    shown = list(rows(ROOT / "docs" / "guarantees.md", r"\d+ `[\w-]+`"))
+    assert [cells[0] for cells in shown] == [f"{n + 1} `{name}`" for n, name in enumerate(INVARIANTS)]
+    assert all(_TEST.search(cells[-1]) for cells in shown)
+
+
+def test_decisions_are_numbered_and_short() -> None:
+    assert [int(record.name[:4]) for record in RECORDS] == list(range(1, len(RECORDS) + 1))
+    for record in RECORDS:
+        text = record.read_text()
+        assert text.startswith(f"# {int(record.name[:4])}. "), record.name
+        assert len(text.splitlines()) <= 25, record.name
+        assert [part for part in ("Context", "Decision", "Consequences") if f"**{part}.**" not in text] == []
+
+
+# -- the README keeps its word
+
+
+def test_the_quick_start_of_the_readme_works_as_it_is_shown(cli: Cli) -> None:
+    shown = typed(README)
+    assert ["migrate"] in shown
+    for words in shown:
+        if words[0] != "bench":  # takes a minute
+            assert cli(*words).code == 0, words
+
+
+def test_the_example_of_the_readme_prints_what_it_says(cli: Cli, tmp_path: Path) -> None:
+    (example,), (printed,) = blocks(README, "python"), blocks(README, "text")
+    cli.ok("migrate")
+    ran = subprocess.run(
+        [sys.executable, "-W", "error", "-c", example],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (ran.stdout, ran.stderr) == (printed, "")
