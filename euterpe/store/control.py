@@ -12,6 +12,7 @@ from euterpe.domain.states import (
     check_retry_budget,
     lane_when_queued,
 )
+from euterpe.domain.text import check_text
 from euterpe.store.database import Database
 from euterpe.store.errors import Conflict, NotFound
 from euterpe.store.leases import Change, Move
@@ -68,6 +69,7 @@ class Control:
             return list(connection.execute(paused.order_by(queues.c.queue)).scalars())
 
     def _set_paused(self, queue: str, paused_at: sa.ColumnElement[Any]) -> None:
+        check_text("queue", queue, "queue")
         with self._database.transaction() as connection:
             insert = self._database.insert(queues).values(queue=queue, paused_at=paused_at)
             connection.execute(

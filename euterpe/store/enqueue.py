@@ -9,10 +9,12 @@ import sqlalchemy as sa
 from euterpe.crypto.envelope import Sealed
 from euterpe.domain.states import JobStatus, lane_when_queued
 from euterpe.domain.status import status_document
+from euterpe.domain.text import check_text
 from euterpe.store.database import Database
 from euterpe.store.errors import DuplicateSource, IdempotencyConflict
 from euterpe.store.groups import Group, Groups
 from euterpe.store.ids import new_id
+from euterpe.store.inputs import check_count, check_name
 from euterpe.store.rows import TEXT, AnyRow, BulkInsert, Rows, as_parameter
 from euterpe.store.tables import idempotency_keys, inbox_jobs
 from euterpe.store.wake import Topic
@@ -43,6 +45,20 @@ class NewJob:
     sealed: Sealed | None = None
     key: Key | None = None
     job_id: str = field(default_factory=new_id)
+
+    def __post_init__(self) -> None:
+        check_name(self.requester_id, "requester_id")
+        check_text("queue", self.queue, "queue")
+        check_count(self.priority, "priority", 0, 100)
+        check_count(self.max_attempts, "max_attempts", 1, 100)
+        check_count(self.group_limit, "group_limit", 1, 1_000)
+        if self.group_id is not None:
+            check_text("group", self.group_id, "group_id")
+        if self.not_before is not None:
+            check_count(self.not_before, "not_before", 0, 2**53)
+        for name in ("external_id", "source_ref"):
+            if getattr(self, name) is not None:
+                check_name(getattr(self, name), name)
 
     @property
     def group(self) -> Group | None:

@@ -20,8 +20,10 @@ from euterpe.domain.retry import (
     lease_expired,
 )
 from euterpe.domain.states import JobStatus, Lane, lane_when_queued
+from euterpe.domain.text import check_text
 from euterpe.store.database import Database
 from euterpe.store.groups import Group
+from euterpe.store.inputs import MAX_BATCH, WEEK_MS, check_count, check_documents, check_name
 from euterpe.store.leases import Change, Holding, Move
 from euterpe.store.rows import AnyRow
 from euterpe.store.tables import inbox_jobs, queues
@@ -66,6 +68,8 @@ class Advance:
     extra: Mapping[str, Any] = field(default_factory=dict)  # progress, outputs, source_info, timings
 
     def step(self) -> Step:
+        if self.extra:
+            check_documents(self.extra)
         if self.target is JobStatus.SUCCEEDED:
             move = Move(self.source, self.target, Lane.REST)
         else:
@@ -104,6 +108,11 @@ class Inbox:
     ) -> list[ClaimedJob]:
         """Up to `limit` jobs, of the first queue as long as it has any, then of the next. Starts and
         counts an attempt of each. Sweeps first, so that no separate reaper is needed."""
+        check_name(worker_id, "worker_id")
+        check_count(limit, "limit", 1, MAX_BATCH)
+        check_count(lease_ms, "lease_ms", 1, WEEK_MS)
+        for queue in queues:
+            check_text("queue", queue, "queues")
         if time.monotonic() >= self._next_tidy:
             self._next_tidy = time.monotonic() + self._tidy_every_s
             self.tidy()
@@ -140,6 +149,7 @@ class Inbox:
 
     def heartbeat(self, jobs: Sequence[ClaimedJob], *, lease_ms: int = 60_000) -> Beat:
         """One statement for all of them. A job that is not in `held` is somebody else's by now."""
+        check_count(lease_ms, "lease_ms", 1, WEEK_MS)
         with self._database.transaction() as connection:
             rows = self._transitions.jobs.heartbeat(connection, [job.holding for job in jobs], lease_ms)
         canceled = frozenset(row.job_id for row in rows if row.cancel_requested_at is not None)
@@ -154,6 +164,7 @@ class Inbox:
         self, job: ClaimedJob, error: JobError, *, timings: Mapping[str, Any] | None = None
     ) -> JobDecision | None:
         """Requeues, fails or dead-letters, as the rules say of this error. None when stale."""
+        check_documents({"timings": timings})
         with self._database.transaction() as connection:
             rows = self._owned(connection, job)
             decisions = self._settle(connection, rows, [error for _ in rows], timings=timings)

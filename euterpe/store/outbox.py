@@ -11,6 +11,7 @@ from euterpe.domain.retry import Delivered, DeliveryDecision, Redeliver, Undeliv
 from euterpe.domain.states import Lane, OutboxStatus, check_outbox_transition
 from euterpe.store.database import Database
 from euterpe.store.errors import NotFound
+from euterpe.store.inputs import MAX_BATCH, WEEK_MS, check_count, check_name
 from euterpe.store.leases import Change, Holding, LeasedTable, Move
 from euterpe.store.rows import INTEGER, TEXT, AnyRow, Rows
 from euterpe.store.tables import inbox_jobs, job_outbox_events
@@ -64,6 +65,9 @@ class Outbox:
         self._expired = self.events.expired(_LOCKED)
 
     def claim(self, worker_id: str, limit: int, *, lease_ms: int = 60_000) -> list[ClaimedEvent]:
+        check_name(worker_id, "worker_id")
+        check_count(limit, "limit", 1, MAX_BATCH)
+        check_count(lease_ms, "lease_ms", 1, WEEK_MS)
         if time.monotonic() >= self._next_tidy:
             self._next_tidy = time.monotonic() + self._tidy_every_s
             self.tidy()

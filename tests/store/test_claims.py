@@ -140,7 +140,7 @@ def test_a_retried_job_keeps_its_place_in_its_group(store: Store, clock: Settabl
 
 
 def test_hostile_group_names_are_only_names(store: Store) -> None:
-    for name in ("'; DROP TABLE inbox_jobs; --", "a\tb", "%", "_", "\\", "🎬" * 255, "null", "{}", '"'):
+    for name in ("'; DROP TABLE inbox_jobs; --", "%", "_", "\\", "🎬" * 255, "null", "{}", '"'):
         (job_id,) = enqueue(store, group_id=name)
         enqueue(store, group_id=name)
         assert [job.job_id for job in store.inbox.claim("w1", 10)] == [job_id]

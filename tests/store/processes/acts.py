@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from euterpe.domain.retry import DeadLetter, Delivered, JobError, Redeliver, Requeue, RetryClass
 from euterpe.domain.spec import parse_spec
-from euterpe.domain.states import JobStatus, OutboxStatus
+from euterpe.domain.states import IN_PROGRESS, JobStatus, OutboxStatus
 from euterpe.store.enqueue import NewJob
 from euterpe.store.errors import StoreUnavailable
 from euterpe.store.inbox import Advance, ClaimedJob
@@ -143,7 +143,8 @@ def dispatch(desk: Desk, plan: WorkPlan) -> None:
             elif looks_away:
                 late += events
             else:
-                _deliver(desk, events, plan, rng)
+                held = desk.store.outbox.heartbeat(events, lease_ms=plan.lease_ms)
+                _deliver(desk, [event for event in events if event.event_id in held], plan, rng)
             if late and rng.random() < 0.3:
                 _deliver(desk, [late.pop(0)], plan, rng)
     for event in late:  # all is over by now
@@ -266,7 +267,10 @@ def _write_late(desk: Desk, job: ClaimedJob, rng: random.Random) -> None:
     """A write of a worker that has long lost the job, in all likelihood."""
     match rng.choice(("advance", "fail", "release", "heartbeat")):
         case "advance":
-            step = Advance(job, JobStatus.CLAIMED, JobStatus.FETCHING)
+            # Of the status that it has now: the fence alone can tell that it is not ours.
+            status = JobStatus(desk.store.jobs.get(job.job_id)["status"])
+            source = status if status in IN_PROGRESS else JobStatus.CLAIMED
+            step = Advance(job, source, PATH[PATH.index(source) + 1])
             _report(desk, job, [step.target] if desk.store.inbox.advance([step]) else None)
         case "fail":
             _report(desk, job, _fail(desk, job, JobStatus.CLAIMED))

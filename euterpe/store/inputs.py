@@ -1,0 +1,55 @@
+"""What the store takes from its callers: refused with the field's name before anything is written."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from euterpe.domain.errors import FieldError, InvalidSpec
+from euterpe.domain.text import flaw_of_text
+
+WEEK_MS = 7 * 24 * 3600 * 1000
+MAX_BATCH = 1_000
+_MAX_TEXT = 255
+_MAX_DOCUMENT = 262_144
+
+
+def check_count(value: object, field: str, low: int, high: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+        raise _refused(field, f"must be a whole number from {low} to {high}")
+
+
+def check_name(value: object, field: str) -> None:
+    """Something that an engine can store and a person can read in a log."""
+    if not isinstance(value, str) or not 0 < len(value) <= _MAX_TEXT:
+        raise _refused(field, f"must be a string of 1 to {_MAX_TEXT} characters")
+    if flaw := flaw_of_text(value):
+        raise _refused(field, flaw)
+
+
+def check_documents(documents: Mapping[str, Any]) -> None:
+    """JSON that every engine takes: no NaN, no NUL, no half of a surrogate pair, and not endless."""
+    for field, document in documents.items():
+        try:
+            text = json.dumps(document, allow_nan=False)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise _refused(field, "must be JSON, without NaN and infinities") from error
+        if len(text) > _MAX_DOCUMENT:
+            raise _refused(field, f"must be at most {_MAX_DOCUMENT} bytes of JSON")
+        if "\\u" in text:  # only then can there be a character that needs a look
+            _check_strings(document, field)
+
+
+def _check_strings(value: Any, field: str) -> None:
+    if isinstance(value, str) and (flaw := flaw_of_text(value)):
+        raise _refused(field, flaw)
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            _check_strings(key, field)
+            _check_strings(item, field)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            _check_strings(item, field)
+
+
+def _refused(field: str, says: str) -> InvalidSpec:
+    return InvalidSpec((FieldError((field,), says),))
