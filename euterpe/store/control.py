@@ -10,7 +10,6 @@ from euterpe.domain.states import (
     JobStatus,
     Lane,
     check_retry_budget,
-    lane_when_queued,
 )
 from euterpe.domain.text import check_text
 from euterpe.store.database import Database
@@ -52,9 +51,12 @@ class Control:
             if row.status != JobStatus.FAILED:
                 raise Conflict(f"job {job_id} is {row.status}; only a failed job can be retried")
             check_retry_budget(row.attempt_count, row.max_attempts)
-            move = Move(JobStatus.FAILED, JobStatus.QUEUED, lane_when_queued(row.group_id, 0))
+            # A job of a group comes back into line like one whose backoff is over, with the next claim: to
+            # ask for its group here could deadlock (groups.py).
+            lane = Lane.READY if row.group_id is None else Lane.DELAYED
+            move = Move(JobStatus.FAILED, JobStatus.QUEUED, lane)
             change = Change(row.job_id, row.claim_version, move, delay_ms=0)
-            self._transitions.apply(connection, [Step(subject_of(row), change)])
+            self._transitions.apply(connection, [Step(subject_of(row)._replace(group_id=None), change)])
 
     def pause(self, queue: str) -> None:
         """No claim takes from this queue until `resume`. Nothing is moved; what runs goes on."""

@@ -95,6 +95,12 @@ class Model:
         job.lane = Lane.REST
         self._line_up(job, now)
 
+    def retry(self, job: ModelJob, now: int) -> None:
+        job.move(JobStatus.QUEUED)
+        job.canceling, job.available_at = False, now
+        # Of a group, it is in line again at the next tidying.
+        job.lane = Lane.READY if job.group is None else Lane.DELAYED
+
     def fail(self, job: ModelJob, *, bury: bool = False) -> None:
         job.move(JobStatus.FAILED)
         if bury:

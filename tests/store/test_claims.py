@@ -225,7 +225,7 @@ def test_a_group_goes_on_though_its_next_job_is_being_written_to(store: Store) -
 
 
 @pytest.mark.parametrize("engine", ["postgres"], indirect=True)
-def test_cancels_claims_and_endings_of_one_group_never_deadlock(store: Store) -> None:
+def test_cancels_retries_claims_and_endings_of_one_group_never_deadlock(store: Store) -> None:
     jobs = enqueue(store, 120, group_id="album", group_limit=3)
     errors: list[Exception] = []
 
@@ -249,6 +249,7 @@ def test_cancels_claims_and_endings_of_one_group_never_deadlock(store: Store) ->
         for job_id in some:
             with contextlib.suppress(Conflict):
                 store.control.cancel(job_id)
+                store.control.retry(job_id)
 
     threads = [
         run(work_off),

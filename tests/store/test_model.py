@@ -112,7 +112,7 @@ class InboxMachine(RuleBasedStateMachine):
         job = data.draw(st.sampled_from(failed))
         if job.attempts < job.max_attempts:
             self.store.control.retry(job.job_id)
-            self.model.requeue(job, self.clock.now_ms, self.clock.now_ms)
+            self.model.retry(job, self.clock.now_ms)
 
     # -- what workers do, with claims that they hold or only believe to hold
 

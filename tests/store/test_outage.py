@@ -107,7 +107,7 @@ def _calls(store: Store) -> dict[str, Call]:
         "page": store.jobs.page,
         "events": lambda: store.jobs.events(job.job_id),
         "cancel": lambda: store.control.cancel(job.job_id),
-        "pause": lambda: store.control.pause("nobody's"),
+        "pause": lambda: store.control.pause("nobody"),
         "paused queues": store.control.paused_queues,
         "unfinished": lambda: unfinished(store),
     }

@@ -88,10 +88,11 @@ def work(desk: Desk, plan: WorkPlan) -> None:
                 late += jobs
             else:
                 _walk(desk, jobs, plan, rng)
-            if late and rng.random() < 0.3:
-                _write_late(desk, late.pop(0), rng)
+            if late and _write_late(desk, late[0], rng):
+                late.pop(0)
+            late = late[1:] + late[:1]
     for job in late:  # all is over by now
-        _write_late(desk, job, rng)
+        assert not _write_late(desk, job, rng), "terminal-forever"
 
 
 def work_through_outages(desk: Desk, plan: WorkPlan) -> None:
@@ -145,13 +146,15 @@ def dispatch(desk: Desk, plan: WorkPlan) -> None:
             else:
                 held = desk.store.outbox.heartbeat(events, lease_ms=plan.lease_ms)
                 _deliver(desk, [event for event in events if event.event_id in held], plan, rng)
-            if late and rng.random() < 0.3:
-                _deliver(desk, [late.pop(0)], plan, rng)
+            if late and _deliver(desk, late[:1], plan, rng):
+                late.pop(0)
+            late = late[1:] + late[:1]
     for event in late:  # all is over by now
-        _deliver(desk, [event], plan, rng)
+        assert not _deliver(desk, [event], plan, rng), "fenced-writes"
 
 
-def _deliver(desk: Desk, events: Sequence[ClaimedEvent], plan: WorkPlan, rng: random.Random) -> None:
+def _deliver(desk: Desk, events: Sequence[ClaimedEvent], plan: WorkPlan, rng: random.Random) -> bool:
+    """Whether any of it was taken."""
     deliveries = [
         Delivery(event, Redeliver(1, "test") if rng.random() < plan.fails else Delivered())
         for event in events
@@ -162,6 +165,15 @@ def _deliver(desk: Desk, events: Sequence[ClaimedEvent], plan: WorkPlan, rng: ra
         delivered = isinstance(delivery.decision, Delivered)
         status = OutboxStatus.DELIVERED if delivered else OutboxStatus.PENDING
         desk.report(Accepted(pair, [status]) if delivery.event.event_id in held else Refused(pair))
+    return bool(held)
+
+
+def take_every_step(desk: Desk, jobs: Sequence[ClaimedJob]) -> list[tuple[JobStatus, frozenset[str]]]:
+    """With claims that other processes hold as well; which jobs each step held for."""
+    return [
+        (target, desk.store.inbox.advance([Advance(job, source, target) for job in jobs]))
+        for source, target in pairwise(PATH)
+    ]
 
 
 def walk(desk: Desk, jobs: Sequence[tuple[ClaimedJob, JobStatus]]) -> None:
@@ -263,21 +275,24 @@ def _keep(
             yield job
 
 
-def _write_late(desk: Desk, job: ClaimedJob, rng: random.Random) -> None:
-    """A write of a worker that has long lost the job, in all likelihood."""
+def _write_late(desk: Desk, job: ClaimedJob, rng: random.Random) -> bool:
+    """A write of a worker that has long lost the job, in all likelihood; whether it was taken."""
+    taken: Sequence[JobStatus] | None = None
     match rng.choice(("advance", "fail", "release", "heartbeat")):
         case "advance":
             # Of the status that it has now: the fence alone can tell that it is not ours.
             status = JobStatus(desk.store.jobs.get(job.job_id)["status"])
             source = status if status in IN_PROGRESS else JobStatus.CLAIMED
             step = Advance(job, source, PATH[PATH.index(source) + 1])
-            _report(desk, job, [step.target] if desk.store.inbox.advance([step]) else None)
+            taken = [step.target] if desk.store.inbox.advance([step]) else None
         case "fail":
-            _report(desk, job, _fail(desk, job, JobStatus.CLAIMED))
+            taken = _fail(desk, job, JobStatus.CLAIMED)
         case "release":
-            _report(desk, job, [JobStatus.QUEUED] if desk.store.inbox.release(job) else None)
+            taken = [JobStatus.QUEUED] if desk.store.inbox.release(job) else None
         case "heartbeat":
             desk.store.inbox.heartbeat([job], lease_ms=1)
+    _report(desk, job, taken)
+    return taken is not None
 
 
 def _fail(desk: Desk, job: ClaimedJob, phase: JobStatus) -> Sequence[JobStatus] | None:

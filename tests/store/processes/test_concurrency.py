@@ -1,13 +1,15 @@
 """Many processes on one database, none of them killed: who owned what, and what became of it."""
 
 import random
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from euterpe.domain.retry import Backoff
 from euterpe.domain.states import JobStatus
 from euterpe.store.enqueue import Key, NewJob
 from euterpe.store.store import Store
-from tests.store.jobs import new_job
+from tests.store.jobs import PATH, enqueue, new_job
 from tests.store.processes import acts
 from tests.store.processes.books import (
     Ledger,
@@ -33,10 +35,11 @@ def test_every_job_is_claimed_once_per_version_and_ends_once(fleet: Fleet, store
     for producer in producers:
         producer.start(acts.enqueue, _in_batches(produced[producer.name]))
     orders = {f"worker {n}": QUEUES if n % 2 else QUEUES[::-1] for n in range(8)}
-    workers = [fleet.launch(name) for name in orders]
+    backoff = Backoff(base_ms=10, cap_ms=100)
+    workers = [fleet.launch(name, backoff=backoff) for name in orders]
     for worker in workers:
         queues = orders[worker.name]
-        plan = acts.WorkPlan(seed=1, queues=queues, batch=20, looks_away=0.04, releases=0.02, fails=0.02)
+        plan = acts.WorkPlan(seed=1, queues=queues, batch=25, looks_away=0.05, releases=0.01, fails=0.01)
         worker.start(acts.work, plan)
     ledger = Ledger()
     follow_to_the_end(workers, ledger, lambda: unfinished(store), producers=producers)
@@ -51,6 +54,22 @@ def test_every_job_is_claimed_once_per_version_and_ends_once(fleet: Fleet, store
     check_group_order(lives.values(), {job.job_id: name for name, jobs in produced.items() for job in jobs})
     _check_claim_order(ledger, orders, {job_id: life.job for job_id, life in lives.items()})
     check_integrity(store)
+
+
+def test_a_step_that_many_processes_take_at_once_is_one_step(fleet: Fleet, store: Store) -> None:
+    """valid-transitions, event-per-transition: with one claim in four hands only the status can tell"""
+    enqueue(store, 100)
+    jobs = store.inbox.claim("w1", 100)
+    walkers = [fleet.launch(f"walker {n}") for n in range(4)]
+    for walker in walkers:
+        walker.start(acts.take_every_step, jobs)
+    taken = Counter(
+        (job_id, target) for walker in walkers for target, held in walker.result() for job_id in held
+    )
+    assert set(taken.values()) == {1}, "a step was taken twice"
+    for life in read_books(store).values():
+        assert life.told == list(PATH[: len(life.told)])
+        assert all(taken[life.job.job_id, status] for status in life.told[1:])
 
 
 def _jobs(producer: str) -> list[NewJob]:
