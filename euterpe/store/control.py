@@ -18,6 +18,7 @@ from euterpe.store.leases import Change, Move
 from euterpe.store.rows import AnyRow
 from euterpe.store.tables import inbox_jobs, queues
 from euterpe.store.transitions import SUBJECT, Step, Transitions, subject_of
+from euterpe.store.wake import Topic
 
 _job = inbox_jobs.c
 # Who owns a queued job for the instant in which it is canceled.
@@ -74,6 +75,7 @@ class Control:
         check_text("queue", queue, "queue")
         with self._database.transaction() as connection:
             insert = self._database.insert(queues).values(queue=queue, paused_at=paused_at)
+            self._database.announce(connection, Topic.INBOX)
             connection.execute(
                 insert.on_conflict_do_update(index_elements=[queues.c.queue], set_={"paused_at": paused_at})
             )

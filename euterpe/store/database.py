@@ -1,7 +1,7 @@
 """Transactions with typed errors, on whichever engine."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import sqlalchemy as sa
@@ -12,6 +12,7 @@ from euterpe.domain.errors import InvalidTransition
 from euterpe.store.clock import Clock, DatabaseClock
 from euterpe.store.engines import Engines, Kind, open_engines
 from euterpe.store.errors import StoreError, StoreUnavailable
+from euterpe.store.turns import Turns
 from euterpe.store.wake import Listener, Topic, announcer, listen
 
 
@@ -20,6 +21,7 @@ class Database:
         self.engines: Engines = open_engines(url)
         self.clock: Clock = clock or DatabaseClock()
         self._announcer = announcer(self.engines)
+        self._turn = nullcontext if self.engines.locks_rows else Turns().turn
         self.now: sa.ColumnElement[int] = self.clock.now(self.engines.write.dialect.name)
 
     @property
@@ -30,7 +32,7 @@ class Database:
     def transaction(self) -> Iterator[sa.Connection]:
         """Everything in it, or nothing. What was announced in it is told once it is committed."""
         topics: set[Topic] = set()
-        with _typed_errors(), self.engines.write.begin() as connection:
+        with _typed_errors(), self._turn(), self.engines.write.begin() as connection:
             connection.info["topics"] = topics
             yield connection
         for topic in topics:
@@ -108,6 +110,8 @@ def _typed_errors() -> Iterator[None]:
                 f"the database cannot be reached right now: {_first_line(error)}"
             ) from error
         raise StoreError(_first_line(error)) from error
+    except (exc.StatementError, UnicodeError, OverflowError) as error:
+        raise StoreError(f"a value is not one that the database can hold: {type(error).__name__}") from error
     except OSError as error:
         reason = str(error) or type(error).__name__
         raise StoreUnavailable(f"the database cannot be reached right now: {reason}") from error

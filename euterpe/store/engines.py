@@ -42,6 +42,11 @@ class Engines:
         """Each statement is a round trip."""
         return self.kind is not Kind.SQLITE
 
+    @property
+    def claim_limit(self) -> int:
+        """libSQL's client takes no answer beyond 4 MiB, and each claimed spec may have 256 KiB."""
+        return 15 if self.kind is Kind.LIBSQL else 1_000
+
     def dispose(self) -> None:
         self.write.dispose()
         self.read.dispose()
@@ -154,7 +159,14 @@ _POSTGRES_SESSION = {
 
 def _postgres(url: sa.URL) -> Engines:
     # Ten seconds to connect: a host that swallows packets must not hold a command for minutes.
-    options = {"connect_timeout": 10}
+    # The rest notices a peer that is gone without a word, in half a minute.
+    options = {
+        "connect_timeout": 10,
+        "keepalives_idle": 10,
+        "keepalives_interval": 5,
+        "keepalives_count": 4,
+        "tcp_user_timeout": 30_000,
+    }
     engine = sa.create_engine(url, pool_size=8, max_overflow=24, pool_timeout=60, connect_args=options)
 
     @event.listens_for(engine, "connect")

@@ -170,7 +170,8 @@ class Enqueue:
         key = idempotency_keys.c
         with self._database.transaction() as connection:
             due = sa.select(key.requester_id, key.idempotency_key).where(key.expires_at <= self._database.now)
-            due = due.order_by(key.expires_at).limit(limit)
+            # Past the rows that an enqueue is taking over right now.
+            due = due.order_by(key.expires_at).limit(limit).with_for_update(skip_locked=True)
             found = connection.execute(due).all()
             rows = Rows({"requester_id": TEXT, "idempotency_key": TEXT})
             dead = sa.select(rows["requester_id"], rows["idempotency_key"])

@@ -44,7 +44,8 @@ class GroupCommit(Generic[T, R]):
             self._waiting = self._waiting if drain else []
             self._changed.notify_all()
         for _, future in refused:
-            future.set_exception(StoreUnavailable("the service is stopping; try again"))
+            if future.set_running_or_notify_cancel():
+                future.set_exception(StoreUnavailable("the service is stopping; try again"))
         self._thread.join()
 
     def submit(self, item: T) -> "Future[R]":

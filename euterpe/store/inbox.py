@@ -8,6 +8,7 @@ from typing import Any, assert_never
 
 import sqlalchemy as sa
 
+from euterpe.domain.errors import InvalidTransition
 from euterpe.domain.retry import (
     Backoff,
     DeadLetter,
@@ -19,11 +20,18 @@ from euterpe.domain.retry import (
     decide_job,
     lease_expired,
 )
-from euterpe.domain.states import JobStatus, Lane, lane_when_queued
+from euterpe.domain.states import IN_PROGRESS, JobStatus, Lane, lane_when_queued
 from euterpe.domain.text import check_text
 from euterpe.store.database import Database
 from euterpe.store.groups import Group
-from euterpe.store.inputs import MAX_BATCH, WEEK_MS, check_count, check_documents, check_name
+from euterpe.store.inputs import (
+    MAX_BATCH,
+    WEEK_MS,
+    check_brought,
+    check_count,
+    check_documents,
+    check_name,
+)
 from euterpe.store.leases import Change, Holding, Move
 from euterpe.store.rows import AnyRow
 from euterpe.store.tables import inbox_jobs, queues
@@ -68,8 +76,10 @@ class Advance:
     extra: Mapping[str, Any] = field(default_factory=dict)  # progress, outputs, source_info, timings
 
     def step(self) -> Step:
+        if self.source not in IN_PROGRESS:
+            raise InvalidTransition(self.source, self.target, "only a job in progress moves on")
         if self.extra:
-            check_documents(self.extra)
+            check_brought(self.extra)
         if self.target is JobStatus.SUCCEEDED:
             move = Move(self.source, self.target, Lane.REST)
         else:
@@ -111,11 +121,24 @@ class Inbox:
         check_name(worker_id, "worker_id")
         check_count(limit, "limit", 1, MAX_BATCH)
         check_count(lease_ms, "lease_ms", 1, WEEK_MS)
+        queues = tuple(dict.fromkeys(queues))
         for queue in queues:
             check_text("queue", queue, "queues")
         if time.monotonic() >= self._next_tidy:
             self._next_tidy = time.monotonic() + self._tidy_every_s
             self.tidy()
+        claimed: list[ClaimedJob] = []
+        while len(claimed) < limit:
+            some = min(limit - len(claimed), self._database.engines.claim_limit)
+            found = self._claim_some(worker_id, some, queues, lease_ms)
+            claimed += found
+            if len(found) < some:
+                break
+        return claimed
+
+    def _claim_some(
+        self, worker_id: str, limit: int, queues: Sequence[str], lease_ms: int
+    ) -> list[ClaimedJob]:
         with self._database.transaction() as connection:
             picked: list[AnyRow] = []
             for queue in queues:
@@ -147,8 +170,12 @@ class Inbox:
             self._settle(connection, expired, [lease_expired(row.status) for row in expired], puts_out=True)
         return len(expired) + len(due)
 
-    def heartbeat(self, jobs: Sequence[ClaimedJob], *, lease_ms: int = 60_000) -> Beat:
-        """One statement for all of them. A job that is not in `held` is somebody else's by now."""
+    def heartbeat(self, jobs: Sequence[ClaimedJob], *, lease_ms: int | None = None) -> Beat:
+        """One statement for all of them, by default for as long as they were claimed. A job that is not in
+        `held` is somebody else's by now."""
+        if not jobs:
+            return Beat(frozenset(), frozenset())
+        lease_ms = jobs[0].lease_ms if lease_ms is None else lease_ms
         check_count(lease_ms, "lease_ms", 1, WEEK_MS)
         with self._database.transaction() as connection:
             rows = self._transitions.jobs.heartbeat(connection, [job.holding for job in jobs], lease_ms)
@@ -227,6 +254,7 @@ _CLAIMED = (
     _job.refresh_count,
     _job.credential_version,
     _job.priority,
+    _job.spec,
     *SUBJECT,
 )
 _SETTLED = (

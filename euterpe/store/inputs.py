@@ -39,6 +39,19 @@ def check_documents(documents: Mapping[str, Any]) -> None:
             _check_strings(document, field)
 
 
+_BROUGHT = ("progress", "outputs", "source_info", "timings")
+
+
+def check_brought(extra: Mapping[str, Any]) -> None:
+    """What a worker may say of a job as it moves on."""
+    for field, value in extra.items():
+        if field not in _BROUGHT:
+            raise _refused(field, f"is not one of {', '.join(_BROUGHT)}")
+        if field == "progress" and not (isinstance(value, int | float) and 0 <= value <= 100):
+            raise _refused(field, "must be a number from 0 to 100")
+    check_documents(extra)
+
+
 def _check_strings(value: Any, field: str) -> None:
     if isinstance(value, str) and (flaw := flaw_of_text(value)):
         raise _refused(field, flaw)

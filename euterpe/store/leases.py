@@ -45,7 +45,8 @@ class Change(NamedTuple):
         return self.delay_ms is None and not self.extra
 
     def row(self) -> dict[str, Any]:
-        row = {"key": self.key, "version": self.claim_version, "source": self.move.source, **self.extra}
+        # The fence comes last: nothing that a worker brings may take its place.
+        row = {**self.extra, "key": self.key, "version": self.claim_version, "source": self.move.source}
         return row if self.delay_ms is None else {**row, "delay_ms": self.delay_ms}
 
 

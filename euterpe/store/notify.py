@@ -62,6 +62,7 @@ class PostgresListener:
         self._url, self._topic = url, topic
         self._wake_end, self._my_end = os.pipe()
         os.set_blocking(self._wake_end, False)
+        os.set_blocking(self._my_end, False)
         self._connection: psycopg.Connection[TupleRow] | None = None
         self._listen()
 
@@ -95,7 +96,8 @@ class PostgresListener:
             return False
 
     def wake(self) -> None:
-        os.write(self._my_end, b"w")
+        with contextlib.suppress(BlockingIOError):  # full of earlier ones: it will wake
+            os.write(self._my_end, b"w")
 
     def close(self) -> None:
         self.wake()
@@ -107,4 +109,4 @@ class PostgresListener:
 
 def _connect(url: sa.URL) -> psycopg.Connection[TupleRow]:
     plain = url.set(drivername="postgresql")
-    return psycopg.connect(plain.render_as_string(hide_password=False), autocommit=True)
+    return psycopg.connect(plain.render_as_string(hide_password=False), autocommit=True, connect_timeout=10)

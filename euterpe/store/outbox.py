@@ -13,7 +13,7 @@ from euterpe.store.database import Database
 from euterpe.store.errors import NotFound
 from euterpe.store.inputs import MAX_BATCH, WEEK_MS, check_count, check_name
 from euterpe.store.leases import Change, Holding, LeasedTable, Move
-from euterpe.store.rows import INTEGER, TEXT, AnyRow, Rows
+from euterpe.store.rows import INTEGER, TEXT, AnyRow, AnySelect, Rows
 from euterpe.store.tables import inbox_jobs, job_outbox_events
 from euterpe.store.wake import Topic
 
@@ -125,8 +125,15 @@ class Outbox:
         """Sends delivered or dead events again, with a new budget and the same id and body."""
         again = (OutboxStatus.DELIVERED, OutboxStatus.DEAD_LETTER)
         wanted = sa.select(*_LOCKED).where(_event.status.in_(again), *where)
+        wanted = wanted.order_by(_event.event_id).limit(MAX_BATCH).with_for_update()
+        done = 0
+        # In batches: a million events in one transaction would hold up every other writer.
+        while rows := self._replay(wanted):
+            done += rows
+        return done
+
+    def _replay(self, wanted: AnySelect) -> int:
         with self._database.transaction() as connection:
-            rows = connection.execute(wanted.order_by(_event.event_id).with_for_update()).all()
             changes = [
                 Change(
                     row.event_id,
@@ -134,7 +141,7 @@ class Outbox:
                     Move(row.status, OutboxStatus.PENDING, Lane.READY, attempts=-row.attempt_count),
                     delay_ms=0,
                 )
-                for row in rows
+                for row in connection.execute(wanted).all()
             ]
             return len(self._apply(connection, changes))
 

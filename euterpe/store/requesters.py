@@ -100,11 +100,10 @@ class Requesters:
         """A new API key with the newest one's scopes; the old ones end after `old_valid_ms`."""
         minted = apikeys.mint()
         with self._database.transaction() as connection:
+            self._lock(connection, requester_id)
             newest = sa.select(_key.scopes).where(_key.requester_id == requester_id)
             newest = newest.order_by(_key.created_at.desc(), _key.key_id).limit(1)
-            scopes = connection.execute(newest).scalars().first()
-            if scopes is None:
-                raise NotFound(f"there is no requester {requester_id!r}")
+            scopes = connection.execute(newest).scalars().one()
             self._expire(connection, api_keys, requester_id, old_valid_ms)
             self._add_key(connection, requester_id, minted, scopes)
         return minted.plaintext
@@ -113,9 +112,7 @@ class Requesters:
         """A new webhook secret. Until the old ones end, webhooks carry a signature of each."""
         secret = mint_webhook_secret()
         with self._database.transaction() as connection:
-            known = sa.select(_requester.requester_id).where(_requester.requester_id == requester_id)
-            if connection.execute(known).first() is None:
-                raise NotFound(f"there is no requester {requester_id!r}")
+            self._lock(connection, requester_id)
             self._expire(connection, webhook_secrets, requester_id, old_valid_ms)
             self._add_secret(connection, requester_id, secret)
         return secret
@@ -140,6 +137,12 @@ class Requesters:
         with self._database.snapshot() as connection:
             rows = connection.execute(wanted).all()
         return [self._open(row) for row in rows]
+
+    def _lock(self, connection: sa.Connection, requester_id: str) -> None:
+        """Two rotations at once take turns, or both would leave the other's new one valid."""
+        known = sa.select(_requester.requester_id).where(_requester.requester_id == requester_id)
+        if connection.execute(known.with_for_update()).first() is None:
+            raise NotFound(f"there is no requester {requester_id!r}")
 
     def _open(self, row: AnyRow) -> str:
         sealed = Sealed(

@@ -40,20 +40,36 @@ class Subject(NamedTuple):
         return None if self.group_id is None else Group(self.queue, self.requester_id, self.group_id)
 
 
+def _of_spec(operator: str, name: str) -> sa.ColumnElement[Any]:
+    return _job.spec.op(operator)(sa.literal_column(f"'{name}'"))
+
+
 # What `subject_of` reads.
-SUBJECT = (_job.requester_id, _job.queue, _job.group_id, _job.external_id, _job.spec)
+SUBJECT = (
+    _job.requester_id,
+    _job.queue,
+    _job.group_id,
+    _job.external_id,
+    # Of the spec only these: a hundred whole ones can be 25 MB.
+    sa.cast(_job.spec.op("->")(sa.literal_column("'metadata'")), sa.Text).label("event_metadata"),
+    sa.type_coerce(_job.spec.op("->>")(sa.literal_column("'status_webhook_url'")), sa.Text).label(
+        "webhook_url"
+    ),
+    sa.type_coerce(_job.spec.op("->")(sa.literal_column("'webhook_events'")), json_document).label(
+        "webhook_events"
+    ),
+)
 
 
 def subject_of(row: AnyRow) -> Subject:
-    spec: Mapping[str, Any] = row.spec
     return Subject(
         row.requester_id,
         row.queue,
         row.group_id,
         _json(row.external_id),
-        _json(spec.get("metadata") or {}),
-        spec.get("status_webhook_url"),
-        spec.get("webhook_events"),
+        row.event_metadata or "{}",
+        row.webhook_url,
+        row.webhook_events,
     )
 
 
