@@ -105,7 +105,9 @@ def _typed_errors() -> Iterator[None]:
     except exc.TimeoutError as error:
         raise StoreUnavailable("every database connection of this process is busy; try again") from error
     except exc.DBAPIError as error:
-        if error.connection_invalidated or _is_passing(error):
+        # libSQL's server hangs up on text that is no UTF-8 (1007): sending it again will not help.
+        unreadable = "closed with code 1007" in str(error.orig)
+        if not unreadable and (error.connection_invalidated or _is_passing(error)):
             raise StoreUnavailable(
                 f"the database cannot be reached right now: {_first_line(error)}"
             ) from error

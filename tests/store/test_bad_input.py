@@ -4,12 +4,14 @@ from typing import Any
 
 import pytest
 
-from euterpe.domain.errors import InvalidSpec
+from euterpe.domain.errors import InvalidSpec, InvalidTransition
 from euterpe.domain.retry import JobError
 from euterpe.domain.states import JobStatus
+from euterpe.store.clock import SettableClock
+from euterpe.store.errors import StoreError
 from euterpe.store.inbox import Advance
 from euterpe.store.store import Store
-from tests.store.jobs import claim_one, enqueue, new_job, statuses
+from tests.store.jobs import SPEC, claim_one, enqueue, new_job, statuses
 
 ODD_NAMES: tuple[Any, ...] = ("", "a\0b", "\ud800", "x" * 256, None, 7, b"x", ["x"])
 ODD_COUNTS: tuple[Any, ...] = (-1, 10**400, 1.0, "1", None, True, float("nan"))
@@ -82,3 +84,59 @@ def test_unusual_but_good_documents_come_back_as_they_were(store: Store) -> None
     job = claim_one(store)
     store.inbox.advance([Advance(job, JobStatus.CLAIMED, JobStatus.FETCHING, {"source_info": good})])
     assert store.jobs.get(job_id)["source_info"] == good
+
+
+def test_nothing_that_a_worker_brings_can_step_over_the_fence(store: Store, clock: SettableClock) -> None:
+    """`fenced-writes`: neither the fence's own names nor a step into the job are a worker's to bring."""
+    (job_id,) = enqueue(store)
+    stale = claim_one(store, lease_ms=1_000)
+    clock.advance(1_001)
+    store.inbox.tidy()
+    clock.advance(10_000)
+    owner = claim_one(store, "w2")
+    for name in ("version", "key", "source", "target", "delay_ms", "outcome", "last_error"):
+        step = Advance(stale, JobStatus.CLAIMED, JobStatus.FETCHING, {name: owner.claim_version})
+        with pytest.raises(InvalidSpec, match=name):
+            store.inbox.advance([step])
+    store.inbox.release(owner)
+    with pytest.raises(InvalidTransition):
+        store.inbox.advance([Advance(owner, JobStatus.QUEUED, JobStatus.CLAIMED)])
+    assert statuses(store, [job_id]) == [JobStatus.QUEUED]
+
+
+def test_progress_is_a_part_of_a_hundred(store: Store) -> None:
+    enqueue(store)
+    job = claim_one(store)
+    for odd in (-1, 101, float("nan"), "50", None):
+        with pytest.raises(InvalidSpec, match="progress"):
+            store.inbox.advance([Advance(job, JobStatus.CLAIMED, JobStatus.FETCHING, {"progress": odd})])
+
+
+def test_a_queue_named_twice_is_one_queue(store: Store) -> None:
+    enqueue(store, 3)
+    assert len(store.inbox.claim("w", 10, queues=("default", "default"))) == 3
+
+
+def test_what_a_driver_cannot_even_send_is_a_typed_error(store: Store) -> None:
+    for call in (
+        lambda: store.jobs.get("\ud800"),
+        lambda: store.control.cancel("\ud800"),
+        lambda: store.jobs.page(limit=10**30),
+        lambda: store.outbox.replay_between(-(10**30), 10**30),
+    ):
+        with pytest.raises(StoreError) as refused:
+            call()
+        assert not refused.value.retryable
+
+
+def test_sweeps_are_not_held_up_by_large_specs(store: Store, clock: SettableClock) -> None:
+    """libSQL's client refuses an answer beyond 4 MiB: sixty specs of this size are 14."""
+    large = {**SPEC, "padding": "x" * 240_000}
+    for _ in range(20):
+        enqueue(store, 3, spec=large)
+    assert len(store.inbox.claim("w", 60, lease_ms=1_000)) == 60
+    clock.advance(1_001)
+    assert store.inbox.tidy() == 60
+    assert len(store.inbox.claim("w", 60)) == 0
+    clock.advance(10_000)
+    assert len(store.inbox.claim("w", 60)) == 60

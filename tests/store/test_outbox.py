@@ -131,3 +131,14 @@ def test_a_replay_of_nothing_says_so(store: Store, event: ClaimedEvent) -> None:
     for event_id in (event.event_id, "no-such-event"):
         with pytest.raises(NotFound, match=event_id):
             store.outbox.replay_one(event_id)
+
+
+def test_a_large_replay_goes_in_batches(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    enqueue(store, 10)
+    store.inbox.claim("w1", 10)
+    events = store.outbox.claim("d1", 99)
+    store.outbox.settle([Delivery(event, Undeliverable("gone"), 410) for event in events])
+    with monkeypatch.context() as small:
+        small.setattr("euterpe.store.outbox.MAX_BATCH", 4)
+        assert store.outbox.replay_dead_letters("r1") == 10
+    assert len(store.outbox.claim("d1", 99)) == 10
