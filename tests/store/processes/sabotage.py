@@ -14,7 +14,8 @@ from euterpe.store.transitions import Transitions
 from tests.store.processes import acts
 from tests.store.processes.child import Desk
 
-SEAMS = ("before the job is written", "before its event is written", "before the commit")
+BEFORE = ("before the job is written", "before its event is written", "before the commit")
+AFTER = "right after the commit"
 
 
 def die_doing(desk: Desk, seam: str, what: str, arguments: Sequence[Any], options: Mapping[str, Any]) -> None:
@@ -45,10 +46,18 @@ def _at(seam: str, desk: Desk, deed: Callable[[], None]) -> None:
             mock.patch.object(Enqueue, "_insert", _first(deed, Enqueue._insert)).start()
         case "before the commit":
             # Only a transaction that has written: housekeeping comes first and finds nothing to do.
-            arm = lambda: event.listen(desk.store.database.engines.write, "commit", lambda _: deed())  # noqa: E731
-            mock.patch.object(Transitions, "_tell", _after(arm, Transitions._tell)).start()
+            engine = desk.store.database.engines.write
+            _after_telling(lambda: event.listen(engine, "commit", lambda _: deed()))
+        case "right after the commit":
+            dialect = desk.store.database.engines.write.dialect
+            commit = _after(deed, dialect.do_commit)
+            _after_telling(lambda: mock.patch.object(dialect, "do_commit", commit).start())
         case _:
             raise ValueError(seam)
+
+
+def _after_telling(deed: Callable[[], object]) -> None:
+    mock.patch.object(Transitions, "_tell", _after(deed, Transitions._tell)).start()
 
 
 def _first(deed: Callable[[], None], method: Callable[..., Any]) -> Callable[..., Any]:
@@ -63,10 +72,10 @@ def _first(deed: Callable[[], None], method: Callable[..., Any]) -> Callable[...
     return patched
 
 
-def _after(deed: Callable[[], None], method: Callable[..., Any]) -> Callable[..., Any]:
-    def patched(self: object, connection: object, rows: Any) -> Any:
-        written = method(self, connection, rows)
+def _after(deed: Callable[[], object], method: Callable[..., Any]) -> Callable[..., Any]:
+    def patched(*arguments: Any) -> Any:
+        result = method(*arguments)
         deed()
-        return written
+        return result
 
     return patched

@@ -1,6 +1,6 @@
 """SIGKILL between the statements of one transaction: afterwards it has never been."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -16,7 +16,7 @@ from euterpe.store.store import Store
 from euterpe.store.tables import idempotency_keys, inbox_jobs, job_attempts, job_groups, job_outbox_events
 from tests.store.jobs import advance, claim_one, enqueue, new_job
 from tests.store.processes import sabotage
-from tests.store.processes.books import check_integrity
+from tests.store.processes.books import check_integrity, check_stories, read_books
 from tests.store.processes.child import open_store
 from tests.store.processes.fleet import Fleet
 
@@ -94,29 +94,43 @@ def store(url: str) -> Iterator[Store]:
         yield opened
 
 
-@pytest.mark.parametrize("seam", sabotage.SEAMS)
+@pytest.mark.parametrize("seam", sabotage.BEFORE)
 def test_what_was_killed_inside_its_transaction_has_never_been(fleet: Fleet, store: Store, seam: str) -> None:
     """event-per-transition: neither the transition nor its event, its attempt or its place in the group"""
     for prepare in DEEDS:
         what, arguments, options = prepare(store)
         before = _everything(store)
-        victim = fleet.launch(f"victim of {prepare.__name__}")
-        victim.start(sabotage.die_doing, seam, what, arguments, options)
-        victim.join()
-        assert victim.was_killed
+        _die_doing(fleet, seam, what, arguments, options)
         assert _everything(store) == before, f"{prepare.__name__}: half of it is there"
         attrgetter(what)(store)(*arguments, **options)
         assert _everything(store) != before, f"{prepare.__name__}: it could not be done any more"
     check_integrity(store)
 
 
-def test_an_enqueue_that_was_killed_has_not_taken_its_key(fleet: Fleet, store: Store) -> None:
-    """same-key-same-job: a key without its job would swallow the request for ever"""
-    victim = fleet.launch("victim")
-    job = new_job(key=Key("k", "hash"), group_id="g")
-    victim.start(sabotage.die_doing, "before the job is inserted", "enqueue.many", ([job],), {})
+def test_what_was_killed_right_after_its_commit_is_all_there(fleet: Fleet, store: Store) -> None:
+    """event-per-transition: no event, attempt or place in a group was still to follow"""
+    for prepare in DEEDS:
+        what, arguments, options = prepare(store)
+        before = _everything(store)
+        _die_doing(fleet, sabotage.AFTER, what, arguments, options)
+        assert _everything(store) != before
+        check_stories(read_books(store))
+    check_integrity(store)
+
+
+def _die_doing(
+    fleet: Fleet, seam: str, what: str, arguments: Sequence[Any], options: Mapping[str, Any]
+) -> None:
+    victim = fleet.launch(f"the one who dies {seam} in {what}")
+    victim.start(sabotage.die_doing, seam, what, arguments, options)
     victim.join()
     assert victim.was_killed
+
+
+def test_an_enqueue_that_was_killed_has_not_taken_its_key(fleet: Fleet, store: Store) -> None:
+    """same-key-same-job: a key without its job would swallow the request for ever"""
+    job = new_job(key=Key("k", "hash"), group_id="g")
+    _die_doing(fleet, "before the job is inserted", "enqueue.many", ([job],), {})
     assert not any(_everything(store).values())
     (answer,) = store.enqueue.many([job])
     assert isinstance(answer, Accepted)

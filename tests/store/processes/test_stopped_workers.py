@@ -34,6 +34,7 @@ def test_a_worker_that_slept_past_its_leases_writes_nothing_and_is_told(fleet: F
     sleeper.call(acts.wait_until_told)
 
     assert statuses(store, [last_try]) == [JobStatus.DEAD_LETTER]
+    assert store.jobs.get(last_try)["claim_version"] == 2, "the sweep itself puts the old owner out"
     assert {job.job_id for job in inherited} == {job.job_id for job in jobs} - {last_try}
     assert all(advance(store, job, until=JobStatus.SUCCEEDED) for job in inherited)
     check_lives(read_books(store))
