@@ -56,6 +56,26 @@ def test_every_job_is_claimed_once_per_version_and_ends_once(fleet: Fleet, store
     check_integrity(store)
 
 
+def test_a_group_never_has_more_at_work_than_its_limit(fleet: Fleet, store: Store) -> None:
+    """Everybody works for the same two groups, one job at a time: every end lets another one in."""
+    limits = {"of three": 3, "of five": 5}
+    for _ in range(100):
+        store.enqueue.many(
+            [new_job(max_attempts=50, group_id=group, group_limit=limit) for group, limit in limits.items()]
+        )
+    backoff = Backoff(base_ms=1, cap_ms=1)
+    workers = [fleet.launch(f"worker {n}", backoff=backoff, tidy_every_ms=10) for n in range(8)]
+    for worker in workers:
+        worker.start(acts.work, acts.WorkPlan(seed=2, batch=1, releases=0.05, fails=0.05))
+    ledger = Ledger()
+    follow_to_the_end(workers, ledger, lambda: unfinished(store))
+    lives = read_books(store)
+    check_lives(lives)
+    ledger.check(lives, complete=True)
+    check_group_limits(lives.values(), limits)
+    check_group_order(lives.values(), dict.fromkeys(lives, "the test"))
+
+
 def test_a_step_that_many_processes_take_at_once_is_one_step(fleet: Fleet, store: Store) -> None:
     """valid-transitions, event-per-transition: with one claim in four hands only the status can tell"""
     enqueue(store, 100)
