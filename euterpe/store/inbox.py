@@ -1,23 +1,18 @@
 """The worker's side of the inbox: claim, keep, move on, hand back."""
 
-import random
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, assert_never
+from typing import Any
 
 import sqlalchemy as sa
 
 from euterpe.domain.errors import InvalidTransition
 from euterpe.domain.retry import (
     Backoff,
-    DeadLetter,
-    Fail,
     JobDecision,
     JobError,
-    Requeue,
     canceled,
-    decide_job,
     lease_expired,
 )
 from euterpe.domain.states import IN_PROGRESS, JobStatus, Lane, lane_when_queued
@@ -34,6 +29,7 @@ from euterpe.store.inputs import (
 )
 from euterpe.store.leases import Change, Holding, Move
 from euterpe.store.rows import AnyRow
+from euterpe.store.settlement import SETTLED, Settlement
 from euterpe.store.tables import inbox_jobs, queues
 from euterpe.store.transitions import SUBJECT, Step, Subject, Transitions, subject_of
 
@@ -105,9 +101,9 @@ class Inbox:
         tidy_every_ms: int = 100,
     ) -> None:
         self._database, self._transitions = database, transitions
-        self._backoff = backoff or Backoff()
+        self._settlement = Settlement(transitions, backoff or Backoff())
         self._tidy_every_s, self._next_tidy = tidy_every_ms / 1000, 0.0
-        self._expired = transitions.jobs.expired(_SETTLED)
+        self._expired = transitions.jobs.expired(SETTLED)
         unpaused = ~sa.exists().where(
             queues.c.queue == sa.bindparam("queue"), queues.c.paused_at.is_not(None)
         )
@@ -167,7 +163,9 @@ class Inbox:
         # Its own transaction: one that locked groups twice could meet another in the opposite order.
         with self._database.transaction() as connection:
             expired = connection.execute(self._expired, {"limit": limit}).all()
-            self._settle(connection, expired, [lease_expired(row.status) for row in expired], puts_out=True)
+            self._settlement.write(
+                connection, expired, [lease_expired(row.status) for row in expired], puts_out=True
+            )
         return len(expired) + len(due)
 
     def heartbeat(self, jobs: Sequence[ClaimedJob], *, lease_ms: int | None = None) -> Beat:
@@ -194,7 +192,7 @@ class Inbox:
         check_documents({"timings": timings})
         with self._database.transaction() as connection:
             rows = self._owned(connection, job)
-            decisions = self._settle(connection, rows, [error for _ in rows], timings=timings)
+            decisions = self._settlement.write(connection, rows, [error for _ in rows], timings=timings)
         return decisions[0] if decisions else None
 
     def release(self, job: ClaimedJob) -> bool:
@@ -202,49 +200,16 @@ class Inbox:
         with self._database.transaction() as connection:
             rows = self._owned(connection, job)
             if any(row.cancel_requested_at is not None for row in rows):
-                return bool(self._settle(connection, rows, [canceled(row.status) for row in rows]))
+                return bool(self._settlement.write(connection, rows, [canceled(row.status) for row in rows]))
             return bool(self._transitions.apply(connection, [_release(row) for row in rows]))
 
     def _owned(self, connection: sa.Connection, job: ClaimedJob) -> Sequence[AnyRow]:
-        held = sa.select(*_SETTLED).where(
+        held = sa.select(*SETTLED).where(
             _job.job_id == job.job_id,
             _job.claim_version == job.claim_version,
             self._transitions.jobs.lane_is(Lane.LEASED),
         )
         return connection.execute(held.with_for_update()).all()
-
-    def _settle(
-        self,
-        connection: sa.Connection,
-        rows: Sequence[AnyRow],
-        errors: Sequence[JobError],
-        *,
-        puts_out: bool = False,
-        timings: Mapping[str, Any] | None = None,
-    ) -> list[JobDecision]:
-        """Writes what the rules decide about rows that the caller has locked."""
-        decisions = [
-            decide_job(
-                error,
-                attempt_count=row.attempt_count,
-                max_attempts=row.max_attempts,
-                cancel_requested=row.cancel_requested_at is not None,
-                backoff=self._backoff,
-                draw=random.random(),  # noqa: S311  jitter, not a secret
-            )
-            for row, error in zip(rows, errors, strict=True)
-        ]
-        first = [
-            _leave(row, decision, puts_out, timings) for row, decision in zip(rows, decisions, strict=True)
-        ]
-        held = self._transitions.apply(connection, first)
-        buried = [
-            _bury(step, held[step.change.key])
-            for step, decision in zip(first, decisions, strict=True)
-            if isinstance(decision, DeadLetter) and step.change.key in held
-        ]
-        self._transitions.apply(connection, buried)
-        return decisions
 
 
 _CLAIMED = (
@@ -255,15 +220,6 @@ _CLAIMED = (
     _job.credential_version,
     _job.priority,
     _job.spec,
-    *SUBJECT,
-)
-_SETTLED = (
-    _job.job_id,
-    _job.claim_version,
-    _job.status,
-    _job.attempt_count,
-    _job.max_attempts,
-    _job.cancel_requested_at,
     *SUBJECT,
 )
 
@@ -291,33 +247,3 @@ def _release(row: AnyRow) -> Step:
     move = Move(row.status, JobStatus.QUEUED, lane_when_queued(row.group_id, 0), attempts=-1)
     change = Change(row.job_id, row.claim_version, move, extra={"outcome": "released"})
     return Step(subject_of(row), change)
-
-
-def _leave(row: AnyRow, decision: JobDecision, puts_out: bool, timings: Mapping[str, Any] | None) -> Step:
-    """Out of the owner's hands. A swept owner is fenced by this very write, not by the next claim."""
-    extra: dict[str, Any] = {"last_error": decision.error.document(), "outcome": _outcome(decision)}
-    if timings is not None:
-        extra["timings"] = timings
-    delay: int | None = None
-    match decision:
-        case Requeue():
-            target, delay = JobStatus.QUEUED, decision.delay_ms
-            lane = lane_when_queued(row.group_id, decision.delay_ms)
-        case Fail() | DeadLetter():
-            target, lane = JobStatus.FAILED, Lane.REST
-        case _:
-            assert_never(decision)
-    move = Move(row.status, target, lane, raises_version=puts_out)
-    return Step(subject_of(row), Change(row.job_id, row.claim_version, move, delay, extra))
-
-
-def _outcome(decision: JobDecision) -> str:
-    if decision.error.code in ("lease_expired", "canceled"):
-        return decision.error.code
-    return "requeued" if isinstance(decision, Requeue) else "failed"
-
-
-def _bury(left: Step, failed: AnyRow) -> Step:
-    move = Move(JobStatus.FAILED, JobStatus.DEAD_LETTER, Lane.REST)
-    error = {"last_error": left.change.extra["last_error"]}
-    return Step(left.subject, Change(left.change.key, failed.claim_version, move, extra=error))

@@ -72,6 +72,15 @@ def enqueue(desk: Desk, batches: Sequence[Sequence[NewJob]]) -> int:
     return sum(len(batch) for batch in batches)
 
 
+def enqueue_as_the_first_ends(desk: Desk, couples: Sequence[tuple[NewJob, NewJob]]) -> None:
+    """Of each couple the second, when a worker is about to finish the first."""
+    for first, second in couples:
+        desk.store.enqueue.many([first])
+        while desk.store.jobs.get(first.job_id)["status"] not in (JobStatus.UPLOADING, JobStatus.SUCCEEDED):
+            pass
+        desk.store.enqueue.many([second])
+
+
 def work(desk: Desk, plan: WorkPlan) -> None:
     """Claims and finishes jobs, and reports every claim and every write, until told to stop."""
     rng = random.Random(f"{plan.seed} {desk.name}")

@@ -57,10 +57,11 @@ def read_books(store: Store) -> dict[str, Life]:
 
 def unfinished(store: Store) -> bool:
     """Whether a job waits or is at work."""
-    job = inbox_jobs.c
+    lane = inbox_jobs.c.lane
     with store.database.snapshot() as connection:
-        found = connection.execute(sa.select(job.job_id).where(job.lane != Lane.REST).limit(1)).first()
-    return found is not None
+        lanes = set(connection.execute(sa.select(lane).distinct().where(lane != Lane.REST)).scalars())
+    assert lanes != {Lane.BLOCKED}, "jobs wait for their place in a group where nobody is at work"
+    return bool(lanes)
 
 
 def check_lives(lives: Mapping[str, Life]) -> None:

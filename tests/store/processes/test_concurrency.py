@@ -20,7 +20,7 @@ from tests.store.processes.books import (
     read_books,
     unfinished,
 )
-from tests.store.processes.fleet import Fleet
+from tests.store.processes.fleet import Child, Fleet
 from tests.store.processes.following import follow_to_the_end
 
 QUEUES = ("films", "trailers")
@@ -57,23 +57,34 @@ def test_every_job_is_claimed_once_per_version_and_ends_once(fleet: Fleet, store
 
 
 def test_a_group_never_has_more_at_work_than_its_limit(fleet: Fleet, store: Store) -> None:
-    """Everybody works for the same two groups, one job at a time: every end lets another one in."""
-    limits = {"of three": 3, "of five": 5}
-    for _ in range(100):
-        store.enqueue.many(
-            [new_job(max_attempts=50, group_id=group, group_limit=limit) for group, limit in limits.items()]
-        )
-    backoff = Backoff(base_ms=1, cap_ms=1)
-    workers = [fleet.launch(f"worker {n}", backoff=backoff, tidy_every_ms=10) for n in range(8)]
-    for worker in workers:
-        worker.start(acts.work, acts.WorkPlan(seed=2, batch=1, releases=0.05, fails=0.05))
-    ledger = Ledger()
-    follow_to_the_end(workers, ledger, lambda: unfinished(store))
+    """Everybody works for the same group, one job at a time: every end lets another one in."""
+    store.enqueue.many([new_job(max_attempts=50, group_id="g", group_limit=5) for _ in range(150)])
+    ledger = _work_one_at_a_time(fleet, store, producers=[])
     lives = read_books(store)
     check_lives(lives)
     ledger.check(lives, complete=True)
-    check_group_limits(lives.values(), limits)
+    check_group_limits(lives.values(), {"g": 5})
     check_group_order(lives.values(), dict.fromkeys(lives, "the test"))
+
+
+def test_a_job_that_comes_as_its_group_falls_idle_is_not_left_behind(fleet: Fleet, store: Store) -> None:
+    """It is not there yet for the one that ends, and that one is at work still for it."""
+    producers = [fleet.launch(f"producer {n}") for n in range(2)]
+    for producer in producers:
+        couples = [[new_job(group_id=f"{producer.name} {n}") for _ in range(2)] for n in range(60)]
+        producer.start(acts.enqueue_as_the_first_ends, couples)
+    _work_one_at_a_time(fleet, store, producers=producers)
+    check_lives(read_books(store))
+
+
+def _work_one_at_a_time(fleet: Fleet, store: Store, *, producers: Sequence[Child]) -> Ledger:
+    backoff = Backoff(base_ms=1, cap_ms=1)
+    workers = [fleet.launch(f"worker {n}", backoff=backoff, tidy_every_ms=10) for n in range(8)]
+    for worker in workers:
+        worker.start(acts.work, acts.WorkPlan(seed=2, batch=1))
+    ledger = Ledger()
+    follow_to_the_end(workers, ledger, lambda: unfinished(store), producers=producers)
+    return ledger
 
 
 def test_a_step_that_many_processes_take_at_once_is_one_step(fleet: Fleet, store: Store) -> None:
