@@ -71,7 +71,7 @@ def test_a_job_that_comes_as_its_group_falls_idle_is_not_left_behind(fleet: Flee
     """It is not there yet for the one that ends, and that one is at work still for it."""
     producers = [fleet.launch(f"producer {n}") for n in range(2)]
     for producer in producers:
-        couples = [[new_job(group_id=f"{producer.name} {n}") for _ in range(2)] for n in range(60)]
+        couples = [[new_job(group_id=f"{producer.name} {n}") for _ in range(2)] for n in range(40)]
         producer.start(acts.enqueue_as_the_first_ends, couples)
     _work_one_at_a_time(fleet, store, producers=producers)
     check_lives(read_books(store))
