@@ -6,6 +6,7 @@ from euterpe.domain.instants import iso
 from euterpe.domain.states import JobStatus
 
 _SHOWS_ERROR = (JobStatus.FAILED, JobStatus.DEAD_LETTER)
+PROGRESS = "job.progress"
 
 
 def event_type(status: str) -> str:
@@ -19,8 +20,14 @@ def is_wanted(status: str, webhook_url: str | None, webhook_events: Sequence[str
     return webhook_events is None or status in webhook_events
 
 
+def wants_progress(webhook_url: str | None, webhook_events: Sequence[str] | None) -> bool:
+    """Progress is told only to a requester that asked for it by name."""
+    return webhook_url is not None and webhook_events is not None and "progress" in webhook_events
+
+
 def event_body(
     *,
+    type_: str,
     event_id: str,
     sequence: int,
     job_id: str,
@@ -31,17 +38,18 @@ def event_body(
     metadata: str,
     outputs: str | None,
     error: str | None,
+    more: str = "",
 ) -> str:
     """The exact body of the webhook: it is stored, and sent byte for byte on every retry.
 
-    The last four are JSON already: to encode anew for each event what never changes about its job
-    would be half the work of a transition.
+    The last five are JSON already (`more` as further members, each after a comma): to encode anew for each
+    event what never changes about its job would be half the work of a transition.
     """
     outputs = outputs if status == JobStatus.SUCCEEDED else None
     error = error if status in _SHOWS_ERROR else None
     return (
-        f'{{"event_id":"{event_id}","sequence":{sequence},"type":"{event_type(status)}",'
+        f'{{"event_id":"{event_id}","sequence":{sequence},"type":"{type_}",'
         f'"job_id":"{job_id}","status":"{status}","occurred_at":"{iso(occurred_at)}",'
         f'"attempt_count":{attempt_count},"external_id":{external_id},"metadata":{metadata},'
-        f'"outputs":{outputs or "[]"},"error":{error or "null"}}}'
+        f'"outputs":{outputs or "[]"},"error":{error or "null"}{more}}}'
     )

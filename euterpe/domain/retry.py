@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from euterpe.domain.text import storable
+
 
 class RetryClass(StrEnum):
     TRANSIENT = "transient"  # try again after a backoff
@@ -42,22 +44,12 @@ class JobError:
     retry_class: RetryClass = RetryClass.PERMANENT
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "message", _storable(self.message))
+        for name in ("code", "message", "phase"):
+            object.__setattr__(self, name, storable(getattr(self, name)))
 
     def document(self) -> dict[str, Any]:
         retryable = self.retry_class not in (RetryClass.PERMANENT, RetryClass.UNRECOVERABLE)
         return {"code": self.code, "message": self.message, "retryable": retryable, "phase": self.phase}
-
-
-# A message often ends in what a foreign program printed: any bytes, of any length.
-_LONGEST_MESSAGE = 2_000
-
-
-def _storable(text: str) -> str:
-    """As every engine can store it: no NUL, no half of a surrogate pair, and not endless."""
-    if len(text) > _LONGEST_MESSAGE:
-        text = f"{text[: _LONGEST_MESSAGE // 2]} … {text[-_LONGEST_MESSAGE // 2 :]}"
-    return text.encode("utf-8", "replace").decode().replace("\0", "\ufffd")
 
 
 def canceled(phase: str) -> JobError:
@@ -157,11 +149,13 @@ def decide_delivery(
     retry_after_ms: int | None,
     backoff: Backoff,
     draw: float,
+    failure: str = "no answer",
 ) -> DeliveryDecision:
-    """`status` is None when nothing answered. 2xx is delivered, 410 never wants it again."""
+    """`status` is None when nothing answered, and `failure` tells why. 2xx is delivered, 410 never wants it
+    again."""
     if status is not None and 200 <= status < 300:
         return Delivered()
-    reason = "no answer" if status is None else f"answered {status}"
+    reason = failure if status is None else f"answered {status}"
     if status == 410:
         return Undeliverable(reason)
     if attempt_count >= max_attempts:

@@ -16,6 +16,8 @@ def status_document(job: Mapping[str, Any]) -> dict[str, Any]:
         "external_id": job["external_id"],
         "status": status,
         "progress": job["progress"],
+        "eta_seconds": job["eta_seconds"],
+        "speed": job["speed"],
         "attempt_count": job["attempt_count"],
         "max_attempts": job["max_attempts"],
         "credential_version": job["credential_version"],

@@ -142,3 +142,14 @@ def legible(part: str | int) -> str | int:
         return part
     shown = part if part.isprintable() else ascii(part)[1:-1]
     return shown if len(shown) <= _LEGIBLE_LENGTH else f"{shown[:_LEGIBLE_LENGTH]}…"
+
+
+# What a foreign program or server said: any bytes, of any length.
+_LONGEST_STORED = 2_000
+
+
+def storable(text: str) -> str:
+    """As every engine can store it: no NUL, no half of a surrogate pair, and not endless."""
+    if len(text) > _LONGEST_STORED:
+        text = f"{text[: _LONGEST_STORED // 2]} … {text[-_LONGEST_STORED // 2 :]}"
+    return text.encode("utf-8", "replace").decode().replace("\0", "\ufffd")

@@ -16,8 +16,9 @@ from euterpe.store.database import Database
 from euterpe.store.errors import Conflict, NotFound
 from euterpe.store.leases import Change, Move
 from euterpe.store.rows import AnyRow
+from euterpe.store.subjects import SUBJECT, subject_of
 from euterpe.store.tables import inbox_jobs, queues
-from euterpe.store.transitions import SUBJECT, Step, Transitions, subject_of
+from euterpe.store.transitions import Step, Transitions
 from euterpe.store.wake import Topic
 
 _job = inbox_jobs.c

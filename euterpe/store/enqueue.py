@@ -102,7 +102,6 @@ class Enqueue:
         for job in jobs:
             if job.group is not None:
                 limits.setdefault(job.group, job.group_limit)
-        self._groups.register(connection, limits)
         try:
             # In one order, or two batches with the same refs would deadlock on their unique index.
             self._insert_jobs(connection, sorted(rows, key=lambda row: row["source_ref"] or ""))
@@ -110,7 +109,7 @@ class Enqueue:
             if "source_ref" in str(error.orig):
                 raise DuplicateSource([job.source_ref for job in jobs if job.source_ref]) from error
             raise
-        self._groups.admit(connection, limits)
+        self._groups.join(connection, limits)
         self._database.announce(connection, Topic.INBOX)
 
     def _answer_known(
@@ -227,6 +226,8 @@ def new_row(job: NewJob, now: int) -> dict[str, Any]:
         "refresh_count": 0,
         "cancel_requested_at": None,
         "progress": 0.0,
+        "eta_seconds": None,
+        "speed": None,
         "last_error": None,
         "outputs": None,
         "source_info": None,

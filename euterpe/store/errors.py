@@ -31,6 +31,12 @@ class NotFound(StoreError):
     code = "not_found"
 
 
+class Pruned(NotFound):
+    """It was there, and its history has been removed since."""
+
+    code = "pruned"
+
+
 class Conflict(StoreError):
     """The row is in a state in which this cannot be done."""
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Generic, TypeVar
 
-from euterpe.store.errors import StoreUnavailable
+from euterpe.store.errors import StoreError, StoreUnavailable
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -72,8 +72,8 @@ class GroupCommit(Generic[T, R]):
             return
         try:
             answers = self._flush([item for item, _ in batch])
-        except Exception as error:  # noqa: BLE001  it is handed to the callers it belongs to
-            if len(batch) > 1 and not isinstance(error, StoreUnavailable):
+        except BaseException as error:  # noqa: BLE001  it is handed to the callers it belongs to
+            if len(batch) > 1 and isinstance(error, Exception) and not isinstance(error, StoreUnavailable):
                 # One bad item must not fail its neighbours: nothing was written, so each by itself.
                 for entry in batch:
                     self._write([entry])
@@ -81,7 +81,10 @@ class GroupCommit(Generic[T, R]):
             for _, future in batch:
                 future.set_exception(error)
             return
-        for (_, future), answer in zip(batch, answers, strict=True):
+        # A caller without an answer would wait for ever.
+        unanswered = StoreError("the write was made, but nothing was said of it")
+        missing = [unanswered] * (len(batch) - len(answers))
+        for (_, future), answer in zip(batch, [*answers, *missing], strict=True):
             if isinstance(answer, Exception):
                 future.set_exception(answer)
             else:

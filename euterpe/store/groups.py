@@ -9,7 +9,7 @@ Lock order on Postgres: owned, ready and finished jobs, then groups, then blocke
 blocked job holds nothing that `admit` could be waiting behind, and asks for no group afterwards.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,23 +39,39 @@ class Groups:
         self._register = self._register_statement()
         self._lock = self._lock_statement()
         self._admit = self._admit_statement()
+        self._idle, self._forget = _idle_statement(), _forget_statement()
 
-    def register(self, connection: sa.Connection, limits: Mapping[Group, int]) -> None:
-        """Makes the groups that are new. The first limit wins."""
-        if limits:
+    def join(self, connection: sa.Connection, limits: Mapping[Group, int]) -> None:
+        """For jobs that have just been inserted: makes the groups that are new, and lets through what may go.
+        The first limit wins."""
+        missing = len(limits)
+        while missing:
             rows = [{**vars(group), "max_running": limits[group]} for group in sorted(limits)]
             connection.execute(self._register, as_parameter(rows))
+            # Nobody sees our jobs before we commit, so an idle group may be forgotten between these two
+            # statements. Once locked it stays.
+            missing = len(limits) - self._locked(connection, limits)
+        self._let_through(connection, limits)
 
     def admit(self, connection: sa.Connection, groups: Iterable[Group]) -> int:
         """Lets the next job of each group through where there is room; returns how many."""
-        groups = sorted(set(groups))
-        if not groups:
-            return 0
-        parameter = as_parameter(vars(group) for group in groups)
+        groups = set(groups)
         if self._database.engines.locks_rows:
             # Its own statement: what is counted next must be seen after the lock was got.
-            connection.execute(self._lock, parameter)
-        return len(connection.execute(self._admit, parameter).all())
+            self._locked(connection, groups)
+        return self._let_through(connection, groups)
+
+    def forget_idle(self, connection: sa.Connection, limit: int) -> int:
+        """Deletes groups without a job in the works: with their next job they begin anew."""
+        idle = connection.execute(self._idle, {"limit": limit}).all()
+        return connection.execute(self._forget, as_parameter(row._asdict() for row in idle)).rowcount
+
+    def _locked(self, connection: sa.Connection, groups: Collection[Group]) -> int:
+        """How many of them are there; until the transaction ends nobody else changes those."""
+        return len(connection.execute(self._lock, _parameter(groups)).all()) if groups else 0
+
+    def _let_through(self, connection: sa.Connection, groups: Collection[Group]) -> int:
+        return len(connection.execute(self._admit, _parameter(groups)).all()) if groups else 0
 
     def _register_statement(self) -> sa.Executable:
         rows = Rows({**_GROUP, "max_running": INTEGER})
@@ -106,6 +122,38 @@ class Groups:
             .where(inbox_jobs.c.job_id.in_(admitted))
             .returning(inbox_jobs.c.job_id)
         )
+
+
+def _parameter(groups: Iterable[Group]) -> dict[str, str]:
+    return as_parameter(vars(group) for group in sorted(groups))
+
+
+def _is_idle() -> sa.ColumnElement[bool]:
+    group, job = job_groups.c, inbox_jobs.c
+    unfinished = [lane for lane in Lane if lane is not Lane.REST]
+    in_the_works = sa.exists().where(
+        job.queue == group.queue,
+        job.requester_id == group.requester_id,
+        job.group_id == group.group_id,
+        job.group_id.is_not(None),  # as the index says it
+        job.lane.in_([sa.literal_column(f"'{lane}'") for lane in unfinished]),
+    )
+    return ~in_the_works
+
+
+def _idle_statement() -> sa.Executable:
+    group = job_groups.c
+    idle = sa.select(group.queue, group.requester_id, group.group_id).where(_is_idle())
+    return idle.limit(sa.bindparam("limit")).with_for_update(skip_locked=True, of=job_groups)
+
+
+def _forget_statement() -> sa.Executable:
+    rows = Rows(_GROUP)
+    named = sa.select(rows["queue"], rows["requester_id"], rows["group_id"])
+    group = job_groups.c
+    # Looked at once more: a job may have come between the look and the lock.
+    same = sa.tuple_(group.queue, group.requester_id, group.group_id).in_(named)
+    return sa.delete(job_groups).where(same, _is_idle())
 
 
 def _same_group(group: Any, rows: Rows) -> sa.ColumnElement[bool]:

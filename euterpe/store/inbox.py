@@ -30,8 +30,9 @@ from euterpe.store.inputs import (
 from euterpe.store.leases import Change, Holding, Move
 from euterpe.store.rows import AnyRow
 from euterpe.store.settlement import SETTLED, Settlement
+from euterpe.store.subjects import SUBJECT, Subject, subject_of
 from euterpe.store.tables import inbox_jobs, queues
-from euterpe.store.transitions import SUBJECT, Step, Subject, Transitions, subject_of
+from euterpe.store.transitions import Step, Transitions
 
 _job = inbox_jobs.c
 # Each housekeeping takes at most this many rows, so that no claim waits long behind it.

@@ -39,7 +39,7 @@ def check_documents(documents: Mapping[str, Any]) -> None:
             _check_strings(document, field)
 
 
-_BROUGHT = ("progress", "outputs", "source_info", "timings")
+_BROUGHT = ("progress", "eta_seconds", "speed", "outputs", "source_info", "timings")
 
 
 def check_brought(extra: Mapping[str, Any]) -> None:
@@ -49,6 +49,8 @@ def check_brought(extra: Mapping[str, Any]) -> None:
             raise _refused(field, f"is not one of {', '.join(_BROUGHT)}")
         if field == "progress" and not (isinstance(value, int | float) and 0 <= value <= 100):
             raise _refused(field, "must be a number from 0 to 100")
+        if field in ("eta_seconds", "speed") and not (isinstance(value, int | float) and 0 <= value < 1e9):
+            raise _refused(field, "must be a number from 0 to 1e9")
     check_documents(extra)
 
 

@@ -1,23 +1,34 @@
 """Reading jobs, their attempts and their events. Never their credentials."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import sqlalchemy as sa
 
 from euterpe.domain.states import JobStatus, Lane, OutboxStatus
 from euterpe.store.database import Database
-from euterpe.store.errors import NotFound
+from euterpe.store.errors import NotFound, Pruned
 from euterpe.store.rows import AnySelect
 from euterpe.store.tables import (
     idempotency_keys,
     inbox_jobs,
     job_attempts,
+    job_deliveries,
     job_groups,
     job_outbox_events,
+    pruned_jobs,
 )
 
 _SHOWN = [column for column in inbox_jobs.c if not column.name.startswith("storage_creds_")]
+# `updated_at` alone is not enough: two changes may come in one millisecond.
+_VERSION = (
+    inbox_jobs.c.event_sequence,
+    inbox_jobs.c.updated_at,
+    inbox_jobs.c.progress,
+    inbox_jobs.c.credential_version,
+    inbox_jobs.c.cancel_requested_at,
+)
+Version = tuple[Any, ...]
 
 
 class Jobs:
@@ -30,8 +41,43 @@ class Jobs:
             wanted = wanted.where(inbox_jobs.c.requester_id == requester_id)
         found = self._all(wanted)
         if not found:
+            if self.pruned([job_id], requester_id=requester_id):
+                raise Pruned(f"the history of job {job_id} has been removed")
             raise NotFound(f"there is no job {job_id!r}")
         return found[0]
+
+    def many(self, job_ids: Sequence[str], *, requester_id: str) -> list[dict[str, Any]]:
+        """Those of them that are there."""
+        job = inbox_jobs.c
+        return self._all(sa.select(*_SHOWN).where(job.job_id.in_(job_ids), job.requester_id == requester_id))
+
+    def pruned(self, job_ids: Sequence[str], *, requester_id: str | None = None) -> frozenset[str]:
+        """Those of them that were there once."""
+        gone = sa.select(pruned_jobs.c.job_id).where(pruned_jobs.c.job_id.in_(job_ids))
+        if requester_id is not None:
+            gone = gone.where(pruned_jobs.c.requester_id == requester_id)
+        return frozenset(row["job_id"] for row in self._all(gone))
+
+    def versions(self, job_ids: Iterable[str]) -> dict[str, Version]:
+        """Something for each that differs whenever its document or its events do."""
+        job = inbox_jobs.c
+        rows = self._all(sa.select(job.job_id, *_VERSION).where(job.job_id.in_(list(job_ids))))
+        return {row.pop("job_id"): tuple(row.values()) for row in rows}
+
+    def unfinished(self, requester_id: str, *, at_most: int) -> int:
+        """How many jobs a requester has in the works; not counted beyond `at_most`."""
+        return self._count(inbox_jobs.c.requester_id == requester_id, at_most=at_most)
+
+    def unfinished_of_all(self, *, at_most: int) -> int:
+        return self._count(at_most=at_most)
+
+    def _count(self, *where: sa.ColumnElement[bool], at_most: int) -> int:
+        some = sa.select(inbox_jobs.c.requester_id).where(
+            inbox_jobs.c.lane != sa.literal_column(f"'{Lane.REST}'"), *where
+        )
+        counted = sa.select(sa.func.count().label("jobs")).select_from(some.limit(at_most).subquery())
+        (row,) = self._all(counted)
+        return int(row["jobs"])
 
     def page(
         self,
@@ -55,9 +101,16 @@ class Jobs:
         wanted = sa.select(job_attempts).where(job_attempts.c.job_id == job_id)
         return self._all(wanted.order_by(job_attempts.c.claim_version))
 
-    def events(self, job_id: str) -> list[dict[str, Any]]:
-        wanted = sa.select(job_outbox_events).where(job_outbox_events.c.job_id == job_id)
-        return self._all(wanted.order_by(job_outbox_events.c.sequence))
+    def events(self, job_id: str, *, after: int = 0) -> list[dict[str, Any]]:
+        """In their order, those beyond the sequence number `after`."""
+        event = job_outbox_events.c
+        wanted = sa.select(job_outbox_events).where(event.job_id == job_id, event.sequence > after)
+        return self._all(wanted.order_by(event.sequence))
+
+    def delivery_log(self, event_id: str) -> list[dict[str, Any]]:
+        """Each attempt to deliver this event, oldest first."""
+        wanted = sa.select(job_deliveries).where(job_deliveries.c.event_id == event_id)
+        return self._all(wanted.order_by(job_deliveries.c.claim_version))
 
     def event(self, event_id: str) -> dict[str, Any]:
         found = self._all(sa.select(job_outbox_events).where(job_outbox_events.c.event_id == event_id))
@@ -101,7 +154,7 @@ class Jobs:
         """Deletes every trace of a requester's jobs: a bench cleans up with it."""
         own = sa.select(inbox_jobs.c.job_id).where(inbox_jobs.c.requester_id == requester_id)
         with self._database.transaction() as connection:
-            for table in (job_attempts, job_outbox_events):
+            for table in (job_attempts, job_outbox_events, job_deliveries):
                 connection.execute(sa.delete(table).where(table.c.job_id.in_(own)))
             for table in (inbox_jobs, idempotency_keys, job_groups):
                 connection.execute(sa.delete(table).where(table.c.requester_id == requester_id))

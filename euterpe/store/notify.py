@@ -13,7 +13,7 @@ from euterpe.store.wake import Topic
 
 # NOTIFY takes a lock that serialises commits: it is sent from a connection of its own, once for
 # all that was committed in this time.
-_DEBOUNCE_S = 0.025
+_DEBOUNCE_S = 0.010
 
 
 class PostgresAnnouncer:

@@ -9,12 +9,14 @@ import sqlalchemy as sa
 
 from euterpe.domain.retry import Delivered, DeliveryDecision, Redeliver, Undeliverable
 from euterpe.domain.states import Lane, OutboxStatus, check_outbox_transition
+from euterpe.domain.text import storable
 from euterpe.store.database import Database
 from euterpe.store.errors import NotFound
+from euterpe.store.ids import new_id
 from euterpe.store.inputs import MAX_BATCH, WEEK_MS, check_count, check_name
 from euterpe.store.leases import Change, Holding, LeasedTable, Move
-from euterpe.store.rows import INTEGER, TEXT, AnyRow, AnySelect, Rows
-from euterpe.store.tables import inbox_jobs, job_outbox_events
+from euterpe.store.rows import INTEGER, TEXT, AnyRow, AnySelect, BulkInsert, Rows
+from euterpe.store.tables import inbox_jobs, job_deliveries, job_outbox_events
 from euterpe.store.wake import Topic
 
 _event = job_outbox_events.c
@@ -34,6 +36,7 @@ class ClaimedEvent:
     url: str
     claim_version: int
     attempt_count: int
+    worker_id: str
 
     @property
     def holding(self) -> Holding:
@@ -47,6 +50,8 @@ class Delivery:
     event: ClaimedEvent
     decision: DeliveryDecision
     status_code: int | None = None
+    duration_ms: int = 0
+    answer: str | None = None  # its first bytes
 
 
 class Outbox:
@@ -59,8 +64,14 @@ class Outbox:
             order=[_event.available_at, _event.event_id],
             brings={"code": INTEGER, "reason": TEXT},
             columns=lambda move, rows: _event_columns(move, rows, database.now),
-            returning=(_event.event_id, _event.claim_version, _event.attempt_count),
+            returning=(
+                _event.event_id,
+                _event.claim_version,
+                _event.attempt_count,
+                database.now.label("written_at"),
+            ),
         )
+        self._log = BulkInsert(database.engines, job_deliveries, job_deliveries.columns.keys())
         self._ready = self.events.ready(_CLAIMED)
         self._expired = self.events.expired(_LOCKED)
 
@@ -90,6 +101,7 @@ class Outbox:
                 urls[row.job_id],
                 held[row.event_id].claim_version,
                 held[row.event_id].attempt_count,
+                worker_id,
             )
             for row in picked
             if row.event_id in held
@@ -110,15 +122,32 @@ class Outbox:
         return frozenset(row.event_id for row in rows)
 
     def settle(self, deliveries: Sequence[Delivery]) -> frozenset[str]:
-        """Writes what became of each; returns the ids that held. The others belong to somebody else."""
+        """Writes what became of each, and logs it; returns the ids that held. The others belong to somebody
+        else."""
+        changes = [_settled(delivery) for delivery in deliveries]
         with self._database.transaction() as connection:
-            return frozenset(self._apply(connection, [_settled(delivery) for delivery in deliveries]))
+            held = self._apply(connection, changes)
+            logged = [
+                _logged(delivery, change, held[change.key])
+                for delivery, change in zip(deliveries, changes, strict=True)
+                if change.key in held
+            ]
+            self._log(connection, logged)
+        return frozenset(held)
 
     def release(self, events: Sequence[ClaimedEvent]) -> frozenset[str]:
         """Hands events back undelivered, and their attempts with them."""
+        return self._hand_back(events, Lane.READY, None)
+
+    def postpone(self, events: Sequence[ClaimedEvent], delay_ms: int) -> frozenset[str]:
+        """The same of events that nobody is to try before this time has passed."""
+        check_count(delay_ms, "delay_ms", 1, WEEK_MS)
+        return self._hand_back(events, Lane.DELAYED, delay_ms)
+
+    def _hand_back(self, events: Sequence[ClaimedEvent], lane: Lane, delay_ms: int | None) -> frozenset[str]:
+        move = Move(OutboxStatus.CLAIMED, OutboxStatus.PENDING, lane, attempts=-1)
+        changes = [Change(event.event_id, event.claim_version, move, delay_ms) for event in events]
         with self._database.transaction() as connection:
-            move = Move(OutboxStatus.CLAIMED, OutboxStatus.PENDING, Lane.READY, attempts=-1)
-            changes = [Change(event.event_id, event.claim_version, move) for event in events]
             return frozenset(self._apply(connection, changes))
 
     def replay(self, *where: sa.ColumnElement[bool]) -> int:
@@ -222,3 +251,22 @@ def _settled(delivery: Delivery) -> Change:
     if delivery.status_code is not None:
         extra["code"] = delivery.status_code
     return Change(event.event_id, event.claim_version, Move(OutboxStatus.CLAIMED, target, lane), delay, extra)
+
+
+def _logged(delivery: Delivery, change: Change, row: AnyRow) -> dict[str, Any]:
+    event = delivery.event
+    answer = delivery.answer
+    return {
+        "delivery_id": new_id(),
+        "event_id": event.event_id,
+        "job_id": event.job_id,
+        "requester_id": event.requester_id,
+        "claim_version": event.claim_version,
+        "worker_id": event.worker_id,
+        "outcome": change.move.target,
+        "status_code": delivery.status_code,
+        "error": change.extra.get("reason"),
+        "answer": None if answer is None else storable(answer),
+        "duration_ms": delivery.duration_ms,
+        "ended_at": row.written_at,
+    }

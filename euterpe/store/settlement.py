@@ -10,8 +10,9 @@ from euterpe.domain.retry import Backoff, DeadLetter, Fail, JobDecision, JobErro
 from euterpe.domain.states import JobStatus, Lane, lane_when_queued
 from euterpe.store.leases import Change, Move
 from euterpe.store.rows import AnyRow
+from euterpe.store.subjects import SUBJECT, subject_of
 from euterpe.store.tables import inbox_jobs
-from euterpe.store.transitions import SUBJECT, Step, Transitions, subject_of
+from euterpe.store.transitions import Step, Transitions
 
 _job = inbox_jobs.c
 # What `write` reads of a row.

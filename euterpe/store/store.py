@@ -21,6 +21,8 @@ from euterpe.store.inbox import Advance, Inbox
 from euterpe.store.jobs import Jobs
 from euterpe.store.migrate import require_current
 from euterpe.store.outbox import Outbox
+from euterpe.store.progress import ProgressReports
+from euterpe.store.prune import Prune
 from euterpe.store.requesters import Requesters
 from euterpe.store.rewrap import Rewrap
 from euterpe.store.transitions import Transitions
@@ -55,7 +57,9 @@ class Store:
         self.control = Control(self.database, transitions)
         self.outbox = Outbox(self.database, max_attempts=outbox_max_attempts, tidy_every_ms=tidy_every_ms)
         self.enqueue = Enqueue(self.database, transitions.groups, idempotency_ttl_ms=idempotency_ttl_ms)
+        self.progress = ProgressReports(self.database)
         self.jobs = Jobs(self.database)
+        self.prune = Prune(self.database, self.enqueue, transitions.groups)
         self.requesters = Requesters(self.database, ring)
         self.credentials = Credentials(self.database, ring)
         self.rewrap = Rewrap(self.database, ring)

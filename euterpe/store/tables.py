@@ -50,6 +50,8 @@ inbox_jobs = Table(
     Column("refresh_count", BigInteger, nullable=False),
     Column("cancel_requested_at", BigInteger),
     Column("progress", Float, nullable=False),
+    Column("eta_seconds", Float),
+    Column("speed", Float),
     Column("last_error", json_document),
     Column("outputs", json_document),
     Column("source_info", json_document),
@@ -96,6 +98,23 @@ job_outbox_events = Table(
     Column("last_error", Text),
     Column("created_at", BigInteger, nullable=False),
     Column("delivered_at", BigInteger),
+)
+
+job_deliveries = Table(
+    "job_deliveries",
+    metadata,
+    Column("delivery_id", Text, primary_key=True),
+    Column("event_id", Text, nullable=False),
+    Column("job_id", Text, nullable=False),
+    Column("requester_id", Text, nullable=False),
+    Column("claim_version", BigInteger, nullable=False),
+    Column("worker_id", Text, nullable=False),
+    Column("outcome", Text, nullable=False),
+    Column("status_code", BigInteger),
+    Column("error", Text),
+    Column("answer", Text),
+    Column("duration_ms", BigInteger, nullable=False),
+    Column("ended_at", BigInteger, nullable=False),
 )
 
 idempotency_keys = Table(

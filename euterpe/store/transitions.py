@@ -5,72 +5,24 @@ opens or closes the attempt and lets the next job of a group through: all in the
 transaction. Whatever is claimed, advanced, failed, swept, canceled or retried passes here.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from euterpe.domain.events import event_body, event_type, is_wanted
-from euterpe.domain.states import FINISHED, IN_PROGRESS, JobStatus, Lane, OutboxStatus, check_job_transition
+from euterpe.domain.events import event_type, is_wanted
+from euterpe.domain.states import FINISHED, IN_PROGRESS, JobStatus, Lane, check_job_transition
 from euterpe.store.database import Database
-from euterpe.store.groups import Group, Groups
-from euterpe.store.ids import new_id, new_ids
+from euterpe.store.events import Events, Moment
+from euterpe.store.groups import Groups
+from euterpe.store.ids import new_id
 from euterpe.store.leases import Change, LeasedTable, Move
 from euterpe.store.rows import REAL, AnyRow, BulkInsert, Rows, as_parameter
-from euterpe.store.tables import inbox_jobs, job_attempts, job_outbox_events, json_document
+from euterpe.store.subjects import Subject, as_json
+from euterpe.store.tables import inbox_jobs, job_attempts, json_document
 from euterpe.store.wake import Topic
 
 _job = inbox_jobs.c
-
-
-class Subject(NamedTuple):
-    """What never changes about a job, and its events and its group need."""
-
-    requester_id: str
-    queue: str
-    group_id: str | None
-    external_id: str  # as JSON
-    metadata: str  # as JSON
-    webhook_url: str | None
-    webhook_events: Sequence[str] | None
-
-    @property
-    def group(self) -> Group | None:
-        return None if self.group_id is None else Group(self.queue, self.requester_id, self.group_id)
-
-
-def _of_spec(operator: str, name: str) -> sa.ColumnElement[Any]:
-    return _job.spec.op(operator)(sa.literal_column(f"'{name}'"))
-
-
-# What `subject_of` reads.
-SUBJECT = (
-    _job.requester_id,
-    _job.queue,
-    _job.group_id,
-    _job.external_id,
-    # Of the spec only these: a hundred whole ones can be 25 MB.
-    sa.cast(_job.spec.op("->")(sa.literal_column("'metadata'")), sa.Text).label("event_metadata"),
-    sa.type_coerce(_job.spec.op("->>")(sa.literal_column("'status_webhook_url'")), sa.Text).label(
-        "webhook_url"
-    ),
-    sa.type_coerce(_job.spec.op("->")(sa.literal_column("'webhook_events'")), json_document).label(
-        "webhook_events"
-    ),
-)
-
-
-def subject_of(row: AnyRow) -> Subject:
-    return Subject(
-        row.requester_id,
-        row.queue,
-        row.group_id,
-        _json(row.external_id),
-        row.event_metadata or "{}",
-        row.webhook_url,
-        row.webhook_events,
-    )
 
 
 class Step(NamedTuple):
@@ -104,7 +56,7 @@ class Transitions:
             ),
             also=(_job.cancel_requested_at, _job.queue, _job.requester_id, _job.group_id),
         )
-        self._insert_events = BulkInsert(database.engines, job_outbox_events, _EVENT_COLUMNS)
+        self._events = Events(database)
         self._open_attempts = BulkInsert(database.engines, job_attempts, _ATTEMPT_COLUMNS)
         self._close_attempts = _close_attempts()
 
@@ -118,15 +70,10 @@ class Transitions:
         held = {row.job_id: row for row in self.jobs.write(connection, [step.change for step in steps])}
         if held:
             written = [(by_key[job_id], row) for job_id, row in held.items()]
-            self._tell(connection, written)
+            self._events.insert(connection, [_told(step, row) for step, row in written])
             self._keep_attempts(connection, written)
             self._let_groups_on(connection, [step for step, _ in written])
         return held
-
-    def _tell(self, connection: sa.Connection, written: Sequence[tuple[Step, AnyRow]]) -> None:
-        ids = new_ids(len(written))
-        events = [_event(event_id, *about) for event_id, about in zip(ids, written, strict=True)]
-        self._insert_events(connection, events)
 
     def _keep_attempts(self, connection: sa.Connection, written: Sequence[tuple[Step, AnyRow]]) -> None:
         opened = [_opened(step.change, row) for step, row in written if step.change.move.attempts > 0]
@@ -167,6 +114,8 @@ def _job_columns(move: Move, rows: Rows | None, now: sa.ColumnElement[int]) -> M
         columns["finished_at"] = columns["cancel_requested_at"] = sa.null()
     if move.target == JobStatus.SUCCEEDED:
         columns["progress"], columns["last_error"] = 100.0, sa.null()
+    if move.source == JobStatus.PROCESSING:
+        columns["eta_seconds"] = columns["speed"] = sa.null()
     if move.target in FINISHED:
         # What can never run again has no more use for its credentials: forget them.
         for name in ("encrypted", "dek_wrapped", "kek_id", "encryption_version"):
@@ -176,48 +125,18 @@ def _job_columns(move: Move, rows: Rows | None, now: sa.ColumnElement[int]) -> M
     return columns
 
 
-_EVENT_COLUMNS = (
-    "event_id",
-    "job_id",
-    "requester_id",
-    "sequence",
-    "type",
-    "payload",
-    "status",
-    "lane",
-    "available_at",
-    "created_at",
-)
-
-
-def _event(event_id: str, step: Step, row: AnyRow) -> dict[str, Any]:
-    subject, change = step
-    status, extra = change.move.target, change.extra
-    wanted = is_wanted(status, subject.webhook_url, subject.webhook_events)
-    body = event_body(
-        event_id=event_id,
-        sequence=row.event_sequence,
-        job_id=row.job_id,
+def _told(step: Step, row: AnyRow) -> Moment:
+    status, extra = step.change.move.target, step.change.extra
+    subject = step.subject
+    return Moment(
+        subject,
+        row,
         status=status,
-        occurred_at=row.updated_at,
-        attempt_count=row.attempt_count,
-        external_id=subject.external_id,
-        metadata=subject.metadata,
-        outputs=_json(extra["outputs"]) if "outputs" in extra else None,
-        error=_json(extra["last_error"]) if "last_error" in extra else None,
+        type=event_type(status),
+        is_wanted=is_wanted(status, subject.webhook_url, subject.webhook_events),
+        outputs=as_json(extra["outputs"]) if "outputs" in extra else None,
+        error=as_json(extra["last_error"]) if "last_error" in extra else None,
     )
-    return {
-        "event_id": event_id,
-        "job_id": row.job_id,
-        "requester_id": subject.requester_id,
-        "sequence": row.event_sequence,
-        "type": event_type(status),
-        "payload": body,
-        "status": OutboxStatus.PENDING if wanted else OutboxStatus.SKIPPED,
-        "lane": Lane.READY if wanted else Lane.REST,
-        "available_at": row.updated_at,
-        "created_at": row.updated_at,
-    }
 
 
 _ATTEMPT_COLUMNS = ("attempt_id", "job_id", "attempt_no", "claim_version", "worker_id", "started_at")
@@ -266,7 +185,3 @@ def _close_attempts() -> sa.Executable:
             attempt.ended_at.is_(None),
         )
     )
-
-
-# Made once: json.dumps with these options makes an encoder for every call.
-_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode

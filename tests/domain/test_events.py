@@ -26,6 +26,7 @@ def test_a_body_is_the_json_that_its_parts_say(
     error: object,
 ) -> None:
     body = event_body(
+        type_=f"job.{status}",
         event_id="e",
         sequence=7,
         job_id="j",

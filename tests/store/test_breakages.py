@@ -15,9 +15,9 @@ from euterpe.crypto.keyring import LocalKeyRing
 from euterpe.domain.errors import InvalidTransition
 from euterpe.store.clock import SettableClock
 from euterpe.store.database import Database
+from euterpe.store.events import Events
 from euterpe.store.leases import LeasedTable
 from euterpe.store.store import Store
-from euterpe.store.transitions import Transitions
 from tests.engines import Engine
 from tests.store import test_fencing, test_model, test_transitions
 
@@ -40,26 +40,26 @@ def without(monkeypatch: pytest.MonkeyPatch, column: str) -> None:
 
 def with_events_after_the_commit(monkeypatch: pytest.MonkeyPatch) -> None:
     """Moves the outbox insert behind the transaction that it belongs to."""
-    late: list[Callable[[], object]] = []
+    late: list[Callable[[Database], object]] = []
     transaction = Database.transaction
-    tell = Transitions._tell
+    tell = Events.insert
 
     @contextmanager
     def broken(self: Database) -> Iterator[sa.Connection]:
         with transaction(self) as connection:
             yield connection
         while late:
-            late.pop(0)()
+            late.pop(0)(self)
 
-    def postpone(self: Transitions, _: sa.Connection, written: Any) -> None:
-        def insert() -> None:
-            with transaction(self._database) as connection:
-                tell(self, connection, written)
+    def postpone(self: Events, _: sa.Connection, moments: Any) -> None:
+        def insert(database: Database) -> None:
+            with transaction(database) as connection:
+                tell(self, connection, moments)
 
         late.append(insert)
 
     monkeypatch.setattr(Database, "transaction", broken)
-    monkeypatch.setattr(Transitions, "_tell", postpone)
+    monkeypatch.setattr(Events, "insert", postpone)
 
 
 @pytest.fixture

@@ -151,6 +151,8 @@ def test_workers_live_through_outages_and_finish_every_job(database: Fragile, st
         backoff = Backoff(base_ms=10, cap_ms=100)
         workers = [fleet.launch(f"worker {n}", backoff=backoff) for n in range(4)]
         for worker in workers:
+            worker.do("inbox.tidy")  # each has opened its store before the database goes
+        for worker in workers:
             worker.start(acts.work_through_outages, plan)
         for _ in range(2):
             _hear_of_work(workers, ledger, count=200)

@@ -142,3 +142,33 @@ def test_a_large_replay_goes_in_batches(store: Store, monkeypatch: pytest.Monkey
         small.setattr("euterpe.store.outbox.MAX_BATCH", 4)
         assert store.outbox.replay_dead_letters("r1") == 10
     assert len(store.outbox.claim("d1", 99)) == 10
+
+
+def test_a_postponed_event_comes_back_later_with_its_attempt(
+    store: Store, event: ClaimedEvent, clock: SettableClock
+) -> None:
+    assert store.outbox.postpone([event], 5_000) == {event.event_id}
+    assert store.outbox.claim("d2", 10) == []
+    clock.advance(5_000)
+    (again,) = store.outbox.claim("d2", 10)
+    assert (again.event_id, again.attempt_count) == (event.event_id, 1)
+
+
+def test_every_attempt_is_in_the_delivery_log(
+    store: Store, event: ClaimedEvent, clock: SettableClock
+) -> None:
+    store.outbox.settle([Delivery(event, BROKEN, 503, duration_ms=12, answer="sorry\0")])
+    clock.advance(5_000)
+    (again,) = store.outbox.claim("d2", 10)
+    store.outbox.settle([Delivery(again, Delivered(), 204, duration_ms=7, answer="")])
+    first, second = store.jobs.delivery_log(event.event_id)
+    assert (first["outcome"], first["status_code"], first["error"]) == ("pending", 503, "answered 503")
+    assert (first["answer"], first["duration_ms"], first["worker_id"]) == ("sorry\ufffd", 12, "d1")
+    assert (second["outcome"], second["error"], second["ended_at"]) == ("delivered", None, clock.now_ms)
+
+
+def test_a_stale_attempt_is_not_logged(store: Store, event: ClaimedEvent, clock: SettableClock) -> None:
+    clock.advance(1_001)
+    store.outbox.tidy()
+    assert store.outbox.settle([Delivery(event, Delivered(), 200)]) == frozenset()
+    assert store.jobs.delivery_log(event.event_id) == []

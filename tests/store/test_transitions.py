@@ -20,8 +20,9 @@ from euterpe.store.clock import SettableClock
 from euterpe.store.errors import Conflict, NotFound
 from euterpe.store.leases import Change, Move
 from euterpe.store.store import Store
+from euterpe.store.subjects import Subject
 from euterpe.store.tables import inbox_jobs, job_outbox_events
-from euterpe.store.transitions import Step, Subject, Transitions
+from euterpe.store.transitions import Step, Transitions
 from tests.store.jobs import SPEC, advance, claim_one, enqueue, statuses, told
 
 FLAKY = JobError("io", "it broke", "fetching", RetryClass.TRANSIENT)
@@ -179,7 +180,7 @@ def test_a_transition_and_its_event_are_one_transaction(
     def die(**_: object) -> None:
         raise RuntimeError("the process dies between the two writes")
 
-    monkeypatch.setattr("euterpe.store.transitions.event_body", die)
+    monkeypatch.setattr("euterpe.store.events.event_body", die)
     with pytest.raises(RuntimeError, match="dies"):
         apply(store, job_id, job.claim_version, JobStatus.CLAIMED, JobStatus.FETCHING)
     assert statuses(store, [job_id]) == [JobStatus.CLAIMED]

@@ -9,8 +9,8 @@ from unittest import mock
 from sqlalchemy import event
 
 from euterpe.store.enqueue import Enqueue
+from euterpe.store.events import Events
 from euterpe.store.leases import LeasedTable
-from euterpe.store.transitions import Transitions
 from tests.store.processes import acts
 from tests.store.processes.child import Desk
 
@@ -41,7 +41,7 @@ def _at(seam: str, desk: Desk, deed: Callable[[], None]) -> None:
         case "before the job is written":
             mock.patch.object(LeasedTable, "write", _first(deed, LeasedTable.write)).start()
         case "before its event is written":
-            mock.patch.object(Transitions, "_tell", _first(deed, Transitions._tell)).start()
+            mock.patch.object(Events, "insert", _first(deed, Events.insert)).start()
         case "before the job is inserted":
             mock.patch.object(Enqueue, "_insert", _first(deed, Enqueue._insert)).start()
         case "before the commit":
@@ -57,7 +57,7 @@ def _at(seam: str, desk: Desk, deed: Callable[[], None]) -> None:
 
 
 def _after_telling(deed: Callable[[], object]) -> None:
-    mock.patch.object(Transitions, "_tell", _after(deed, Transitions._tell)).start()
+    mock.patch.object(Events, "insert", _after(deed, Events.insert)).start()
 
 
 def _first(deed: Callable[[], None], method: Callable[..., Any]) -> Callable[..., Any]:

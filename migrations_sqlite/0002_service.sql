@@ -1,0 +1,28 @@
+-- What the service adds. The same tables, checks and indexes stand in migrations_pg/; a test compares them.
+
+ALTER TABLE inbox_jobs ADD COLUMN eta_seconds REAL;
+ALTER TABLE inbox_jobs ADD COLUMN speed REAL;
+
+-- What a requester has in the works: quotas count here, and history is not in it.
+CREATE INDEX inbox_unfinished ON inbox_jobs (requester_id) WHERE lane <> 'rest';
+
+-- The delivery log: a row for each attempt to tell an event.
+CREATE TABLE job_deliveries (
+    delivery_id TEXT NOT NULL,
+    event_id TEXT NOT NULL,
+    job_id TEXT NOT NULL,
+    requester_id TEXT NOT NULL,
+    claim_version INTEGER NOT NULL,
+    worker_id TEXT NOT NULL,
+    outcome TEXT NOT NULL,
+    status_code INTEGER,
+    error TEXT,
+    answer TEXT,
+    duration_ms INTEGER NOT NULL,
+    ended_at INTEGER NOT NULL,
+    PRIMARY KEY (delivery_id),
+    CONSTRAINT deliveries_outcome CHECK (outcome IN ('delivered', 'pending', 'dead_letter'))
+) STRICT;
+
+CREATE UNIQUE INDEX deliveries_claim ON job_deliveries (event_id, claim_version);
+CREATE INDEX deliveries_job ON job_deliveries (job_id);
