@@ -129,3 +129,9 @@ def misfit(credentials: Credentials, schemes: Mapping[Side, str]) -> str | None:
         if given and side in schemes and given.type != schemes[side]
     ]
     return "; ".join(wrong) or None
+
+
+def of_side(credentials: Credentials | None, side: Side) -> StorageCredentials | None:
+    if isinstance(credentials, CredentialPair):
+        return credentials.source if side == "source" else credentials.output
+    return credentials

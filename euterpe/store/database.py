@@ -90,8 +90,8 @@ _PASSING = (
     "CLIENT_CLOSED",
     "TRANSACTION_TIMEOUT",
 )
-# What Postgres says to a client that it will never let in as it is.
-_REFUSED = ("does not exist", "authentication failed", "no pg_hba.conf entry")
+# What a server says to a client that it will never let in as it is.
+_REFUSED = ("does not exist", "authentication failed", "no pg_hba.conf entry", "401, message")
 
 
 @contextmanager
@@ -114,7 +114,10 @@ def _typed_errors() -> Iterator[None]:
         raise StoreError(_first_line(error)) from error
     except (exc.StatementError, UnicodeError, OverflowError) as error:
         raise StoreError(f"a value is not one that the database can hold: {type(error).__name__}") from error
-    except OSError as error:
+    except Exception as error:
+        # libsql-client lets some errors of its web socket out as they are.
+        if not isinstance(error, OSError) and not type(error).__module__.startswith("aiohttp"):
+            raise
         reason = str(error) or type(error).__name__
         raise StoreUnavailable(f"the database cannot be reached right now: {reason}") from error
 

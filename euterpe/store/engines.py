@@ -43,8 +43,9 @@ class Engines:
         return self.kind is not Kind.SQLITE
 
     @property
-    def claim_limit(self) -> int:
-        """libSQL's client takes no answer beyond 4 MiB, and each claimed spec may have 256 KiB."""
+    def read_limit(self) -> int:
+        """How many rows with a spec or a secret one answer may hold: libSQL's client takes none beyond 4 MiB,
+        and each may have 256 KiB."""
         return 15 if self.kind is Kind.LIBSQL else 1_000
 
     def dispose(self) -> None:

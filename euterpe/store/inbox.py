@@ -118,7 +118,8 @@ class Inbox:
         check_name(worker_id, "worker_id")
         check_count(limit, "limit", 1, MAX_BATCH)
         check_count(lease_ms, "lease_ms", 1, WEEK_MS)
-        queues = tuple(dict.fromkeys(queues))
+        # A lone string would be as many queues as it has letters.
+        queues = (queues,) if isinstance(queues, str) else tuple(dict.fromkeys(queues))
         for queue in queues:
             check_text("queue", queue, "queues")
         if time.monotonic() >= self._next_tidy:
@@ -126,7 +127,7 @@ class Inbox:
             self.tidy()
         claimed: list[ClaimedJob] = []
         while len(claimed) < limit:
-            some = min(limit - len(claimed), self._database.engines.claim_limit)
+            some = min(limit - len(claimed), self._database.engines.read_limit)
             found = self._claim_some(worker_id, some, queues, lease_ms)
             claimed += found
             if len(found) < some:

@@ -49,7 +49,13 @@ class Jobs:
     def many(self, job_ids: Sequence[str], *, requester_id: str) -> list[dict[str, Any]]:
         """Those of them that are there."""
         job = inbox_jobs.c
-        return self._all(sa.select(*_SHOWN).where(job.job_id.in_(job_ids), job.requester_id == requester_id))
+        some = self._database.engines.read_limit
+        wanted = sa.select(*_SHOWN).where(job.requester_id == requester_id)
+        return [
+            row
+            for start in range(0, len(job_ids), some)
+            for row in self._all(wanted.where(job.job_id.in_(job_ids[start : start + some])))
+        ]
 
     def pruned(self, job_ids: Sequence[str], *, requester_id: str | None = None) -> frozenset[str]:
         """Those of them that were there once."""
@@ -88,24 +94,31 @@ class Jobs:
         limit: int = 50,
     ) -> list[dict[str, Any]]:
         """Newest first; `before` is the last job id of the page before."""
-        wanted = sa.select(*_SHOWN).order_by(inbox_jobs.c.job_id.desc()).limit(limit)
+        job = inbox_jobs.c
+        wanted = sa.select(*_SHOWN).order_by(job.job_id.desc())
         if statuses:
-            wanted = wanted.where(inbox_jobs.c.status.in_(statuses))
+            wanted = wanted.where(job.status.in_(statuses))
         if requester_id is not None:
-            wanted = wanted.where(inbox_jobs.c.requester_id == requester_id)
-        if before is not None:
-            wanted = wanted.where(inbox_jobs.c.job_id < before)
-        return self._all(wanted)
+            wanted = wanted.where(job.requester_id == requester_id)
+        found: list[dict[str, Any]] = []
+        while len(found) < limit:
+            some = min(limit - len(found), self._database.engines.read_limit)
+            page = self._all((wanted if before is None else wanted.where(job.job_id < before)).limit(some))
+            found += page
+            if len(page) < some:
+                break
+            before = page[-1]["job_id"]
+        return found
 
     def attempts(self, job_id: str) -> list[dict[str, Any]]:
         wanted = sa.select(job_attempts).where(job_attempts.c.job_id == job_id)
         return self._all(wanted.order_by(job_attempts.c.claim_version))
 
-    def events(self, job_id: str, *, after: int = 0) -> list[dict[str, Any]]:
-        """In their order, those beyond the sequence number `after`."""
+    def events(self, job_id: str, *, after: int = 0, limit: int = 500) -> list[dict[str, Any]]:
+        """In their order, the next ones beyond the sequence number `after`."""
         event = job_outbox_events.c
         wanted = sa.select(job_outbox_events).where(event.job_id == job_id, event.sequence > after)
-        return self._all(wanted.order_by(event.sequence))
+        return self._all(wanted.order_by(event.sequence).limit(limit))
 
     def delivery_log(self, event_id: str) -> list[dict[str, Any]]:
         """Each attempt to deliver this event, oldest first."""
@@ -126,9 +139,10 @@ class Jobs:
         before: str | None = None,
         limit: int = 50,
     ) -> list[dict[str, Any]]:
-        """Events, newest first."""
+        """Events without their bodies, newest first."""
         event = job_outbox_events.c
-        wanted = sa.select(job_outbox_events).order_by(event.event_id.desc()).limit(limit)
+        shown = [column for column in event if column.name != "payload"]
+        wanted = sa.select(*shown).order_by(event.event_id.desc()).limit(limit)
         if statuses:
             wanted = wanted.where(event.status.in_(statuses))
         if requester_id is not None:

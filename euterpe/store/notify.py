@@ -64,6 +64,7 @@ class PostgresListener:
         os.set_blocking(self._wake_end, False)
         os.set_blocking(self._my_end, False)
         self._connection: psycopg.Connection[TupleRow] | None = None
+        self._closing, self._closed = threading.Lock(), False
         self._listen()
 
     def _listen(self) -> None:
@@ -96,15 +97,18 @@ class PostgresListener:
             return False
 
     def wake(self) -> None:
-        with contextlib.suppress(BlockingIOError):  # full of earlier ones: it will wake
-            os.write(self._my_end, b"w")
+        with self._closing, contextlib.suppress(BlockingIOError):  # full of earlier ones: it will wake
+            if not self._closed:
+                os.write(self._my_end, b"w")
 
     def close(self) -> None:
-        self.wake()
+        """Once its `wait` has returned for the last time."""
         if self._connection is not None:
             self._connection.close()
-        os.close(self._my_end)
-        os.close(self._wake_end)
+        with self._closing:
+            self._closed = True
+            os.close(self._my_end)
+            os.close(self._wake_end)
 
 
 def _connect(url: sa.URL) -> psycopg.Connection[TupleRow]:

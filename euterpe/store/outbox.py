@@ -230,6 +230,8 @@ def _event_columns(move: Move, rows: Rows | None, now: sa.ColumnElement[int]) ->
         columns["last_error"] = sa.func.coalesce(rows["reason"], _event.last_error)
     if move.target == OutboxStatus.DELIVERED:
         columns["delivered_at"], columns["last_error"] = now, sa.null()
+    if move.target == OutboxStatus.PENDING:
+        columns["delivered_at"] = sa.null()
     return columns
 
 

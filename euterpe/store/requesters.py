@@ -55,14 +55,11 @@ class Requesters:
         check_text("requester_name", name, "name")
         requester_id, minted, secret = new_id(), apikeys.mint(), mint_webhook_secret()
         with self._database.transaction() as connection:
-            taken = sa.select(_requester.requester_id).where(_requester.name == name)
-            if connection.execute(taken).first() is not None:
+            # The name's unique index decides, also between two that come at once.
+            row = {"requester_id": requester_id, "name": name, "created_at": self._database.now}
+            insert = self._database.insert(requesters).values(row).on_conflict_do_nothing()
+            if connection.execute(insert.returning(_requester.requester_id)).first() is None:
                 raise Conflict(f"there is a requester named {name!r} already; choose another name")
-            connection.execute(
-                sa.insert(requesters).values(
-                    requester_id=requester_id, name=name, created_at=self._database.now
-                )
-            )
             self._add_key(connection, requester_id, minted, [str(scope) for scope in scopes])
             self._add_secret(connection, requester_id, secret)
         return NewRequester(requester_id, minted.plaintext, secret)

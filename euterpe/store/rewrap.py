@@ -95,6 +95,7 @@ class Rewrap:
         """Yields after each batch what it has done so far. A secret that cannot be opened is
         passed over and told, so that one of them does not hold up the rotation of all others."""
         progress = Progress(0, ())
+        batch = min(batch, self._database.engines.read_limit)
         for place in _PLACES:
             after = ""
             while rows := self._next(place, after, batch):

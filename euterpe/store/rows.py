@@ -6,7 +6,7 @@ Postgres unfolds the array in one pass by `json_to_recordset`, the SQLite family
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import Any
 
@@ -45,9 +45,28 @@ class Rows:
         return _from_hex(read) if isinstance(kind, sa.LargeBinary) else read
 
 
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=bytes.hex).encode
+
+
 def as_parameter(rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    text = json.dumps(list(rows), ensure_ascii=False, separators=(",", ":"), default=bytes.hex)
-    return {"rows": text}
+    return {"rows": _encode(list(rows))}
+
+
+# libSQL's server hangs up on a message beyond 16 MiB, and a hundred specs can be 25.
+_MESSAGE = 4 * 1024 * 1024
+
+
+def _in_messages(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """The batch as JSON arrays of which none is much longer than a message should be."""
+    some, length = list[str](), 0
+    for row in map(_encode, rows):
+        some.append(row)
+        length += len(row)
+        if length >= _MESSAGE:
+            yield f"[{','.join(some)}]"
+            some, length = [], 0
+    if some:
+        yield f"[{','.join(some)}]"
 
 
 class BulkInsert:
@@ -67,7 +86,8 @@ class BulkInsert:
         if not rows:
             return
         if self._remote:
-            connection.execute(self._from_batch, as_parameter(rows))
+            for message in _in_messages(rows):
+                connection.execute(self._from_batch, {"rows": message})
         else:
             # In process a row costs a bind and a step, and no round trip: a third of what JSON costs.
             # Past SQLAlchemy's per-row work, which would cost as much again.

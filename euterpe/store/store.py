@@ -18,6 +18,7 @@ from euterpe.store.enqueue import Accepted, Enqueue, Key, NewJob
 from euterpe.store.group_commit import GroupCommit
 from euterpe.store.ids import new_id
 from euterpe.store.inbox import Advance, Inbox
+from euterpe.store.inputs import WEEK_MS
 from euterpe.store.jobs import Jobs
 from euterpe.store.migrate import require_current
 from euterpe.store.outbox import Outbox
@@ -26,8 +27,6 @@ from euterpe.store.prune import Prune
 from euterpe.store.requesters import Requesters
 from euterpe.store.rewrap import Rewrap
 from euterpe.store.transitions import Transitions
-
-_WEEK_MS = 7 * 24 * 3600 * 1000
 
 
 class Store:
@@ -42,7 +41,7 @@ class Store:
         backoff: Backoff | None = None,
         job_max_attempts: int = 3,
         outbox_max_attempts: int = 12,
-        idempotency_ttl_ms: int = _WEEK_MS,
+        idempotency_ttl_ms: int = WEEK_MS,
         tidy_every_ms: int = 100,
     ) -> None:
         self.database = Database(url, clock)

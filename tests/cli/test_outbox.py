@@ -32,7 +32,7 @@ def test_the_list_can_be_narrowed(installed: Cli, newsroom: str) -> None:
 def test_one_event_is_shown_with_its_exact_body(installed: Cli, newsroom: str) -> None:
     (event, *_) = installed.json("outbox", "list", "--requester", newsroom)
     shown = installed.json("outbox", "show", event["event_id"])
-    assert shown == event
+    assert {name: shown[name] for name in event} == event
     assert shown["payload"] in installed.ok("outbox", "show", event["event_id"]).out
 
 

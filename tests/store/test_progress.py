@@ -81,4 +81,4 @@ def test_figures_that_cannot_be_are_refused(store: Store, figures: dict[str, flo
     enqueue(store)
     job = claim_one(store)
     with pytest.raises(InvalidSpec):
-        store.progress.write([Report(job, **figures)])
+        store.progress.write([Report(job, figures["progress"], speed=figures.get("speed"))])

@@ -1,5 +1,7 @@
 """Removing history."""
 
+from typing import Any
+
 import pytest
 import sqlalchemy as sa
 
@@ -23,7 +25,7 @@ DAY_MS = 24 * 3600 * 1000
 QUIET = {**SPEC, "status_webhook_url": None}
 
 
-def live(store: Store, **fields: object) -> str:
+def live(store: Store, **fields: Any) -> str:
     (job_id,) = enqueue(store, **fields)
     advance(store, claim_one(store), until=JobStatus.SUCCEEDED)
     return job_id

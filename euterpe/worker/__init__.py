@@ -1,0 +1,1 @@
+"""The worker: claims jobs, keeps their leases alive, and takes each through fetch, encode and upload."""

@@ -1,0 +1,136 @@
+"""A job's credentials at work: opened in memory, and refreshed in band when storage says no (contract §7)."""
+
+import json
+import time
+from collections.abc import Callable
+from typing import Literal, TypeVar
+
+import structlog
+
+from euterpe.crypto.signing import new_nonce, signature_headers
+from euterpe.domain.canonical import join_secrets
+from euterpe.domain.credentials import Side, StorageCredentials, of_side
+from euterpe.domain.errors import InvalidSpec
+from euterpe.domain.instants import iso
+from euterpe.domain.replacement import new_secret
+from euterpe.domain.retry import RetryClass
+from euterpe.domain.spec import JobSpec
+from euterpe.domain.strict_json import parse_json
+from euterpe.net.egress import Answer, Egress
+from euterpe.net.errors import EgressError
+from euterpe.storage.errors import StorageError
+from euterpe.store.ids import new_id
+from euterpe.store.store import Store
+from euterpe.worker.heart import Pulse
+
+_log = structlog.get_logger()
+_ANSWER_BYTES = 262_144
+_CALL_DEADLINE_S = 10.0
+_LOOK_EVERY_S = 0.5
+# Credentials that end within this time are renewed before they are used.
+_EXPIRES_SOON_S = 60.0
+
+Reason = Literal["forbidden", "expiring"]
+R = TypeVar("R")
+
+
+class Access:
+    """The spec with its secrets, of the newest version that we know of."""
+
+    def __init__(
+        self, store: Store, egress: Egress, pulse: Pulse, *, max_refreshes: int, patience_s: float = 60.0
+    ) -> None:
+        self._store, self._egress, self._pulse, self._job = store, egress, pulse, pulse.job
+        self._max_refreshes, self._patience_s = max_refreshes, patience_s
+        self.spec, self._version = self._read()
+
+    def on(self, side: Side, work: Callable[[JobSpec, StorageCredentials | None], R]) -> R:
+        """Does `work` with valid credentials: anew with newer ones each time that storage refuses them."""
+        if self._expires_soon(side):
+            self._refresh("expiring")
+        while True:
+            try:
+                return work(self.spec, of_side(self.spec.credentials, side))
+            except StorageError as refused:
+                if refused.retry_class is not RetryClass.CREDENTIALS or not self._refresh("forbidden"):
+                    raise
+
+    def _read(self) -> tuple[JobSpec, int]:
+        secret, version = self._store.credentials.open(self._job)
+        return join_secrets(dict(self._job.spec), secret), version
+
+    def _expires_soon(self, side: Side) -> bool:
+        credentials = of_side(self.spec.credentials, side)
+        if credentials is None or credentials.expires_at is None:
+            return False
+        return credentials.expires_at / 1000 - time.time() < _EXPIRES_SOON_S
+
+    def _refresh(self, reason: Reason) -> bool:
+        """Whether there is a newer version now. Nothing goes on without one."""
+        if self._advanced():
+            return True
+        url = self.spec.refresh_url
+        while url is not None and self._store.credentials.begin_refresh(self._job, self._max_refreshes):
+            self._pulse.check()
+            _log.info("refresh_called", reason=reason, credential_version=self._version)
+            if self._ask(url, reason) and self._await_advance():
+                return True
+        return False
+
+    def _ask(self, url: str, reason: Reason) -> bool:
+        """Calls the requester. Whether new credentials are there, or were promised."""
+        body = json.dumps(
+            {
+                "job_id": self._job.job_id,
+                "credential_version": self._version,
+                "reason": reason,
+                "event_id": (event_id := new_id()),
+                "occurred_at": iso(int(time.time() * 1000)),
+            }
+        ).encode()
+        secrets = self._store.requesters.webhook_secrets(self._job.requester_id)
+        headers = signature_headers(secrets, event_id, body, int(time.time()), new_nonce())
+        try:
+            answer = self._egress.request(
+                "POST",
+                url,
+                headers={**headers, "content-type": "application/json"},
+                body=body,
+                deadline_s=_CALL_DEADLINE_S,
+                max_bytes=_ANSWER_BYTES,
+            )
+        except EgressError as error:
+            _log.warning("refresh_failed", code=error.code, error=str(error))
+            return False
+        return self._accept(answer)
+
+    def _accept(self, answer: Answer) -> bool:
+        if answer.status in (202, 204):
+            return True
+        if answer.status != 200 or answer.truncated:
+            _log.warning("refresh_failed", status=answer.status, truncated=answer.truncated)
+            return False
+        try:
+            secret = new_secret(dict(self._job.spec), parse_json(answer.body, _ANSWER_BYTES))
+        except InvalidSpec as invalid:
+            _log.warning("refresh_failed", error=str(invalid))
+            return False
+        self._store.credentials.replace(self._job.job_id, self._job.requester_id, secret)
+        return True
+
+    def _await_advance(self) -> bool:
+        """An answer may have promised what a PUT brings later."""
+        until = time.monotonic() + self._patience_s
+        while not self._advanced():
+            if time.monotonic() > until:
+                _log.warning("refresh_failed", error="no new credentials came in time")
+                return False
+            self._pulse.wait(_LOOK_EVERY_S)
+        return True
+
+    def _advanced(self) -> bool:
+        spec, version = self._read()
+        if version <= self._version:
+            return False
+        self.spec, self._version = spec, version
+        return True

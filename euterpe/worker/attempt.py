@@ -1,0 +1,188 @@
+"""One attempt at a job, from its claim to its end: fetch, probe, encode, verify, upload."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import structlog
+
+from euterpe.domain.credentials import StorageCredentials
+from euterpe.domain.retry import JobError, RetryClass, canceled
+from euterpe.domain.spec import JobSpec, resolve_outputs
+from euterpe.domain.states import JobStatus
+from euterpe.media.encode import encode, max_output_bytes
+from euterpe.media.errors import MediaError
+from euterpe.media.info import MediaInfo
+from euterpe.media.plan import Plan, plan
+from euterpe.media.progress import Progress
+from euterpe.media.sandbox import Sandbox
+from euterpe.media.verify import MadeFile, verify
+from euterpe.net.egress import Egress
+from euterpe.storage.errors import StorageError
+from euterpe.storage.storage import Storage
+from euterpe.storage.transfer import ObjectInfo, Stored
+from euterpe.store.store import Store
+from euterpe.worker.access import Access
+from euterpe.worker.ends import CancelRequested, HandBack, LeaseLost, TimeSpent
+from euterpe.worker.heart import Pulse
+from euterpe.worker.journal import Journal
+from euterpe.worker.outputs import output_documents
+from euterpe.worker.workdir import DiskFull, WorkDir
+
+_log = structlog.get_logger()
+# What each phase is of a job's progress, in percent: nearly all of the work is the encode.
+_FETCHED, _ENCODED = 5.0, 95.0
+# Free space is asked for once in so many bytes: it is a system call, and others fill the disk too.
+_LOOK_EVERY_BYTES = 16 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class Tools:
+    """What attempts work with; shared by all slots of a worker."""
+
+    store: Store
+    storage: Storage
+    egress: Egress
+    sandbox: Sandbox
+    workdir: WorkDir
+    ffmpeg_version: str
+    threads: int
+    max_source_bytes: int
+    stall_seconds: float
+    max_refreshes: int
+
+
+class Attempt:
+    def __init__(self, tools: Tools, pulse: Pulse) -> None:
+        self._tools, self._pulse, self._job = tools, pulse, pulse.job
+        self._journal = Journal(tools.store, pulse)
+        self._timings: dict[str, Any] = {"ffmpeg": tools.ffmpeg_version}
+        self._unchecked = _LOOK_EVERY_BYTES
+
+    def run(self) -> None:
+        """Ends with the job moved on as far as it got; when it is not ours any more, with nothing written."""
+        try:
+            with self._tools.workdir.folder(f"{self._job.job_id}-{self._job.claim_version}") as folder:
+                self._work(folder)
+        except LeaseLost:
+            _log.warning("lease_lost", phase=self._journal.phase)
+        except HandBack:
+            self._journal.release()
+        except CancelRequested:
+            self._fail(canceled(self._journal.phase))
+        except (StorageError, MediaError, DiskFull) as error:
+            self._fail(error.job_error(self._journal.phase))
+        except TimeSpent as error:
+            self._fail(JobError(error.code, str(error), self._journal.phase))
+        except Exception as error:  # noqa: BLE001  a slot must outlive whatever a job does
+            _log.exception("attempt_broke")
+            # The type alone: the text of a foreign error may hold what must not be shown.
+            said = f"the worker met an unexpected {type(error).__name__}"
+            self._fail(JobError("internal_error", said, self._journal.phase, RetryClass.TRANSIENT))
+
+    def _fail(self, error: JobError) -> None:
+        try:
+            self._journal.fail(error, self._timings)
+        except Exception:  # noqa: BLE001  a slot must outlive whatever a job does
+            # The lease runs out by itself, and the sweep moves the job on.
+            _log.exception("end_not_written")
+
+    def _work(self, folder: Path) -> None:
+        _log.info("attempt_started")
+        access = Access(
+            self._tools.store, self._tools.egress, self._pulse, max_refreshes=self._tools.max_refreshes
+        )
+        self._journal.advance(JobStatus.FETCHING)
+        with (folder / "source").open("w+b") as source:
+            with self._timed("fetch"):
+                self._fetch(access, source)
+            with self._timed("probe"):
+                info = self._tools.sandbox.probe(source.fileno())
+            self._journal.advance(JobStatus.PROCESSING, source_info=info.document())
+            (made_in := folder / "out").mkdir()
+            made = self._make(access.spec, info, source, made_in)
+        (folder / "source").unlink()  # room for whoever needs it: the upload may take long
+        self._journal.advance(JobStatus.UPLOADING)
+        with self._timed("upload"):
+            stored = [self._upload(access, file) for file in made]
+        outputs = output_documents(made, stored)
+        self._timings["bytes_out"] = sum(done.size_bytes for done in stored)
+        self._journal.advance(JobStatus.SUCCEEDED, outputs=outputs, timings=self._timings)
+        _log.info("job_succeeded", **self._timings)
+
+    def _fetch(self, access: Access, source: BinaryIO) -> None:
+        def find(spec: JobSpec, credentials: StorageCredentials | None) -> ObjectInfo:
+            return self._tools.storage.source(spec.source, credentials).stat()
+
+        expected = access.on("source", find)
+        self._tools.workdir.check_room(expected.size or 0)
+
+        def on_chunk(size: int) -> None:
+            self._look_around(size)
+            if expected.size:
+                self._journal.report(_FETCHED * source.tell() / expected.size)
+
+        def fetch(spec: JobSpec, credentials: StorageCredentials | None) -> None:
+            limit = min(self._tools.max_source_bytes, spec.max_source_bytes or self._tools.max_source_bytes)
+            found = self._tools.storage.source(spec.source, credentials)
+            found.fetch(source, expect=expected, max_bytes=limit, on_chunk=on_chunk)
+
+        access.on("source", fetch)
+        source.flush()
+        self._timings["bytes_in"] = source.tell()
+
+    def _make(self, spec: JobSpec, info: MediaInfo, source: BinaryIO, folder: Path) -> tuple[MadeFile, ...]:
+        planned: Plan = plan(resolve_outputs(spec), info, threads=self._tools.threads)
+        with self._timed("encode"):
+            stats = encode(
+                self._tools.sandbox,
+                planned,
+                source.fileno(),
+                folder,
+                timeout_seconds=self._pulse.seconds_left,
+                stall_seconds=self._tools.stall_seconds,
+                max_output_bytes=max_output_bytes(info.size_bytes),
+                on_progress=self._on_encoded,
+            )
+        self._timings["cpu_seconds"] = round(stats.cpu_seconds, 3)
+        self._timings["media_seconds"] = info.duration_seconds
+        with self._timed("verify"):
+            return verify(self._tools.sandbox, planned, folder, info)
+
+    def _on_encoded(self, progress: Progress) -> None:
+        self._look_around(_LOOK_EVERY_BYTES)
+        done = _FETCHED + (_ENCODED - _FETCHED) * (progress.percent or 0.0) / 100
+        self._journal.report(round(done, 2), eta_seconds=progress.eta_seconds, speed=progress.speed)
+
+    def _upload(self, access: Access, file: MadeFile) -> Stored:
+        def put(spec: JobSpec, credentials: StorageCredentials | None) -> Stored:
+            destination = self._tools.storage.destination(spec.output, credentials)
+            return destination.put(
+                file.name,
+                file.path,
+                content_type=file.content_type,
+                before_publish=self._journal.prove_ownership,
+                on_chunk=lambda _: self._pulse.check(),
+            )
+
+        stored = access.on("output", put)
+        self._journal.report(_ENCODED)
+        return stored
+
+    def _look_around(self, written_bytes: int) -> None:
+        self._pulse.check()
+        self._unchecked += written_bytes
+        if self._unchecked >= _LOOK_EVERY_BYTES:
+            self._unchecked = 0
+            self._tools.workdir.check_room()
+
+    @contextmanager
+    def _timed(self, phase: str) -> Iterator[None]:
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            self._timings[f"{phase}_ms"] = round((time.monotonic() - began) * 1000)

@@ -1,0 +1,104 @@
+"""One heartbeat for all that a worker holds, and what each attempt learns from it."""
+
+import threading
+import time
+from collections.abc import Callable
+
+import structlog
+
+from euterpe.store.errors import StoreUnavailable
+from euterpe.store.inbox import ClaimedJob
+from euterpe.store.store import Store
+from euterpe.worker.ends import AttemptEnded, CancelRequested, HandBack, LeaseLost, TimeSpent
+
+_log = structlog.get_logger()
+
+
+class Pulse:
+    """What the heartbeat and the operator say to one attempt. The attempt looks whenever it can stop."""
+
+    def __init__(self, job: ClaimedJob, timeout_s: float, now: Callable[[], float] = time.monotonic) -> None:
+        self.job = job
+        self._now, self._ends_at, self._timeout_s = now, now() + timeout_s, timeout_s
+        self._end: AttemptEnded | None = None
+        self._changed = threading.Event()
+
+    def check(self) -> None:
+        """Raises when the attempt is to stop."""
+        if self._end is not None:
+            raise self._end
+        if self._now() > self._ends_at:
+            raise TimeSpent(f"the attempt took longer than its {self._timeout_s:g} seconds")
+
+    def wait(self, seconds: float) -> None:
+        """Rests, and raises as soon as the attempt is to stop."""
+        self._changed.wait(max(0.0, min(seconds, self._ends_at - self._now())))
+        self.check()
+
+    @property
+    def seconds_left(self) -> float:
+        return max(0.0, self._ends_at - self._now())
+
+    def end(self, reason: AttemptEnded) -> None:
+        """The first reason stays, unless the lease is lost: then nothing else may be written."""
+        if self._end is None or isinstance(reason, LeaseLost):
+            self._end = reason
+        self._changed.set()
+
+
+class Heart:
+    """Starts with `start`; beats until `stop`, which comes after the last attempt has ended."""
+
+    def __init__(self, store: Store, *, interval_ms: int) -> None:
+        self._store, self._interval_s = store, interval_ms / 1000
+        self._held: dict[str, Pulse] = {}
+        self._lock = threading.Lock()
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._loop, name="euterpe-heart", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self._thread.join()
+
+    def keep(self, pulse: Pulse) -> None:
+        with self._lock:
+            self._held[pulse.job.job_id] = pulse
+
+    def drop(self, pulse: Pulse) -> None:
+        """A job that was lost may be held again already, by a later claim of ours."""
+        with self._lock:
+            if self._held.get(pulse.job.job_id) is pulse:
+                del self._held[pulse.job.job_id]
+
+    def held(self) -> list[Pulse]:
+        with self._lock:
+            return list(self._held.values())
+
+    def beat(self) -> None:
+        pulses = self.held()
+        beat = self._store.inbox.heartbeat([pulse.job for pulse in pulses])
+        for pulse in pulses:
+            if pulse.job.job_id not in beat.held:
+                pulse.end(LeaseLost("the job is not ours any more"))
+            elif pulse.job.job_id in beat.cancel_requested:
+                pulse.end(CancelRequested("the requester canceled the job"))
+
+    def hand_back(self) -> None:
+        for pulse in self.held():
+            pulse.end(HandBack("the worker is stopping"))
+
+    def _loop(self) -> None:
+        pause = self._interval_s
+        while not self._stopping.wait(pause):
+            try:
+                self.beat()
+                pause = self._interval_s
+            except StoreUnavailable as error:
+                # Leases run on while the database is away: be there soon after it is back.
+                pause = min(1.0, self._interval_s)
+                _log.warning("heartbeat_failed", error=str(error))
+            except Exception:  # noqa: BLE001  without a heart every job of this worker is lost
+                _log.exception("heartbeat_broke")

@@ -1,0 +1,97 @@
+"""What an attempt writes to the store: steps, progress and its end, all under the fence."""
+
+import random
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import structlog
+
+from euterpe.domain.retry import JobError
+from euterpe.domain.states import JobStatus
+from euterpe.store.errors import StoreUnavailable
+from euterpe.store.inbox import Advance
+from euterpe.store.progress import Report
+from euterpe.store.store import Store
+from euterpe.worker.ends import LeaseLost
+from euterpe.worker.heart import Pulse
+
+_log = structlog.get_logger()
+_REPORT_EVERY_S = 1.0
+R = TypeVar("R")
+
+
+class Journal:
+    """Of one attempt. Its `phase` is the job's status as far as we know."""
+
+    def __init__(self, store: Store, pulse: Pulse) -> None:
+        self._store, self._pulse, self._job = store, pulse, pulse.job
+        self.phase = JobStatus.CLAIMED
+        self._reported_at = float("-inf")
+
+    def advance(self, target: JobStatus, **extra: Any) -> None:
+        self._pulse.check()
+        step = Advance(self._job, self.phase, target, extra)
+        if not self._insist(lambda: self._store.advance(step).result()) and not self._is_at(target):
+            raise LeaseLost("the job is not ours any more")
+        self.phase = target
+
+    def report(
+        self,
+        progress: float,
+        *,
+        eta_seconds: float | None = None,
+        speed: float | None = None,
+        source_info: Mapping[str, Any] | None = None,
+    ) -> None:
+        """At most one a second; a report that finds the database away is lost, the next one will tell."""
+        if time.monotonic() < self._reported_at + _REPORT_EVERY_S:
+            return
+        self._reported_at = time.monotonic()
+        report = Report(self._job, min(100.0, max(0.0, progress)), eta_seconds, speed, source_info)
+        try:
+            held = self._store.progress.write([report])
+        except StoreUnavailable as error:
+            _log.warning("progress_not_written", error=str(error))
+            return
+        if not held:
+            raise LeaseLost("the job is not ours any more")
+
+    def prove_ownership(self) -> None:
+        """The fence check before anything becomes visible to others."""
+        self._pulse.check()
+        beat = self._insist(lambda: self._store.inbox.heartbeat([self._job]))
+        if self._job.job_id not in beat.held:
+            raise LeaseLost("the job is not ours any more")
+
+    def fail(self, error: JobError, timings: Mapping[str, Any]) -> None:
+        decision = self._insist(lambda: self._store.inbox.fail(self._job, error, timings=timings))
+        _log.info(
+            "attempt_failed",
+            code=error.code,
+            phase=error.phase,
+            message=error.message,
+            decision=type(decision).__name__ if decision else "stale",
+        )
+
+    def release(self) -> None:
+        held = self._insist(lambda: self._store.inbox.release(self._job))
+        _log.info("job_handed_back", held=held)
+
+    def _is_at(self, target: JobStatus) -> bool:
+        """A connection that breaks during its commit does not tell whether it was made: look."""
+        row = self._insist(lambda: self._store.jobs.get(self._job.job_id))
+        return bool(row["claim_version"] == self._job.claim_version and row["status"] == target)
+
+    def _insist(self, call: Callable[[], R]) -> R:
+        """A database that is away comes back; until the attempt's time is up it is worth waiting for."""
+        pause = 0.1
+        while True:
+            try:
+                return call()
+            except StoreUnavailable as error:
+                _log.warning("database_away", error=str(error))
+                if self._pulse.seconds_left <= 0:
+                    raise
+                time.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311  jitter, not a secret
+                pause = min(5.0, pause * 2)

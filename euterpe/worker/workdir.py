@@ -1,0 +1,85 @@
+"""Where attempts keep their files: a folder for each, gone with it, whatever happens to the process."""
+
+import fcntl
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from uuid import uuid4
+
+import structlog
+
+from euterpe.domain.errors import EuterpeError
+from euterpe.domain.retry import JobError, RetryClass
+
+_log = structlog.get_logger()
+_PREFIX = "euterpe-worker-"
+_LOCK = "in-use"
+
+
+class DiskFull(EuterpeError):
+    code = "disk_full"
+    retryable = True
+
+    def job_error(self, phase: str) -> JobError:
+        return JobError(self.code, str(self), phase, RetryClass.TRANSIENT)
+
+
+class WorkDir:
+    """Of one worker. A lock file says that it is in use; the system lets go of it when the process dies."""
+
+    def __init__(self, parent: Path | None, *, min_free_bytes: int) -> None:
+        self._parent = parent or Path(tempfile.gettempdir())
+        self._min_free = min_free_bytes
+        self.path = self._parent / f"{_PREFIX}{uuid4().hex}"
+        self._lock: int | None = None
+
+    def open(self) -> None:
+        """Makes it, and removes those of workers that were killed."""
+        self.path.mkdir(mode=0o700, parents=True)
+        self._lock = _take(self.path)
+        for other in self._parent.glob(f"{_PREFIX}*"):
+            if other != self.path and (lock := _take(other)) is not None:
+                _log.info("left_over_removed", folder=other.name)
+                shutil.rmtree(other, ignore_errors=True)
+                os.close(lock)
+
+    def close(self) -> None:
+        shutil.rmtree(self.path, ignore_errors=True)
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    @contextmanager
+    def folder(self, name: str) -> Iterator[Path]:
+        path = self.path / name
+        path.mkdir(mode=0o700)
+        try:
+            yield path
+        finally:
+            shutil.rmtree(path)
+
+    def check_room(self, wanted_bytes: int = 0) -> None:
+        """Whether so much more may be written, and the rest of the machine still has its share."""
+        free = shutil.disk_usage(self.path).free
+        if free - wanted_bytes < self._min_free:
+            raise DiskFull(
+                f"the work directory has {free} bytes free; {wanted_bytes} are wanted, and "
+                f"{self._min_free} are kept (EUTERPE_MIN_FREE_BYTES)"
+            )
+
+
+def _take(folder: Path) -> int | None:
+    """The lock of a work directory, or None when a living process has it."""
+    try:
+        lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    except OSError:
+        return None  # somebody else's, or gone in this moment
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(lock)
+        return None
+    return lock
