@@ -41,11 +41,15 @@ def open_store(settings: Settings, ring: KeyRing | None = None) -> Store:
     return Store(
         settings.database_url.get_secret_value(),
         key_ring(settings) if ring is None else ring,
-        backoff=Backoff(settings.backoff_base_ms, settings.backoff_cap_ms, settings.backoff_429_base_ms),
+        backoff=backoff_of(settings),
         job_max_attempts=settings.job_max_attempts,
         outbox_max_attempts=settings.outbox_max_attempts,
         idempotency_ttl_ms=settings.idempotency_ttl_ms,
     )
+
+
+def backoff_of(settings: Settings) -> Backoff:
+    return Backoff(settings.backoff_base_ms, settings.backoff_cap_ms, settings.backoff_429_base_ms)
 
 
 def open_database(settings: Settings) -> Database:

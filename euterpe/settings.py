@@ -10,13 +10,14 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 from uuid import uuid4
 
-from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_validator
+from pydantic import BeforeValidator, Field, SecretStr, ValidationError, ValidationInfo, field_validator
 from pydantic_core import ErrorDetails
 from pydantic_settings import (
     BaseSettings,
+    NoDecode,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
     TomlConfigSettingsSource,
@@ -28,6 +29,7 @@ FILE = "euterpe.toml"
 _PREFIX = "EUTERPE_"
 _HEARTBEAT_MS = 15_000
 _DAY_MS = 24 * 3600 * 1000
+_GIB = 1024**3
 
 _SENTENCES = {
     "int_parsing": "must be an integer",
@@ -39,6 +41,15 @@ _SENTENCES = {
     "less_than_equal": "must be at most {le}",
 }
 
+
+def _split(value: object) -> object:
+    """A list in the file; in the environment the same with commas."""
+    if isinstance(value, str):
+        return tuple(word for part in value.split(",") if (word := part.strip()))
+    return value
+
+
+Words = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)]
 Attempts = Annotated[int, Field(ge=1, le=100)]
 Milliseconds = Annotated[int, Field(ge=1, le=365 * _DAY_MS)]
 
@@ -77,6 +88,19 @@ class Settings(BaseSettings):
     lease_ttl_ms: Annotated[int, Field(ge=100, le=_DAY_MS)] = 60_000
     heartbeat_interval_ms: Annotated[int, Field(ge=10, default_factory=_default_heartbeat)]
 
+    worker_slots: Annotated[int, Field(ge=1, le=1000)] = max(1, (os.cpu_count() or 1) // 2)
+    worker_queues: Words = ("default",)
+    work_dir: Path | None = None  # the system's place for temporary files
+    max_source_bytes: Annotated[int, Field(ge=1)] = 50 * _GIB
+    min_free_bytes: Annotated[int, Field(ge=0)] = _GIB // 2  # what a worker leaves free of its disk
+    stall_timeout_ms: Milliseconds = 120_000  # an ffmpeg that gets nowhere for so long is stopped
+    drain_timeout_ms: Annotated[int, Field(ge=0, le=_DAY_MS)] = 25_000  # Kubernetes kills after 30 s
+    ffmpeg: Path | None = None  # the one in the imageio-ffmpeg wheel
+
+    storage_roots: Words = ()
+    storage_endpoints: Words = ()
+    egress_allow: Words = ()
+
     # The limit is the contract's (§12), for pods with little CPU.
     outbox_batch: Annotated[int, Field(ge=1, le=25)] = 10
     outbox_concurrency: Annotated[int, Field(ge=1, le=100)] = 5
@@ -91,6 +115,11 @@ class Settings(BaseSettings):
     backoff_cap_ms: Milliseconds = 900_000
 
     idempotency_ttl_ms: Milliseconds = 7 * _DAY_MS
+    max_body_bytes: Annotated[int, Field(ge=1024, le=16 * 1024 * 1024)] = 262_144
+    max_unfinished: Annotated[int, Field(ge=1)] = 10_000  # jobs of one requester
+    max_unfinished_of_all: Annotated[int, Field(ge=1)] = 1_000_000
+
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
 
     @field_validator("heartbeat_interval_ms")
     @classmethod

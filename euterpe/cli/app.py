@@ -10,7 +10,18 @@ import typer
 from typer.main import get_command
 
 import euterpe
-from euterpe.cli import bench, doctor, jobs, keys, migrate, outbox, queues, requesters
+from euterpe.cli import (
+    bench,
+    doctor,
+    jobs,
+    keys,
+    migrate,
+    outbox,
+    prune,
+    queues,
+    requesters,
+    serve,
+)
 from euterpe.cli.commands import group
 from euterpe.cli.output import complain, out
 from euterpe.domain.errors import EuterpeError, InvalidSpec
@@ -23,11 +34,13 @@ app = group(
     example="euterpe migrate && euterpe doctor",
 )
 migrate.register(app)
+serve.register(app)
 app.add_typer(requesters.app, name="requester")
 app.add_typer(jobs.app, name="jobs")
 app.add_typer(queues.app, name="queues")
 app.add_typer(outbox.app, name="outbox")
 app.add_typer(keys.app, name="keys")
+prune.register(app)
 doctor.register(app)
 app.add_typer(bench.app, name="bench")
 

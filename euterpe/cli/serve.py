@@ -1,0 +1,78 @@
+"""`euterpe serve`, and each of its parts alone: `api`, `worker`, `dispatcher`."""
+
+import os
+import signal
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from euterpe import logs
+from euterpe.cli.commands import command
+from euterpe.cli.output import out
+from euterpe.settings import load
+
+if TYPE_CHECKING:
+    from euterpe.services import Services
+
+Host = Annotated[str, typer.Option(help="The address to listen on; 0.0.0.0 is every one.")]
+Port = Annotated[int, typer.Option(min=0, max=65535, help="0 takes one that is free.")]
+
+
+def register(app: typer.Typer) -> None:
+    command(app, "serve", example="euterpe serve --port 8000")(serve)
+    command(app, "api", example="euterpe api --host 0.0.0.0")(api)
+    command(app, "worker", example="EUTERPE_WORKER_SLOTS=4 euterpe worker")(worker)
+    command(app, "dispatcher", example="euterpe dispatcher")(dispatcher)
+
+
+def serve(host: Host = "127.0.0.1", port: Port = 8000) -> None:
+    """Run API, worker and dispatcher together. SIGTERM drains, a second one ends at once."""
+
+    def start(services: "Services") -> None:
+        services.start_dispatcher()
+        services.start_worker()
+        out(f"listening on {services.start_api(host, port)}")
+
+    _run(start)
+
+
+def api(host: Host = "127.0.0.1", port: Port = 8000) -> None:
+    """Run the API alone."""
+    _run(lambda services: out(f"listening on {services.start_api(host, port)}"))
+
+
+def worker() -> None:
+    """Run a worker alone: it fetches, encodes and uploads."""
+    _run(lambda services: services.start_worker())
+
+
+def dispatcher() -> None:
+    """Run a dispatcher alone: it delivers webhooks."""
+    _run(lambda services: services.start_dispatcher())
+
+
+def _run(start: "Callable[[Services], None]") -> None:
+    from euterpe.services import running  # noqa: PLC0415  what serves is heavy, and other commands are not
+
+    settings = load()
+    logs.configure(settings.log_level)
+    told = _told_to_stop()
+    with running(settings) as services:
+        start(services)
+        told.wait()
+
+
+def _told_to_stop() -> threading.Event:
+    """Set by SIGTERM or SIGINT; a second one does not wait for the drain."""
+    told = threading.Event()
+
+    def hear(number: int, _: object) -> None:
+        if told.is_set():
+            os._exit(128 + number)  # what we hold is reclaimed when its leases run out
+        told.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, hear)
+    return told

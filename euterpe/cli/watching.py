@@ -1,0 +1,93 @@
+"""What is shown while a job runs: a bar on a terminal, otherwise a line for each event."""
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, ProgressColumn, Task, TextColumn
+from rich.progress import Progress as Bars
+from rich.text import Text
+
+from euterpe.cli.output import out
+from euterpe.client import Event, JobFailed, Progress
+from euterpe.domain.states import JobStatus
+
+Show = Callable[[Event | Progress], None]
+
+
+def follow(told: Iterable[Event | Progress], *, as_json: bool, console: Console | None = None) -> None:
+    """Shows what is told to its end, which is a `JobFailed` unless the job succeeded."""
+    console = console or Console()
+    last: Event | None = None
+    with _bar(console) if console.is_terminal and not as_json else _lines(as_json) as show:
+        for news in told:
+            show(news)
+            last = news if isinstance(news, Event) else last
+    if last is None or last.status != JobStatus.SUCCEEDED:
+        raise JobFailed(_why(last))
+    if not as_json:
+        for output in last.outputs:
+            out(f"{output.get('name')}  {output.get('url')}")
+
+
+def _why(last: Event | None) -> str:
+    if last is None:
+        return "nothing was told of this job"
+    error = last.error or {}
+    return f"{last.job_id} ended as {last.status}: {error.get('code')}: {error.get('message')}"
+
+
+@contextmanager
+def _lines(as_json: bool) -> Iterator[Show]:
+    def show(news: Event | Progress) -> None:
+        if as_json:
+            typer.echo(json.dumps(news.document))
+        elif isinstance(news, Event):
+            out(f"{news.occurred_at}  {news.status}")
+
+    yield show
+
+
+class _Pace(ProgressColumn):
+    """Speed and time to go, as the worker tells them."""
+
+    def render(self, task: Task) -> Text:
+        speed, eta = task.fields["speed"], task.fields["eta"]
+        shown = [f"{speed:.1f}x"] if speed is not None else []
+        shown += [f"{_clock(eta)} to go"] if eta is not None else []
+        return Text(", ".join(shown))
+
+
+@contextmanager
+def _bar(console: Console) -> Iterator[Show]:
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TextColumn("{task.percentage:>5.1f} %"),
+        _Pace(),
+    )
+    with Bars(*columns, console=console) as bars:
+        task = bars.add_task("queued", total=100.0, speed=None, eta=None)
+
+        def show(news: Event | Progress) -> None:
+            percent = news.document.get("progress")
+            if news.status == JobStatus.SUCCEEDED:
+                percent = 100.0
+            running = isinstance(news, Progress)
+            bars.update(
+                task,
+                description=news.status,
+                completed=percent,
+                speed=news.document.get("speed") if running else None,
+                eta=news.document.get("eta_seconds") if running else None,
+            )
+
+        yield show
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

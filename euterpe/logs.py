@@ -1,0 +1,78 @@
+"""Logs as JSON, a line for each event, on stderr; what must not be in them is taken out here once more.
+
+Whoever logs keeps secrets out in the first place. This is for what others log, and for the texts of errors.
+"""
+
+import logging
+import re
+import sys
+from collections.abc import MutableMapping
+from typing import Any
+
+import structlog
+
+_SECRET_NAME = re.compile(
+    r"(?i)secret|password|passwd|token|authorization|api_?key|credentials$|signature|cookie"
+)
+_SECRET_TEXT = re.compile(r"\b(?:eut_[0-9A-Za-z]+_|whsec_)[0-9A-Za-z_-]+")
+# The query of a URL may be a signature, and what stands before the @ is a password.
+_URL = re.compile(r"\b([a-z][a-z0-9+.-]*://)(?:[^\s/?#@\"']*@)?([^\s?#\"']*)(?:[?#][^\s\"']*)?")
+_HIDDEN = "…"
+
+
+def configure(level: str) -> None:
+    """For the whole process, everything that uses the standard library's logging included."""
+    shared: list[structlog.types.Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.add_logger_name,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.format_exc_info,
+        redact,
+    ]
+    structlog.configure(
+        processors=[
+            structlog.stdlib.filter_by_level,
+            *shared,
+            structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
+        ],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        wrapper_class=structlog.stdlib.BoundLogger,
+        cache_logger_on_first_use=True,
+    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=[structlog.stdlib.ExtraAdder(), *shared],
+            processors=[
+                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                structlog.processors.JSONRenderer(default=_as_text),
+            ],
+        )
+    )
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(level.upper())
+
+
+def redact(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    for name, value in event.items():
+        if not name.startswith("_"):
+            event[name] = _HIDDEN if _SECRET_NAME.search(name) else _clean(value)
+    return event
+
+
+def _clean(value: Any) -> Any:
+    if isinstance(value, str):
+        return _SECRET_TEXT.sub(_HIDDEN, _URL.sub(r"\1\2", value))
+    if isinstance(value, dict):
+        return {
+            key: _HIDDEN if _SECRET_NAME.search(str(key)) else _clean(item) for key, item in value.items()
+        }
+    if isinstance(value, list | tuple):
+        return [_clean(item) for item in value]
+    return value
+
+
+def _as_text(value: Any) -> str:
+    return str(_clean(str(value)))

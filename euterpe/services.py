@@ -1,0 +1,147 @@
+"""From settings to what runs: the API, the worker and the dispatcher, alone or together."""
+
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import structlog
+
+from euterpe.api.app import create_app
+from euterpe.api.limits import ApiLimits
+from euterpe.api.server import ApiServer
+from euterpe.compose import backoff_of, open_store
+from euterpe.dispatch.dispatcher import Dispatcher
+from euterpe.domain.errors import EuterpeError
+from euterpe.media.ffmpeg import examine_ffmpeg, find_ffmpeg
+from euterpe.media.sandbox import Sandbox
+from euterpe.net.egress import Egress
+from euterpe.net.policy import EgressPolicy
+from euterpe.settings import Settings, SettingsError, worker_id
+from euterpe.storage.policy import StoragePolicy
+from euterpe.storage.storage import Storage
+from euterpe.store.store import Store
+from euterpe.worker.attempt import Tools
+from euterpe.worker.workdir import WorkDir
+from euterpe.worker.worker import Worker
+
+_log = structlog.get_logger()
+
+
+class PortTaken(EuterpeError):
+    code = "port_taken"
+
+
+class Services:
+    """What a process runs. `stop` ends the API first, so that nothing new is accepted, and the dispatcher
+    last, so that it can still tell how the jobs of our worker ended."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._parts = ExitStack()
+        self._store: Store | None = None
+
+    @property
+    def store(self) -> Store:
+        if self._store is None:
+            self._store = self._parts.enter_context(open_store(self._settings))
+        return self._store
+
+    def start_dispatcher(self) -> None:
+        settings = self._settings
+        egress = self._parts.enter_context(Egress(egress_policy(settings)))
+        dispatcher = Dispatcher(
+            self.store,
+            egress,
+            worker_id(),
+            batch=settings.outbox_batch,
+            concurrency=settings.outbox_concurrency,
+            poll_ms=settings.outbox_poll_ms,
+            lease_ms=settings.lease_ttl_ms,
+            heartbeat_ms=settings.heartbeat_interval_ms,
+            max_attempts=settings.outbox_max_attempts,
+            backoff=backoff_of(settings),
+            deadline_s=min(10.0, settings.lease_ttl_ms / 2000),
+        )
+        dispatcher.start()
+        self._parts.callback(dispatcher.stop)
+        _log.info("dispatcher_started")
+
+    def start_worker(self) -> None:
+        settings = self._settings
+        egress = self._parts.enter_context(Egress(egress_policy(settings)))
+        worker = Worker(
+            worker_tools(settings, self.store, egress),
+            worker_id(),
+            slots=settings.worker_slots,
+            queues=settings.worker_queues,
+            lease_ms=settings.lease_ttl_ms,
+            heartbeat_ms=settings.heartbeat_interval_ms,
+        )
+        worker.start()
+        self._parts.callback(worker.stop, drain_s=settings.drain_timeout_ms / 1000)
+
+    def start_api(self, host: str, port: int) -> str:
+        """Returns its URL: port 0 takes one that is free."""
+        settings = self._settings
+        limits = ApiLimits(
+            max_body_bytes=settings.max_body_bytes,
+            max_unfinished=settings.max_unfinished,
+            max_unfinished_of_all=settings.max_unfinished_of_all,
+        )
+        app = create_app(self.store, limits, storage_policy(settings))
+        try:
+            server = ApiServer(app, host, port)
+        except OSError as error:
+            raise PortTaken(f"{host}:{port} cannot be listened on: {error.strerror}") from error
+        server.start()
+        self._parts.callback(server.stop)
+        _log.info("api_started", url=server.url)
+        return server.url
+
+    def stop(self) -> None:
+        self._parts.close()
+
+
+def egress_policy(settings: Settings) -> EgressPolicy:
+    try:
+        return EgressPolicy(settings.egress_allow)
+    except ValueError as error:
+        raise SettingsError([f"EUTERPE_EGRESS_ALLOW: {error}"]) from None
+
+
+def storage_policy(settings: Settings) -> StoragePolicy:
+    roots = tuple(Path(root).resolve() for root in settings.storage_roots)
+    return StoragePolicy(roots=roots, endpoints=settings.storage_endpoints)
+
+
+def worker_tools(settings: Settings, store: Store, egress: Egress) -> Tools:
+    found = examine_ffmpeg(find_ffmpeg(settings.ffmpeg))
+    if not found.is_safe:
+        _log.warning("ffmpeg_is_old", version=found.version, advice="see `euterpe doctor`")
+    return Tools(
+        store=store,
+        storage=Storage(storage_policy(settings), egress),
+        egress=egress,
+        sandbox=Sandbox(found.path),
+        workdir=WorkDir(settings.work_dir, min_free_bytes=settings.min_free_bytes),
+        ffmpeg_version=found.version,
+        threads=threads_of_a_slot(settings.worker_slots),
+        max_source_bytes=settings.max_source_bytes,
+        stall_seconds=settings.stall_timeout_ms / 1000,
+        max_refreshes=settings.refresh_max_attempts,
+    )
+
+
+def threads_of_a_slot(slots: int) -> int:
+    """All cores together, and at least one each."""
+    return max(1, len(os.sched_getaffinity(0)) // slots)
+
+
+@contextmanager
+def running(settings: Settings) -> Iterator[Services]:
+    services = Services(settings)
+    try:
+        yield services
+    finally:
+        services.stop()

@@ -1,0 +1,56 @@
+"""Fixtures: an S3 server and a clip for all tests, an installation on each engine for each test."""
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from euterpe.media.ffmpeg import find_ffmpeg
+from tests.s3 import S3Server, serving_s3
+from tests.service.house import House
+from tests.service.receiver import Receiver, receiving
+
+
+@pytest.fixture(scope="session")
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    with serving_s3(tmp_path_factory.mktemp("s3")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def clip(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two seconds of picture and sound."""
+    path = tmp_path_factory.mktemp("clips") / "clip.mp4"
+    picture, sound = "testsrc2=size=320x180:rate=25:duration=2", "sine=frequency=440:duration=2"
+    subprocess.run(
+        [
+            *(find_ffmpeg(), "-loglevel", "error", "-f", "lavfi", "-i", picture, "-f", "lavfi", "-i", sound),
+            *("-c:v", "libx264", "-preset", "ultrafast", "-c:a", "aac", "-shortest", path),
+        ],
+        check=True,
+        timeout=60,
+    )
+    return path
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    with receiving() as started:
+        yield started
+
+
+@pytest.fixture
+def media(s3: S3Server, clip: Path) -> Path:
+    """The bucket that the jobs read and write, with the clip in it."""
+    bucket = s3.bucket("media")
+    (bucket / "clip.mp4").write_bytes(clip.read_bytes())
+    return bucket
+
+
+@pytest.fixture
+def house(tmp_path: Path, url: str, s3: S3Server, media: Path, receiver: Receiver) -> Iterator[House]:
+    assert media.exists()
+    opened = House(tmp_path, url, s3, receiver)
+    yield opened
+    opened.close()

@@ -1,0 +1,157 @@
+"""A whole installation as its users run it: the programs as processes, on real parts, in an empty folder."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from euterpe.client import Client
+from euterpe.compose import open_store
+from euterpe.settings import Settings
+from euterpe.store.store import Store
+from tests.s3 import S3Server
+from tests.service.receiver import Receiver
+
+
+class Program:
+    """One `euterpe` process. Its log is kept, line by line."""
+
+    def __init__(self, arguments: tuple[str, ...], environ: Mapping[str, str], folder: Path) -> None:
+        self.arguments = arguments
+        self.log: list[str] = []
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "euterpe", *arguments],
+            env={**environ},
+            cwd=folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def is_running(self) -> bool:
+        return self._process.poll() is None
+
+    def address(self) -> str:
+        """Where it says that it listens."""
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        assert line.startswith("listening on "), "\n".join(self.log[-20:])
+        return line.removeprefix("listening on ").strip()
+
+    def stop(self, timeout_s: float = 60.0) -> int:
+        """Drains it; returns its exit code."""
+        self._process.send_signal(signal.SIGTERM)
+        return self._ended(timeout_s)
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._ended(30.0)
+
+    def _ended(self, timeout_s: float) -> int:
+        try:
+            return self._process.wait(timeout_s)
+        finally:
+            self._process.kill()
+            self._process.wait()
+            self._reader.join()
+            for pipe in (self._process.stdout, self._process.stderr):
+                assert pipe is not None
+                pipe.close()
+
+    def _read(self) -> None:
+        assert self._process.stderr is not None
+        for line in self._process.stderr:
+            self.log.append(line)
+
+
+class House:
+    def __init__(self, folder: Path, url: str, s3: S3Server, receiver: Receiver, **environ: str) -> None:
+        self.folder, self.s3, self.receiver = folder, s3, receiver
+        self.work = folder / "work"
+        self.work.mkdir()
+        self.environ = {
+            "PATH": os.environ["PATH"],
+            "EUTERPE_DATABASE_URL": url,
+            "EUTERPE_KEK_FILE": str(folder / "keks.json"),
+            "EUTERPE_WORK_DIR": str(self.work),
+            "EUTERPE_STORAGE_ENDPOINTS": s3.endpoint,
+            "EUTERPE_EGRESS_ALLOW": receiver.address,
+            "EUTERPE_BACKOFF_BASE_MS": "50",
+            "EUTERPE_BACKOFF_CAP_MS": "500",
+            "EUTERPE_OUTBOX_POLL_MS": "100",
+            **environ,
+        }
+        self._programs: list[Program] = []
+        self.run("keys", "add")
+        with self.store() as store:
+            made = store.requesters.create("newsroom")
+        self.requester_id, self.api_key = made.requester_id, made.api_key
+        receiver.secrets.append(made.webhook_secret)
+
+    def run(self, *arguments: str) -> str:
+        """A command that ends."""
+        done = subprocess.run(
+            [sys.executable, "-m", "euterpe", *arguments],
+            env=self.environ,
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def start(self, *arguments: str, **environ: str) -> Program:
+        program = Program(arguments, {**self.environ, **environ}, self.folder)
+        self._programs.append(program)
+        return program
+
+    @contextmanager
+    def store(self) -> Iterator[Store]:
+        """The installation's database, opened beside its programs."""
+        settings = Settings(
+            database_url=self.environ["EUTERPE_DATABASE_URL"],  # type: ignore[arg-type]
+            kek_file=self.environ["EUTERPE_KEK_FILE"],  # type: ignore[arg-type]
+        )
+        with open_store(settings) as store:
+            yield store
+
+    @contextmanager
+    def served(self, **environ: str) -> Iterator[Client]:
+        """`euterpe serve`, and a client of it."""
+        program = self.start("serve", "--port", "0", **environ)
+        with Client(program.address(), self.api_key) as client:
+            yield client
+        assert program.stop() == 0, "\n".join(program.log[-30:])
+
+    def request(self, source: str, **fields: Any) -> dict[str, Any]:
+        return {
+            "source": {"url": f"s3://media/{source}"},
+            "output": {"url": "s3://media/out/"},
+            "profile": "h264-720p",
+            "credentials": self.s3.document(),
+            "status_webhook_url": self.receiver.hook_url,
+            **fields,
+        }
+
+    def leftovers(self) -> list[str]:
+        """Files in the work directory that belong to no living worker."""
+        return [str(path.relative_to(self.work)) for path in self.work.rglob("*") if path.is_file()]
+
+    def close(self) -> None:
+        for program in self._programs:
+            if program.is_running:
+                program.kill()
