@@ -1,4 +1,4 @@
-"""Logs as JSON, a line for each event, on stderr; what must not be in them is taken out here once more.
+"""Logs as JSON, a line for each event; what must not be in them is taken out here once more.
 
 Whoever logs keeps secrets out in the first place. This is for what others log, and for the texts of errors.
 """
@@ -7,7 +7,7 @@ import logging
 import re
 import sys
 from collections.abc import MutableMapping
-from typing import Any
+from typing import Any, TextIO
 
 import structlog
 
@@ -20,7 +20,7 @@ _URL = re.compile(r"\b([a-z][a-z0-9+.-]*://)(?:[^\s/?#@\"']*@)?([^\s?#\"']*)(?:[
 _HIDDEN = "…"
 
 
-def configure(level: str) -> None:
+def configure(level: str, stream: TextIO = sys.stderr) -> None:
     """For the whole process, everything that uses the standard library's logging included."""
     shared: list[structlog.types.Processor] = [
         structlog.contextvars.merge_contextvars,
@@ -40,7 +40,7 @@ def configure(level: str) -> None:
         wrapper_class=structlog.stdlib.BoundLogger,
         cache_logger_on_first_use=True,
     )
-    handler = logging.StreamHandler(sys.stderr)
+    handler = logging.StreamHandler(stream)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=[structlog.stdlib.ExtraAdder(), *shared],
@@ -56,6 +56,7 @@ def configure(level: str) -> None:
 
 
 def redact(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    event.pop("color_message", None)  # uvicorn's, the same once more
     for name, value in event.items():
         if not name.startswith("_"):
             event[name] = _HIDDEN if _SECRET_NAME.search(name) else _clean(value)

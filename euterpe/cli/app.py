@@ -12,14 +12,17 @@ from typer.main import get_command
 import euterpe
 from euterpe.cli import (
     bench,
+    demo,
     doctor,
     jobs,
     keys,
+    listen,
     migrate,
     outbox,
     prune,
     queues,
     requesters,
+    requests,
     serve,
 )
 from euterpe.cli.commands import group
@@ -33,8 +36,11 @@ app = group(
     "Settings are EUTERPE_* variables, or the same names without prefix in euterpe.toml.",
     example="euterpe migrate && euterpe doctor",
 )
+demo.register(app)
 migrate.register(app)
 serve.register(app)
+requests.register(app)
+listen.register(app)
 app.add_typer(requesters.app, name="requester")
 app.add_typer(jobs.app, name="jobs")
 app.add_typer(queues.app, name="queues")
@@ -74,6 +80,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     except EuterpeError as error:
         complain(str(error))
+        return 1
+    except (typer.Abort, KeyboardInterrupt):
+        complain("interrupted")
         return 1
     except Exception as error:  # noqa: BLE001  nothing is above us but the interpreter's traceback
         complain(_of_a_bug(error))

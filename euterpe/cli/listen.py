@@ -2,6 +2,7 @@
 
 import json
 import signal
+import sys
 import threading
 from collections.abc import Mapping, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -32,7 +33,7 @@ def register(app: typer.Typer) -> None:
 def listen(port: Port = 9000, secret: Secrets = None, as_json: AsLines = False) -> None:
     """Receive webhooks on this machine until interrupted. Without a secret nothing is verified."""
     try:
-        server = _Server(port, Receiver(secret or (), as_json))
+        server = WebhookServer(port, Receiver(secret or (), as_json))
     except OSError as error:
         raise typer.BadParameter(f"{port}: {error.strerror}", param_hint="--port") from None
     with server:
@@ -83,7 +84,7 @@ class Receiver:
         out(f"{event.occurred_at}  {event.job_id}  {event.sequence}  {event.type}{why}")
 
 
-class _Server(ThreadingHTTPServer):
+class WebhookServer(ThreadingHTTPServer):
     daemon_threads = False  # what is being answered is answered before we go
 
     def __init__(self, port: int, receiver: Receiver) -> None:
@@ -91,11 +92,13 @@ class _Server(ThreadingHTTPServer):
         self.receiver = receiver
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A sender that goes away, or is too slow, is not our failure."""
+        # A sender that goes away, or is too slow, is not our failure.
+        if not isinstance(sys.exception(), OSError):
+            super().handle_error(request, client_address)
 
 
 class _Handler(BaseHTTPRequestHandler):
-    server: _Server
+    server: WebhookServer
     timeout = _SLOWEST_S
 
     def do_POST(self) -> None:

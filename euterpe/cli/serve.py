@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
 
+import structlog
 import typer
 
 from euterpe import logs
@@ -15,6 +16,8 @@ from euterpe.settings import load
 
 if TYPE_CHECKING:
     from euterpe.services import Services
+
+_log = structlog.get_logger()
 
 Host = Annotated[str, typer.Option(help="The address to listen on; 0.0.0.0 is every one.")]
 Port = Annotated[int, typer.Option(min=0, max=65535, help="0 takes one that is free.")]
@@ -62,6 +65,7 @@ def _run(start: "Callable[[Services], None]") -> None:
     with running(settings) as services:
         start(services)
         told.wait()
+        _log.info("draining")
 
 
 def _told_to_stop() -> threading.Event:

@@ -119,6 +119,18 @@ def test_a_job_that_fails_is_a_failure(cli: Cli, server: Server, options: tuple[
     assert "\x1b" not in ran.out + ran.err
 
 
+def test_whoever_stops_watching_is_told_how_to_go_on(
+    cli: Cli, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("euterpe.cli.requests.follow", interrupted)
+    ran = cli("watch", JOB_ID)
+    assert (ran.code, ran.err) == (1, f"the job goes on; `euterpe watch {JOB_ID}` follows it again\n")
+    assert not server.asked
+
+
 def on_a_terminal(news: list[Event | Progress]) -> str:
     screen = StringIO()
     console = Console(file=screen, force_terminal=True, width=100, color_system=None)

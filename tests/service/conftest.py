@@ -21,8 +21,18 @@ def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
 @pytest.fixture(scope="session")
 def clip(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two seconds of picture and sound."""
-    path = tmp_path_factory.mktemp("clips") / "clip.mp4"
-    picture, sound = "testsrc2=size=320x180:rate=25:duration=2", "sine=frequency=440:duration=2"
+    return _make_clip(tmp_path_factory.mktemp("clips") / "clip.mp4", seconds=2, size="320x180")
+
+
+@pytest.fixture(scope="session")
+def long_clip(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Takes some ten seconds to encode."""
+    return _make_clip(tmp_path_factory.mktemp("clips") / "long.mp4", seconds=20, size="1280x720")
+
+
+def _make_clip(path: Path, *, seconds: int, size: str) -> Path:
+    picture = f"testsrc2=size={size}:rate=25:duration={seconds}"
+    sound = f"sine=frequency=440:duration={seconds}"
     subprocess.run(
         [
             *(find_ffmpeg(), "-loglevel", "error", "-f", "lavfi", "-i", picture, "-f", "lavfi", "-i", sound),
@@ -41,10 +51,11 @@ def receiver() -> Iterator[Receiver]:
 
 
 @pytest.fixture
-def media(s3: S3Server, clip: Path) -> Path:
-    """The bucket that the jobs read and write, with the clip in it."""
+def media(s3: S3Server, clip: Path, long_clip: Path) -> Path:
+    """The bucket that the jobs read and write, with the clips in it."""
     bucket = s3.bucket("media")
-    (bucket / "clip.mp4").write_bytes(clip.read_bytes())
+    for path in (clip, long_clip):
+        (bucket / path.name).write_bytes(path.read_bytes())
     return bucket
 
 

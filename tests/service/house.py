@@ -24,6 +24,7 @@ class Program:
     def __init__(self, arguments: tuple[str, ...], environ: Mapping[str, str], folder: Path) -> None:
         self.arguments = arguments
         self.log: list[str] = []
+        self._logged = threading.Condition()
         self._process = subprocess.Popen(
             [sys.executable, "-m", "euterpe", *arguments],
             env={**environ},
@@ -50,9 +51,18 @@ class Program:
         assert line.startswith("listening on "), "\n".join(self.log[-20:])
         return line.removeprefix("listening on ").strip()
 
+    def await_log(self, text: str, timeout_s: float = 60.0) -> None:
+        with self._logged:
+            found = self._logged.wait_for(lambda: any(text in line for line in self.log), timeout_s)
+        assert found, f"{text!r} was not logged: " + "".join(self.log[-20:])
+
     def stop(self, timeout_s: float = 60.0) -> int:
         """Drains it; returns its exit code."""
         self._process.send_signal(signal.SIGTERM)
+        return self._ended(timeout_s)
+
+    def wait(self, timeout_s: float = 60.0) -> int:
+        """For one that ends by itself: its exit code."""
         return self._ended(timeout_s)
 
     def kill(self) -> None:
@@ -73,7 +83,9 @@ class Program:
     def _read(self) -> None:
         assert self._process.stderr is not None
         for line in self._process.stderr:
-            self.log.append(line)
+            with self._logged:
+                self.log.append(line)
+                self._logged.notify_all()
 
 
 class House:

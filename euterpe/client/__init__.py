@@ -1,0 +1,60 @@
+"""For a requester's program: the client of the HTTP API, and the check of webhooks.
+
+Needs httpx and the standard library alone. `euterpe.client.sql_dedupe` is apart because it needs SQLAlchemy.
+"""
+
+from euterpe.client.async_client import AsyncClient
+from euterpe.client.client import Client
+from euterpe.client.dedupe import Dedupe, MemoryDedupe
+from euterpe.client.documents import Event, Job, Progress, Refresh
+from euterpe.client.errors import (
+    Busy,
+    ClientError,
+    Conflict,
+    Forbidden,
+    Gone,
+    Invalid,
+    JobFailed,
+    NotFound,
+    ServerError,
+    StillRunning,
+    TooLarge,
+    Unauthorized,
+    UnexpectedAnswer,
+    Unreachable,
+)
+from euterpe.client.receiver import MalformedBody, verify, verify_refresh
+from euterpe.crypto.errors import MalformedApiKey, SignatureError
+from euterpe.crypto.nonces import MemoryNonces, NonceCache
+
+__all__ = [
+    "AsyncClient",
+    "Busy",
+    "Client",
+    "ClientError",
+    "Conflict",
+    "Dedupe",
+    "Event",
+    "Forbidden",
+    "Gone",
+    "Invalid",
+    "Job",
+    "JobFailed",
+    "MalformedApiKey",
+    "MalformedBody",
+    "MemoryDedupe",
+    "MemoryNonces",
+    "NonceCache",
+    "NotFound",
+    "Progress",
+    "Refresh",
+    "ServerError",
+    "SignatureError",
+    "StillRunning",
+    "TooLarge",
+    "Unauthorized",
+    "UnexpectedAnswer",
+    "Unreachable",
+    "verify",
+    "verify_refresh",
+]

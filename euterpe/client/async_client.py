@@ -1,0 +1,117 @@
+"""The asynchronous client: the same methods as the synchronous one."""
+
+from asyncio import sleep
+from collections.abc import AsyncIterator, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import httpx
+
+from euterpe.client import plans
+from euterpe.client.calls import Answer, Call
+from euterpe.client.connection import answer_of, is_stream, options, request, unreachable
+from euterpe.client.documents import Document, Event, Job, Progress, replacement
+from euterpe.client.errors import Unreachable
+from euterpe.client.plans import Plan
+from euterpe.client.stream import Watch
+
+T = TypeVar("T")
+
+
+class AsyncClient:
+    """`Client` for asyncio: the same methods. Close it with `aclose`, or use it in an `async with`."""
+
+    def __init__(self, url: str, api_key: str) -> None:
+        self._http = httpx.AsyncClient(**options(url, api_key))
+
+    async def submit(
+        self, spec: Document | None = None, *, idempotency_key: str | None = None, **fields: Any
+    ) -> Job:
+        return await self._follow(plans.submitted(spec, fields, idempotency_key))
+
+    async def status(self, job_id: str) -> Job:
+        return await self._follow(plans.status(job_id))
+
+    async def statuses(self, job_ids: Sequence[str]) -> dict[str, Job]:
+        return await self._follow(plans.statuses(job_ids))
+
+    async def wait(self, job_id: str, timeout: float | None = None) -> Job:
+        return await self._follow(plans.finished(job_id, timeout))
+
+    async def watch(self, job_id: str) -> AsyncIterator[Event | Progress]:
+        watch = Watch(job_id)
+        while not watch.is_over:
+            await sleep(watch.pause_s)
+            try:
+                async with self._http.stream(**request(watch.call())) as response:
+                    if not is_stream(response):
+                        await response.aread()
+                        watch.refused(answer_of(response))
+                        continue
+                    async for chunk in response.aiter_bytes():
+                        for told in watch.take(chunk):
+                            yield told
+                        if watch.is_over:
+                            return
+                watch.ended()
+            except httpx.RequestError as error:
+                watch.lost(unreachable(error))
+
+    async def cancel(self, job_id: str) -> Job:
+        return await self._follow(plans.canceled(job_id))
+
+    async def retry(self, job_id: str) -> Job:
+        return await self._follow(plans.retried(job_id))
+
+    async def replace_credentials(
+        self,
+        job_id: str,
+        credentials: Document | None = None,
+        *,
+        source_url: str | None = None,
+        output_urls: Mapping[str, str] | None = None,
+    ) -> int:
+        new = replacement(credentials, source_url, output_urls)
+        return await self._follow(plans.credentials_replaced(job_id, new))
+
+    async def jobs(self, *, status: str | Sequence[str] = (), limit: int | None = None) -> AsyncIterator[Job]:
+        cursor = None
+        while True:
+            page = await self._follow(plans.page(status, limit, cursor))
+            for job in page.jobs:
+                yield job
+            cursor = page.cursor
+            if cursor is None:
+                return
+
+    async def profiles(self) -> list[Document]:
+        return await self._follow(plans.profiles())
+
+    async def aclose(self) -> None:
+        await self._http.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self._http.base_url)!r})"
+
+    async def _follow(self, plan: Plan[T]) -> T:
+        try:
+            call = next(plan)
+            while True:
+                call = plan.send(await self._make(call))
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]
+
+    async def _make(self, call: Call) -> Answer | Unreachable:
+        await sleep(call.after_s)
+        try:
+            return answer_of(await self._http.request(**request(call)))
+        except httpx.RequestError as error:
+            return unreachable(error)

@@ -1,0 +1,72 @@
+"""What both clients share of httpx: how it is set up, and its words for ours."""
+
+import platform
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+
+import euterpe
+from euterpe.client.calls import Answer, Call
+from euterpe.client.errors import Unreachable
+from euterpe.crypto import apikeys
+
+_CONNECT_TIMEOUT_S = 10.0
+# Shorter than servers keep theirs (uvicorn: 5 s): no call goes into a connection that is just being closed.
+_LIMITS = httpx.Limits(keepalive_expiry=3.0)
+# The request was not sent.
+_UNDONE = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
+
+
+def options(url: str, api_key: str) -> Mapping[str, Any]:
+    """For httpx. A key with a typo is refused here, by its checksum."""
+    apikeys.parse(api_key)
+    _check(url)
+    agent = f"euterpe-client/{euterpe.__version__} python/{platform.python_version()}"
+    return {
+        "base_url": url,
+        "headers": {"authorization": f"Bearer {api_key}", "user-agent": agent},
+        "follow_redirects": False,  # the key is for this server alone
+        "limits": _LIMITS,
+    }
+
+
+def _check(url: str) -> None:
+    try:
+        httpx.URL(url)
+        parts = urlsplit(url)
+        port = parts.port
+    except (httpx.InvalidURL, ValueError) as error:
+        raise ValueError(f"url must be one: {error}") from None
+    if parts.scheme not in ("http", "https") or not parts.hostname or port == 0 or "@" in parts.netloc:
+        raise ValueError("url must be http:// or https:// and a host, without a user name or password")
+    if parts.query or parts.fragment:
+        raise ValueError("url must have no query and no fragment")
+
+
+def request(call: Call) -> Mapping[str, Any]:
+    """The arguments of a request or a stream."""
+    return {
+        "method": call.method,
+        "url": call.path,
+        "params": list(call.query),
+        "headers": call.headers,
+        "content": call.body,
+        "timeout": httpx.Timeout(call.timeout_s, connect=_CONNECT_TIMEOUT_S),
+    }
+
+
+def answer_of(response: httpx.Response) -> Answer:
+    return Answer(response.status_code, response.headers, response.content)
+
+
+def is_stream(response: httpx.Response) -> bool:
+    kind = response.headers.get("content-type", "")
+    return response.status_code == 200 and kind.partition(";")[0].strip() == "text/event-stream"
+
+
+def unreachable(error: httpx.RequestError) -> Unreachable:
+    host = error.request.url.netloc.decode("ascii")
+    reason = str(error) or type(error).__name__  # a timeout has no text
+    return Unreachable(f"no answer from {host}: {reason}", undone=isinstance(error, _UNDONE))

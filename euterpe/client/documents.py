@@ -1,0 +1,129 @@
+"""What the server tells: jobs, their events, their progress. Unknown fields stay in `document`."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, Self
+
+from euterpe.client.errors import JobFailed
+from euterpe.domain.states import FINISHED, JobStatus
+
+Document = Mapping[str, Any]
+
+
+class MalformedDocument(ValueError):
+    """Not what was to be there; whoever read it knows what that means."""
+
+
+@dataclass(frozen=True)
+class _Read:
+    """The named fields of a JSON object, and all of it in `document`."""
+
+    document: Document = field(repr=False, compare=False)
+
+    @classmethod
+    def read(cls, raw: object) -> Self:
+        if not isinstance(raw, dict):
+            raise MalformedDocument("must be a JSON object")
+        named = [known for known in fields(cls) if known.name != "document"]
+        for known in named:
+            if known.type in (str, int) and not isinstance(raw.get(known.name), known.type):
+                raise MalformedDocument(f"{known.name} is missing or malformed")
+        return cls(document=raw, **{known.name: raw.get(known.name) for known in named})
+
+
+@dataclass(frozen=True)
+class Job(_Read):
+    """The status document. Instants are ISO 8601 in UTC."""
+
+    job_id: str
+    status: str
+    external_id: str | None
+    progress: float | None
+    eta_seconds: float | None
+    speed: float | None
+    attempt_count: int
+    max_attempts: int
+    credential_version: int
+    cancel_requested: bool
+    queue: str
+    priority: int
+    source_info: Document | None
+    outputs: Sequence[Document]
+    error: Document | None
+    metadata: Document
+    created_at: str
+    updated_at: str
+    started_at: str | None
+    finished_at: str | None
+    next_attempt_at: str | None
+
+    @property
+    def is_finished(self) -> bool:
+        """Nothing more happens by itself. A failed job may still be retried by a person."""
+        return self.status in FINISHED
+
+    def raise_for_failure(self) -> Self:
+        """This job, unless it has failed."""
+        if self.is_finished and self.status != JobStatus.SUCCEEDED:
+            error = self.error or {}
+            raise JobFailed(
+                f"job {self.job_id} ended as {self.status}: {error.get('message')}", code=error.get("code")
+            )
+        return self
+
+
+@dataclass(frozen=True)
+class Event(_Read):
+    """Something that happened to a job. `event_id` is the same however often it is told."""
+
+    event_id: str
+    sequence: int
+    type: str
+    job_id: str
+    status: str
+    occurred_at: str
+    attempt_count: int
+    external_id: str | None
+    metadata: Document
+    outputs: Sequence[Document]
+    error: Document | None
+
+
+@dataclass(frozen=True)
+class Progress(_Read):
+    """How far a job is, between two events."""
+
+    job_id: str
+    status: str
+    progress: float | None
+    eta_seconds: float | None
+    speed: float | None
+
+
+@dataclass(frozen=True)
+class Refresh(_Read):
+    """A worker asks for new credentials: the storage refused those it has, or they expire soon."""
+
+    job_id: str
+    credential_version: int
+    reason: str
+    event_id: str
+    occurred_at: str
+
+    @staticmethod
+    def answer(
+        credentials: Document | None = None,
+        *,
+        source_url: str | None = None,
+        output_urls: Mapping[str, str] | None = None,
+    ) -> bytes:
+        """The JSON body of the 200 that gives them: keys to storage, or the URLs with new signatures."""
+        return json.dumps(replacement(credentials, source_url, output_urls)).encode()
+
+
+def replacement(
+    credentials: Document | None, source_url: str | None, output_urls: Mapping[str, str] | None
+) -> dict[str, object]:
+    given = {"credentials": credentials, "source_url": source_url, "output_urls": output_urls}
+    return {name: value for name, value in given.items() if value is not None}

@@ -1,0 +1,77 @@
+"""`Dedupe` in the receiver's own database, on any engine that Euterpe knows.
+
+Imported only by who wants it: the rest of the client needs no SQLAlchemy.
+"""
+
+import threading
+from time import monotonic
+from types import TracebackType
+from typing import Self
+
+import sqlalchemy as sa
+
+from euterpe.store.clock import Clock
+from euterpe.store.database import Database
+from euterpe.store.engines import Kind
+
+_DAY_S = 86_400
+_SWEEP_EVERY_S = 60.0
+# Any number, as long as it is always this one: two programs must not make the table at once.
+_ADVISORY_LOCK = 0x657574646564
+
+_received = sa.Table(
+    "euterpe_received_events",
+    sa.MetaData(),
+    sa.Column("event_id", sa.Text, primary_key=True),
+    sa.Column("received_at", sa.BigInteger, nullable=False, index=True),
+)
+
+
+class SqlDedupe:
+    """Keeps each event id for `keep_seconds` in a table `euterpe_received_events`, made if there is none.
+
+    Any number of processes may share it.
+    """
+
+    def __init__(
+        self, database_url: str, *, keep_seconds: int = 30 * _DAY_S, clock: Clock | None = None
+    ) -> None:
+        self._database = Database(database_url, clock)
+        self._keep_ms = keep_seconds * 1000
+        self._sweeping = threading.Lock()
+        self._sweep_at = monotonic()
+        with self._database.transaction() as connection:
+            if self._database.kind is Kind.POSTGRES:
+                connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_ADVISORY_LOCK)))
+            _received.create(connection, checkfirst=True)
+
+    def first_time(self, event_id: str) -> bool:
+        self._sweep_sometimes()
+        mark = self._database.insert(_received).values(event_id=event_id, received_at=self._database.now)
+        fresh = mark.on_conflict_do_nothing().returning(_received.c.event_id)
+        with self._database.transaction() as connection:
+            return connection.execute(fresh).first() is not None
+
+    def forget(self, event_id: str) -> None:
+        with self._database.transaction() as connection:
+            connection.execute(sa.delete(_received).where(_received.c.event_id == event_id))
+
+    def _sweep_sometimes(self) -> None:
+        with self._sweeping:
+            if monotonic() < self._sweep_at:
+                return
+            self._sweep_at = monotonic() + _SWEEP_EVERY_S
+        old = _received.c.received_at < self._database.now - self._keep_ms
+        with self._database.transaction() as connection:
+            connection.execute(sa.delete(_received).where(old))
+
+    def close(self) -> None:
+        self._database.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

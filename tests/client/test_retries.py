@@ -1,0 +1,75 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from euterpe.client.answers import retry_after_s
+from euterpe.client.errors import Busy, Conflict, ServerError, Unreachable
+from euterpe.client.retries import ATTEMPTS, pause_before_retry
+
+draws = st.floats(0, 1, exclude_max=True)
+
+
+@given(st.integers(1, ATTEMPTS - 1), draws)
+def test_a_pause_doubles_and_half_of_it_is_drawn(tried: int, draw: float) -> None:
+    pause = pause_before_retry(ServerError("away"), tried=tried, repeatable=True, draw=draw)
+    longest = 0.5 * 2 ** (tried - 1)
+    assert pause is not None
+    assert longest / 2 <= pause <= longest
+
+
+@given(st.booleans(), draws)
+def test_attempts_end(repeatable: bool, draw: float) -> None:
+    assert pause_before_retry(Busy("x"), tried=ATTEMPTS, repeatable=repeatable, draw=draw) is None
+
+
+@pytest.mark.parametrize(
+    ("error", "repeatable", "again"),
+    [
+        (Conflict("x"), True, False),
+        (ServerError("x"), True, True),
+        (ServerError("x"), False, False),
+        (Busy("x"), False, True),
+        (Unreachable("x"), True, True),
+        (Unreachable("x"), False, False),
+        (Unreachable("x", undone=True), False, True),
+    ],
+)
+def test_only_what_may_help_and_cannot_harm_is_tried_again(
+    error: Conflict | ServerError | Busy | Unreachable, repeatable: bool, again: bool
+) -> None:
+    pause = pause_before_retry(error, tried=1, repeatable=repeatable, draw=0.0)
+    assert (pause is not None) is again
+
+
+@pytest.mark.parametrize(("told", "pause"), [(0.0, 0.0), (3.0, 3.0), (60.0, 60.0), (60.5, None)])
+def test_the_servers_own_pause_wins_within_bounds(told: float, pause: float | None) -> None:
+    error = Busy("x")
+    error.retry_after = told
+    assert pause_before_retry(error, tried=1, repeatable=True, draw=0.5) == pause
+
+
+@pytest.mark.parametrize(
+    ("header", "seconds"),
+    [
+        (None, None),
+        ("0", 0.0),
+        ("120", 120.0),
+        ("Wed, 21 Oct 2015 07:28:30 GMT", 30.0),
+        ("Wed, 21 Oct 2015 07:28:30", 30.0),
+        ("Wed, 21 Oct 2015 07:27:00 GMT", 0.0),
+        ("", None),
+        ("-1", None),
+        ("1.5", None),
+        ("²", None),
+        ("9" * 400, None),
+        ("soon", None),
+    ],
+)
+def test_retry_after_has_two_forms(header: str | None, seconds: float | None) -> None:
+    seven_28 = 1_445_412_480
+    assert retry_after_s(header, now=seven_28) == seconds
+
+
+@given(st.text(max_size=40))
+def test_no_header_breaks_the_reading(header: str) -> None:
+    assert (retry_after_s(header, now=0.0) or 0.0) >= 0.0

@@ -1,0 +1,158 @@
+"""Everything is killed again and again, the receiver refuses half of what it gets, and nothing is lost."""
+
+import json
+import logging
+import threading
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from hashlib import sha256
+from itertools import count
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from euterpe.client import Client, Job
+from euterpe.domain.states import OutboxStatus
+from euterpe.store.store import Store
+from euterpe.store.tables import job_outbox_events
+from euterpe.store.wake import Topic
+from tests.service.clips import make_tiny_clip
+from tests.service.house import House
+from tests.service.storm import storm_over
+from tests.store.processes.books import check_lives, read_books
+
+_log = logging.getLogger(__name__)
+_event = job_outbox_events.c
+
+_REQUESTERS = 12
+# Signs of life between two kills, on average: a job gives some forty.
+_CALM = 50
+_SETTINGS = {
+    "EUTERPE_LEASE_TTL_MS": "2000",
+    "EUTERPE_HEARTBEAT_INTERVAL_MS": "400",
+    "EUTERPE_WORKER_SLOTS": "2",
+    "EUTERPE_OUTBOX_MAX_ATTEMPTS": "100",
+}
+
+pytestmark = pytest.mark.parametrize("engine", ["sqlite", "postgres"], indirect=True)
+
+
+@pytest.fixture
+def bucket(house: House, engine: str) -> Path:
+    folder = house.s3.bucket(f"chaos-{engine}-{house.folder.stat().st_ino}")
+    make_tiny_clip(folder / "tiny.mp4")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("kills", "jobs"), [(25, 60), pytest.param(100, 300, marks=pytest.mark.soak, id="soak")]
+)
+def test_what_is_killed_at_random_loses_nothing_and_does_nothing_twice(
+    house: House, bucket: Path, kills: int, jobs: int
+) -> None:
+    with storm_over(house, seed=kills, **_SETTINGS) as storm:
+        over, number = threading.Event(), count(1)
+
+        def be_a_requester() -> list[Job]:
+            done = []
+            with Client(storm.url, house.api_key) as client:
+                while (n := next(number)) <= jobs or not over.is_set():
+                    accepted = client.submit(_request(house, bucket, n))
+                    done.append(client.wait(accepted.job_id, timeout=120))
+            return done
+
+        with ThreadPoolExecutor(_REQUESTERS) as pool:
+            requesters = [pool.submit(be_a_requester) for _ in range(_REQUESTERS)]
+            try:
+                storm.rage(kills, _CALM)
+            finally:
+                over.set()
+                for r in requesters: print(r.exception(5))
+            done = [job for requester in requesters for job in requester.result()]
+        with house.store() as store:
+            _await_deliveries(store)
+        storm.stop()
+        orphans = storm.await_orphans()
+    with house.store() as store:
+        _check_jobs(store, done)
+        _check_events(store, house)
+        lives = read_books(store)
+    _check_objects(bucket, done)
+    assert list(house.work.iterdir()) == []
+    outcomes = Counter(attempt.outcome for life in lives.values() for attempt in life.attempts)
+    deliveries = sum(map(len, house.receiver.bodies.values()))
+    assert outcomes["lease_expired"] > 0
+    assert orphans > 0
+    _log.info(
+        "kills %s, jobs %d, attempts %s, events %d, deliveries %d, children %d",
+        *(dict(storm.kills), len(done), dict(outcomes), len(house.receiver.bodies), deliveries, orphans),
+    )
+
+
+def _request(house: House, bucket: Path, n: int) -> dict[str, object]:
+    return house.request(
+        "tiny.mp4",
+        source={"url": f"s3://{bucket.name}/tiny.mp4"},
+        output={"url": f"s3://{bucket.name}/{n}/"},
+        profile=None,
+        outputs=[_OUTPUTS[n % 2]],
+        max_attempts=100,
+        metadata={"n": n},
+    )
+
+
+_OUTPUTS = [
+    {"name": "sound", "type": "m4a"},
+    {"name": "film", "type": "mp4", "video": {"codec": "h264", "height": 32}},
+]
+
+
+def _await_deliveries(store: Store) -> None:
+    waiting = sa.select(sa.func.count()).where(_event.status != OutboxStatus.DELIVERED)
+    listener = store.database.listen(Topic.OUTBOX)
+    try:
+        while True:
+            with store.database.snapshot() as connection:
+                if connection.execute(waiting).scalar_one() == 0:
+                    return
+            listener.wait(1.0)
+    finally:
+        listener.close()
+
+
+def _check_jobs(store: Store, done: Sequence[Job]) -> None:
+    lives = read_books(store)
+    check_lives(lives)
+    assert len({job.metadata["n"] for job in done}) == len(done)
+    assert sorted(lives) == sorted(job.job_id for job in done), "same-key-same-job"
+    assert {life.job.status for life in lives.values()} == {"succeeded"}
+
+
+def _check_events(store: Store, house: House) -> None:
+    """What the requester heard is what the books say, word by word, however often it heard it."""
+    with store.database.snapshot() as connection:
+        rows = connection.execute(sa.select(job_outbox_events)).all()
+    written = {row.event_id: row.payload.encode() for row in rows}
+    heard = house.receiver.bodies
+    assert {event_id: set(bodies) for event_id, bodies in heard.items()} == {
+        event_id: {body} for event_id, body in written.items()
+    }
+    assert all(json.loads(body)["event_id"] == event_id for event_id, body in written.items())
+    for row in rows:
+        lease = (row.worker_id, row.lease_expires_at, row.heartbeat_at)
+        assert lease == (None, None, None), f"no-lease-at-rest: {row.event_id}"
+
+
+def _check_objects(bucket: Path, done: Sequence[Job]) -> None:
+    """Each output is there, whole, and nothing else is."""
+    wanted = {bucket / "tiny.mp4"}
+    for job in done:
+        (output,) = job.outputs
+        path = bucket / output["url"].removeprefix(f"s3://{bucket.name}/")
+        content = path.read_bytes()
+        found = (len(content), sha256(content).hexdigest())
+        assert found == (output["size_bytes"], output["sha256"]), job.job_id
+        wanted.add(path)
+    assert {path for path in bucket.rglob("*") if path.is_file()} == wanted

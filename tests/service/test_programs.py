@@ -1,0 +1,70 @@
+"""The programs as processes: how they start, and how they end."""
+
+import os
+import signal
+
+import pytest
+
+from euterpe.client import Client
+from tests.service.house import House
+
+pytestmark = pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
+
+
+def test_api_worker_and_dispatcher_work_as_three_programs(house: House) -> None:
+    api = house.start("api", "--port", "0")
+    worker, dispatcher = house.start("worker"), house.start("dispatcher")
+    with Client(api.address(), house.api_key) as client:
+        job = client.submit(house.request("clip.mp4", profile="audio-aac"))
+        house.receiver.await_event(job.job_id, "job.succeeded")
+    assert [program.stop() for program in (api, worker, dispatcher)] == [0, 0, 0]
+    assert house.leftovers() == []
+
+
+def test_a_drain_lets_a_job_that_is_under_way_finish(house: House) -> None:
+    program = house.start("serve", "--port", "0")
+    with Client(program.address(), house.api_key) as client:
+        job = client.submit(house.request("clip.mp4"))
+        house.receiver.await_event(job.job_id, "job.fetching")
+    assert program.stop() == 0
+    with house.store() as store:
+        row = store.jobs.get(job.job_id)
+    assert (row["status"], row["attempt_count"]) == ("succeeded", 1)
+
+
+def test_a_drain_that_takes_too_long_hands_the_job_back_with_its_attempt(house: House) -> None:
+    program = house.start("serve", "--port", "0", EUTERPE_DRAIN_TIMEOUT_MS="0")
+    with Client(program.address(), house.api_key) as client:
+        job = client.submit(house.request("long.mp4"))
+        house.receiver.await_event(job.job_id, "job.processing")
+    assert program.stop() == 0
+    with house.store() as store:
+        row = store.jobs.get(job.job_id)
+    assert (row["status"], row["attempt_count"], row["worker_id"]) == ("queued", 0, None)
+    assert house.leftovers() == []
+
+
+def test_a_second_signal_ends_at_once(house: House) -> None:
+    program = house.start("serve", "--port", "0")
+    with Client(program.address(), house.api_key) as client:
+        job = client.submit(house.request("long.mp4"))
+        house.receiver.await_event(job.job_id, "job.processing")
+    os.kill(program.pid, signal.SIGTERM)
+    program.await_log("draining")
+    assert program.stop() == 128 + signal.SIGTERM
+
+
+def test_a_taken_port_is_one_line(house: House) -> None:
+    first = house.start("api", "--port", "0")
+    port = first.address().rpartition(":")[2]
+    second = house.start("api", "--port", port)
+    assert second.wait() == 1
+    assert "cannot be listened on" in second.log[-1]
+    assert first.stop() == 0
+
+
+def test_serve_without_a_schema_says_what_to_run(house: House) -> None:
+    program = house.start("serve", EUTERPE_DATABASE_URL="sqlite:///not-there.db")
+    assert program.wait() == 1
+    assert program.log[-1].startswith("error: ")
+    assert "euterpe migrate" in program.log[-1]

@@ -1,0 +1,170 @@
+"""A worker in the test's own process, on real parts: an SQLite store, ffmpeg, and S3 behind a front."""
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from euterpe.crypto.keyring import LocalKeyRing
+from euterpe.crypto.keyset import KeySet
+from euterpe.domain.retry import Backoff
+from euterpe.domain.spec import parse_spec
+from euterpe.domain.states import FINISHED, JobStatus
+from euterpe.media.child import Child
+from euterpe.media.sandbox import Sandbox
+from euterpe.net.egress import Egress
+from euterpe.net.policy import EgressPolicy
+from euterpe.services import worker_tools
+from euterpe.settings import Settings
+from euterpe.store.store import Store
+from euterpe.store.wake import Topic
+from euterpe.worker.attempt import Tools
+from euterpe.worker.worker import Worker
+from tests.engines import Sqlite
+from tests.net.servers import Authority, Server
+from tests.s3 import S3Server
+from tests.service.processes import at_home_in
+from tests.storage.servers import Answer, Call, Reply, forwarding
+
+LONG_S = 60.0
+LOOPBACK = ("127.0.0.0/8", "::1/128")
+SOUND = {"outputs": [{"name": "sound", "type": "m4a", "audio": {"codec": "aac", "bitrate_kbps": 64}}]}
+
+
+class Front:
+    """Before the real store. It lets everything through until a test says what is to go wrong."""
+
+    def __init__(self, s3: S3Server) -> None:
+        self.honest = forwarding(s3.endpoint)
+        self.reset()
+
+    def reset(self) -> None:
+        self.answer: Answer = self.honest
+        self.calls: list[tuple[str, str]] = []  # method and target
+
+    def __call__(self, call: Call) -> Reply:
+        self.calls.append((call.method, call.target))
+        return self.answer(call)
+
+    def count(self, method: str, part: str = "") -> int:
+        return sum(1 for made, target in self.calls if made == method and part in target)
+
+
+class Gate:
+    """Holds a call until the test has done what it wants to do meanwhile."""
+
+    def __init__(self) -> None:
+        self._reached, self._open = threading.Event(), threading.Event()
+
+    def pass_through(self) -> None:
+        self._reached.set()
+        assert self._open.wait(LONG_S), "nobody opened the gate"
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """From when the call is there until the end of the block."""
+        try:
+            assert self._reached.wait(LONG_S), "nothing came to the gate"
+            yield
+        finally:
+            self._open.set()
+
+
+class WatchedSandbox(Sandbox):
+    """The real one; the next ffmpeg that starts is handed to `on_ffmpeg`."""
+
+    on_ffmpeg: Callable[[Child], None] | None = None
+
+    def run(self, *args: Any, **kwargs: Any) -> Child:
+        child = super().run(*args, **kwargs)
+        if self.on_ffmpeg is not None:
+            handle, self.on_ffmpeg = self.on_ffmpeg, None
+            handle(child)
+        return child
+
+
+class Workshop:
+    def __init__(
+        self,
+        store: Store,
+        worker: Worker,
+        tools: Tools,
+        bucket: Path,
+        front: Server,
+        authority: Authority,
+    ) -> None:
+        self.store, self.worker, self.tools = store, worker, tools
+        self.bucket, self.authority = bucket, authority
+        self.endpoint = f"http://{front.pair}"
+        made = store.requesters.create("newsroom")
+        self.requester_id, self.webhook_secret = made.requester_id, made.webhook_secret
+
+    @property
+    def sandbox(self) -> WatchedSandbox:
+        assert isinstance(self.tools.sandbox, WatchedSandbox)
+        return self.tools.sandbox
+
+    def keys(self, s3: S3Server, **other: str) -> dict[str, str]:
+        return s3.document(endpoint=self.endpoint, **other)
+
+    def submit(self, source: str | Mapping[str, str] = "clip.mp4", **fields: Any) -> str:
+        url = {"url": f"s3://{self.bucket.name}/{source}"} if isinstance(source, str) else source
+        document = {"source": url, "output": {"url": f"s3://{self.bucket.name}/out/"}, **SOUND, **fields}
+        spec = parse_spec(document)
+        return self.store.submit(spec, self.requester_id).result(LONG_S).job_id
+
+    def reaches(self, job_id: str, *statuses: JobStatus) -> dict[str, Any]:
+        """The job once it has one of these."""
+        with closing(self.store.database.listen(Topic.INBOX)) as commits:
+            while (job := self.store.jobs.get(job_id))["status"] not in statuses:
+                assert commits.wait(LONG_S), f"the job stays {job['status']}"
+        return job
+
+    def end_of(self, job_id: str) -> dict[str, Any]:
+        """The job when it is over; of its attempts nothing is left by then."""
+        job = self.reaches(job_id, *FINISHED)
+        assert (job["lease_expires_at"], job["worker_id"]) == (None, None), "no-lease-at-rest"
+        self.assert_nothing_left(job_id)
+        return job
+
+    def assert_nothing_left(self, job_id: str) -> None:
+        work = self.tools.workdir.path
+        assert list(work.glob(f"{job_id}-*")) == [], "nothing-left: files"
+        assert at_home_in(work) == [], "nothing-left: processes"
+
+    def codes(self, job_id: str) -> list[str | None]:
+        """What each attempt ended with."""
+        errors = [attempt["error"] for attempt in self.store.jobs.attempts(job_id)]
+        return [error and error["code"] for error in errors]
+
+
+@contextmanager
+def working(folder: Path, front: Server, bucket: Path, **settings: Any) -> Iterator[Workshop]:
+    """Drained at the end."""
+    plan: dict[str, Any] = {
+        "work_dir": folder / "work",
+        "storage_endpoints": (f"http://{front.pair}",),
+        "egress_allow": LOOPBACK,
+        "min_free_bytes": 0,
+        "worker_slots": 2,
+        **settings,
+    }
+    authority = Authority(folder)
+    ring = LocalKeyRing(KeySet(where="the workshop", active="k1", keys={"k1": b"1" * 32}))
+    with ExitStack() as open_parts:
+        enter = open_parts.enter_context
+        url = enter(Sqlite(folder).fresh())
+        store = enter(Store(url, ring, backoff=Backoff(20, 100, 20), tidy_every_ms=0))
+        egress = enter(Egress(EgressPolicy(LOOPBACK), ssl_context=authority.client_context()))
+        tools = worker_tools(Settings(**plan), store, egress)
+        tools = replace(tools, sandbox=WatchedSandbox(tools.sandbox.ffmpeg))
+        # A retry is due within milliseconds, and nothing but the poll finds it.
+        enter(pytest.MonkeyPatch.context()).setattr("euterpe.worker.worker._POLL_S", (0.02, 0.05))
+        worker = Worker(tools, "w1", slots=plan["worker_slots"])
+        worker.start()
+        open_parts.callback(worker.stop, drain_s=LONG_S)
+        yield Workshop(store, worker, tools, bucket, front, authority)

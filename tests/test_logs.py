@@ -1,0 +1,81 @@
+"""Logs: JSON, with their context, and without what must not be in them."""
+
+import io
+import json
+import logging
+from collections.abc import Iterator
+
+import pytest
+import structlog
+
+from euterpe import logs
+
+
+@pytest.fixture
+def stream() -> Iterator[io.StringIO]:
+    root, stream = logging.getLogger(), io.StringIO()
+    handlers, level = root.handlers[:], root.level
+    logs.configure("debug", stream)
+    yield stream
+    root.handlers[:], root.level = handlers, level
+    structlog.reset_defaults()
+
+
+def lines(stream: io.StringIO) -> list[dict[str, object]]:
+    return [json.loads(line) for line in stream.getvalue().splitlines()]
+
+
+def test_a_line_is_json_with_its_context(stream: io.StringIO) -> None:
+    with structlog.contextvars.bound_contextvars(job_id="j1", attempt=2):
+        structlog.get_logger("euterpe.test").info("it happened", count=3)
+    (line,) = lines(stream)
+    assert {name: line[name] for name in ("event", "job_id", "attempt", "count", "level")} == {
+        "event": "it happened",
+        "job_id": "j1",
+        "attempt": 2,
+        "count": 3,
+        "level": "info",
+    }
+
+
+def test_the_standard_library_logs_the_same_way(stream: io.StringIO) -> None:
+    logging.getLogger("some.library").warning(
+        "to %s", "https://h.example/p?sig=canary", extra={"job_id": "j"}
+    )
+    (line,) = lines(stream)
+    assert (line["event"], line["job_id"]) == ("to https://h.example/p", "j")
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"secret_access_key": "canary"},
+        {"headers": {"Authorization": "Bearer canary", "x-euterpe-signature": "v1=canary"}},
+        {"api_key": "canary"},
+        {"url": "https://user:canary@h.example/p"},
+        {"url": "postgresql://euterpe:canary@db/x"},
+        {"error": "GET https://h.example/p?X-Amz-Signature=canary failed"},
+        {"tried": ["eut_abc_canary", "whsec_canary"]},
+        {"credentials": {"type": "s3", "key": "canary"}},
+    ],
+)
+def test_no_secret_gets_through(stream: io.StringIO, said: dict[str, object]) -> None:
+    structlog.get_logger().info("said", **said)
+    assert lines(stream)
+    assert "canary" not in stream.getvalue()
+
+
+def test_an_exception_is_told_without_secrets_in_its_words(stream: io.StringIO) -> None:
+    try:
+        raise ValueError("https://h.example/?token=canary")  # noqa: TRY301
+    except ValueError:
+        structlog.get_logger().exception("broke")
+    (line,) = lines(stream)
+    assert "ValueError" in str(line["exception"])
+    assert "canary" not in stream.getvalue()
+
+
+def test_what_is_no_secret_stays(stream: io.StringIO) -> None:
+    structlog.get_logger().info("x", credential_version=3, url="s3://bucket/key")
+    (line,) = lines(stream)
+    assert (line["credential_version"], line["url"]) == (3, "s3://bucket/key")

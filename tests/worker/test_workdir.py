@@ -1,0 +1,83 @@
+"""Where attempts keep their files."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from euterpe.worker.workdir import DiskFull, WorkDir
+
+HOLDS_ONE = """
+import sys
+from pathlib import Path
+from euterpe.worker.workdir import WorkDir
+workdir = WorkDir(Path(sys.argv[1]), min_free_bytes=0)
+workdir.open()
+(workdir.path / "job").mkdir()
+(workdir.path / "job" / "source").write_text("of a job")
+print("holding", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def workdir(tmp_path: Path) -> WorkDir:
+    return WorkDir(tmp_path, min_free_bytes=0)
+
+
+def test_a_folder_goes_with_its_attempt_whatever_happens(workdir: WorkDir) -> None:
+    """nothing-left"""
+    workdir.open()
+    with pytest.raises(KeyError), workdir.folder("job-1") as folder:  # noqa: PT012
+        (folder / "out").mkdir()
+        (folder / "out" / "a.mp4").write_bytes(b"x")
+        assert folder.stat().st_mode & 0o777 == 0o700
+        raise KeyError
+    assert [path.name for path in workdir.path.iterdir()] == ["in-use"]
+    workdir.close()
+    assert not workdir.path.exists()
+
+
+def test_what_a_killed_worker_left_is_removed_and_what_a_living_one_has_stays(tmp_path: Path) -> None:
+    holders = [
+        subprocess.Popen(
+            [sys.executable, "-c", HOLDS_ONE, tmp_path], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        for _ in range(2)
+    ]
+    for holder in holders:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"holding\n"
+    killed, living = holders
+    killed.kill()
+    killed.communicate()
+    assert len(list(tmp_path.glob("*/job/source"))) == 2
+    workdir = WorkDir(tmp_path, min_free_bytes=0)
+    workdir.open()
+    assert len(list(tmp_path.glob("*/job/source"))) == 1
+    workdir.close()
+    living.communicate(b"")
+
+
+def test_other_folders_are_not_touched(workdir: WorkDir, tmp_path: Path) -> None:
+    (tmp_path / "somebody-elses").mkdir()
+    (tmp_path / "euterpe-worker-not-a-folder").write_text("")
+    workdir.open()
+    workdir.close()
+    assert {path.name for path in tmp_path.iterdir()} == {"somebody-elses", "euterpe-worker-not-a-folder"}
+
+
+def test_room_is_kept_for_the_rest_of_the_machine(tmp_path: Path) -> None:
+    greedy = WorkDir(tmp_path, min_free_bytes=2**60)
+    greedy.open()
+    with pytest.raises(DiskFull, match="EUTERPE_MIN_FREE_BYTES") as full:
+        greedy.check_room()
+    assert full.value.job_error("fetching").document()["retryable"]
+    greedy.close()
+    modest = WorkDir(tmp_path, min_free_bytes=0)
+    modest.open()
+    modest.check_room(1)
+    with pytest.raises(DiskFull):
+        modest.check_room(2**60)
+    modest.close()
