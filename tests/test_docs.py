@@ -22,6 +22,8 @@ from euterpe.cli.app import app
 from euterpe.domain.states import Lane
 from euterpe.settings import load
 from tests.cli.running import Cli, capturing
+from tests.service.clips import make_clip
+from tests.service.house import Program
 
 ROOT = Path(__file__).parents[1]
 README, OPERATE, CONTRACT = ROOT / "README.md", ROOT / "docs" / "operate.md", ROOT / "docs" / "contract.md"
@@ -160,13 +162,20 @@ def _quoted(sql: str) -> list[str]:
 
 @pytest.mark.usefixtures("cli")
 def test_the_settings_table_is_that_of_the_settings() -> None:
-    shown = [tuple(cells[:2]) for cells in rows(OPERATE, r"`EUTERPE_\w+`")]
-    assert shown == [(f"`EUTERPE_{name.upper()}`", shown_default(value)) for name, value in load()]
+    shown = {cells[0]: cells[1] for cells in rows(OPERATE, r"`EUTERPE_\w+`")}
+    defaults = {f"`EUTERPE_{name.upper()}`": shown_default(value) for name, value in load()}
+    assert shown.pop("`EUTERPE_WORKER_SLOTS`") == "half of the cores, at least 1"
+    assert defaults.pop("`EUTERPE_WORKER_SLOTS`") == f"`{max(1, (os.cpu_count() or 1) // 2)}`"
+    assert list(shown.items()) == list(defaults.items())
 
 
 def shown_default(value: object) -> str:
     plain = value.get_secret_value() if isinstance(value, SecretStr) else value
-    return "not set" if plain is None else f"`{plain}`"
+    if plain is None:
+        return "not set"
+    if isinstance(plain, tuple):
+        return f"`{','.join(plain)}`" if plain else "none"
+    return f"`{plain}`"
 
 
 def test_the_extras_are_those_of_the_package() -> None:
@@ -206,22 +215,35 @@ def test_decisions_are_numbered_and_short() -> None:
 # -- the README keeps its word
 
 
-def test_the_quick_start_of_the_readme_works_as_it_is_shown(cli: Cli) -> None:
+@pytest.fixture
+def clip(tmp_path: Path) -> Path:
+    return make_clip(tmp_path / "clip.mp4", seconds=2, size="320x180")
+
+
+@pytest.mark.usefixtures("clip")
+def test_the_readme_works_as_it_is_shown(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: dict[str, str] = {}
     shown = typed(README)
-    assert ["migrate"] in shown
-    for words in shown:
-        if words[0] != "bench":  # takes a minute
-            assert cli(*words).code == 0, words
-
-
-def test_the_example_of_the_readme_prints_what_it_says(cli: Cli, tmp_path: Path) -> None:
-    (example,), (printed,) = blocks(README, "python"), blocks(README, "text")
-    cli.ok("migrate")
-    ran = subprocess.run(
-        [sys.executable, "-W", "error", "-c", example],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (ran.stdout, ran.stderr) == (printed, "")
+    assert [words[0] for words in shown] == ["migrate", "requester", "doctor", "submit"]
+    for words in shown[:3]:
+        ran = cli(*words)
+        assert ran.code == 0, ran
+        told |= dict(re.findall(r"(api_key) +(eut_\w+)", ran.out))
+    environ = {"PATH": os.environ["PATH"], "EUTERPE_STORAGE_ROOTS": str(tmp_path)}
+    program = Program(("serve", "--port", "0"), environ, tmp_path)
+    try:
+        monkeypatch.setenv("EUTERPE_URL", program.address())
+        monkeypatch.setenv("EUTERPE_API_KEY", told["api_key"])
+        cli.ok(*shown[3])
+        assert (tmp_path / "out" / "mp4.mp4").stat().st_size
+        (example,), (printed,) = blocks(README, "python"), blocks(README, "text")
+        done = subprocess.run(
+            [sys.executable, "-W", "error", "-c", example],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert (done.stdout, done.stderr) == (printed, "")
+    finally:
+        assert program.stop() == 0

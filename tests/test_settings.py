@@ -31,6 +31,17 @@ def test_the_defaults_are_those_of_the_interface() -> None:
         "keks": None,
         "lease_ttl_ms": 60_000,
         "heartbeat_interval_ms": 15_000,
+        "worker_slots": max(1, (os.cpu_count() or 1) // 2),
+        "worker_queues": ("default",),
+        "work_dir": None,
+        "max_source_bytes": 50 * 1024**3,
+        "min_free_bytes": 512 * 1024**2,
+        "stall_timeout_ms": 120_000,
+        "drain_timeout_ms": 25_000,
+        "ffmpeg": None,
+        "storage_roots": (),
+        "storage_endpoints": (),
+        "egress_allow": (),
         "outbox_batch": 10,
         "outbox_concurrency": 5,
         "outbox_poll_ms": 1_000,
@@ -41,7 +52,21 @@ def test_the_defaults_are_those_of_the_interface() -> None:
         "backoff_cap_ms": 900_000,
         "backoff_429_base_ms": 30_000,
         "idempotency_ttl_ms": 7 * 24 * 3600 * 1000,
+        "max_body_bytes": 262_144,
+        "max_unfinished": 10_000,
+        "max_unfinished_of_all": 1_000_000,
+        "log_level": "info",
     }
+
+
+def test_lists_are_written_with_commas_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EUTERPE_EGRESS_ALLOW", "10.0.0.0/8, hooks.internal:8080,")
+    monkeypatch.setenv("EUTERPE_STORAGE_ROOTS", "/srv/media")
+    Path("euterpe.toml").write_text('worker_queues = ["urgent", "default"]\n')
+    settings = load()
+    assert settings.egress_allow == ("10.0.0.0/8", "hooks.internal:8080")
+    assert settings.storage_roots == ("/srv/media",)
+    assert settings.worker_queues == ("urgent", "default")
 
 
 def test_the_environment_wins_over_the_file_and_the_file_over_the_defaults(

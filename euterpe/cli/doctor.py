@@ -1,10 +1,14 @@
 """`euterpe doctor`: looks at everything an installation stands on, and says what to do."""
 
+import os
+import shutil
 import sqlite3
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from functools import partial
+from pathlib import Path
 
 import typer
 
@@ -22,6 +26,10 @@ from euterpe.store.migrate import require_current
 _OLDEST_SQLITE = (3, 38, 0)
 
 
+class DoctorFinding(EuterpeError):
+    code = "doctor"
+
+
 @dataclass(frozen=True)
 class Finding:
     check: str
@@ -34,7 +42,7 @@ def register(app: typer.Typer) -> None:
 
 
 def run(as_json: AsJson = False) -> None:
-    """Check the database, its schema and the keys. Says what to do about each failure."""
+    """Check ffmpeg, the disk, storage, the keys, and the database. Says what to do about each failure."""
     findings = list(examine(load()))
     if as_json:
         json_document([asdict(finding) for finding in findings])
@@ -45,6 +53,9 @@ def run(as_json: AsJson = False) -> None:
 
 
 def examine(settings: Settings) -> Iterator[Finding]:
+    yield _check("ffmpeg", partial(_ffmpeg, settings))
+    yield _check("work directory", partial(_work_dir, settings))
+    yield _check("storage", partial(_storage, settings))
     yield _check("key ring", partial(_key_ring, settings))
     # Each of these stands on the one before it.
     for name, step in (("database", _database), ("schema", _schema), ("stored secrets", _secrets)):
@@ -61,6 +72,44 @@ def _check(name: str, step: Callable[[], str]) -> Finding:
         return Finding(name, False, f"{error}; start the database, or correct EUTERPE_DATABASE_URL")
     except EuterpeError as error:
         return Finding(name, False, str(error))
+
+
+def _ffmpeg(settings: Settings) -> str:
+    from euterpe.media.ffmpeg import SAFE_VERSION, examine_ffmpeg, find_ffmpeg  # noqa: PLC0415  only here
+
+    found = examine_ffmpeg(find_ffmpeg(settings.ffmpeg))
+    if not found.is_safe:
+        oldest = ".".join(map(str, SAFE_VERSION))
+        raise DoctorFinding(
+            f"{found.version} is not known to be as new as {oldest}, and hostile media can get around its "
+            "limits; unset EUTERPE_FFMPEG to use the bundled one"
+        )
+    return f"{found.version} at {found.path}"
+
+
+def _work_dir(settings: Settings) -> str:
+    folder = settings.work_dir or Path(tempfile.gettempdir())
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise DoctorFinding(f"{folder} cannot be written to; correct EUTERPE_WORK_DIR")
+    free = shutil.disk_usage(folder).free
+    if free <= settings.min_free_bytes:
+        raise DoctorFinding(
+            f"{folder} has {free} bytes free, and {settings.min_free_bytes} are kept: no job can run; make "
+            "room, or lower EUTERPE_MIN_FREE_BYTES"
+        )
+    return f"{folder} has {free // 1024**2} MiB free"
+
+
+def _storage(settings: Settings) -> str:
+    from euterpe.services import egress_policy, storage_policy  # noqa: PLC0415  heavy, and only here
+
+    egress_policy(settings)
+    roots = storage_policy(settings).roots
+    for root in roots:
+        if not root.is_dir():
+            raise DoctorFinding(f"{root} is not a folder; correct EUTERPE_STORAGE_ROOTS")
+    opened = len(roots), len(settings.storage_endpoints), len(settings.egress_allow)
+    return "open are {} folders, {} endpoints and {} addresses that are not public".format(*opened)
 
 
 def _key_ring(settings: Settings) -> str:

@@ -17,6 +17,7 @@ app = group(
 )
 
 _END_OF_TIME_MS = 2**53
+_LOG = ("ended_at", "outcome", "status_code", "duration_ms", "worker_id", "error", "answer")
 
 
 @command(app, "list", example="euterpe outbox list --status dead_letter --requester newsroom")
@@ -42,10 +43,17 @@ def list_(
 
 @command(app, "show", example="euterpe outbox show 0199a7c4-5b1e-7000-8000-000000000001")
 def show(event_id: Annotated[str, typer.Argument(metavar="EVENT")], as_json: AsJson = False) -> None:
-    """One event; `payload` is the exact body that is sent and signed."""
+    """One event, with each attempt to deliver it; `payload` is the exact body that is sent and signed."""
     with opened() as store:
         event = document(store.jobs.event(event_id))
-    (json_document if as_json else fields)(event)
+        log = [document(row) for row in store.jobs.delivery_log(event_id)]
+    if as_json:
+        json_document({**event, "deliveries": log})
+        return
+    fields(event)
+    if log:
+        out("")
+        table(_LOG, [[row[name] for name in _LOG] for row in log])
 
 
 @command(app, "replay", example="euterpe outbox replay --requester newsroom")

@@ -26,7 +26,7 @@ Port = Annotated[int, typer.Option(min=0, max=65535, help="0 takes one that is f
 def register(app: typer.Typer) -> None:
     command(app, "serve", example="euterpe serve --port 8000")(serve)
     command(app, "api", example="euterpe api --host 0.0.0.0")(api)
-    command(app, "worker", example="EUTERPE_WORKER_SLOTS=4 euterpe worker")(worker)
+    command(app, "worker", example="euterpe worker")(worker)
     command(app, "dispatcher", example="euterpe dispatcher")(dispatcher)
 
 

@@ -6,10 +6,15 @@ from pathlib import Path
 from euterpe.media.ffmpeg import find_ffmpeg
 
 
+def make_clip(path: Path, *, seconds: float, size: str, rate: int = 25) -> Path:
+    """Picture and sound."""
+    sound = ("-f", "lavfi", "-i", f"sine=frequency=440:duration={seconds}", "-c:a", "aac", "-shortest")
+    return _make(path, f"testsrc2=size={size}:rate={rate}:duration={seconds}", *sound)
+
+
 def make_tiny_clip(path: Path) -> Path:
-    """Half a second of picture and sound: a job that costs little more than its steps."""
-    sound = ("-f", "lavfi", "-i", "sine=frequency=440:duration=0.5", "-c:a", "aac", "-shortest")
-    return _make(path, "testsrc2=size=64x48:rate=10:duration=0.5", *sound)
+    """Half a second: a job that costs little more than its steps."""
+    return make_clip(path, seconds=0.5, size="64x48", rate=10)
 
 
 def make_noise(path: Path) -> Path:

@@ -1,13 +1,12 @@
 """Fixtures: an S3 server and a clip for all tests, an installation on each engine for each test."""
 
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from euterpe.media.ffmpeg import find_ffmpeg
 from tests.s3 import S3Server, serving_s3
+from tests.service.clips import make_clip
 from tests.service.house import House
 from tests.service.receiver import Receiver, receiving
 
@@ -21,27 +20,13 @@ def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
 @pytest.fixture(scope="session")
 def clip(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two seconds of picture and sound."""
-    return _make_clip(tmp_path_factory.mktemp("clips") / "clip.mp4", seconds=2, size="320x180")
+    return make_clip(tmp_path_factory.mktemp("clips") / "clip.mp4", seconds=2, size="320x180")
 
 
 @pytest.fixture(scope="session")
 def long_clip(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Takes some ten seconds to encode."""
-    return _make_clip(tmp_path_factory.mktemp("clips") / "long.mp4", seconds=20, size="1280x720")
-
-
-def _make_clip(path: Path, *, seconds: int, size: str) -> Path:
-    picture = f"testsrc2=size={size}:rate=25:duration={seconds}"
-    sound = f"sine=frequency=440:duration={seconds}"
-    subprocess.run(
-        [
-            *(find_ffmpeg(), "-loglevel", "error", "-f", "lavfi", "-i", picture, "-f", "lavfi", "-i", sound),
-            *("-c:v", "libx264", "-preset", "ultrafast", "-c:a", "aac", "-shortest", path),
-        ],
-        check=True,
-        timeout=60,
-    )
-    return path
+    return make_clip(tmp_path_factory.mktemp("clips") / "long.mp4", seconds=20, size="1280x720")
 
 
 @pytest.fixture

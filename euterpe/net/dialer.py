@@ -1,0 +1,106 @@
+"""From a target to a connection: look up once, judge every address, dial the literal one."""
+
+import socket
+import ssl
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from ipaddress import ip_address
+
+from euterpe.net.errors import EgressUnreachable, EgressUntrusted
+from euterpe.net.limits import Limits
+from euterpe.net.policy import Address, EgressPolicy
+from euterpe.net.stream import GuardedStream, cut
+from euterpe.net.target import Target
+
+Resolve = Callable[[str], Sequence[str]]
+Dial = Callable[[str, int, float], socket.socket]
+
+# Nothing can interrupt a lookup, and a hostile name server can hold one for half a minute.
+_MAX_LOOKUPS = 100
+_MAX_ADDRESSES = 4
+
+
+def system_resolve(host: str) -> list[str]:
+    """Its addresses, in the order in which they are to be tried."""
+    found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    return [str(address[0]) for *_, address in found]
+
+
+def system_dial(address: str, port: int, timeout_s: float) -> socket.socket:
+    sock = socket.create_connection((address, port), timeout_s)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return sock
+
+
+class Dialer:
+    def __init__(
+        self, policy: EgressPolicy, resolve: Resolve, dial: Dial, ssl_context: ssl.SSLContext
+    ) -> None:
+        self._policy, self._resolve, self._dial, self._ssl_context = policy, resolve, dial, ssl_context
+        self._lookups = threading.BoundedSemaphore(_MAX_LOOKUPS)
+
+    def connect(self, target: Target, limits: Limits) -> GuardedStream:
+        addresses = self._addresses(target.host, limits)
+        for address in addresses:
+            self._policy.check(target.host, address, target.port)
+        sock = self._dial_one_of(addresses[:_MAX_ADDRESSES], target.port, limits)
+        return GuardedStream(self._secured(sock, target.host, limits) if target.scheme == "https" else sock)
+
+    def _addresses(self, host: str, limits: Limits) -> list[Address]:
+        try:
+            return [ip_address(host)]
+        except ValueError:
+            pass
+        try:
+            found = self._look_up(host, limits)
+        except TimeoutError:
+            raise limits.timeout() from None
+        except (OSError, UnicodeError):
+            found = ()
+        if not found:
+            raise EgressUnreachable(limits.where, "the name has no address")
+        return [ip_address(address) for address in found]
+
+    def _look_up(self, host: str, limits: Limits) -> Sequence[str]:
+        """On a thread of its own, so that the deadline holds for the name server too."""
+        if not self._lookups.acquire(timeout=limits.begin_wait()):
+            raise TimeoutError
+        answer: Future[Sequence[str]] = Future()
+
+        def look() -> None:
+            try:
+                answer.set_result(self._resolve(host))
+            except Exception as error:  # noqa: BLE001  it is handed to the caller
+                answer.set_exception(error)
+            finally:
+                self._lookups.release()
+
+        threading.Thread(target=look, name="euterpe-lookup", daemon=True).start()
+        return answer.result(limits.begin_wait())
+
+    def _dial_one_of(self, addresses: Sequence[Address], port: int, limits: Limits) -> socket.socket:
+        """Each has its share of the time that is left: one black hole must not take it all."""
+        last = OSError()
+        for tried, address in enumerate(addresses):
+            share = limits.begin_wait() / (len(addresses) - tried)
+            try:
+                return self._dial(str(address), port, share)
+            except OSError as error:
+                last = error
+        if isinstance(last, TimeoutError):
+            raise limits.timeout()
+        raise EgressUnreachable(limits.where, f"cannot connect ({last.strerror})")
+
+    def _secured(self, sock: socket.socket, host: str, limits: Limits) -> socket.socket:
+        try:
+            sock.settimeout(limits.begin_wait())  # of the handshake as a whole
+            return self._ssl_context.wrap_socket(sock, server_hostname=host)
+        except ssl.SSLCertVerificationError as error:
+            raise EgressUntrusted(limits.where, error.verify_message) from None
+        except TimeoutError:
+            raise limits.timeout() from None
+        except OSError as error:
+            raise cut(limits, error) from None
+        finally:
+            sock.close()  # does nothing if all went well: its descriptor is the wrapped socket's then

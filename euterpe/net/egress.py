@@ -1,0 +1,212 @@
+"""Requests to addresses that a requester chose: no redirects, no cookies, no proxies, no decoding.
+
+An answer is whatever was said: a 3xx or a 5xx is no error here. One `Egress` serves any number of threads.
+"""
+
+import logging
+import math
+import ssl
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+import httpcore
+
+from euterpe.net.connections import IdleConnections
+from euterpe.net.dialer import Dial, Dialer, Resolve, system_dial, system_resolve
+from euterpe.net.errors import EgressBadAnswer, EgressUnreachable
+from euterpe.net.limits import Limits
+from euterpe.net.policy import EgressPolicy
+from euterpe.net.target import Target
+
+# Servers close idle connections after 5 s or more: to be first avoids a request on one that is closing.
+_KEEP_ALIVE_S = 4.0
+_IDLE_S = 30.0
+# A chunked body may be framed in as much again and more, but not without bound.
+_FRAMING = 8
+_SLACK = 64 * 1024
+
+# At DEBUG httpcore logs the headers of answers: cookies, and the tokens in a Location.
+logging.getLogger("httpcore").setLevel(logging.INFO)
+
+
+@dataclass(frozen=True)
+class Answer:
+    status: int
+    headers: Mapping[str, str]  # names in lower case; several of one name are joined by ", "
+    body: bytes
+    truncated: bool  # there was more than was asked for
+
+
+@dataclass(frozen=True)
+class OpenAnswer:
+    status: int
+    headers: Mapping[str, str]
+    chunks: Iterator[bytes]
+
+
+class Egress:
+    """`resolve` and `dial` are the seams to the network; `ssl_context` decides whom to trust."""
+
+    def __init__(
+        self,
+        policy: EgressPolicy,
+        *,
+        resolve: Resolve = system_resolve,
+        dial: Dial = system_dial,
+        ssl_context: ssl.SSLContext | None = None,
+        max_idle: int = 100,
+    ) -> None:
+        self._dialer = Dialer(policy, resolve, dial, ssl_context or httpcore.default_ssl_context())
+        self._idle = IdleConnections(max_idle)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._idle.close()
+
+    def request(
+        self,
+        method: str,
+        url: str,
+        *,
+        headers: Mapping[str, str],
+        body: bytes = b"",
+        deadline_s: float,
+        max_bytes: int,
+    ) -> Answer:
+        """The whole exchange within `deadline_s`; of the answer's body at most `max_bytes` are kept."""
+        target = Target.parse(url)
+        limits = Limits(target.origin, deadline_s)
+        sized = body or method not in ("GET", "HEAD")
+        length = {"content-length": str(len(body))} if sized else {}
+        with self._exchange(method, target, {**headers, **length}, body, limits) as response:
+            return _whole(response, max_bytes, limits)
+
+    @contextmanager
+    def open(
+        self,
+        method: str,
+        url: str,
+        *,
+        headers: Mapping[str, str],
+        deadline_s: float,
+        idle_s: float = _IDLE_S,
+    ) -> Iterator[OpenAnswer]:
+        """An answer that is read as it comes, as long as it keeps the pace of `Limits`."""
+        target = Target.parse(url)
+        limits = Limits(target.origin, deadline_s, idle_s=idle_s)
+        with self._exchange(method, target, headers, b"", limits) as response:
+            limits.head_read(math.inf)
+            yield OpenAnswer(response.status, _headers(response), _chunks(response, limits))
+
+    def send(
+        self,
+        method: str,
+        url: str,
+        *,
+        headers: Mapping[str, str],
+        chunks: Iterable[bytes],
+        size: int,
+        deadline_s: float,
+        idle_s: float = _IDLE_S,
+        max_bytes: int = _SLACK,
+    ) -> Answer:
+        """A body of exactly `size` bytes that is sent as it comes."""
+        target = Target.parse(url)
+        limits = Limits(target.origin, deadline_s, idle_s=idle_s)
+        length = {"content-length": str(size)}
+        body = _sized(chunks, size, limits)
+        with self._exchange(method, target, {**headers, **length}, body, limits) as response:
+            return _whole(response, max_bytes, limits)
+
+    @contextmanager
+    def _exchange(
+        self,
+        method: str,
+        target: Target,
+        headers: Mapping[str, str],
+        content: bytes | Iterable[bytes],
+        limits: Limits,
+    ) -> Iterator[httpcore.Response]:
+        own = {"host": target.host_header, "accept-encoding": "identity"}
+        lines = {**{name.lower(): value for name, value in headers.items()}, **own}
+        request = httpcore.Request(
+            method,
+            target.url,
+            headers=[(name.encode("ascii"), value.encode("latin-1")) for name, value in lines.items()],
+            content=content,
+            extensions={"timeout": {"read": limits, "write": limits}},  # they come to our stream as they are
+        )
+        connection = self._idle.take(target.origin) or self._connect(target, limits)
+        with _in_our_words(limits):
+            response = connection.handle_request(request)
+            try:
+                yield response
+            finally:
+                response.close()
+                if connection.is_idle():
+                    self._idle.keep(target.origin, connection)
+
+    def _connect(self, target: Target, limits: Limits) -> httpcore.HTTP11Connection:
+        stream = self._dialer.connect(target, limits)
+        return httpcore.HTTP11Connection(target.url.origin, stream, keepalive_expiry=_KEEP_ALIVE_S)
+
+
+@contextmanager
+def _in_our_words(limits: Limits) -> Iterator[None]:
+    """What httpcore says quotes the answer; what we say does not."""
+    try:
+        yield
+    except httpcore.RemoteProtocolError:
+        if limits.answer_ended:
+            raise EgressUnreachable(
+                limits.where, "closed the connection before its answer was whole"
+            ) from None
+        raise EgressBadAnswer(limits.where, "its answer is not HTTP") from None
+    except httpcore.LocalProtocolError:
+        raise ValueError("a header to be sent has characters that no header may have") from None
+
+
+def _whole(response: httpcore.Response, max_bytes: int, limits: Limits) -> Answer:
+    limits.head_read(max_bytes * _FRAMING + _SLACK)
+    received = bytearray()
+    for chunk in response.iter_stream():
+        received += chunk
+        if len(received) > max_bytes:
+            break
+    kept = bytes(received[:max_bytes])
+    return Answer(response.status, _headers(response), kept, truncated=len(received) > max_bytes)
+
+
+def _chunks(response: httpcore.Response, limits: Limits) -> Iterator[bytes]:
+    with _in_our_words(limits):
+        yield from response.iter_stream()
+
+
+def _sized(chunks: Iterable[bytes], size: int, limits: Limits) -> Iterator[bytes]:
+    sent = 0
+    for chunk in chunks:
+        sent += len(chunk)
+        if sent > size:
+            break
+        yield chunk
+    if sent != size:
+        raise ValueError(f"a body of {size} bytes was announced, and {sent} came")
+    limits.turn()  # from here on it is the answer that we wait for
+
+
+def _headers(response: httpcore.Response) -> dict[str, str]:
+    joined: dict[str, str] = {}
+    for raw_name, raw_value in response.headers:
+        name, value = raw_name.decode("ascii").lower(), raw_value.decode("latin-1")
+        joined[name] = f"{joined[name]}, {value}" if name in joined else value
+    return joined

@@ -1,0 +1,130 @@
+"""Which addresses a requester may send us to: public ones on ports 80 and 443, and what the operator opened.
+
+`ipaddress.is_global` is not the rule: it is true for 64:ff9b::a9fe:a9fe, 2002:a9fe:a9fe::1, ::127.0.0.1,
+224.0.0.1 and 168.63.129.16, all of which lead inside or to a cloud's metadata.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from ipaddress import (
+    IPv4Address,
+    IPv4Network,
+    IPv6Address,
+    IPv6Network,
+    ip_address,
+    ip_network,
+)
+
+from euterpe.net.errors import EgressRefused
+
+Address = IPv4Address | IPv6Address
+
+_OPEN_PORTS = (80, 443)
+
+_NOT_PUBLIC_V4 = tuple(
+    IPv4Network(block)
+    for block in (
+        "0.0.0.0/8",  # this network: Linux connects 0.0.0.0 to itself
+        "10.0.0.0/8",
+        "100.64.0.0/10",  # carrier-grade NAT; Alibaba's metadata is 100.100.100.200
+        "127.0.0.0/8",
+        "168.63.129.16/32",  # Azure's wire server
+        "169.254.0.0/16",  # link-local, and the metadata of most clouds
+        "172.16.0.0/12",
+        "192.0.0.0/24",  # protocol assignments; Oracle's metadata is 192.0.0.192
+        "192.0.2.0/24",
+        "192.88.99.0/24",  # 6to4 relays
+        "192.168.0.0/16",
+        "198.18.0.0/15",
+        "198.51.100.0/24",
+        "203.0.113.0/24",
+        "224.0.0.0/4",
+        "240.0.0.0/4",  # broadcast is its last address
+    )
+)
+# What is not global unicast is refused as a whole: loopback, IPv4-mapped, NAT64, ULA, link-local, multicast.
+_GLOBAL_V6 = IPv6Network("2000::/3")
+_NOT_PUBLIC_V6 = tuple(
+    IPv6Network(block)
+    for block in (
+        "2001::/23",  # protocol assignments; Teredo carries an IPv4 address
+        "2001:db8::/32",
+        "2002::/16",  # 6to4 carries an IPv4 address
+        "3fff::/20",
+    )
+)
+_NAT64_LENGTHS = (32, 40, 48, 56, 64, 96)  # RFC 6052, 2.2
+_PAIR = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._-]+)):([0-9]{1,5})")
+
+
+class EgressPolicy:
+    """`allow` holds CIDRs, open on any port, and `host:port` pairs, by name or by address.
+
+    An address under a `nat64` prefix is judged by the IPv4 address that it carries.
+    """
+
+    def __init__(self, allow: Sequence[str] = (), nat64: Sequence[str] = ()) -> None:
+        opened = [_entry(entry) for entry in allow]
+        self._networks = [entry for entry in opened if not isinstance(entry, tuple)]
+        self._pairs = frozenset(entry for entry in opened if isinstance(entry, tuple))
+        self._nat64 = [_nat64_prefix(prefix) for prefix in nat64]
+
+    def check(self, host: str, address: Address, port: int) -> None:
+        """Returns if `host`, which is at `address`, may be dialled on `port`; else raises `EgressRefused`.
+
+        The error does not tell the address: what a name inside resolves to is not a requester's business.
+        """
+        address = self._behind_nat64(address)
+        if (host.lower(), port) in self._pairs or (str(address), port) in self._pairs:
+            return
+        if _is_in(address, self._networks):
+            return
+        where = f"{host}:{port}"
+        if not _is_public(address):
+            raise EgressRefused(where, "not a public address; EUTERPE_EGRESS_ALLOW can open it")
+        if port not in _OPEN_PORTS:
+            raise EgressRefused(where, "not on port 80 or 443; EUTERPE_EGRESS_ALLOW can open it")
+
+    def _behind_nat64(self, address: Address) -> Address:
+        for prefix in self._nat64:
+            if address in prefix:
+                # The bits 64 to 71 are never part of the IPv4 address (RFC 6052, 2.2).
+                start = prefix.prefixlen // 8
+                carried = [byte for at, byte in enumerate(address.packed) if at >= start and at != 8]
+                return IPv4Address(bytes(carried[:4]))
+        return address
+
+
+def _is_public(address: Address) -> bool:
+    if isinstance(address, IPv4Address):
+        return not _is_in(address, _NOT_PUBLIC_V4)
+    return address in _GLOBAL_V6 and not _is_in(address, _NOT_PUBLIC_V6)
+
+
+def _is_in(address: Address, networks: Iterable[IPv4Network | IPv6Network]) -> bool:
+    return any(address in network for network in networks)
+
+
+def _entry(entry: str) -> IPv4Network | IPv6Network | tuple[str, int]:
+    """A pair if it has a port, else a network."""
+    pair = _PAIR.fullmatch(entry)
+    if pair and 1 <= int(pair[3]) <= 65535:
+        return _spelling(pair[1] or pair[2]), int(pair[3])
+    try:
+        return ip_network(entry)
+    except ValueError as error:
+        raise ValueError(f"{entry!r} is neither a CIDR nor a host:port ({error})") from None
+
+
+def _spelling(host: str) -> str:
+    try:
+        return str(ip_address(host))
+    except ValueError:
+        return host.lower().removesuffix(".")
+
+
+def _nat64_prefix(prefix: str) -> IPv6Network:
+    network = IPv6Network(prefix)
+    if network.prefixlen not in _NAT64_LENGTHS:
+        raise ValueError(f"{prefix!r} is not a NAT64 prefix: its length must be one of {_NAT64_LENGTHS}")
+    return network

@@ -1,0 +1,70 @@
+"""A connection whose every wait is bounded by the request that it serves."""
+
+import select
+import socket
+import ssl
+import time
+from typing import Any
+
+import httpcore
+
+from euterpe.net.errors import EgressUnreachable
+from euterpe.net.limits import Limits
+
+# An idle connection older than this is not used again: a destination that moved is looked up, and
+# judged by the policy, at least this often.
+MAX_AGE_S = 60.0
+
+
+class GuardedStream(httpcore.NetworkStream):
+    """`timeout` is the `Limits` of the request: httpcore hands through whatever its timeouts hold."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+        self._dialled = time.monotonic()
+
+    def read(self, max_bytes: int, timeout: Any = None) -> bytes:
+        limits: Limits = timeout
+        self._sock.settimeout(limits.begin_wait())
+        try:
+            data = self._sock.recv(max_bytes)
+        except TimeoutError:
+            raise limits.timeout() from None
+        except OSError as error:
+            raise cut(limits, error) from None
+        limits.received(len(data))
+        return data
+
+    def write(self, buffer: bytes, timeout: Any = None) -> None:
+        limits: Limits = timeout
+        unsent = memoryview(buffer)
+        while unsent:
+            self._sock.settimeout(limits.begin_wait())
+            try:
+                sent = self._sock.send(unsent)
+            except TimeoutError:
+                raise limits.timeout() from None
+            except OSError as error:
+                # httpcore goes on to read then: who refuses a body early may have said why.
+                raise httpcore.WriteError from error
+            limits.end_wait(sent)
+            unsent = unsent[sent:]
+
+    def close(self) -> None:
+        self._sock.close()
+
+    def get_extra_info(self, info: str) -> Any:
+        """httpcore asks before it uses an idle connection again; a readable one was closed over there."""
+        if info != "is_readable":
+            return None
+        if time.monotonic() - self._dialled > MAX_AGE_S:
+            return True
+        poll = select.poll()
+        poll.register(self._sock, select.POLLIN)
+        return bool(poll.poll(0))
+
+
+def cut(limits: Limits, error: OSError) -> EgressUnreachable:
+    """With the system's words, or OpenSSL's; neither quotes what was sent."""
+    what = error.reason if isinstance(error, ssl.SSLError) else error.strerror
+    return EgressUnreachable(limits.where, f"the connection was cut ({what})")

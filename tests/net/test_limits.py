@@ -1,0 +1,92 @@
+import pytest
+
+from euterpe.net.errors import EgressBadAnswer, EgressTimeout
+from euterpe.net.limits import MAX_HEAD_BYTES, Limits
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def wait(limits: Limits, clock: Clock, seconds: float, moved: int) -> None:
+    limits.begin_wait()
+    clock.now += seconds
+    limits.end_wait(moved)
+
+
+def test_a_wait_may_take_what_is_left_of_the_deadline(clock: Clock) -> None:
+    limits = Limits("here", 10, clock=clock)
+    assert limits.begin_wait() == 10
+    clock.now += 4
+    assert limits.begin_wait() == 6
+
+
+def test_bytes_do_not_stretch_the_deadline(clock: Clock) -> None:
+    limits = Limits("here", 10, idle_s=3, clock=clock)
+    for _ in range(10):
+        wait(limits, clock, 1, 1_000_000)
+    with pytest.raises(EgressTimeout, match="here: did not finish within 10 s"):
+        limits.begin_wait()
+
+
+def test_silence_may_last_as_long_as_idle_says(clock: Clock) -> None:
+    limits = Limits("here", 100, idle_s=3, clock=clock)
+    assert limits.begin_wait() == 3
+
+
+def test_a_drip_is_cut_when_it_falls_behind_the_pace(clock: Clock) -> None:
+    limits = Limits("here", 100, idle_s=3, clock=clock)
+    for _ in range(3):
+        wait(limits, clock, 1, 1023)
+    with pytest.raises(EgressTimeout, match="less than 1 KiB a second for 3 s"):
+        limits.begin_wait()
+
+
+def test_who_keeps_the_pace_goes_on(clock: Clock) -> None:
+    limits = Limits("here", 100, idle_s=3, clock=clock)
+    for _ in range(99):
+        wait(limits, clock, 1, 1100)
+    assert limits.begin_wait() == 1
+
+
+def test_time_that_our_side_takes_is_not_held_against_the_other(clock: Clock) -> None:
+    limits = Limits("here", 100, idle_s=3, clock=clock)
+    wait(limits, clock, 1, 100)
+    clock.now += 50
+    assert limits.begin_wait() == 2
+
+
+def test_a_turn_starts_the_pace_anew(clock: Clock) -> None:
+    limits = Limits("here", 100, idle_s=3, clock=clock)
+    wait(limits, clock, 2.5, 100)
+    limits.turn()
+    assert limits.begin_wait() == 3
+
+
+def test_a_head_without_end_is_no_answer(clock: Clock) -> None:
+    limits = Limits("here", 100, clock=clock)
+    limits.received(MAX_HEAD_BYTES)
+    limits.begin_wait()
+    limits.received(1)
+    with pytest.raises(EgressBadAnswer):
+        limits.begin_wait()
+
+
+def test_after_the_head_as_much_as_is_wanted_may_come(clock: Clock) -> None:
+    limits = Limits("here", 100, clock=clock)
+    limits.received(MAX_HEAD_BYTES + 1)
+    limits.head_read(5)
+    limits.received(5)
+    limits.begin_wait()
+    limits.received(1)
+    with pytest.raises(EgressBadAnswer):
+        limits.begin_wait()

@@ -1,0 +1,59 @@
+import socket
+from collections.abc import Iterator
+
+import httpcore
+import pytest
+
+from euterpe.net import stream
+from euterpe.net.errors import EgressTimeout, EgressUnreachable
+from euterpe.net.limits import Limits
+from euterpe.net.stream import GuardedStream
+
+
+@pytest.fixture
+def pair() -> Iterator[tuple[GuardedStream, socket.socket]]:
+    here, there = socket.socketpair()
+    with here, there:
+        yield GuardedStream(here), there
+
+
+def test_what_is_written_keeps_the_pace(pair: tuple[GuardedStream, socket.socket]) -> None:
+    now = [0.0]
+    limits = Limits("here", 100, idle_s=3, clock=lambda: now[0])
+    limits.begin_wait()
+    now[0] = 2.5
+    limits.end_wait(0)
+    pair[0].write(b"x" * 3072, limits)
+    assert limits.begin_wait() == 3
+
+
+def test_who_reads_nothing_is_a_timeout(pair: tuple[GuardedStream, socket.socket]) -> None:
+    with pytest.raises(EgressTimeout):
+        pair[0].write(b"x" * 50_000_000, Limits("here", 0.1))
+
+
+def test_a_write_that_fails_leaves_room_for_an_answer(pair: tuple[GuardedStream, socket.socket]) -> None:
+    pair[1].close()
+    with pytest.raises(httpcore.WriteError):
+        pair[0].write(b"x", Limits("here", 10))
+
+
+def test_a_reset_is_unreachable_in_the_words_of_the_system(
+    pair: tuple[GuardedStream, socket.socket],
+) -> None:
+    pair[0].write(b"x", Limits("here", 10))
+    pair[1].close()  # with a byte unread: a reset
+    with pytest.raises(EgressUnreachable, match=r"here: the connection was cut \(Connection reset by peer\)"):
+        pair[0].read(10, Limits("here", 10))
+
+
+def test_an_idle_connection_is_used_again_while_it_is_young_and_quiet(
+    pair: tuple[GuardedStream, socket.socket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert not pair[0].get_extra_info("is_readable")
+    pair[1].send(b"unasked")
+    assert pair[0].get_extra_info("is_readable")
+    pair[0].read(10, Limits("here", 10))
+    assert not pair[0].get_extra_info("is_readable")
+    monkeypatch.setattr(stream, "MAX_AGE_S", 0.0)
+    assert pair[0].get_extra_info("is_readable")
