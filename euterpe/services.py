@@ -111,8 +111,12 @@ def egress_policy(settings: Settings) -> EgressPolicy:
 
 
 def storage_policy(settings: Settings) -> StoragePolicy:
-    roots = tuple(Path(root).resolve() for root in settings.storage_roots)
-    return StoragePolicy(roots=roots, endpoints=settings.storage_endpoints)
+    # Not resolved: the policy compares names, and a root may be a link.
+    roots = tuple(Path(root).absolute() for root in settings.storage_roots)
+    try:
+        return StoragePolicy(roots=roots, endpoints=settings.storage_endpoints)
+    except ValueError as error:
+        raise SettingsError([f"EUTERPE_STORAGE_ENDPOINTS: {error}"]) from None
 
 
 def worker_tools(settings: Settings, store: Store, egress: Egress) -> Tools:

@@ -1,0 +1,84 @@
+"""What the operator allows: folders for `file://`, and endpoints besides the clouds' own.
+
+The API refuses by it at POST what a worker would refuse later. Addresses of signed URLs are not judged
+here but by the egress guard.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from euterpe.domain.credentials import CredentialPair, Side, StorageCredentials
+from euterpe.domain.errors import FieldError
+from euterpe.domain.locations import scheme_of
+from euterpe.domain.spec import JobSpec
+
+_CLOUDS = re.compile(
+    r"https://(?:s3(?:\.dualstack)?\.[a-z0-9-]+\.amazonaws\.com(?:\.cn)?|s3\.amazonaws\.com"
+    r"|storage\.googleapis\.com|[a-z0-9]{3,24}\.blob\.core\.windows\.net):443"
+)
+_PORTS = {"http": 80, "https": 443}
+
+ENDPOINT_ADVICE = "the operator must allow this endpoint by EUTERPE_STORAGE_ENDPOINTS"
+ROOT_ADVICE = "the operator must allow a folder above it by EUTERPE_STORAGE_ROOTS"
+
+
+def origin(url: str) -> str:
+    """Scheme, host and port, each in one spelling."""
+    parts = urlsplit(url)
+    if parts.scheme not in _PORTS or not parts.hostname or "@" in parts.netloc:
+        raise ValueError(f"{url!r} must be an origin like https://minio.example:9000")
+    return f"{parts.scheme}://{parts.hostname}:{parts.port or _PORTS[parts.scheme]}"
+
+
+def path_of(url: str) -> Path:
+    """Of a file:// URL; its percent escapes are decoded."""
+    return Path(unquote(url.removeprefix("file://")))
+
+
+@dataclass(frozen=True)
+class StoragePolicy:
+    """`endpoints` are origins, opened beside the clouds' own; without `roots` there is no file://."""
+
+    roots: tuple[Path, ...] = ()
+    endpoints: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "endpoints", tuple(map(origin, self.endpoints)))
+        for root in self.roots:
+            if not root.is_absolute():
+                raise ValueError(f"{str(root)!r} must be an absolute path")
+
+    def root_of(self, path: Path) -> Path | None:
+        """The folder that allows `path`, by the names alone: links are looked at when it is opened."""
+        return next((root for root in self.roots if path.is_relative_to(root)), None)
+
+    def allows(self, endpoint: str | None) -> bool:
+        if endpoint is None:
+            return True
+        asked = origin(endpoint)
+        return asked in self.endpoints or _CLOUDS.fullmatch(asked) is not None
+
+    def problems(self, spec: JobSpec) -> tuple[FieldError, ...]:
+        return tuple(self._problems(spec))
+
+    def _problems(self, spec: JobSpec) -> Iterator[FieldError]:
+        for side, url in (("source", spec.source.url), ("output", spec.output.url or "")):
+            if scheme_of(url) == "file" and self.root_of(path_of(url)) is None:
+                yield FieldError((side, "url"), ROOT_ADVICE)
+        for loc, given in _given(spec):
+            if not self.allows(given.endpoint):
+                yield FieldError((*loc, "endpoint"), ENDPOINT_ADVICE)
+
+
+def _given(spec: JobSpec) -> Iterator[tuple[tuple[str, ...], StorageCredentials]]:
+    """Each of the job's credentials, and where it stands in the document."""
+    if isinstance(spec.credentials, CredentialPair):
+        sides: tuple[Side, Side] = ("source", "output")
+        for side in sides:
+            if given := getattr(spec.credentials, side):
+                yield ("credentials", side), given
+    elif spec.credentials is not None:
+        yield ("credentials",), spec.credentials

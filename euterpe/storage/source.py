@@ -1,0 +1,81 @@
+"""Fetching a source: whole, unchanged, within its limits, and from where it broke off."""
+
+import errno
+from typing import BinaryIO
+
+from euterpe.storage.errors import StorageError, Unreachable, disk_full
+from euterpe.storage.transfer import FetchedInfo, ObjectInfo, OnChunk, Reader, persist
+
+
+class SourceObject:
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+
+    def stat(self) -> ObjectInfo:
+        return persist(self._reader.stat)
+
+    def fetch(self, file: BinaryIO, *, expect: ObjectInfo, max_bytes: int, on_chunk: OnChunk) -> FetchedInfo:
+        """Appends what `file` lacks of the object that `expect` describes.
+
+        To call it again, on a new SourceObject too, goes on where the last call stopped. `on_chunk` is
+        told of each chunk that was written, and may raise: all is closed then.
+        """
+        if expect.size == 0:
+            raise self._error("source_empty", "is empty")
+        if expect.size is not None and expect.size > max_bytes:
+            raise self._too_large(max_bytes)
+        if file.tell() != expect.size:
+            persist(lambda: self._pour(file, expect, max_bytes, on_chunk), progress=file.tell)
+        if (size := file.tell()) == 0:
+            raise self._error("source_empty", "is empty")
+        return FetchedInfo(size)
+
+    def _pour(self, file: BinaryIO, expect: ObjectInfo, max_bytes: int, on_chunk: OnChunk) -> None:
+        offset = file.tell()
+        with self._reader.open(offset) as body:
+            self._check_unchanged(expect, body.info)
+            skip = offset - body.start
+            try:
+                for received in body.chunks:
+                    chunk, skip = received[skip:], max(0, skip - len(received))
+                    offset += len(chunk)
+                    self._check_length(offset, expect, max_bytes)
+                    self._write(file, chunk)
+                    on_chunk(len(chunk))
+            except Unreachable as broken:
+                cause = str(broken).removeprefix(f"{self._reader.where}: ")
+                raise self._broke_off(offset, expect, cause) from None
+        if expect.size is not None and offset < expect.size:
+            raise self._broke_off(offset, expect, "it ended early")
+
+    def _write(self, file: BinaryIO, chunk: bytes) -> None:
+        try:
+            file.write(chunk)
+        except OSError as error:
+            if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+                raise disk_full("the work directory", "source") from None
+            raise
+
+    def _check_unchanged(self, expect: ObjectInfo, found: ObjectInfo) -> None:
+        for before, now in ((expect.etag, found.etag), (expect.size, found.size)):
+            if before is not None and now is not None and before != now:
+                raise self._error(
+                    "source_changed", "changed while it was fetched: retry the job to take it as it is now"
+                )
+
+    def _check_length(self, length: int, expect: ObjectInfo, max_bytes: int) -> None:
+        if expect.size is not None and length > expect.size:
+            raise self._error("source_overlong", f"sent more than the {expect.size} bytes that it announced")
+        if length > max_bytes:
+            raise self._too_large(max_bytes)
+
+    def _broke_off(self, received: int, expect: ObjectInfo, cause: str) -> Unreachable:
+        whole = "unknown" if expect.size is None else expect.size
+        problem = f"broke off after {received} of {whole} bytes ({cause})"
+        return Unreachable(self._reader.where, problem, side="source", code="source_truncated")
+
+    def _too_large(self, max_bytes: int) -> StorageError:
+        return self._error("source_too_large", f"is larger than the {max_bytes} bytes that are allowed")
+
+    def _error(self, code: str, problem: str) -> StorageError:
+        return StorageError(code, f"{self._reader.where}: {problem}", side="source")

@@ -1,0 +1,119 @@
+"""What every kind of storage has in common: the shapes of a transfer, and patience with what passes."""
+
+import random
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+from euterpe.storage.errors import Unreachable
+
+T = TypeVar("T")
+OnChunk = Callable[[int], None]
+
+CHUNK = 1024 * 1024
+TRIES = 5
+_FIRST_PAUSE_S = 0.1
+# A store that gives a few bytes for each call gets nowhere in the end: that is no progress.
+_LEAST_PROGRESS = 64 * 1024
+
+
+@dataclass(frozen=True)
+class ObjectInfo:
+    """What a store says of an object; it need not say anything."""
+
+    size: int | None
+    etag: str | None
+
+
+@dataclass(frozen=True)
+class FetchedInfo:
+    size: int
+
+
+@dataclass(frozen=True)
+class Stored:
+    """`url` has no query, so no signature."""
+
+    url: str
+    size_bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Body:
+    """An object that is being read. It may begin before the place that was asked for, never after it."""
+
+    info: ObjectInfo
+    start: int
+    chunks: Iterator[bytes]
+
+
+class Reader(Protocol):
+    """One try at a time; `where` names the object without any secret."""
+
+    where: str
+
+    def stat(self) -> ObjectInfo: ...
+
+    def open(self, offset: int) -> AbstractContextManager[Body]: ...
+
+
+class Destination(Protocol):
+    def put(
+        self,
+        name: str,
+        file: Path,
+        *,
+        content_type: str,
+        before_publish: Callable[[], None],
+        on_chunk: OnChunk,
+    ) -> Stored:
+        """Sends `file` and makes it visible as `name`, whole or not at all.
+
+        `before_publish` is called when all is sent that can be sent unseen; if it raises, nothing is left.
+        Both callbacks may be called again when a try failed; what was sent before is not counted twice.
+        """
+        ...
+
+
+class Outgoing:
+    """A file on its way out: counted and hashed as it is read, from the start at each try."""
+
+    def __init__(self, file: Path, on_chunk: OnChunk) -> None:
+        self._file, self._on_chunk = file, on_chunk
+        self.size = file.stat().st_size
+        self._told = 0
+        self._digest = sha256()
+
+    def chunks(self) -> Iterator[bytes]:
+        self._digest = sha256()
+        sent = 0
+        with self._file.open("rb") as opened:
+            while chunk := opened.read(CHUNK):
+                self._digest.update(chunk)
+                sent += len(chunk)
+                self._on_chunk(max(0, min(len(chunk), sent - self._told)))
+                self._told = max(self._told, sent)
+                yield chunk
+
+    def stored(self, url: str) -> Stored:
+        return Stored(url, self.size, self._digest.hexdigest())
+
+
+def persist(attempt: Callable[[], T], *, progress: Callable[[], int] = lambda: 0, tries: int = TRIES) -> T:
+    """Tries again after a passing failure, until several in a row have brought nothing."""
+    failures, reached = 0, progress()
+    while True:
+        try:
+            return attempt()
+        except Unreachable:
+            got = progress()
+            failures = 1 if got >= reached + _LEAST_PROGRESS else failures + 1
+            reached = got
+            if failures >= tries:
+                raise
+        time.sleep(_FIRST_PAUSE_S * 2 ** (failures - 1) * random.uniform(0.5, 1.0))  # noqa: S311

@@ -1,0 +1,100 @@
+import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from euterpe.domain.credentials import S3Credentials
+from euterpe.net.egress import Egress
+from euterpe.net.policy import EgressPolicy
+from euterpe.storage import buckets
+from euterpe.storage.policy import StoragePolicy
+from euterpe.storage.storage import Storage
+from tests.net.servers import Authority, Server
+from tests.s3 import S3Server, serving_s3
+from tests.storage.servers import Answer, talking
+
+Serve = Callable[[Answer], Server]
+
+
+@pytest.fixture(scope="session")
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    with serving_s3(tmp_path_factory.mktemp("s3")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("authority"))
+
+
+@pytest.fixture
+def serve() -> Iterator[Serve]:
+    """Starts a store that answers as it is told."""
+    with ExitStack() as stack:
+        yield lambda answer: stack.enter_context(Server(talking(answer)))
+
+
+@pytest.fixture
+def serve_tls(authority: Authority) -> Iterator[Serve]:
+    tls = authority.server_context(["localhost"])
+    with ExitStack() as stack:
+        yield lambda answer: stack.enter_context(Server(talking(answer), tls))
+
+
+@pytest.fixture
+def open_storage(authority: Authority) -> Iterator[Callable[..., Storage]]:
+    """Storage whose operator allows these servers, as endpoints and to the egress, and these roots."""
+    with ExitStack() as stack:
+
+        def open_it(*servers: Server | S3Server, roots: tuple[Path, ...] = ()) -> Storage:
+            endpoints = tuple(endpoint_of(server) for server in servers)
+            pairs = [f"localhost:{server.port}" for server in servers if isinstance(server, Server)]
+            egress = Egress(EgressPolicy(pairs), ssl_context=authority.client_context())
+            stack.enter_context(egress)
+            return Storage(StoragePolicy(roots=roots, endpoints=endpoints), egress)
+
+        yield open_it
+
+
+@pytest.fixture
+def bucket(s3: S3Server) -> Path:
+    return s3.bucket(f"b-{uuid4().hex}")
+
+
+@pytest.fixture
+def storage(open_storage: Callable[..., Storage], s3: S3Server) -> Storage:
+    return open_storage(s3)
+
+
+@pytest.fixture
+def large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Of more than one part, of which the tests have smaller ones."""
+    monkeypatch.setattr(buckets, "PART", 500_000)
+    large = tmp_path / "large.mp4"
+    large.write_bytes(os.urandom(1_234_567))
+    return large
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    small = tmp_path / "small.mp4"
+    small.write_bytes(os.urandom(100_000))
+    return small
+
+
+def endpoint_of(server: Server | S3Server) -> str:
+    return server.endpoint if isinstance(server, S3Server) else f"http://{server.pair}"
+
+
+def keys_to(server: Server | S3Server) -> S3Credentials:
+    return S3Credentials.model_validate(
+        {
+            "type": "s3",
+            "access_key_id": "AKIAEUTERPETESTS",
+            "secret_access_key": "the-secret-of-the-tests",
+            "endpoint": endpoint_of(server),
+        }
+    )

@@ -1,0 +1,136 @@
+"""Object stores of the tests' own, on sockets, and what goes wrong between a client and a store."""
+
+import http.client
+import re
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from email.utils import formatdate
+from hashlib import md5
+from itertools import count
+from urllib.parse import unquote, urlsplit
+
+from tests.net.servers import Serve, Server
+
+_RANGE = re.compile(r"bytes=([0-9]+)-([0-9]*)")
+
+
+@dataclass(frozen=True)
+class Call:
+    method: str
+    target: str
+    headers: dict[str, str]
+    body: bytes = field(repr=False)
+
+    @classmethod
+    def parse(cls, raw: bytes) -> "Call":
+        head, _, body = raw.partition(b"\r\n\r\n")
+        first, *lines = head.decode("latin-1").split("\r\n")
+        method, target, _ = first.split(" ")
+        headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+        return cls(method, target, headers, body)
+
+    @property
+    def path(self) -> str:
+        return unquote(urlsplit(self.target).path)
+
+    @property
+    def query(self) -> str:
+        return urlsplit(self.target).query
+
+
+@dataclass(frozen=True)
+class Reply:
+    """`sent`: so much of the body, and then the connection breaks."""
+
+    status: int
+    headers: dict[str, str] = field(default_factory=dict)
+    body: bytes = field(default=b"", repr=False)
+    sent: int | None = None
+
+
+Answer = Callable[[Call], Reply]
+
+
+def talking(answer: Answer) -> Serve:
+    def serve(server: Server, sock: socket.socket) -> None:
+        while raw := server.read_request(sock):
+            call = Call.parse(raw)
+            reply = answer(call)
+            length = str(len(reply.body))
+            headers = {"content-length": length, **reply.headers}
+            lines = [f"HTTP/1.1 {reply.status} so", *(f"{name}: {value}" for name, value in headers.items())]
+            sock.sendall("\r\n".join((*lines, "", "")).encode())
+            if call.method != "HEAD":
+                sock.sendall(reply.body[: reply.sent])
+                if reply.sent is not None:
+                    return
+
+    return serve
+
+
+class Shelf:
+    """Objects by their path, for GET with ranges, HEAD and PUT. Signatures are not its business."""
+
+    def __init__(self, **objects: bytes) -> None:
+        self.objects = {f"/{path}": content for path, content in objects.items()}
+        self.ranges = True
+
+    def __call__(self, call: Call) -> Reply:
+        if call.method == "PUT":
+            self.objects[call.path] = call.body
+            return Reply(200, {"etag": '"new"'})
+        content = self.objects.get(call.path)
+        if content is None:
+            return Reply(404, body=b"<Error><Code>NoSuchKey</Code></Error>")
+        headers = {"etag": etag_of(content), "last-modified": formatdate(usegmt=True)}
+        span = _RANGE.fullmatch(call.headers.get("range", "")) if self.ranges else None
+        if span is None:
+            return Reply(200, {**headers, "content-length": str(len(content))}, content)
+        start, end = int(span[1]), int(span[2] or len(content) - 1) + 1
+        if start >= len(content):
+            return Reply(416, {"content-range": f"bytes */{len(content)}"})
+        part = content[start:end]
+        place = f"bytes {start}-{start + len(part) - 1}/{len(content)}"
+        return Reply(206, {**headers, "content-range": place}, part)
+
+
+def etag_of(content: bytes) -> str:
+    return f'"{md5(content, usedforsecurity=False).hexdigest()}"'
+
+
+def forwarding(endpoint: str) -> Answer:
+    """To a real store, which is told the host that the client knows: it is part of the signature."""
+    address = urlsplit(endpoint)
+
+    def forward(call: Call) -> Reply:
+        connection = http.client.HTTPConnection(address.hostname or "", address.port)
+        try:
+            connection.putrequest(call.method, call.target, skip_host=True, skip_accept_encoding=True)
+            for name, value in call.headers.items():
+                connection.putheader(name, value)
+            connection.endheaders(call.body)
+            with connection.getresponse() as response:
+                headers = {name.lower(): value for name, value in response.getheaders()}
+                headers.pop("transfer-encoding", None)
+                partial = response.status == 200 and "content-range" in headers
+                return Reply(206 if partial else response.status, headers, response.read())
+        finally:
+            connection.close()
+
+    return forward
+
+
+def each(nth: int, answer: Answer, fault: Callable[[Reply], Reply]) -> Answer:
+    """Every `nth` answer is not what it was to be."""
+    calls = count(1)
+
+    def faulty(call: Call) -> Reply:
+        reply = answer(call)
+        return fault(reply) if next(calls) % nth == 0 else reply
+
+    return faulty
+
+
+def calls(server: Server) -> list[Call]:
+    return [Call.parse(raw) for raw in server.requests]

@@ -1,0 +1,211 @@
+"""Against a real S3 server with real signature checks."""
+
+import os
+from collections.abc import Callable
+from hashlib import sha256
+from itertools import count
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+
+from euterpe.domain.retry import RetryClass
+from euterpe.storage.buckets import PART, part_size
+from euterpe.storage.errors import StorageError
+from euterpe.storage.storage import Storage
+from tests.s3 import S3Server
+from tests.storage.conftest import Serve, keys_to
+from tests.storage.servers import Call, Reply, calls, forwarding
+from tests.storage.stage import Download, Fenced, Upload, destination, source
+
+MIB = 1024 * 1024
+
+
+def files_in(bucket: Path) -> list[str]:
+    return sorted(str(path.relative_to(bucket)) for path in bucket.rglob("*") if path.is_file())
+
+
+def test_an_object_is_fetched(storage: Storage, s3: S3Server, bucket: Path) -> None:
+    (bucket / "a.mov").write_bytes(content := os.urandom(3 * MIB + 1))
+    download = Download()
+    assert download.fetch(source(storage, f"s3://{bucket.name}/a.mov", s3.credentials())) == content
+    assert max(download.chunks) <= 2 * MIB
+
+
+@pytest.mark.parametrize("key", ["a b+ü%20.mov", "x*^~|#[]{}!$&'(),;=@:.mov", 'deep/er/"q".mov'])
+def test_any_key_is_found_by_its_escapes(
+    storage: Storage, s3: S3Server, bucket: Path, small: Path, key: str
+) -> None:
+    (bucket / key).parent.mkdir(parents=True, exist_ok=True)
+    (bucket / key).write_bytes(b"media")
+    url = f"s3://{bucket.name}/{quote(key)}"
+    assert Download().fetch(source(storage, url, s3.credentials())) == b"media"
+    stored = Upload().put(destination(storage, f"{url}-out/", s3.credentials()), "hls/a.ts", small)
+    assert stored.url == f"{url}-out/hls/a.ts"
+    assert (bucket / f"{key}-out/hls/a.ts").read_bytes() == small.read_bytes()
+
+
+def test_an_output_is_stored_with_its_type(storage: Storage, s3: S3Server, bucket: Path, small: Path) -> None:
+    upload = Upload()
+    to = destination(storage, f"s3://{bucket.name}/out/a/", s3.credentials())
+    stored = upload.put(to, "mp4.mp4", small)
+    assert (bucket / "out/a/mp4.mp4").read_bytes() == small.read_bytes()
+    assert stored.url == f"s3://{bucket.name}/out/a/mp4.mp4"
+    assert (stored.size_bytes, stored.sha256) == (100_000, sha256(small.read_bytes()).hexdigest())
+    assert (upload.fences, sum(upload.chunks)) == (1, 100_000)
+
+
+def test_an_empty_output_is_stored(storage: Storage, s3: S3Server, bucket: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty").touch()
+    to = destination(storage, f"s3://{bucket.name}/out/", s3.credentials())
+    assert Upload().put(to, "a.vtt", tmp_path / "empty").size_bytes == 0
+    assert files_in(bucket) == ["out/a.vtt"]
+
+
+def test_the_fence_is_checked_when_all_parts_have_arrived(
+    open_storage: Callable[..., Storage], serve: Serve, s3: S3Server, bucket: Path, large: Path
+) -> None:
+    between = serve(forwarding(s3.endpoint))
+    seen: list[tuple[int, list[str]]] = []
+
+    def look() -> None:
+        parts = [call for call in calls(between) if "partNumber" in call.query]
+        seen.append((sum(len(call.body) for call in parts), files_in(bucket)))
+
+    to = destination(open_storage(between), f"s3://{bucket.name}/", keys_to(between))
+    to.put("large.mp4", large, content_type="video/mp4", before_publish=look, on_chunk=lambda _: None)
+    ((arrived, visible),) = seen
+    assert large.stat().st_size - arrived <= 3
+    assert "large.mp4" not in visible
+    assert files_in(bucket) == ["large.mp4"]
+    assert (bucket / "large.mp4").read_bytes() == large.read_bytes()
+    assert {call.headers["content-type"] for call in calls(between) if call.query == "uploads="} == {
+        "video/mp4"
+    }
+
+
+def test_a_stale_worker_leaves_nothing(
+    storage: Storage, s3: S3Server, bucket: Path, small: Path, large: Path
+) -> None:
+    to = destination(storage, f"s3://{bucket.name}/", s3.credentials())
+    for file in (small, large):
+        with pytest.raises(Fenced):
+            Upload().put(to, "mp4.mp4", file, stale=True)
+        assert files_in(bucket) == []
+
+
+def test_a_stale_worker_aborts_its_own_upload(
+    open_storage: Callable[..., Storage], serve: Serve, s3: S3Server, bucket: Path, large: Path
+) -> None:
+    between = serve(forwarding(s3.endpoint))
+    to = destination(open_storage(between), f"s3://{bucket.name}/", keys_to(between))
+    with pytest.raises(Fenced):
+        Upload().put(to, "mp4.mp4", large, stale=True)
+    assert [call.method for call in calls(between)] == ["POST", "PUT", "PUT", "PUT", "DELETE"]
+
+
+def test_who_stops_an_upload_by_its_chunks_leaves_nothing(
+    storage: Storage, s3: S3Server, bucket: Path, large: Path
+) -> None:
+    to = destination(storage, f"s3://{bucket.name}/", s3.credentials())
+    with pytest.raises(Fenced):
+        to.put("a", large, content_type="video/mp4", before_publish=stop, on_chunk=stop_after(2))
+    assert files_in(bucket) == []
+
+
+def test_who_stops_a_download_by_its_chunks_keeps_what_was_written(
+    storage: Storage, s3: S3Server, bucket: Path
+) -> None:
+    (bucket / "a.mov").write_bytes(content := os.urandom(3 * MIB))
+    origin, download = source(storage, f"s3://{bucket.name}/a.mov", s3.credentials()), Download()
+    with pytest.raises(Fenced):
+        origin.fetch(download.file, expect=origin.stat(), max_bytes=1 << 30, on_chunk=stop_after(1))
+    assert 0 < len(download.content) < len(content)
+    assert content.startswith(download.content)
+
+
+@pytest.mark.parametrize("wrong", [{"secret_access_key": "wrong"}, {"access_key_id": "AKIANOBODY"}])
+def test_wrong_keys_are_forbidden_on_either_side(
+    open_storage: Callable[..., Storage], s3: S3Server, bucket: Path, large: Path, wrong: dict[str, str]
+) -> None:
+    storage, small = open_storage(s3), bucket / "a.mov"
+    (bucket / "a.mov").write_bytes(b"media")
+    keys = s3.credentials(**wrong)
+    with pytest.raises(StorageError) as refused:
+        source(storage, f"s3://{bucket.name}/a.mov", keys).stat()
+    assert (refused.value.code, refused.value.retry_class) == ("source_forbidden", RetryClass.CREDENTIALS)
+    for file in (small, large):
+        with pytest.raises(StorageError) as refused:
+            Upload().put(destination(storage, f"s3://{bucket.name}/out/", keys), "mp4.mp4", file)
+        assert (refused.value.code, refused.value.retry_class) == ("output_forbidden", RetryClass.CREDENTIALS)
+    assert files_in(bucket) == ["a.mov"]
+
+
+def test_what_is_not_there_is_told_by_its_side(
+    storage: Storage, s3: S3Server, bucket: Path, small: Path
+) -> None:
+    for url in (f"s3://{bucket.name}/a.mov", "s3://no-such-bucket/a.mov"):
+        with pytest.raises(StorageError) as refused:
+            source(storage, url, s3.credentials()).stat()
+        assert refused.value.code == "source_not_found"
+    with pytest.raises(StorageError) as refused:
+        Upload().put(destination(storage, "s3://no-such-bucket/out/", s3.credentials()), "a.mp4", small)
+    assert refused.value.code == "output_not_found"
+
+
+def test_an_object_that_changed_between_two_tries_is_noticed(
+    storage: Storage, s3: S3Server, bucket: Path
+) -> None:
+    (bucket / "a.mov").write_bytes(b"before")
+    origin = source(storage, f"s3://{bucket.name}/a.mov", s3.credentials())
+    info = origin.stat()
+    (bucket / "a.mov").write_bytes(b"after!")
+    with pytest.raises(StorageError) as refused:
+        Download().fetch(origin, expect=info)
+    assert refused.value.code == "source_changed"
+
+
+def test_no_error_quotes_a_key_or_an_answer(
+    open_storage: Callable[..., Storage], serve: Serve, large: Path
+) -> None:
+    def gossip(call: Call) -> Reply:
+        signature = call.headers["authorization"]
+        return Reply(403, body=f"<Error><Code>AccessDenied</Code>{signature}</Error>".encode())
+
+    between = serve(gossip)
+    storage, keys = open_storage(between), keys_to(between)
+    with pytest.raises(StorageError) as refused:
+        Upload().put(destination(storage, "s3://out/", keys), "mp4.mp4", large)
+    error: BaseException | None = refused.value
+    assert str(error).startswith("s3://out/mp4.mp4: answered 403 (AccessDenied): ")
+    while error is not None:
+        assert "AKIA" not in repr(error)
+        error = error.__cause__ or error.__context__
+
+
+@pytest.mark.parametrize("size", [0, 1, PART - 1, PART])
+def test_up_to_a_part_an_object_goes_in_one_request(size: int) -> None:
+    assert part_size(size) > size
+
+
+@pytest.mark.parametrize("size", [PART + 1, PART + 2, 3 * PART, 10**9 + 7, 50 << 30, 156 << 30, 5 << 40])
+def test_above_that_in_equal_parts_and_a_rest_of_a_few_bytes(size: int) -> None:
+    parts, rest = divmod(size, part_size(size))
+    assert 1 <= rest <= parts <= 9_999
+    assert part_size(size) >= PART // 2
+    if size <= 156 << 30:
+        assert part_size(size) <= PART
+
+
+def stop() -> None:
+    raise Fenced
+
+
+def stop_after(chunks: int) -> Callable[[int], None]:
+    left = count(chunks, -1)
+
+    def on_chunk(_: int) -> None:
+        if next(left) == 0:
+            raise Fenced
+
+    return on_chunk

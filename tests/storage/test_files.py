@@ -1,0 +1,184 @@
+import errno
+import os
+import resource
+import signal
+from collections.abc import Callable, Iterator
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from euterpe.domain.retry import RetryClass
+from euterpe.storage.errors import StorageError
+from euterpe.storage.files import explained
+from euterpe.storage.storage import Storage
+from tests.storage.stage import Download, Fenced, Upload, destination, source
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    root = tmp_path / "root"
+    root.mkdir()
+    (root / "a.mov").write_bytes(b"media")
+    return root
+
+
+@pytest.fixture
+def storage(open_storage: Callable[..., Storage], root: Path) -> Storage:
+    return open_storage(roots=(root,))
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Path:
+    made = tmp_path / "made.mp4"
+    made.write_bytes(b"x" * 3_000_000)
+    return made
+
+
+def refusal(storage: Storage, url: str) -> StorageError:
+    with pytest.raises(StorageError) as refused:
+        source(storage, url).stat()
+    return refused.value
+
+
+def test_a_file_is_fetched(storage: Storage, root: Path) -> None:
+    assert Download().fetch(source(storage, f"file://{root}/a.mov")) == b"media"
+
+
+def test_percent_escapes_are_decoded(storage: Storage, root: Path) -> None:
+    (root / "ä b.mov").write_bytes(b"media")
+    assert Download().fetch(source(storage, f"file://{root}/%C3%A4%20b.mov")) == b"media"
+
+
+def test_a_fetch_goes_on_where_it_stopped(storage: Storage, root: Path) -> None:
+    (root / "long.mov").write_bytes(content := os.urandom(2_500_000))
+    origin, download = source(storage, f"file://{root}/long.mov"), Download()
+    download.file.write(content[:1_000_000])
+    download.chunks.append(1_000_000)
+    assert download.fetch(origin) == content
+
+
+def test_a_file_that_changes_is_noticed(storage: Storage, root: Path) -> None:
+    origin = source(storage, f"file://{root}/a.mov")
+    before = origin.stat()
+    (root / "a.mov").write_bytes(b"other")
+    os.utime(root / "a.mov", ns=(1, 1))
+    with pytest.raises(StorageError) as refused:
+        Download().fetch(origin, expect=before)
+    assert refused.value.code == "source_changed"
+
+
+def test_no_path_leads_out_of_the_roots(storage: Storage, root: Path, tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.mkdir()
+    (secret / "a.mov").write_bytes(b"secret")
+    (root / "link.mov").symlink_to(secret / "a.mov")
+    (root / "folder").symlink_to(secret)
+    (root / "inside.mov").symlink_to(root / "a.mov")
+    (root / "deep").mkdir()
+    (root / "deep" / "up").symlink_to("../..")
+    for path in ("link.mov", "folder/a.mov", "inside.mov", "deep/up/secret/a.mov", "a.mov/a.mov"):
+        assert refusal(storage, f"file://{root}/{path}").code == "file_outside_roots", path
+    for url in (f"file://{secret}/a.mov", f"file://{root}", f"file://{root}-other/a.mov"):
+        assert refusal(storage, url).code == "file_outside_roots", url
+
+
+def test_a_root_may_be_a_link_itself(
+    open_storage: Callable[..., Storage], root: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "linked").symlink_to(root)
+    storage = open_storage(roots=(tmp_path / "linked",))
+    assert Download().fetch(source(storage, f"file://{tmp_path}/linked/a.mov")) == b"media"
+
+
+def test_a_path_whose_folder_is_swapped_for_a_link_is_refused_at_the_next_look(
+    storage: Storage, root: Path, tmp_path: Path
+) -> None:
+    (root / "in").mkdir()
+    (root / "in" / "a.mov").write_bytes(b"media")
+    origin = source(storage, f"file://{root}/in/a.mov")
+    info = origin.stat()
+    (root / "in").rename(tmp_path / "moved")
+    (root / "in").symlink_to(tmp_path / "moved")
+    with pytest.raises(StorageError) as refused:
+        Download().fetch(origin, expect=info)
+    assert refused.value.code == "file_outside_roots"
+
+
+def test_only_regular_files_are_read(storage: Storage, root: Path) -> None:
+    os.mkfifo(root / "fifo")
+    (root / "folder").mkdir()
+    for name in ("fifo", "folder"):
+        assert "is not a regular file" in str(refusal(storage, f"file://{root}/{name}"))
+    assert refusal(storage, f"file://{root}/missing").code == "source_not_found"
+    assert refusal(storage, f"file://{root}/missing/a.mov").code == "source_not_found"
+
+
+def test_an_output_is_written_whole_into_new_folders(storage: Storage, root: Path, made: Path) -> None:
+    upload = Upload()
+    stored = upload.put(destination(storage, f"file://{root}/out/a/"), "hls/seg_1.ts", made)
+    assert (root / "out" / "a" / "hls" / "seg_1.ts").read_bytes() == made.read_bytes()
+    assert stored.url == f"file://{root}/out/a/hls/seg_1.ts"
+    assert (stored.size_bytes, stored.sha256) == (3_000_000, sha256(made.read_bytes()).hexdigest())
+    assert (upload.fences, sum(upload.chunks)) == (1, 3_000_000)
+
+
+def test_an_output_replaces_what_was_there_and_follows_no_link(
+    storage: Storage, root: Path, made: Path, tmp_path: Path
+) -> None:
+    outside = tmp_path / "outside"
+    outside.write_bytes(b"untouched")
+    (root / "mp4.mp4").symlink_to(outside)
+    Upload().put(destination(storage, f"file://{root}/"), "mp4.mp4", made)
+    assert outside.read_bytes() == b"untouched"
+    assert not (root / "mp4.mp4").is_symlink()
+
+
+def test_an_output_behind_a_link_is_refused(storage: Storage, root: Path, made: Path, tmp_path: Path) -> None:
+    (root / "out").symlink_to(tmp_path)
+    for prefix in (f"file://{root}/out/", f"file://{tmp_path}/"):
+        with pytest.raises(StorageError) as refused:
+            Upload().put(destination(storage, prefix), "x.mp4", made)
+        assert refused.value.code == "file_outside_roots"
+    assert not (tmp_path / "x.mp4").exists()
+
+
+def test_a_stale_worker_leaves_nothing(storage: Storage, root: Path, made: Path) -> None:
+    with pytest.raises(Fenced):
+        Upload().put(destination(storage, f"file://{root}/out/"), "mp4.mp4", made, stale=True)
+    assert list((root / "out").iterdir()) == []
+
+
+@pytest.fixture
+def cramped(made: Path) -> Iterator[Path]:
+    """No file of this process can grow beyond 2 MB: the next write fails, as it does on a full disk."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2_000_000, before[1]))
+    yield made
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    signal.signal(signal.SIGXFSZ, handler)
+
+
+def test_an_output_that_finds_no_room_leaves_nothing(storage: Storage, root: Path, cramped: Path) -> None:
+    with pytest.raises(StorageError) as failed:
+        Upload().put(destination(storage, f"file://{root}/out/"), "mp4.mp4", cramped)
+    assert (failed.value.code, failed.value.retry_class) == ("disk_full", RetryClass.TRANSIENT)
+    assert list((root / "out").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [
+        (errno.ENOSPC, "disk_full"),
+        (errno.EDQUOT, "disk_full"),
+        (errno.EFBIG, "disk_full"),
+        (errno.ENOENT, "output_not_found"),
+        (errno.ELOOP, "file_outside_roots"),
+        (errno.EIO, "output_unreachable"),
+        (errno.EACCES, "output_forbidden"),
+        (errno.EROFS, "output_forbidden"),
+    ],
+)
+def test_each_failure_of_a_file_system_has_its_code(number: int, code: str) -> None:
+    assert explained("file:///data/a", "output", OSError(number, os.strerror(number))).code == code

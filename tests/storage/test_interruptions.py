@@ -1,0 +1,101 @@
+"""What breaks between a client and a real S3 server, and how a transfer goes on all the same."""
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from euterpe.domain.retry import RetryClass
+from euterpe.storage.errors import StorageError
+from euterpe.storage.storage import Storage
+from tests.net.servers import Server
+from tests.s3 import S3Server
+from tests.storage.conftest import Serve, keys_to
+from tests.storage.servers import Call, Reply, calls, each, forwarding
+from tests.storage.stage import Download, Upload, destination, source
+
+MIB = 1024 * 1024
+
+
+def test_a_store_that_fails_every_third_call_is_good_enough(
+    open_storage: Callable[..., Storage], serve: Serve, s3: S3Server, bucket: Path, large: Path
+) -> None:
+    between = serve(each(3, forwarding(s3.endpoint), lambda _: Reply(503)))
+    storage, keys = open_storage(between), keys_to(between)
+    to = destination(storage, f"s3://{bucket.name}/", keys)
+    for name in ("1.mp4", "2.mp4", "3.mp4"):
+        assert Upload().put(to, name, large).size_bytes == large.stat().st_size
+        assert Download().fetch(source(storage, f"s3://{bucket.name}/{name}", keys)) == large.read_bytes()
+
+
+def test_a_store_that_breaks_off_every_other_answer_is_resumed(
+    open_storage: Callable[..., Storage], serve: Serve, s3: S3Server, bucket: Path
+) -> None:
+    (bucket / "a.mov").write_bytes(content := os.urandom(5 * MIB))
+    between = serve(each(2, forwarding(s3.endpoint), lambda reply: replace(reply, sent=MIB)))
+    origin = source(open_storage(between), f"s3://{bucket.name}/a.mov", keys_to(between))
+    assert Download().fetch(origin) == content
+    first, second = [call.headers.get("range", "") for call in calls(between) if call.method == "GET"]
+    assert first == ""
+    assert MIB // 2 < int(second.strip("bytes=-")) <= MIB
+
+
+def test_new_keys_go_on_where_the_old_ones_were_refused(
+    open_storage: Callable[..., Storage], serve: Serve, s3: S3Server, bucket: Path
+) -> None:
+    (bucket / "a.mov").write_bytes(content := os.urandom(3 * MIB))
+    forward, gets = forwarding(s3.endpoint), count(1)
+
+    def expiring(call: Call) -> Reply:
+        nth = next(gets) if call.method == "GET" else 0
+        if nth == 2:
+            return Reply(400, body=b"<Error><Code>ExpiredToken</Code></Error>")
+        return replace(forward(call), sent=MIB if nth == 1 else None)
+
+    between = serve(expiring)
+    storage, url, download = open_storage(between), f"s3://{bucket.name}/a.mov", Download()
+    first = source(storage, url, keys_to(between))
+    info = first.stat()
+    with pytest.raises(StorageError) as refused:
+        download.fetch(first, expect=info)
+    assert (refused.value.code, refused.value.retry_class) == ("source_forbidden", RetryClass.CREDENTIALS)
+    assert download.fetch(source(storage, url, keys_to(between)), expect=info) == content
+    assert sum(download.chunks) == len(content)
+
+
+def test_a_store_without_ranges_is_read_again_from_the_start(
+    storage: Storage, s3: S3Server, bucket: Path
+) -> None:
+    (bucket / "a.mov").write_bytes(content := os.urandom(3 * MIB))
+    download = Download()
+    download.file.write(content[:MIB])
+    download.chunks.append(MIB)
+    assert download.fetch(source(storage, f"s3://{bucket.name}/a.mov", s3.credentials())) == content
+
+
+def test_a_completion_whose_answer_was_lost_is_not_a_missing_bucket(
+    open_storage: Callable[..., Storage], serve: Serve, s3: S3Server, bucket: Path, large: Path
+) -> None:
+    forward, completions = forwarding(s3.endpoint), count(1)
+
+    def losing(call: Call) -> Reply:
+        reply = forward(call)
+        lost = call.method == "POST" and "uploadId" in call.query and next(completions) == 1
+        return Reply(500) if lost else reply
+
+    between = serve(losing)
+    upload = Upload()
+    to = destination(open_storage(between), f"s3://{bucket.name}/", keys_to(between))
+    assert upload.put(to, "mp4.mp4", large).size_bytes == sum(upload.chunks)
+    assert (bucket / "mp4.mp4").read_bytes() == large.read_bytes()
+
+
+def test_nobody_at_the_endpoint_is_unreachable(open_storage: Callable[..., Storage]) -> None:
+    with Server(lambda _, __: None) as gone:
+        storage, keys = open_storage(gone), keys_to(gone)
+    with pytest.raises(StorageError) as failed:
+        source(storage, "s3://in/a.mov", keys).stat()
+    assert (failed.value.code, failed.value.retry_class) == ("source_unreachable", RetryClass.TRANSIENT)

@@ -1,0 +1,101 @@
+from pathlib import Path
+
+import pytest
+
+from euterpe.domain.errors import FieldError
+from euterpe.domain.spec import parse_spec
+from euterpe.storage.policy import ENDPOINT_ADVICE, ROOT_ADVICE, StoragePolicy
+from tests.domain.documents import MINIMAL, Document
+
+MINIO = "https://minio.example:9000"
+S3 = {"type": "s3", "access_key_id": "AKIA", "secret_access_key": "s3cret"}
+
+
+def problems(policy: StoragePolicy, document: Document) -> dict[tuple[str | int, ...], str]:
+    found = policy.problems(parse_spec(MINIMAL | document))
+    assert all(isinstance(problem, FieldError) for problem in found)
+    return {problem.loc: problem.msg for problem in found}
+
+
+def test_without_roots_there_are_no_files() -> None:
+    document = {"source": {"url": "file:///data/a.mov"}, "output": {"url": "file:///data/out/"}}
+    assert problems(StoragePolicy(), document) == {
+        ("source", "url"): ROOT_ADVICE,
+        ("output", "url"): ROOT_ADVICE,
+    }
+
+
+@pytest.mark.parametrize("path", ["/data/a.mov", "/data/a/b.mov", "/data/%61.mov", "/other/x/a.mov"])
+def test_a_file_below_a_root_is_allowed(path: str) -> None:
+    policy = StoragePolicy(roots=(Path("/data"), Path("/other/x")))
+    assert problems(policy, {"source": {"url": f"file://{path}"}}) == {}
+
+
+@pytest.mark.parametrize("path", ["/database/a.mov", "/other/a.mov", "/%64atabase/a.mov", "/etc/passwd"])
+def test_a_file_beside_the_roots_is_refused(path: str) -> None:
+    policy = StoragePolicy(roots=(Path("/data"), Path("/other/x")))
+    assert list(problems(policy, {"source": {"url": f"file://{path}"}})) == [("source", "url")]
+
+
+@pytest.mark.parametrize(
+    "endpoint",
+    [
+        None,
+        MINIO,
+        "https://MINIO.example:9000/",
+        "http://store.example:80/account",
+        "https://s3.eu-central-1.amazonaws.com",
+        "https://s3.amazonaws.com",
+        "https://s3.cn-north-1.amazonaws.com.cn",
+        "https://storage.googleapis.com",
+        "https://account.blob.core.windows.net",
+    ],
+)
+def test_the_clouds_and_what_the_operator_lists_are_allowed(endpoint: str | None) -> None:
+    policy = StoragePolicy(endpoints=(MINIO, "http://store.example"))
+    assert policy.allows(endpoint)
+    assert problems(policy, {"credentials": S3 | {"endpoint": endpoint}}) == {}
+
+
+@pytest.mark.parametrize(
+    "endpoint",
+    [
+        "http://minio.example:9000",
+        "https://minio.example",
+        "https://minio.example:9001",
+        "https://minio.example.evil:9000",
+        "http://169.254.169.254",
+        "http://s3.eu-central-1.amazonaws.com",
+        "https://s3.eu-central-1.amazonaws.com:8443",
+        "https://s3.evil.example",
+        "https://s3.eu-central-1.amazonaws.com.evil",
+        "https://ec2-1-2-3-4.compute-1.amazonaws.com",
+        "https://storage.googleapis.com.evil",
+        "https://account.blob.core.windows.net.evil",
+        "https://x.account.blob.core.windows.net",
+    ],
+)
+def test_any_other_endpoint_is_refused(endpoint: str) -> None:
+    policy = StoragePolicy(endpoints=(MINIO,))
+    found = problems(policy, {"credentials": S3 | {"endpoint": endpoint}})
+    assert found == {("credentials", "endpoint"): ENDPOINT_ADVICE}
+
+
+def test_each_side_of_a_pair_is_judged() -> None:
+    pair = {"source": S3 | {"endpoint": MINIO}, "output": S3 | {"endpoint": "http://10.0.0.1"}}
+    found = problems(StoragePolicy(endpoints=(MINIO,)), {"credentials": pair})
+    assert list(found) == [("credentials", "output", "endpoint")]
+    assert list(problems(StoragePolicy(), {"credentials": {"source": pair["output"]}})) == [
+        ("credentials", "source", "endpoint")
+    ]
+
+
+@pytest.mark.parametrize("wrong", ["minio.example:9000", "s3://minio", "https://", "https://user@minio"])
+def test_the_operator_is_told_of_an_endpoint_that_is_none(wrong: str) -> None:
+    with pytest.raises(ValueError, match="must be an origin"):
+        StoragePolicy(endpoints=(wrong,))
+
+
+def test_the_operator_is_told_of_a_root_that_is_relative() -> None:
+    with pytest.raises(ValueError, match="must be an absolute path"):
+        StoragePolicy(roots=(Path("data"),))

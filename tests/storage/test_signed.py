@@ -1,0 +1,184 @@
+import os
+import socket
+from collections.abc import Callable
+from hashlib import sha256
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from euterpe.domain.retry import RetryClass
+from euterpe.net.egress import Egress
+from euterpe.net.policy import EgressPolicy
+from euterpe.storage.errors import StorageError
+from euterpe.storage.policy import StoragePolicy
+from euterpe.storage.signed import demanded
+from euterpe.storage.storage import Storage
+from euterpe.storage.transfer import ObjectInfo
+from tests.net.servers import Authority, Server, saying
+from tests.storage.conftest import Serve
+from tests.storage.servers import Reply, Shelf, calls
+from tests.storage.stage import Download, Fenced, Upload, destination, source
+
+QUERY = "?X-Amz-Signature=s3cret"
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Path:
+    made = tmp_path / "made.mp4"
+    made.write_bytes(os.urandom(3_000_000))
+    return made
+
+
+def put_url(server: Server, name: str = "mp4.mp4") -> str:
+    return f"https://localhost:{server.port}/out/{name}{QUERY}"
+
+
+def test_a_signed_url_is_fetched_with_its_signature(
+    serve_tls: Serve, open_storage: Callable[..., Storage]
+) -> None:
+    content = os.urandom(3_000_000)
+    server = serve_tls(Shelf(**{"in/a.mov": content}))
+    url = f"https://localhost:{server.port}/in/a.mov{QUERY}"
+    assert Download().fetch(source(open_storage(server), url)) == content
+    asked = calls(server)
+    assert [(call.method, f"?{call.query}", call.headers.get("range")) for call in asked] == [
+        ("GET", QUERY, "bytes=0-0"),
+        ("GET", QUERY, None),
+    ]
+
+
+def test_a_source_that_does_not_tell_its_size_is_fetched_within_the_limit(
+    authority: Authority, open_storage: Callable[..., Storage]
+) -> None:
+    chunked = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n4\r\nmore\r\n5\r\nmedia\r\n0\r\n\r\n"
+    tls = authority.server_context(["localhost"])
+    with Server(saying(chunked), tls) as server:
+        origin = source(open_storage(server), f"https://localhost:{server.port}/a.mov")
+        assert origin.stat() == ObjectInfo(None, None)
+        assert Download().fetch(origin, max_bytes=9) == b"moremedia"
+        download = Download()
+        with pytest.raises(StorageError) as refused:
+            download.fetch(origin, max_bytes=8)
+        assert refused.value.code == "source_too_large"
+        assert len(download.content) <= 8
+
+
+def test_a_source_without_an_end_is_cut_at_the_limit(
+    authority: Authority, open_storage: Callable[..., Storage]
+) -> None:
+    def endless(server: Server, sock: socket.socket) -> None:
+        server.read_request(sock)
+        sock.sendall(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n")
+        while not server.stopping.is_set():
+            sock.sendall(b"10000\r\n" + bytes(65536) + b"\r\n")
+
+    with Server(endless, authority.server_context(["localhost"])) as server:
+        origin, download = source(open_storage(server), f"https://localhost:{server.port}/a.mov"), Download()
+        with pytest.raises(StorageError) as refused:
+            download.fetch(origin, max_bytes=1_000_000)
+        assert refused.value.code == "source_too_large"
+        assert len(download.content) <= 1_000_000
+
+
+def test_a_redirect_is_not_followed(serve_tls: Serve, open_storage: Callable[..., Storage]) -> None:
+    elsewhere = serve_tls(Shelf(**{"in/a.mov": b"media"}))
+    location = f"https://localhost:{elsewhere.port}/in/a.mov"
+    server = serve_tls(lambda _: Reply(302, {"location": location}))
+    with pytest.raises(StorageError) as refused:
+        source(open_storage(server, elsewhere), f"https://localhost:{server.port}/a").stat()
+    assert refused.value.code == "source_refused"
+    assert elsewhere.accepted == 0
+
+
+def test_an_address_inside_is_refused_by_the_egress(made: Path) -> None:
+    with Egress(EgressPolicy()) as egress:
+        storage = Storage(StoragePolicy(), egress)
+        with pytest.raises(StorageError) as refused:
+            source(storage, f"https://127.0.0.1/a.mov{QUERY}").stat()
+        assert (refused.value.code, refused.value.retry_class) == ("egress_refused", RetryClass.PERMANENT)
+        to = destination(storage, {"mp4.mp4": f"https://169.254.169.254/a{QUERY}"})
+        with pytest.raises(StorageError) as refused:
+            Upload().put(to, "mp4.mp4", made)
+        assert refused.value.code == "egress_refused"
+        assert "s3cret" not in str(refused.value)
+
+
+def test_a_server_that_cannot_prove_its_name_is_sent_nothing(
+    authority: Authority, open_storage: Callable[..., Storage], made: Path
+) -> None:
+    with Server(saying(b""), authority.server_context(["other.example"])) as server:
+        with pytest.raises(StorageError) as refused:
+            Upload().put(destination(open_storage(server), {"mp4.mp4": put_url(server)}), "mp4.mp4", made)
+        assert refused.value.code == "output_unreachable"
+        assert server.requests == []
+
+
+def test_an_output_is_put_where_its_url_says(
+    serve_tls: Serve, open_storage: Callable[..., Storage], made: Path
+) -> None:
+    shelf = Shelf()
+    server = serve_tls(shelf)
+    upload = Upload()
+    stored = upload.put(destination(open_storage(server), {"mp4.mp4": put_url(server)}), "mp4.mp4", made)
+    assert shelf.objects["/out/mp4.mp4"] == made.read_bytes()
+    assert stored.url == f"https://localhost:{server.port}/out/mp4.mp4"
+    assert (stored.size_bytes, stored.sha256) == (3_000_000, sha256(made.read_bytes()).hexdigest())
+    (call,) = calls(server)
+    assert (call.method, f"?{call.query}", call.headers["content-type"]) == ("PUT", QUERY, "video/mp4")
+    assert (upload.fences, sum(upload.chunks)) == (1, 3_000_000)
+
+
+def test_an_output_without_a_url_is_told(open_storage: Callable[..., Storage], made: Path) -> None:
+    to = destination(open_storage(), {"other.mp4": "https://h/a"})
+    with pytest.raises(StorageError, match=r"has no URL for mp4\.mp4"):
+        Upload().put(to, "mp4.mp4", made)
+
+
+def test_a_stale_worker_asks_for_nothing(
+    serve_tls: Serve, open_storage: Callable[..., Storage], made: Path
+) -> None:
+    server = serve_tls(Shelf())
+    to = destination(open_storage(server), {"mp4.mp4": put_url(server)})
+    with pytest.raises(Fenced):
+        Upload().put(to, "mp4.mp4", made, stale=True)
+    assert server.requests == []
+
+
+def test_an_output_is_sent_again_when_its_store_was_away(
+    serve_tls: Serve, open_storage: Callable[..., Storage], made: Path
+) -> None:
+    shelf, turns = Shelf(), count()
+    server = serve_tls(lambda call: shelf(call) if next(turns) == 2 else Reply(503))
+    upload = Upload()
+    upload.put(destination(open_storage(server), {"mp4.mp4": put_url(server)}), "mp4.mp4", made)
+    assert shelf.objects["/out/mp4.mp4"] == made.read_bytes()
+    assert upload.fences == 3
+    assert sum(upload.chunks) == 3_000_000
+
+
+@pytest.mark.parametrize(
+    ("answer", "code"),
+    [
+        ((403, "AccessDenied"), "output_forbidden"),
+        ((400, "ExpiredToken"), "output_forbidden"),
+        ((404, "NoSuchBucket"), "output_not_found"),
+        ((400, "EntityTooLarge"), "output_refused"),
+    ],
+)
+def test_a_refused_output_is_told_with_the_stores_own_word(
+    serve_tls: Serve, open_storage: Callable[..., Storage], made: Path, answer: tuple[int, str], code: str
+) -> None:
+    status, reason = answer
+    server = serve_tls(lambda _: Reply(status, body=f"<Error><Code>{reason}</Code></Error>".encode()))
+    with pytest.raises(StorageError) as refused:
+        Upload().put(destination(open_storage(server), {"mp4.mp4": put_url(server)}), "mp4.mp4", made)
+    assert refused.value.code == code
+    assert reason in str(refused.value)
+    assert "s3cret" not in str(refused.value)
+
+
+def test_azure_is_told_which_kind_of_blob_it_gets() -> None:
+    azure, amazon = "https://account.blob.core.windows.net/c/a?sig=x", "https://s3.amazonaws.com/b/a?sig=x"
+    assert demanded(azure) == {"x-ms-blob-type": "BlockBlob"}
+    assert demanded(amazon) == {}

@@ -1,0 +1,79 @@
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from euterpe.storage import transfer
+from euterpe.storage.errors import StorageError, Unreachable
+from euterpe.storage.transfer import CHUNK, Outgoing, Stored, persist
+
+
+class Flaky:
+    """Fails as often as it is told; each failure may have brought some bytes."""
+
+    def __init__(self, failures: int, brings: int = 0) -> None:
+        self.left, self.brings = failures, brings
+        self.calls = self.got = 0
+
+    def __call__(self) -> str:
+        self.calls += 1
+        if self.left == 0:
+            return "done"
+        self.left -= 1
+        self.got += self.brings
+        raise Unreachable("s3://in/a", "answered 503", side="source")
+
+
+@pytest.fixture(autouse=True)
+def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transfer, "_FIRST_PAUSE_S", 0.0)
+
+
+def test_a_few_failures_are_survived() -> None:
+    flaky = Flaky(transfer.TRIES - 1)
+    assert persist(flaky) == "done"
+
+
+def test_after_as_many_in_a_row_the_last_is_raised() -> None:
+    flaky = Flaky(100)
+    with pytest.raises(Unreachable):
+        persist(flaky)
+    assert flaky.calls == transfer.TRIES
+
+
+def test_whoever_makes_progress_may_fail_for_ever() -> None:
+    flaky = Flaky(100, brings=64 * 1024)
+    assert persist(flaky, progress=lambda: flaky.got) == "done"
+
+
+def test_a_few_bytes_are_no_progress() -> None:
+    flaky = Flaky(100, brings=10)
+    with pytest.raises(Unreachable):
+        persist(flaky, progress=lambda: flaky.got)
+    assert flaky.calls == transfer.TRIES
+
+
+def test_what_does_not_pass_is_not_tried_again() -> None:
+    calls = []
+
+    def refuse() -> None:
+        calls.append(1)
+        raise StorageError("source_not_found", "gone", side="source")
+
+    with pytest.raises(StorageError):
+        persist(refuse)
+    assert calls == [1]
+
+
+def test_a_file_on_its_way_out_is_hashed_and_counted_once(tmp_path: Path) -> None:
+    content = b"a" * CHUNK + b"b" * CHUNK + b"c" * 10
+    (tmp_path / "made").write_bytes(content)
+    told: list[int] = []
+    outgoing = Outgoing(tmp_path / "made", told.append)
+    first_try = outgoing.chunks()
+    next(first_try), next(first_try)
+    assert b"".join(outgoing.chunks()) == content
+    assert sum(told) == outgoing.size == len(content)
+    assert outgoing.stored("s3://out/made") == Stored(
+        "s3://out/made", len(content), sha256(content).hexdigest()
+    )
