@@ -1,0 +1,55 @@
+"""Which containers and decoders hostile input may reach, and how much of it.
+
+Nothing that names other files (playlists, concat, images by pattern), nothing that draws text or runs
+scripts, no decoder that nobody needs: each is code that an attacker could choose.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+CONTAINERS = (
+    "mov",
+    "matroska",
+    "mpegts",
+    "mpeg",
+    "avi",
+    "flv",
+    "asf",
+    "ogg",
+    "mxf",
+    "wav",
+    "w64",
+    "aiff",
+    "caf",
+    "mp3",
+    "aac",
+    "flac",
+)
+
+_VIDEO = (
+    "h264 hevc libdav1d libaom-av1 vp8 vp9 mpeg4 mpeg2video mpeg1video h263 h263p flv msmpeg4 msmpeg4v2 "
+    "msmpeg4v1 wmv1 wmv2 wmv3 vc1 mjpeg prores dnxhd dvvideo ffv1 huffyuv ffvhuff utvideo cfhd qtrle "
+    "rawvideo v210 theora svq1 svq3 vp6 vp6f png"
+)
+_AUDIO = (
+    "aac aac_latm mp3float mp3 mp2float mp2 mp1float ac3 eac3 dca truehd mlp flac alac opus vorbis wmav1 "
+    "wmav2 wmapro amrnb amrwb adpcm_ima_qt adpcm_ima_wav adpcm_ms adpcm_swf pcm_s16le pcm_s16be pcm_s24le "
+    "pcm_s24be pcm_s32le pcm_s32be pcm_f32le pcm_f32be pcm_f64le pcm_f64be pcm_u8 pcm_s8 pcm_alaw pcm_mulaw "
+    "pcm_bluray pcm_dvd speex nellymoser"
+)
+DECODERS = (*_VIDEO.split(), *_AUDIO.split())
+
+MAX_STREAMS = 32
+MAX_PIXELS = 8192 * 4320
+MAX_BLOCK_BYTES = 1 << 30
+
+# What ffmpeg's demuxers and PyAV's are told alike. `fd` is the only protocol: no name and no URL is opened.
+DEMUXER_OPTIONS: Mapping[str, str] = MappingProxyType(
+    {
+        "protocol_whitelist": "fd",
+        "format_whitelist": ",".join(CONTAINERS),
+        "codec_whitelist": ",".join(DECODERS),
+        "max_streams": str(MAX_STREAMS),
+        "max_pixels": str(MAX_PIXELS),
+    }
+)

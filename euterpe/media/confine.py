@@ -1,0 +1,134 @@
+"""What a child process may do, in the kernel's words. Called in the process that it binds.
+
+What a kernel or a container runtime refuses is reported and not fatal: the limits and the death signal
+hold everywhere.
+"""
+
+import ctypes
+import os
+import resource
+import signal
+import struct
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+_PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS = 1, 38
+_CLONE_NEWUSER, _CLONE_NEWNET = 0x10000000, 0x40000000
+_CAPABILITY_VERSION_3 = 0x20080522
+
+# Landlock has the same numbers on every architecture.
+_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
+_EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
+_REFER, _TRUNCATE, _IOCTL_DEV = 1 << 13, 1 << 14, 1 << 15
+_FIRST_RIGHTS = (1 << 13) - 1
+_ALL_TCP, _ALL_SCOPES = 0b11, 0b11
+_OF_A_FILE = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEV
+
+_MOST_KILLABLE = "500"
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Of one child. `file_bytes` holds for each file that it writes."""
+
+    memory_bytes: int
+    cpu_seconds: int
+    file_bytes: int = 0
+    open_files: int = 256
+    processes: int = 1024  # threads count
+
+
+def call_first_when_memory_runs_out() -> None:
+    """The kernel then kills a child and not the worker, which would lose all its jobs at once."""
+    with suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text(_MOST_KILLABLE)
+
+
+def leave_the_network() -> bool:
+    """A user and a network namespace of our own, with nothing in it. Children inherit both for nothing."""
+    return bool(_libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNET) == 0)
+
+
+def give_up_privileges() -> None:
+    """Also root's, which it would have in its own namespace: that much of the kernel is not to be played
+    with. For good, whatever is executed."""
+    _check(_libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "prctl")
+    header = struct.pack("=Ii", _CAPABILITY_VERSION_3, 0)
+    _check(_libc.capset(header, bytes(24)), "capset")
+
+
+def die_with(parent: int) -> None:
+    """After every change of credentials, for those reset it. The parent has to be single-threaded: what
+    the kernel waits for is the death of a thread."""
+    _check(_libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL), "prctl")
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def limit(limits: Limits, *, count_processes: bool) -> None:
+    wanted = {
+        resource.RLIMIT_AS: limits.memory_bytes,
+        resource.RLIMIT_CPU: limits.cpu_seconds,
+        resource.RLIMIT_FSIZE: limits.file_bytes,
+        resource.RLIMIT_NOFILE: limits.open_files,
+        resource.RLIMIT_CORE: 0,
+    }
+    if count_processes:
+        # Only in a user namespace of our own: elsewhere all processes of the user count, other services'
+        # too.
+        wanted[resource.RLIMIT_NPROC] = limits.processes
+    for what, value in wanted.items():
+        hardest = resource.getrlimit(what)[1]
+        least = value if hardest == resource.RLIM_INFINITY else min(value, hardest)
+        resource.setrlimit(what, (least, least))
+
+
+def can_hide_files() -> bool:
+    return _landlock_version() > 0
+
+
+def _landlock_version() -> int:
+    return int(_libc.syscall(_CREATE_RULESET, None, 0, 1))
+
+
+def see_only(*, readable: Iterable[Path], writable: Iterable[Path]) -> None:
+    """From here on nothing else can be opened, and no TCP connection be made, if the kernel has Landlock.
+    Needs given up privileges."""
+    if (version := _landlock_version()) < 1:
+        return
+    rights = _FIRST_RIGHTS | (_REFER if version >= 2 else 0) | (_TRUNCATE if version >= 3 else 0)
+    rights |= _IOCTL_DEV if version >= 5 else 0
+    handled = struct.pack("=QQQ", rights, _ALL_TCP, _ALL_SCOPES)
+    size = 8 if version < 4 else 16 if version < 6 else 24
+    ruleset = _check(_libc.syscall(_CREATE_RULESET, handled[:size], size, 0), "landlock")
+    for path in readable:
+        _allow(ruleset, path, _READ_FILE | _READ_DIR | _EXECUTE)
+    for path in writable:
+        _allow(ruleset, path, rights & ~_EXECUTE)
+    _check(_libc.syscall(_RESTRICT_SELF, ruleset, 0), "landlock")
+    os.close(ruleset)
+
+
+def _allow(ruleset: int, path: Path, rights: int) -> None:
+    try:
+        beneath = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    except FileNotFoundError:  # /lib64 is not everywhere
+        return
+    try:
+        if not path.is_dir():
+            rights &= _OF_A_FILE
+        rule = struct.pack("=Qi", rights, beneath)
+        _check(_libc.syscall(_ADD_RULE, ruleset, 1, rule, 0), "landlock")
+    finally:
+        os.close(beneath)
+
+
+def _check(result: int, call: str) -> int:
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{call}: {os.strerror(number)}")
+    return result

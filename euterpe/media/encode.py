@@ -1,0 +1,157 @@
+"""Runs the one ffmpeg of a job, and watches it: time, progress, bytes, and whether anybody still wants it."""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic
+
+from euterpe.media.child import Child
+from euterpe.media.confine import Limits
+from euterpe.media.errors import MediaError
+from euterpe.media.evidence import Evidence
+from euterpe.media.plan import SOURCE_FD, Plan
+from euterpe.media.progress import Progress, Report, ReportReader, progress_of
+from euterpe.media.sandbox import Sandbox, reopened
+
+# As often the bytes are counted and `on_progress` is asked, also of an ffmpeg that is silent.
+_TICK_S = 0.5
+_MEMORY_BYTES = 12 << 30
+
+_GB = 10**9
+_SMALL_SOURCE_CAP = 10 * _GB
+
+
+@dataclass(frozen=True)
+class EncodeStats:
+    wall_seconds: float
+    cpu_seconds: float
+    peak_memory_bytes: int
+    out_bytes: int
+
+
+def max_output_bytes(source_bytes: int) -> int:
+    """Of each output: twice a large source (contract §11); of a small one what no sane encode reaches."""
+    return 2 * source_bytes if source_bytes > _GB else _SMALL_SOURCE_CAP
+
+
+def encode(
+    sandbox: Sandbox,
+    plan: Plan,
+    source_fd: int,
+    folder: Path,
+    *,
+    timeout_seconds: float,
+    stall_seconds: float,
+    max_output_bytes: int,
+    on_progress: Callable[[Progress], None],
+) -> EncodeStats:
+    """Makes the planned files in `folder`. Whatever ends it, also what `on_progress` raises to stop it,
+    ffmpeg is dead and gone before it leaves here."""
+    limits = Limits(
+        memory_bytes=_MEMORY_BYTES,
+        cpu_seconds=int(timeout_seconds * (os.cpu_count() or 1)) + 1,
+        file_bytes=max_output_bytes,
+    )
+    began = monotonic()
+    _prepare(plan, folder)
+    with (
+        reopened(source_fd) as source,
+        sandbox.run(plan.argv(sandbox.ffmpeg), fds={SOURCE_FD: source}, cwd=folder, limits=limits) as child,
+    ):
+        watch = _Watch(plan, folder, child.pid, stall_seconds, max_output_bytes)
+        evidence = _follow(child, watch, began + timeout_seconds, on_progress)
+        if child.end.code != 0:
+            raise evidence.verdict(child.end)
+        watch.refuse_an_early_end()
+        watch.look()
+        wall = monotonic() - began
+        return EncodeStats(wall, child.end.cpu_seconds, child.end.peak_memory_bytes, watch.out_bytes)
+
+
+def _prepare(plan: Plan, folder: Path) -> None:
+    for file in plan.files:
+        path = folder / file.path
+        path.parent.mkdir(exist_ok=True)
+        if file.text is not None:
+            path.write_text(file.text)
+
+
+def _follow(
+    child: Child, watch: "_Watch", deadline: float, on_progress: Callable[[Progress], None]
+) -> Evidence:
+    evidence, reports = Evidence(), ReportReader()
+    next_look = monotonic() + _TICK_S
+    for event in child.events(_TICK_S):
+        match event:
+            case (1, data):
+                for report in reports.feed(data):
+                    watch.report = report
+            case (_, data):
+                evidence.add(data)
+        if monotonic() >= deadline:
+            raise MediaError("encode_timeout", "the encode took longer than the job's timeout")
+        if monotonic() >= next_look:
+            watch.look()
+            on_progress(watch.progress())
+            next_look = monotonic() + _TICK_S
+    return evidence
+
+
+class _Watch:
+    """Over the files of one encode, and over whether it gets anywhere."""
+
+    def __init__(
+        self, plan: Plan, folder: Path, pid: int, stall_seconds: float, max_output_bytes: int
+    ) -> None:
+        self.report = Report(None, None)
+        self.out_bytes = 0
+        self._plan, self._folder, self._pid = plan, folder, pid
+        self._stall_seconds, self._max_output_bytes = stall_seconds, max_output_bytes
+        self._signs: object = None
+        self._moved_at = monotonic()
+
+    def look(self) -> None:
+        sizes = {file.output: 0 for file in self._plan.files}
+        for output, size in self._sizes():
+            sizes[output] += size
+        self.out_bytes = sum(sizes.values())
+        for output, size in sizes.items():
+            if size > self._max_output_bytes:
+                raise MediaError(
+                    "output_too_large", f"output {output} grew beyond {self._max_output_bytes} bytes"
+                )
+        # Written bytes too: to move the index of a large file to its front takes minutes in which it
+        # neither grows nor progresses.
+        signs = (self.report.done_seconds, self.out_bytes, _written_bytes(self._pid))
+        if signs != self._signs:
+            self._signs, self._moved_at = signs, monotonic()
+        elif monotonic() - self._moved_at > self._stall_seconds:
+            raise MediaError("encode_stalled", f"ffmpeg got nowhere for {self._stall_seconds:g} s")
+
+    def refuse_an_early_end(self) -> None:
+        """Some demuxers take a source that is cut off for one that is over."""
+        done, least = self.report.done_seconds, self._plan.least_seconds
+        if done is not None and least is not None and done < least:
+            raise MediaError(
+                "source_truncated",
+                f"the source is cut off: it ends after {done:.2f} s of {self._plan.duration_seconds:.2f} s",
+            )
+
+    def progress(self) -> Progress:
+        return progress_of(self.report, self._plan.duration_seconds, self.out_bytes)
+
+    def _sizes(self) -> Iterator[tuple[str, int]]:
+        for file in self._plan.files:
+            parts = self._folder.glob(file.parts) if file.parts else ()
+            for path in (self._folder / file.path, *parts):
+                with suppress(FileNotFoundError):  # not begun yet
+                    yield file.output, path.stat().st_size
+
+
+def _written_bytes(pid: int) -> str:
+    try:
+        return next(line for line in Path(f"/proc/{pid}/io").read_text().splitlines() if "wchar" in line)
+    except (OSError, StopIteration):  # it has ended, or the kernel does not tell us
+        return ""

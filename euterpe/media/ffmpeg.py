@@ -1,0 +1,54 @@
+"""Which ffmpeg: the one that the operator names, else the one that the imageio-ffmpeg wheel carries."""
+
+import re
+import subprocess
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+
+from euterpe.media.errors import MediaError
+
+# Below it a playlist gets around the format whitelist (CVE-2026-107697).
+SAFE_VERSION = (9, 0, 2)
+
+_VERSION = re.compile(r"ffmpeg version n?(\d+(?:\.\d+)*)")
+
+
+@dataclass(frozen=True)
+class Ffmpeg:
+    path: Path
+    version: str
+
+    @property
+    def is_safe(self) -> bool:
+        """Whether it has the fixes that hostile input asks for; of a build from git nobody knows."""
+        numbers = tuple(int(part) for part in re.findall(r"\d+", self.version)[:3])
+        return numbers >= SAFE_VERSION
+
+
+def find_ffmpeg(named: Path | None = None) -> Path:
+    path = named or _bundled()
+    if not path.is_file():
+        raise MediaError("ffmpeg_missing", f"there is no ffmpeg at {path}: correct EUTERPE_FFMPEG")
+    return path.resolve()
+
+
+def _bundled() -> Path:
+    """Not the wheel's own finder: that one would take any ffmpeg, of any age, that it meets on the way."""
+    carried = sorted(Path(str(files("imageio_ffmpeg"))).glob("binaries/ffmpeg-*"))
+    if not carried:
+        raise MediaError("ffmpeg_missing", "imageio-ffmpeg has none for this platform: set EUTERPE_FFMPEG")
+    return carried[-1]
+
+
+def examine_ffmpeg(path: Path) -> Ffmpeg:
+    """Runs it once, to see that it runs, and which one it is."""
+    try:
+        shown = subprocess.run(  # noqa: S603  the operator named it
+            [path, "-version"], stdin=subprocess.DEVNULL, capture_output=True, timeout=30, check=True, env={}
+        ).stdout.decode(errors="replace")
+    except (OSError, subprocess.SubprocessError):
+        raise MediaError("ffmpeg_missing", f"{path} does not run: correct EUTERPE_FFMPEG") from None
+    if (found := _VERSION.match(shown)) is None:
+        raise MediaError("ffmpeg_missing", f"{path} is not ffmpeg: correct EUTERPE_FFMPEG")
+    return Ffmpeg(path, found[1])

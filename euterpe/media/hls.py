@@ -1,0 +1,57 @@
+"""HLS: one rendition for each height, the sound apart, fMP4 segments, and a master playlist over them."""
+
+from euterpe.domain.outputs import HlsOutput
+from euterpe.media.encoders import audio_arguments, video_arguments
+from euterpe.media.files import Planned, PlannedFile, Track, least_seconds, mapped, video_of
+from euterpe.media.films import NO_TAGS, PATIENT
+from euterpe.media.info import MediaInfo
+from euterpe.media.picture import filters, fitted_size
+
+_PLAYLIST_TYPE = "application/vnd.apple.mpegurl"
+_MASTER = "master.m3u8"
+
+
+def hls(output: HlsOutput, info: MediaInfo, threads: int) -> Planned:
+    """Heights above the source's own would all be the source's own: there is one of them."""
+    video, codec = video_of(info, output.name), output.video.codec
+    sizes = list(dict.fromkeys(fitted_size(video, height, codec) for height in output.video.ladder))
+    words = [word for _ in sizes for word in mapped(video)]
+    for place, size in enumerate(sizes):
+        words += [f"-filter:v:{place}", filters(video, size)]
+    words += video_arguments(codec, None, video, threads)
+    # Segments begin at the same moments in every rendition, so that a player can change between them.
+    words += ["-force_key_frames:v", f"expr:gte(t,n_forced*{output.segment_seconds})"]
+    lists = {
+        f"{size.height}p": Track("video", codec, least_seconds(info, video), size.width, size.height)
+        for size in sizes
+    }
+    variants = [f"v:{place},name:{name}" for place, name in enumerate(lists)]
+    if output.audio is not None and (audio := info.audio) is not None:
+        words += [*mapped(audio), *audio_arguments(output.audio, audio)]
+        lists["audio"] = Track("audio", output.audio.codec, least_seconds(info, audio))
+        variants = [f"{variant},agroup:audio" for variant in variants]
+        variants.append("a:0,agroup:audio,name:audio,default:yes")
+    words += [*NO_TAGS, *PATIENT, *_muxer(output, variants), "-y", f"file:{output.name}/%v.m3u8"]
+    playlists = [
+        PlannedFile(
+            output.name,
+            f"{output.name}/{name}.m3u8",
+            _PLAYLIST_TYPE,
+            "hls",
+            (track,),
+            parts=f"{output.name}/{name}_*",
+        )
+        for name, track in lists.items()
+    ]
+    names = tuple(f"{name}.m3u8" for name in lists)
+    master = PlannedFile(output.name, f"{output.name}/{_MASTER}", _PLAYLIST_TYPE, lists=names)
+    return Planned((*playlists, master), words)
+
+
+def _muxer(output: HlsOutput, variants: list[str]) -> tuple[str, ...]:
+    return (
+        *("-f", "hls", "-hls_time", str(output.segment_seconds), "-hls_playlist_type", "vod"),
+        *("-hls_segment_type", "fmp4", "-hls_flags", "independent_segments"),
+        *("-hls_segment_filename", f"{output.name}/%v_%05d.m4s", "-hls_fmp4_init_filename", "%v_init.mp4"),
+        *("-master_pl_name", _MASTER, "-var_stream_map", " ".join(variants)),
+    )

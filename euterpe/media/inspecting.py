@@ -1,0 +1,112 @@
+"""Whether a made file is whole. Runs in the sandbox's children only."""
+
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import av
+from av.container import InputContainer
+from av.packet import Packet
+from av.stream import Stream
+from av.video.stream import VideoStream
+
+# From the last keyframe before so many seconds to the end is the end.
+_TAIL_SECONDS = 0.5
+
+
+def inspect(files: Sequence[Sequence[str]], keyframe_seconds: float) -> list[dict[str, Any]]:
+    """Of each (path, demuxer): its streams, where they end, and why it cannot be trusted, if so."""
+    return [_inspect_one(path, demuxer, keyframe_seconds) for path, demuxer in files]
+
+
+def _inspect_one(path: str, demuxer: str, keyframe_seconds: float) -> dict[str, Any]:
+    try:
+        if demuxer == "hls":
+            return _inspect_playlist(Path(path))
+        with av.open(path, format=demuxer, options={"protocol_whitelist": "file"}) as container:
+            duration = (container.duration or 0) / 1_000_000
+            looks = [_Look(stream) for stream in container.streams]
+            _decode_ends(container, looks, duration, keyframe_seconds)
+            # Within: the streams of a closed container are dangling pointers.
+            return {"duration_seconds": duration, "streams": [look.document() for look in looks]}
+    except (av.FFmpegError, OSError) as error:
+        return {"problem": error.strerror or "cannot be decoded"}
+
+
+def _inspect_playlist(path: Path) -> dict[str, Any]:
+    """All its segments are there, and the first and the last can be decoded. Not by way of the HLS demuxer:
+    that one forgives what a player would stumble over."""
+    lines = path.read_text().splitlines()
+    segments = [path.parent / line for line in lines if line and not line.startswith("#")]
+    if lines[-1:] != ["#EXT-X-ENDLIST"] or not segments:
+        return {"problem": "the playlist is cut off"}
+    if missing := [segment.name for segment in segments if not segment.stat().st_size]:
+        return {"problem": f"segment {missing[0]} is empty"}
+    init = next(line for line in lines if line.startswith("#EXT-X-MAP:")).split('"')[1]
+    head = (path.parent / init).read_bytes()
+    first, last = (_decode_whole(head + segments[place].read_bytes()) for place in (0, -1))
+    if not all(stream["frames"] for stream in first):
+        return {"problem": "there is nothing in the first segment"}
+    seconds = sum(float(line[8:].split(",")[0]) for line in lines if line.startswith("#EXTINF:"))
+    return {"duration_seconds": round(seconds, 6), "streams": last}
+
+
+def _decode_whole(segment: bytes) -> list[dict[str, Any]]:
+    with av.open(io.BytesIO(segment), "r", format="mov") as container:
+        looks = [_Look(stream) for stream in container.streams]
+        for packet in container.demux():
+            looks[packet.stream_index].take(packet)
+        return [look.document() for look in looks]
+
+
+class _Look:
+    """At one stream of an output: how much of it was decoded, and where it ends."""
+
+    def __init__(self, stream: Stream) -> None:
+        self.stream = stream
+        self.frames = 0
+        self.end = 0.0
+
+    def take(self, packet: "Packet[Stream]") -> None:
+        if packet.pts is not None:
+            self.end = max(self.end, float((packet.pts + (packet.duration or 0)) * packet.time_base))
+        self.frames += len(packet.decode())
+
+    def document(self) -> dict[str, Any]:
+        stream = self.stream
+        size = (stream.width, stream.height) if isinstance(stream, VideoStream) else (None, None)
+        return {
+            "kind": stream.type,
+            "codec": stream.codec_context.codec.canonical_name,
+            "width": size[0],
+            "height": size[1],
+            "frames": self.frames,
+            "end_seconds": self.end,
+        }
+
+
+def _decode_ends(
+    container: InputContainer, looks: list[_Look], duration: float, keyframe_seconds: float
+) -> None:
+    """Every stream's beginning, then everything from the last keyframe on. Of a film that is shorter than
+    that, all packets are read, but only keyframes decoded: or the check would cost a fifth of the encode."""
+    _skip_pictures(looks, "NONKEY")
+    for packet in container.demux():
+        looks[packet.stream_index].take(packet)
+        if duration > keyframe_seconds and all(look.frames for look in looks):
+            break
+    else:
+        return
+    for look in looks:
+        look.frames = 0
+    _skip_pictures(looks, "DEFAULT")
+    container.seek(int((duration - _TAIL_SECONDS) * 1_000_000))
+    for packet in container.demux():
+        looks[packet.stream_index].take(packet)
+
+
+def _skip_pictures(looks: list[_Look], which: Literal["NONKEY", "DEFAULT"]) -> None:
+    for look in looks:
+        if isinstance(look.stream, VideoStream):
+            look.stream.codec_context.skip_frame = which

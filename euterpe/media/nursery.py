@@ -1,0 +1,184 @@
+"""The helper process that forks the children: `python -m euterpe.media.nursery FD`, started by `Sandbox`.
+
+Single-threaded, so that the death signal of its children means its own death, and with PyAV imported once,
+so that a probe costs a fork. An order comes over the control socket with its file descriptors; among them
+is the child's own channel. Whoever hangs up that channel, or the control socket, kills.
+"""
+
+import fcntl
+import gc
+import json
+import os
+import signal
+import socket
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from selectors import EVENT_READ, DefaultSelector
+from typing import Any
+
+from euterpe.media import confine, examine
+
+MAX_ORDER_BYTES = 128 * 1024
+MAX_FDS = 16
+_ENVIRONMENT = {"LANG": "C.UTF-8"}
+_NICE = 5
+_ASIDE = 64  # above every number that a child is promised
+_ALL_FDS = 1 << 20
+
+
+@dataclass(eq=False)
+class _Child:
+    pid: int
+    pidfd: int
+    channel: socket.socket
+    listening: bool = True
+
+    def kill(self) -> None:
+        """It is not reaped yet, so its number is still its own."""
+        os.kill(self.pid, signal.SIGKILL)  # it may not have made its group yet
+        with suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+
+
+class _Nursery:
+    def __init__(self, control: socket.socket) -> None:
+        self._control = control
+        self._selector = DefaultSelector()
+        self._selector.register(control, EVENT_READ, self._take_order)
+        self._children: set[_Child] = set()
+        self._deserted = False
+        confine.call_first_when_memory_runs_out()
+        self._alone = confine.leave_the_network()
+        confine.give_up_privileges()
+
+    def run(self) -> None:
+        _say(self._control.fileno(), {"no_network": self._alone, "no_files": confine.can_hide_files()})
+        while not self._deserted:
+            for key, _ in self._selector.select():
+                key.data()
+        for child in self._children:
+            child.kill()
+        for child in self._children:
+            os.waitpid(child.pid, 0)
+
+    def _take_order(self) -> None:
+        data, fds = b"", list[int]()
+        with suppress(ConnectionError):  # the worker died before it read what we said
+            data, fds, _flags, _address = socket.recv_fds(
+                self._control, MAX_ORDER_BYTES, MAX_FDS, socket.MSG_CMSG_CLOEXEC
+            )
+        if not data:
+            self._deserted = True
+            return
+        channel = socket.socket(fileno=fds[0])
+        try:
+            self._bear(json.loads(data), channel, fds[1:])
+        except OSError as error:  # no more processes, or no more files
+            _say(channel.fileno(), {"failed": str(error)})
+            channel.close()
+        finally:
+            for fd in fds[1:]:
+                os.close(fd)
+
+    def _bear(self, order: dict[str, Any], channel: socket.socket, fds: Sequence[int]) -> None:
+        parent = os.getpid()
+        pid = os.fork()
+        if pid == 0:
+            _live(order, channel, fds, parent, count_processes=self._alone)
+        child = _Child(pid, os.pidfd_open(pid), channel)
+        self._children.add(child)
+        self._selector.register(child.pidfd, EVENT_READ, lambda: self._bury(child))
+        self._selector.register(channel, EVENT_READ, lambda: self._hear(child))
+        _say(channel.fileno(), {"pid": pid})
+
+    def _hear(self, child: _Child) -> None:
+        """Any word, and the end of the line, mean the same."""
+        if child.listening:
+            with suppress(ConnectionError):
+                child.channel.recv(16)
+            child.kill()
+            self._selector.unregister(child.channel)
+            child.listening = False
+
+    def _bury(self, child: _Child) -> None:
+        with suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)  # before its number is free again: whatever it left behind
+        _pid, status, usage = os.wait4(child.pid, 0)
+        _say(
+            child.channel.fileno(),
+            {
+                "code": os.waitstatus_to_exitcode(status),
+                "cpu_seconds": usage.ru_utime + usage.ru_stime,
+                "peak_memory_bytes": usage.ru_maxrss * 1024,
+            },
+        )
+        self._selector.unregister(child.pidfd)
+        if child.listening:
+            self._selector.unregister(child.channel)
+            child.listening = False
+        os.close(child.pidfd)
+        child.channel.close()
+        self._children.discard(child)
+
+
+def _live(
+    order: dict[str, Any], channel: socket.socket, fds: Sequence[int], parent: int, *, count_processes: bool
+) -> None:
+    """What a child does from its first instruction to its last. Never returns."""
+    line = channel.fileno()
+    try:
+        os.setsid()
+        confine.die_with(parent)
+        _reset_signals()
+        os.fchdir(fds[0])
+        line = _keep_only(channel, dict(zip(order["targets"], fds[1:], strict=True)))
+        os.nice(_NICE)
+        confine.see_only(
+            readable=[Path(path) for path in order["readable"]],
+            writable=[Path()] if order["writable"] else [],
+        )
+        confine.limit(confine.Limits(**order["limits"]), count_processes=count_processes)
+        if argv := order.get("argv"):
+            os.execve(argv[0], argv, _ENVIRONMENT)  # noqa: S606  no shell is meant
+        examine.perform(order["task"], order["arguments"])
+        os._exit(0)
+    except BaseException as error:  # noqa: BLE001  a child must not go on as if it were its parent
+        _say(line, {"failed": f"{type(error).__name__}: {error}"[:1000]})
+    finally:
+        os._exit(126)
+
+
+def _reset_signals() -> None:
+    # Python ignores these two, and whoever is executed would ignore them as well.
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+    # A supervisor that signals the whole control group must not break what the worker is to finish: ffmpeg
+    # sets handlers of its own, but leaves the mask alone.
+    signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGINT, signal.SIGHUP))
+
+
+def _keep_only(channel: socket.socket, wanted: dict[int, int]) -> int:
+    """The promised numbers, nothing on stdin, and the channel until something is executed: its new number."""
+    aside = {target: fcntl.fcntl(fd, fcntl.F_DUPFD, _ASIDE) for target, fd in wanted.items()}
+    line = fcntl.fcntl(channel.detach(), fcntl.F_DUPFD_CLOEXEC, _ASIDE)
+    aside[0] = os.open(os.devnull, os.O_RDWR)
+    for target, fd in aside.items():
+        os.dup2(fd, target)
+    for below, above in pairwise((*sorted(aside), line, _ALL_FDS)):
+        os.closerange(below + 1, above)
+    return line
+
+
+def _say(line: int, message: dict[str, Any]) -> None:
+    with suppress(OSError):  # nobody listens any more
+        os.write(line, json.dumps(message).encode())
+
+
+if __name__ == "__main__":
+    gc.freeze()  # a collection in a child would copy every page that it looks at
+    with socket.socket(fileno=int(sys.argv[1])) as control:
+        _Nursery(control).run()

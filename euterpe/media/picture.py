@@ -1,0 +1,75 @@
+"""The shape of a picture and the filters that lead to it: pure arithmetic."""
+
+from dataclasses import dataclass
+
+from euterpe.media.allowed import MAX_PIXELS
+from euterpe.media.errors import MediaError
+from euterpe.media.info import StreamInfo
+
+# SVT-AV1 encodes nothing smaller; of the others only freaks are.
+_LEAST_SIDE = {"av1": 64}
+_LONGEST_SIDE = 16384
+
+
+@dataclass(frozen=True)
+class Size:
+    width: int
+    height: int
+
+
+def shown_size(video: StreamInfo) -> Size:
+    """As a viewer sees it: upright, with square pixels, and with even sides."""
+    if not video.width or not video.height:
+        raise MediaError("source_unsupported", "the source does not tell the size of its pictures")
+    if video.width * video.height > MAX_PIXELS:
+        raise MediaError(
+            "source_unsupported",
+            f"pictures of {video.width}×{video.height} are too large: at most {MAX_PIXELS} pixels",
+        )
+    width, height = video.width * video.pixel_aspect, float(video.height)
+    if video.rotation in (90, 270):
+        width, height = height, width
+    return Size(_even_below(width), _even_below(height))
+
+
+def fitted_size(video: StreamInfo, height: int | None, codec: str) -> Size:
+    """With at most that many lines: nothing is enlarged, for that would add bytes and no picture."""
+    shown = shown_size(video)
+    if height is not None and height < shown.height:
+        shown = Size(_even(shown.width * height / shown.height), height)
+    least = _LEAST_SIDE.get(codec, 16)
+    if min(shown.width, shown.height) < least or max(shown.width, shown.height) > _LONGEST_SIDE:
+        raise MediaError(
+            "output_unsupported",
+            f"{codec} cannot hold pictures of {shown.width}×{shown.height}: "
+            f"each side must be {least} to {_LONGEST_SIDE}",
+        )
+    return shown
+
+
+def filters(video: StreamInfo, size: Size) -> str:
+    """From a decoded picture (ffmpeg has turned it upright by then) to what every player shows."""
+    chain = []
+    if video.interlaced:
+        chain.append("bwdif=mode=send_frame:deint=interlaced")
+    if video.hdr:
+        curve = {"pq": "smpte2084", "hlg": "arib-std-b67"}[video.hdr]
+        chain += [
+            # The source's colours are named, for zscale refuses to guess what a stream leaves out.
+            f"zscale=w={size.width}:h={size.height}:tin={curve}:pin=bt2020:min=bt2020nc:t=linear:npl=100",
+            "format=gbrpf32le",
+            "zscale=p=bt709",
+            "tonemap=hable:desat=0",
+            "zscale=t=bt709:m=bt709:r=tv",
+        ]
+    else:
+        chain.append(f"scale={size.width}:{size.height}:out_range=tv")
+    return ",".join((*chain, "setsar=1", "format=yuv420p"))
+
+
+def _even(length: float) -> int:
+    return max(2, 2 * round(length / 2))
+
+
+def _even_below(length: float) -> int:
+    return 2 * int(length / 2 + 1e-6)

@@ -1,0 +1,86 @@
+"""From what is asked and what the source is to one ffmpeg command: pure, no I/O.
+
+One decode, many outputs: ffmpeg decodes a stream once, however many outputs take it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import assert_never
+
+from euterpe.domain.outputs import HlsOutput, ImageOutput, M4aOutput, Mp4Output, OutputSpec, SpriteOutput
+from euterpe.media.allowed import DEMUXER_OPTIONS, MAX_BLOCK_BYTES
+from euterpe.media.errors import MediaError
+from euterpe.media.files import Planned, PlannedFile
+from euterpe.media.films import m4a, mp4
+from euterpe.media.hls import hls
+from euterpe.media.info import MediaInfo
+from euterpe.media.stills import image, sprite
+
+# Where a child of the sandbox finds the source.
+SOURCE_FD = 3
+
+_QUIET = ("-hide_banner", "-nostdin", "-nostats", "-loglevel", "level+warning")
+
+
+@dataclass(frozen=True)
+class Plan:
+    outputs: tuple[str, ...]  # the arguments that describe them
+    files: tuple[PlannedFile, ...]
+    container: str
+    threads: int
+    duration_seconds: float | None
+
+    @property
+    def least_seconds(self) -> float | None:
+        """Of an encode that came to the end of its source."""
+        known = [t.least_seconds for file in self.files for t in file.tracks if t.least_seconds is not None]
+        return min(known, default=None)
+
+    def argv(self, ffmpeg: Path) -> tuple[str, ...]:
+        """For the sandbox: only open files, only this container, progress on stdout."""
+        pinned = {**DEMUXER_OPTIONS, "format_whitelist": self.container, "f": self.container}
+        return (
+            *(str(ffmpeg), *_QUIET, "-xerror", "-max_alloc", str(MAX_BLOCK_BYTES)),
+            *("-progress", "pipe:1", "-stats_period", "0.5"),
+            *(word for name, value in pinned.items() for word in (f"-{name}", value)),
+            *("-threads", str(self.threads), "-fd", str(SOURCE_FD), "-i", "fd:"),
+            *self.outputs,
+        )
+
+    def bare(self, ffmpeg: Path, source: Path) -> tuple[str, ...]:
+        """The same work as a person would type it: what a benchmark compares with."""
+        threads = ("-threads", str(self.threads))
+        return (str(ffmpeg), "-nostdin", "-loglevel", "error", *threads, "-i", str(source), *self.outputs)
+
+
+def plan(outputs: Sequence[OutputSpec], info: MediaInfo, *, threads: int) -> Plan:
+    """The command that makes all of `outputs` from such a source, with so many threads for each encoder."""
+    planned = [_plan_one(output, info, threads) for output in outputs]
+    files = tuple(file for one in planned for file in one.files)
+    _refuse_a_clash(files)
+    words = tuple(word for one in planned for word in one.words)
+    return Plan(words, files, info.container, threads, info.duration_seconds)
+
+
+def _refuse_a_clash(files: Sequence[PlannedFile]) -> None:
+    """An HLS output named `a.mp4` is a folder, and an MP4 output named `a` is a file, of that name."""
+    folders = {str(PurePosixPath(file.path).parent) for file in files}
+    if both := sorted(folders & {file.path for file in files}):
+        raise MediaError("output_unsupported", f"{both[0]} would be a file and a folder: rename an output")
+
+
+def _plan_one(output: OutputSpec, info: MediaInfo, threads: int) -> Planned:
+    match output:
+        case Mp4Output():
+            return mp4(output, info, threads)
+        case M4aOutput():
+            return m4a(output, info)
+        case HlsOutput():
+            return hls(output, info, threads)
+        case ImageOutput():
+            return image(output, info)
+        case SpriteOutput():
+            return sprite(output, info)
+        case _:
+            assert_never(output)

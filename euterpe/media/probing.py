@@ -1,0 +1,121 @@
+"""What a source is. Runs in the sandbox's children only."""
+
+from dataclasses import asdict, replace
+from itertools import islice
+from typing import Any
+
+import av
+from av.audio.stream import AudioStream
+from av.container import InputContainer
+from av.stream import Disposition, Stream
+from av.video.frame import VideoFrame
+from av.video.stream import VideoStream
+
+from euterpe.media.allowed import DECODERS, DEMUXER_OPTIONS, MAX_STREAMS
+from euterpe.media.errors import MediaError
+from euterpe.media.info import MediaInfo, StreamInfo
+
+# A film that shows no picture in so many packets will be ffmpeg's to judge.
+_FIRST_PACKETS = 500
+_LONGEST_SECONDS = 1e9  # beyond it is damage, not duration
+_UNSPECIFIED = 2  # of a colour property, in H.273
+
+
+def probe(fd: int) -> dict[str, Any]:
+    av.logging.set_level(av.logging.ERROR)
+    with av.logging.Capture(local=False) as complaints:
+        try:
+            container = av.open("fd:", options={**DEMUXER_OPTIONS, "fd": str(fd)})
+        except av.FFmpegError as error:
+            raise _refusal(error, " ".join(message for _, _, message in complaints)) from None
+    with container:
+        if len(container.streams) >= MAX_STREAMS:  # a demuxer may stop there and not complain
+            raise MediaError("source_unsupported", f"the source has {MAX_STREAMS} streams or more")
+        streams = [_describe(stream) for stream in container.streams]
+        info = MediaInfo(container.format.name.split(",")[0], 0, _seconds(container.duration), tuple(streams))
+        if (video := info.video) is not None:
+            streams[video.index] = _with_first_picture(container, video)
+    return {
+        "container": info.container,
+        "duration_seconds": info.duration_seconds,
+        "streams": [asdict(stream) for stream in streams],
+    }
+
+
+def _refusal(error: av.FFmpegError, complaints: str) -> MediaError:
+    if "moov atom not found" in complaints:
+        return MediaError("source_truncated", "the source is cut off: its index (moov) is missing")
+    if isinstance(error, av.InvalidDataError):
+        return MediaError(
+            "source_not_media", "the source is not a media file, or is damaged at its beginning"
+        )
+    return MediaError("source_unsupported", f"the source's format is not supported ({error.strerror})")
+
+
+def _describe(stream: Stream) -> StreamInfo:
+    codec = stream.codec_context.codec.canonical_name if stream.codec_context else None
+    found = StreamInfo(
+        index=stream.index,
+        kind="picture" if stream.disposition & Disposition.attached_pic else stream.type,
+        codec=codec,
+        duration_seconds=_duration_of(stream),
+        is_default=bool(stream.disposition & Disposition.default),
+    )
+    if isinstance(stream, VideoStream) and codec:
+        rate = stream.average_rate or stream.guessed_rate
+        return replace(
+            found,
+            width=stream.codec_context.width,
+            height=stream.codec_context.height,
+            pixel_aspect=float(stream.sample_aspect_ratio or 1),
+            fps=float(rate) if rate else None,
+            pixel_format=stream.codec_context.pix_fmt,
+            transfer=stream.codec_context.color_trc,
+        )
+    if isinstance(stream, AudioStream) and codec:
+        context = stream.codec_context
+        return replace(found, channels=context.layout.nb_channels, sample_rate=context.sample_rate)
+    return found
+
+
+def _with_first_picture(container: InputContainer, video: StreamInfo) -> StreamInfo:
+    """How it is turned and interlaced stands with the pictures. One that cannot be decoded tells nothing
+    here: ffmpeg will say what is wrong with it."""
+    stream = container.streams[video.index]
+    if not isinstance(stream, VideoStream) or stream.codec_context.codec.name not in DECODERS:
+        return video
+    stream.codec_context.thread_count = 1
+    try:
+        for packet in islice(container.demux(stream), _FIRST_PACKETS):
+            if packet.is_keyframe:
+                # Flushed at once: else the decoder takes in, and decodes, the pictures that it may reorder.
+                for frame in (*stream.codec_context.decode(packet), *stream.codec_context.decode(None)):
+                    return _as_shown(video, frame)
+                stream.codec_context.flush_buffers()
+    except av.FFmpegError:
+        pass
+    return video
+
+
+def _as_shown(video: StreamInfo, frame: VideoFrame) -> StreamInfo:
+    transfer = frame.color_trc if frame.color_trc != _UNSPECIFIED else video.transfer
+    return replace(video, rotation=frame.rotation % 360, interlaced=frame.interlaced_frame, transfer=transfer)
+
+
+def _duration_of(stream: Stream) -> float | None:
+    if stream.duration is not None and stream.time_base is not None:
+        return _positive(float(stream.duration * stream.time_base))
+    # Matroska keeps it among the tags, as 00:00:02.000000000.
+    try:
+        hours, minutes, seconds = stream.metadata.get("DURATION", "").split(":")
+        return _positive(int(hours) * 3600 + int(minutes) * 60 + float(seconds))
+    except ValueError:
+        return None
+
+
+def _seconds(microseconds: int | None) -> float | None:
+    return None if microseconds is None else _positive(microseconds / 1_000_000)
+
+
+def _positive(seconds: float) -> float | None:
+    return round(seconds, 6) if 0 < seconds < _LONGEST_SECONDS else None

@@ -1,0 +1,195 @@
+"""Where hostile media is touched: child processes that can do little, and that outlive nothing.
+
+A `Sandbox` is one helper process (`nursery`) that forks the children. It may be used by many threads. A
+helper that was killed is replaced when it is next needed; what it had under way is lost with it.
+"""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from time import monotonic
+from typing import Any, Self
+
+from euterpe.media.child import PATIENCE_S, Child, first_word
+from euterpe.media.confine import Limits
+from euterpe.media.errors import MediaError
+from euterpe.media.info import MediaInfo
+
+_MAX_ANSWER_BYTES = 4 << 20
+_TASK_LIMITS = Limits(memory_bytes=4 << 30, cpu_seconds=60)
+
+# What an executed program needs to start and to count its cores: not a file of anybody's.
+_SYSTEM = (
+    "/lib",
+    "/lib64",
+    "/usr/lib",
+    "/usr/lib64",
+    "/usr/local/lib",
+    "/etc/ld.so.cache",
+    "/proc/cpuinfo",
+    "/sys/devices/system/cpu",
+    "/dev/null",
+    "/dev/urandom",
+)
+
+
+@dataclass(frozen=True)
+class Isolation:
+    """What the kernel and the container runtime let the children be kept from, beyond the limits that always
+    hold: every network, and every file but those that they need."""
+
+    no_network: bool
+    no_files: bool
+
+
+class Sandbox:
+    """Starts with `start` or as a context manager, and takes all its children with it when it stops."""
+
+    def __init__(self, ffmpeg: Path) -> None:
+        self.ffmpeg = ffmpeg
+        self.isolation = Isolation(no_network=False, no_files=False)
+        self._lock = threading.Lock()
+        self._helper: subprocess.Popen[bytes] | None = None
+        self._control: socket.socket | None = None
+
+    def start(self) -> None:
+        with self._lock:
+            self._start()
+
+    def stop(self) -> None:
+        with self._lock:
+            self._stop()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def run(self, argv: Sequence[str], *, fds: Mapping[int, int], cwd: Path, limits: Limits) -> Child:
+        """Executes `argv` in `cwd`, all that it can see. `fds` says which of our open files it finds under
+        which number, beside its stdout and stderr."""
+        program = Path(argv[0])
+        seen = [str(program), str(program.parent.parent / "lib"), *_SYSTEM]
+        return self._bear({"argv": [*argv], "readable": seen, "writable": True}, fds, cwd, limits)
+
+    def call(
+        self,
+        task: str,
+        arguments: Mapping[str, Any],
+        *,
+        blame: str,
+        fds: Mapping[int, int] | None = None,
+        cwd: Path | None = None,
+        timeout_s: float = PATIENCE_S,
+    ) -> Any:
+        """What a task of `examine` says, from a child that can open nothing but what is in `cwd`. A media
+        file that breaks its child is at fault: the error has the code `blame`."""
+        order = {"task": task, "arguments": arguments, "readable": ["."] if cwd else [], "writable": False}
+        with self._bear(order, fds or {}, cwd or Path("/"), _TASK_LIMITS) as child:
+            return _answer_of(child, blame, timeout_s)
+
+    def probe(self, fd: int) -> MediaInfo:
+        """Looks into a source from its beginning, wherever `fd` is: its offset is left alone."""
+        with reopened(fd) as own:
+            found = self.call("probe", {"fd": 3}, blame="source_unsupported", fds={3: own})
+        return MediaInfo.parse(found, os.fstat(fd).st_size)
+
+    def _bear(self, order: dict[str, Any], fds: Mapping[int, int], cwd: Path, limits: Limits) -> Child:
+        with ExitStack() as ours, ExitStack() as theirs:
+            channel, far_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            ours.callback(channel.close)
+            theirs.callback(far_end.close)
+            outputs, given = {}, dict(fds)
+            for target in (1, 2):
+                outputs[target], given[target] = os.pipe()
+                ours.callback(os.close, outputs[target])
+                theirs.callback(os.close, given[target])
+            folder = os.open(cwd, os.O_PATH | os.O_DIRECTORY)
+            theirs.callback(os.close, folder)
+            order = {**order, "targets": [*given], "limits": asdict(limits)}
+            self._send(json.dumps(order).encode(), [far_end.fileno(), folder, *given.values()])
+            theirs.close()  # now, or the end of the helper would not be the end of the line
+            child = Child(channel, outputs)
+            ours.pop_all()
+            return child
+
+    def _send(self, order: bytes, fds: Sequence[int]) -> None:
+        with self._lock:
+            if self._control is None:
+                raise MediaError("sandbox_failed", "the sandbox is not started")
+            try:
+                socket.send_fds(self._control, [order], fds)
+            except (ConnectionError, TimeoutError):
+                self._stop()
+                self._start()
+                socket.send_fds(self._control, [order], fds)
+
+    def _start(self) -> None:
+        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            self._helper = subprocess.Popen(  # noqa: S603  our own module
+                [sys.executable, "-P", "-m", "euterpe.media.nursery", str(theirs.fileno())],
+                env={
+                    "LANG": "C.UTF-8",
+                    "PYTHONPATH": os.pathsep.join(filter(os.path.isabs, sys.path)),
+                    "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",  # a decoder's pictures in fewer page faults
+                },
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,  # what is typed at a terminal is for the worker
+            )
+        try:
+            self.isolation = Isolation(**first_word(self._control))
+        except BaseException:
+            self._stop()
+            raise
+
+    def _stop(self) -> None:
+        if self._control is not None:
+            self._control.close()
+            self._control = None
+        if self._helper is not None:
+            try:
+                self._helper.wait(PATIENCE_S)
+            except subprocess.TimeoutExpired:
+                self._helper.kill()  # its children die with it
+                self._helper.wait()
+            self._helper = None
+
+
+@contextmanager
+def reopened(fd: int) -> Iterator[int]:
+    """The same file, read only, with an offset of its own."""
+    own = os.open(f"/proc/self/fd/{fd}", os.O_RDONLY)
+    try:
+        yield own
+    finally:
+        os.close(own)
+
+
+def _answer_of(child: Child, blame: str, timeout_s: float) -> Any:
+    said, deadline = bytearray(), monotonic() + timeout_s
+    for event in child.events(tick_s=1.0):
+        if event is not None and event[0] == 1:
+            said += event[1]
+        if monotonic() > deadline or len(said) > _MAX_ANSWER_BYTES:
+            raise MediaError(blame, "takes too long, or has too much in it, to be looked into")
+    if child.end.code == -signal.SIGKILL:
+        raise MediaError("out_of_memory", "the process that looked into a file was killed")
+    if child.end.code != 0:
+        raise MediaError(blame, f"breaks the process that looks into it (exit code {child.end.code})")
+    answer = json.loads(said)
+    if "error" in answer:
+        raise MediaError(*answer["error"])
+    return answer["found"]

@@ -1,0 +1,112 @@
+"""Still pictures, and sheets of small ones with the times that they belong to."""
+
+from dataclasses import dataclass
+from math import ceil
+
+from euterpe.domain.outputs import ImageOutput, SpriteOutput
+from euterpe.media.errors import MediaError
+from euterpe.media.files import Planned, PlannedFile, Track, mapped, video_of
+from euterpe.media.info import MediaInfo, StreamInfo
+from euterpe.media.picture import Size, filters, fitted_size, shown_size
+
+_JPEG = ("-c:v", "mjpeg", "-q:v", "3", "-f", "image2", "-y")
+_JPEG_TYPE = "image/jpeg"
+_USUAL_FPS = 25.0
+_THUMBNAIL_LINES = 90
+_MOST_ROWS = 10
+_LONGEST_JPEG_SIDE = 65_500
+
+
+def image(output: ImageOutput, info: MediaInfo) -> Planned:
+    video = video_of(info, output.name)
+    size = shown_size(video)
+    files, words = [], []
+    for number, moment in enumerate(output.at, start=1):
+        path = f"{output.name}/{number}.jpg"
+        files.append(_jpeg(output.name, path, size))
+        chain = f"trim=start={_seconds_at(moment, info, video):.6f},{filters(video, size)}"
+        words += [*mapped(video), "-vf", chain, "-frames:v", "1", *_JPEG, "-update", "1", f"file:{path}"]
+    return Planned(tuple(files), words)
+
+
+def _seconds_at(moment: str, info: MediaInfo, video: StreamInfo) -> float:
+    """Where the picture of a moment begins, at the latest. After the last picture it is that one."""
+    picture = 1 / (video.fps or _USUAL_FPS)
+    length = _length(info, video)
+    wanted = length * float(moment[:-1]) / 100 if moment.endswith("%") else float(moment[:-1])
+    return max(0.0, min(wanted, length - picture) - picture / 2)
+
+
+@dataclass(frozen=True)
+class _Grid:
+    """Small pictures, left to right and top to bottom, on as many sheets as it takes."""
+
+    columns: int
+    rows: int
+    small: Size
+
+    @property
+    def sheet(self) -> Size:
+        return Size(self.small.width * self.columns, self.small.height * self.rows)
+
+    def sheets(self, count: int) -> int:
+        return ceil(count / (self.columns * self.rows))
+
+    def place(self, number: int) -> str:
+        """Where the picture of that number is, as a media fragment."""
+        sheet, place = divmod(number, self.columns * self.rows)
+        row, column = divmod(place, self.columns)
+        left, top = column * self.small.width, row * self.small.height
+        return f"{sheet + 1}.jpg#xywh={left},{top},{self.small.width},{self.small.height}"
+
+
+def sprite(output: SpriteOutput, info: MediaInfo) -> Planned:
+    """The first picture of each interval."""
+    video = video_of(info, output.name)
+    length, interval = _length(info, video), output.interval_seconds
+    count = max(1, ceil((length - 1 / (video.fps or _USUAL_FPS)) / interval))
+    rows = min(ceil(count / output.columns), _MOST_ROWS)
+    grid = _Grid(output.columns, rows, fitted_size(video, _THUMBNAIL_LINES, "mjpeg"))
+    if max(grid.sheet.width, grid.sheet.height) > _LONGEST_JPEG_SIDE:
+        raise MediaError(
+            "output_unsupported", f"output {output.name}: its sheets would be too large for a JPEG"
+        )
+    files = [
+        _jpeg(output.name, f"{output.name}/{number + 1}.jpg", grid.sheet)
+        for number in range(grid.sheets(count))
+    ]
+    if output.vtt:
+        text = _vtt(grid, count, interval, length)
+        files.append(PlannedFile(output.name, f"{output.name}/sprite.vtt", "text/vtt", text=text))
+    chosen = f"isnan(prev_selected_t)+gt(floor(t/{interval}),floor(prev_selected_t/{interval}))"
+    chain = f"select='{chosen}',{filters(video, grid.small)},tile={grid.columns}x{grid.rows}"
+    words = [*mapped(video), "-vf", chain, "-fps_mode", "passthrough", *_JPEG, f"file:{output.name}/%d.jpg"]
+    return Planned(tuple(files), words)
+
+
+def _vtt(grid: _Grid, count: int, interval: int, length: float) -> str:
+    cues = ["WEBVTT"]
+    for number in range(count):
+        begin, end = number * interval, min((number + 1) * interval, length)
+        cues.append(f"{_clock(begin)} --> {_clock(end)}\n{grid.place(number)}")
+    return "\n\n".join(cues) + "\n"
+
+
+def _clock(seconds: float) -> str:
+    milliseconds = round(seconds * 1000)
+    minutes, rest = divmod(milliseconds, 60_000)
+    return f"{minutes // 60:02}:{minutes % 60:02}:{rest // 1000:02}.{rest % 1000:03}"
+
+
+def _length(info: MediaInfo, video: StreamInfo) -> float:
+    if (length := video.duration_seconds or info.duration_seconds) is None:
+        raise MediaError(
+            "source_unsupported", "the source does not tell how long it is: no moment in it can be found"
+        )
+    return length
+
+
+def _jpeg(output: str, path: str, size: Size) -> PlannedFile:
+    return PlannedFile(
+        output, path, _JPEG_TYPE, "jpeg_pipe", (Track("video", "mjpeg", None, size.width, size.height),)
+    )

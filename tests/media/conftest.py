@@ -1,0 +1,3 @@
+from tests.media.clips import clips, sandbox
+
+__all__ = ["clips", "sandbox"]

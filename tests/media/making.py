@@ -1,0 +1,59 @@
+"""The way of a source through the media package, in one call: what a worker does with it."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from euterpe.domain.outputs import M4aOutput, Mp4Output, OutputSpec
+from euterpe.media.encode import EncodeStats, encode
+from euterpe.media.info import MediaInfo
+from euterpe.media.plan import Plan, plan
+from euterpe.media.progress import Progress
+from euterpe.media.sandbox import Sandbox
+from euterpe.media.verify import MadeFile, verify
+
+# Long past anything that is merely slow.
+PATIENCE_S = 60.0
+
+FILM = Mp4Output(name="film", type="mp4")
+SOUND = M4aOutput(name="sound", type="m4a")
+
+
+def film(codec: str = "h264", height: int | None = None, **options: object) -> Mp4Output:
+    return Mp4Output.model_validate(
+        {"name": "film", "type": "mp4", "video": {"codec": codec, "height": height}, **options}
+    )
+
+
+def probe(sandbox: Sandbox, path: Path) -> MediaInfo:
+    with path.open("rb") as file:
+        return sandbox.probe(file.fileno())
+
+
+def run(
+    sandbox: Sandbox,
+    planned: Plan,
+    source: Path,
+    folder: Path,
+    *,
+    timeout_seconds: float = PATIENCE_S,
+    stall_seconds: float = PATIENCE_S,
+    max_output_bytes: int = 1 << 30,
+    on_progress: Callable[[Progress], None] = lambda _: None,
+) -> EncodeStats:
+    with source.open("rb") as file:
+        return encode(
+            sandbox,
+            planned,
+            file.fileno(),
+            folder,
+            timeout_seconds=timeout_seconds,
+            stall_seconds=stall_seconds,
+            max_output_bytes=max_output_bytes,
+            on_progress=on_progress,
+        )
+
+
+def make(sandbox: Sandbox, source: Path, outputs: Sequence[OutputSpec], folder: Path) -> tuple[MadeFile, ...]:
+    planned = plan(outputs, probe(sandbox, source), threads=1)
+    run(sandbox, planned, source, folder)
+    return verify(sandbox, planned, folder)

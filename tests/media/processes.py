@@ -1,0 +1,33 @@
+"""Looks at processes from outside, and waits for their end without polling."""
+
+import os
+import select
+from pathlib import Path
+
+from tests.media.making import PATIENCE_S
+
+
+def working_in(folder: Path) -> list[int]:
+    """The processes whose current directory it is."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and (entry / "cwd").readlink() == folder.resolve():
+                found.append(int(entry.name))
+        except OSError:  # it ended meanwhile
+            continue
+    return found
+
+
+def has_ended(pid: int) -> bool:
+    """Waits for it."""
+    try:
+        end = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    try:
+        poll = select.poll()
+        poll.register(end, select.POLLIN)
+        return bool(poll.poll(PATIENCE_S * 1000))
+    finally:
+        os.close(end)

@@ -1,0 +1,171 @@
+"""How an encode ends before its time: whoever ends it, ffmpeg is gone and the error says why."""
+
+import os
+import signal
+import subprocess
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from euterpe.domain.retry import RetryClass
+from euterpe.media.child import Exit
+from euterpe.media.errors import MEDIA_CODES, MediaError
+from euterpe.media.evidence import Evidence
+from euterpe.media.plan import Plan, plan
+from euterpe.media.progress import Progress
+from euterpe.media.sandbox import Sandbox
+from tests.media.clips import Clips
+from tests.media.making import FILM, PATIENCE_S, probe, run
+from tests.media.processes import has_ended, working_in
+
+
+class LeaseLost(Exception):
+    pass
+
+
+@pytest.fixture
+def slow(clips: Clips, sandbox: Sandbox) -> tuple[Plan, Path]:
+    """An encode that takes as long as its film: nine seconds. It is always ended before."""
+    source = clips.make("long.mp4")
+    planned = plan([FILM], probe(sandbox, source), threads=1)
+    words = [f"realtime,{word}" if word.startswith("scale=") else word for word in planned.outputs]
+    return replace(planned, outputs=tuple(words)), source
+
+
+def on_the_first(act: Callable[[int], None], folder: Path) -> tuple[Callable[[Progress], None], list[int]]:
+    """Acts once on the ffmpeg that works in `folder`; also the process ids that it saw."""
+    seen: list[int] = []
+
+    def look(_: Progress) -> None:
+        if not seen:
+            seen.extend(working_in(folder))
+            assert len(seen) == 1
+            act(seen[0])
+
+    return look, seen
+
+
+def test_a_lost_lease_kills_ffmpeg_before_it_is_told(
+    slow: tuple[Plan, Path], sandbox: Sandbox, tmp_path: Path
+) -> None:
+    def lose(_: int) -> None:
+        raise LeaseLost
+
+    on_progress, seen = on_the_first(lose, tmp_path)
+    with pytest.raises(LeaseLost):
+        run(sandbox, *slow, tmp_path, on_progress=on_progress)
+    assert working_in(tmp_path) == []
+    assert has_ended(seen[0])
+
+
+def test_a_silent_ffmpeg_does_not_delay_a_cancel(
+    slow: tuple[Plan, Path], sandbox: Sandbox, tmp_path: Path
+) -> None:
+    looks = 0
+
+    def freeze_then_cancel(_: Progress) -> None:
+        nonlocal looks
+        looks += 1
+        if looks == 3:
+            raise LeaseLost
+        for pid in working_in(tmp_path):
+            os.kill(pid, signal.SIGSTOP)
+
+    with pytest.raises(LeaseLost):
+        run(sandbox, *slow, tmp_path, on_progress=freeze_then_cancel)
+    assert working_in(tmp_path) == []
+
+
+def test_an_encode_that_gets_nowhere_is_ended(
+    slow: tuple[Plan, Path], sandbox: Sandbox, tmp_path: Path
+) -> None:
+    on_progress, seen = on_the_first(lambda pid: os.kill(pid, signal.SIGSTOP), tmp_path)
+    with pytest.raises(MediaError) as ended:
+        run(sandbox, *slow, tmp_path, stall_seconds=1, on_progress=on_progress)
+    assert (ended.value.code, ended.value.retry_class) == ("encode_stalled", RetryClass.TRANSIENT)
+    assert has_ended(seen[0])
+
+
+def test_an_encode_that_takes_too_long_is_ended(
+    slow: tuple[Plan, Path], sandbox: Sandbox, tmp_path: Path
+) -> None:
+    with pytest.raises(MediaError) as ended:
+        run(sandbox, *slow, tmp_path, timeout_seconds=1)
+    assert ended.value.code == "encode_timeout"
+    assert working_in(tmp_path) == []
+
+
+def test_an_ffmpeg_that_somebody_kills_may_be_tried_again(
+    slow: tuple[Plan, Path], sandbox: Sandbox, tmp_path: Path
+) -> None:
+    on_progress, _ = on_the_first(lambda pid: os.kill(pid, signal.SIGKILL), tmp_path)
+    with pytest.raises(MediaError) as ended:
+        run(sandbox, *slow, tmp_path, on_progress=on_progress)
+    assert (ended.value.code, ended.value.retryable) == ("encode_killed", True)
+
+
+def test_an_output_stops_growing_at_its_limit(clips: Clips, sandbox: Sandbox, tmp_path: Path) -> None:
+    source = clips.make("long.mp4")
+    planned = plan([FILM], probe(sandbox, source), threads=1)
+    with pytest.raises(MediaError) as ended:
+        run(sandbox, planned, source, tmp_path, max_output_bytes=20_000)
+    assert ended.value.code == "output_too_large"
+    assert (tmp_path / "film.mp4").stat().st_size <= 20_000
+
+
+def test_a_full_disk_is_the_machines_fault(clips: Clips, sandbox: Sandbox, tmp_path: Path) -> None:
+    """/dev/full is the only disk that every machine has full; the sandbox would hide it."""
+    planned = plan([FILM], probe(sandbox, clips.make("film.mp4")), threads=1)
+    (tmp_path / "film.mp4").symlink_to("/dev/full")
+    command = planned.bare(sandbox.ffmpeg, clips.make("film.mp4"))
+    ended = subprocess.run(command, cwd=tmp_path, check=False, capture_output=True, timeout=PATIENCE_S)
+    evidence = Evidence()
+    evidence.add(ended.stderr)
+    verdict = evidence.verdict(Exit(ended.returncode, 0.0, 0))
+    assert (verdict.code, verdict.retry_class) == ("disk_full", RetryClass.TRANSIENT)
+
+
+def test_a_work_directory_that_cannot_be_written_is_an_error(
+    clips: Clips, sandbox: Sandbox, tmp_path: Path
+) -> None:
+    source = clips.make("film.mp4")
+    planned = plan([FILM], probe(sandbox, source), threads=1)
+    (tmp_path / "film.mp4").mkdir()
+    with pytest.raises(MediaError) as ended:
+        run(sandbox, planned, source, tmp_path)
+    assert ended.value.code == "encode_failed"
+
+
+@pytest.mark.parametrize(
+    ("code", "said", "expected"),
+    [
+        (-signal.SIGXFSZ, "", "output_too_large"),
+        (-signal.SIGXCPU, "", "encode_timeout"),
+        (-signal.SIGSEGV, "", "encode_failed"),
+        (1, "[error] av_interleaved_write_frame(): No space left on device", "disk_full"),
+        (1, "[error] Error while decoding: Cannot allocate memory", "out_of_memory"),
+        (1, "[matroska,webm @ 0x1] File ended prematurely", "source_truncated"),
+        (1, "[in#0/mpegts @ 0x1] [fatal] corrupt input packet in stream 0", "source_damaged"),
+        (1, "Codec (foo) not on whitelist 'h264'", "source_unsupported"),
+        (1, "something new", "encode_failed"),
+        (187, "", "encode_failed"),
+    ],
+)
+def test_every_end_has_a_code(code: int, said: str, expected: str) -> None:
+    evidence = Evidence()
+    evidence.add(said.encode())
+    assert evidence.verdict(Exit(code, 0.0, 0)).code == expected
+    assert expected in MEDIA_CODES
+
+
+def test_evidence_is_bounded_printable_and_tells_no_paths() -> None:
+    evidence = Evidence()
+    for _ in range(1000):
+        evidence.add(b"\x1b[31m[mov @ 0x55aa] /srv/work/job-1/film.mp4: bad \xff\0" * 50 + b"\n")
+    verdict = str(evidence.verdict(Exit(1, 0.0, 0)))
+    assert len(verdict) < 1000
+    assert verdict.isprintable()
+    assert "/srv" not in verdict
+    assert "0x55aa" not in verdict

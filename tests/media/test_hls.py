@@ -1,0 +1,106 @@
+from pathlib import Path
+
+import pytest
+
+from euterpe.domain.outputs import HlsOutput, HlsVideo
+from euterpe.media.errors import MediaError
+from euterpe.media.plan import plan
+from euterpe.media.sandbox import Sandbox
+from euterpe.media.verify import verify
+from tests.media.clips import Clips
+from tests.media.making import make, probe, run
+
+
+def ladder(codec: str = "h264", **options: object) -> HlsOutput:
+    return HlsOutput.model_validate(
+        {
+            "name": "hls",
+            "type": "hls",
+            "segment_seconds": 3,
+            "video": {"codec": codec, "ladder": [90, 64]},
+            **options,
+        }
+    )
+
+
+@pytest.mark.parametrize("codec", ["h264", "hevc", "av1"])
+def test_a_ladder_is_published_from_its_segments_up(
+    clips: Clips, sandbox: Sandbox, tmp_path: Path, codec: str
+) -> None:
+    made = make(sandbox, clips.make("long.mp4"), [ladder(codec)], tmp_path)
+    names = [file.name for file in made]
+    assert names[-1] == "hls/master.m3u8"
+    for name in ("90p", "64p", "audio"):
+        playlist = (tmp_path / f"hls/{name}.m3u8").read_text().splitlines()
+        segments = [line for line in playlist if not line.startswith("#")]
+        assert len(segments) >= 3
+        for part in (*segments, f"{name}_init.mp4"):
+            assert names.index(f"hls/{part}") < names.index(f"hls/{name}.m3u8")
+    sizes = {file.name: (file.width, file.height) for file in made if file.width}
+    assert sizes == {"hls/90p.m3u8": (160, 90), "hls/64p.m3u8": (114, 64)}
+    assert {file.content_type for file in made} == {
+        "application/vnd.apple.mpegurl",
+        "video/iso.segment",
+        "video/mp4",
+    }
+
+
+def test_every_rendition_changes_segments_at_the_same_moments(
+    clips: Clips, sandbox: Sandbox, tmp_path: Path
+) -> None:
+    make(sandbox, clips.make("long.mp4"), [ladder()], tmp_path)
+    lengths = [
+        [line for line in (tmp_path / f"hls/{name}.m3u8").read_text().splitlines() if "EXTINF" in line]
+        for name in ("90p", "64p")
+    ]
+    assert lengths == [["#EXTINF:3.000000,"] * 3] * 2
+
+
+def test_a_ladder_without_sound(clips: Clips, sandbox: Sandbox, tmp_path: Path) -> None:
+    for source, output in (("silent.mp4", ladder()), ("film.mp4", ladder(audio=None))):
+        folder = tmp_path / source
+        folder.mkdir()
+        made = make(sandbox, clips.make(source), [output], folder)
+        assert "AUDIO" not in made[-1].path.read_text()
+
+
+@pytest.mark.parametrize(
+    ("part", "spoil"),
+    [
+        ("90p_00001.m4s", lambda _: b""),
+        ("90p_00002.m4s", lambda data: data[: len(data) // 2]),
+        ("90p_00000.m4s", lambda data: bytes(len(data))),
+        ("90p_init.mp4", lambda _: b""),
+        ("audio_00002.m4s", None),
+        ("64p.m3u8", lambda data: data[:-20]),
+        ("master.m3u8", lambda data: data.replace(b"64p.m3u8", b"")),
+        ("master.m3u8", None),
+    ],
+)
+def test_a_hole_in_a_ladder_is_found(
+    clips: Clips, sandbox: Sandbox, tmp_path: Path, part: str, spoil: object
+) -> None:
+    source = clips.make("long.mp4")
+    planned = plan([ladder()], probe(sandbox, source), threads=1)
+    run(sandbox, planned, source, tmp_path)
+    path = tmp_path / "hls" / part
+    if callable(spoil):
+        path.write_bytes(spoil(path.read_bytes()))
+    else:
+        path.unlink()
+    with pytest.raises(MediaError) as refused:
+        verify(sandbox, planned, tmp_path)
+    assert refused.value.code in ("output_undecodable", "output_truncated")
+
+
+def test_a_ladder_counts_as_one_output(clips: Clips, sandbox: Sandbox, tmp_path: Path) -> None:
+    """No file of it reaches the limit by itself."""
+    source = clips.make("long.mp4")
+    steps = HlsOutput(
+        name="hls", type="hls", segment_seconds=1, video=HlsVideo(ladder=(90, 88, 86, 84, 82, 80))
+    )
+    planned = plan([steps], probe(sandbox, source), threads=1)
+    with pytest.raises(MediaError) as refused:
+        run(sandbox, planned, source, tmp_path, max_output_bytes=60_000)
+    assert refused.value.code == "output_too_large"
+    assert "hls" in str(refused.value)

@@ -1,0 +1,270 @@
+"""What a child of the sandbox can do, and what becomes of it."""
+
+import os
+import resource
+import select
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from euterpe.media.child import Child
+from euterpe.media.confine import Limits
+from euterpe.media.errors import MediaError
+from euterpe.media.sandbox import Sandbox
+from tests.media.clips import Clips
+from tests.media.making import PATIENCE_S, probe
+from tests.media.processes import has_ended
+
+LIMITS = Limits(memory_bytes=1 << 30, cpu_seconds=60, file_bytes=1 << 20)
+
+
+def shell(
+    sandbox: Sandbox, script: str, folder: Path, limits: Limits = LIMITS, given: int | None = None
+) -> Child:
+    """Only what the shell can do by itself: a child may execute nothing else. It finds `given` as 7."""
+    fds = {} if given is None else {7: given}
+    return sandbox.run(["/bin/sh", "-c", script], fds=fds, cwd=folder, limits=limits)
+
+
+def output(child: Child) -> str:
+    return b"".join(event[1] for event in child.events(PATIENCE_S) if event is not None).decode()
+
+
+@contextmanager
+def sleeper(sandbox: Sandbox, folder: Path) -> Iterator[tuple[Child, int]]:
+    """A child, and a child of its own, that wait for a word that never comes."""
+    never, _held = os.pipe()
+    try:
+        with shell(sandbox, "(read word <&7) & echo $!; read word <&7", folder, given=never) as child:
+            yield child, int(first_words(child))
+    finally:
+        os.close(never)
+        os.close(_held)
+
+
+def first_words(child: Child) -> bytes:
+    event = next(child.events(PATIENCE_S))
+    assert event is not None, "it is silent"
+    return event[1]
+
+
+@pytest.fixture
+def own_sandbox() -> Iterator[Sandbox]:
+    with Sandbox(Path("/bin/true")) as started:
+        yield started
+
+
+def helper_of(sandbox: Sandbox) -> int:
+    helper = sandbox._helper
+    assert helper is not None
+    return helper.pid
+
+
+def test_what_a_child_says_and_how_it_ends_is_heard(sandbox: Sandbox, tmp_path: Path) -> None:
+    with shell(sandbox, "echo out; echo err >&2; exit 3", tmp_path) as child:
+        heard = sorted(event for event in child.events(PATIENCE_S) if event is not None)
+        assert heard == [(1, b"out\n"), (2, b"err\n")]
+        assert child.end.code == 3
+        assert child.wait() == child.end
+
+
+def test_a_child_has_nothing_of_ours(
+    sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EUTERPE_CANARY", "secret")
+    with sleeper(sandbox, tmp_path) as (child, _):
+        place = Path("/proc") / str(child.pid)
+        status = dict(line.split(":\t", 1) for line in (place / "status").read_text().splitlines())
+        assert b"CANARY" not in (place / "environ").read_bytes()
+        open_files = {str(entry.readlink()).partition(":")[0] for entry in (place / "fd").iterdir()}
+        assert open_files == {os.devnull, "pipe"}
+        assert (os.getsid(child.pid), os.getpgid(child.pid)) == (child.pid, child.pid)
+        assert (status["CapEff"].strip("0"), status["CapPrm"].strip("0"), status["NoNewPrivs"]) == (
+            "",
+            "",
+            "1",
+        )
+        assert (place / "cwd").readlink() == tmp_path
+        limits = {
+            what: resource.prlimit(child.pid, what) for what in (resource.RLIMIT_AS, resource.RLIMIT_CORE)
+        }
+        assert limits == {resource.RLIMIT_AS: (1 << 30, 1 << 30), resource.RLIMIT_CORE: (0, 0)}
+
+
+def test_a_child_finds_the_files_that_it_is_given_under_their_numbers(
+    sandbox: Sandbox, tmp_path: Path
+) -> None:
+    (tmp_path / "given").write_text("given\n")
+    with (
+        (tmp_path / "given").open() as file,
+        shell(sandbox, "read word <&7; echo $word", tmp_path, given=file.fileno()) as child,
+    ):
+        assert output(child) == "given\n"
+
+
+def test_a_child_sees_no_file_outside_its_folder(sandbox: Sandbox, tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "own").write_text("own\n")
+    (tmp_path / "canary").write_text("CANARY\n")
+    reads = "; ".join(f"read word < {path} && echo $word" for path in ("own", "../canary", "/etc/passwd"))
+    with shell(sandbox, f"{reads}; echo x > new; echo x > ../new", folder) as child:
+        said = output(child)
+    assert said.startswith("own")
+    assert (folder / "new").exists()
+    assert sandbox.isolation.no_files == (not (tmp_path / "new").exists())
+    assert sandbox.isolation.no_files == ("CANARY" not in said and "root:" not in said)
+
+
+def test_a_child_reaches_no_network(sandbox: Sandbox, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.setblocking(False)
+        url = f"tcp://127.0.0.1:{listener.getsockname()[1]}"
+        argv = [str(sandbox.ffmpeg), "-nostdin", "-i", url]
+        with sandbox.run(argv, fds={}, cwd=tmp_path, limits=LIMITS_OF_FFMPEG) as child:
+            said = output(child)
+        assert child.end.code != 0
+        assert sandbox.isolation.no_network or sandbox.isolation.no_files, said
+        with pytest.raises(BlockingIOError):
+            listener.accept()
+
+
+LIMITS_OF_FFMPEG = Limits(memory_bytes=8 << 30, cpu_seconds=60)
+
+
+def test_a_file_grows_no_further_than_its_limit(sandbox: Sandbox, tmp_path: Path) -> None:
+    limits = Limits(memory_bytes=1 << 30, cpu_seconds=60, file_bytes=4096)
+    with shell(sandbox, "while :; do echo 0123456789abcdef; done > big", tmp_path, limits) as child:
+        output(child)
+    assert child.end.code == -signal.SIGXFSZ
+    assert (tmp_path / "big").stat().st_size == 4096
+
+
+def test_a_child_that_computes_without_end_is_ended(sandbox: Sandbox, tmp_path: Path) -> None:
+    limits = Limits(memory_bytes=1 << 30, cpu_seconds=1)
+    with shell(sandbox, "while :; do :; done", tmp_path, limits) as child:
+        end = child.wait(PATIENCE_S)
+    assert end is not None
+    assert end.code in (-signal.SIGXCPU, -signal.SIGKILL)
+
+
+def test_killing_a_child_kills_what_it_started(sandbox: Sandbox, tmp_path: Path) -> None:
+    with sleeper(sandbox, tmp_path) as (child, grandchild):
+        child.kill()
+        child.kill()
+        end = child.wait(PATIENCE_S)
+        assert end is not None
+        assert end.code == -signal.SIGKILL
+        assert has_ended(grandchild)
+
+
+def test_what_a_child_leaves_behind_is_killed(sandbox: Sandbox, tmp_path: Path) -> None:
+    never, held = os.pipe()
+    with shell(sandbox, "(read word <&7) & echo $!", tmp_path, given=never) as child:
+        assert has_ended(int(output(child)))
+    os.close(never)
+    os.close(held)
+
+
+def test_the_end_of_the_block_is_the_end_of_the_child(sandbox: Sandbox, tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError), sleeper(sandbox, tmp_path) as (child, grandchild):
+        raise ZeroDivisionError
+    assert not Path("/proc", str(child.pid)).exists()
+    assert has_ended(grandchild)
+
+
+def test_polite_signals_do_not_disturb_a_child(sandbox: Sandbox, tmp_path: Path) -> None:
+    heard, say = os.pipe()
+    with shell(sandbox, "echo ready; read word <&7; echo $word", tmp_path, given=heard) as child:
+        assert first_words(child) == b"ready\n"
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            os.kill(child.pid, number)
+        os.write(say, b"done\n")
+        assert output(child) == "done\n"
+    os.close(heard)
+    os.close(say)
+
+
+def test_a_stopped_sandbox_takes_its_children_with_it(own_sandbox: Sandbox, tmp_path: Path) -> None:
+    with sleeper(own_sandbox, tmp_path) as (child, grandchild):
+        own_sandbox.stop()
+        assert has_ended(child.pid)
+        assert has_ended(grandchild)
+    with pytest.raises(MediaError, match="not started"):
+        shell(own_sandbox, "true", tmp_path)
+
+
+def test_a_killed_helper_takes_its_children_with_it_and_is_replaced(
+    own_sandbox: Sandbox, tmp_path: Path, clips: Clips
+) -> None:
+    helper = helper_of(own_sandbox)
+    with sleeper(own_sandbox, tmp_path) as (child, _):
+        os.kill(helper, signal.SIGKILL)
+        with pytest.raises(MediaError) as lost:
+            child.wait(PATIENCE_S)
+        assert lost.value.code == "sandbox_failed"
+        assert lost.value.retryable
+        assert has_ended(child.pid)
+    assert probe(own_sandbox, clips.make("film.mp4")).container == "mov"
+    assert helper_of(own_sandbox) != helper
+
+
+def test_nothing_outlives_a_killed_worker(tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-m", "tests.media.worker", str(tmp_path)], stdout=subprocess.PIPE, text=True
+    ) as worker:
+        assert worker.stdout is not None
+        child, grandchild = map(int, worker.stdout.readline().split())
+        parent = int(Path("/proc", str(child), "stat").read_text().rpartition(")")[2].split()[1])
+        worker.send_signal(signal.SIGKILL)
+        assert worker.wait(PATIENCE_S) == -signal.SIGKILL
+        assert [has_ended(pid) for pid in (parent, child, grandchild)] == [True, True, True]
+
+
+def test_what_cannot_be_executed_is_an_error(sandbox: Sandbox, tmp_path: Path) -> None:
+    with (
+        pytest.raises(MediaError, match="could not start"),
+        sandbox.run(["/nothing/here"], fds={}, cwd=tmp_path, limits=LIMITS) as child,
+    ):
+        child.wait(PATIENCE_S)
+
+
+def test_a_helper_survives_those_who_hang_up_without_listening(
+    sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def hang_up(line: socket.socket) -> None:
+        assert select.select([line], [], [], PATIENCE_S)[0]  # what it says stays unread
+        raise MediaError("sandbox_failed", "hung up")
+
+    helper = helper_of(sandbox)
+    with monkeypatch.context() as patched:
+        patched.setattr("euterpe.media.child.first_word", hang_up)
+        with pytest.raises(MediaError, match="hung up"):
+            shell(sandbox, "while :; do :; done", tmp_path)
+    with shell(sandbox, "echo still here", tmp_path) as child:
+        assert output(child) == "still here\n"
+    assert helper_of(sandbox) == helper
+
+
+def test_the_helper_is_single_threaded(sandbox: Sandbox) -> None:
+    """The death signal of its children would go with a thread of it."""
+    assert len(list(Path(f"/proc/{helper_of(sandbox)}/task").iterdir())) == 1
+
+
+def test_nothing_is_leaked(sandbox: Sandbox, tmp_path: Path, clips: Clips) -> None:
+    def open_files() -> list[int]:
+        # A helper that has begun with this child is done with those before it.
+        with sleeper(sandbox, tmp_path):
+            return [len(list(Path(f"/proc/{pid}/fd").iterdir())) for pid in ("self", helper_of(sandbox))]
+
+    before = open_files()
+    for _ in range(5):
+        with pytest.raises(MediaError):
+            probe(sandbox, clips.make("noise"))
+    assert open_files() == before

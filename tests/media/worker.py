@@ -1,0 +1,20 @@
+"""A worker to be killed: starts a sandbox with a child in it, says who they are, and waits."""
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+from euterpe.media.confine import Limits
+from euterpe.media.sandbox import Sandbox
+
+with Sandbox(Path("/bin/true")) as sandbox:
+    limits = Limits(memory_bytes=1 << 30, cpu_seconds=60)
+    never, held = os.pipe()
+    script = "(read word <&7) & echo $!; read word <&7"
+    child = sandbox.run(["/bin/sh", "-c", script], fds={7: never}, cwd=Path(sys.argv[1]), limits=limits)
+    for event in child.events(60.0):
+        if event is not None:
+            sys.stdout.write(f"{child.pid} {event[1].decode()}")
+            sys.stdout.flush()
+            signal.pause()
