@@ -1,0 +1,1 @@
+"""The HTTP service: a Starlette app over the synchronous store."""

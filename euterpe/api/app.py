@@ -1,0 +1,76 @@
+"""The app, put together."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.routing import Route
+
+from euterpe.api.catalogue import Catalogue
+from euterpe.api.control import Controls
+from euterpe.api.docs_page import Documentation
+from euterpe.api.enqueue import Enqueueing
+from euterpe.api.events import Events
+from euterpe.api.exchange import Exchanges
+from euterpe.api.health import Health
+from euterpe.api.limits import ApiLimits
+from euterpe.api.listing import Listing
+from euterpe.api.problems import answer_known_error, answer_routing_error
+from euterpe.api.service import Service, SpecPolicy, new_service
+from euterpe.api.status import Status
+from euterpe.domain.errors import EuterpeError
+from euterpe.store.store import Store
+
+
+def create_app(store: Store, limits: ApiLimits, policy: SpecPolicy) -> Starlette:
+    """The service over an open store, which stays its caller's to close.
+
+    `app.state.end_waits()`, from any thread, ends event streams and long polls: call it before the server
+    waits for its connections, or it will wait for an hour.
+    """
+    service = new_service(store, limits, policy)
+    routes = _routes(service)
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        service.watcher.start()
+        try:
+            yield
+        finally:
+            service.watcher.stop()
+            service.calls.stop()
+
+    paths = {route.endpoint: route.path for route in routes}
+    app = Starlette(
+        routes=routes,
+        middleware=[Middleware(Exchanges, paths, service.metrics)],
+        exception_handlers={HTTPException: answer_routing_error, EuterpeError: answer_known_error},
+        lifespan=lifespan,
+    )
+    app.router.redirect_slashes = False
+    app.state.end_waits = service.watcher.end_all
+    return app
+
+
+def _routes(service: Service) -> list[Route]:
+    controls, health = Controls(service), Health(service)
+    documentation = Documentation(service.limits)
+    events = Route("/transcode/{job_id}/events", Events(service).get)
+    events.methods = {"GET"}  # the head of a stream would be a stream
+    return [
+        Route("/transcode", Enqueueing(service).post, methods=["POST"]),
+        Route("/transcode/status", Status(service).get),
+        Route("/transcode/jobs", Listing(service).get),
+        Route("/transcode/profiles", Catalogue(service).get),
+        events,
+        Route("/transcode/{job_id}/cancel", controls.cancel, methods=["POST"]),
+        Route("/transcode/{job_id}/retry", controls.retry, methods=["POST"]),
+        Route("/transcode/{job_id}/credentials", controls.put_credentials, methods=["PUT"]),
+        Route("/healthz", health.alive),
+        Route("/readyz", health.ready),
+        Route("/metrics", service.metrics.get),
+        Route("/openapi.json", documentation.openapi),
+        Route("/docs", documentation.page),
+    ]

@@ -1,0 +1,86 @@
+"""Who a request comes from, and whether it may do what it asks."""
+
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from functools import partial
+from hashlib import sha256
+
+from starlette.requests import Request
+
+from euterpe.api.calls import Calls
+from euterpe.api.exchange import exchange_of
+from euterpe.api.problems import Refused
+from euterpe.domain.scopes import Scope
+from euterpe.store.requesters import Principal
+
+# A busy key costs one query in this time; one that is disabled is refused after it at the latest.
+REMEMBERED_S = 2.0
+_MOST_REMEMBERED = 4_096
+
+
+class Door:
+    """Only successes are remembered, under the key's hash: the keys themselves stay out of memory."""
+
+    def __init__(
+        self,
+        authenticate: Callable[[str], Principal],
+        calls: Calls,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._authenticate, self._calls, self._clock = authenticate, calls, clock
+        self._known: OrderedDict[bytes, tuple[Principal, float]] = OrderedDict()
+        self._asking: dict[bytes, asyncio.Task[Principal]] = {}
+
+    async def admit(self, request: Request, scope: Scope) -> Principal:
+        principal = await self._principal(_key_in(request))
+        exchange_of(request).requester_id = principal.requester_id
+        if scope not in principal.scopes:
+            raise Refused(
+                "forbidden",
+                f"this needs a key with the scope {scope}",
+                headers={
+                    "www-authenticate": f'Bearer realm="euterpe", error="insufficient_scope", scope="{scope}"'
+                },
+            )
+        return principal
+
+    async def _principal(self, key: str) -> Principal:
+        digest = sha256(key.encode()).digest()
+        known = self._known.get(digest)
+        if known is not None and known[1] > self._clock():
+            return known[0]
+        # One query for all who come with this key now; it goes on if the first of them leaves.
+        asking = self._asking.get(digest)
+        if asking is None:
+            asking = self._asking[digest] = asyncio.ensure_future(self._ask(key, digest))
+        return await asyncio.shield(asking)
+
+    async def _ask(self, key: str, digest: bytes) -> Principal:
+        until = self._clock() + REMEMBERED_S
+        try:
+            principal = await self._calls.run(partial(self._authenticate, key))
+        finally:
+            del self._asking[digest]
+        self._known[digest] = principal, until
+        self._known.move_to_end(digest)
+        if len(self._known) > _MOST_REMEMBERED:
+            self._known.popitem(last=False)
+        return principal
+
+
+def _key_in(request: Request) -> str:
+    given = request.headers.get("authorization")
+    if given is not None:
+        scheme, _, key = given.partition(" ")
+        if scheme.lower() == "bearer":
+            return key.strip()
+    key = request.headers.get("x-api-key", "")
+    if key:
+        return key
+    raise Refused(
+        "unauthorized",
+        "send an API key, as `Authorization: Bearer …` or as `X-API-Key`",
+        headers={"www-authenticate": 'Bearer realm="euterpe"'},
+    )

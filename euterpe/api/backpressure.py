@@ -1,0 +1,113 @@
+"""How much may wait: a quota for each requester, and a bound on the queue.
+
+To count for every request would cost as much as to enqueue it, so a count is used up before the next one:
+jobs only become fewer by themselves. Other processes of the API do not know of it; in the second for which
+it is trusted, each may let in what was free at its own count.
+"""
+
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
+
+from euterpe.api.calls import Calls
+from euterpe.api.limits import ApiLimits
+from euterpe.api.problems import Refused
+
+_TRUSTED_S = 1.0
+_RETRY_S = 5
+_MOST_KNOWN = 1_000
+
+Clock = Callable[[], float]
+Refusal = tuple[str, str]  # its code, and what it says
+
+
+@dataclass
+class Place:
+    """For one job. It is free again if the job did not come to be."""
+
+    used: bool = False
+
+
+class Count(Protocol):
+    def __call__(self, *, at_most: int) -> int: ...
+
+
+class Bound:
+    def __init__(self, count: Count, most: int, refusal: Refusal, calls: Calls, clock: Clock) -> None:
+        self._count, self._most, self._refusal = count, most, refusal
+        self._calls, self._clock = calls, clock
+        self._left, self._until = 0, 0.0
+        self._counting: asyncio.Task[None] | None = None
+        self.under_way = 0
+
+    @asynccontextmanager
+    async def hold(self, place: Place) -> AsyncIterator[None]:
+        if self._left <= 0 or self._clock() >= self._until:
+            await self._recount()
+        if self._left <= 0:
+            raise Refused(*self._refusal, retry_after_s=_RETRY_S)
+        self._left -= 1
+        self.under_way += 1
+        try:
+            yield
+        finally:
+            self.under_way -= 1
+            self._left += not place.used
+
+    async def _recount(self) -> None:
+        """Once for all who ask now; it goes on if the first of them leaves."""
+        if self._counting is None:
+            self._counting = asyncio.ensure_future(self._read())
+        await asyncio.shield(self._counting)
+
+    async def _read(self) -> None:
+        until, under_way = self._clock() + _TRUSTED_S, self.under_way
+        try:
+            found = await self._calls.run(partial(self._count, at_most=self._most))
+        finally:
+            self._counting = None
+        # What is under way may be in the count or not: better one place too few than one too many.
+        self._left, self._until = self._most - found - under_way, until
+
+
+class Counts(Protocol):
+    """Of `store.jobs`."""
+
+    def unfinished(self, requester_id: str, *, at_most: int) -> int: ...
+
+    def unfinished_of_all(self, *, at_most: int) -> int: ...
+
+
+class Backpressure:
+    def __init__(self, jobs: Counts, limits: ApiLimits, calls: Calls, clock: Clock = time.monotonic) -> None:
+        self._jobs, self._limits, self._calls, self._clock = jobs, limits, calls, clock
+        full = "queue_full", "too many jobs are unfinished"
+        self._queue = Bound(jobs.unfinished_of_all, limits.max_unfinished_of_all, full, calls, clock)
+        self._quotas: OrderedDict[str, Bound] = OrderedDict()
+
+    @asynccontextmanager
+    async def place(self, requester_id: str) -> AsyncIterator[Place]:
+        place = Place()
+        async with self._quota(requester_id).hold(place), self._queue.hold(place):
+            yield place
+
+    def _quota(self, requester_id: str) -> Bound:
+        quota = self._quotas.get(requester_id)
+        if quota is None:
+            quota = self._quotas[requester_id] = self._new_quota(requester_id)
+            oldest = next(iter(self._quotas))
+            if len(self._quotas) > _MOST_KNOWN and not self._quotas[oldest].under_way:
+                del self._quotas[oldest]
+        self._quotas.move_to_end(requester_id)
+        return quota
+
+    def _new_quota(self, requester_id: str) -> Bound:
+        most = self._limits.max_unfinished
+        reached = "quota_exceeded", f"at most {most} of your jobs may be unfinished at once"
+        count = partial(self._jobs.unfinished, requester_id)
+        return Bound(count, most, reached, self._calls, self._clock)

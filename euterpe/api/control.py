@@ -1,0 +1,56 @@
+"""What a requester may do to a job of its own: cancel, retry, bring new credentials."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from euterpe.api import parameters
+from euterpe.api.answers import json_answer
+from euterpe.api.body import read_json_bytes
+from euterpe.api.service import Service
+from euterpe.domain.canonical import join_secrets
+from euterpe.domain.errors import InvalidSpec
+from euterpe.domain.replacement import new_secret
+from euterpe.domain.scopes import Scope
+from euterpe.domain.status import status_document
+from euterpe.domain.strict_json import parse_json
+
+
+class Controls:
+    def __init__(self, service: Service) -> None:
+        self._door, self._store, self._policy = service.door, service.store, service.policy
+        self._calls, self._max_body_bytes = service.calls, service.limits.max_body_bytes
+
+    async def cancel(self, request: Request) -> Response:
+        return await self._change(request, self._store.control.cancel)
+
+    async def retry(self, request: Request) -> Response:
+        return await self._change(request, self._store.control.retry)
+
+    async def put_credentials(self, request: Request) -> Response:
+        principal = await self._door.admit(request, Scope.WRITE)
+        job_id = parameters.job_in_path(request)
+        body = await read_json_bytes(request, self._max_body_bytes)
+        version = await self._calls.run(partial(self._replace, job_id, principal.requester_id, body))
+        return json_answer({"credential_version": version})
+
+    async def _change(self, request: Request, change: Callable[..., object]) -> Response:
+        """Answers with the job's status after it."""
+        requester_id = (await self._door.admit(request, Scope.WRITE)).requester_id
+        job_id = parameters.job_in_path(request)
+
+        def changed() -> dict[str, Any]:
+            change(job_id, requester_id=requester_id)
+            return status_document(self._store.jobs.get(job_id, requester_id=requester_id))
+
+        return json_answer(await self._calls.run(changed), 202)
+
+    def _replace(self, job_id: str, requester_id: str, body: bytes) -> int:
+        job = self._store.jobs.get(job_id, requester_id=requester_id)
+        secret = new_secret(job["spec"], parse_json(body, self._max_body_bytes))
+        if problems := self._policy.problems(join_secrets(job["spec"], secret)):
+            raise InvalidSpec(problems)
+        return self._store.credentials.replace(job_id, requester_id, secret)

@@ -1,0 +1,50 @@
+"""POST /transcode: a job is accepted once it is durable, and not a moment before."""
+
+import asyncio
+from functools import partial
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from euterpe.api.answers import json_answer
+from euterpe.api.body import read_json_bytes
+from euterpe.api.service import Service
+from euterpe.domain.errors import InvalidSpec
+from euterpe.domain.scopes import Scope
+from euterpe.domain.spec import JobSpec, parse_spec_json
+from euterpe.store.enqueue import Accepted
+from euterpe.store.requesters import Principal
+
+# A usual request is read sooner than a thread is woken for it; a long one would keep the others waiting.
+_READ_AT_ONCE = 8_192
+
+
+class Enqueueing:
+    def __init__(self, service: Service) -> None:
+        self._store, self._policy, self._door = service.store, service.policy, service.door
+        self._backpressure, self._calls = service.backpressure, service.calls
+        self._max_body_bytes = service.limits.max_body_bytes
+
+    async def post(self, request: Request) -> Response:
+        principal = await self._door.admit(request, Scope.WRITE)
+        body = await read_json_bytes(request, self._max_body_bytes)
+        read = partial(self._read, body)
+        spec = read() if len(body) <= _READ_AT_ONCE else await self._calls.run(read)
+        accepted = await self._accept(spec, principal, request.headers.get("idempotency-key"))
+        headers = {"location": f"/transcode/status?job_id={accepted.job_id}"}
+        if accepted.replayed:
+            headers["idempotent-replayed"] = "true"
+        return json_answer(accepted.response, 202, headers)
+
+    def _read(self, body: bytes) -> JobSpec:
+        spec = parse_spec_json(body, self._max_body_bytes)
+        if problems := self._policy.problems(spec):
+            raise InvalidSpec(problems)
+        return spec
+
+    async def _accept(self, spec: JobSpec, principal: Principal, key: str | None) -> Accepted:
+        async with self._backpressure.place(principal.requester_id) as place:
+            committed = self._store.submit(spec, principal.requester_id, idempotency_key=key)
+            accepted = await asyncio.wrap_future(committed)
+            place.used = not accepted.replayed
+        return accepted

@@ -1,0 +1,109 @@
+"""What an operator measures: the traffic of this process, and the queue's depth at the time of the scrape."""
+
+import time
+from collections import Counter as Tally
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import structlog
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
+from prometheus_client.registry import Collector
+from starlette.requests import Request
+from starlette.responses import Response
+
+from euterpe.api.calls import Calls
+from euterpe.domain.errors import EuterpeError
+
+log = structlog.get_logger("euterpe.api")
+
+_BUCKETS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
+_DEPTH_KEPT_S = 2.0
+# A requester may invent queue names; a scrape does not grow with them.
+_MOST_QUEUES = 200
+
+Backlog = Callable[[], list[dict[str, Any]]]
+
+
+class Metrics:
+    def __init__(self, backlog: Backlog, calls: Calls) -> None:
+        self._calls = calls
+        self._registry = CollectorRegistry()
+        self._requests = Counter(
+            "euterpe_http_requests",
+            "Answers by route, method and status; 499: the client left before.",
+            ("route", "method", "status"),
+            registry=self._registry,
+        )
+        self._seconds = Histogram(
+            "euterpe_http_request_seconds",
+            "Time until the answer began; long polls wait in it.",
+            ("route",),
+            buckets=_BUCKETS,
+            registry=self._registry,
+        )
+        self.waits = Gauge(
+            "euterpe_http_waits", "Event streams and long polls open now.", registry=self._registry
+        )
+        self._registry.register(Depth(backlog))
+        self._children: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
+
+    def count(self, route: str, method: str, status: int, seconds: float) -> None:
+        key = route, method, status
+        child = self._children.get(key)
+        if child is None:  # to look the labels up costs more than to count
+            child = self._requests.labels(route, method, str(status)), self._seconds.labels(route)
+            self._children[key] = child
+        child[0].inc()
+        child[1].observe(seconds)
+
+    async def get(self, _: Request) -> Response:
+        text = await self._calls.run(lambda: generate_latest(self._registry))
+        return Response(text, media_type=CONTENT_TYPE_PLAIN_0_0_4)
+
+
+class Depth(Collector):
+    """Asked of the database at a scrape, at most every two seconds. Without the database the scrape still
+    answers, and says that it is away."""
+
+    def __init__(self, backlog: Backlog, clock: Callable[[], float] = time.monotonic) -> None:
+        self._backlog, self._clock = backlog, clock
+        self._rows: list[dict[str, Any]] | None = None
+        self._until = 0.0
+
+    def describe(self) -> Iterator[GaugeMetricFamily]:
+        """Nothing in advance: the registry would collect in order to find out."""
+        yield from ()
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        if self._clock() >= self._until:
+            self._rows, self._until = self._ask(), self._clock() + _DEPTH_KEPT_S
+        up = int(self._rows is not None)
+        yield GaugeMetricFamily("euterpe_database_up", "Whether the database answers.", value=up)
+        if self._rows is not None:
+            depth = GaugeMetricFamily(
+                "euterpe_jobs", "Unfinished jobs, by where they are.", labels=("queue", "lane")
+            )
+            for (queue, lane), jobs in _summed(self._rows).items():
+                depth.add_metric((queue, lane), jobs)
+            yield depth
+
+    def _ask(self) -> list[dict[str, Any]] | None:
+        try:
+            return self._backlog()
+        except EuterpeError as error:
+            log.warning("backlog_unknown", code=error.code)
+            return None
+
+
+def _summed(rows: list[dict[str, Any]]) -> dict[tuple[str, str], int]:
+    """The longest queues by name, the rest in one."""
+    lengths = Tally[str]()
+    for row in rows:
+        lengths[row["queue"]] += row["jobs"]
+    named = {queue for queue, _ in lengths.most_common(_MOST_QUEUES)}
+    depth = Tally[tuple[str, str]]()
+    for row in rows:
+        depth[row["queue"] if row["queue"] in named else "(others)", row["lane"]] += row["jobs"]
+    return depth

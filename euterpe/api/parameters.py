@@ -1,0 +1,79 @@
+"""What the query and the path of a request may say."""
+
+import re
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from binascii import Error as NotBase64
+from collections.abc import Sequence
+from uuid import UUID
+
+from starlette.requests import Request
+
+from euterpe.api.problems import invalid
+from euterpe.domain.states import JobStatus
+from euterpe.store.errors import NotFound
+
+MAX_JOBS = 100
+MAX_WAIT_MS = 30_000
+MAX_PAGE = 200
+DEFAULT_PAGE = 50
+
+_JOB_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_NUMBER = re.compile(r"[0-9]{1,9}")
+
+
+def looks_like_a_job(job_id: str) -> bool:
+    """No job has an id of another form, and no database need be asked."""
+    return _JOB_ID.fullmatch(job_id) is not None
+
+
+def job_in_path(request: Request) -> str:
+    job_id: str = request.path_params["job_id"]
+    if not looks_like_a_job(job_id):
+        raise NotFound("there is no such job")
+    return job_id
+
+
+def job_ids(request: Request) -> Sequence[str]:
+    given = request.query_params.getlist("job_id")
+    if not 1 <= len(given) <= MAX_JOBS:
+        raise invalid("job_id", f"must be given 1 to {MAX_JOBS} times")
+    return given
+
+
+def whole_number(request: Request, name: str, default: int, low: int, high: int) -> int:
+    given = request.query_params.getlist(name)
+    if not given:
+        return default
+    if len(given) == 1 and _NUMBER.fullmatch(given[0]) and low <= int(given[0]) <= high:
+        return int(given[0])
+    raise invalid(name, f"must be a whole number from {low} to {high}")
+
+
+def statuses(request: Request) -> list[JobStatus]:
+    try:
+        return [JobStatus(status) for status in request.query_params.getlist("status")]
+    except ValueError:
+        raise invalid("status", f"must be one of {', '.join(JobStatus)}") from None
+
+
+def cursor(request: Request) -> str | None:
+    """The last job of the page before."""
+    given = request.query_params.getlist("cursor")
+    if not given:
+        return None
+    try:
+        (text,) = given
+        return str(UUID(bytes=urlsafe_b64decode(f"{text}==")))
+    except (ValueError, NotBase64):
+        raise invalid("cursor", "must be a next_cursor of a page before") from None
+
+
+def cursor_after(job_id: str) -> str:
+    return urlsafe_b64encode(UUID(job_id).bytes).decode().rstrip("=")
+
+
+def last_event_id(request: Request) -> int:
+    given = request.headers.get("last-event-id", "0")
+    if not _NUMBER.fullmatch(given):
+        raise invalid("last-event-id", "must be the id of an event of this job")
+    return int(given)

@@ -1,0 +1,135 @@
+"""Every way to say no, by its code: RFC 9457 problem documents, which never echo what was given."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from euterpe.domain.errors import EuterpeError, FieldError, InvalidSpec
+
+_RETRY_S = 2
+
+
+@dataclass(frozen=True)
+class Kind:
+    status: int
+    title: str
+    advice: str
+
+
+PROBLEMS: Mapping[str, Kind] = MappingProxyType(
+    {
+        "unauthorized": Kind(401, "No valid API key", "Send a key that is known, not expired and enabled."),
+        "malformed_api_key": Kind(401, "Not an API key", "Copy the key anew: its checksum does not match."),
+        "forbidden": Kind(403, "Scope missing", "Use a key that has the scope that the detail names."),
+        "not_found": Kind(404, "No such job", "Check the id; a requester sees its own jobs only."),
+        "no_route": Kind(404, "No such address", "See /docs for the addresses that there are."),
+        "method_not_allowed": Kind(405, "Method not allowed", "Use a method that `Allow` names."),
+        "body_timeout": Kind(408, "Body too slow", "Send the whole body within 30 seconds."),
+        "conflict": Kind(409, "Not in this state", "Read the job's status: it no longer allows this."),
+        "invalid_transition": Kind(
+            409, "Not in this state", "Submit a new job: this one has no attempt left."
+        ),
+        "idempotency_conflict": Kind(
+            409, "Idempotency key in use", "Use a new key: this one stands for another request."
+        ),
+        "pruned": Kind(410, "Job pruned", "It was finished, and its history has been removed."),
+        "request_too_large": Kind(413, "Request too large", "Send a smaller body."),
+        "unsupported_media_type": Kind(415, "Not JSON", "Send `content-type: application/json`, unencoded."),
+        "invalid_request": Kind(422, "Invalid request", "Mend what `errors` lists: all of it is there."),
+        "quota_exceeded": Kind(
+            429, "Too many unfinished jobs", "Wait for some of your jobs to finish, at least `Retry-After`."
+        ),
+        "queue_full": Kind(429, "The queue is full", "Try again after `Retry-After`."),
+        "too_many_waits": Kind(
+            429, "Too many streams and long polls", "Close some, or try again after `Retry-After`."
+        ),
+        "internal": Kind(500, "Internal error", "Tell the operator the `x-request-id` of this answer."),
+        "database_unavailable": Kind(503, "Database unavailable", "Try again after `Retry-After`."),
+        "schema_mismatch": Kind(503, "Not ready", "The operator runs `euterpe migrate`."),
+        "overloaded": Kind(503, "Overloaded", "Try again after `Retry-After`."),
+    }
+)
+# What the store says of these is for the operator's eyes: it may name hosts and files.
+_SAYS = {
+    "database_unavailable": "the database cannot be reached right now; try again",
+    "schema_mismatch": "the program and the database are of different versions",
+}
+
+
+class Refused(EuterpeError):
+    """A request that is not let in; `code` is one of PROBLEMS."""
+
+    def __init__(
+        self,
+        code: str,
+        says: str,
+        *,
+        retry_after_s: int | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(says)
+        self.code = code
+        self.headers = dict(headers or {})
+        if retry_after_s is not None:
+            self.headers["retry-after"] = str(retry_after_s)
+
+
+def invalid(field: str, says: str) -> InvalidSpec:
+    return InvalidSpec((FieldError((field,), says),))
+
+
+def problem(
+    code: str,
+    detail: str,
+    *,
+    errors: Sequence[FieldError] | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> Response:
+    kind = PROBLEMS[code]
+    document: dict[str, object] = {
+        "type": f"/docs#{code}",
+        "title": kind.title,
+        "status": kind.status,
+        "detail": detail,
+        "code": code,
+    }
+    if errors is not None:
+        document["errors"] = [{"loc": list(error.loc), "msg": error.msg} for error in errors]
+    body = json.dumps(document, ensure_ascii=False).encode()
+    return Response(body, kind.status, headers, media_type="application/problem+json")
+
+
+async def answer_known_error(_: Request, error: Exception) -> Response:
+    """For every EuterpeError; one that no requester can do anything about goes on and becomes a 500."""
+    code = getattr(error, "code", "")
+    if code not in PROBLEMS:
+        raise error
+    if isinstance(error, Refused):
+        return problem(code, str(error), headers=error.headers)
+    if isinstance(error, InvalidSpec):
+        count = len(error.errors)
+        detail = f"the request has {count} error{'s' if count > 1 else ''}"
+        return problem(code, detail, errors=error.errors)
+    headers = {"retry-after": str(_RETRY_S)} if PROBLEMS[code].status == 503 else {}
+    if PROBLEMS[code].status == 401:
+        headers = {"www-authenticate": 'Bearer realm="euterpe", error="invalid_token"'}
+    return problem(code, _SAYS.get(code, str(error)), headers=headers)
+
+
+async def answer_routing_error(_: Request, error: Exception) -> Response:
+    """What the router says when no route takes a request."""
+    assert isinstance(error, HTTPException)  # noqa: S101  it is registered for these
+    if error.status_code == 405:
+        return problem(
+            "method_not_allowed", "the address exists, this method does not", headers=error.headers
+        )
+    return problem("no_route", "there is nothing at this address")
+
+
+def internal_error() -> Response:
+    return problem("internal", "something went wrong here; it has been logged")

@@ -1,0 +1,117 @@
+"""The shapes of what is sent and answered, as JSON Schema."""
+
+from typing import Any
+
+from euterpe.api.problems import PROBLEMS
+from euterpe.domain.profiles import PROFILES
+from euterpe.domain.replacement import Replacement
+from euterpe.domain.spec import JobSpec
+from euterpe.domain.states import JobStatus
+
+Schema = dict[str, Any]
+
+_REF = "#/components/schemas/{model}"
+
+
+def ref(name: str) -> Schema:
+    return {"$ref": _REF.format(model=name)}
+
+
+def schemas() -> dict[str, Schema]:
+    """By name. Those of requests are made from the models that check them."""
+    spec = JobSpec.model_json_schema(ref_template=_REF)
+    credentials = Replacement.model_json_schema(ref_template=_REF)
+    models = {**spec.pop("$defs"), **credentials.pop("$defs")}
+    return {
+        "JobSpec": spec,
+        "Job": _job(),
+        "Jobs": _object(jobs=_list(ref("Job")), missing=_list(_TEXT), pruned=_list(_TEXT)),
+        "JobPage": _object(jobs=_list(ref("Job")), next_cursor=_nullable(_TEXT)),
+        "NewCredentials": credentials,
+        "CredentialVersion": _object(credential_version={"type": "integer", "minimum": 2}),
+        "Event": _event(),
+        "Profiles": _object(profiles=_list(_profile(spec))),
+        "Problem": _problem(),
+        "Health": _object(status={"type": "string", "enum": ["ok", "ready"]}),
+        **dict(sorted(models.items())),
+    }
+
+
+_TEXT: Schema = {"type": "string"}
+_COUNT: Schema = {"type": "integer", "minimum": 0}
+_NUMBER: Schema = {"type": "number"}
+_INSTANT: Schema = {"type": "string", "format": "date-time"}
+_BOOLEAN: Schema = {"type": "boolean"}
+
+
+def _nullable(schema: Schema) -> Schema:
+    return {**schema, "type": [schema["type"], "null"]}
+
+
+def _list(items: Schema) -> Schema:
+    return {"type": "array", "items": items}
+
+
+def _object(**properties: Schema) -> Schema:
+    """Each property is always there."""
+    return {"type": "object", "properties": properties, "required": list(properties)}
+
+
+def _job() -> Schema:
+    return _object(
+        job_id={"type": "string", "format": "uuid"},
+        external_id=_nullable(_TEXT),
+        status={"type": "string", "enum": list(JobStatus)},
+        progress={"type": "number", "minimum": 0, "maximum": 100},
+        eta_seconds=_nullable(_NUMBER),
+        speed=_nullable(_NUMBER),
+        attempt_count=_COUNT,
+        max_attempts=_COUNT,
+        credential_version=_COUNT,
+        cancel_requested=_BOOLEAN,
+        queue=_TEXT,
+        priority={"type": "integer", "minimum": 0, "maximum": 100},
+        source_info={"type": ["object", "null"]},
+        outputs=_list({"type": "object"}),
+        error={
+            "type": ["object", "null"],
+            "properties": {
+                "code": _TEXT,
+                "message": _TEXT,
+                "retryable": _BOOLEAN,
+                "phase": _nullable(_TEXT),
+            },
+            "required": ["code", "message", "retryable"],
+        },
+        metadata={"type": "object"},
+        created_at=_INSTANT,
+        updated_at=_INSTANT,
+        started_at=_nullable(_INSTANT),
+        finished_at=_nullable(_INSTANT),
+        next_attempt_at=_nullable(_INSTANT),
+    )
+
+
+def _event() -> Schema:
+    event = _object(event=_TEXT, data={"type": "string", "contentMediaType": "application/json"})
+    event["properties"]["id"] = {"type": "string", "pattern": "^[0-9]+$"}
+    return event
+
+
+def _profile(spec: Schema) -> Schema:
+    outputs = next(form for form in spec["properties"]["outputs"]["anyOf"] if form.get("type") == "array")
+    return _object(
+        name={"type": "string", "enum": sorted(PROFILES)}, description=_TEXT, outputs=_list(outputs["items"])
+    )
+
+
+def _problem() -> Schema:
+    problem = _object(
+        type=_TEXT,
+        title=_TEXT,
+        status={"type": "integer", "minimum": 400, "maximum": 599},
+        detail=_TEXT,
+        code={"type": "string", "enum": sorted(PROBLEMS)},
+    )
+    problem["properties"]["errors"] = _list(_object(loc=_list({"type": ["string", "integer"]}), msg=_TEXT))
+    return problem

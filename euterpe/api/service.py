@@ -1,0 +1,50 @@
+"""What the calls of the service share."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from euterpe.api.auth import Door
+from euterpe.api.backpressure import Backpressure
+from euterpe.api.calls import Calls
+from euterpe.api.limits import ApiLimits
+from euterpe.api.metrics import Metrics
+from euterpe.api.seats import Seats
+from euterpe.api.watcher import Watcher
+from euterpe.domain.errors import FieldError
+from euterpe.domain.spec import JobSpec
+from euterpe.store.store import Store
+
+
+class SpecPolicy(Protocol):
+    """What the operator allows of what a spec may ask for."""
+
+    def problems(self, spec: JobSpec) -> tuple[FieldError, ...]: ...
+
+
+@dataclass(frozen=True)
+class Service:
+    store: Store
+    limits: ApiLimits
+    policy: SpecPolicy
+    calls: Calls
+    door: Door
+    watcher: Watcher
+    seats: Seats
+    backpressure: Backpressure
+    metrics: Metrics
+
+
+def new_service(store: Store, limits: ApiLimits, policy: SpecPolicy) -> Service:
+    calls = Calls()
+    metrics = Metrics(store.jobs.backlog, calls)
+    return Service(
+        store=store,
+        limits=limits,
+        policy=policy,
+        calls=calls,
+        door=Door(store.requesters.authenticate, calls),
+        watcher=Watcher(store.jobs.versions),
+        seats=Seats(limits, metrics.waits.set),
+        backpressure=Backpressure(store.jobs, limits, calls),
+        metrics=metrics,
+    )

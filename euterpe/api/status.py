@@ -1,0 +1,89 @@
+"""GET /transcode/status: how jobs stand, now or once that has changed."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from euterpe.api import parameters
+from euterpe.api.answers import encoded, etag_of, known_etags, tagged
+from euterpe.api.departure import while_connected
+from euterpe.api.reads import JobReads
+from euterpe.api.service import Service
+from euterpe.domain.scopes import Scope
+from euterpe.domain.states import FINISHED
+from euterpe.domain.status import status_document
+from euterpe.store.errors import NotFound
+
+
+@dataclass(frozen=True)
+class Seen:
+    """The answer as it is now."""
+
+    body: bytes
+    finished: bool  # none of the jobs will change by itself
+
+    @property
+    def etag(self) -> str:
+        return etag_of(self.body)
+
+
+class Status:
+    def __init__(self, service: Service) -> None:
+        self._door, self._jobs, self._calls = service.door, service.store.jobs, service.calls
+        self._reads = JobReads(service.store.jobs, service.calls)
+        self._watcher, self._seats = service.watcher, service.seats
+
+    async def get(self, request: Request) -> Response:
+        requester_id = (await self._door.admit(request, Scope.READ)).requester_id
+        job_ids = parameters.job_ids(request)
+        wait_ms = parameters.whole_number(request, "wait_ms", 0, 0, parameters.MAX_WAIT_MS)
+        known = known_etags(request)
+        if wait_ms:
+            with self._seats.taken(requester_id):
+                waiting = self._wait(requester_id, job_ids, known, wait_ms / 1000)
+                seen = await while_connected(waiting, request.receive)
+        else:
+            seen = await self._read(requester_id, job_ids)
+        return tagged(seen.body, seen.etag, known)
+
+    async def _wait(
+        self, requester_id: str, job_ids: Sequence[str], known: frozenset[str], wait_s: float
+    ) -> Seen:
+        """The first answer that the client does not know, or the one that there is when the time is up."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + wait_s
+        with self._watcher.watch([id_ for id_ in job_ids if parameters.looks_like_a_job(id_)]) as watch:
+            seen = await self._read(requester_id, job_ids)
+            if seen.finished and not known:
+                return seen  # to wait for more would be to wait for nothing
+            known = known or frozenset({seen.etag})
+            while seen.etag in known and not watch.ended and await watch.changed(deadline - loop.time()):
+                seen = await self._read(requester_id, job_ids)
+        return seen
+
+    async def _read(self, requester_id: str, job_ids: Sequence[str]) -> Seen:
+        if len(job_ids) > 1:
+            return await self._calls.run(partial(self._many, requester_id, job_ids))
+        (job_id,) = job_ids
+        if not parameters.looks_like_a_job(job_id):
+            raise NotFound("there is no such job")
+        row = await self._reads.get(job_id, requester_id)
+        return Seen(encoded(status_document(row)), row["status"] in FINISHED)
+
+    def _many(self, requester_id: str, job_ids: Sequence[str]) -> Seen:
+        """In the order in which they were asked for, each once; those that are not there are named."""
+        asked = list(dict.fromkeys(job_ids))
+        possible = [job_id for job_id in asked if parameters.looks_like_a_job(job_id)]
+        rows = {row["job_id"]: row for row in self._jobs.many(possible, requester_id=requester_id)}
+        absent = [job_id for job_id in possible if job_id not in rows]
+        pruned = self._jobs.pruned(absent, requester_id=requester_id) if absent else set()
+        document = {
+            "jobs": [status_document(rows[job_id]) for job_id in asked if job_id in rows],
+            "missing": [job_id for job_id in asked if job_id not in rows and job_id not in pruned],
+            "pruned": [job_id for job_id in asked if job_id in pruned],
+        }
+        return Seen(encoded(document), all(row["status"] in FINISHED for row in rows.values()))

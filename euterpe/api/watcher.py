@@ -1,0 +1,118 @@
+"""One look at the database for everybody who waits for a job to change."""
+
+import asyncio
+import threading
+import traceback
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
+
+import structlog
+
+from euterpe.domain.errors import EuterpeError
+
+log = structlog.get_logger("euterpe.api")
+
+_EVERY_S = 0.2
+_AT_ONCE = 10_000  # SQLite takes 32,766 parameters in a statement
+
+Versions = Callable[[Collection[str]], Mapping[str, object]]
+
+
+class Watch:
+    """One who waits, in an event loop."""
+
+    def __init__(self, job_ids: Collection[str]) -> None:
+        self.job_ids = tuple(job_ids)
+        self.ended = False
+        self._seen: list[object] | None = None
+        self._loop = asyncio.get_running_loop()
+        self._woken = asyncio.Event()
+
+    async def changed(self, timeout_s: float) -> bool:
+        """Returns when a job may have changed (true) or the time is up (false).
+
+        The first time it may be wrong: what the caller read before the first look is not known here.
+        """
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._woken.wait()
+        except TimeoutError:
+            return False
+        self._woken.clear()
+        return True
+
+    def look(self, versions: Mapping[str, object]) -> None:
+        """From the watcher's thread."""
+        seen = [versions.get(job_id) for job_id in self.job_ids]
+        if seen != self._seen:
+            self._seen = seen
+            self._wake()
+
+    def end(self) -> None:
+        self.ended = True
+        self._wake()
+
+    def _wake(self) -> None:
+        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            self._loop.call_soon_threadsafe(self._woken.set)
+
+
+class Watcher:
+    """A thread that asks for the versions of all watched jobs at once, and rests while nobody watches."""
+
+    def __init__(self, versions: Versions, every_s: float = _EVERY_S) -> None:
+        self._versions, self._every_s = versions, every_s
+        self._watches: set[Watch] = set()
+        self._changed = threading.Condition()
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._loop, name="euterpe-watcher", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def end_all(self) -> None:
+        """Whoever waits is told to leave, and so is whoever comes from now on: the service is stopping."""
+        with self._changed:
+            self._stopped.set()
+            self._changed.notify()
+            for watch in self._watches:
+                watch.end()
+
+    def stop(self) -> None:
+        self.end_all()
+        self._thread.join()
+
+    @contextmanager
+    def watch(self, job_ids: Collection[str]) -> Iterator[Watch]:
+        watch = Watch(job_ids)
+        with self._changed:
+            self._watches.add(watch)
+            self._changed.notify()
+            if self._stopped.is_set():
+                watch.end()
+        try:
+            yield watch
+        finally:
+            with self._changed:
+                self._watches.discard(watch)
+
+    def _loop(self) -> None:
+        while not self._stopped.is_set():
+            with self._changed:
+                self._changed.wait_for(lambda: self._watches or self._stopped.is_set())
+                watches = list(self._watches)
+            try:
+                self._look(watches)
+            except EuterpeError as error:
+                log.warning("watch_failed", code=error.code)  # the next look tells them
+            except Exception:  # noqa: BLE001  whoever waits would wait for ever
+                log.error("watch_failed", traceback=traceback.format_exc())  # noqa: TRY400
+            self._stopped.wait(self._every_s)
+
+    def _look(self, watches: Collection[Watch]) -> None:
+        job_ids = list({job_id for watch in watches for job_id in watch.job_ids})
+        versions: dict[str, object] = {}
+        for start in range(0, len(job_ids), _AT_ONCE):
+            versions |= self._versions(job_ids[start : start + _AT_ONCE])
+        for watch in watches:
+            watch.look(versions)

@@ -1,0 +1,33 @@
+"""The service over the store of the test; everything but the main calls is tested on SQLite alone."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from euterpe.crypto.keyring import LocalKeyRing
+from euterpe.store.store import Store
+from tests import engines
+from tests.api.serving import Requester, Served, serving
+
+
+@pytest.fixture
+def sqlite_store(servers: Callable[[str], engines.Engine], ring: LocalKeyRing) -> Iterator[Store]:
+    with servers("sqlite").fresh() as url, Store(url, ring, tidy_every_ms=0) as opened:
+        yield opened
+
+
+@pytest.fixture
+def served(sqlite_store: Store) -> Iterator[Served]:
+    with serving(sqlite_store) as served:
+        yield served
+
+
+@pytest.fixture
+def requester(served: Served) -> Requester:
+    return served.requester()
+
+
+@pytest.fixture
+def on_every_engine(store: Store) -> Iterator[Served]:
+    with serving(store) as served:
+        yield served

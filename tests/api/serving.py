@@ -1,0 +1,104 @@
+"""The service on a real port, and a requester that calls it."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import httpx
+
+from euterpe.api.app import create_app
+from euterpe.api.limits import ApiLimits
+from euterpe.api.server import ApiServer
+from euterpe.domain.errors import FieldError
+from euterpe.domain.scopes import DEFAULT_SCOPES, Scope
+from euterpe.domain.spec import JobSpec
+from euterpe.store.store import Store
+from tests.domain.documents import MINIMAL, Document
+
+CANARY = "canary-in-a-secret"
+CREDENTIALS = {"type": "s3", "access_key_id": "AKIA", "secret_access_key": CANARY, "region": "eu-1"}
+FORBIDDEN_BUCKET = "s3://forbidden/"
+
+
+class OneBucketForbidden:
+    """An operator's policy, in small."""
+
+    def problems(self, spec: JobSpec) -> tuple[FieldError, ...]:
+        if spec.output.url == FORBIDDEN_BUCKET:
+            return (FieldError(("output", "url"), "is not allowed here"),)
+        return ()
+
+
+class Requester:
+    """Calls the service with a key of its own."""
+
+    def __init__(self, store: Store, url: str, name: str, scopes: tuple[Scope, ...] = DEFAULT_SCOPES) -> None:
+        new = store.requesters.create(name, scopes)
+        self.id, self.key = new.requester_id, new.api_key
+        headers = {"authorization": f"Bearer {new.api_key}"}
+        self.http = httpx.Client(base_url=url, headers=headers, timeout=60, trust_env=False)
+
+    def post(self, document: Document | None = None, **headers: str) -> httpx.Response:
+        names = {name.replace("_", "-"): value for name, value in headers.items()}
+        return self.http.post("/transcode", json=MINIMAL if document is None else document, headers=names)
+
+    def submit(self, **fields: Any) -> str:
+        """The id of a new job."""
+        answer = self.post({**MINIMAL, **fields})
+        assert answer.status_code == 202, answer.text
+        return str(answer.json()["job_id"])
+
+    def status(self, *job_ids: str, wait_ms: int | None = None, etag: str | None = None) -> httpx.Response:
+        params: dict[str, Any] = {"job_id": list(job_ids)}
+        if wait_ms is not None:
+            params["wait_ms"] = wait_ms
+        headers = {"if-none-match": etag} if etag is not None else {}
+        return self.http.get("/transcode/status", params=params, headers=headers)
+
+
+class Served:
+    def __init__(self, store: Store, url: str, end_waits: Callable[[], None]) -> None:
+        self.store, self.url, self.end_waits = store, url, end_waits
+        self._requesters: list[Requester] = []
+        self.anonymous = httpx.Client(base_url=url, timeout=60, trust_env=False)
+
+    def requester(self, name: str = "studio", *scopes: Scope) -> Requester:
+        self._requesters.append(Requester(self.store, self.url, name, scopes or DEFAULT_SCOPES))
+        return self._requesters[-1]
+
+    def until_waiting(self, count: int) -> None:
+        """The service notices a moment later that a client has come or left."""
+        while f"euterpe_http_waits {count}.0" not in self.anonymous.get("/metrics").text:
+            pass
+
+    def close(self) -> None:
+        for client in (self.anonymous, *(requester.http for requester in self._requesters)):
+            client.close()
+
+
+@contextmanager
+def serving(store: Store, limits: ApiLimits | None = None) -> Iterator[Served]:
+    app = create_app(store, limits or ApiLimits(), OneBucketForbidden())
+    server = ApiServer(app, "127.0.0.1", 0)
+    server.start()
+    served = Served(store, server.url, app.state.end_waits)
+    try:
+        yield served
+    finally:
+        served.close()
+        server.stop()
+
+
+def told_fields(answer: httpx.Response) -> dict[tuple[str | int, ...], str]:
+    """What a 422 says is wrong, and where."""
+    assert answer.status_code == 422, answer.text
+    return {tuple(error["loc"]): error["msg"] for error in answer.json()["errors"]}
+
+
+def assert_problem(answer: httpx.Response, status: int, code: str) -> None:
+    assert answer.status_code == status, answer.text
+    assert answer.headers["content-type"] == "application/problem+json"
+    document = answer.json()
+    assert (document["status"], document["code"]) == (status, code)
+    assert set(document) - {"errors"} == {"type", "title", "status", "detail", "code"}
+    assert answer.headers["x-request-id"]

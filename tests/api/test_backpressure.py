@@ -1,0 +1,118 @@
+"""Counts are used up before the next one is made, and never overdrawn."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from euterpe.api.backpressure import Backpressure
+from euterpe.api.calls import Calls
+from euterpe.api.limits import ApiLimits
+from euterpe.api.problems import Refused
+
+
+class Counts:
+    def __init__(self) -> None:
+        self.jobs, self.asked, self.now = 0, 0, 0.0
+
+    def unfinished(self, requester_id: str, *, at_most: int) -> int:
+        assert requester_id.startswith("r")
+        self.asked += 1
+        return min(self.jobs, at_most)
+
+    def unfinished_of_all(self, *, at_most: int) -> int:
+        return min(self.jobs, at_most)
+
+
+@pytest.fixture
+def counts() -> Counts:
+    return Counts()
+
+
+def under_pressure(counts: Counts, most: int, act: Callable[[Backpressure], Awaitable[None]]) -> None:
+    calls = Calls()
+
+    async def run() -> None:
+        await act(Backpressure(counts, ApiLimits(max_unfinished=most), calls, lambda: counts.now))
+
+    try:
+        asyncio.run(run())
+    finally:
+        calls.stop()
+
+
+async def enqueue(counts: Counts, pressure: Backpressure, *, used: bool = True) -> None:
+    async with pressure.place("r1") as place:
+        await asyncio.sleep(0)
+        place.used = used
+        counts.jobs += used
+
+
+def test_one_count_serves_as_many_jobs_as_it_leaves_room_for(counts: Counts) -> None:
+    async def act(pressure: Backpressure) -> None:
+        for _ in range(10):
+            await enqueue(counts, pressure)
+        assert counts.asked == 1
+        with pytest.raises(Refused) as refused:
+            await enqueue(counts, pressure)
+        assert refused.value.code == "quota_exceeded"
+
+    under_pressure(counts, 10, act)
+
+
+def test_a_count_is_not_trusted_for_longer_than_a_second(counts: Counts) -> None:
+    async def act(pressure: Backpressure) -> None:
+        await enqueue(counts, pressure)
+        counts.jobs, counts.now = 10, 1.0  # another process was busy
+        with pytest.raises(Refused):
+            await enqueue(counts, pressure)
+
+    under_pressure(counts, 10, act)
+
+
+def test_a_job_that_did_not_come_to_be_leaves_its_place_free(counts: Counts) -> None:
+    async def act(pressure: Backpressure) -> None:
+        for _ in range(5):
+            await enqueue(counts, pressure, used=False)
+        await enqueue(counts, pressure)
+        assert counts.asked == 1
+
+    under_pressure(counts, 1, act)
+
+
+def test_however_many_come_at_once_the_quota_holds(counts: Counts) -> None:
+    async def act(pressure: Backpressure) -> None:
+        for _ in range(20):
+            came = await asyncio.gather(
+                *(enqueue(counts, pressure) for _ in range(7)), return_exceptions=True
+            )
+            assert all(error is None or isinstance(error, Refused) for error in came)
+            counts.now += 0.6
+        assert counts.jobs == 25
+
+    under_pressure(counts, 25, act)
+
+
+def test_a_count_that_fails_is_made_again(counts: Counts) -> None:
+    async def act(pressure: Backpressure) -> None:
+        counts.jobs = None  # type: ignore[assignment]
+        with pytest.raises(TypeError):
+            await enqueue(counts, pressure)
+        counts.jobs = 0
+        await enqueue(counts, pressure)
+
+    under_pressure(counts, 1, act)
+
+
+def test_requesters_without_jobs_under_way_are_forgotten(counts: Counts) -> None:
+    async def act(pressure: Backpressure) -> None:
+        for number in range(1_500):
+            async with pressure.place(f"r{number}"):
+                pass
+        assert counts.asked == 1_500
+        async with pressure.place("r0"):
+            assert counts.asked == 1_501
+        async with pressure.place("r1499"):
+            assert counts.asked == 1_501
+
+    under_pressure(counts, 1, act)

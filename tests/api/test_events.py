@@ -1,0 +1,167 @@
+"""GET /transcode/{job_id}/events."""
+
+from contextlib import ExitStack
+from itertools import pairwise
+
+import pytest
+
+from euterpe.api.limits import ApiLimits
+from euterpe.domain.retry import JobError, RetryClass
+from euterpe.domain.scopes import Scope
+from euterpe.domain.states import JobStatus
+from euterpe.store.inbox import Advance
+from euterpe.store.progress import Report
+from euterpe.store.store import Store
+from tests.api.serving import Requester, Served, assert_problem, serving, told_fields
+from tests.api.sse import following
+from tests.store.jobs import PATH, advance, claim_one
+
+WHOLE_LIFE = [f"job.{status}" for status in PATH]
+
+
+def fail(store: Store, *, unrecoverable: bool = False) -> None:
+    retry_class = RetryClass.UNRECOVERABLE if unrecoverable else RetryClass.PERMANENT
+    store.inbox.fail(
+        claim_one(store), JobError("source_empty", "the source is empty", "claimed", retry_class)
+    )
+
+
+def test_a_finished_job_tells_all_its_events_in_order_and_closes(on_every_engine: Served) -> None:
+    requester, store = on_every_engine.requester(), on_every_engine.store
+    job_id = requester.submit()
+    advance(store, claim_one(store), until=JobStatus.SUCCEEDED)
+    with following(requester, job_id) as stream:
+        told = list(stream)
+    stored = store.jobs.events(job_id)
+    assert [(frame.id, frame.event, frame.data) for frame in told] == [
+        (event["sequence"], event["type"], event["payload"]) for event in stored
+    ]
+    assert [frame.event for frame in told] == WHOLE_LIFE
+
+
+def test_events_come_as_they_happen_until_the_terminal_one(on_every_engine: Served) -> None:
+    requester, store = on_every_engine.requester(), on_every_engine.store
+    job_id = requester.submit()
+    with following(requester, job_id) as stream:
+        job = claim_one(store)
+        assert next(stream).event == "job.claimed"
+        store.inbox.advance([Advance(job, JobStatus.CLAIMED, JobStatus.FETCHING)])
+        assert next(stream).event == "job.fetching"
+        for source, target in pairwise(PATH[1:]):
+            store.inbox.advance([Advance(job, source, target)])
+        assert [frame.event for frame in stream] == WHOLE_LIFE[2:]
+
+
+def test_a_stream_resumes_after_the_last_event_that_was_seen(on_every_engine: Served) -> None:
+    requester, store = on_every_engine.requester(), on_every_engine.store
+    job_id = requester.submit()
+    advance(store, claim_one(store), until=JobStatus.SUCCEEDED)
+    with following(requester, job_id, after=3) as stream:
+        assert [frame.id for frame in stream] == [4, 5]
+
+
+def test_who_has_seen_the_end_is_told_not_to_come_back(requester: Requester, sqlite_store: Store) -> None:
+    job_id = requester.submit()
+    advance(sqlite_store, claim_one(sqlite_store), until=JobStatus.SUCCEEDED)
+    answer = requester.http.get(f"/transcode/{job_id}/events", headers={"last-event-id": "5"})
+    assert (answer.status_code, answer.content) == (204, b"")
+
+
+def test_a_failure_that_rests_ends_the_stream_and_a_retry_can_be_followed(
+    requester: Requester, sqlite_store: Store
+) -> None:
+    job_id = requester.submit()
+    fail(sqlite_store)
+    with following(requester, job_id) as stream:
+        assert [frame.event for frame in stream] == ["job.claimed", "job.failed"]
+    requester.http.post(f"/transcode/{job_id}/retry")
+    advance(sqlite_store, claim_one(sqlite_store), until=JobStatus.SUCCEEDED)
+    with following(requester, job_id, after=2) as stream:
+        assert [frame.event for frame in stream] == ["job.queued", *WHOLE_LIFE]
+
+
+def test_a_dead_letter_is_told_after_its_failure(requester: Requester, sqlite_store: Store) -> None:
+    job_id = requester.submit()
+    with following(requester, job_id) as stream:
+        fail(sqlite_store, unrecoverable=True)
+        assert [frame.event for frame in stream] == ["job.claimed", "job.failed", "job.dead_letter"]
+
+
+def test_progress_is_told_without_an_id(requester: Requester, sqlite_store: Store) -> None:
+    job_id = requester.submit()
+    job = claim_one(sqlite_store)
+    with following(requester, job_id) as stream:
+        assert next(stream).event == "job.claimed"
+        sqlite_store.progress.write([Report(job, 41.5, eta_seconds=12.0, speed=3.1)])
+        frame = next(stream)
+    assert (frame.event, frame.id) == ("progress", None)
+    assert frame.json == {
+        "job_id": job_id,
+        "status": "claimed",
+        "progress": 41.5,
+        "eta_seconds": 12.0,
+        "speed": 3.1,
+    }
+
+
+def test_many_follow_one_job_and_each_hears_everything(requester: Requester, sqlite_store: Store) -> None:
+    job_id = requester.submit()
+    with ExitStack() as stack:
+        streams = [stack.enter_context(following(requester, job_id)) for _ in range(20)]
+        advance(sqlite_store, claim_one(sqlite_store), until=JobStatus.SUCCEEDED)
+        for stream in streams:
+            told = [frame.event for frame in stream if frame.id is not None]
+            assert told == WHOLE_LIFE
+
+
+def test_streams_of_one_requester_are_bounded_and_a_closed_one_makes_room(sqlite_store: Store) -> None:
+    with serving(sqlite_store, ApiLimits(waits_per_requester=1)) as served:
+        requester, other = served.requester(), served.requester("other")
+        job_id, others = requester.submit(), other.submit()
+        events = f"/transcode/{job_id}/events"
+        with following(requester, job_id):
+            refused = requester.http.get(events)
+            assert_problem(refused, 429, "too_many_waits")
+            assert int(refused.headers["retry-after"]) > 0
+            with following(other, others):
+                pass
+        served.until_waiting(0)
+        with following(requester, job_id):
+            pass
+
+
+def test_streams_of_all_together_are_bounded(sqlite_store: Store) -> None:
+    with serving(sqlite_store, ApiLimits(waits=1)) as served:
+        requester, other = served.requester(), served.requester("other")
+        others = other.submit()
+        with following(requester, requester.submit()):
+            assert_problem(other.http.get(f"/transcode/{others}/events"), 503, "overloaded")
+        served.until_waiting(0)
+        with following(other, others):
+            pass
+
+
+def test_stopping_the_service_ends_its_streams(sqlite_store: Store) -> None:
+    with ExitStack() as stack, serving(sqlite_store) as served:
+        requester = served.requester()
+        stream = stack.enter_context(following(requester, requester.submit()))
+        served.end_waits()
+        assert list(stream) == []
+
+
+def test_a_job_that_is_not_there_or_not_mine_is_not_found(served: Served, requester: Requester) -> None:
+    stranger = served.requester("stranger")
+    job_id = requester.submit()
+    for unknown in (job_id, job_id[:-1] + "x", "%00"):
+        assert_problem(stranger.http.get(f"/transcode/{unknown}/events"), 404, "not_found")
+
+
+@pytest.mark.parametrize("wrong", ["-1", "1.5", "last", "9" * 10])
+def test_a_last_event_id_is_the_number_of_an_event(requester: Requester, wrong: str) -> None:
+    answer = requester.http.get(f"/transcode/{requester.submit()}/events", headers={"last-event-id": wrong})
+    assert ("last-event-id",) in told_fields(answer)
+
+
+def test_events_need_the_scope_to_read(served: Served) -> None:
+    writer = served.requester("writer", Scope.WRITE)
+    assert_problem(writer.http.get(f"/transcode/{writer.submit()}/events"), 403, "forbidden")

@@ -1,0 +1,107 @@
+"""The OpenAPI document is true: it has every address, and every answer that may come."""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import requests
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from schemathesis import GenerationMode
+from schemathesis.specs.openapi import checks
+from starlette.routing import Route
+
+from euterpe.api.app import create_app
+from euterpe.api.limits import ApiLimits
+from euterpe.api.openapi import openapi_document
+from euterpe.domain.states import JobStatus
+from euterpe.store.store import Store
+from tests.api.serving import OneBucketForbidden, Served, serving
+from tests.store.jobs import advance, claim_one
+
+DOCUMENT = openapi_document(ApiLimits())
+SCHEMA = schemathesis.openapi.from_dict(DOCUMENT)
+OPERATIONS = {
+    f"{method.upper()} {path}": SCHEMA[path][method]
+    for path, methods in DOCUMENT["paths"].items()
+    for method in methods
+}
+FIT, UNFIT = GenerationMode.POSITIVE, GenerationMode.NEGATIVE
+# Where nothing can be said, nothing wrong can be.
+SENT = [(name, FIT) for name in OPERATIONS] + [(name, UNFIT) for name in OPERATIONS if "/transcode" in name]
+CHECKS = [
+    schemathesis.checks.not_a_server_error,
+    checks.status_code_conformance,
+    checks.content_type_conformance,
+    checks.response_headers_conformance,
+    checks.response_schema_conformance,
+    checks.negative_data_rejection,
+    checks.allow_header_conformance,
+]
+
+
+def test_every_address_is_described_and_nothing_else(sqlite_store: Store) -> None:
+    app = create_app(sqlite_store, ApiLimits(), OneBucketForbidden())
+    served = {
+        f"{method} {route.path}"
+        for route in app.routes
+        if isinstance(route, Route)
+        for method in (route.methods or set()) - {"HEAD"}
+    }
+    assert served == set(OPERATIONS)
+
+
+def test_the_document_is_valid_and_is_what_the_service_gives_out(served: Served) -> None:
+    SCHEMA.validate()
+    assert served.anonymous.get("/openapi.json").json() == DOCUMENT
+
+
+@dataclass(frozen=True)
+class Target:
+    served: Served
+    headers: dict[str, str]
+    finished: str
+    http: requests.Session
+
+
+@pytest.fixture(scope="module")
+def target(servers: Any, ring: Any) -> Iterator[Target]:
+    """One service for all that is sent; in its database is a job that has finished."""
+    with servers("sqlite").fresh() as url, Store(url, ring) as store, serving(store) as served:
+        requester = served.requester()
+        finished = requester.submit()
+        advance(store, claim_one(store), until=JobStatus.SUCCEEDED)
+        with requests.Session() as http:
+            http.trust_env = False
+            yield Target(served, {"X-API-Key": requester.key}, finished, http)
+
+
+@pytest.mark.parametrize(("name", "mode"), SENT)
+def test_whatever_is_sent_the_answer_is_one_that_is_described(
+    target: Target, name: str, mode: GenerationMode
+) -> None:
+    operation = OPERATIONS[name]
+
+    @given(st.data())
+    @settings(max_examples=30, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+    def send(data: st.DataObject) -> None:
+        case = data.draw(operation.as_strategy(mode))
+        if data.draw(st.booleans()):
+            aim_at(target.finished, case)
+        with suppress(KeyError, TypeError, ValueError):
+            case.query["wait_ms"] = min(int(case.query["wait_ms"]), 5)
+        case.call_and_validate(
+            base_url=target.served.url, session=target.http, headers=target.headers, checks=CHECKS
+        )
+
+    send()
+
+
+def aim_at(job_id: str, case: schemathesis.Case[Any]) -> None:
+    if "job_id" in case.path_parameters:
+        case.path_parameters["job_id"] = job_id
+    if isinstance(case.query.get("job_id"), list):
+        case.query["job_id"] = [job_id, *case.query["job_id"][1:]]

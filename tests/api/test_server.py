@@ -1,0 +1,65 @@
+"""The server's life: it listens before it starts, drains when it stops, and leaves nothing behind."""
+
+import socket
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx
+import pytest
+
+from euterpe.api.app import create_app
+from euterpe.api.limits import ApiLimits
+from euterpe.api.server import ApiServer
+from euterpe.store.store import Store
+from tests.api.serving import OneBucketForbidden
+
+
+def server_over(store: Store, host: str = "127.0.0.1", port: int = 0) -> ApiServer:
+    return ApiServer(create_app(store, ApiLimits(), OneBucketForbidden()), host, port)
+
+
+def test_a_port_that_is_taken_is_an_error_at_once(sqlite_store: Store) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(OSError, match="in use"):
+        server_over(sqlite_store, port=taken.getsockname()[1])
+
+
+def test_a_request_under_way_is_answered_before_the_server_stops(
+    sqlite_store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, answer = threading.Event(), threading.Event()
+
+    def slow() -> list[dict[str, object]]:
+        asked.set()
+        answer.wait()
+        return []
+
+    monkeypatch.setattr(sqlite_store.jobs, "backlog", slow)
+    server = server_over(sqlite_store)
+    server.start()
+    with ThreadPoolExecutor(2) as pool:
+        under_way = pool.submit(httpx.get, f"{server.url}/metrics", trust_env=False)
+        asked.wait()
+        stopping = pool.submit(server.stop)
+        answer.set()
+        assert under_way.result().status_code == 200
+        stopping.result()
+
+
+def test_a_stopped_server_leaves_no_thread_and_no_port(sqlite_store: Store) -> None:
+    before = set(threading.enumerate())
+    server = server_over(sqlite_store)
+    server.start()
+    httpx.get(f"{server.url}/readyz", trust_env=False)
+    server.stop()
+    assert set(threading.enumerate()) == before
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(f"{server.url}/healthz", trust_env=False)
+
+
+def test_a_server_listens_on_ipv6_too(sqlite_store: Store) -> None:
+    if not socket.has_dualstack_ipv6():
+        pytest.fail("this machine has no IPv6 loopback")
+    server = server_over(sqlite_store, "::1")
+    server.start()
+    assert httpx.get(f"{server.url}/healthz", trust_env=False).status_code == 200
+    server.stop()

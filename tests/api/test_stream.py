@@ -1,0 +1,110 @@
+"""A stream whose client is slow, whose database is away, or to which nothing happens."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+import pytest
+from starlette.requests import ClientDisconnect
+from starlette.types import Message
+
+from euterpe.api import stream
+from euterpe.api.news import BEAT, News
+from euterpe.api.stream import EventStream
+from euterpe.api.watcher import Watch
+from euterpe.store.errors import StoreUnavailable
+
+LIVE = {"status": "queued", "event_sequence": 0}
+ENDED = {"status": "succeeded", "event_sequence": 1}
+LAST = {"sequence": 1, "type": "job.succeeded", "payload": "{}"}
+
+
+class Client:
+    """What it was sent, and how it takes it."""
+
+    def __init__(self, read: Callable[[int], Awaitable[News]]) -> None:
+        self.sent: list[bytes] = []
+        self.left = False
+        self._read = read
+
+    async def follow(self, *, beat_s: float = 60.0) -> None:
+        response = EventStream("j", 0, self._read, nullcontext, self._watch, beat_s=beat_s)
+        try:
+            await response({"type": "http"}, self._receive, self.take)
+        except ClientDisconnect:
+            self.left = True
+
+    async def take(self, message: Message) -> None:
+        self.sent.append(message.get("body", b""))
+
+    async def _receive(self) -> Any:
+        await asyncio.Event().wait()
+
+    @contextmanager
+    def _watch(self) -> Iterator[Watch]:
+        yield Watch(["j"])
+
+
+def test_while_nothing_happens_a_comment_shows_that_the_stream_lives() -> None:
+    async def read(told: int) -> News:
+        return News(ENDED, [LAST], told) if client.sent.count(BEAT) == 3 else News(LIVE, [], told)
+
+    client = Client(read)
+    asyncio.run(client.follow(beat_s=0.001))
+    assert client.sent.count(BEAT) == 3
+    assert client.sent[-2:] == [b"id: 1\nevent: job.succeeded\ndata: {}\n\n", b""]
+
+
+def test_a_database_that_is_away_for_a_while_does_not_end_the_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream, "_DATABASE_AWAY_S", 0.001)
+    reads = 0
+
+    async def read(told: int) -> News:
+        nonlocal reads
+        reads += 1
+        if reads < 4:
+            raise StoreUnavailable("away")
+        return News(ENDED, [LAST], told)
+
+    client = Client(read)
+    asyncio.run(client.follow())
+    assert client.sent[-2].startswith(b"id: 1\n")
+
+
+def test_a_client_that_takes_nothing_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream, "_SLOWEST_S", 0.01)
+
+    class Stuck(Client):
+        async def take(self, message: Message) -> None:
+            await super().take(message)
+            if message["type"] == "http.response.body":
+                await asyncio.Event().wait()
+
+    async def read(told: int) -> News:
+        return News(LIVE, [], told)
+
+    client = Stuck(read)
+    asyncio.run(client.follow())
+    assert client.left
+
+
+def test_a_stream_ends_after_its_time_so_that_the_key_is_looked_at_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(stream, "_LONGEST_S", 0.0)
+
+    async def read(told: int) -> News:
+        raise AssertionError(told)
+
+    client = Client(read)
+    asyncio.run(client.follow())
+    assert client.sent[1:] == [b'event: hello\ndata: {"job_id":"j"}\n\n', b""]
+
+
+def test_an_error_that_nobody_expected_is_not_swallowed() -> None:
+    async def read(told: int) -> News:
+        raise ZeroDivisionError(told)
+
+    with pytest.raises(ZeroDivisionError):
+        asyncio.run(Client(read).follow())
