@@ -12,7 +12,7 @@ from pydantic import SecretStr
 
 from euterpe.domain.locations import split_query
 from euterpe.domain.spec import JobSpec, parse_spec
-from euterpe.domain.strict_json import canonical_json
+from euterpe.domain.strict_json import canonical_text
 
 Json = dict[str, Any]
 
@@ -20,7 +20,7 @@ Json = dict[str, Any]
 def split_secrets(spec: JobSpec) -> tuple[Json, bytes | None]:
     """The open part as JSON, every default written out, and the secret part, if there is one."""
     public, secret = _split(spec, exclude_defaults=False)
-    return public, canonical_json(secret).encode() if secret else None
+    return public, canonical_text(secret).encode() if secret else None
 
 
 def join_secrets(public: Json, secret: bytes | None) -> JobSpec:
@@ -43,7 +43,7 @@ def request_hash(spec: JobSpec) -> str:
     same job. Defaults are left out too, so a field that a later version adds changes no hash.
     """
     public, _ = _split(spec, exclude_defaults=True)
-    return sha256(canonical_json(public).encode()).hexdigest()
+    return sha256(canonical_text(public).encode()).hexdigest()
 
 
 def _split(spec: JobSpec, *, exclude_defaults: bool) -> tuple[Json, Json]:

@@ -21,7 +21,7 @@ from euterpe.domain.locations import CallbackUrl, OutputPrefix, SignedUrl, Sourc
 from euterpe.domain.model import Instant, Items, StrictModel, exactly_one_schema, exactly_one_with
 from euterpe.domain.outputs import OutputSpec, OutputSpecs
 from euterpe.domain.profiles import PROFILES, ProfileName
-from euterpe.domain.strict_json import MAX_NUMBER, canonical_json, flaws, parse_json
+from euterpe.domain.strict_json import MAX_NUMBER, canonical_text, flaws, parse_json
 from euterpe.domain.text import ExternalId, FileName, GroupId, Name
 
 MAX_BODY_BYTES = 262_144
@@ -98,7 +98,7 @@ def _check_metadata(value: dict[str, Any]) -> dict[str, Any]:
                 for loc, flaw in found
             ],
         )
-    if (size := len(canonical_json(value).encode())) > MAX_METADATA_BYTES:
+    if (size := len(canonical_text(value).encode())) > MAX_METADATA_BYTES:
         raise ValueError(f"must take at most {MAX_METADATA_BYTES} bytes as JSON, not {size}")
     return value
 

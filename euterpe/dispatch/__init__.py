@@ -1,0 +1,1 @@
+"""Telling requesters: the outbox, delivered as signed webhooks."""

@@ -1,0 +1,153 @@
+"""One delivery attempt: sign, send, judge the answer."""
+
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import assert_never
+
+import structlog
+
+from euterpe import __version__
+from euterpe.crypto.signing import new_nonce, signature_headers
+from euterpe.dispatch.destinations import Heard
+from euterpe.dispatch.retry_after import retry_after_ms
+from euterpe.dispatch.signing_secrets import SigningSecrets
+from euterpe.domain.errors import EuterpeError
+from euterpe.domain.retry import (
+    Backoff,
+    Delivered,
+    DeliveryDecision,
+    Redeliver,
+    Undeliverable,
+    decide_delivery,
+)
+from euterpe.domain.text import storable
+from euterpe.net.egress import Answer, Egress
+from euterpe.net.errors import EgressError, EgressRefused
+from euterpe.store.errors import StoreUnavailable
+from euterpe.store.outbox import ClaimedEvent, Delivery
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True)
+class Policy:
+    """Of one attempt and of those that may follow it."""
+
+    max_attempts: int
+    backoff: Backoff
+    deadline_s: float
+    max_answer_bytes: int
+
+
+class Courier:
+    def __init__(
+        self,
+        egress: Egress,
+        secrets: SigningSecrets,
+        policy: Policy,
+        *,
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._egress, self._secrets, self._policy, self._wall_clock = egress, secrets, policy, wall_clock
+
+    def deliver(self, event: ClaimedEvent) -> tuple[Delivery, Heard]:
+        """Raises nothing but `StoreUnavailable`: then there was no attempt, for want of the secrets."""
+        began = time.monotonic()
+        answer: Answer | None = None
+        try:
+            answer = self._send(event)
+            decision, heard = self._judge(event, answer), Heard.ANSWER
+        except StoreUnavailable:
+            raise
+        except EgressRefused as refused:
+            # The operator's own word: asking again would change nothing, replay does once it is changed.
+            decision, heard = Undeliverable(_reason(refused)), Heard.NOTHING
+        except EuterpeError as failure:
+            # All others are tried again, certificates and keys included: people mend those.
+            decision = self._retry(event, _reason(failure))
+            heard = Heard.SILENCE if isinstance(failure, EgressError) else Heard.NOTHING
+        except Exception as error:  # noqa: BLE001  one odd event must not stop the others
+            _log.exception("a delivery attempt broke", event_id=event.event_id, job_id=event.job_id)
+            decision, heard = self._retry(event, f"internal_error: {type(error).__name__}"), Heard.NOTHING
+        took_ms = int((time.monotonic() - began) * 1000)
+        delivery = _delivery(event, decision, answer, took_ms)
+        _tell(delivery)
+        return delivery, heard
+
+    def _send(self, event: ClaimedEvent) -> Answer:
+        body = event.body.encode()
+        secrets = self._secrets.of(event.requester_id)
+        signed = signature_headers(secrets, event.event_id, body, int(self._wall_clock()), new_nonce())
+        return self._egress.request(
+            "POST",
+            event.url,
+            headers={
+                "content-type": "application/json",
+                "user-agent": f"euterpe/{__version__}",
+                **signed,
+            },
+            body=body,
+            deadline_s=self._policy.deadline_s,
+            max_bytes=self._policy.max_answer_bytes,
+        )
+
+    def _judge(self, event: ClaimedEvent, answer: Answer) -> DeliveryDecision:
+        asked = retry_after_ms(answer.headers.get("retry-after"), self._wall_clock())
+        return self._decide(event, answer.status, retry_after_ms=asked)
+
+    def _retry(self, event: ClaimedEvent, failure: str) -> DeliveryDecision:
+        return self._decide(event, None, failure=failure)
+
+    def _decide(
+        self,
+        event: ClaimedEvent,
+        status: int | None,
+        *,
+        retry_after_ms: int | None = None,
+        failure: str = "",
+    ) -> DeliveryDecision:
+        return decide_delivery(
+            status,
+            attempt_count=event.attempt_count,
+            max_attempts=self._policy.max_attempts,
+            retry_after_ms=retry_after_ms,
+            backoff=self._policy.backoff,
+            draw=random.random(),  # noqa: S311  jitter, not a secret
+            failure=failure,
+        )
+
+
+def _reason(error: EuterpeError) -> str:
+    return storable(f"{error.code}: {error}")
+
+
+def _delivery(
+    event: ClaimedEvent, decision: DeliveryDecision, answer: Answer | None, took_ms: int
+) -> Delivery:
+    if answer is None:
+        return Delivery(event, decision, duration_ms=took_ms)
+    said = answer.body.decode("utf-8", "replace")
+    return Delivery(event, decision, answer.status, duration_ms=took_ms, answer=said)
+
+
+def _tell(delivery: Delivery) -> None:
+    event, decision = delivery.event, delivery.decision
+    facts = {
+        "event_id": event.event_id,
+        "job_id": event.job_id,
+        "attempt": event.attempt_count,
+        "status": delivery.status_code,
+        "ms": delivery.duration_ms,
+    }
+    match decision:
+        case Delivered():
+            _log.info("event delivered", **facts)
+        case Undeliverable():
+            _log.error("event is undeliverable", reason=decision.reason, **facts)
+        case Redeliver():
+            again = decision.delay_ms
+            _log.warning("event not delivered", reason=decision.reason, again_in_ms=again, **facts)
+        case _:
+            assert_never(decision)

@@ -1,0 +1,216 @@
+"""Delivers the outbox: claims events, sends each as a signed webhook, settles how it went.
+
+One thread claims and hands out, one for each delivery under way sends, one settles, one keeps the leases.
+"""
+
+import random
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from types import TracebackType
+from typing import Self
+
+import structlog
+
+from euterpe.dispatch.courier import Courier, Policy
+from euterpe.dispatch.destinations import Destinations, Flight, HandBack, Heard, most_under_way
+from euterpe.dispatch.keeper import Keeper
+from euterpe.dispatch.patience import outage_pause_s
+from euterpe.dispatch.settler import Settler
+from euterpe.dispatch.signing_secrets import SigningSecrets
+from euterpe.domain.retry import Backoff
+from euterpe.net.egress import Egress
+from euterpe.store.errors import StoreUnavailable
+from euterpe.store.store import Store
+from euterpe.store.wake import Listener, Topic
+
+_log = structlog.get_logger(__name__)
+
+# SQLite hints at every commit, our own and every worker's: claims that find little are not to chase them all.
+_BREATH_S = 0.005
+
+
+class Dispatcher:
+    def __init__(
+        self,
+        store: Store,
+        egress: Egress,
+        worker_id: str,
+        *,
+        batch: int = 10,
+        concurrency: int = 5,
+        poll_ms: int = 1000,
+        lease_ms: int = 60_000,
+        heartbeat_ms: int = 15_000,
+        max_attempts: int = 12,
+        backoff: Backoff | None = None,
+        deadline_s: float = 10.0,
+        max_answer_bytes: int = 4096,
+    ) -> None:
+        """`egress` needs `most_under_way(concurrency)` connections; `poll_ms` is the middle of the waits."""
+        if deadline_s * 1000 > lease_ms / 2:
+            raise ValueError("deadline_s must be at most half of the lease, or deliveries would overlap")
+        self._store, self._worker_id = store, worker_id
+        self._poll_s, self._deadline_s = poll_ms / 1000, deadline_s
+        policy = Policy(max_attempts, backoff or Backoff(), deadline_s, max_answer_bytes)
+        self._courier = Courier(egress, SigningSecrets(store.requesters), policy)
+        self._keeper = Keeper(store.outbox, lease_ms=lease_ms, heartbeat_ms=heartbeat_ms)
+        self._settler = Settler(store.outbox, self._keeper.forget, give_up_s=deadline_s)
+        self._destinations = Destinations(concurrency, batch, time.monotonic)
+        self._turn = threading.Lock()  # of whoever uses the destinations
+        self._there_is_more = False  # in the outbox, than there was room for
+        self._stopping = threading.Event()
+        self._senders = ThreadPoolExecutor(most_under_way(concurrency), "euterpe-dispatch-send")
+        self._thread = threading.Thread(target=self._loop, name="euterpe-dispatch-claim", daemon=True)
+        self._listener: Listener
+
+    def start(self) -> None:
+        self._listener = self._store.database.listen(Topic.OUTBOX)
+        for part in (self._keeper, self._settler, self._thread):
+            part.start()
+
+    def stop(self, drain: bool = True) -> None:
+        """Finishes what is under way and hands back the rest. Without `drain` it waits for no receiver: the
+        leases of what is under way run out."""
+        if self._stopping.is_set():
+            return
+        with self._turn:
+            self._stopping.set()
+            self._listener.wake()
+        self._thread.join()
+        self._release_waiting()
+        self._senders.shutdown(wait=drain)
+        self._release_waiting()  # what came back for want of the database
+        self._settler.stop()
+        self._keeper.stop()  # last: until then everything in hand is to stay ours
+        self._listener.close()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    # -- the thread that claims
+
+    def _loop(self) -> None:
+        failures = 0
+        while not self._stopping.is_set():
+            try:
+                is_done = self._claim()
+                failures = 0
+            except Exception as error:  # noqa: BLE001  whatever it was, the events are still to be told
+                failures += 1
+                _tell_trouble(error)
+                self._stopping.wait(outage_pause_s(failures))
+            else:
+                if is_done:
+                    self._wait()
+
+    def _claim(self) -> bool:
+        """Whether there is nothing more to claim, or to claim for."""
+        self._hand_out()
+        with self._turn:
+            room = self._destinations.room()
+        if not room:
+            return True
+        events = self._keeper.claim(self._worker_id, room)
+        with self._turn:
+            self._destinations.add(events)
+            self._there_is_more = len(events) == room
+        self._hand_out()
+        with self._turn:
+            return not (self._there_is_more and self._destinations.room())
+
+    def _hand_out(self) -> None:
+        with self._turn:
+            self._start_flights()
+            surplus = self._destinations.hand_back()
+        while surplus:
+            try:
+                self._postpone(surplus[-1])
+            except BaseException:
+                with self._turn:
+                    self._destinations.add(event for left in surplus for event in left.events)
+                raise
+            surplus.pop()
+
+    def _postpone(self, surplus: HandBack) -> None:
+        self._store.outbox.postpone(surplus.events, surplus.delay_ms)
+        self._keeper.forget(surplus.events)
+        _log.info(
+            "events wait for a receiver that does not keep up",
+            count=len(surplus.events),
+            requester_id=surplus.events[0].requester_id,
+            again_in_ms=surplus.delay_ms,
+        )
+
+    def _wait(self) -> None:
+        """For a hint, for room, for a delivery to step aside, or for the next poll."""
+        with self._turn:
+            change, there_is_more = self._destinations.next_change(), self._there_is_more
+        if not there_is_more:
+            self._stopping.wait(_BREATH_S)
+        poll = self._poll_s * random.uniform(0.5, 1.5)  # noqa: S311  jitter, not a secret
+        self._listener.wait(poll if change is None else min(poll, change))
+
+    # -- the threads that send
+
+    def _start_flights(self) -> None:
+        """All that may start now; to be called in turn."""
+        while not self._stopping.is_set() and (flight := self._destinations.start_next()):
+            self._senders.submit(self._fly, flight)
+
+    def _fly(self, flight: Flight | None) -> None:
+        while flight is not None:
+            flight = self._land(flight, self._deliver(flight))
+
+    def _deliver(self, flight: Flight) -> Heard | None:
+        """None: it must wait until the database is back."""
+        event = flight.event
+        if not self._keeper.lasts(event, self._deadline_s):
+            _log.warning("an event's lease was lost before it was sent", event_id=event.event_id)
+            self._keeper.forget([event])
+            return Heard.NOTHING
+        try:
+            delivery, heard = self._courier.deliver(event)
+        except StoreUnavailable as error:
+            _tell_trouble(error)
+            return None
+        self._settler.put(delivery)
+        return heard
+
+    def _land(self, flight: Flight, heard: Heard | None) -> Flight | None:
+        """What this thread is to send next."""
+        with self._turn:
+            self._destinations.land(flight, heard or Heard.NOTHING)
+            if heard is None:
+                self._destinations.add([flight.event])
+                return None  # the thread that claims will see when the database is back
+            if self._stopping.is_set():
+                return None
+            following = self._destinations.start_next()
+            self._start_flights()
+            if self._there_is_more and self._destinations.room():
+                self._listener.wake()
+        return following
+
+    def _release_waiting(self) -> None:
+        with self._turn:
+            waiting = self._destinations.clear()
+        try:
+            if waiting:
+                self._store.outbox.release(waiting)
+        except Exception as error:  # noqa: BLE001  their leases will run out
+            _tell_trouble(error)
+        self._keeper.forget(waiting)
+
+
+def _tell_trouble(error: Exception) -> None:
+    if isinstance(error, StoreUnavailable):
+        _log.warning("the dispatcher waits for the database", error=str(error))
+    else:
+        _log.error("the dispatcher cannot go on for now", error=str(error), exc_info=error)

@@ -1,0 +1,47 @@
+"""The secrets that webhooks are signed with, remembered for a few seconds."""
+
+import threading
+import time
+from collections.abc import Callable
+
+from euterpe.domain.errors import EuterpeError
+from euterpe.store.requesters import Requesters
+
+# A new secret signs, and one that has ended no longer does, after this time at the latest.
+_FRESH_S = 3.0
+_REMEMBERED = 1_000
+
+
+class NoWebhookSecret(EuterpeError):
+    """Nothing is sent that the receiver could not verify."""
+
+    code = "no_webhook_secret"
+    retryable = True
+
+    def __init__(self, requester_id: str) -> None:
+        super().__init__(f"{requester_id} has no valid secret; run `euterpe requester rotate-secret`")
+
+
+class SigningSecrets:
+    def __init__(self, requesters: Requesters, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._requesters, self._clock = requesters, clock
+        self._guard = threading.Lock()
+        self._remembered: dict[str, tuple[float, list[str]]] = {}
+
+    def of(self, requester_id: str) -> list[str]:
+        now = self._clock()
+        with self._guard:
+            read_at, secrets = self._remembered.get(requester_id, (-_FRESH_S, []))
+        if now - read_at >= _FRESH_S:
+            secrets = self._requesters.webhook_secrets(requester_id)
+            self._remember(requester_id, now, secrets)
+        if not secrets:
+            raise NoWebhookSecret(requester_id)
+        return secrets
+
+    def _remember(self, requester_id: str, now: float, secrets: list[str]) -> None:
+        with self._guard:
+            self._remembered.pop(requester_id, None)
+            self._remembered[requester_id] = (now, secrets)
+            if len(self._remembered) > _REMEMBERED:
+                del self._remembered[next(iter(self._remembered))]  # read the longest ago

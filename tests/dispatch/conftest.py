@@ -1,0 +1,48 @@
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from typing import TypeVar
+
+import pytest
+
+from euterpe.crypto.keyring import LocalKeyRing
+from euterpe.store.requesters import NewRequester
+from euterpe.store.store import Store
+from tests.dispatch.receivers import BlackHole, Receiver
+from tests.dispatch.stage import WatchedOutbox, watch
+
+R = TypeVar("R", bound=Receiver)
+Open = Callable[[R], R]
+
+
+@pytest.fixture
+def store(url: str, ring: LocalKeyRing) -> Iterator[Store]:
+    """On the database's own clock: deliveries are retried in real milliseconds."""
+    with Store(url, ring, tidy_every_ms=0) as opened:
+        yield opened
+
+
+@pytest.fixture
+def outbox(store: Store) -> WatchedOutbox:
+    return watch(store)
+
+
+@pytest.fixture
+def requester(store: Store) -> NewRequester:
+    return store.requesters.create("newsroom")
+
+
+@pytest.fixture
+def open_receivers() -> Iterator[ExitStack]:
+    with ExitStack() as stack:
+        yield stack
+
+
+@pytest.fixture
+def receiver(open_receivers: ExitStack) -> Receiver:
+    """Accepts everything, unless the test changes its mind."""
+    return open_receivers.enter_context(closing(Receiver()))
+
+
+@pytest.fixture
+def black_hole(open_receivers: ExitStack) -> BlackHole:
+    return open_receivers.enter_context(closing(BlackHole()))

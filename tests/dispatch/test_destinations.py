@@ -1,0 +1,307 @@
+"""Which delivery starts next: every rule by itself."""
+
+import pytest
+
+from euterpe.dispatch import destinations as module
+from euterpe.dispatch.destinations import PATIENCE_S, Heard, most_under_way
+from euterpe.store.outbox import ClaimedEvent
+from tests.dispatch.tower import LONG_S, Tower, event, events, ids
+
+
+@pytest.fixture
+def tower() -> Tower:
+    return Tower()
+
+
+def test_an_unproven_destination_gets_one_delivery_until_it_has_answered(tower: Tower) -> None:
+    tower.add(*events(9))
+    first = tower.start_all()
+    assert len(first) == 1
+    tower.land(first, after_s=0.01)
+    assert len(tower.start_all()) == 5
+
+
+@pytest.mark.parametrize("heard", [Heard.SILENCE, Heard.NOTHING])
+def test_only_an_answer_proves_a_destination(tower: Tower, heard: Heard) -> None:
+    tower.hear("a", heard)
+    tower.add(*events(9))
+    assert len(tower.start_all()) == 1
+
+
+def test_a_destination_that_falls_silent_gets_one_at_a_time_until_it_answers_again(tower: Tower) -> None:
+    tower.hear("a")
+    tower.add(*events(9))
+    first, *others = tower.start_all()
+    tower.land([first], Heard.SILENCE, after_s=0.1)
+    assert tower.start_all() == [], "the others are under way still"
+    tower.land(others[:3], Heard.NOTHING)
+    assert tower.start_all() == []
+    tower.land(others[3:], Heard.ANSWER)
+    assert len(tower.start_all()) == 4
+
+
+def test_a_delivery_that_waits_long_steps_aside(tower: Tower) -> None:
+    tower.hear("a")
+    tower.hear("b")
+    tower.add(*events(5))
+    waiting = tower.start_all()
+    tower.add(*events(2, to="b"))
+    assert tower.start_all() == []
+    tower.clock.now += PATIENCE_S
+    assert ids(tower.start_all()) == ["b-None-1", "b-None-2"]
+    assert all(flight.is_aside for flight in waiting)
+
+
+def test_a_destination_with_a_delivery_that_waits_long_gets_no_other(tower: Tower) -> None:
+    tower.hear("a")
+    tower.add(event(1))
+    (waiting,) = tower.start_all()
+    tower.clock.now += PATIENCE_S
+    tower.add(event(2))
+    assert tower.start_all() == []
+    tower.land([waiting], Heard.ANSWER)
+    assert ids(tower.start_all()) == ["a-None-2"]
+
+
+def test_no_more_wait_aside_than_there_is_room_for() -> None:
+    tower = Tower(concurrency=2)
+    under_way = 0
+    for number in range(20):
+        tower.add(event(1, to=f"hole{number}"))
+        under_way += len(tower.start_all())
+        tower.clock.now += PATIENCE_S
+    # One seat is kept for those that answer.
+    assert under_way == most_under_way(2) - 1 == 9
+    tower.hand_back()
+    tower.add(event(2, to="hole0"))
+    assert tower.start_all() == []
+
+
+def test_one_seat_is_kept_for_those_that_answer(tower: Tower) -> None:
+    tower.hear("good")
+    tower.add(*[event(1, to=f"new{number}") for number in range(9)])
+    assert len(tower.start_all()) == 4
+    tower.add(*events(3, to="good"))
+    assert ids(tower.start_all()) == ["good-None-1"]
+
+
+def test_with_one_seat_even_the_unproven_get_it() -> None:
+    tower = Tower(concurrency=1)
+    tower.add(event(1))
+    assert len(tower.start_all()) == 1
+
+
+def test_a_suspect_takes_nobodys_seat(tower: Tower) -> None:
+    tower.hear("good")
+    tower.hear("hole", Heard.SILENCE, after_s=LONG_S)
+    tower.add(event(1, to="hole"), *events(5, to="good"))
+    flights = tower.start_all()
+    assert len(flights) == 6
+    assert [flight.is_aside for flight in flights] == [True, *[False] * 5]
+
+
+def test_what_waits_for_a_plugged_destination_is_handed_back(tower: Tower) -> None:
+    tower.add(*events(4), event(1, to="b"))
+    tower.start_all()
+    tower.clock.now += PATIENCE_S - 0.01
+    assert tower.hand_back() == [], "it may answer yet"
+    tower.clock.now += 0.01
+    (back,) = tower.hand_back()
+    assert back.events == events(3, first=2)
+    assert back.delay_ms == 1_000
+    assert tower.hand_back() == []
+
+
+def test_a_suspect_that_fails_fast_is_tried_on(tower: Tower) -> None:
+    """Nobody listens there: each event has its attempt, one after the other."""
+    tower.hear("a", Heard.SILENCE, after_s=0.001)
+    tower.add(*events(4))
+    tried = 0
+    while flights := tower.start_all():
+        tried += len(flights)
+        assert tower.hand_back() == []
+        tower.land(flights, Heard.SILENCE, after_s=0.001)
+    assert tried == 4
+
+
+def test_what_waits_too_long_for_a_trial_is_handed_back() -> None:
+    """The one seat and all the room aside are taken by receivers that nobody had heard of before."""
+    tower = Tower(concurrency=1)
+    for number in range(5):
+        tower.add(event(1, to=f"hole{number}"))
+        assert len(tower.start_all()) == 1
+        tower.clock.now += PATIENCE_S
+    tower.add(event(1, to="new"))
+    assert tower.start_all() == []
+    assert tower.hand_back() == []
+    tower.clock.now += PATIENCE_S
+    assert [back.events for back in tower.hand_back()] == [[event(1, to="new")]]
+
+
+def test_a_slow_destination_keeps_what_it_can_take_soon(tower: Tower) -> None:
+    tower.hear("slow", after_s=0.25)
+    tower.add(*events(30, to="slow"))
+    flights = tower.start_all()
+    assert len(flights) == 5
+    tower.land(flights, after_s=0.25)
+    assert len(tower.start_all()) == 5
+    assert tower.hand_back() == []
+    tower.clock.now += 0.25
+    (back,) = tower.hand_back()
+    assert back.events == events(10, to="slow", first=21), "twenty a second, so ten in half of one"
+
+
+def test_a_fast_destination_keeps_everything(tower: Tower) -> None:
+    tower.hear("fast", after_s=0.01)
+    tower.add(*events(200, to="fast"))
+    tower.start_all()
+    tower.clock.now += PATIENCE_S - 0.1
+    assert tower.hand_back() == []
+
+
+def test_too_much_in_hand_is_handed_back_at_once(tower: Tower) -> None:
+    tower.hear("slow", after_s=0.25)
+    delays = []
+    for count in (206, 201, 201):
+        tower.add(*events(count, to="slow"))
+        tower.start_all()
+        delays += [(len(back.events), round(back.delay_ms, -1)) for back in tower.hand_back()]
+    # It takes twenty a second: each lot waits for the one before it.
+    assert delays == [(191, 1_000), (201, 10_550), (201, 20_600)]
+
+
+def test_a_queue_that_stops_moving_is_spaced_by_how_long_it_has_waited(tower: Tower) -> None:
+    tower.hear("a", after_s=0.001)
+    delays = []
+    for _ in range(3):
+        tower.add(*events(205))
+        tower.start_all()
+        tower.clock.now += PATIENCE_S
+        delays += [(len(back.events), round(back.delay_ms, -1)) for back in tower.hand_back()]
+    # A tenth of a second each, then a fifth, and half a second has passed each time.
+    assert delays == [(200, 1_000), (205, 20_500), (205, 61_000)]
+
+
+def test_a_dead_destinations_queue_comes_back_one_a_second_within_a_quarter_of_an_hour(tower: Tower) -> None:
+    tower.hear("hole", Heard.SILENCE, after_s=LONG_S)
+    tower.add(event(1, to="hole"))
+    tower.start_all()
+    delays = []
+    for _ in range(10):
+        tower.add(*events(201, to="hole"))
+        delays += [back.delay_ms for back in tower.hand_back()]
+    assert delays[:3] == [1_000, 202_000, 403_000]
+    assert max(delays) == delays[-1] == 900_000
+
+
+def test_an_answer_ends_the_queue_of_what_was_handed_back(tower: Tower) -> None:
+    tower.hear("hole", Heard.SILENCE, after_s=LONG_S)
+    tower.add(*events(30, to="hole"))
+    (trial,) = tower.start_all()
+    tower.clock.now += PATIENCE_S
+    assert [back.delay_ms for back in tower.hand_back()] == [1_000]
+    tower.land([trial], Heard.ANSWER)
+    tower.add(*events(30, to="hole"))
+    assert len(tower.start_all()) == 5
+    tower.clock.now += PATIENCE_S
+    assert [back.delay_ms for back in tower.hand_back()] == [1_000], "and not half a minute"
+
+
+def test_the_events_of_a_job_go_one_after_the_other_in_their_order(tower: Tower) -> None:
+    tower.hear("a")
+    tower.add(event(3, job="j"), event(1, job="j"), event(1, job="k"), event(2, job="j"))
+    flights = tower.start_all()
+    assert ids(flights) == ["a-j-1", "a-k-1"]
+    for sequence in (2, 3):
+        tower.land(flights[:1])
+        flights = tower.start_all()
+        assert ids(flights) == [f"a-j-{sequence}"]
+
+
+def test_a_failed_delivery_does_not_hold_the_next_of_its_job(tower: Tower) -> None:
+    tower.add(event(1, job="j"), event(2, job="j"))
+    tower.land(tower.start_all(), Heard.SILENCE)
+    assert ids(tower.start_all()) == ["a-j-2"]
+
+
+def test_destinations_take_turns(tower: Tower) -> None:
+    for to in "abc":
+        tower.hear(to)
+    tower.add(*events(9, to="a"), *events(2, to="b"), *events(2, to="c"))
+    assert "".join(event_id[0] for event_id in ids(tower.start_all())) == "abcab"
+
+
+def test_a_requester_slows_down_only_itself(tower: Tower) -> None:
+    tower.add(event(1, to="shared", requester="r1"))
+    tower.start_all()
+    tower.clock.now += PATIENCE_S
+    tower.add(event(2, to="shared", requester="r1"), event(3, to="shared", requester="r2"))
+    assert ids(tower.start_all()) == ["shared-None-3"]
+
+
+def test_the_origin_counts_and_neither_path_nor_case(tower: Tower) -> None:
+    urls = ("https://A.example/1", "https://a.EXAMPLE/2?x", "https://a.example:8443/1", "http://a.example/1")
+    tower.add(*(ClaimedEvent(u, u, "r1", 1, "t", "{}", u, 1, 1, "d1") for u in urls))
+    assert ids(tower.start_all()) == [urls[0], urls[2], urls[3]]
+
+
+def test_an_unreadable_url_is_a_destination_of_its_own(tower: Tower) -> None:
+    odd = "https://[half/hook"
+    tower.add(ClaimedEvent("e", "j", "r1", 1, "t", "{}", odd, 1, 1, "d1"))
+    assert ids(tower.start_all()) == ["e"]
+
+
+def test_there_is_room_for_a_batch_while_no_more_than_one_is_ready(tower: Tower) -> None:
+    tower.hear("a")
+    assert tower.destinations.room() == 10
+    tower.add(*events(10))
+    assert tower.destinations.room() == 10
+    tower.add(event(99))
+    assert tower.destinations.room() == 0
+    tower.start_all()
+    assert tower.destinations.room() == 10
+
+
+def test_what_cannot_be_sent_soon_takes_no_room_up_to_a_bound(tower: Tower) -> None:
+    tower.add(*events(200))
+    assert tower.destinations.room() == 10
+    tower.add(event(999))
+    assert tower.destinations.room() == 0
+
+
+def test_the_next_change_is_when_something_has_waited_long(tower: Tower) -> None:
+    assert tower.destinations.next_change() is None
+    tower.add(*events(2))
+    tower.clock.now += 0.2
+    tower.start_all()
+    assert tower.destinations.next_change() == pytest.approx(0.3), "what waits"
+    tower.clock.now += 0.3
+    assert tower.destinations.next_change() == pytest.approx(0.2), "what is under way"
+    tower.clock.now += 0.2
+    assert tower.destinations.next_change() is None
+
+
+def test_what_is_cleared_is_gone(tower: Tower) -> None:
+    tower.add(*events(3), *events(2, to="b"))
+    (first, _) = tower.start_all()
+    assert len(tower.destinations.clear()) == 3
+    assert tower.start_all() == []
+    tower.land([first])
+    tower.add(event(9))
+    assert ids(tower.start_all()) == ["a-None-9"]
+
+
+def test_only_so_many_destinations_are_remembered(tower: Tower, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_REMEMBERED", 2)
+    tower.hear("a")
+    tower.add(event(1, to="busy"))
+    tower.start_all()
+    tower.hear("b")  # "a" is forgotten, "busy" is not
+    tower.add(event(2, to="busy"))
+    assert tower.start_all() == []
+    tower.add(*events(3, to="b"))
+    flights = tower.start_all()
+    assert len(flights) == 3
+    tower.land(flights)
+    tower.add(*events(3, to="a"))
+    assert len(tower.start_all()) == 1

@@ -1,0 +1,58 @@
+import pytest
+
+from euterpe.dispatch.signing_secrets import NoWebhookSecret, SigningSecrets
+from euterpe.store.requesters import NewRequester
+from euterpe.store.store import Store
+
+pytestmark = pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def secrets(store: Store, clock: Clock) -> SigningSecrets:
+    return SigningSecrets(store.requesters, clock=clock)
+
+
+def test_a_new_secret_signs_beside_the_old_one_within_seconds(
+    store: Store, requester: NewRequester, secrets: SigningSecrets, clock: Clock
+) -> None:
+    assert secrets.of(requester.requester_id) == [requester.webhook_secret]
+    new = store.requesters.rotate_secret(requester.requester_id, old_valid_ms=60_000)
+    assert secrets.of(requester.requester_id) == [requester.webhook_secret], "remembered"
+    clock.now += 3
+    assert secrets.of(requester.requester_id) == [new, requester.webhook_secret]
+
+
+def test_a_secret_that_was_ended_signs_no_more(
+    store: Store, requester: NewRequester, secrets: SigningSecrets
+) -> None:
+    new = store.requesters.rotate_secret(requester.requester_id, old_valid_ms=0)
+    assert secrets.of(requester.requester_id) == [new]
+
+
+def test_without_a_secret_there_is_an_error_that_says_what_to_do(secrets: SigningSecrets) -> None:
+    for _ in range(2):
+        with pytest.raises(NoWebhookSecret, match="stranger has no valid secret; run"):
+            secrets.of("stranger")
+
+
+def test_only_so_many_requesters_are_remembered(
+    store: Store, requester: NewRequester, secrets: SigningSecrets, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("euterpe.dispatch.signing_secrets._REMEMBERED", 1)
+    other = store.requesters.create("other")
+    secrets.of(requester.requester_id)
+    secrets.of(other.requester_id)
+    new = store.requesters.rotate_secret(requester.requester_id, old_valid_ms=0)
+    assert secrets.of(requester.requester_id) == [new], "read anew"
