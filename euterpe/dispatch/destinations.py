@@ -17,6 +17,9 @@ from euterpe.store.outbox import ClaimedEvent
 
 # An answer that takes longer is the receiver's doing, and not the network's.
 PATIENCE_S = 0.5
+# One that has never answered here: five dead ones of fifty held up the first deliveries of the others for
+# a quarter of a second each time that they took the seats for trials.
+TRIAL_PATIENCE_S = 0.1
 # As many again may wait aside, for each delivery that may be under way.
 _ASIDE = 4
 # Batches in hand, before what cannot be sent soon is handed back at once.
@@ -85,10 +88,11 @@ class Flight:
     event: ClaimedEvent
     destination: Destination
     started: float
+    patience_s: float
     is_aside: bool
 
     def has_waited(self, now: float) -> bool:
-        return now - self.started >= PATIENCE_S
+        return now - self.started >= self.patience_s
 
 
 @dataclass(frozen=True)
@@ -164,9 +168,9 @@ class Destinations:
         if not self._active:
             return None
         now = self._clock()
-        since = [flight.started for flight in self._flights]
-        since += [entry.since for destination in self._active.values() for entry in destination.waiting]
-        return min((left for moment in since if (left := moment + PATIENCE_S - now) > 0), default=None)
+        moments = [flight.started + flight.patience_s for flight in self._flights]
+        moments += [e.since + PATIENCE_S for destination in self._active.values() for e in destination.waiting]
+        return min((left for moment in moments if (left := moment - now) > 0), default=None)
 
     def _destination(self, event: ClaimedEvent) -> Destination:
         key = (event.requester_id, _origin(event.url))
@@ -204,7 +208,8 @@ class Destinations:
     def _start(self, destination: Destination, event: ClaimedEvent, now: float) -> Flight:
         # It is likely to be silent again: it waits aside from the start.
         is_aside = destination.standing is Standing.SUSPECT
-        flight = Flight(event, destination, now, is_aside)
+        patience_s = TRIAL_PATIENCE_S if destination.standing is Standing.UNPROVEN else PATIENCE_S
+        flight = Flight(event, destination, now, patience_s, is_aside)
         destination.flights.append(flight)
         self._flights.append(flight)
         destination.waiting = [entry for entry in destination.waiting if entry.event is not event]

@@ -274,11 +274,20 @@ def test_the_next_change_is_when_something_has_waited_long(tower: Tower) -> None
     tower.add(*events(2))
     tower.clock.now += 0.2
     tower.start_all()
-    assert tower.destinations.next_change() == pytest.approx(0.3), "what waits"
-    tower.clock.now += 0.3
-    assert tower.destinations.next_change() == pytest.approx(0.2), "what is under way"
+    assert tower.destinations.next_change() == pytest.approx(0.1), "what is under way, on trial"
+    tower.clock.now += 0.1
+    assert tower.destinations.next_change() == pytest.approx(0.2), "what waits"
     tower.clock.now += 0.2
     assert tower.destinations.next_change() is None
+
+
+def test_who_has_never_answered_steps_aside_sooner(tower: Tower) -> None:
+    tower.add(*[event(n, to=f"d{n}") for n in range(1, 9)])
+    assert len(tower.start_all()) == 4, "the seats for trials"
+    tower.clock.now += 0.09
+    assert tower.start_all() == []
+    tower.clock.now += 0.01
+    assert len(tower.start_all()) == 4
 
 
 def test_what_is_cleared_is_gone(tower: Tower) -> None:
