@@ -1,6 +1,7 @@
 """`euterpe serve`, and each of its parts alone: `api`, `worker`, `dispatcher`."""
 
 import os
+import resource
 import signal
 import threading
 from collections.abc import Callable
@@ -61,11 +62,20 @@ def _run(start: "Callable[[Services], None]") -> None:
 
     settings = load()
     logs.configure(settings.log_level)
+    _leave_no_cores()
     told = _told_to_stop()
     with running(settings) as services:
         start(services)
         told.wait()
         _log.info("draining")
+
+
+def _leave_no_cores() -> None:
+    """There are credentials in our memory. The least core is larger than one byte; with 0 a program that
+    collects cores would still get them (core(5))."""
+    _, most = resource.getrlimit(resource.RLIMIT_CORE)
+    least = 0 if most == 0 else 1
+    resource.setrlimit(resource.RLIMIT_CORE, (least, least))
 
 
 def _told_to_stop() -> threading.Event:

@@ -169,7 +169,9 @@ class Destinations:
             return None
         now = self._clock()
         moments = [flight.started + flight.patience_s for flight in self._flights]
-        moments += [e.since + PATIENCE_S for destination in self._active.values() for e in destination.waiting]
+        moments += [
+            e.since + PATIENCE_S for destination in self._active.values() for e in destination.waiting
+        ]
         return min((left for moment in moments if (left := moment - now) > 0), default=None)
 
     def _destination(self, event: ClaimedEvent) -> Destination:

@@ -28,6 +28,8 @@ _log = structlog.get_logger(__name__)
 
 # SQLite hints at every commit, our own and every worker's: claims that find little are not to chase them all.
 _BREATH_S = 0.005
+# A dispatcher that stops does not wait long for its database: what is not settled is delivered again.
+_LAST_WORDS_S = 3.0
 
 
 class Dispatcher:
@@ -55,7 +57,7 @@ class Dispatcher:
         policy = Policy(max_attempts, backoff or Backoff(), deadline_s, max_answer_bytes)
         self._courier = Courier(egress, SigningSecrets(store.requesters), policy)
         self._keeper = Keeper(store.outbox, lease_ms=lease_ms, heartbeat_ms=heartbeat_ms)
-        self._settler = Settler(store.outbox, self._keeper.forget, give_up_s=deadline_s)
+        self._settler = Settler(store.outbox, self._keeper.forget, give_up_s=_LAST_WORDS_S)
         self._destinations = Destinations(concurrency, batch, time.monotonic)
         self._turn = threading.Lock()  # of whoever uses the destinations
         self._there_is_more = False  # in the outbox, than there was room for

@@ -82,9 +82,10 @@ class Settler:
                 return
 
     def _may_try_again(self, failures: int) -> bool:
-        if not self._stopping.wait(outage_pause_s(failures)):
+        pause = outage_pause_s(failures)
+        if not self._stopping.wait(pause):
             return True
-        time.sleep(outage_pause_s(1))
+        time.sleep(max(0.0, min(pause, self._last_try - time.monotonic())))
         return time.monotonic() < self._last_try
 
     def _write_apart(self, batch: Sequence[Delivery], error: Exception) -> None:

@@ -12,6 +12,7 @@ from av.video.frame import VideoFrame
 from av.video.stream import VideoStream
 
 from euterpe.media.allowed import DECODERS, DEMUXER_OPTIONS, MAX_STREAMS
+from euterpe.media.boxes import is_cut_off
 from euterpe.media.errors import MediaError
 from euterpe.media.info import MediaInfo, StreamInfo
 
@@ -29,6 +30,8 @@ def probe(fd: int) -> dict[str, Any]:
         except av.FFmpegError as error:
             raise _refusal(error, " ".join(message for _, _, message in complaints)) from None
     with container:
+        if container.format.name.startswith("mov") and is_cut_off(fd):
+            raise MediaError("source_truncated", "the source is cut off: it ends within one of its boxes")
         if len(container.streams) >= MAX_STREAMS:  # a demuxer may stop there and not complain
             raise MediaError("source_unsupported", f"the source has {MAX_STREAMS} streams or more")
         streams = [_describe(stream) for stream in container.streams]

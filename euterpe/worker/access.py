@@ -1,6 +1,7 @@
 """A job's credentials at work: opened in memory, and refreshed in band when storage says no (contract §7)."""
 
 import json
+import random
 import time
 from collections.abc import Callable
 from typing import Literal, TypeVar
@@ -26,7 +27,11 @@ from euterpe.worker.heart import Pulse
 _log = structlog.get_logger()
 _ANSWER_BYTES = 262_144
 _CALL_DEADLINE_S = 10.0
+# So long new credentials may come after an answer that promised them.
+_PROMISE_S = 60.0
 _LOOK_EVERY_S = 0.5
+# After a call that brought nothing; it doubles. A requester that is being restarted is to have a chance.
+_FIRST_PAUSE_S = 1.0
 # Credentials that end within this time are renewed before they are used.
 _EXPIRES_SOON_S = 60.0
 
@@ -37,16 +42,16 @@ R = TypeVar("R")
 class Access:
     """The spec with its secrets, of the newest version that we know of."""
 
-    def __init__(
-        self, store: Store, egress: Egress, pulse: Pulse, *, max_refreshes: int, patience_s: float = 60.0
-    ) -> None:
+    def __init__(self, store: Store, egress: Egress, pulse: Pulse, *, max_refreshes: int) -> None:
         self._store, self._egress, self._pulse, self._job = store, egress, pulse, pulse.job
-        self._max_refreshes, self._patience_s = max_refreshes, patience_s
+        self._max_refreshes = max_refreshes
         self.spec, self._version = self._read()
+        self._asked_early = 0  # the version that was about to expire then
 
     def on(self, side: Side, work: Callable[[JobSpec, StorageCredentials | None], R]) -> R:
         """Does `work` with valid credentials: anew with newer ones each time that storage refuses them."""
-        if self._expires_soon(side):
+        if self._expires_soon(side) and self._asked_early != self._version:
+            self._asked_early = self._version
             self._refresh("expiring")
         while True:
             try:
@@ -56,7 +61,7 @@ class Access:
                     raise
 
     def _read(self) -> tuple[JobSpec, int]:
-        secret, version = self._store.credentials.open(self._job)
+        secret, version = self._pulse.insist(lambda: self._store.credentials.open(self._job))
         return join_secrets(dict(self._job.spec), secret), version
 
     def _expires_soon(self, side: Side) -> bool:
@@ -66,16 +71,27 @@ class Access:
         return credentials.expires_at / 1000 - time.time() < _EXPIRES_SOON_S
 
     def _refresh(self, reason: Reason) -> bool:
-        """Whether there is a newer version now. Nothing goes on without one."""
-        if self._advanced():
-            return True
-        url = self.spec.refresh_url
-        while url is not None and self._store.credentials.begin_refresh(self._job, self._max_refreshes):
-            self._pulse.check()
+        """Whether there is a newer version now. After a refusal nothing goes on without one; what is about
+        to expire is good for a while yet, and the rest of the budget is for when it is not."""
+        pause = _FIRST_PAUSE_S
+        while not self._advanced():
+            url = self.spec.refresh_url
+            if url is None or not self._counted():
+                return False
             _log.info("refresh_called", reason=reason, credential_version=self._version)
             if self._ask(url, reason) and self._await_advance():
                 return True
-        return False
+            if reason == "expiring":
+                return False
+            self._pulse.wait(pause * random.uniform(0.5, 1.5))  # noqa: S311  jitter, not a secret
+            pause *= 2
+        return True
+
+    def _counted(self) -> bool:
+        """One more call, within the job's budget for them."""
+        self._pulse.check()
+        begin = self._store.credentials.begin_refresh
+        return self._pulse.insist(lambda: begin(self._job, self._max_refreshes))
 
     def _ask(self, url: str, reason: Reason) -> bool:
         """Calls the requester. Whether new credentials are there, or were promised."""
@@ -88,7 +104,8 @@ class Access:
                 "occurred_at": iso(int(time.time() * 1000)),
             }
         ).encode()
-        secrets = self._store.requesters.webhook_secrets(self._job.requester_id)
+        requester_id = self._job.requester_id
+        secrets = self._pulse.insist(lambda: self._store.requesters.webhook_secrets(requester_id))
         headers = signature_headers(secrets, event_id, body, int(time.time()), new_nonce())
         try:
             answer = self._egress.request(
@@ -115,12 +132,13 @@ class Access:
         except InvalidSpec as invalid:
             _log.warning("refresh_failed", error=str(invalid))
             return False
-        self._store.credentials.replace(self._job.job_id, self._job.requester_id, secret)
+        job = self._job
+        self._pulse.insist(lambda: self._store.credentials.replace(job.job_id, job.requester_id, secret))
         return True
 
     def _await_advance(self) -> bool:
         """An answer may have promised what a PUT brings later."""
-        until = time.monotonic() + self._patience_s
+        until = time.monotonic() + _PROMISE_S
         while not self._advanced():
             if time.monotonic() > until:
                 _log.warning("refresh_failed", error="no new credentials came in time")

@@ -1,7 +1,7 @@
 """One attempt at a job, from its claim to its end: fetch, probe, encode, verify, upload."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,19 +24,22 @@ from euterpe.net.egress import Egress
 from euterpe.storage.errors import StorageError
 from euterpe.storage.storage import Storage
 from euterpe.storage.transfer import ObjectInfo, Stored
+from euterpe.store.errors import Conflict
 from euterpe.store.store import Store
 from euterpe.worker.access import Access
 from euterpe.worker.ends import CancelRequested, HandBack, LeaseLost, TimeSpent
 from euterpe.worker.heart import Pulse
 from euterpe.worker.journal import Journal
 from euterpe.worker.outputs import output_documents
-from euterpe.worker.workdir import DiskFull, WorkDir
+from euterpe.worker.workdir import DiskFull, WorkDir, for_want_of_room
 
 _log = structlog.get_logger()
 # What each phase is of a job's progress, in percent: nearly all of the work is the encode.
 _FETCHED, _ENCODED = 5.0, 95.0
 # Free space is asked for once in so many bytes: it is a system call, and others fill the disk too.
 _LOOK_EVERY_BYTES = 16 * 1024 * 1024
+# When the time is up the pulse says so, wherever the attempt is: ffmpeg's own limits are the net below it.
+_PULSE_FIRST_S = 5.0
 
 
 @dataclass(frozen=True)
@@ -66,31 +69,42 @@ class Attempt:
         """Ends with the job moved on as far as it got; when it is not ours any more, with nothing written."""
         try:
             with self._tools.workdir.folder(f"{self._job.job_id}-{self._job.claim_version}") as folder:
-                self._work(folder)
-        except LeaseLost:
+                outputs = self._work(folder)
+            # Once nothing of it is left here: an end that is told is a whole end.
+            self._journal.advance(JobStatus.SUCCEEDED, outputs=outputs, timings=self._timings)
+            _log.info("job_succeeded", **self._timings)
+        except (LeaseLost, Conflict):  # the latter is the store's word for a claim that is over
             _log.warning("lease_lost", phase=self._journal.phase)
         except HandBack:
-            self._journal.release()
-        except CancelRequested:
-            self._fail(canceled(self._journal.phase))
-        except (StorageError, MediaError, DiskFull) as error:
-            self._fail(error.job_error(self._journal.phase))
-        except TimeSpent as error:
-            self._fail(JobError(error.code, str(error), self._journal.phase))
+            self._write_end(self._journal.release)
         except Exception as error:  # noqa: BLE001  a slot must outlive whatever a job does
-            _log.exception("attempt_broke")
-            # The type alone: the text of a foreign error may hold what must not be shown.
-            said = f"the worker met an unexpected {type(error).__name__}"
-            self._fail(JobError("internal_error", said, self._journal.phase, RetryClass.TRANSIENT))
+            failure = self._failure(error)
+            self._write_end(lambda: self._journal.fail(failure, self._timings))
 
-    def _fail(self, error: JobError) -> None:
+    def _failure(self, error: Exception) -> JobError:
+        phase = self._journal.phase
+        match error:
+            case CancelRequested():
+                return canceled(phase)
+            case TimeSpent():
+                return JobError(error.code, str(error), phase)
+            case StorageError() | MediaError() | DiskFull():
+                return error.job_error(phase)
+            case OSError() if for_want_of_room(error):
+                return DiskFull("the work directory has no room left").job_error(phase)
+        _log.error("attempt_broke", exc_info=error)
+        # The type alone: the text of a foreign error may hold what must not be shown.
+        said = f"the worker met an unexpected {type(error).__name__}"
+        return JobError("internal_error", said, phase, RetryClass.TRANSIENT)
+
+    def _write_end(self, write: Callable[[], None]) -> None:
         try:
-            self._journal.fail(error, self._timings)
+            write()
         except Exception:  # noqa: BLE001  a slot must outlive whatever a job does
             # The lease runs out by itself, and the sweep moves the job on.
             _log.exception("end_not_written")
 
-    def _work(self, folder: Path) -> None:
+    def _work(self, folder: Path) -> list[dict[str, Any]]:
         _log.info("attempt_started")
         access = Access(
             self._tools.store, self._tools.egress, self._pulse, max_refreshes=self._tools.max_refreshes
@@ -108,10 +122,8 @@ class Attempt:
         self._journal.advance(JobStatus.UPLOADING)
         with self._timed("upload"):
             stored = [self._upload(access, file) for file in made]
-        outputs = output_documents(made, stored)
         self._timings["bytes_out"] = sum(done.size_bytes for done in stored)
-        self._journal.advance(JobStatus.SUCCEEDED, outputs=outputs, timings=self._timings)
-        _log.info("job_succeeded", **self._timings)
+        return output_documents(made, stored)
 
     def _fetch(self, access: Access, source: BinaryIO) -> None:
         def find(spec: JobSpec, credentials: StorageCredentials | None) -> ObjectInfo:
@@ -142,7 +154,7 @@ class Attempt:
                 planned,
                 source.fileno(),
                 folder,
-                timeout_seconds=self._pulse.seconds_left,
+                timeout_seconds=self._pulse.seconds_left + _PULSE_FIRST_S,
                 stall_seconds=self._tools.stall_seconds,
                 max_output_bytes=max_output_bytes(info.size_bytes),
                 on_progress=self._on_encoded,
@@ -150,7 +162,7 @@ class Attempt:
         self._timings["cpu_seconds"] = round(stats.cpu_seconds, 3)
         self._timings["media_seconds"] = info.duration_seconds
         with self._timed("verify"):
-            return verify(self._tools.sandbox, planned, folder, info)
+            return verify(self._tools.sandbox, planned, folder)
 
     def _on_encoded(self, progress: Progress) -> None:
         self._look_around(_LOOK_EVERY_BYTES)

@@ -1,8 +1,10 @@
 """One heartbeat for all that a worker holds, and what each attempt learns from it."""
 
+import random
 import threading
 import time
 from collections.abc import Callable
+from typing import TypeVar
 
 import structlog
 
@@ -12,6 +14,9 @@ from euterpe.store.store import Store
 from euterpe.worker.ends import AttemptEnded, CancelRequested, HandBack, LeaseLost, TimeSpent
 
 _log = structlog.get_logger()
+# A worker that stops does not wait for its database: what it holds is reclaimed when its leases run out.
+_LAST_WORDS_S = 3.0
+R = TypeVar("R")
 
 
 class Pulse:
@@ -43,7 +48,22 @@ class Pulse:
         """The first reason stays, unless the lease is lost: then nothing else may be written."""
         if self._end is None or isinstance(reason, LeaseLost):
             self._end = reason
+        if isinstance(reason, HandBack):
+            self._ends_at = min(self._ends_at, self._now() + _LAST_WORDS_S)
         self._changed.set()
+
+    def insist(self, call: Callable[[], R]) -> R:
+        """A database that is away comes back; until the attempt's time is up it is worth waiting for."""
+        pause = 0.1
+        while True:
+            try:
+                return call()
+            except StoreUnavailable as error:
+                _log.warning("database_away", error=str(error))
+                if self.seconds_left <= 0:
+                    raise
+                time.sleep(min(self.seconds_left, pause * random.uniform(0.5, 1.5)))  # noqa: S311  jitter
+                pause = min(5.0, pause * 2)
 
 
 class Heart:

@@ -1,9 +1,8 @@
 """What an attempt writes to the store: steps, progress and its end, all under the fence."""
 
-import random
 import time
-from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Mapping
+from typing import Any
 
 import structlog
 
@@ -18,7 +17,6 @@ from euterpe.worker.heart import Pulse
 
 _log = structlog.get_logger()
 _REPORT_EVERY_S = 1.0
-R = TypeVar("R")
 
 
 class Journal:
@@ -32,7 +30,7 @@ class Journal:
     def advance(self, target: JobStatus, **extra: Any) -> None:
         self._pulse.check()
         step = Advance(self._job, self.phase, target, extra)
-        if not self._insist(lambda: self._store.advance(step).result()) and not self._is_at(target):
+        if not self._pulse.insist(lambda: self._store.advance(step).result()) and not self._is_at(target):
             raise LeaseLost("the job is not ours any more")
         self.phase = target
 
@@ -60,12 +58,12 @@ class Journal:
     def prove_ownership(self) -> None:
         """The fence check before anything becomes visible to others."""
         self._pulse.check()
-        beat = self._insist(lambda: self._store.inbox.heartbeat([self._job]))
+        beat = self._pulse.insist(lambda: self._store.inbox.heartbeat([self._job]))
         if self._job.job_id not in beat.held:
             raise LeaseLost("the job is not ours any more")
 
     def fail(self, error: JobError, timings: Mapping[str, Any]) -> None:
-        decision = self._insist(lambda: self._store.inbox.fail(self._job, error, timings=timings))
+        decision = self._pulse.insist(lambda: self._store.inbox.fail(self._job, error, timings=timings))
         _log.info(
             "attempt_failed",
             code=error.code,
@@ -75,23 +73,10 @@ class Journal:
         )
 
     def release(self) -> None:
-        held = self._insist(lambda: self._store.inbox.release(self._job))
+        held = self._pulse.insist(lambda: self._store.inbox.release(self._job))
         _log.info("job_handed_back", held=held)
 
     def _is_at(self, target: JobStatus) -> bool:
         """A connection that breaks during its commit does not tell whether it was made: look."""
-        row = self._insist(lambda: self._store.jobs.get(self._job.job_id))
+        row = self._pulse.insist(lambda: self._store.jobs.get(self._job.job_id))
         return bool(row["claim_version"] == self._job.claim_version and row["status"] == target)
-
-    def _insist(self, call: Callable[[], R]) -> R:
-        """A database that is away comes back; until the attempt's time is up it is worth waiting for."""
-        pause = 0.1
-        while True:
-            try:
-                return call()
-            except StoreUnavailable as error:
-                _log.warning("database_away", error=str(error))
-                if self._pulse.seconds_left <= 0:
-                    raise
-                time.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311  jitter, not a secret
-                pause = min(5.0, pause * 2)

@@ -1,5 +1,6 @@
 """Where attempts keep their files: a folder for each, gone with it, whatever happens to the process."""
 
+import errno
 import fcntl
 import os
 import shutil
@@ -27,19 +28,27 @@ class DiskFull(EuterpeError):
         return JobError(self.code, str(self), phase, RetryClass.TRANSIENT)
 
 
+def for_want_of_room(error: OSError) -> bool:
+    return error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
 class WorkDir:
     """Of one worker. A lock file says that it is in use; the system lets go of it when the process dies."""
 
     def __init__(self, parent: Path | None, *, min_free_bytes: int) -> None:
         self._parent = parent or Path(tempfile.gettempdir())
         self._min_free = min_free_bytes
-        self.path = self._parent / f"{_PREFIX}{uuid4().hex}"
+        self.path = self._fresh()
         self._lock: int | None = None
 
     def open(self) -> None:
         """Makes it, and removes those of workers that were killed."""
         self.path.mkdir(mode=0o700, parents=True)
-        self._lock = _take(self.path)
+        while (own := _take(self.path)) is None:
+            # Another worker, which starts too, took ours for one of those before we had its lock.
+            self.path = self._fresh()
+            self.path.mkdir(mode=0o700)
+        self._lock = own
         for other in self._parent.glob(f"{_PREFIX}*"):
             if other != self.path and (lock := _take(other)) is not None:
                 _log.info("left_over_removed", folder=other.name)
@@ -51,6 +60,9 @@ class WorkDir:
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
+
+    def _fresh(self) -> Path:
+        return self._parent / f"{_PREFIX}{uuid4().hex}"
 
     @contextmanager
     def folder(self, name: str) -> Iterator[Path]:

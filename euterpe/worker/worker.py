@@ -84,6 +84,9 @@ class Worker:
         except StoreError as error:
             _log.warning("claim_failed", error=str(error))
             return 0
+        except Exception:  # noqa: BLE001  a worker that claims no more looks alive and does nothing
+            _log.exception("claim_broke")
+            return 0
         for job in jobs:
             self._begin(job)
         return len(jobs)

@@ -24,6 +24,7 @@ class Program:
     def __init__(self, arguments: tuple[str, ...], environ: Mapping[str, str], folder: Path) -> None:
         self.arguments = arguments
         self.log: list[str] = []
+        self.last_words = ""  # on stdout, which nobody read before it ended
         self._logged = threading.Condition()
         self._process = subprocess.Popen(
             [sys.executable, "-m", "euterpe", *arguments],
@@ -76,9 +77,11 @@ class Program:
             self._process.kill()
             self._process.wait()
             self._reader.join()
-            for pipe in (self._process.stdout, self._process.stderr):
-                assert pipe is not None
-                pipe.close()
+            assert self._process.stdout is not None
+            assert self._process.stderr is not None
+            self.last_words = self._process.stdout.read()
+            self._process.stdout.close()
+            self._process.stderr.close()
 
     def _read(self) -> None:
         assert self._process.stderr is not None

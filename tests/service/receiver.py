@@ -61,6 +61,18 @@ class Receiver:
         assert event is not None
         return event
 
+    def hears(self, is_it: Callable[[Event], bool]) -> threading.Event:
+        """Set when such an event comes."""
+        heard = threading.Event()
+
+        def hook(event: Event) -> Answer:
+            if is_it(event):
+                heard.set()
+            return 204, b""
+
+        self.hook = hook
+        return heard
+
     def await_count(self, count: int, timeout_s: float = 60.0) -> None:
         with self._changed:
             came = self._changed.wait_for(lambda: len(self._events) >= count, timeout_s)
@@ -95,7 +107,9 @@ def _handler_of(receiver: Receiver) -> type[BaseHTTPRequestHandler]:
         protocol_version = "HTTP/1.1"
 
         def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["content-length"]))
+            body = self.rfile.read(length := int(self.headers["content-length"]))
+            if len(body) < length:
+                return  # its sender was killed
             status, answer = receiver.take(self.path, dict(self.headers), body)
             self.send_response(status)
             self.send_header("content-length", str(len(answer)))

@@ -14,11 +14,13 @@ from tests.service.processes import Vigil, at_home_in, descendants
 from tests.service.receiver import Answer
 
 _SILENCE_S = 60.0
-_WORKERS, _DISPATCHERS = 3, 2
+_WORKERS, _DISPATCHERS = 2, 2
+# Lines of its log, before it has begun to work.
+_GREETING = {"api": 4, "worker": 1, "dispatcher": 1}
 
 
 class Signs:
-    """Of life, of all the programs together: lines of their logs, and what their requester hears."""
+    """That work is done: what workers log, and what their requester accepts."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -42,11 +44,18 @@ class Watched(Program):
         self._signs = signs
         super().__init__(arguments, environ, folder)
 
+    @property
+    def is_at_work(self) -> bool:
+        return len(self.log) > _GREETING[self.arguments[0]]
+
     def _read(self) -> None:
         assert self._process.stderr is not None
         for line in self._process.stderr:
-            self.log.append(line)
-            self._signs.note()
+            with self._logged:
+                self.log.append(line)
+                self._logged.notify_all()
+            if self.arguments[0] == "worker":
+                self._signs.note()
 
 
 class Storm:
@@ -67,11 +76,11 @@ class Storm:
         self._running = [self._start(arguments) for arguments in programs]
 
     def rage(self, kills: int, calm: int) -> None:
-        """Kills so often, after `calm` signs of life on average."""
-        for _ in range(kills):
+        """Kills so often, after `calm` signs of work on average."""
+        while self.kills.total() < kills:
             self.signs.await_more(self._random.randint(1, 2 * calm))
-            # One that has not said a word yet has not begun.
-            self._strike(self._random.choice([program for program in self._running if program.log]))
+            if victims := [program for program in self._running if program.is_at_work]:
+                self._strike(self._random.choice(victims))
 
     def _strike(self, victim: Watched) -> None:
         self._orphans.watch(descendants(victim.pid))
@@ -101,8 +110,10 @@ class Storm:
         return Watched(arguments, self._environ, self._house.folder, self.signs)
 
     def _refuse_half(self, _: Event) -> Answer:
+        if self._refusals.random() < 0.5:
+            return 503, b""
         self.signs.note()
-        return (204, b"") if self._refusals.random() < 0.5 else (503, b"")
+        return 204, b""
 
 
 @contextmanager

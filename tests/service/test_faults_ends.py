@@ -2,51 +2,29 @@
 
 import os
 import signal
-from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from euterpe.domain.states import JobStatus
 from euterpe.media.child import Child
-from euterpe.storage.buckets import BucketDestination
-from euterpe.worker.attempt import Attempt
+from euterpe.net.errors import EgressUnreachable
+from euterpe.storage import buckets
+from euterpe.worker import attempt
 from tests.net.servers import Server
-from tests.s3 import S3Server
-from tests.service.workshop import LONG_S, Front, Gate, Workshop, working
-from tests.storage.servers import Call, Reply, talking
+from tests.service.workshop import Front, Gate, Workshop, working
 
-
-@pytest.fixture(scope="module")
-def front(s3: S3Server) -> Front:
-    return Front(s3)
-
-
-@pytest.fixture(scope="module")
-def bucket(s3: S3Server, clip: Path) -> Path:
-    bucket = s3.bucket("ends")
-    (bucket / "clip.mp4").write_bytes(clip.read_bytes())
-    return bucket
-
-
-@pytest.fixture(scope="module")
-def opened(tmp_path_factory: pytest.TempPathFactory, front: Front, bucket: Path) -> Iterator[Workshop]:
-    with (
-        Server(talking(front)) as server,
-        working(tmp_path_factory.mktemp("shop"), server, bucket) as shop,
-    ):
-        yield shop
-
-
-@pytest.fixture
-def shop(opened: Workshop, front: Front) -> Iterator[Workshop]:
-    yield opened
-    front.reset()
+pytest_plugins = ("tests.service.shop",)
 
 
 @pytest.fixture
 def ffmpeg(shop: Workshop) -> Gate:
-    """Is reached by the next ffmpeg, which is stopped, and so will never end by itself."""
+    """Is reached by the next ffmpeg, which is stopped, and so would never end by itself."""
+    return frozen_ffmpeg(shop)
+
+
+def frozen_ffmpeg(shop: Workshop) -> Gate:
     gate = Gate()
 
     def hold(child: Child) -> None:
@@ -57,46 +35,160 @@ def ffmpeg(shop: Workshop) -> Gate:
     return gate
 
 
-def at(front: Front, method: str) -> Gate:
-    """Is reached by the next call of this method."""
-    gate = Gate()
-
-    def hold(call: Call) -> Reply:
-        if call.method == method:
-            front.answer = front.honest
-            gate.pass_through()
-        return front.honest(call)
-
-    front.answer = hold
-    return gate
+def kill(child: Child) -> None:
+    os.kill(child.pid, signal.SIGKILL)
 
 
-@pytest.mark.parametrize(
-    ("phase", "reach"),
-    [
-        ("fetching", lambda front, _: at(front, "GET")),
-        ("processing", lambda _, ffmpeg: ffmpeg),
-        ("uploading", lambda front, _: at(front, "PUT")),
-    ],
-)
-def test_a_cancel_stops_the_work_wherever_it_is(
-    shop: Workshop,
-    s3: S3Server,
-    front: Front,
-    request: pytest.FixtureRequest,
-    phase: str,
-    reach: Callable[[Front, Gate | None], Gate],
-) -> None:
-    held = request.getfixturevalue("ffmpeg") if phase == "processing" else None
-    gate = reach(front, held)
-    job_id = shop.submit(credentials=shop.keys(s3))
+def canceled_at(gate: Gate, shop: Workshop, job_id: str) -> dict[str, Any]:
     with gate.held():
-        assert shop.store.jobs.get(job_id)["status"] == phase
         shop.store.control.cancel(job_id)
         shop.worker.heart.beat()
     job = shop.end_of(job_id)
-    assert (job["status"], job["last_error"]["code"], job["last_error"]["phase"]) == (
-        "failed",
-        "canceled",
-        phase,
-    )
+    assert (job["status"], job["last_error"]["code"]) == ("failed", "canceled")
+    return job
+
+
+def test_a_cancel_stops_a_fetch(shop: Workshop, front: Front) -> None:
+    gate = front.gate("GET")
+    job = canceled_at(gate, shop, shop.submit(credentials=shop.keys))
+    assert job["last_error"]["phase"] == "fetching"
+
+
+def test_a_cancel_kills_ffmpeg(shop: Workshop, ffmpeg: Gate) -> None:
+    job = canceled_at(ffmpeg, shop, shop.submit(credentials=shop.keys))
+    assert job["last_error"]["phase"] == "processing"
+
+
+def test_a_cancel_aborts_an_upload_in_parts(
+    shop: Workshop, front: Front, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(buckets, "PART", 2048)
+    gate = front.gate("PUT", "partNumber=2")
+    prefix = f"s3://{shop.bucket.name}/canceled/"
+    job = canceled_at(gate, shop, shop.submit(credentials=shop.keys, output={"url": prefix}))
+    assert job["last_error"]["phase"] == "uploading"
+    assert front.count("POST", "uploads") == front.count("DELETE", "uploadId") == 1
+    assert list((shop.bucket / "canceled").rglob("*")) == []
+
+
+def test_a_canceled_job_succeeds_when_it_is_retried(shop: Workshop, front: Front) -> None:
+    gate = front.gate("GET")
+    job_id = shop.submit(credentials=shop.keys)
+    canceled_at(gate, shop, job_id)
+    shop.store.control.retry(job_id)
+    shop.reaches(job_id, JobStatus.SUCCEEDED)
+    assert shop.codes(job_id) == ["canceled", None]
+
+
+def test_an_encode_beyond_the_jobs_time_is_ended(shop: Workshop, ffmpeg: Gate) -> None:
+    job_id = shop.submit(credentials=shop.keys, timeout_seconds=1)
+    with ffmpeg.held():
+        pass
+    job = shop.end_of(job_id)
+    assert (job["status"], job["last_error"]["code"]) == ("failed", "attempt_timeout")
+    assert job["last_error"]["retryable"] is False
+
+
+def test_a_fetch_beyond_the_jobs_time_is_ended(
+    shop: Workshop, front: Front, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate = front.gate("GET")
+    job_id = shop.submit(credentials=shop.keys, timeout_seconds=3600)
+    with gate.held():
+        (pulse,) = shop.worker.heart.held()
+        monkeypatch.setattr(pulse, "_now", lambda: float("inf"))
+    assert shop.end_of(job_id)["last_error"]["code"] == "attempt_timeout"
+
+
+def test_an_ffmpeg_that_gets_nowhere_is_ended_and_the_job_tried_again(
+    tmp_path: Path, front_server: Server, bucket: Path
+) -> None:
+    with working(tmp_path, front_server, bucket, stall_timeout_ms=500) as shop:
+        gate = frozen_ffmpeg(shop)
+        job_id = shop.submit(credentials=shop.keys)
+        with gate.held():
+            pass
+        shop.end_of(job_id)
+        assert shop.codes(job_id) == ["encode_stalled", None]
+
+
+def test_a_killed_ffmpeg_is_tried_again(shop: Workshop) -> None:
+    shop.sandbox.on_ffmpeg = kill
+    job_id = shop.submit(credentials=shop.keys)
+    shop.end_of(job_id)
+    assert shop.codes(job_id) == ["encode_killed", None]
+
+
+def test_a_stopping_worker_hands_back_what_it_cannot_finish(
+    tmp_path: Path, front_server: Server, bucket: Path, front: Front
+) -> None:
+    with working(tmp_path, front_server, bucket) as shop:
+        gate = front.gate("GET")
+        job_id = shop.submit(credentials=shop.keys)
+        with gate.held():
+            shop.worker.heart.hand_back()  # what `stop` does once the time to drain is over
+        shop.reaches(job_id, JobStatus.SUCCEEDED)
+        attempts = shop.store.jobs.attempts(job_id)
+    assert [attempt["outcome"] for attempt in attempts] == ["released", "succeeded"]
+    assert [attempt["attempt_no"] for attempt in attempts] == [1, 1], "the attempt is given back"
+
+
+def test_a_stopping_worker_finishes_what_it_can(
+    tmp_path: Path, front_server: Server, bucket: Path, front: Front
+) -> None:
+    gate = front.gate("GET")
+    with working(tmp_path, front_server, bucket) as shop:
+        job_id = shop.submit(credentials=shop.keys)
+        with gate.held():
+            stopping = shop.stop_soon()
+        stopping.join()
+        assert shop.store.jobs.get(job_id)["status"] == "succeeded"
+    assert not any((tmp_path / "work").iterdir()), "nothing-left: files"
+
+
+def test_a_bug_is_an_internal_error_and_the_slot_lives_on(
+    shop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken: list[str] = []
+
+    def plan(*_: object, **__: object) -> None:
+        broken.append("once")
+        monkeypatch.undo()
+        raise ZeroDivisionError("canary")
+
+    monkeypatch.setattr(attempt, "plan", plan)
+    job_id = shop.submit(credentials=shop.keys, max_attempts=2)
+    shop.end_of(job_id)
+    assert shop.codes(job_id) == ["internal_error", None]
+    told = shop.store.jobs.attempts(job_id)[0]["error"]
+    assert told["retryable"]
+    assert "ZeroDivisionError" in told["message"]
+    assert "canary" not in told["message"]
+
+
+def test_a_bug_in_a_claim_does_not_end_the_claims(shop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+    met = Gate()
+    real = shop.store.inbox.claim
+
+    def claim(*_: object, **__: object) -> None:
+        monkeypatch.setattr(shop.store.inbox, "claim", real)
+        met.pass_through()
+        raise EgressUnreachable("here", "is no place for it")
+
+    monkeypatch.setattr(shop.store.inbox, "claim", claim)
+    with met.held():
+        pass
+    job_id = shop.submit(credentials=shop.keys)
+    assert shop.end_of(job_id)["status"] == "succeeded"
+
+
+def test_nothing_is_published_once_the_lease_is_lost(shop: Workshop, ffmpeg: Gate) -> None:
+    prefix = f"s3://{shop.bucket.name}/lost/"
+    job_id = shop.submit(credentials=shop.keys, output={"url": prefix})
+    with ffmpeg.held():
+        (pulse,) = shop.worker.heart.held()
+        shop.store.inbox.release(pulse.job)  # as another worker's sweep would
+        ffmpeg_of_the_second = frozen_ffmpeg(shop)
+        shop.worker.heart.beat()
+    canceled_at(ffmpeg_of_the_second, shop, job_id)
+    assert list((shop.bucket / "lost").rglob("*")) == []

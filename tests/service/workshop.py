@@ -26,7 +26,7 @@ from euterpe.worker.attempt import Tools
 from euterpe.worker.worker import Worker
 from tests.engines import Sqlite
 from tests.net.servers import Authority, Server
-from tests.s3 import S3Server
+from tests.s3 import ACCESS_KEY_ID, SECRET_ACCESS_KEY, S3Server
 from tests.service.processes import at_home_in
 from tests.storage.servers import Answer, Call, Reply, forwarding
 
@@ -39,16 +39,34 @@ class Front:
     """Before the real store. It lets everything through until a test says what is to go wrong."""
 
     def __init__(self, s3: S3Server) -> None:
-        self.honest = forwarding(s3.endpoint)
+        self._s3 = s3
         self.reset()
 
     def reset(self) -> None:
+        self.behind = self._s3.endpoint
         self.answer: Answer = self.honest
         self.calls: list[tuple[str, str]] = []  # method and target
+
+    def honest(self, call: Call) -> Reply:
+        return forwarding(self.behind)(call)
 
     def __call__(self, call: Call) -> Reply:
         self.calls.append((call.method, call.target))
         return self.answer(call)
+
+    def gate(self, method: str, part: str = "") -> "Gate":
+        """Is reached by the next such call."""
+        gate = Gate()
+
+        def hold(call: Call) -> Reply:
+            forward = forwarding(self.behind)
+            if call.method == method and part in call.target:
+                self.answer = self.honest
+                gate.pass_through()
+            return forward(call)
+
+        self.answer = hold
+        return gate
 
     def count(self, method: str, part: str = "") -> int:
         return sum(1 for made, target in self.calls if made == method and part in target)
@@ -89,18 +107,11 @@ class WatchedSandbox(Sandbox):
 
 class Workshop:
     def __init__(
-        self,
-        store: Store,
-        worker: Worker,
-        tools: Tools,
-        bucket: Path,
-        front: Server,
-        authority: Authority,
+        self, tools: Tools, worker: Worker, bucket: Path, endpoint: str, authority: Authority
     ) -> None:
-        self.store, self.worker, self.tools = store, worker, tools
-        self.bucket, self.authority = bucket, authority
-        self.endpoint = f"http://{front.pair}"
-        made = store.requesters.create("newsroom")
+        self.tools, self.store, self.worker = tools, tools.store, worker
+        self.bucket, self.endpoint, self.authority = bucket, endpoint, authority
+        made = self.store.requesters.create("newsroom")
         self.requester_id, self.webhook_secret = made.requester_id, made.webhook_secret
 
     @property
@@ -108,12 +119,27 @@ class Workshop:
         assert isinstance(self.tools.sandbox, WatchedSandbox)
         return self.tools.sandbox
 
-    def keys(self, s3: S3Server, **other: str) -> dict[str, str]:
-        return s3.document(endpoint=self.endpoint, **other)
+    @property
+    def keys(self) -> dict[str, str]:
+        """To S3 by way of the front."""
+        return {
+            "type": "s3",
+            "access_key_id": ACCESS_KEY_ID,
+            "secret_access_key": SECRET_ACCESS_KEY,
+            "region": "us-east-1",
+            "endpoint": self.endpoint,
+        }
+
+    def stop_soon(self) -> threading.Thread:
+        """The worker drains; what it has under way may take its time."""
+        thread = threading.Thread(target=self.worker.stop, kwargs={"drain_s": LONG_S})
+        thread.start()
+        return thread
 
     def submit(self, source: str | Mapping[str, str] = "clip.mp4", **fields: Any) -> str:
         url = {"url": f"s3://{self.bucket.name}/{source}"} if isinstance(source, str) else source
-        document = {"source": url, "output": {"url": f"s3://{self.bucket.name}/out/"}, **SOUND, **fields}
+        output = {"url": f"s3://{self.bucket.name}/out/"}
+        document = {"source": url, "output": output, **SOUND, **fields}
         spec = parse_spec(document)
         return self.store.submit(spec, self.requester_id).result(LONG_S).job_id
 
@@ -145,9 +171,10 @@ class Workshop:
 @contextmanager
 def working(folder: Path, front: Server, bucket: Path, **settings: Any) -> Iterator[Workshop]:
     """Drained at the end."""
+    endpoint = f"http://{front.pair}"
     plan: dict[str, Any] = {
         "work_dir": folder / "work",
-        "storage_endpoints": (f"http://{front.pair}",),
+        "storage_endpoints": (endpoint,),
         "egress_allow": LOOPBACK,
         "min_free_bytes": 0,
         "worker_slots": 2,
@@ -167,4 +194,4 @@ def working(folder: Path, front: Server, bucket: Path, **settings: Any) -> Itera
         worker = Worker(tools, "w1", slots=plan["worker_slots"])
         worker.start()
         open_parts.callback(worker.stop, drain_s=LONG_S)
-        yield Workshop(store, worker, tools, bucket, front, authority)
+        yield Workshop(tools, worker, bucket, endpoint, authority)

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -58,6 +59,24 @@ def test_what_a_killed_worker_left_is_removed_and_what_a_living_one_has_stays(tm
     assert len(list(tmp_path.glob("*/job/source"))) == 1
     workdir.close()
     living.communicate(b"")
+
+
+def test_a_worker_that_starts_is_not_taken_for_one_that_was_killed(
+    workdir: WorkDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other, mkdir = WorkDir(tmp_path, min_free_bytes=0), Path.mkdir
+
+    def and_another_starts(path: Path, **options: Any) -> None:
+        monkeypatch.undo()
+        mkdir(path, **options)
+        other.open()
+
+    monkeypatch.setattr(Path, "mkdir", and_another_starts)
+    workdir.open()
+    with workdir.folder("job-1"), other.folder("job-2"):
+        assert len(list(tmp_path.iterdir())) == 2
+    for opened in (workdir, other):
+        opened.close()
 
 
 def test_other_folders_are_not_touched(workdir: WorkDir, tmp_path: Path) -> None:

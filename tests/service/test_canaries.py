@@ -1,0 +1,228 @@
+"""plaintext-nowhere: after a whole life at the level DEBUG no secret is anywhere but where it belongs."""
+
+import json
+import resource
+import ssl
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from euterpe.client import Client, Job
+from euterpe.store.engines import sqlite_file
+from tests.net.servers import Authority, Server
+from tests.s3 import SECRET_ACCESS_KEY
+from tests.service.canaries import core_limits_of, files_below, mint, processes_in, rows_of, sightings
+from tests.service.house import House
+from tests.service.processes import descendants
+from tests.service.receiver import with_credentials
+from tests.storage.servers import Call, Reply, Shelf, talking
+
+_MINTED = ("wrong key", "token", "fresh token", "malformed answer", "later key", "signature", "misplaced")
+_SETTINGS = {
+    "EUTERPE_LOG_LEVEL": "debug",
+    "EUTERPE_HEARTBEAT_INTERVAL_MS": "400",
+    "EUTERPE_REFRESH_MAX_ATTEMPTS": "1",
+}
+_JSON = {"content-type": "application/json"}
+_SOUND = {"profile": "audio-aac", "max_attempts": 1}
+
+pytestmark = pytest.mark.parametrize("engine", ["sqlite", "postgres"], indirect=True)
+
+
+@pytest.fixture
+def large_cores() -> Iterator[None]:
+    """As on a machine whose operator wants to have core dumps."""
+    before = resource.getrlimit(resource.RLIMIT_CORE)
+    resource.setrlimit(resource.RLIMIT_CORE, (before[1], before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_CORE, before)
+
+
+class Signing(Shelf):
+    """A store of signed URLs, which quotes them when it refuses."""
+
+    def __call__(self, call: Call) -> Reply:
+        if call.path.startswith("/refused"):
+            quoting = f"<Error><Code>AccessDenied</Code><Resource>{call.target}</Resource></Error>"
+            return Reply(403, {"location": call.target}, quoting.encode())
+        return super().__call__(call)
+
+
+@pytest.fixture
+def signing(tmp_path: Path, clip: Path, house: House) -> Iterator[str]:
+    """Its URL; the house may call it, and trusts its certificate."""
+    authority = Authority(tmp_path)
+    (certificate,) = authority.client_context().get_ca_certs(binary_form=True)
+    (tmp_path / "ca.pem").write_text(ssl.DER_cert_to_PEM_cert(certificate))
+    shelf = Signing(**{"clip.mp4": clip.read_bytes()})
+    with Server(talking(shelf), authority.server_context(["localhost"])) as server:
+        house.environ["SSL_CERT_FILE"] = str(tmp_path / "ca.pem")
+        house.environ["EUTERPE_EGRESS_ALLOW"] += f",localhost:{server.port}"
+        yield f"https://localhost:{server.port}"
+
+
+@pytest.mark.usefixtures("large_cores", "media")
+def test_no_secret_is_found_where_another_word_is(house: House, signing: str) -> None:
+    """`planted` is given in the open, to show that the search finds what there is."""
+    secrets, planted = _secrets_of(house), mint("planted")
+    places: dict[str, bytes] = {}
+    program = house.start("serve", "--port", "0", **_SETTINGS)
+    url = program.address()
+    with Client(url, house.api_key) as client, _standing_about(house, planted):
+        encoding = _encode(house, client, secrets["token"], planted)
+        places |= processes_in(house.folder) | files_below(house.work)
+        places |= {f"{where}, early": content for where, content in _database_of(house).items()}
+        assert core_limits_of([program.pid, *descendants(program.pid)]) <= {"0", "1"}
+        client.cancel(encoding)
+        jobs = [
+            client.wait(encoding, timeout=60),
+            *_use_keys(house, client, secrets, planted),
+            *_use_signatures(house, client, secrets, signing),
+        ]
+        places |= _answers(url, house.api_key, [job.job_id for job in jobs], secrets["misplaced"], planted)
+        places |= {f"{where}, late": content for where, content in _database_of(house).items()}
+    assert program.stop() == 0
+    places |= _database_of(house)
+    places["log"] = "".join([*program.log, program.last_words]).encode()
+    places |= {f"webhook {name}": b"".join(bodies) for name, bodies in house.receiver.bodies.items()}
+    places |= {f"shown {job.job_id}": house.run("jobs", "show", job.job_id).encode() for job in jobs[:2]}
+    assert [(job.status, job.error and job.error["code"]) for job in jobs] == [
+        ("failed", "canceled"),
+        ("succeeded", None),
+        ("dead_letter", "source_forbidden"),
+        ("succeeded", None),
+        ("succeeded", None),
+        ("dead_letter", "source_forbidden"),
+        ("dead_letter", "egress_refused"),
+    ]
+    _check_search(places, planted)
+    assert sightings(secrets, places) == []
+
+
+def _secrets_of(house: House) -> dict[str, str]:
+    (kek,) = json.loads((house.folder / "keks.json").read_text())["keys"].values()
+    return {
+        "API key": house.api_key.rpartition("_")[2],
+        "webhook secret": house.receiver.secrets[0].removeprefix("whsec_"),
+        "KEK": kek,
+        "S3 key": SECRET_ACCESS_KEY,
+        **{name: mint(name.replace(" ", "")) for name in _MINTED},
+    }
+
+
+@contextmanager
+def _standing_about(house: House, planted: str) -> Iterator[None]:
+    """A process and a file, such as a careless worker would have."""
+    (house.work / "careless").write_text(planted)
+    code = "import sys; print(flush=True); sys.stdin.read()"
+    with subprocess.Popen(
+        [sys.executable, "-c", code, planted],
+        env={"CARELESS": planted},
+        cwd=house.folder,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as careless:
+        assert careless.stdout is not None
+        careless.stdout.readline()
+        yield
+    (house.work / "careless").unlink()
+
+
+def _encode(house: House, client: Client, token: str, planted: str) -> str:
+    """A job whose ffmpeg is at work."""
+    encodes = house.receiver.hears(lambda event: (event.type, event.status) == ("job.progress", "processing"))
+    keys = house.s3.document(session_token=token)
+    events = ["progress", "processing", "failed"]
+    told = {"webhook_events": events, "metadata": {"note": planted}, "credentials": keys}
+    job = client.submit(house.request("long.mp4", **told))
+    assert encodes.wait(60)
+    return job.job_id
+
+
+def _use_keys(house: House, client: Client, secrets: Mapping[str, str], planted: str) -> Iterator[Job]:
+    """To S3: right ones, wrong ones, and wrong ones that are replaced."""
+    right = house.s3.document(session_token=secrets["token"])
+    wrong = house.s3.document(secret_access_key=secrets["wrong key"])
+    yield _ended(client, house.request("clip.mp4", **_SOUND, credentials=right))
+
+    def malformed(_: object) -> tuple[int, bytes]:
+        return with_credentials({"type": "s3", "secret_access_key": secrets["malformed answer"]})
+
+    house.receiver.refresh = malformed
+    refreshing = house.request(
+        "clip.mp4", **_SOUND, credentials=wrong, refresh_url=house.receiver.refresh_url
+    )
+    yield _ended(client, refreshing)
+    fresh = house.s3.document(session_token=secrets["fresh token"])
+    house.receiver.refresh = lambda _: with_credentials(fresh)
+    yield _ended(client, refreshing)
+    waiting = client.submit({**refreshing, "queue": planted})
+    client.replace_credentials(waiting.job_id, house.s3.document(secret_access_key=secrets["later key"]))
+
+
+def _use_signatures(house: House, client: Client, secrets: Mapping[str, str], signing: str) -> Iterator[Job]:
+    """In URLs: of a store that takes them, of one that refuses, and where nobody may go."""
+    query = f"?X-Amz-Signature={secrets['signature']}"
+    hook = {"status_webhook_url": house.receiver.hook_url}
+    for source in (f"{signing}/clip.mp4", f"{signing}/refused.mp4", "https://localhost:9/clip.mp4"):
+        urls = {"audio.m4a": f"{signing}/audio.m4a{query}"}
+        job = {"source": {"url": source + query}, "output": {"urls": urls}, **_SOUND, **hook}
+        yield _ended(client, job)
+
+
+def _ended(client: Client, request: Mapping[str, object]) -> Job:
+    return client.wait(client.submit(request).job_id, timeout=60)
+
+
+def _answers(url: str, api_key: str, job_ids: list[str], misplaced: str, planted: str) -> dict[str, bytes]:
+    """What the API says of the jobs and of itself, and to those who put a secret in the wrong place."""
+    keys = {"type": "s3", "secret_access_key": misplaced, "secret": misplaced}
+    calls: list[tuple[str, str, dict[str, Any]]] = [
+        *(("GET", f"/transcode/status?job_id={job_id}", {}) for job_id in job_ids),
+        *(("GET", f"/transcode/{job_id}/events", {}) for job_id in job_ids),
+        *(("GET", path, {}) for path in ("/transcode/jobs", "/metrics", "/readyz")),
+        *(
+            ("GET", f"{path}?token={misplaced}", {})
+            for path in ("/nowhere", f"/transcode/{misplaced}/events")
+        ),
+        ("GET", f"/transcode/status?job_id={misplaced}", {}),
+        ("GET", "/transcode/jobs", {"headers": {"authorization": f"Bearer eut_0_{misplaced}"}}),
+        ("POST", "/transcode", {"json": {"source": {"url": f"s3://{misplaced}@a/b"}, "credentials": keys}}),
+        ("POST", "/transcode", {"json": keys}),
+        ("POST", "/transcode", {"content": json.dumps(keys)[:-1], "headers": _JSON}),
+        ("PUT", f"/transcode/{job_ids[0]}/credentials", {"json": {"credentials": keys}}),
+    ]
+    headers = {"authorization": f"Bearer {api_key}", "x-request-id": planted}
+    with httpx.Client(base_url=url, headers=headers, timeout=60, trust_env=False) as http:
+        answers = [http.request(method, path, **options) for method, path, options in calls]
+    return {
+        f"answer {n} {answer.status_code} {answer.url.path}": repr(answer.headers).encode() + answer.content
+        for n, answer in enumerate(answers)
+    }
+
+
+def _database_of(house: House) -> dict[str, bytes]:
+    """All that it says, and its files with the bytes between the rows."""
+    with house.store() as store:
+        rows = rows_of(store)
+    path = sqlite_file(house.environ["EUTERPE_DATABASE_URL"])
+    return rows | (files_below(path.parent, f"{path.name}*") if path else {})
+
+
+def _check_search(places: Mapping[str, bytes], planted: str) -> None:
+    """In places of every kind, and in those that are hard to find."""
+    seen = {where for _, where in sightings({"planted": planted}, places)}
+    kinds = {where.split()[0] for where in places}
+    assert kinds == {"log", "cmdline", "environ", "file", "column", "webhook", "answer", "shown"}
+    assert {where.split()[0] for where in seen} == kinds
+    assert {where for where in places if where.startswith("answer")} <= seen
+    assert {"column inbox_jobs.spec", "column job_outbox_events.payload", "file careless"} <= seen
+    running = b"\n".join(content for where, content in places.items() if where.startswith("cmdline"))
+    assert b"euterpe.media.nursery" in running
+    assert b"libx264" in running

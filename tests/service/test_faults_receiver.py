@@ -1,0 +1,132 @@
+"""Receivers of webhooks that are hostile or broken: what the delivery log says of each, and that it ends."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from euterpe.dispatch.dispatcher import Dispatcher
+from euterpe.domain.retry import Backoff
+from euterpe.net.egress import Egress
+from euterpe.net.policy import EgressPolicy
+from euterpe.store.store import Store
+from tests.dispatch.stage import tell, watch
+from tests.net.dialing import Names, Record
+from tests.net.servers import OK, Authority, Serve, Server, answering, endless, saying
+
+KEPT = 4096  # of an answer, in the log
+QUICK = Backoff(base_ms=10, cap_ms=20, throttled_base_ms=10)
+
+
+@pytest.fixture
+def engine() -> str:
+    return "sqlite"
+
+
+@pytest.fixture
+def store(url: str, ring: Any) -> Iterator[Store]:
+    with Store(url, ring, tidy_every_ms=0) as opened:
+        yield opened
+
+
+class Newsroom:
+    """A requester, and what becomes of the events that are told to it."""
+
+    def __init__(self, store: Store) -> None:
+        self._store, self._outbox = store, watch(store)
+        self._requester = store.requesters.create("newsroom")
+
+    def end_of_event(self, url: str) -> dict[str, Any]:
+        """A new job's first event, told at `url`, once it is delivered or given up."""
+        (job_id,) = tell(self._store, self._requester, url)
+        event_id = self._store.jobs.events(job_id)[-1]["event_id"]
+
+        def event() -> dict[str, Any]:
+            return self._store.jobs.event(event_id)
+
+        self._outbox.wait_until(lambda: event()["status"] in ("delivered", "dead_letter"))
+        return event()
+
+    def log(self, event: dict[str, Any]) -> list[dict[str, Any]]:
+        return self._store.jobs.delivery_log(event["event_id"])
+
+
+@pytest.fixture
+def newsroom(store: Store) -> Newsroom:
+    return Newsroom(store)
+
+
+@pytest.fixture
+def dispatch(store: Store) -> Iterator[Callable[..., None]]:
+    """Starts a dispatcher that gives an answer half a second and an event two attempts."""
+    with ExitStack() as running:
+
+        def start(*allowed: str, **seams: Any) -> None:
+            egress = running.enter_context(Egress(EgressPolicy(allowed), **seams))
+            plan = {"backoff": QUICK, "poll_ms": 20, "deadline_s": 0.5, "max_attempts": 2}
+            running.enter_context(Dispatcher(store, egress, "d1", **plan))  # type: ignore[arg-type]
+
+        yield start
+
+
+def dripping(server: Server, sock: Any) -> None:
+    server.read_request(sock)
+    server.drip(sock, b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n" + b"x" * 1000)
+
+
+TEN_GB = endless(b"HTTP/1.1 200 OK\r\ncontent-length: 10000000000\r\n\r\n", bytes(65536))
+TO_METADATA = saying(b"HTTP/1.1 307 so\r\nlocation: http://169.254.169.254/\r\ncontent-length: 0\r\n\r\n")
+
+
+@pytest.mark.parametrize(
+    ("receiver", "attempts", "reason"),
+    [
+        (dripping, 2, "egress_timeout: "),
+        (TEN_GB, 1, None),
+        (TO_METADATA, 2, "answered 307; all 2 attempts are spent"),
+        (saying(b"SSH-2.0\r\n\r\n"), 2, "egress_bad_answer: "),
+        (saying(b"", reset=True), 2, "egress_unreachable: "),
+        (answering(b"HTTP/1.1 410 Gone\r\ncontent-length: 0\r\n\r\n"), 1, "answered 410"),
+    ],
+    ids=["drip", "ten-gigabytes", "to-metadata", "no-http", "reset", "gone"],
+)
+def test_a_hostile_receiver_is_told_and_done_with(
+    newsroom: Newsroom, dispatch: Callable[..., None], receiver: Serve, attempts: int, reason: str | None
+) -> None:
+    with Server(receiver) as server:
+        dispatch(server.pair)
+        event = newsroom.end_of_event(server.url)
+        assert event["status"] == ("delivered" if reason is None else "dead_letter")
+        assert (event["last_error"] or "").startswith(reason or "")
+        assert (event["last_error"] is None) == (reason is None)
+        log = newsroom.log(event)
+        assert len(log) == event["attempt_count"] == attempts
+        assert all(len(attempt["answer"] or "") <= KEPT for attempt in log)
+
+
+def test_an_expired_certificate_is_told_and_nothing_is_sent(
+    newsroom: Newsroom, dispatch: Callable[..., None], tmp_path: Path
+) -> None:
+    authority = Authority(tmp_path)
+    with Server(answering(OK), authority.server_context(["localhost"], expired=True)) as server:
+        dispatch("127.0.0.0/8", "::1/128", ssl_context=authority.client_context())
+        event = newsroom.end_of_event(f"https://localhost:{server.port}/hook")
+        assert (event["status"], server.requests) == ("dead_letter", [])
+        assert event["last_error"].startswith("egress_untrusted: ")
+
+
+def test_a_name_that_moves_to_an_address_inside_is_not_followed_there(
+    newsroom: Newsroom, dispatch: Callable[..., None]
+) -> None:
+    names = Names({"hook.example": [["93.184.215.14"], ["169.254.169.254"]]})
+    with Server(saying(OK)) as server:
+        record = Record(server.port)
+        dispatch(resolve=names, dial=record)
+        url = "http://hook.example/hook"
+        assert newsroom.end_of_event(url)["status"] == "delivered"
+        event = newsroom.end_of_event(url)
+        assert (event["status"], event["attempt_count"]) == ("dead_letter", 1)
+        assert event["last_error"].startswith("egress_refused: ")
+        assert record.dialled == [("93.184.215.14", 80)]

@@ -1,0 +1,161 @@
+"""Storage that refuses, fails or goes away, and machines without room."""
+
+import os
+import resource
+import signal
+from contextlib import ExitStack, closing
+from pathlib import Path
+
+import pytest
+
+from euterpe.domain.spec import parse_spec
+from euterpe.domain.states import FINISHED
+from euterpe.media.child import Child
+from euterpe.storage import buckets, transfer
+from euterpe.store.wake import Topic
+from tests.net.servers import Server
+from tests.s3 import S3Server
+from tests.service.house import House
+from tests.service.workshop import LONG_S, Front, Workshop, working
+from tests.storage.servers import Call, Reply, each
+
+pytest_plugins = ("tests.service.shop",)
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transfer, "_FIRST_PAUSE_S", 0.001)
+
+
+@pytest.fixture
+def in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The outputs of the tests are small."""
+    monkeypatch.setattr(buckets, "PART", 2048)
+
+
+def only(front: Front, method: str, reply: Reply) -> None:
+    """So it answers each such call, and the others as ever."""
+    front.answer = lambda call: reply if call.method == method else front.honest(call)
+
+
+@pytest.mark.usefixtures("in_parts")
+def test_an_output_that_may_not_be_written_is_told(shop: Workshop, front: Front) -> None:
+    only(front, "POST", Reply(403, body=b"<Error><Code>AccessDenied</Code></Error>"))
+    job_id = shop.submit(credentials=shop.keys, max_attempts=2)
+    job = shop.end_of(job_id)
+    assert (job["status"], job["last_error"]["phase"]) == ("dead_letter", "uploading")
+    assert shop.codes(job_id) == ["output_forbidden", "output_forbidden"], "new credentials may come"
+
+
+def test_an_output_bucket_that_is_not_there_is_told(shop: Workshop) -> None:
+    job_id = shop.submit(credentials=shop.keys, output={"url": "s3://no-such-bucket/out/"})
+    job = shop.end_of(job_id)
+    assert (job["status"], job["attempt_count"]) == ("failed", 1)
+    assert shop.codes(job_id) == ["output_not_found"]
+
+
+@pytest.mark.usefixtures("in_parts")
+def test_a_store_that_fails_every_third_call_is_good_enough(shop: Workshop, front: Front) -> None:
+    front.answer = each(3, front.honest, lambda _: Reply(503))
+    job = shop.end_of(shop.submit(credentials=shop.keys))
+    assert (job["status"], job["last_error"], job["attempt_count"]) == ("succeeded", None, 1)
+    assert len(front.calls) > 6
+
+
+def test_a_store_that_always_fails_spends_the_attempts(shop: Workshop, front: Front) -> None:
+    only(front, "HEAD", Reply(500))
+    job_id = shop.submit(credentials=shop.keys, max_attempts=2)
+    assert shop.end_of(job_id)["status"] == "dead_letter"
+    assert shop.codes(job_id) == ["source_unreachable", "source_unreachable"]
+
+
+def test_a_store_that_is_asked_too_often_is_left_alone_for_a_while(shop: Workshop, front: Front) -> None:
+    def answer(_: Call) -> Reply:
+        front.answer = front.honest
+        return Reply(429)
+
+    front.answer = answer
+    job_id = shop.submit(credentials=shop.keys)
+    assert shop.end_of(job_id)["status"] == "succeeded"
+    assert shop.codes(job_id) == ["storage_throttled", None]
+
+
+@pytest.mark.usefixtures("in_parts")
+@pytest.mark.parametrize(("method", "part"), [("GET", "clip"), ("PUT", "partNumber=2")])
+def test_a_job_outlives_a_restart_of_its_store(
+    shop: Workshop, s3: S3Server, front: Front, method: str, part: str
+) -> None:
+    with ExitStack() as running:
+        first = S3Server(s3.folder)
+        running.callback(first.stop)
+        front.behind = first.endpoint
+        gate = front.gate(method, part)
+        job_id = shop.submit(credentials=shop.keys)
+        with gate.held():
+            running.close()
+            front.behind = s3.endpoint  # another process, which knows nothing of uploads that had begun
+    job = shop.end_of(job_id)
+    assert (job["status"], job["last_error"]) == ("succeeded", None)
+
+
+def test_without_room_a_job_waits_for_another_time(
+    tmp_path: Path, front_server: Server, bucket: Path
+) -> None:
+    with working(tmp_path, front_server, bucket, min_free_bytes=1 << 60) as shop:
+        job_id = shop.submit(credentials=shop.keys, max_attempts=2)
+        job = shop.end_of(job_id)
+        assert (job["status"], shop.codes(job_id)) == ("dead_letter", ["disk_full", "disk_full"])
+        assert "EUTERPE_MIN_FREE_BYTES" in job["last_error"]["message"]
+
+
+def test_a_disk_that_fills_up_during_an_encode_ends_it(
+    shop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fill(child: Child) -> None:
+        os.kill(child.pid, signal.SIGSTOP)
+        monkeypatch.setattr(shop.tools.workdir, "_min_free", 1 << 60)
+
+    shop.sandbox.on_ffmpeg = fill
+    job_id = shop.submit(credentials=shop.keys, max_attempts=1)
+    job = shop.end_of(job_id)
+    assert (job["last_error"]["code"], job["last_error"]["phase"]) == ("disk_full", "processing")
+
+
+def test_an_output_that_grows_too_large_is_ended(shop: Workshop) -> None:
+    def fill(child: Child) -> None:
+        resource.prlimit(child.pid, resource.RLIMIT_FSIZE, (100, 100))
+
+    shop.sandbox.on_ffmpeg = fill
+    job_id = shop.submit(credentials=shop.keys, max_attempts=1)
+    assert shop.end_of(job_id)["last_error"]["code"] == "output_too_large"
+
+
+def test_a_sandbox_that_was_killed_is_replaced(shop: Workshop) -> None:
+    def kill(_: Child) -> None:
+        helper = shop.sandbox._helper
+        assert helper is not None
+        helper.kill()
+
+    shop.sandbox.on_ffmpeg = kill
+    job_id = shop.submit(credentials=shop.keys)
+    assert shop.end_of(job_id)["status"] == "succeeded"
+    assert shop.codes(job_id) == ["sandbox_failed", None]
+
+
+@pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
+def test_a_source_that_finds_no_room_is_a_full_disk(house: House, media: Path) -> None:
+    """The limit of a file's size stands in for that of a disk: to write beyond either fails the same way."""
+    limit = 3_000_000
+    worker = house.start("worker", EUTERPE_MIN_FREE_BYTES="0")
+    worker.await_log("worker_started")
+    resource.prlimit(worker.pid, resource.RLIMIT_FSIZE, (limit, limit))
+    with house.store() as store, closing(store.database.listen(Topic.INBOX)) as commits:
+        for excess in (1, limit):  # found at the last flush, and in the midst of it
+            (media / "large.mp4").write_bytes(bytes(limit + excess))
+            spec = parse_spec({**house.request("large.mp4"), "max_attempts": 1})
+            job_id = store.submit(spec, house.requester_id).result(LONG_S).job_id
+            while (job := store.jobs.get(job_id))["status"] not in FINISHED:
+                assert commits.wait(LONG_S)
+            assert (job["last_error"]["code"], job["last_error"]["phase"]) == ("disk_full", "fetching")
+    assert worker.stop() == 0
+    assert house.leftovers() == []

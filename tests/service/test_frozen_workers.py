@@ -1,0 +1,119 @@
+"""Workers that sleep past their leases, as on a suspended machine, and wake up with half-done work."""
+
+import os
+import signal
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from euterpe.client import Client
+from euterpe.store.errors import StoreUnavailable
+from euterpe.store.tables import inbox_jobs, job_attempts, job_outbox_events
+from tests.net.servers import Server
+from tests.service.clips import make_noise
+from tests.service.house import House, Program
+from tests.service.processes import descendants
+from tests.service.workshop import Front
+from tests.storage.servers import talking
+
+_SHORT = {"EUTERPE_LEASE_TTL_MS": "2000", "EUTERPE_HEARTBEAT_INTERVAL_MS": "400"}
+
+pytestmark = pytest.mark.parametrize("engine", ["sqlite", "postgres"], indirect=True)
+
+
+@pytest.fixture
+def front(house: House) -> Iterator[Front]:
+    """Before the store; to both of them the operator lets jobs go."""
+    front = Front(house.s3)
+    with Server(talking(front)) as server:
+        house.environ["EUTERPE_STORAGE_ENDPOINTS"] += f",http://{server.pair}"
+        yield front
+
+
+@pytest.fixture
+def client(house: House) -> Iterator[Client]:
+    """Of an API and a dispatcher, without a worker."""
+    api, dispatcher = house.start("api", "--port", "0"), house.start("dispatcher")
+    with Client(api.address(), house.api_key) as client:
+        yield client
+    assert (api.stop(), dispatcher.stop()) == (0, 0)
+
+
+def test_what_was_frozen_while_it_encoded_changes_nothing(house: House, client: Client, media: Path) -> None:
+    encodes = house.receiver.hears(lambda event: (event.type, event.status) == ("job.progress", "processing"))
+    sleeper = house.start("worker", **_SHORT)
+    asked = ["processing", "progress", "succeeded"]
+    job = client.submit(house.request("long.mp4", webhook_events=asked))
+    assert encodes.wait(60)
+    _freeze(house, sleeper)
+    assert len(descendants(sleeper.pid)) == 2  # the nursery, and ffmpeg
+    _finish_by_another(house, job.job_id)
+    before = _all_of(house, job.job_id, media / "out" / "mp4.mp4")
+    _check_awakening(house, client, sleeper)
+    assert _all_of(house, job.job_id, media / "out" / "mp4.mp4") == before
+
+
+def test_what_was_frozen_while_it_uploaded_publishes_nothing(
+    house: House, front: Front, client: Client, media: Path
+) -> None:
+    make_noise(media / "noise.mp4")
+    sleeper, gate = house.start("worker", **_SHORT), front.gate("PUT", "partNumber=1")
+    film = {"name": "film", "type": "mp4", "video": {"codec": "h264", "crf": 0}, "audio": None}
+    keys = house.s3.document(endpoint=house.environ["EUTERPE_STORAGE_ENDPOINTS"].rpartition(",")[2])
+    job = client.submit({**house.request("noise.mp4", outputs=[film], credentials=keys), "profile": None})
+    with gate.held():
+        _freeze(house, sleeper)
+        _finish_by_another(house, job.job_id)
+        before = _all_of(house, job.job_id, media / "out" / "film.mp4")
+    _check_awakening(house, client, sleeper)
+    assert _all_of(house, job.job_id, media / "out" / "film.mp4") == before
+    assert (front.count("POST", "uploadId="), front.count("DELETE", "uploadId=")) == (1, 1)
+
+
+def _freeze(house: House, worker: Program) -> None:
+    """Not within a transaction: SQLite has one writer at a time, and nobody could finish the job."""
+    while True:
+        os.kill(worker.pid, signal.SIGSTOP)
+        try:
+            with house.store() as store:
+                store.inbox.tidy()
+        except StoreUnavailable:
+            os.kill(worker.pid, signal.SIGCONT)
+        else:
+            return
+
+
+def _finish_by_another(house: House, job_id: str) -> None:
+    other = house.start("worker", **_SHORT)
+    house.receiver.await_event(job_id, "job.succeeded")
+    assert other.stop() == 0
+
+
+def _check_awakening(house: House, client: Client, sleeper: Program) -> None:
+    """It notices, leaves nothing, and goes on with the next job."""
+    os.kill(sleeper.pid, signal.SIGCONT)
+    sleeper.await_log("lease_lost")
+    assert len(descendants(sleeper.pid)) == 1, "nothing-left: processes"
+    assert list(house.work.glob("*/*-*/")) == [], "nothing-left: files"
+    following = client.submit(house.request("clip.mp4", profile="audio-aac"))
+    assert client.wait(following.job_id, timeout=60).status == "succeeded"
+    assert sleeper.stop() == 0
+    assert list(house.work.iterdir()) == []
+
+
+def _all_of(house: House, job_id: str, film: Path) -> Mapping[str, object]:
+    """All that a stale write could change."""
+    with house.store() as store, store.database.snapshot() as connection:
+        written = {
+            table.name: [
+                tuple(row) for row in connection.execute(sa.select(table).where(table.c.job_id == job_id))
+            ]
+            for table in (inbox_jobs, job_attempts)
+        }
+        payload = job_outbox_events.c.payload
+        told = sa.select(payload).where(job_outbox_events.c.job_id == job_id)
+        written["told"] = sorted(connection.execute(told).scalars())
+    status = film.stat()
+    return {**written, "file": (status.st_ino, status.st_mtime_ns, status.st_size)}
