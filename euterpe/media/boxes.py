@@ -10,6 +10,7 @@ from struct import unpack_from
 _HEADER = 16
 # A fragmented film of a day has some ten thousand; one that says more is not worth the walk.
 _MOST_BOXES = 100_000
+_FIRST = (b"ftyp", b"moov", b"mdat", b"wide", b"free", b"skip")
 
 
 def is_cut_off(fd: int) -> bool:
@@ -17,7 +18,7 @@ def is_cut_off(fd: int) -> bool:
     end, at = os.fstat(fd).st_size, 0
     for _ in range(_MOST_BOXES):
         header = os.pread(fd, _HEADER, at)
-        if len(header) < 8:
+        if len(header) < 8 or (at == 0 and header[4:8] not in _FIRST):
             return False
         size: int = unpack_from(">I", header)[0]
         if size == 1 and len(header) == _HEADER:

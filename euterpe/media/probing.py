@@ -28,10 +28,10 @@ def probe(fd: int) -> dict[str, Any]:
         try:
             container = av.open("fd:", options={**DEMUXER_OPTIONS, "fd": str(fd)})
         except av.FFmpegError as error:
-            raise _refusal(error, " ".join(message for _, _, message in complaints)) from None
+            raise _refusal(error, " ".join(message for _, _, message in complaints), fd) from None
     with container:
         if container.format.name.startswith("mov") and is_cut_off(fd):
-            raise MediaError("source_truncated", "the source is cut off: it ends within one of its boxes")
+            raise _cut_off()
         if len(container.streams) >= MAX_STREAMS:  # a demuxer may stop there and not complain
             raise MediaError("source_unsupported", f"the source has {MAX_STREAMS} streams or more")
         streams = [_describe(stream) for stream in container.streams]
@@ -45,9 +45,15 @@ def probe(fd: int) -> dict[str, Any]:
     }
 
 
-def _refusal(error: av.FFmpegError, complaints: str) -> MediaError:
+def _cut_off() -> MediaError:
+    return MediaError("source_truncated", "the source is cut off: it ends within one of its boxes")
+
+
+def _refusal(error: av.FFmpegError, complaints: str, fd: int) -> MediaError:
     if "moov atom not found" in complaints:
         return MediaError("source_truncated", "the source is cut off: its index (moov) is missing")
+    if is_cut_off(fd):
+        return _cut_off()
     if isinstance(error, av.InvalidDataError):
         return MediaError(
             "source_not_media", "the source is not a media file, or is damaged at its beginning"
