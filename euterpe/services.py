@@ -1,7 +1,7 @@
 """From settings to what runs: the API, the worker and the dispatcher, alone or together."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -33,13 +33,15 @@ class PortTaken(EuterpeError):
 
 
 class Services:
-    """What a process runs. `stop` ends the API first, so that nothing new is accepted, and the dispatcher
-    last, so that it can still tell how the jobs of our worker ended."""
+    """What a process runs. `stop` first tells all parts that nothing new is to begin; then it waits for the
+    API, the worker, and last the dispatcher, so that it can still tell how our jobs ended."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._parts = ExitStack()
+        self._intake: list[Callable[[], None]] = []
         self._store: Store | None = None
+        self.is_stuck = False  # something did not end when it was told to
 
     @property
     def store(self) -> Store:
@@ -79,10 +81,14 @@ class Services:
             heartbeat_ms=settings.heartbeat_interval_ms,
         )
         worker.start()
-        self._parts.callback(worker.stop, drain_s=settings.drain_timeout_ms / 1000)
+        self._intake.append(worker.claim_no_more)
+        self._parts.callback(self._stop_worker, worker)
 
-    def start_api(self, host: str, port: int) -> str:
-        """Returns its URL: port 0 takes one that is free."""
+    def _stop_worker(self, worker: Worker) -> None:
+        self.is_stuck = not worker.stop(drain_s=self._settings.drain_timeout_ms / 1000)
+
+    def open_api(self, host: str, port: int) -> ApiServer:
+        """Takes the port, which may be 0 for one that is free. Nobody is answered before its `start`."""
         settings = self._settings
         limits = ApiLimits(
             max_body_bytes=settings.max_body_bytes,
@@ -94,12 +100,13 @@ class Services:
             server = ApiServer(app, host, port)
         except OSError as error:
             raise PortTaken(f"{host}:{port} cannot be listened on: {error.strerror}") from error
-        server.start()
+        self._intake.append(server.accept_no_more)
         self._parts.callback(server.stop)
-        _log.info("api_started", url=server.url)
-        return server.url
+        return server
 
     def stop(self) -> None:
+        for close in self._intake:
+            close()
         self._parts.close()
 
 

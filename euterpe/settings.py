@@ -94,7 +94,7 @@ class Settings(BaseSettings):
     max_source_bytes: Annotated[int, Field(ge=1)] = 50 * _GIB
     min_free_bytes: Annotated[int, Field(ge=0)] = _GIB // 2  # what a worker leaves free of its disk
     stall_timeout_ms: Milliseconds = 120_000  # an ffmpeg that gets nowhere for so long is stopped
-    drain_timeout_ms: Annotated[int, Field(ge=0, le=_DAY_MS)] = 25_000  # Kubernetes kills after 30 s
+    drain_timeout_ms: Annotated[int, Field(ge=0, le=_DAY_MS)] = 15_000  # Kubernetes kills after 30 s in all
     ffmpeg: Path | None = None  # the one in the imageio-ffmpeg wheel
 
     storage_roots: Words = ()

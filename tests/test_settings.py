@@ -37,7 +37,7 @@ def test_the_defaults_are_those_of_the_interface() -> None:
         "max_source_bytes": 50 * 1024**3,
         "min_free_bytes": 512 * 1024**2,
         "stall_timeout_ms": 120_000,
-        "drain_timeout_ms": 25_000,
+        "drain_timeout_ms": 15_000,
         "ffmpeg": None,
         "storage_roots": (),
         "storage_endpoints": (),

@@ -1,12 +1,16 @@
 """The app on a port, with the one life-cycle shape: start, stop(drain=…)."""
 
+import asyncio
 import socket
 import threading
 
 import uvicorn
 from starlette.applications import Starlette
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-_GRACE_S = 20
+_GRACE_S = 10
+_DEAF_MS = 30_000
+_LOOK_EVERY_S = 0.1
 
 
 class ApiServer:
@@ -16,7 +20,7 @@ class ApiServer:
         self._app = app
         self._socket = _bound(host, port)
         self.url = _url(*self._socket.getsockname()[:2])
-        self._server = uvicorn.Server(
+        self._server = _Server(
             uvicorn.Config(
                 app,
                 ws="none",
@@ -35,16 +39,44 @@ class ApiServer:
         self._socket.listen(2048)
         self._thread.start()
 
-    def stop(self, *, drain: bool = True) -> None:
-        """Ends the waits, then lets the requests that are being answered finish, unless told not to."""
+    def accept_no_more(self) -> None:
+        """The beginning of `stop`: ends the waits, and what is being answered finishes."""
         self._app.state.end_waits()
+        self._server.should_exit = True
+
+    def stop(self, *, drain: bool = True) -> None:
+        """Lets the requests that are being answered finish, unless told not to."""
         if not drain:
             self._server.config.timeout_graceful_shutdown = 0
-        self._server.should_exit = True
-        self._thread.join()
+        self.accept_no_more()
+        if self._thread.is_alive():
+            self._thread.join()
+        else:
+            self._socket.close()
 
     def _run(self) -> None:
         self._server.run(sockets=[self._socket])
+
+
+class _Server(uvicorn.Server):
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Does not wait for clients that were given up: they do not read, not even that it is over."""
+        cutting_off = asyncio.ensure_future(self._cut_off())
+        await super().shutdown(sockets)
+        cutting_off.cancel()
+
+    async def _cut_off(self) -> None:
+        while True:
+            for connection in list(self.server_state.connections):
+                if isinstance(connection, HttpToolsProtocol) and _is_given_up(connection):
+                    connection.transport.abort()
+            await asyncio.sleep(_LOOK_EVERY_S)
+
+
+def _is_given_up(connection: HttpToolsProtocol) -> bool:
+    """Its answer ended in the middle."""
+    answer = connection.cycle
+    return answer is not None and not answer.response_complete and connection.transport.is_closing()
 
 
 def _url(host: str, port: int) -> str:
@@ -55,6 +87,8 @@ def _bound(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     bound = socket.socket(family, socket.SOCK_STREAM)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    # Of its connections: one whose client takes nothing ends, and what is unsent with it.
+    bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _DEAF_MS)
     try:
         bound.bind((host, port))
     except OSError:

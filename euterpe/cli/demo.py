@@ -132,11 +132,12 @@ def _transcode(settings: Settings, clip: Path, collector: Collector) -> None:
     with running(settings) as services:
         requester = services.store.requesters.create("demo")
         collector.trust(requester.webhook_secret)
+        server = services.open_api("127.0.0.1", 0)
         services.start_dispatcher()
         services.start_worker()
-        url = services.start_api("127.0.0.1", 0)
-        out(f"service    {url}, on SQLite")
-        with Client(url, requester.api_key) as client:
+        server.start()
+        out(f"service    {server.url}, on SQLite")
+        with Client(server.url, requester.api_key) as client:
             job = client.submit(
                 source=clip.as_uri(),
                 output=f"{clip.parent.as_uri()}/out/",

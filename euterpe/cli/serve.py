@@ -35,16 +35,24 @@ def serve(host: Host = "127.0.0.1", port: Port = 8000) -> None:
     """Run API, worker and dispatcher together. SIGTERM drains, a second one ends at once."""
 
     def start(services: "Services") -> None:
+        server = services.open_api(host, port)  # first: a taken port is to start nothing
         services.start_dispatcher()
         services.start_worker()
-        out(f"listening on {services.start_api(host, port)}")
+        server.start()
+        out(f"listening on {server.url}")
 
     _run(start)
 
 
 def api(host: Host = "127.0.0.1", port: Port = 8000) -> None:
     """Run the API alone."""
-    _run(lambda services: out(f"listening on {services.start_api(host, port)}"))
+
+    def start(services: "Services") -> None:
+        server = services.open_api(host, port)
+        server.start()
+        out(f"listening on {server.url}")
+
+    _run(start)
 
 
 def worker() -> None:
@@ -68,6 +76,8 @@ def _run(start: "Callable[[Services], None]") -> None:
         start(services)
         told.wait()
         _log.info("draining")
+    if services.is_stuck:
+        os._exit(1)  # its threads would hold the interpreter back for ever
 
 
 def _leave_no_cores() -> None:

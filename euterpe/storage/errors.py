@@ -20,6 +20,10 @@ class StorageError(EuterpeError):
     def job_error(self, phase: str) -> JobError:
         return JobError(self.code, str(self), phase, self.retry_class)
 
+    def for_good(self) -> "StorageError":
+        """The same when nothing more can be done about it."""
+        return StorageError(self.code, str(self), side=self.side)
+
 
 class Unreachable(StorageError):
     """Away, busy, or broken off in the middle: the same call may succeed a moment later."""

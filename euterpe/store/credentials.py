@@ -46,12 +46,20 @@ class Credentials:
         context = credentials_context(job.job_id, row.requester_id, row.credential_version)
         return unseal(_sealed(row), context, self._ring), row.credential_version
 
-    def replace(self, job_id: str, requester_id: str, secret: bytes) -> int:
-        """Stores new credentials and returns the version they got: always one higher."""
+    def replace(
+        self, job_id: str, requester_id: str, secret: bytes, *, claim: ClaimedJob | None = None
+    ) -> int:
+        """Stores new credentials and returns the version they got: always one higher. A worker names its
+        claim: one that is over must not put an older answer over what its successor has got."""
+        own = () if claim is None else (_owned_by(claim),)
         while True:
             with self._database.snapshot() as connection:
-                wanted = sa.select(*_SEALED).where(_job.job_id == job_id, _job.requester_id == requester_id)
+                wanted = sa.select(*_SEALED).where(
+                    _job.job_id == job_id, _job.requester_id == requester_id, *own
+                )
                 row = connection.execute(wanted).one_or_none()
+            if row is None and claim is not None:
+                raise Conflict(f"job {job_id} is not owned by this claim any more")
             if row is None:
                 raise NotFound(f"there is no job {job_id!r}")
             if row.status in FINISHED and row.status != JobStatus.FAILED:
@@ -59,13 +67,13 @@ class Credentials:
             version = int(row.credential_version) + 1
             # Sealed outside the transaction: a key ring may be a service far away.
             sealed = seal(secret, credentials_context(job_id, requester_id, version), self._ring)
-            if self._store(job_id, version, sealed):
+            if self._store(job_id, version, sealed, *own):
                 return version
 
-    def _store(self, job_id: str, version: int, sealed: Sealed) -> bool:
+    def _store(self, job_id: str, version: int, sealed: Sealed, *where: sa.ColumnElement[bool]) -> bool:
         over = (JobStatus.SUCCEEDED, JobStatus.DEAD_LETTER)
         changed = sa.update(inbox_jobs).where(
-            _job.job_id == job_id, _job.credential_version == version - 1, _job.status.not_in(over)
+            _job.job_id == job_id, _job.credential_version == version - 1, _job.status.not_in(over), *where
         )
         with self._database.transaction() as connection:
             result = connection.execute(

@@ -92,6 +92,11 @@ def _parse(url: str) -> tuple[Kind, sa.URL]:
     raise UnsupportedDatabase(f"{name!r} is not an engine of Euterpe; use sqlite, libsql or postgresql")
 
 
+def _engine(url: sa.URL, **options: Any) -> sa.Engine:
+    # An error that is logged would show the statement's parameters: specs, events, ciphertext.
+    return sa.create_engine(url, hide_parameters=True, **options)
+
+
 def _sqlite(url: sa.URL) -> Engines:
     def prepare(connection: Any, read_only: bool) -> None:
         connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
@@ -103,10 +108,10 @@ def _sqlite(url: sa.URL) -> Engines:
 
     # Autocommit in the driver: we send BEGIN ourselves.
     options = {"isolation_level": None, "check_same_thread": False}
-    write = sa.create_engine(
+    write = _engine(
         url, poolclass=sa.QueuePool, pool_size=1, max_overflow=0, pool_timeout=60, connect_args=options
     )
-    read = sa.create_engine(url, poolclass=sa.QueuePool, pool_size=4, max_overflow=28, connect_args=options)
+    read = _engine(url, poolclass=sa.QueuePool, pool_size=4, max_overflow=28, connect_args=options)
     event.listen(write, "connect", lambda connection, _: prepare(connection, read_only=False))
     event.listen(read, "connect", lambda connection, _: prepare(connection, read_only=True))
     # IMMEDIATE: busy_timeout does not cover a read transaction that turns into a writing one.
@@ -117,8 +122,8 @@ def _sqlite(url: sa.URL) -> Engines:
 
 def _libsql(url: sa.URL) -> Engines:
     # SQLite's dialect would choose a pool by the file's name; a server has connections.
-    write = sa.create_engine(url, poolclass=sa.QueuePool, pool_size=1, max_overflow=0, pool_timeout=60)
-    read = sa.create_engine(url, poolclass=sa.QueuePool, pool_size=4, max_overflow=12)
+    write = _engine(url, poolclass=sa.QueuePool, pool_size=1, max_overflow=0, pool_timeout=60)
+    read = _engine(url, poolclass=sa.QueuePool, pool_size=4, max_overflow=12)
     event.listen(write, "begin", _begin_when_free)
     event.listen(read, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
     for engine in (write, read):
@@ -168,7 +173,7 @@ def _postgres(url: sa.URL) -> Engines:
         "keepalives_count": 4,
         "tcp_user_timeout": 30_000,
     }
-    engine = sa.create_engine(url, pool_size=8, max_overflow=24, pool_timeout=60, connect_args=options)
+    engine = _engine(url, pool_size=8, max_overflow=24, pool_timeout=60, connect_args=options)
 
     @event.listens_for(engine, "connect")
     def set_up(connection: Any, _: Any) -> None:

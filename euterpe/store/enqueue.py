@@ -93,6 +93,20 @@ class Enqueue:
         accepted = {job.job_id: Accepted(job.job_id, status_document(rows[job.job_id])) for job in fresh}
         return [(answers | accepted)[job.job_id] for job in jobs]
 
+    def stored_answer(
+        self, requester_id: str, key: str, request_hash: str
+    ) -> Accepted | IdempotencyConflict | None:
+        """What `many` would answer to a request under this key if the key is taken. Writes nothing."""
+        check_text("idempotency_key", key, "idempotency_key")
+        taken = sa.select(idempotency_keys).where(
+            idempotency_keys.c.requester_id == requester_id,
+            idempotency_keys.c.idempotency_key == key,
+            idempotency_keys.c.expires_at > self._database.now,
+        )
+        with self._database.snapshot() as connection:
+            stored = connection.execute(taken).one_or_none()
+        return None if stored is None else _answer(request_hash, stored)
+
     def _insert(
         self, connection: sa.Connection, jobs: Sequence[NewJob], rows: Sequence[Mapping[str, Any]]
     ) -> None:
@@ -132,9 +146,9 @@ class Enqueue:
             for row in connection.execute(self._stored_keys, as_parameter(wanted))
         }
         return {
-            job.job_id: _answer(job, stored[_key_of(job)])
+            job.job_id: _answer(job.key.request_hash, stored[_key_of(job)])
             for job in keyed
-            if stored[_key_of(job)].job_id != job.job_id
+            if job.key is not None and stored[_key_of(job)].job_id != job.job_id
         }
 
     def _key_row(self, job: NewJob, row: Mapping[str, Any], now: int) -> dict[str, Any]:
@@ -197,10 +211,10 @@ def _key_of(job: NewJob) -> tuple[str, str]:
     return job.requester_id, job.key.text if job.key else ""
 
 
-def _answer(job: NewJob, stored: AnyRow) -> Answer:
-    if job.key is not None and stored.request_hash == job.key.request_hash:
+def _answer(request_hash: str, stored: AnyRow) -> Accepted | IdempotencyConflict:
+    if stored.request_hash == request_hash:
         return Accepted(stored.job_id, stored.response, replayed=True)
-    return IdempotencyConflict(_key_of(job)[1])
+    return IdempotencyConflict(stored.idempotency_key)
 
 
 def new_row(job: NewJob, now: int) -> dict[str, Any]:

@@ -197,13 +197,14 @@ class Inbox:
             decisions = self._settlement.write(connection, rows, [error for _ in rows], timings=timings)
         return decisions[0] if decisions else None
 
-    def release(self, job: ClaimedJob) -> bool:
-        """Hands a job back before any work on it, and its attempt with it. False when stale."""
+    def release(self, job: ClaimedJob, *, delay_ms: int = 0) -> bool:
+        """Hands a job back for no fault of its own, and its attempt with it. False when stale."""
+        check_count(delay_ms, "delay_ms", 0, WEEK_MS)
         with self._database.transaction() as connection:
             rows = self._owned(connection, job)
             if any(row.cancel_requested_at is not None for row in rows):
                 return bool(self._settlement.write(connection, rows, [canceled(row.status) for row in rows]))
-            return bool(self._transitions.apply(connection, [_release(row) for row in rows]))
+            return bool(self._transitions.apply(connection, [_release(row, delay_ms) for row in rows]))
 
     def _owned(self, connection: sa.Connection, job: ClaimedJob) -> Sequence[AnyRow]:
         held = sa.select(*SETTLED).where(
@@ -245,7 +246,7 @@ def _claimed(row: AnyRow, subject: Subject, written: AnyRow, worker_id: str, lea
     )
 
 
-def _release(row: AnyRow) -> Step:
-    move = Move(row.status, JobStatus.QUEUED, lane_when_queued(row.group_id, 0), attempts=-1)
-    change = Change(row.job_id, row.claim_version, move, extra={"outcome": "released"})
+def _release(row: AnyRow, delay_ms: int) -> Step:
+    move = Move(row.status, JobStatus.QUEUED, lane_when_queued(row.group_id, delay_ms), attempts=-1)
+    change = Change(row.job_id, row.claim_version, move, delay_ms or None, extra={"outcome": "released"})
     return Step(subject_of(row), change)

@@ -1,7 +1,7 @@
 """The dispatcher's side of the outbox: the same ownership protocol as the inbox, over events."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, assert_never
 
@@ -155,13 +155,14 @@ class Outbox:
         again = (OutboxStatus.DELIVERED, OutboxStatus.DEAD_LETTER)
         wanted = sa.select(*_LOCKED).where(_event.status.in_(again), *where)
         wanted = wanted.order_by(_event.event_id).limit(MAX_BATCH).with_for_update()
-        done = 0
-        # In batches: a million events in one transaction would hold up every other writer.
-        while rows := self._replay(wanted):
-            done += rows
+        done, after = 0, ""
+        # In batches: a million events in one transaction would hold up every other writer. Each begins behind
+        # the one before, or what has been delivered again meanwhile would be sent once more.
+        while batch := self._replay(wanted.where(_event.event_id > after)):
+            done, after = done + len(batch), max(batch)
         return done
 
-    def _replay(self, wanted: AnySelect) -> int:
+    def _replay(self, wanted: AnySelect) -> Collection[str]:
         with self._database.transaction() as connection:
             changes = [
                 Change(
@@ -172,7 +173,7 @@ class Outbox:
                 )
                 for row in connection.execute(wanted).all()
             ]
-            return len(self._apply(connection, changes))
+            return self._apply(connection, changes).keys()
 
     def replay_one(self, event_id: str) -> None:
         if not self.replay(_event.event_id == event_id):

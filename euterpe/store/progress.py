@@ -19,7 +19,7 @@ from euterpe.store.inbox import ClaimedJob
 from euterpe.store.inputs import check_brought
 from euterpe.store.rows import INTEGER, REAL, TEXT, Rows, as_parameter
 from euterpe.store.subjects import as_json
-from euterpe.store.tables import inbox_jobs, json_document
+from euterpe.store.tables import inbox_jobs
 from euterpe.store.wake import Topic
 
 _job = inbox_jobs.c
@@ -27,7 +27,6 @@ _BRINGS: Mapping[str, TypeEngine[Any]] = {
     "progress": REAL,
     "eta_seconds": REAL,
     "speed": REAL,
-    "source_info": json_document,
 }
 
 
@@ -37,7 +36,6 @@ class Report:
     progress: float  # percent
     eta_seconds: float | None = None
     speed: float | None = None  # seconds of media in a second
-    source_info: Mapping[str, Any] | None = None
 
     @property
     def is_told(self) -> bool:
@@ -58,7 +56,6 @@ class ProgressReports:
                 progress=rows["progress"],
                 eta_seconds=rows["eta_seconds"],
                 speed=rows["speed"],
-                source_info=sa.func.coalesce(rows["source_info"], _job.source_info),
                 event_sequence=_job.event_sequence + rows["steps"],
                 updated_at=database.now,
             )
@@ -96,8 +93,6 @@ class ProgressReports:
 
 def _row(report: Report) -> dict[str, Any]:
     brought = {name: value for name, value in report.figures().items() if value is not None}
-    if report.source_info is not None:
-        brought["source_info"] = dict(report.source_info)
     check_brought(brought)
     return {
         **brought,

@@ -110,6 +110,8 @@ def _job_columns(move: Move, rows: Rows | None, now: sa.ColumnElement[int]) -> M
         columns["started_at"], columns["progress"] = sa.func.coalesce(_job.started_at, now), 0.0
     if move.lane is Lane.REST:
         columns["finished_at"] = now
+    if move.source == JobStatus.FAILED and move.target == JobStatus.QUEUED:
+        columns["refresh_count"] = 0
     if move.target == JobStatus.QUEUED:
         columns["finished_at"] = columns["cancel_requested_at"] = sa.null()
     if move.target == JobStatus.SUCCEEDED:

@@ -57,8 +57,11 @@ class Access:
             try:
                 return work(self.spec, of_side(self.spec.credentials, side))
             except StorageError as refused:
-                if refused.retry_class is not RetryClass.CREDENTIALS or not self._refresh("forbidden"):
+                if refused.retry_class is not RetryClass.CREDENTIALS:
                     raise
+                if not self._refresh("forbidden"):
+                    # To do all of it again would end here again: a person brings others, and then retries.
+                    raise refused.for_good() from None
 
     def _read(self) -> tuple[JobSpec, int]:
         secret, version = self._pulse.insist(lambda: self._store.credentials.open(self._job))
@@ -132,8 +135,8 @@ class Access:
         except InvalidSpec as invalid:
             _log.warning("refresh_failed", error=str(invalid))
             return False
-        job = self._job
-        self._pulse.insist(lambda: self._store.credentials.replace(job.job_id, job.requester_id, secret))
+        job, replace = self._job, self._store.credentials.replace
+        self._pulse.insist(lambda: replace(job.job_id, job.requester_id, secret, claim=job))
         return True
 
     def _await_advance(self) -> bool:

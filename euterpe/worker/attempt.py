@@ -1,7 +1,7 @@
 """One attempt at a job, from its claim to its end: fetch, probe, encode, verify, upload."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +9,7 @@ from typing import Any, BinaryIO
 
 import structlog
 
+from euterpe.crypto.errors import CannotDecrypt, UnknownFormat, UnknownKek
 from euterpe.domain.credentials import StorageCredentials
 from euterpe.domain.retry import JobError, RetryClass, canceled
 from euterpe.domain.spec import JobSpec, resolve_outputs
@@ -42,6 +43,11 @@ _LOOK_EVERY_BYTES = 16 * 1024 * 1024
 _PULSE_FIRST_S = 5.0
 
 
+# What this worker lacks, another may have: a key that is being rolled out, a newer release.
+_FOR_ANOTHER_WORKER_MS = 5_000
+_OUR_FAULT = frozenset({"internal_error", "disk_full", "sandbox_failed", "out_of_memory"})
+
+
 @dataclass(frozen=True)
 class Tools:
     """What attempts work with; shared by all slots of a worker."""
@@ -65,8 +71,9 @@ class Attempt:
         self._timings: dict[str, Any] = {"ffmpeg": tools.ffmpeg_version}
         self._unchecked = _LOOK_EVERY_BYTES
 
-    def run(self) -> None:
-        """Ends with the job moved on as far as it got; when it is not ours any more, with nothing written."""
+    def run(self) -> bool:
+        """Ends with the job moved on as far as it got; when it is not ours any more, with nothing written.
+        False when the worker itself is in trouble, and not the job."""
         try:
             with self._tools.workdir.folder(f"{self._job.job_id}-{self._job.claim_version}") as folder:
                 outputs = self._work(folder)
@@ -77,9 +84,15 @@ class Attempt:
             _log.warning("lease_lost", phase=self._journal.phase)
         except HandBack:
             self._write_end(self._journal.release)
+        except (UnknownKek, UnknownFormat) as error:
+            _log.error("cannot_open_credentials", error=str(error))
+            self._write_end(lambda: self._journal.release(_FOR_ANOTHER_WORKER_MS))
+            return False
         except Exception as error:  # noqa: BLE001  a slot must outlive whatever a job does
             failure = self._failure(error)
             self._write_end(lambda: self._journal.fail(failure, self._timings))
+            return failure.code not in _OUR_FAULT
+        return True
 
     def _failure(self, error: Exception) -> JobError:
         phase = self._journal.phase
@@ -87,6 +100,8 @@ class Attempt:
             case CancelRequested():
                 return canceled(phase)
             case TimeSpent():
+                return JobError(error.code, str(error), phase)
+            case CannotDecrypt():
                 return JobError(error.code, str(error), phase)
             case StorageError() | MediaError() | DiskFull():
                 return error.job_error(phase)
@@ -121,7 +136,7 @@ class Attempt:
         (folder / "source").unlink()  # room for whoever needs it: the upload may take long
         self._journal.advance(JobStatus.UPLOADING)
         with self._timed("upload"):
-            stored = [self._upload(access, file) for file in made]
+            stored = self._upload_all(access, made)
         self._timings["bytes_out"] = sum(done.size_bytes for done in stored)
         return output_documents(made, stored)
 
@@ -169,6 +184,15 @@ class Attempt:
         done = _FETCHED + (_ENCODED - _FETCHED) * (progress.percent or 0.0) / 100
         self._journal.report(round(done, 2), eta_seconds=progress.eta_seconds, speed=progress.speed)
 
+    def _upload_all(self, access: Access, made: Sequence[MadeFile]) -> list[Stored]:
+        """In the order in which they were made: what refers to others comes after them."""
+        whole, sent, stored = sum(file.path.stat().st_size for file in made), 0, list[Stored]()
+        for file in made:
+            stored.append(self._upload(access, file))
+            sent += stored[-1].size_bytes
+            self._journal.report(_ENCODED + (100.0 - _ENCODED) * sent / max(1, whole))
+        return stored
+
     def _upload(self, access: Access, file: MadeFile) -> Stored:
         def put(spec: JobSpec, credentials: StorageCredentials | None) -> Stored:
             destination = self._tools.storage.destination(spec.output, credentials)
@@ -180,9 +204,7 @@ class Attempt:
                 on_chunk=lambda _: self._pulse.check(),
             )
 
-        stored = access.on("output", put)
-        self._journal.report(_ENCODED)
-        return stored
+        return access.on("output", put)
 
     def _look_around(self, written_bytes: int) -> None:
         self._pulse.check()

@@ -16,6 +16,9 @@ from euterpe.worker.ends import AttemptEnded, CancelRequested, HandBack, LeaseLo
 _log = structlog.get_logger()
 # A worker that stops does not wait for its database: what it holds is reclaimed when its leases run out.
 _LAST_WORDS_S = 3.0
+# An attempt that does not come back so long after its end hangs in something that never returns: its lease is
+# let go, so that somebody else may have the job.
+_HANGS_S = 60.0
 R = TypeVar("R")
 
 
@@ -43,6 +46,10 @@ class Pulse:
     @property
     def seconds_left(self) -> float:
         return max(0.0, self._ends_at - self._now())
+
+    @property
+    def hangs(self) -> bool:
+        return self._now() > self._ends_at + _HANGS_S
 
     def end(self, reason: AttemptEnded) -> None:
         """The first reason stays, unless the lease is lost: then nothing else may be written."""
@@ -98,7 +105,7 @@ class Heart:
             return list(self._held.values())
 
     def beat(self) -> None:
-        pulses = self.held()
+        pulses = [pulse for pulse in self.held() if not pulse.hangs]
         beat = self._store.inbox.heartbeat([pulse.job for pulse in pulses])
         for pulse in pulses:
             if pulse.job.job_id not in beat.held:

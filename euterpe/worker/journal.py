@@ -40,13 +40,12 @@ class Journal:
         *,
         eta_seconds: float | None = None,
         speed: float | None = None,
-        source_info: Mapping[str, Any] | None = None,
     ) -> None:
         """At most one a second; a report that finds the database away is lost, the next one will tell."""
         if time.monotonic() < self._reported_at + _REPORT_EVERY_S:
             return
         self._reported_at = time.monotonic()
-        report = Report(self._job, min(100.0, max(0.0, progress)), eta_seconds, speed, source_info)
+        report = Report(self._job, min(100.0, max(0.0, progress)), eta_seconds, speed)
         try:
             held = self._store.progress.write([report])
         except StoreUnavailable as error:
@@ -72,8 +71,8 @@ class Journal:
             decision=type(decision).__name__ if decision else "stale",
         )
 
-    def release(self) -> None:
-        held = self._pulse.insist(lambda: self._store.inbox.release(self._job))
+    def release(self, delay_ms: int = 0) -> None:
+        held = self._pulse.insist(lambda: self._store.inbox.release(self._job, delay_ms=delay_ms))
         _log.info("job_handed_back", held=held)
 
     def _is_at(self, target: JobStatus) -> bool:

@@ -73,25 +73,30 @@ class WorkDir:
         finally:
             shutil.rmtree(path)
 
+    def has_room(self) -> bool:
+        """Whether it makes sense to begin anything."""
+        return shutil.disk_usage(self.path).free >= self._min_free
+
     def check_room(self, wanted_bytes: int = 0) -> None:
         """Whether so much more may be written, and the rest of the machine still has its share."""
         free = shutil.disk_usage(self.path).free
         if free - wanted_bytes < self._min_free:
-            raise DiskFull(
-                f"the work directory has {free} bytes free; {wanted_bytes} are wanted, and "
-                f"{self._min_free} are kept (EUTERPE_MIN_FREE_BYTES)"
-            )
+            _log.warning("disk_full", free=free, wanted=wanted_bytes, kept=self._min_free)
+            raise DiskFull("the worker's disk has too little room for this job")
 
 
 def _take(folder: Path) -> int | None:
     """The lock of a work directory, or None when a living process has it."""
     try:
         lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    except OSError:
-        return None  # somebody else's, or gone in this moment
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return None  # gone in this moment, or somebody else's
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
+    except BlockingIOError:
         os.close(lock)
         return None
+    except OSError:  # a file system without locks, say: to go on would be to take everything for taken
+        os.close(lock)
+        raise
     return lock

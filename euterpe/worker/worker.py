@@ -2,6 +2,7 @@
 
 import random
 import threading
+import time
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
@@ -11,11 +12,14 @@ from euterpe.store.errors import StoreError
 from euterpe.store.inbox import ClaimedJob
 from euterpe.store.wake import Topic
 from euterpe.worker.attempt import Attempt, Tools
-from euterpe.worker.ends import LeaseLost
 from euterpe.worker.heart import Heart, Pulse
 
 _log = structlog.get_logger()
 _POLL_S = (0.5, 1.5)
+# A worker whose own fault jobs fail by is always free, and would claim and fail a whole queue in seconds.
+_LONGEST_REST_S = 60.0
+# What does not end so long after it was told to is left behind.
+_GRACE_S = 10.0
 
 
 class Worker:
@@ -36,6 +40,8 @@ class Worker:
         self.heart = Heart(tools.store, interval_ms=heartbeat_ms)
         self._pool = ThreadPoolExecutor(slots, thread_name_prefix="euterpe-slot")
         self._busy: set[Future[None]] = set()
+        self._troubles, self._rests_until = 0, 0.0
+        self._drains_since = float("inf")
         self._changed = threading.Condition()
         self._stopping = False
         self._listener = tools.store.database.listen(Topic.INBOX)
@@ -48,23 +54,34 @@ class Worker:
         self._thread.start()
         _log.info("worker_started", slots=self._slots, queues=list(self._queues))
 
-    def stop(self, *, drain_s: float = 0.0) -> None:
-        """Claims no more; waits so long for what is under way, then hands back what is left."""
+    def claim_no_more(self) -> None:
+        """The beginning of `stop`: from here on the drain's time runs."""
         with self._changed:
             self._stopping = True
+            self._drains_since = min(self._drains_since, time.monotonic())
             self._changed.notify_all()
         self._listener.wake()
+
+    def stop(self, *, drain_s: float = 0.0) -> bool:
+        """Waits so long for what is under way, then hands back what is left. False when something of it
+        hangs: its thread is left behind, and its lease runs out."""
+        self.claim_no_more()
         self._thread.join()
         with self._changed:
-            self._changed.wait_for(lambda: not self._busy, drain_s)
+            self._changed.wait_for(lambda: not self._busy, self._drains_since + drain_s - time.monotonic())
         self.heart.hand_back()
-        self._pool.shutdown()
+        with self._changed:
+            has_ended = self._changed.wait_for(lambda: not self._busy, _GRACE_S)
+        self._pool.shutdown(wait=has_ended)
         # Last: until an attempt has ended, its lease is to be kept alive.
         self.heart.stop()
+        if not has_ended:
+            _log.error("attempts_hang", jobs=[pulse.job.job_id for pulse in self.heart.held()])
         self._listener.close()
         self._tools.sandbox.stop()
         self._tools.workdir.close()
         _log.info("worker_stopped")
+        return has_ended
 
     def _loop(self) -> None:
         while True:
@@ -73,31 +90,51 @@ class Worker:
                 if self._stopping:
                     return
                 free = self._slots - len(self._busy)
-            if self._claim(free) < free:
-                self._listener.wait(random.uniform(*_POLL_S))  # noqa: S311  jitter, not a secret
+            try:
+                if self._must_rest() or self._claim(free) < free:
+                    self._listener.wait(_poll_s())
+            except StoreError as error:
+                _log.warning("claim_failed", error=str(error))
+                self._listener.wait(_poll_s())
+            except Exception:  # noqa: BLE001  a worker that claims no more looks alive and does nothing
+                _log.exception("claim_broke")
+                self._note_trouble()
+
+    def _must_rest(self) -> bool:
+        return time.monotonic() < self._rests_until or not self._tools.workdir.has_room()
 
     def _claim(self, free: int) -> int:
-        try:
-            jobs = self._tools.store.inbox.claim(
-                self._worker_id, free, queues=self._queues, lease_ms=self._lease_ms
-            )
-        except StoreError as error:
-            _log.warning("claim_failed", error=str(error))
-            return 0
-        except Exception:  # noqa: BLE001  a worker that claims no more looks alive and does nothing
-            _log.exception("claim_broke")
-            return 0
-        for job in jobs:
-            self._begin(job)
+        jobs = self._tools.store.inbox.claim(
+            self._worker_id, free, queues=self._queues, lease_ms=self._lease_ms
+        )
+        for count, job in enumerate(jobs):
+            try:
+                self._begin(job)
+            except RuntimeError:  # no thread is to be had
+                for left in jobs[count:]:
+                    self._tools.store.inbox.release(left)
+                raise
         return len(jobs)
 
     def _begin(self, job: ClaimedJob) -> None:
         pulse = Pulse(job, float(job.spec["timeout_seconds"]))
         self.heart.keep(pulse)
-        with self._changed:
-            future = self._pool.submit(self._run, pulse)
-            self._busy.add(future)
+        try:
+            with self._changed:
+                future = self._pool.submit(self._run, pulse)
+                self._busy.add(future)
+        except BaseException:
+            self.heart.drop(pulse)
+            raise
         future.add_done_callback(self._end)
+
+    def _note_trouble(self) -> None:
+        """The next claims come later and later, until an attempt goes well."""
+        with self._changed:
+            self._troubles += 1
+            rest = min(_LONGEST_REST_S, 0.5 * 2.0 ** min(self._troubles, 10))
+            self._rests_until = time.monotonic() + rest
+        _log.warning("worker_in_trouble", rests_s=rest)
 
     def _end(self, future: "Future[None]") -> None:
         with self._changed:
@@ -108,13 +145,19 @@ class Worker:
     def _run(self, pulse: Pulse) -> None:
         job = pulse.job
         with structlog.contextvars.bound_contextvars(
-            job_id=job.job_id, attempt=job.attempt_count, claim_version=job.claim_version
+            worker_id=self._worker_id,
+            job_id=job.job_id,
+            attempt=job.attempt_count,
+            claim_version=job.claim_version,
         ):
             try:
-                Attempt(self._tools, pulse).run()
-            except LeaseLost:
-                _log.warning("lease_lost")
-            except Exception:  # noqa: BLE001  the slot is for the next job
-                _log.exception("attempt_broke")
+                if Attempt(self._tools, pulse).run():
+                    self._troubles = 0
+                else:
+                    self._note_trouble()
             finally:
                 self.heart.drop(pulse)
+
+
+def _poll_s() -> float:
+    return random.uniform(*_POLL_S)  # noqa: S311  jitter, not a secret

@@ -25,7 +25,7 @@ def make_noise(path: Path) -> Path:
 def _make(path: Path, picture: str, *arguments: str) -> Path:
     codec = ("-c:v", "libx264", "-preset", "ultrafast")
     subprocess.run(
-        [find_ffmpeg(), "-loglevel", "error", "-f", "lavfi", "-i", picture, *arguments, *codec, path],
+        [find_ffmpeg(), "-y", "-loglevel", "error", "-f", "lavfi", "-i", picture, *arguments, *codec, path],
         check=True,
         timeout=60,
     )

@@ -12,6 +12,7 @@ from euterpe.api.problems import PROBLEMS
 from euterpe.client import errors as client_errors
 from euterpe.client.receiver import MalformedBody
 from euterpe.crypto import errors as crypto_errors
+from euterpe.crypto.errors import CannotDecrypt
 from euterpe.dispatch.signing_secrets import NoWebhookSecret
 from euterpe.domain.errors import EuterpeError
 from euterpe.media.errors import MEDIA_CODES, MediaError
@@ -81,7 +82,7 @@ def test_every_error_of_a_job_has_a_row() -> None:
     files = [*(PACKAGE / "storage").glob("*.py"), *(PACKAGE / "worker").glob("*.py")]
     made = raised_in(*files, PACKAGE / "domain" / "retry.py")
     assert {"source_forbidden", "output_unreachable", "storage_throttled", "source_overlong"} <= made
-    made |= {*MEDIA_CODES, TimeSpent.code, DiskFull.code, "canceled"}
+    made |= {*MEDIA_CODES, TimeSpent.code, DiskFull.code, CannotDecrypt.code, "canceled"}
     assert sorted(codes("Of jobs")) == sorted(made)
 
 

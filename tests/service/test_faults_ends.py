@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from euterpe.crypto.errors import UnknownKek
 from euterpe.domain.states import JobStatus
 from euterpe.media.child import Child
 from euterpe.net.errors import EgressUnreachable
@@ -180,6 +181,37 @@ def test_a_bug_in_a_claim_does_not_end_the_claims(shop: Workshop, monkeypatch: p
         pass
     job_id = shop.submit(credentials=shop.keys)
     assert shop.end_of(job_id)["status"] == "succeeded"
+
+
+def test_a_job_is_handed_on_by_a_worker_that_lacks_its_key(
+    shop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While a key is being rolled out: no attempt is spent, and the others have their chance."""
+    monkeypatch.setattr(attempt, "_FOR_ANOTHER_WORKER_MS", 50)
+    real = shop.store.credentials.open
+
+    def lacking(_: object) -> None:
+        monkeypatch.setattr(shop.store.credentials, "open", real)
+        raise UnknownKek("k9")
+
+    monkeypatch.setattr(shop.store.credentials, "open", lacking)
+    job_id = shop.submit(credentials=shop.keys, max_attempts=1)
+    job = shop.end_of(job_id)
+    assert (job["status"], job["attempt_count"], job["claim_version"]) == ("succeeded", 1, 2)
+
+
+def test_a_job_for_which_no_thread_is_to_be_had_is_handed_back(
+    shop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submit = shop.worker._pool.submit
+
+    def refuse(*_: object) -> None:
+        monkeypatch.setattr(shop.worker._pool, "submit", submit)
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(shop.worker._pool, "submit", refuse)
+    job = shop.end_of(shop.submit(credentials=shop.keys, max_attempts=1))
+    assert (job["status"], job["attempt_count"], job["claim_version"]) == ("succeeded", 1, 2)
 
 
 def test_nothing_is_published_once_the_lease_is_lost(shop: Workshop, ffmpeg: Gate) -> None:

@@ -3,6 +3,7 @@
 import os
 import resource
 import signal
+import threading
 from contextlib import ExitStack, closing
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from euterpe.domain.states import FINISHED
 from euterpe.media.child import Child
 from euterpe.storage import buckets, transfer
 from euterpe.store.wake import Topic
+from euterpe.worker.workdir import WorkDir
 from tests.net.servers import Server
 from tests.s3 import S3Server
 from tests.service.house import House
@@ -43,8 +45,8 @@ def test_an_output_that_may_not_be_written_is_told(shop: Workshop, front: Front)
     only(front, "POST", Reply(403, body=b"<Error><Code>AccessDenied</Code></Error>"))
     job_id = shop.submit(credentials=shop.keys, max_attempts=2)
     job = shop.end_of(job_id)
-    assert (job["status"], job["last_error"]["phase"]) == ("dead_letter", "uploading")
-    assert shop.codes(job_id) == ["output_forbidden", "output_forbidden"], "new credentials may come"
+    assert (job["status"], job["last_error"]["phase"]) == ("failed", "uploading")
+    assert shop.codes(job_id) == ["output_forbidden"], "to encode it again would end here again"
 
 
 def test_an_output_bucket_that_is_not_there_is_told(shop: Workshop) -> None:
@@ -99,13 +101,24 @@ def test_a_job_outlives_a_restart_of_its_store(
 
 
 def test_without_room_a_job_waits_for_another_time(
-    tmp_path: Path, front_server: Server, bucket: Path
+    tmp_path: Path, front_server: Server, bucket: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with working(tmp_path, front_server, bucket, min_free_bytes=1 << 60) as shop:
-        job_id = shop.submit(credentials=shop.keys, max_attempts=2)
-        job = shop.end_of(job_id)
-        assert (job["status"], shop.codes(job_id)) == ("dead_letter", ["disk_full", "disk_full"])
-        assert "EUTERPE_MIN_FREE_BYTES" in job["last_error"]["message"]
+    looked, full = threading.Semaphore(0), threading.Event()
+    has_room = WorkDir.has_room
+
+    def look(workdir: WorkDir) -> bool:
+        looked.release()
+        return not full.is_set() and has_room(workdir)
+
+    full.set()
+    monkeypatch.setattr(WorkDir, "has_room", look)
+    with working(tmp_path, front_server, bucket) as shop:
+        job_id = shop.submit(credentials=shop.keys)
+        for _ in range(3):
+            assert looked.acquire(timeout=30)
+        assert (shop.store.jobs.get(job_id)["status"], shop.codes(job_id)) == ("queued", [])
+        full.clear()
+        assert shop.end_of(job_id)["attempt_count"] == 1
 
 
 def test_a_disk_that_fills_up_during_an_encode_ends_it(

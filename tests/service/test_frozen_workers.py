@@ -9,7 +9,7 @@ import pytest
 import sqlalchemy as sa
 
 from euterpe.client import Client
-from euterpe.store.errors import StoreUnavailable
+from euterpe.store.engines import sqlite_file
 from euterpe.store.tables import inbox_jobs, job_attempts, job_outbox_events
 from tests.net.servers import Server
 from tests.service.clips import make_noise
@@ -47,7 +47,7 @@ def test_what_was_frozen_while_it_encoded_changes_nothing(house: House, client: 
     asked = ["processing", "progress", "succeeded"]
     job = client.submit(house.request("long.mp4", webhook_events=asked))
     assert encodes.wait(60)
-    _freeze(house, sleeper)
+    _freeze(house, sleeper, job.job_id)
     assert len(descendants(sleeper.pid)) == 2  # the nursery, and ffmpeg
     _finish_by_another(house, job.job_id)
     before = _all_of(house, job.job_id, media / "out" / "mp4.mp4")
@@ -64,7 +64,7 @@ def test_what_was_frozen_while_it_uploaded_publishes_nothing(
     keys = house.s3.document(endpoint=house.environ["EUTERPE_STORAGE_ENDPOINTS"].rpartition(",")[2])
     job = client.submit({**house.request("noise.mp4", outputs=[film], credentials=keys), "profile": None})
     with gate.held():
-        _freeze(house, sleeper)
+        _freeze(house, sleeper, job.job_id)
         _finish_by_another(house, job.job_id)
         before = _all_of(house, job.job_id, media / "out" / "film.mp4")
     _check_awakening(house, client, sleeper)
@@ -72,22 +72,35 @@ def test_what_was_frozen_while_it_uploaded_publishes_nothing(
     assert (front.count("POST", "uploadId="), front.count("DELETE", "uploadId=")) == (1, 1)
 
 
-def _freeze(house: House, worker: Program) -> None:
-    """Not within a transaction: SQLite has one writer at a time, and nobody could finish the job."""
-    while True:
+def _freeze(house: House, worker: Program, job_id: str) -> None:
+    """Not within a transaction: until it ends, or Postgres ends it, nobody else could have the job."""
+    os.kill(worker.pid, signal.SIGSTOP)
+    while _is_locked(house, job_id):
+        os.kill(worker.pid, signal.SIGCONT)
+        _is_locked(house, job_id)  # waits for the end of the transaction
         os.kill(worker.pid, signal.SIGSTOP)
-        try:
-            with house.store() as store:
-                store.inbox.tidy()
-        except StoreUnavailable:
-            os.kill(worker.pid, signal.SIGCONT)
-        else:
-            return
+
+
+def _is_locked(house: House, job_id: str) -> bool:
+    """Whether this job cannot be written to, for a second."""
+    url = house.environ["EUTERPE_DATABASE_URL"]
+    is_sqlite = sqlite_file(url) is not None
+    patience = {"timeout": 1, "isolation_level": None} if is_sqlite else {"options": "-c lock_timeout=1s"}
+    row = "SELECT 1 FROM inbox_jobs WHERE job_id = :job_id FOR UPDATE"
+    engine = sa.create_engine(url, connect_args=patience)
+    try:
+        with engine.connect() as connection:
+            connection.execute(sa.text("BEGIN IMMEDIATE" if is_sqlite else row), {"job_id": job_id})
+    except sa.exc.OperationalError:
+        return True
+    finally:
+        engine.dispose()
+    return False
 
 
 def _finish_by_another(house: House, job_id: str) -> None:
     other = house.start("worker", **_SHORT)
-    house.receiver.await_event(job_id, "job.succeeded")
+    house.receiver.await_event(job_id, "job.succeeded", timeout_s=120)
     assert other.stop() == 0
 
 

@@ -2,10 +2,12 @@
 
 import os
 import signal
+import socket
 
 import pytest
 
 from euterpe.client import Client
+from euterpe.domain.spec import parse_spec
 from tests.service.house import House
 
 pytestmark = pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
@@ -54,13 +56,34 @@ def test_a_second_signal_ends_at_once(house: House) -> None:
     assert program.stop() == 128 + signal.SIGTERM
 
 
-def test_a_taken_port_is_one_line(house: House) -> None:
+def test_a_taken_port_is_one_line_and_starts_nothing(house: House) -> None:
     first = house.start("api", "--port", "0")
-    port = first.address().rpartition(":")[2]
-    second = house.start("api", "--port", port)
-    assert second.wait() == 1
-    assert "cannot be listened on" in second.log[-1]
+    address = first.address()
+    with Client(address, house.api_key) as client:
+        job = client.submit(house.request("clip.mp4"))
+        second = house.start("serve", "--port", address.rpartition(":")[2])
+        assert second.wait() == 1
+        assert "cannot be listened on" in second.log[-1]
+        assert client.status(job.job_id).status == "queued"
     assert first.stop() == 0
+
+
+def test_nothing_is_claimed_while_the_api_still_answers(house: House) -> None:
+    """A request that takes its time must not keep the worker at work."""
+    program = house.start("serve", "--port", "0")
+    address = program.address()
+    host, _, port = address.removeprefix("http://").partition(":")
+    with socket.create_connection((host, int(port))) as slow:
+        head = f"POST /transcode HTTP/1.1\r\nhost: x\r\nx-api-key: {house.api_key}\r\n"
+        slow.sendall(f"{head}content-type: application/json\r\ncontent-length: 100\r\n\r\n{{".encode())
+        with Client(address, house.api_key) as client:
+            assert list(client.jobs()) == []  # the slow one is being read by now, or will be
+        os.kill(program.pid, signal.SIGTERM)
+        program.await_log("draining")
+        with house.store() as store:
+            job_id = store.submit(parse_spec(house.request("clip.mp4")), house.requester_id).result().job_id
+            assert program.wait() == 0
+            assert store.jobs.get(job_id)["status"] == "queued"
 
 
 def test_serve_without_a_schema_says_what_to_run(house: House) -> None:

@@ -261,3 +261,12 @@ def test_cancels_retries_claims_and_endings_of_one_group_never_deadlock(store: S
         thread.join(60)
     assert errors == []
     assert set(statuses(store, jobs)) == {JobStatus.FAILED}
+
+
+def test_a_job_may_be_handed_back_for_later(store: Store, clock: SettableClock) -> None:
+    (job_id,) = enqueue(store)
+    assert store.inbox.release(claim_one(store), delay_ms=5_000)
+    assert store.inbox.claim("w2", 1) == []
+    clock.advance(5_000)
+    job = claim_one(store, "w2")
+    assert (job.job_id, job.attempt_count) == (job_id, 1)

@@ -1,3 +1,6 @@
+import traceback
+from secrets import token_hex
+
 import pytest
 import sqlalchemy as sa
 
@@ -73,4 +76,16 @@ def test_an_error_of_the_database_is_typed_and_short(url: str) -> None:
         connection.exec_driver_sql("INSERT INTO queues (queue, paused_at) VALUES (NULL, 1)")
     assert "\n" not in str(refused.value)
     assert not refused.value.retryable
+    database.close()
+
+
+def test_no_error_of_the_database_shows_a_parameter(url: str) -> None:
+    secret = token_hex()  # a traceback shows this line
+    database = Database(url)
+    for run in (database.transaction, database.snapshot):
+        with pytest.raises(StoreError) as refused, run() as connection:
+            connection.execute(sa.text("SELECT :given FROM nowhere"), {"given": secret})
+        told = "".join(traceback.format_exception(refused.value))
+        assert "FROM nowhere" in told
+        assert secret not in told
     database.close()

@@ -42,6 +42,18 @@ def test_another_request_under_the_same_key_is_a_conflict(store: Store) -> None:
     assert len(store.jobs.page()) == 1
 
 
+def test_a_stored_answer_can_be_asked_for(store: Store, clock: SettableClock) -> None:
+    (first,) = accept(store, keyed())
+    ask = store.enqueue.stored_answer
+    assert ask("r1", "k", "h") == Accepted(first.job_id, first.response, replayed=True)
+    assert isinstance(ask("r1", "k", "other"), IdempotencyConflict)
+    assert ask("r1", "k2", "h") is None
+    assert ask("r2", "k", "h") is None
+    clock.advance(7 * 24 * 3600 * 1000)
+    assert ask("r1", "k", "h") is None
+    assert len(store.jobs.page()) == 1
+
+
 def test_a_key_is_the_requesters_own(store: Store) -> None:
     accept(store, keyed(requester_id="r1"), keyed(requester_id="r2"))
     assert len(store.jobs.page()) == 2

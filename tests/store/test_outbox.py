@@ -1,6 +1,7 @@
 """The outbox under the same protocol as the inbox."""
 
 import json
+from collections.abc import Collection
 
 import pytest
 
@@ -9,6 +10,7 @@ from euterpe.domain.states import JobStatus, OutboxStatus
 from euterpe.store.clock import SettableClock
 from euterpe.store.errors import NotFound
 from euterpe.store.outbox import ClaimedEvent, Delivery, Outbox
+from euterpe.store.rows import AnySelect
 from euterpe.store.store import Store
 from tests.store.jobs import advance, claim_one, enqueue
 
@@ -172,3 +174,26 @@ def test_a_stale_attempt_is_not_logged(store: Store, event: ClaimedEvent, clock:
     store.outbox.tidy()
     assert store.outbox.settle([Delivery(event, Delivered(), 200)]) == frozenset()
     assert store.jobs.delivery_log(event.event_id) == []
+
+
+def test_a_replay_sends_each_event_once_however_fast_it_is_delivered(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was delivered again in the meantime looks like what is still to be replayed."""
+    monkeypatch.setattr("euterpe.store.outbox.MAX_BATCH", 2)
+    enqueue(store)
+    advance(store, claim_one(store), until=JobStatus.SUCCEEDED)
+    deliver = [Delivery(event, Delivered(), 200) for event in store.outbox.claim("d1", 2)]
+    deliver += [Delivery(event, Delivered(), 200) for event in store.outbox.claim("d1", 2)]
+    deliver += [Delivery(event, Delivered(), 200) for event in store.outbox.claim("d1", 2)]
+    store.outbox.settle(deliver)
+    replay = Outbox._replay
+
+    def delivered_at_once(self: Outbox, wanted: AnySelect) -> Collection[str]:
+        found = replay(self, wanted)
+        events = store.outbox.claim("d2", 2)
+        store.outbox.settle([Delivery(event, Delivered(), 200) for event in events])
+        return found
+
+    monkeypatch.setattr(Outbox, "_replay", delivered_at_once)
+    assert store.outbox.replay_between(0, 2**53) == 5

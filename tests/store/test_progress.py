@@ -14,21 +14,18 @@ from euterpe.store.store import Store
 from tests.store.jobs import SPEC, advance, claim_one, enqueue, told
 
 ASKS = {**SPEC, "webhook_events": ["progress", "succeeded"]}
-INFO = {"duration_seconds": 60.0, "size_bytes": 1234, "streams": []}
 
 
 def test_a_report_is_in_the_status_document(store: Store) -> None:
     (job_id,) = enqueue(store)
     job = claim_one(store)
-    assert store.progress.write([Report(job, 41.5, eta_seconds=12.0, speed=3.1, source_info=INFO)]) == {
-        job_id
-    }
+    assert store.progress.write([Report(job, 41.5, eta_seconds=12.0, speed=3.1)]) == {job_id}
     document = status_document(store.jobs.get(job_id))
-    shown = ("progress", "eta_seconds", "speed", "source_info")
-    assert [document[name] for name in shown] == [41.5, 12.0, 3.1, INFO]
+    shown = ("progress", "eta_seconds", "speed")
+    assert [document[name] for name in shown] == [41.5, 12.0, 3.1]
     store.progress.write([Report(job, 50.0)])
     document = status_document(store.jobs.get(job_id))
-    assert [document[name] for name in shown] == [50.0, None, None, INFO]
+    assert [document[name] for name in shown] == [50.0, None, None]
 
 
 def test_a_report_is_an_event_only_for_who_asked(store: Store) -> None:

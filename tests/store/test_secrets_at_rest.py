@@ -14,12 +14,13 @@ from euterpe.domain.canonical import join_secrets
 from euterpe.domain.retry import JobError, RetryClass
 from euterpe.domain.spec import parse_spec
 from euterpe.domain.states import JobStatus
+from euterpe.store.clock import SettableClock
 from euterpe.store.errors import Conflict, NotFound
 from euterpe.store.inbox import ClaimedJob
 from euterpe.store.rewrap import Rewrap
 from euterpe.store.store import Store
 from euterpe.store.tables import inbox_jobs, metadata, webhook_secrets
-from tests.store.jobs import SPEC, advance, claim_one
+from tests.store.jobs import SPEC, advance, claim_one, enqueue
 
 CANARY = "canary-5f2c7e"
 SEALED = parse_spec(
@@ -259,3 +260,27 @@ def test_a_kek_that_is_not_in_the_ring_is_named(store: Store, job: ClaimedJob) -
     overwrite(store, inbox_jobs, job.job_id, storage_creds_kek_id="gone")
     with pytest.raises(UnknownKek, match="gone"):
         store.credentials.open(job)
+
+
+def test_a_worker_whose_claim_is_over_stores_no_credentials(store: Store, clock: SettableClock) -> None:
+    """fenced-writes: an answer that came late must not stand over what the job's new owner has got."""
+    enqueue(store)
+    slept = claim_one(store, lease_ms=1_000)
+    clock.advance(1_001)
+    store.inbox.tidy()
+    clock.advance(60_000)
+    owner = claim_one(store, "w2")
+    assert store.credentials.replace(owner.job_id, "r1", b"new", claim=owner) == 2
+    with pytest.raises(Conflict):
+        store.credentials.replace(slept.job_id, "r1", b"old", claim=slept)
+    assert store.credentials.open(owner) == (b"new", 2)
+
+
+def test_a_retry_may_refresh_anew(store: Store) -> None:
+    (job_id,) = enqueue(store)
+    job = claim_one(store)
+    assert store.credentials.begin_refresh(job, 1)
+    assert not store.credentials.begin_refresh(job, 1)
+    store.inbox.fail(job, JobError("source_forbidden", "…", "claimed"))
+    store.control.retry(job_id)
+    assert store.credentials.begin_refresh(claim_one(store, "w2"), 1)

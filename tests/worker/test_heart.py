@@ -106,3 +106,19 @@ def test_a_pulse_that_is_dropped_leaves_a_later_one_of_the_same_job(heart: Heart
     heart.keep(after)
     heart.drop(before)
     assert heart.held() == [after]
+
+
+def test_an_attempt_that_never_comes_back_loses_its_job(
+    store: Store, clock: SettableClock, heart: Heart, job: ClaimedJob
+) -> None:
+    """A call that never returns must not hold a job for ever."""
+    now = 0.0
+    heart.keep(Pulse(job, 60, now=lambda: now))
+    now = 119.0
+    heart.beat()
+    clock.advance(900)
+    now = 121.0
+    heart.beat()
+    clock.advance(900)
+    store.inbox.tidy()
+    assert store.jobs.get(job.job_id)["status"] == "queued"
