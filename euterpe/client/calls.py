@@ -1,6 +1,7 @@
 """Calls and answers as values: what is asked of the server, and what it says. No I/O."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import quote
@@ -9,6 +10,7 @@ from uuid import uuid4
 MOST_IDS = 100  # in one status call
 MOST_WAIT_S = 30.0
 _TIMEOUT_S = 30.0
+_KEY = re.compile(r"[!-~]{1,255}")
 
 
 @dataclass(frozen=True)
@@ -33,8 +35,8 @@ class Answer:
 def submit(request: Mapping[str, object], idempotency_key: str | None) -> Call:
     """A key of its own makes each submit repeatable: asked again, the server gives the same job."""
     key = str(uuid4()) if idempotency_key is None else idempotency_key
-    if not (key.isascii() and key.isprintable() and key == key.strip() and 1 <= len(key) <= 255):
-        raise ValueError("idempotency_key must be 1 to 255 printable ASCII characters")
+    if not _KEY.fullmatch(key):
+        raise ValueError("idempotency_key must be 1 to 255 printable ASCII characters, without blanks")
     return _sent("POST", "/transcode", request, {"idempotency-key": key}, repeatable=True)
 
 

@@ -138,8 +138,8 @@ class House:
     def store(self) -> Iterator[Store]:
         """The installation's database, opened beside its programs."""
         settings = Settings(
-            database_url=self.environ["EUTERPE_DATABASE_URL"],  # type: ignore[arg-type]
-            kek_file=self.environ["EUTERPE_KEK_FILE"],  # type: ignore[arg-type]
+            database_url=self.environ["EUTERPE_DATABASE_URL"],
+            kek_file=self.environ["EUTERPE_KEK_FILE"],
         )
         with open_store(settings) as store:
             yield store
