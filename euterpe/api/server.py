@@ -1,12 +1,15 @@
 """The app on a port, with the one life-cycle shape: start, stop(drain=…)."""
 
 import asyncio
+import resource
 import socket
 import threading
 
 import uvicorn
 from starlette.applications import Starlette
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from euterpe.api.connections import Connection
 
 _GRACE_S = 10
 _DEAF_MS = 30_000
@@ -23,6 +26,7 @@ class ApiServer:
         self._server = _Server(
             uvicorn.Config(
                 app,
+                http=_connection_class(),
                 ws="none",
                 lifespan="on",
                 log_config=None,
@@ -77,6 +81,12 @@ def _is_given_up(connection: HttpToolsProtocol) -> bool:
     """Its answer ended in the middle."""
     answer = connection.cycle
     return answer is not None and not answer.response_complete and connection.transport.is_closing()
+
+
+def _connection_class() -> type[Connection]:
+    """Takes at most two thirds of the files that this process may open: the others need theirs."""
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return type("BoundedConnection", (Connection,), {"most": max(16, min(10_000, files * 2 // 3))})
 
 
 def _url(host: str, port: int) -> str:

@@ -71,6 +71,7 @@ def _run(start: "Callable[[Services], None]") -> None:
     settings = load()
     logs.configure(settings.log_level)
     _leave_no_cores()
+    _open_as_many_files_as_allowed()
     told = _told_to_stop()
     with running(settings) as services:
         start(services)
@@ -86,6 +87,12 @@ def _leave_no_cores() -> None:
     _, most = resource.getrlimit(resource.RLIMIT_CORE)
     least = 0 if most == 0 else 1
     resource.setrlimit(resource.RLIMIT_CORE, (least, least))
+
+
+def _open_as_many_files_as_allowed() -> None:
+    """The soft limit of 1,024 is for programs that use select(2)."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _told_to_stop() -> threading.Event:

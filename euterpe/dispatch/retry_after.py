@@ -15,7 +15,7 @@ def retry_after_ms(value: str | None, now: float) -> int | None:
         return int(value) * 1000
     try:
         date = parsedate_to_datetime(value)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
     if date.tzinfo is None:  # "-0000": UTC, from who knows where
         date = date.replace(tzinfo=UTC)

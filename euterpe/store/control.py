@@ -24,6 +24,8 @@ from euterpe.store.wake import Topic
 _job = inbox_jobs.c
 # Who owns a queued job for the instant in which it is canceled.
 CONTROL_PLANE = "control-plane"
+# To cancel and retry a waiting job spends no attempt, and each round is three events.
+_MOST_EVENTS = 10_000
 
 
 class Control:
@@ -53,6 +55,8 @@ class Control:
             if row.status != JobStatus.FAILED:
                 raise Conflict(f"job {job_id} is {row.status}; only a failed job can be retried")
             check_retry_budget(row.attempt_count, row.max_attempts)
+            if row.event_sequence >= _MOST_EVENTS:
+                raise Conflict(f"job {job_id} has had {row.event_sequence} events; make a new job")
             # A job of a group comes back into line like one whose backoff is over, with the next claim: to
             # ask for its group here could deadlock (groups.py).
             lane = Lane.READY if row.group_id is None else Lane.DELAYED
@@ -89,6 +93,7 @@ class Control:
             _job.lane,
             _job.attempt_count,
             _job.max_attempts,
+            _job.event_sequence,
             *SUBJECT,
         ).where(_job.job_id == job_id)
         if requester_id is not None:

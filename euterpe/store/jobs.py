@@ -1,5 +1,6 @@
 """Reading jobs, their attempts and their events. Never their credentials."""
 
+import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -20,6 +21,11 @@ from euterpe.store.tables import (
 )
 
 _SHOWN = [column for column in inbox_jobs.c if not column.name.startswith("storage_creds_")]
+# What a status document shows. Of the spec only this: two hundred whole ones can be 50 MB.
+_LISTED = [
+    *(column for column in _SHOWN if column.name != "spec"),
+    sa.cast(inbox_jobs.c.spec.op("->")(sa.literal_column("'metadata'")), sa.Text).label("metadata"),
+]
 # `updated_at` alone is not enough: two changes may come in one millisecond.
 _VERSION = (
     inbox_jobs.c.event_sequence,
@@ -47,12 +53,12 @@ class Jobs:
         return found[0]
 
     def many(self, job_ids: Sequence[str], *, requester_id: str) -> list[dict[str, Any]]:
-        """Those of them that are there."""
+        """Those of them that are there; of their specs the metadata alone."""
         job = inbox_jobs.c
         some = self._database.engines.read_limit
-        wanted = sa.select(*_SHOWN).where(job.requester_id == requester_id)
+        wanted = sa.select(*_LISTED).where(job.requester_id == requester_id)
         return [
-            row
+            _summary(row)
             for start in range(0, len(job_ids), some)
             for row in self._all(wanted.where(job.job_id.in_(job_ids[start : start + some])))
         ]
@@ -93,9 +99,9 @@ class Jobs:
         before: str | None = None,
         limit: int = 50,
     ) -> list[dict[str, Any]]:
-        """Newest first; `before` is the last job id of the page before."""
+        """Newest first; of their specs the metadata alone. `before` is the last job id of the page before."""
         job = inbox_jobs.c
-        wanted = sa.select(*_SHOWN).order_by(job.job_id.desc())
+        wanted = sa.select(*_LISTED).order_by(job.job_id.desc())
         if statuses:
             wanted = wanted.where(job.status.in_(statuses))
         if requester_id is not None:
@@ -104,7 +110,7 @@ class Jobs:
         while len(found) < limit:
             some = min(limit - len(found), self._database.engines.read_limit)
             page = self._all((wanted if before is None else wanted.where(job.job_id < before)).limit(some))
-            found += page
+            found += map(_summary, page)
             if len(page) < some:
                 break
             before = page[-1]["job_id"]
@@ -176,3 +182,8 @@ class Jobs:
     def _all(self, wanted: AnySelect | sa.CompoundSelect[*tuple[Any, ...]]) -> list[dict[str, Any]]:
         with self._database.snapshot() as connection:
             return [dict(row) for row in connection.execute(wanted).mappings()]
+
+
+def _summary(row: dict[str, Any]) -> dict[str, Any]:
+    metadata = row.pop("metadata")
+    return {**row, "spec": {"metadata": json.loads(metadata or "{}")}}

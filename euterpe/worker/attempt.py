@@ -32,7 +32,7 @@ from euterpe.worker.ends import CancelRequested, HandBack, LeaseLost, TimeSpent
 from euterpe.worker.heart import Pulse
 from euterpe.worker.journal import Journal
 from euterpe.worker.outputs import output_documents
-from euterpe.worker.workdir import DiskFull, WorkDir, for_want_of_room
+from euterpe.worker.workdir import DiskFull, WorkDir, for_want_of_means, for_want_of_room
 
 _log = structlog.get_logger()
 # What each phase is of a job's progress, in percent: nearly all of the work is the encode.
@@ -84,11 +84,11 @@ class Attempt:
             _log.warning("lease_lost", phase=self._journal.phase)
         except HandBack:
             self._write_end(self._journal.release)
-        except (UnknownKek, UnknownFormat) as error:
-            _log.error("cannot_open_credentials", error=str(error))
-            self._write_end(lambda: self._journal.release(_FOR_ANOTHER_WORKER_MS))
-            return False
         except Exception as error:  # noqa: BLE001  a slot must outlive whatever a job does
+            if _is_ours(error):
+                _log.error("worker_lacks_means", error=str(error))
+                self._write_end(lambda: self._journal.release(_FOR_ANOTHER_WORKER_MS))
+                return False
             failure = self._failure(error)
             self._write_end(lambda: self._journal.fail(failure, self._timings))
             return failure.code not in _OUR_FAULT
@@ -220,3 +220,10 @@ class Attempt:
             yield
         finally:
             self._timings[f"{phase}_ms"] = round((time.monotonic() - began) * 1000)
+
+
+def _is_ours(error: Exception) -> bool:
+    """What this worker lacks, and the job is not to pay for."""
+    return isinstance(error, UnknownKek | UnknownFormat) or (
+        isinstance(error, OSError) and for_want_of_means(error)
+    )

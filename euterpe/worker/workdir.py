@@ -28,6 +28,11 @@ class DiskFull(EuterpeError):
         return JobError(self.code, str(self), phase, RetryClass.TRANSIENT)
 
 
+def for_want_of_means(error: OSError) -> bool:
+    """Files or threads that this process may not open any more."""
+    return error.errno in (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM)
+
+
 def for_want_of_room(error: OSError) -> bool:
     return error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -87,6 +92,8 @@ class WorkDir:
 
 def _take(folder: Path) -> int | None:
     """The lock of a work directory, or None when a living process has it."""
+    if folder.is_symlink():
+        return None  # none of ours is
     try:
         lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except (FileNotFoundError, NotADirectoryError, PermissionError):
