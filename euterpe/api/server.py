@@ -7,7 +7,6 @@ import threading
 
 import uvicorn
 from starlette.applications import Starlette
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from euterpe.api.connections import Connection
 
@@ -72,12 +71,12 @@ class _Server(uvicorn.Server):
     async def _cut_off(self) -> None:
         while True:
             for connection in list(self.server_state.connections):
-                if isinstance(connection, HttpToolsProtocol) and _is_given_up(connection):
+                if isinstance(connection, Connection) and _is_given_up(connection):
                     connection.transport.abort()
             await asyncio.sleep(_LOOK_EVERY_S)
 
 
-def _is_given_up(connection: HttpToolsProtocol) -> bool:
+def _is_given_up(connection: Connection) -> bool:
     """Its answer ended in the middle."""
     answer = connection.cycle
     return answer is not None and not answer.response_complete and connection.transport.is_closing()
