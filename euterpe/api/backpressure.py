@@ -2,7 +2,8 @@
 
 To count for every request would cost as much as to enqueue it, so a count is used up before the next one:
 jobs only become fewer by themselves. Other processes of the API do not know of it; in the second for which
-it is trusted, each may let in what was free at its own count.
+it is trusted, each may let in what was free at its own count. A count of a million jobs takes its time:
+whatever it takes, counting is at most a twentieth of the time.
 """
 
 import asyncio
@@ -19,6 +20,7 @@ from euterpe.api.limits import ApiLimits
 from euterpe.api.problems import Refused
 
 _TRUSTED_S = 1.0
+_REST = 20  # times as long as the count took, from its beginning
 _RETRY_S = 5
 _MOST_KNOWN = 1_000
 
@@ -41,13 +43,14 @@ class Bound:
     def __init__(self, count: Count, most: int, refusal: Refusal, calls: Calls, clock: Clock) -> None:
         self._count, self._most, self._refusal = count, most, refusal
         self._calls, self._clock = calls, clock
-        self._left, self._until = 0, 0.0
+        self._left, self._until, self._again_at = 0, 0.0, 0.0
         self._counting: asyncio.Task[None] | None = None
         self.under_way = 0
 
     @asynccontextmanager
     async def hold(self, place: Place) -> AsyncIterator[None]:
-        if self._left <= 0 or self._clock() >= self._until:
+        now = self._clock()
+        if now >= (self._again_at if self._left <= 0 else self._until):
             await self._recount()
         if self._left <= 0:
             raise Refused(*self._refusal, retry_after_s=_RETRY_S)
@@ -66,13 +69,20 @@ class Bound:
         await asyncio.shield(self._counting)
 
     async def _read(self) -> None:
-        until, under_way = self._clock() + _TRUSTED_S, self.under_way
+        under_way = self.under_way
         try:
-            found = await self._calls.run(partial(self._count, at_most=self._most))
+            found, began, ended = await self._calls.run(self._timed_count)
         finally:
             self._counting = None
         # What is under way may be in the count or not: better one place too few than one too many.
-        self._left, self._until = self._most - found - under_way, until
+        self._left = self._most - found - under_way
+        self._again_at = began + _REST * (ended - began)
+        self._until = max(self._again_at, began + _TRUSTED_S)
+
+    def _timed_count(self) -> tuple[int, float, float]:
+        began = self._clock()
+        found = self._count(at_most=self._most)
+        return found, began, self._clock()
 
 
 class Counts(Protocol):

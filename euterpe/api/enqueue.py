@@ -8,12 +8,15 @@ from starlette.responses import Response
 
 from euterpe.api.answers import json_answer
 from euterpe.api.body import read_json_bytes
+from euterpe.api.exchange import exchange_of
+from euterpe.api.problems import Refused
 from euterpe.api.service import Service
+from euterpe.domain.canonical import request_hash
 from euterpe.domain.errors import InvalidSpec
 from euterpe.domain.scopes import Scope
 from euterpe.domain.spec import JobSpec, parse_spec_json
 from euterpe.store.enqueue import Accepted
-from euterpe.store.requesters import Principal
+from euterpe.store.errors import IdempotencyConflict
 
 # A usual request is read sooner than a thread is woken for it; a long one would keep the others waiting.
 _READ_AT_ONCE = 8_192
@@ -26,11 +29,12 @@ class Enqueueing:
         self._max_body_bytes = service.limits.max_body_bytes
 
     async def post(self, request: Request) -> Response:
-        principal = await self._door.admit(request, Scope.WRITE)
+        requester_id = (await self._door.admit(request, Scope.WRITE)).requester_id
         body = await read_json_bytes(request, self._max_body_bytes)
         read = partial(self._read, body)
         spec = read() if len(body) <= _READ_AT_ONCE else await self._calls.run(read)
-        accepted = await self._accept(spec, principal, request.headers.get("idempotency-key"))
+        accepted = await self._accept(spec, requester_id, request.headers.get("idempotency-key"))
+        exchange_of(request).about.update(job_id=accepted.job_id, replayed=accepted.replayed)
         headers = {"location": f"/transcode/status?job_id={accepted.job_id}"}
         if accepted.replayed:
             headers["idempotent-replayed"] = "true"
@@ -42,9 +46,23 @@ class Enqueueing:
             raise InvalidSpec(problems)
         return spec
 
-    async def _accept(self, spec: JobSpec, principal: Principal, key: str | None) -> Accepted:
-        async with self._backpressure.place(principal.requester_id) as place:
-            committed = self._store.submit(spec, principal.requester_id, idempotency_key=key)
-            accepted = await asyncio.wrap_future(committed)
-            place.used = not accepted.replayed
+    async def _accept(self, spec: JobSpec, requester_id: str, key: str | None) -> Accepted:
+        try:
+            async with self._backpressure.place(requester_id) as place:
+                committed = self._store.submit(spec, requester_id, idempotency_key=key)
+                accepted = await asyncio.wrap_future(committed)
+                place.used = not accepted.replayed
+        except Refused:
+            stored = None if key is None else await self._stored_answer(spec, requester_id, key)
+            if stored is None:
+                raise
+            return stored
         return accepted
+
+    async def _stored_answer(self, spec: JobSpec, requester_id: str, key: str) -> Accepted | None:
+        """A retry needs no place: its job has one."""
+        ask = self._store.enqueue.stored_answer
+        answer = await self._calls.run(partial(ask, requester_id, key, request_hash(spec)))
+        if isinstance(answer, IdempotencyConflict):
+            raise answer
+        return answer

@@ -11,6 +11,8 @@ from euterpe.api.service import Service
 from euterpe.api.stream import EventStream
 from euterpe.domain.scopes import Scope
 
+_PAGE = 500  # events, of some KiB each
+
 
 class Events:
     def __init__(self, service: Service) -> None:
@@ -34,4 +36,5 @@ class Events:
 
     def _news(self, job_id: str, requester_id: str, told: int) -> News:
         job = self._jobs.get(job_id, requester_id=requester_id)
-        return News(job, self._jobs.events(job_id, after=told), told)
+        events = self._jobs.events(job_id, after=told, limit=_PAGE)
+        return News(job, events, told, is_full=len(events) == _PAGE)

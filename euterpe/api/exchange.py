@@ -4,7 +4,7 @@ import re
 import time
 import traceback
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from secrets import token_hex
 from typing import Any
 
@@ -35,6 +35,7 @@ _HEADERS = (
 class Exchange:
     request_id: str
     requester_id: str | None = None
+    about: dict[str, object] = field(default_factory=dict)  # for the log line: which job, and what of it
     status: int | None = None
     began: float = 0.0
     answered: float = 0.0
@@ -100,6 +101,7 @@ class Exchanges:
             status=status,
             duration_ms=round((now - exchange.began) * 1000, 1),
             **_job_in(scope),
+            **exchange.about,
         )
 
 

@@ -24,6 +24,7 @@ class News:
     job: Row
     events: Sequence[Row]
     told: int
+    is_full: bool = False  # there may be more events already
 
     @property
     def now_told(self) -> int:
@@ -33,7 +34,7 @@ class News:
     def is_last(self) -> bool:
         """A failure and the dead letter after it are committed together: a failure that comes last rests."""
         if self.events:
-            return self.events[-1]["type"] in _TERMINAL
+            return not self.is_full and self.events[-1]["type"] in _TERMINAL
         return self.job["status"] in FINISHED and self.job["event_sequence"] <= self.told
 
     @property

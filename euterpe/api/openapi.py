@@ -155,7 +155,12 @@ def _change(summary: str, text: str, *codes: str) -> Node:
 
 
 def _credentials() -> Node:
-    text = "For an unfinished or failed job. Its worker goes on once the version has advanced."
+    text = (
+        "For an unfinished or failed job. Its worker goes on once the version has advanced. It replaces all "
+        "that the job has, so it must bring all: `source_url` and `output_urls` if its own are signed, and "
+        "`credentials` if its source or output is object storage (of a pair, both); null says that none are "
+        "needed. What is missing is refused with 422, by its field."
+    )
     answers = {"200": _json("Stored.", "CredentialVersion")}
     return _call(
         "Replace a job's credentials",

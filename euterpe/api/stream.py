@@ -3,12 +3,13 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager
+from functools import partial
 
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from euterpe.api.departure import while_connected
+from euterpe.api.departure import unless, while_connected
 from euterpe.api.news import BEAT, News, hello
 from euterpe.api.watcher import Watch
 from euterpe.store.errors import StoreUnavailable
@@ -47,17 +48,21 @@ class EventStream(Response):
     async def _tell(self, send: Send, watch: Watch) -> None:
         loop = asyncio.get_running_loop()
         end_at = loop.time() + _LONGEST_S
+        push = partial(_push, send, watch)
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-        await _push(send, hello(self._job_id))
+        await push(hello(self._job_id))
         while not watch.ended and loop.time() < end_at:
             news = await self._news()
-            if news is not None and (fresh := self._fresh(news)):
-                await _push(send, fresh)
-            if news is not None and news.is_last:
-                break
+            if news is not None:
+                if fresh := self._fresh(news):
+                    await push(fresh)
+                if news.is_last:
+                    break
+                if news.is_full:
+                    continue
             if not await watch.changed(_DATABASE_AWAY_S if news is None else self._beat_s):
-                await _push(send, BEAT)
-        await send({"type": "http.response.body", "body": b""})
+                await push(BEAT)
+        await push(b"", more=False)
 
     async def _news(self) -> News | None:
         try:
@@ -74,9 +79,11 @@ class EventStream(Response):
         return news.frames() + news.progress()
 
 
-async def _push(send: Send, frames: bytes) -> None:
+async def _push(send: Send, watch: Watch, frames: bytes, *, more: bool = True) -> None:
+    """ClientDisconnect when nobody takes them: after a while, or at once when the service is stopping."""
+    sending = send({"type": "http.response.body", "body": frames, "more_body": more})
     try:
         async with asyncio.timeout(_SLOWEST_S):
-            await send({"type": "http.response.body", "body": frames, "more_body": True})
+            await unless(watch.over(), sending)
     except TimeoutError:
         raise ClientDisconnect from None

@@ -26,7 +26,11 @@ class Watch:
         self.ended = False
         self._seen: list[object] | None = None
         self._loop = asyncio.get_running_loop()
-        self._woken = asyncio.Event()
+        self._woken, self._over = asyncio.Event(), asyncio.Event()
+
+    async def over(self) -> None:
+        """Returns when the service is stopping."""
+        await self._over.wait()
 
     async def changed(self, timeout_s: float) -> bool:
         """Returns when a job may have changed (true) or the time is up (false).
@@ -46,15 +50,16 @@ class Watch:
         seen = [versions.get(job_id) for job_id in self.job_ids]
         if seen != self._seen:
             self._seen = seen
-            self._wake()
+            self._tell(self._woken)
 
     def end(self) -> None:
         self.ended = True
-        self._wake()
+        self._tell(self._woken)
+        self._tell(self._over)
 
-    def _wake(self) -> None:
+    def _tell(self, event: asyncio.Event) -> None:
         with suppress(RuntimeError):  # the loop is closed: nobody waits any more
-            self._loop.call_soon_threadsafe(self._woken.set)
+            self._loop.call_soon_threadsafe(event.set)
 
 
 class Watcher:

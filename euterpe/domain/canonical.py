@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import SecretStr
 
-from euterpe.domain.locations import split_query
+from euterpe.domain.locations import split_query, without_query
 from euterpe.domain.spec import JobSpec, parse_spec
 from euterpe.domain.strict_json import canonical_text
 
@@ -18,8 +18,16 @@ Json = dict[str, Any]
 
 
 def split_secrets(spec: JobSpec) -> tuple[Json, bytes | None]:
-    """The open part as JSON, every default written out, and the secret part, if there is one."""
+    """The open part as JSON, every default written out, and the secret part, if there is one.
+
+    A URL keeps the question mark of the query that it lost: whoever may not see the secret part can tell
+    from it what belongs there.
+    """
     public, secret = _split(spec, exclude_defaults=False)
+    if "source_query" in secret:
+        public["source"]["url"] += "?"
+    for name in secret.get("output_queries", ()):
+        public["output"]["urls"][name] += "?"
     return public, canonical_text(secret).encode() if secret else None
 
 
@@ -27,10 +35,12 @@ def join_secrets(public: Json, secret: bytes | None) -> JobSpec:
     """The spec that `split_secrets` took apart."""
     sealed = json.loads(secret) if secret else {}
     source, output = dict(public["source"]), dict(public["output"])
-    source["url"] += sealed.get("source_query", "")
+    source["url"] = without_query(source["url"]) + sealed.get("source_query", "")
     if output["urls"] is not None:
         queries = sealed.get("output_queries", {})
-        output["urls"] = {name: url + queries.get(name, "") for name, url in output["urls"].items()}
+        output["urls"] = {
+            name: without_query(url) + queries.get(name, "") for name, url in output["urls"].items()
+        }
     return parse_spec(
         {**public, "source": source, "output": output, "credentials": sealed.get("credentials")}
     )

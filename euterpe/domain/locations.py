@@ -35,6 +35,10 @@ def split_query(url: str) -> tuple[str, str]:
     return path, mark + query
 
 
+def without_query(url: str) -> str:
+    return split_query(url)[0]
+
+
 def scheme_of(url: str) -> str:
     return url.partition("://")[0]
 

@@ -1,53 +1,126 @@
-"""New credentials for a job that is there already (contract §7): the whole secret part of its spec anew."""
+"""New credentials for a job that is there already (contract §7): the whole secret part of its spec anew.
 
+Whoever knows the present secrets keeps those that are not replaced. The API does not know them, and takes
+nothing that would forget some of them.
+"""
+
+from collections.abc import Iterator
 from typing import Annotated, Any
 
 from pydantic import Field, ValidationError
 
 from euterpe.domain.canonical import Json, split_secrets
-from euterpe.domain.credentials import Credentials
+from euterpe.domain.credentials import CredentialPair, Credentials, Side, of_side
 from euterpe.domain.errors import FieldError, InvalidSpec
 from euterpe.domain.field_errors import field_errors
-from euterpe.domain.locations import SignedUrl, split_query
+from euterpe.domain.locations import OBJECT_STORES, SignedUrl, scheme_of, split_query, without_query
 from euterpe.domain.model import StrictModel
-from euterpe.domain.spec import Uploads, parse_spec
+from euterpe.domain.spec import JobSpec, Uploads, parse_spec
 
 
 class Replacement(StrictModel):
-    """What a requester brings: keys to object storage, or the same signed URLs with new signatures."""
+    """What a requester brings: keys to object storage, or the same signed URLs with new signatures, or both.
+
+    A part that the job has must be there: `source_url` and `output_urls` if its own have queries, and
+    `credentials` (or both of a pair) if it reads or writes object storage; null says that it needs none.
+    """
 
     credentials: Credentials | None = None
     source_url: Annotated[SignedUrl | None, Field(repr=False)] = None
     output_urls: Annotated[Uploads | None, Field(repr=False)] = None
 
+    @property
+    def is_empty(self) -> bool:
+        return self.credentials is None and self.source_url is None and self.output_urls is None
 
-def new_secret(public: Json, document: object) -> bytes:
-    """What to seal for the job with this public spec, or InvalidSpec with every error in the document."""
+
+def new_secret(public: Json, document: object, known: JobSpec | None = None) -> bytes:
+    """What to seal for the job with this public spec, or InvalidSpec with every error in the document.
+
+    What it leaves out is taken from `known`, the job's present spec with its secrets; without that it must
+    leave nothing out.
+    """
     try:
         given = Replacement.model_validate(document)
     except ValidationError as invalid:
         errors = field_errors(invalid, document)
     else:
-        errors = tuple(_misfits(public, given))
+        errors = tuple(_problems(public, given, is_whole=known is None))
     if errors:
         raise InvalidSpec(errors)
-    spec = parse_spec({**public, **_renewed(public, given)})
-    _, secret = split_secrets(spec)
+    if known is not None:
+        given = _completed(public, given, known)
+    _, secret = split_secrets(parse_spec({**public, **_renewed(public, given)}))
     if secret is None:
-        raise InvalidSpec((FieldError((), "must bring credentials, or signed URLs with a query"),))
+        raise InvalidSpec((_NOTHING,))
     return secret
 
 
-def _misfits(public: Json, given: Replacement) -> list[FieldError]:
+_NOTHING = FieldError((), "must bring credentials, or signed URLs with a query")
+_SIDES: tuple[Side, Side] = ("source", "output")
+
+
+def _problems(public: Json, given: Replacement, *, is_whole: bool) -> Iterator[FieldError]:
+    if given.is_empty:
+        yield _NOTHING
+        return
+    yield from _misfits(public, given)
+    if is_whole:
+        yield from _gaps(public, given)
+
+
+def _misfits(public: Json, given: Replacement) -> Iterator[FieldError]:
     """A signature may be new; what it is for may not."""
-    found = []
-    if given.source_url is not None and split_query(given.source_url)[0] != public["source"]["url"]:
-        found.append(FieldError(("source_url",), "must be the job's source with another query"))
-    urls = public["output"]["urls"] or {}
-    bare = {name: split_query(url)[0] for name, url in (given.output_urls or {}).items()}
-    if given.output_urls is not None and bare != urls:
-        found.append(FieldError(("output_urls",), "must be the job's output.urls with other queries"))
-    return found
+    source, urls = public["source"]["url"], public["output"]["urls"] or {}
+    if given.source_url is not None and without_query(given.source_url) != without_query(source):
+        yield FieldError(("source_url",), "must be the job's source with another query")
+    if given.output_urls is not None and _bare(given.output_urls) != _bare(urls):
+        yield FieldError(("output_urls",), "must be the job's output.urls with other queries")
+
+
+def _bare(urls: dict[str, str]) -> dict[str, str]:
+    return {name: without_query(url) for name, url in urls.items()}
+
+
+def _gaps(public: Json, given: Replacement) -> Iterator[FieldError]:
+    """What the job may need and the document does not speak of."""
+    source, urls = public["source"]["url"], public["output"]["urls"] or {}
+    if given.source_url is None and split_query(source)[1]:
+        yield FieldError(("source_url",), "is required: the job's source is a signed URL")
+    if given.output_urls is None and any(split_query(url)[1] for url in urls.values()):
+        yield FieldError(("output_urls",), "is required: the job's output.urls are signed")
+    stores = _stores(public)
+    if stores and "credentials" not in given.model_fields_set:
+        yield FieldError(("credentials",), _needed(" and ".join(stores)))
+    if isinstance(given.credentials, CredentialPair):
+        for side in stores:
+            if side not in given.credentials.model_fields_set:
+                yield FieldError(("credentials", side), _needed(side))
+
+
+def _needed(sides: str) -> str:
+    return f"is required: the job's {sides} is object storage (give null if that needs no credentials)"
+
+
+def _stores(public: Json) -> list[Side]:
+    """The sides that are object storage."""
+    return [side for side in _SIDES if scheme_of(public[side]["url"] or "") in OBJECT_STORES]
+
+
+def _completed(public: Json, given: Replacement, known: JobSpec) -> Replacement:
+    credentials = given.credentials or known.credentials
+    if isinstance(credentials, CredentialPair):
+        halves: dict[str, Any] = {
+            side: of_side(credentials, side) or of_side(known.credentials, side) for side in _stores(public)
+        }
+        credentials = credentials.model_copy(update=halves)
+    return given.model_copy(
+        update={
+            "credentials": credentials,
+            "source_url": given.source_url or known.source.url,
+            "output_urls": given.output_urls or known.output.urls,
+        }
+    )
 
 
 def _renewed(public: Json, given: Replacement) -> dict[str, Any]:

@@ -131,7 +131,8 @@ class Access:
             _log.warning("refresh_failed", status=answer.status, truncated=answer.truncated)
             return False
         try:
-            secret = new_secret(dict(self._job.spec), parse_json(answer.body, _ANSWER_BYTES))
+            given = parse_json(answer.body, _ANSWER_BYTES)
+            secret = new_secret(dict(self._job.spec), given, known=self.spec)
         except InvalidSpec as invalid:
             _log.warning("refresh_failed", error=str(invalid))
             return False

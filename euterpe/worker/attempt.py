@@ -129,7 +129,7 @@ class Attempt:
             with self._timed("fetch"):
                 self._fetch(access, source)
             with self._timed("probe"):
-                info = self._tools.sandbox.probe(source.fileno())
+                info = self._tools.sandbox.probe(source.fileno(), on_tick=self._pulse.check)
             self._journal.advance(JobStatus.PROCESSING, source_info=info.document())
             (made_in := folder / "out").mkdir()
             made = self._make(access.spec, info, source, made_in)
@@ -177,7 +177,7 @@ class Attempt:
         self._timings["cpu_seconds"] = round(stats.cpu_seconds, 3)
         self._timings["media_seconds"] = info.duration_seconds
         with self._timed("verify"):
-            return verify(self._tools.sandbox, planned, folder)
+            return verify(self._tools.sandbox, planned, folder, on_tick=self._pulse.check)
 
     def _on_encoded(self, progress: Progress) -> None:
         self._look_around(_LOOK_EVERY_BYTES)

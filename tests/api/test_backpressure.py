@@ -13,11 +13,12 @@ from euterpe.api.problems import Refused
 
 class Counts:
     def __init__(self) -> None:
-        self.jobs, self.asked, self.now = 0, 0, 0.0
+        self.jobs, self.asked, self.now, self.takes_s = 0, 0, 0.0, 0.0
 
     def unfinished(self, requester_id: str, *, at_most: int) -> int:
         assert requester_id.startswith("r")
         self.asked += 1
+        self.now += self.takes_s
         return min(self.jobs, at_most)
 
     def unfinished_of_all(self, *, at_most: int) -> int:
@@ -68,6 +69,35 @@ def test_a_count_is_not_trusted_for_longer_than_a_second(counts: Counts) -> None
             await enqueue(counts, pressure)
 
     under_pressure(counts, 10, act)
+
+
+def test_a_count_that_takes_long_is_trusted_for_longer(counts: Counts) -> None:
+    async def act(pressure: Backpressure) -> None:
+        counts.takes_s = 0.5
+        await enqueue(counts, pressure)
+        counts.now = 9.9
+        await enqueue(counts, pressure)
+        assert counts.asked == 1
+        counts.now = 10.0
+        await enqueue(counts, pressure)
+        assert counts.asked == 2
+
+    under_pressure(counts, 10, act)
+
+
+def test_a_count_that_takes_long_is_not_made_for_everybody_who_is_refused(counts: Counts) -> None:
+    async def act(pressure: Backpressure) -> None:
+        counts.takes_s = 0.01
+        await enqueue(counts, pressure)
+        counts.jobs, counts.now = 0, 0.19  # it has been done, and nobody here knows
+        with pytest.raises(Refused):
+            await enqueue(counts, pressure)
+        assert counts.asked == 1
+        counts.now = 0.2
+        await enqueue(counts, pressure)
+        assert counts.asked == 2
+
+    under_pressure(counts, 1, act)
 
 
 def test_a_job_that_did_not_come_to_be_leaves_its_place_free(counts: Counts) -> None:

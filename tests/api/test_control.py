@@ -90,6 +90,16 @@ def test_credentials_that_do_not_fit_the_job_are_refused_and_not_echoed(requeste
     assert requester.status(job_id).json()["credential_version"] == 1
 
 
+def test_credentials_that_would_make_it_forget_a_signature_are_refused(requester: Requester) -> None:
+    job_id = requester.submit(source={"url": f"https://in.example/a.mov?{CANARY}"}, credentials=CREDENTIALS)
+    call = f"/transcode/{job_id}/credentials"
+    whole = {"credentials": CREDENTIALS, "source_url": "https://in.example/a.mov?new"}
+    for name, other in (("source_url", "credentials"), ("credentials", "source_url")):
+        refused = requester.http.put(call, json={other: whole[other]})
+        assert told_fields(refused)[(name,)].startswith("is required")
+    assert requester.http.put(call, json=whole).json() == {"credential_version": 2}
+
+
 def test_a_finished_job_takes_no_credentials(requester: Requester, sqlite_store: Store) -> None:
     job_id = requester.submit()
     advance(sqlite_store, claim_one(sqlite_store), until=JobStatus.SUCCEEDED)

@@ -52,6 +52,20 @@ def test_events_come_as_they_happen_until_the_terminal_one(on_every_engine: Serv
         assert [frame.event for frame in stream] == WHOLE_LIFE[2:]
 
 
+def test_a_long_history_is_told_without_a_pause(requester: Requester, sqlite_store: Store) -> None:
+    job_id = requester.submit(
+        status_webhook_url="https://requester.example/hook", webhook_events=["progress"]
+    )
+    job = claim_one(sqlite_store)
+    for _ in range(1_000):
+        sqlite_store.progress.write([Report(job, 1.0)])
+    advance(sqlite_store, job, until=JobStatus.SUCCEEDED)
+    answer = requester.http.get(f"/transcode/{job_id}/events")
+    told = [int(line.removeprefix("id: ")) for line in answer.text.splitlines() if line.startswith("id: ")]
+    assert told == list(range(1, 1_006))
+    assert ": beat" not in answer.text
+
+
 def test_a_stream_resumes_after_the_last_event_that_was_seen(on_every_engine: Served) -> None:
     requester, store = on_every_engine.requester(), on_every_engine.store
     job_id = requester.submit()

@@ -99,6 +99,14 @@ def test_a_request_is_one_line_in_the_log(requester: Requester, log: LogCapture)
     assert (line["method"], line["route"], line["status"]) == ("POST", "/transcode/{job_id}/cancel", 202)
 
 
+def test_the_line_of_a_submit_names_the_job(requester: Requester, log: LogCapture) -> None:
+    answers = [requester.post(MINIMAL, idempotency_key="k") for _ in range(2)]
+    (job_id,) = {answer.json()["job_id"] for answer in answers}
+    first, again = log.entries
+    assert (first["job_id"], first["replayed"]) == (job_id, False)
+    assert (again["job_id"], again["replayed"]) == (job_id, True)
+
+
 def test_no_key_no_query_no_body_and_no_unknown_path_is_logged(
     served: Served, requester: Requester, log: LogCapture
 ) -> None:

@@ -24,6 +24,8 @@ from tests.store.jobs import advance, claim_one
 
 DOCUMENT = openapi_document(ApiLimits())
 SCHEMA = schemathesis.openapi.from_dict(DOCUMENT)
+# A wrong key in one header is no wrong request: the target's own is in the other.
+SCHEMA.config.generation.update(with_security_parameters=False)
 OPERATIONS = {
     f"{method.upper()} {path}": SCHEMA[path][method]
     for path, methods in DOCUMENT["paths"].items()
@@ -31,7 +33,11 @@ OPERATIONS = {
 }
 FIT, UNFIT = GenerationMode.POSITIVE, GenerationMode.NEGATIVE
 # Where nothing can be said, nothing wrong can be.
-SENT = [(name, FIT) for name in OPERATIONS] + [(name, UNFIT) for name in OPERATIONS if "/transcode" in name]
+SENT = [(name, FIT) for name in OPERATIONS] + [
+    (name, UNFIT)
+    for name, operation in OPERATIONS.items()
+    if {"parameters", "requestBody"} & operation.definition.raw.keys()
+]
 CHECKS = [
     schemathesis.checks.not_a_server_error,
     checks.status_code_conformance,

@@ -3,15 +3,18 @@
 import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from threading import Semaphore
 
 import httpx
 import pytest
 
+from euterpe.api import server as server_module
+from euterpe.api import stream
 from euterpe.api.app import create_app
 from euterpe.api.limits import ApiLimits
 from euterpe.api.server import ApiServer
 from euterpe.store.store import Store
-from tests.api.serving import OneBucketForbidden
+from tests.api.serving import OneBucketForbidden, Requester
 
 
 def server_over(store: Store, host: str = "127.0.0.1", port: int = 0) -> ApiServer:
@@ -63,3 +66,24 @@ def test_a_server_listens_on_ipv6_too(sqlite_store: Store) -> None:
     server.start()
     assert httpx.get(f"{server.url}/healthz", trust_env=False).status_code == 200
     server.stop()
+
+
+def test_a_client_that_stopped_reading_its_stream_does_not_keep_the_server_from_stopping(
+    sqlite_store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_module, "_GRACE_S", 3600)
+    monkeypatch.setattr(stream, "_SLOWEST_S", 3600.0)
+    reads, more_than_fits = Semaphore(0), '"' + "x" * 65_536 + '"'
+
+    def events(*_: object, limit: int, **__: object) -> list[dict[str, object]]:
+        reads.release()
+        return [{"sequence": 1, "type": "job.claimed", "payload": more_than_fits}] * limit
+
+    monkeypatch.setattr(sqlite_store.jobs, "events", events)
+    server = server_over(sqlite_store)
+    server.start()
+    requester = Requester(sqlite_store, server.url, "studio")
+    with requester.http as http, http.stream("GET", f"/transcode/{requester.submit()}/events"):
+        for _ in range(3):  # before the stream, its first page, and the one that does not go out
+            reads.acquire()
+        server.stop()

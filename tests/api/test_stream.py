@@ -26,6 +26,7 @@ class Client:
     def __init__(self, read: Callable[[int], Awaitable[News]]) -> None:
         self.sent: list[bytes] = []
         self.left = False
+        self.watch: Watch | None = None
         self._read = read
 
     async def follow(self, *, beat_s: float = 60.0) -> None:
@@ -43,7 +44,8 @@ class Client:
 
     @contextmanager
     def _watch(self) -> Iterator[Watch]:
-        yield Watch(["j"])
+        self.watch = Watch(["j"])
+        yield self.watch
 
 
 def test_while_nothing_happens_a_comment_shows_that_the_stream_lives() -> None:
@@ -72,21 +74,65 @@ def test_a_database_that_is_away_for_a_while_does_not_end_the_stream(monkeypatch
     assert client.sent[-2].startswith(b"id: 1\n")
 
 
+class Stuck(Client):
+    """Takes the headers, and then nothing."""
+
+    async def take(self, message: Message) -> None:
+        await super().take(message)
+        if message["type"] == "http.response.body":
+            self.on_body()
+            await asyncio.Event().wait()
+
+    def on_body(self) -> None:
+        pass
+
+
+async def nothing_new(told: int) -> News:
+    return News(LIVE, [], told)
+
+
 def test_a_client_that_takes_nothing_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream, "_SLOWEST_S", 0.01)
-
-    class Stuck(Client):
-        async def take(self, message: Message) -> None:
-            await super().take(message)
-            if message["type"] == "http.response.body":
-                await asyncio.Event().wait()
-
-    async def read(told: int) -> News:
-        return News(LIVE, [], told)
-
-    client = Stuck(read)
+    client = Stuck(nothing_new)
     asyncio.run(client.follow())
     assert client.left
+
+
+def test_a_service_that_stops_does_not_wait_for_a_client_that_takes_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(stream, "_SLOWEST_S", 3600.0)
+
+    class StuckAtTheEnd(Stuck):
+        def on_body(self) -> None:
+            assert self.watch is not None
+            self.watch.end()
+
+    client = StuckAtTheEnd(nothing_new)
+    asyncio.run(client.follow())
+    assert client.left
+
+
+def test_a_service_that_stops_still_says_that_the_stream_is_over() -> None:
+    async def read(told: int) -> News:
+        assert client.watch is not None
+        client.watch.end()
+        return News(LIVE, [], told)
+
+    client = Client(read)
+    asyncio.run(client.follow())
+    assert client.sent[-1] == b""
+    assert not client.left
+
+
+def test_a_full_page_of_events_is_not_waited_after_and_is_not_the_last() -> None:
+    async def read(told: int) -> News:
+        return News(ENDED, [] if told else [LAST], told, is_full=not told)
+
+    client = Client(read)
+    asyncio.run(client.follow(beat_s=3600.0))
+    assert BEAT not in client.sent
+    assert client.sent[-2:] == [b"id: 1\nevent: job.succeeded\ndata: {}\n\n", b""]
 
 
 def test_a_stream_ends_after_its_time_so_that_the_key_is_looked_at_again(

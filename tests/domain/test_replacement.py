@@ -8,44 +8,122 @@ import pytest
 from euterpe.domain.canonical import join_secrets, split_secrets
 from euterpe.domain.errors import InvalidSpec
 from euterpe.domain.replacement import new_secret
-from euterpe.domain.spec import parse_spec
+from euterpe.domain.spec import JobSpec, parse_spec
+from tests.domain.documents import told
 
 KEYS = {"type": "s3", "access_key_id": "AKIA2", "secret_access_key": "new"}
+OLD = {**KEYS, "access_key_id": "AKIA1"}
 BUCKETS = {"source": {"url": "s3://in/a.mov"}, "output": {"url": "s3://out/a/"}, "profile": "h264-720p"}
 SIGNED = {
     "source": {"url": "https://in.example/a.mov?sig=1"},
     "output": {"urls": {"mp4.mp4": "https://out.example/mp4.mp4?sig=2"}},
     "profile": "h264-720p",
 }
+SIGNED_SOURCE = {**BUCKETS, "source": SIGNED["source"], "credentials": OLD}
+SIGNED_OUTPUT = {**BUCKETS, "output": SIGNED["output"], "credentials": OLD}
+PAIR = {**BUCKETS, "credentials": {"source": OLD, "output": OLD}}
+NEW_SOURCE = {"source_url": "https://in.example/a.mov?sig=3"}
+NEW_OUTPUT = {"output_urls": {"mp4.mp4": "https://out.example/mp4.mp4?sig=4"}}
 
 
 def public_of(document: dict[str, Any]) -> dict[str, Any]:
     return split_secrets(parse_spec(document))[0]
 
 
+def renewed(job: dict[str, Any], document: object, *, is_known: bool = False) -> JobSpec:
+    public = public_of(job)
+    return join_secrets(public, new_secret(public, document, parse_spec(job) if is_known else None))
+
+
 def test_new_keys_take_the_place_of_the_old_ones() -> None:
-    public = public_of({**BUCKETS, "credentials": {**KEYS, "access_key_id": "AKIA1"}})
-    spec = join_secrets(public, new_secret(public, {"credentials": KEYS}))
+    spec = renewed({**BUCKETS, "credentials": OLD}, {"credentials": KEYS})
     assert spec == parse_spec({**BUCKETS, "credentials": KEYS})
 
 
 def test_signed_urls_get_new_signatures() -> None:
-    public = public_of(SIGNED)
-    renewed = {
-        "source_url": "https://in.example/a.mov?sig=3",
-        "output_urls": {"mp4.mp4": "https://out.example/mp4.mp4?sig=4"},
-    }
-    spec = join_secrets(public, new_secret(public, renewed))
-    assert spec.source.url.endswith("?sig=3")
-    assert spec.output.urls == renewed["output_urls"]
+    spec = renewed(SIGNED, {**NEW_SOURCE, **NEW_OUTPUT})
+    assert spec.source.url == NEW_SOURCE["source_url"]
+    assert spec.output.urls == NEW_OUTPUT["output_urls"]
 
 
+@pytest.mark.parametrize(
+    ("job", "document", "becomes"),
+    [
+        (SIGNED_SOURCE, {"credentials": KEYS}, {"credentials": KEYS}),
+        (SIGNED_SOURCE, NEW_SOURCE, {"source": {"url": NEW_SOURCE["source_url"]}}),
+        (SIGNED_SOURCE, {**NEW_SOURCE, "credentials": None}, {"source": {"url": NEW_SOURCE["source_url"]}}),
+        (SIGNED_OUTPUT, {"credentials": KEYS}, {"credentials": KEYS}),
+        (SIGNED_OUTPUT, NEW_OUTPUT, {"output": {"urls": NEW_OUTPUT["output_urls"]}}),
+        (SIGNED, NEW_SOURCE, {"source": {"url": NEW_SOURCE["source_url"]}}),
+        (PAIR, {"credentials": {"source": KEYS}}, {"credentials": {"source": KEYS, "output": OLD}}),
+        (PAIR, {"credentials": {"output": KEYS}}, {"credentials": {"source": OLD, "output": KEYS}}),
+        (PAIR, {"credentials": KEYS}, {"credentials": KEYS}),
+        (
+            {**BUCKETS, "credentials": OLD},
+            {"credentials": {"output": KEYS}},
+            {"credentials": {"source": OLD, "output": KEYS}},
+        ),
+        (
+            {**BUCKETS, "output": {"url": "file:///out/"}, "credentials": OLD},
+            {"credentials": {"source": KEYS}},
+            {"credentials": {"source": KEYS}},
+        ),
+    ],
+)
+def test_whoever_knows_the_secrets_keeps_those_that_are_not_replaced(
+    job: dict[str, Any], document: object, becomes: dict[str, Any]
+) -> None:
+    assert renewed(job, document, is_known=True) == parse_spec({**job, **becomes})
+
+
+@pytest.mark.parametrize(
+    ("job", "document", "where"),
+    [
+        (SIGNED_SOURCE, {"credentials": KEYS}, ("source_url",)),
+        (SIGNED_SOURCE, {"credentials": KEYS, "source_url": None}, ("source_url",)),
+        (SIGNED_SOURCE, NEW_SOURCE, ("credentials",)),
+        (SIGNED_OUTPUT, {"credentials": KEYS}, ("output_urls",)),
+        (SIGNED_OUTPUT, NEW_OUTPUT, ("credentials",)),
+        (SIGNED, NEW_SOURCE, ("output_urls",)),
+        (SIGNED, NEW_OUTPUT, ("source_url",)),
+        (PAIR, {"credentials": {"source": KEYS}}, ("credentials", "output")),
+        (PAIR, {"credentials": {"output": KEYS}}, ("credentials", "source")),
+    ],
+)
+def test_whoever_does_not_know_them_refuses_what_leaves_some_out(
+    job: dict[str, Any], document: object, where: tuple[str, ...]
+) -> None:
+    with pytest.raises(InvalidSpec) as refused:
+        new_secret(public_of(job), document)
+    ((loc, says),) = told(refused.value).items()
+    assert loc == where
+    assert says.startswith("is required: the job's ")
+
+
+@pytest.mark.parametrize(
+    ("job", "document", "becomes"),
+    [
+        (SIGNED_SOURCE, {**NEW_SOURCE, "credentials": None}, {"credentials": None}),
+        (PAIR, {"credentials": {"source": None, "output": KEYS}}, {"credentials": {"output": KEYS}}),
+        ({**SIGNED_SOURCE, "source": {"url": "https://in.example/a.mov"}}, {"credentials": KEYS}, {}),
+    ],
+)
+def test_what_a_job_does_not_need_may_be_left_out(
+    job: dict[str, Any], document: dict[str, Any], becomes: dict[str, Any]
+) -> None:
+    source = {"url": document.get("source_url", job["source"]["url"])}
+    credentials = {"credentials": document["credentials"]}
+    assert renewed(job, document) == parse_spec({**job, "source": source, **credentials, **becomes})
+
+
+@pytest.mark.parametrize("is_known", [True, False])
 @pytest.mark.parametrize(
     ("job", "document", "where"),
     [
         (BUCKETS, {"credentials": {**KEYS, "type": "gs"}}, "credentials"),
         (BUCKETS, {"credentials": {"type": "az", "account_name": "abc", "sas_token": "t"}}, "credentials"),
         (BUCKETS, {}, "body"),
+        (BUCKETS, {"credentials": None}, "body"),
         (BUCKETS, [], "body"),
         (BUCKETS, {"credentials": KEYS, "more": 1}, "more"),
         (SIGNED, {"source_url": "https://in.example/b.mov?sig=3"}, "source_url"),
@@ -55,10 +133,25 @@ def test_signed_urls_get_new_signatures() -> None:
     ],
 )
 def test_what_does_not_fit_the_job_is_refused_by_its_field(
-    job: dict[str, Any], document: object, where: str
+    job: dict[str, Any], document: object, where: str, is_known: bool
 ) -> None:
     with pytest.raises(InvalidSpec, match=where):
-        new_secret(public_of(job), document)
+        renewed(job, document, is_known=is_known)
+
+
+def test_urls_without_any_signature_are_no_secret() -> None:
+    bare = {
+        "source_url": "https://in.example/a.mov",
+        "output_urls": {"mp4.mp4": "https://out.example/mp4.mp4"},
+    }
+    with pytest.raises(InvalidSpec, match="must bring"):
+        new_secret(public_of(SIGNED), bare)
+
+
+def test_a_spec_that_was_stored_without_question_marks_takes_new_signatures() -> None:
+    before = json.loads(json.dumps(public_of(SIGNED)).replace('?"', '"'))
+    spec = join_secrets(before, new_secret(before, {**NEW_SOURCE, **NEW_OUTPUT}))
+    assert spec.source.url == NEW_SOURCE["source_url"]
 
 
 def test_no_error_quotes_a_secret() -> None:
