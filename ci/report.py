@@ -6,9 +6,12 @@ import platform
 import sqlite3
 import statistics
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+
+from euterpe.bench.figures import Figure
 
 Rounds = Sequence[Mapping[str, Any]]
 
@@ -31,7 +34,10 @@ enqueue out of the clock, for everybody; `VACUUM (ANALYZE)` runs before the cloc
 
 
 def render(
-    rounds: Rounds, profiles: Mapping[str, Mapping[str, float]], histories: Mapping[str, Mapping[str, float]]
+    rounds: Rounds,
+    profiles: Mapping[str, Mapping[str, float]],
+    histories: Mapping[str, Mapping[str, float]],
+    service: Mapping[str, Sequence[Figure]],
 ) -> str:
     def middle(*path: str) -> float:
         return statistics.median(_at(figures, path) for figures in rounds)
@@ -44,6 +50,7 @@ def render(
             _idle(middle),
             _history(histories),
             _profile(profiles),
+            _service(service),
         )
     )
 
@@ -141,6 +148,47 @@ def _profile(profiles: Mapping[str, Mapping[str, float]]) -> str:
             if micros / whole >= 0.005:
                 lines.append(f"| {what} | {micros:.1f} | {100 * micros / whole:.0f} % |")
     return "\n".join([*lines, ""])
+
+
+def _service(found: Mapping[str, Sequence[Figure]]) -> str:
+    lines = [
+        "## The service",
+        "",
+        "Each program beside a bare one that does the same work in the same run, on the same database, to",
+        "the same receiver, with the same threads. Medians of the rounds; the ratio is the median of theirs.",
+        "",
+        "- *Bare* of the API: a Starlette handler on the same server, with one INSERT of the body, or one",
+        "  SELECT by key, in a thread; ours has authentication, idempotency and encrypted credentials.",
+        "  64 connections.",
+        "- *Bare* of webhooks: a loop around httpx, with as many threads as the dispatcher has.",
+        "- Black holes: 10 % of 50 destinations accept and never answer; *bare* is the same without them.",
+        "- *Bare* of jobs: the same ffmpeg command on local files, for clips under `xargs -P`.",
+    ]
+    for where, figures in found.items():
+        lines += ["", f"| {where} | Euterpe | bare | ratio | target | |", "|---|---:|---:|---:|---:|---|"]
+        by_what: dict[str, list[Figure]] = {}
+        for figure in figures:
+            by_what.setdefault(figure.what, []).append(figure)
+        lines += [_service_row(same) for same in by_what.values()]
+    return "\n".join([*lines, ""])
+
+
+def _service_row(same: Sequence[Figure]) -> str:
+    value = statistics.median(figure.value for figure in same)
+    bares = [figure.bare for figure in same if figure.bare is not None]
+    ratios = [figure.ratio for figure in same if figure.ratio is not None]
+    ratio = statistics.median(ratios) if ratios else None
+    first = same[0]
+    is_met = replace(first, value=value if ratio is None else ratio, bare=None).is_met
+    cells = (
+        first.what,
+        f"{value:,.1f} {first.unit}",
+        f"{statistics.median(bares):,.1f}" if bares else "",
+        "" if ratio is None else f"{ratio:.2f} ×",
+        first.target,
+        "" if is_met else "missed",
+    )
+    return f"| {' | '.join(cells)} |"
 
 
 def _at(figures: Any, path: Sequence[str]) -> float:

@@ -26,7 +26,7 @@ class S3Server:
                 Path(sys.executable).with_name("rclone"),
                 *("serve", "s3", "--addr", "127.0.0.1:0"),
                 *("--auth-key", f"{ACCESS_KEY_ID},{SECRET_ACCESS_KEY}"),
-                *("--config", "", "--dir-cache-time", "0s"),
+                *("--config", "", "--dir-cache-time", "1ms"),
                 folder,
             ],
             stderr=subprocess.PIPE,

@@ -62,7 +62,7 @@ class Plan:
 def measure_lives(plan: Plan) -> dict[str, float]:
     with plan.open() as store:
         began = time.perf_counter()
-        _enqueue_in_bulk(store, plan)
+        enqueue_in_bulk(store, plan)
         enqueued = time.perf_counter() - began
         store.database.settle_statistics()
         worked = _work_off(plan)
@@ -73,7 +73,7 @@ def measure_lives(plan: Plan) -> dict[str, float]:
     }
 
 
-def _enqueue_in_bulk(store: Store, plan: Plan) -> None:
+def enqueue_in_bulk(store: Store, plan: Plan) -> None:
     model = store.new_job(plan.spec(), plan.requester_id)
     fields: Mapping[str, Any] = {
         "requester_id": plan.requester_id,
@@ -107,10 +107,10 @@ def _work(plan: Plan, start: Barrier) -> None:
     with plan.open() as store:
         store.inbox.tidy()
         start.wait()
-        _live(store, plan)
+        live(store, plan)
 
 
-def _live(store: Store, plan: Plan) -> None:
+def live(store: Store, plan: Plan) -> None:
     """Takes whatever the queue has through its life."""
     while jobs := store.inbox.claim(f"bench-{os.getpid()}", plan.batch, queues=(plan.queue,)):
         for source, target in pairwise(_PATH):
@@ -122,9 +122,9 @@ def _live(store: Store, plan: Plan) -> None:
 def profile_lives(plan: Plan) -> Mapping[str, float]:
     """Microseconds of one worker's time for each life, by what they went into."""
     with plan.open() as store:
-        _enqueue_in_bulk(store, plan)
+        enqueue_in_bulk(store, plan)
         with statement_times(store.database) as spent:
-            _live(store, plan)
+            live(store, plan)
     return {what: seconds * 1e6 / plan.jobs for what, seconds in spent.items()}
 
 

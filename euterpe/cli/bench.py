@@ -1,13 +1,19 @@
 """`euterpe bench`: what this installation can do."""
 
+import os
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
+from euterpe.bench.figures import Figure
+from euterpe.bench.programs import Installation
 from euterpe.bench.queue import measure, scratch
 from euterpe.cli.commands import AsJson, command, group
-from euterpe.cli.output import fields, json_document, note
+from euterpe.cli.output import fields, json_document, note, table
 from euterpe.settings import load
+
+_CORES = os.cpu_count() or 1
 
 app = group("Measure this installation.", example="euterpe bench queue")
 
@@ -15,6 +21,13 @@ Jobs = Annotated[int, typer.Option(min=64, help="How many jobs to live through."
 Batch = Annotated[int, typer.Option(min=1, max=1000, help="Jobs that share a transaction.")]
 Workers = Annotated[int, typer.Option(min=1, max=64, help="Worker processes.")]
 Samples = Annotated[int, typer.Option(min=10, help="Jobs to measure the idle latency with.")]
+Seconds = Annotated[float, typer.Option(min=0.1, max=600, help="For each of the four measurements.")]
+Events = Annotated[int, typer.Option(min=100, help="Webhooks of the backlog.")]
+PacedSeconds = Annotated[float, typer.Option(min=0.5, max=600, help="Of steady traffic, with and without.")]
+ClipSeconds = Annotated[float, typer.Option(min=1, max=3600, help="Length of the one long source.")]
+Clips = Annotated[int, typer.Option(min=1, max=10_000, help="How many short sources.")]
+Slots = Annotated[int, typer.Option(min=1, max=1000, help="Jobs at a time, of the short ones.")]
+LargeMib = Annotated[int, typer.Option(min=16, help="Size of the source to watch the memory with.")]
 
 
 @command(app, "queue", example="euterpe bench queue --jobs 5000")
@@ -33,3 +46,63 @@ def queue(
         json_document(figures)
     else:
         fields(figures)
+
+
+@command(app, "api", example="euterpe bench api --seconds 10")
+def api(seconds: Seconds = 5.0, as_json: AsJson = False) -> None:
+    """Jobs accepted and shown over HTTP, beside bare handlers on the same database."""
+    from euterpe.bench.api import measure_api  # noqa: PLC0415  what serves is heavy
+
+    note("measuring; this takes about half a minute")
+    _show(measure_api(Installation.of_this_process(), seconds=seconds), as_json)
+
+
+@command(app, "dispatch", example="euterpe bench dispatch --events 20000")
+def dispatch(events: Events = 5_000, seconds: PacedSeconds = 20.0, as_json: AsJson = False) -> None:
+    """Webhooks delivered, beside a bare loop; and whether dead receivers delay the others.
+
+    Its dispatcher delivers what else is waiting, too. Stop the others while it measures.
+    """
+    from euterpe.bench.dispatch import measure_backlog  # noqa: PLC0415  what sends is heavy
+    from euterpe.bench.holes import measure_holes  # noqa: PLC0415
+
+    note("measuring; this takes about a minute and a half")
+    installation = Installation.of_this_process()
+    backlog = measure_backlog(installation, events=events)
+    _show([*backlog, measure_holes(installation, seconds=seconds)], as_json)
+
+
+@command(app, "transcode", example="euterpe bench transcode --clips 20")
+def transcode(
+    seconds: ClipSeconds = 60.0,
+    clips: Clips = 200,
+    slots: Slots = _CORES,
+    large_mib: LargeMib = 4096,
+    as_json: AsJson = False,
+) -> None:
+    """Jobs from their source to their output, in a temporary folder, beside ffmpeg alone."""
+    from euterpe.bench.transcode import temporary_folder, workshop  # noqa: PLC0415  what encodes is heavy
+
+    note("measuring; this takes some minutes")
+    installation = Installation.of_this_process()
+    with temporary_folder() as place, workshop(installation, place) as shop:
+        one, many = shop.measure_one(seconds), shop.measure_many(clips, slots)
+        _show([*one, many, *shop.measure_memory(large_mib)], as_json)
+
+
+def _show(figures: Sequence[Figure], as_json: bool) -> None:
+    if as_json:
+        json_document([figure.document() for figure in figures])
+        return
+    rows = [
+        (
+            figure.what,
+            f"{figure.value:,.1f} {figure.unit}",
+            "" if figure.bare is None else f"{figure.bare:,.1f}",
+            "" if figure.ratio is None else f"{figure.ratio:.2f} ×",
+            figure.target,
+            "" if figure.is_met else "missed",
+        )
+        for figure in figures
+    ]
+    table(("", "euterpe", "bare", "ratio", "target", ""), rows)

@@ -1,0 +1,105 @@
+"""`euterpe bench api`: accepting and showing jobs over HTTP, beside bare handlers on the same database."""
+
+import http.client
+import json
+from collections.abc import Mapping, Sequence
+from urllib.parse import urlsplit
+
+from euterpe.bench.bare_api import bare_api
+from euterpe.bench.errors import BenchFailed
+from euterpe.bench.figures import Figure
+from euterpe.bench.load import Load, drive
+from euterpe.bench.programs import Installation
+from euterpe.store.requesters import NewRequester
+
+_ROWS = 200  # that are read in turn
+# More than any run enqueues: the quota is counted all the same.
+_NO_QUOTA = "10000000"
+_WORD = "\0"  # where each request differs from the others
+
+
+def measure_api(installation: Installation, *, seconds: float) -> Sequence[Figure]:
+    unlimited = {"EUTERPE_MAX_UNFINISHED": _NO_QUOTA, "EUTERPE_MAX_UNFINISHED_OF_ALL": _NO_QUOTA}
+    with (
+        installation.requester() as requester,
+        bare_api(installation.settings) as bare,
+        installation.running("api", "--port", "0", **unlimited) as api,
+    ):
+        ours, theirs = _Target(api.address(), requester), _Target(bare)
+        body = _job(requester)
+        bare_posts = drive(theirs.posting("/", body, seconds))
+        posts = drive(ours.posting("/transcode", body, seconds))
+        bare_reads = drive(theirs.reading("/?id=", theirs.made("/", body, "id"), seconds))
+        jobs = ours.made("/transcode", body, "job_id")
+        reads = drive(ours.reading("/transcode/status?job_id=", jobs, seconds))
+        shares = (bare_posts.share, posts.share, bare_reads.share, reads.share)
+        return [
+            Figure("POST /transcode", "requests/s", posts.per_second, bare_posts.per_second, at_least=0.5),
+            Figure(
+                "GET /transcode/status", "requests/s", reads.per_second, bare_reads.per_second, at_least=0.6
+            ),
+            Figure("load generator", "% of a core", 100 * max(shares), at_most=80),
+            Figure("memory of the API", "MiB", api.peak_mib(), at_most=150),
+        ]
+
+
+def _job(requester: NewRequester) -> bytes:
+    return json.dumps(
+        {
+            "source": {"url": "s3://in/a.mov"},
+            "output": {"url": "s3://out/a/"},
+            "profile": "h264-720p",
+            "credentials": {
+                "type": "s3",
+                "access_key_id": "AKIAIOSFODNN7EXAMPLE",
+                "secret_access_key": "x" * 40,
+                "session_token": "x" * 200,
+                "region": "eu-central-1",
+            },
+            "status_webhook_url": "https://requester.example/hook",
+            "queue": f"bench-{requester.requester_id[-12:]}",  # no worker takes from it
+            "external_id": "asset-42",
+            "metadata": {"title": "bench"},
+        }
+    ).encode()
+
+
+class _Target:
+    def __init__(self, url: str, requester: NewRequester | None = None) -> None:
+        where = urlsplit(url)
+        self._netloc = where.netloc
+        self._address = str(where.hostname), int(where.port or 80)
+        self._key = {} if requester is None else {"authorization": f"Bearer {requester.api_key}"}
+
+    def posting(self, path: str, body: bytes, seconds: float) -> Load:
+        """Each with an idempotency key of its own, which a bare handler does not look at."""
+        return Load(
+            self._address, *self._request("POST", path, {"idempotency-key": _WORD}, body), 202, seconds
+        )
+
+    def reading(self, path: str, words: tuple[str, ...], seconds: float) -> Load:
+        return Load(self._address, *self._request("GET", f"{path}{_WORD}", {}), 200, seconds, words)
+
+    def made(self, path: str, body: bytes, name: str) -> tuple[str, ...]:
+        """The ids of new rows."""
+        connection = http.client.HTTPConnection(self._netloc, timeout=30)
+        found = []
+        for _ in range(_ROWS):
+            connection.request("POST", path, body, {**self._key, "content-type": "application/json"})
+            answer = connection.getresponse()
+            document = json.load(answer)
+            if answer.status != 202:
+                raise BenchFailed(f"POST {path} was answered with {answer.status}: {document}")
+            found.append(document[name])
+        connection.close()
+        return tuple(found)
+
+    def _request(
+        self, method: str, path: str, headers: Mapping[str, str], body: bytes = b""
+    ) -> tuple[bytes, bytes]:
+        """What stands before its word, and what after."""
+        sized = {"content-type": "application/json", "content-length": str(len(body))} if body else {}
+        lines = {"host": self._netloc, **self._key, **sized, **headers}
+        head = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
+        before, _, after = f"{method} {path} HTTP/1.1\r\n{head}\r\n".partition(_WORD)
+        return before.encode(), after.encode() + body

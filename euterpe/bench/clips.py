@@ -1,0 +1,64 @@
+"""Sources of the bench's own, and the same work by ffmpeg alone."""
+
+import shutil
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from euterpe.bench.errors import BenchFailed
+from euterpe.domain.profiles import PROFILES
+from euterpe.media.plan import Plan, plan
+from euterpe.media.sandbox import Sandbox
+
+PROFILE = "h264-720p"
+_RAW_FRAME_BYTES = 3840 * 2160 * 3 // 2
+
+
+class Clips:
+    def __init__(self, ffmpeg: Path) -> None:
+        self._ffmpeg = ffmpeg
+
+    def make(self, path: Path, *, seconds: float) -> None:
+        """720p with sound."""
+        picture = f"testsrc2=size=1280x720:rate=30:duration={seconds}"
+        sound = f"sine=frequency=330:beep_factor=4:duration={seconds}"
+        codecs = ("-c:v", "libx264", "-preset", "ultrafast", "-pix_fmt", "yuv420p", "-c:a", "aac")
+        self._run("-f", "lavfi", "-i", picture, "-f", "lavfi", "-i", sound, *codecs, str(path))
+
+    def make_large(self, path: Path, *, size_bytes: int) -> None:
+        """Pictures that nobody has compressed: made in seconds."""
+        if shutil.disk_usage(path.parent).free < 3 * size_bytes:  # a worker fetches it, and leaves some free
+            raise BenchFailed(f"{path.parent} has no room for a source of {size_bytes} bytes and its copy")
+        picture, frames = (
+            "color=gray:size=3840x2160:rate=25,format=yuv420p",
+            -(-size_bytes // _RAW_FRAME_BYTES),
+        )
+        self._run("-f", "lavfi", "-i", picture, "-frames:v", str(frames), "-c:v", "rawvideo", str(path))
+
+    def encode_bare(self, sources: Sequence[Path], *, slots: int, threads: int) -> float:
+        """Seconds that `xargs` takes with the command of the worker, for sources that are all alike."""
+        command = self._bare_command(self._planned(sources[0], threads))
+        began = time.perf_counter()
+        subprocess.run(  # noqa: S603  our own words
+            ["xargs", "-P", str(slots), "-I", "{}", *command],  # noqa: S607  the one that is there
+            input="\n".join(map(str, sources)),
+            text=True,
+            check=True,
+        )
+        took = time.perf_counter() - began
+        for source in sources:
+            source.with_name(f"{source.name}.mp4").unlink()
+        return took
+
+    def _planned(self, source: Path, threads: int) -> Plan:
+        with Sandbox(self._ffmpeg) as sandbox, source.open("rb") as file:
+            return plan(PROFILES[PROFILE].outputs, sandbox.probe(file.fileno()), threads=threads)
+
+    def _bare_command(self, planned: Plan) -> Sequence[str]:
+        *outputs, _ = planned.outputs  # the last one is the name of the file
+        threads = ("-threads", str(planned.threads))
+        return (str(self._ffmpeg), "-nostdin", "-loglevel", "error", *threads, "-i", "{}", *outputs, "{}.mp4")
+
+    def _run(self, *arguments: str) -> None:
+        subprocess.run([self._ffmpeg, "-nostdin", "-loglevel", "error", *arguments], check=True)  # noqa: S603

@@ -1,0 +1,50 @@
+"""`euterpe bench dispatch`: a backlog of webhooks, delivered by the dispatcher and by a bare httpx loop."""
+
+from collections.abc import Sequence
+
+from euterpe.bench import bare_sender
+from euterpe.bench.figures import Figure
+from euterpe.bench.lives import Plan, enqueue_in_bulk, live
+from euterpe.bench.outbox import delivering, require_delivered
+from euterpe.bench.programs import Installation
+from euterpe.bench.receiver import Receiver, receiving
+from euterpe.store.store import Store
+
+_EVENTS_OF_A_LIFE = 5
+_JOBS_AT_ONCE = 100
+
+
+def measure_backlog(installation: Installation, *, events: int) -> Sequence[Figure]:
+    concurrency = installation.settings.outbox_concurrency
+    with receiving() as receiver, installation.requester() as requester, installation.open() as store:
+        jobs = events // _EVENTS_OF_A_LIFE
+        plan = Plan(installation.settings, requester.requester_id, jobs, _JOBS_AT_ONCE, 1, 1, receiver.url())
+        enqueue_in_bulk(store, plan)
+        live(store, plan)
+        bodies = _bodies(store, plan)
+        bare, bare_async = (
+            _sent(receiver, send, bodies, events, concurrency)
+            for send in (bare_sender.with_threads, bare_sender.with_tasks)
+        )
+        receiver.expect(events)
+        with delivering(installation, [f"127.0.0.1:{receiver.port}"]) as check:
+            ours = receiver.await_all(check)
+        require_delivered(store, plan.requester_id)
+    return [
+        Figure("webhooks", "events/s", ours, bare, at_least=0.8),
+        Figure("webhooks, beside httpx' async client", "events/s", ours, bare_async),
+    ]
+
+
+def _bodies(store: Store, plan: Plan) -> Sequence[bytes]:
+    """Of some of the events, to be sent by the bare loops as well."""
+    jobs = store.jobs.page(requester_id=plan.requester_id, limit=20)
+    return [event["payload"].encode() for job in jobs for event in store.jobs.events(job["job_id"])]
+
+
+def _sent(
+    receiver: Receiver, send: bare_sender.Send, bodies: Sequence[bytes], events: int, concurrency: int
+) -> float:
+    receiver.expect(events)
+    bare_sender.elsewhere(send, receiver.url(), bodies, events, concurrency)
+    return receiver.await_all()

@@ -1,0 +1,7 @@
+"""Why there is no figure."""
+
+from euterpe.domain.errors import EuterpeError
+
+
+class BenchFailed(EuterpeError):
+    code = "bench_failed"

@@ -1,0 +1,117 @@
+"""The programs of an installation, run as their users run them, and what they take of the machine."""
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from euterpe.bench.errors import BenchFailed
+from euterpe.compose import LazyRing, open_store
+from euterpe.settings import Settings, load
+from euterpe.store.baseline import erase_requester
+from euterpe.store.ids import new_id
+from euterpe.store.requesters import NewRequester
+from euterpe.store.store import Store
+
+_PATIENCE_S = 60.0
+_TAIL_BYTES = 2_000
+
+
+@dataclass(frozen=True)
+class Installation:
+    """The same twice: as settings for this process, as environment for the programs that it starts."""
+
+    settings: Settings
+    environ: Mapping[str, str]
+
+    @classmethod
+    def of_this_process(cls) -> "Installation":
+        return cls(load(), os.environ)
+
+    def open(self) -> Store:
+        return open_store(self.settings, LazyRing(self.settings))
+
+    @contextmanager
+    def requester(self) -> Iterator[NewRequester]:
+        """One of the bench's own; everything of its is deleted at the end."""
+        with self.open() as store:
+            made = store.requesters.create(f"bench-{new_id()}")
+        try:
+            yield made
+        finally:
+            with self.open() as store:
+                erase_requester(store.database, made.requester_id)
+
+    @contextmanager
+    def running(self, *arguments: str, **environ: str) -> Iterator["Program"]:
+        """`euterpe …`, drained at the end."""
+        with tempfile.TemporaryFile() as log:
+            process = subprocess.Popen(  # noqa: S603  our own program
+                [sys.executable, "-m", "euterpe", *arguments],
+                env={**self.environ, **environ},
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+            )
+            with process:
+                try:
+                    yield Program(arguments[0], process, log)
+                    process.terminate()
+                    process.wait(_PATIENCE_S)
+                finally:
+                    process.kill()
+
+
+class Program:
+    def __init__(self, name: str, process: "subprocess.Popen[str]", log: IO[bytes]) -> None:
+        self.pid, self._name, self._process, self._log = process.pid, name, process, log
+
+    def address(self) -> str:
+        """Where it says that it listens; until then it is not ready."""
+        assert self._process.stdout is not None  # noqa: S101  it is a pipe
+        line = self._process.stdout.readline()
+        if not line.startswith("listening on "):
+            raise self.failure("did not start")
+        return line.removeprefix("listening on ").strip()
+
+    def failure(self, what: str) -> BenchFailed:
+        self._log.seek(max(0, self._log.seek(0, os.SEEK_END) - _TAIL_BYTES))
+        said = self._log.read().decode(errors="replace").strip()
+        return BenchFailed(f"`euterpe {self._name}` {what}; the last that it said: {said or 'nothing'}")
+
+    def check_running(self) -> None:
+        if self._process.poll() is not None:
+            raise self.failure(f"ended with exit code {self._process.returncode}")
+
+    def peak_mib(self) -> float:
+        """Of its memory, without its children."""
+        return peak_mib(self.pid)
+
+    def children(self) -> list[int]:
+        return children(self.pid)
+
+    def cpu_seconds(self) -> float:
+        """Its own, and those of its children."""
+        return sum(_cpu_seconds(pid) for pid in (self.pid, *self.children()))
+
+
+def peak_mib(pid: int) -> float:
+    status = Path(f"/proc/{pid}/status").read_text()
+    line = next(line for line in status.splitlines() if line.startswith("VmHWM:"))
+    return int(line.split()[1]) / 1024
+
+
+def children(pid: int) -> list[int]:
+    tasks = Path(f"/proc/{pid}/task").glob("*/children")
+    return [int(child) for task in tasks for child in task.read_text().split()]
+
+
+def _cpu_seconds(pid: int) -> float:
+    # The name before it may hold anything, the last parenthesis ends it.
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")

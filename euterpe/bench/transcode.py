@@ -1,0 +1,136 @@
+"""`euterpe bench transcode`: jobs from their source to their output, beside ffmpeg alone."""
+
+import os
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from euterpe.bench.clips import PROFILE, Clips
+from euterpe.bench.errors import BenchFailed
+from euterpe.bench.figures import Figure
+from euterpe.bench.programs import Installation, Program, peak_mib
+from euterpe.domain.spec import parse_spec
+from euterpe.domain.states import JobStatus
+from euterpe.media.ffmpeg import find_ffmpeg
+from euterpe.services import threads_of_a_slot
+from euterpe.store.enqueue import Accepted
+from euterpe.store.store import Store
+
+_LOOK_EVERY_S = 0.05
+_MIB = 1024 * 1024
+_SHORT = "short.mp4"
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where sources are read and outputs written: a folder, and how a requester names it."""
+
+    folder: Path
+    url: str
+    environ: Mapping[str, str]  # what opens it to a worker
+    credentials: Mapping[str, Any] | None = None
+
+
+@contextmanager
+def temporary_folder() -> Iterator[Place]:
+    with tempfile.TemporaryDirectory(prefix="euterpe-bench-") as name:
+        folder = Path(name).resolve()
+        yield Place(folder, f"{folder.as_uri()}/", {"EUTERPE_STORAGE_ROOTS": str(folder)})
+
+
+@contextmanager
+def workshop(installation: Installation, place: Place) -> Iterator["Workshop"]:
+    clips = Clips(find_ffmpeg(installation.settings.ffmpeg))
+    clips.make(place.folder / _SHORT, seconds=1)
+    with installation.requester() as requester, installation.open() as store:
+        yield Workshop(installation, store, requester.requester_id, place, clips)
+
+
+class Workshop:
+    def __init__(
+        self, installation: Installation, store: Store, requester_id: str, place: Place, clips: Clips
+    ) -> None:
+        self._installation, self._store, self._requester_id = installation, store, requester_id
+        self._place, self._clips = place, clips
+        self._queue = f"bench-{requester_id[-12:]}"
+
+    def measure_one(self, seconds: float) -> Sequence[Figure]:
+        source = self._place.folder / "long.mp4"
+        self._clips.make(source, seconds=seconds)
+        bare = self._clips.encode_bare([source], slots=1, threads=threads_of_a_slot(1))
+        with self._working(slots=1) as worker:
+            (job,) = self._work_off(worker, [source.name])
+        name = f"{seconds:g} s of 720p"
+        return [
+            Figure(f"{name}, claimed → succeeded", "s", _seconds(job, "started_at"), bare, at_most=1.08),
+            Figure(f"{name}, enqueued → succeeded", "s", _seconds(job, "created_at"), bare, at_most=1.08),
+        ]
+
+    def measure_many(self, count: int, slots: int) -> Figure:
+        sources = [self._place.folder / f"clip-{number}.mp4" for number in range(count)]
+        for source in sources:
+            source.unlink(missing_ok=True)
+            os.link(self._place.folder / _SHORT, source)
+        bare = self._clips.encode_bare(sources, slots=slots, threads=threads_of_a_slot(slots))
+        with self._working(slots=slots) as worker:
+            jobs = self._work_off(worker, [source.name for source in sources])
+        took = max(job["finished_at"] for job in jobs) - min(job["started_at"] for job in jobs)
+        return Figure("clips of one second", "jobs/s", count / took * 1000, count / bare, at_least=0.8)
+
+    def measure_memory(self, large_mib: int) -> Sequence[Figure]:
+        source = self._place.folder / "large.mkv"
+        self._clips.make_large(source, size_bytes=large_mib * _MIB)
+        with self._working(slots=1) as worker:
+            self._work_off(worker, [source.name])
+            (helper,) = worker.children()
+            peaks = worker.peak_mib(), peak_mib(helper)
+        source.unlink()
+        name = f"with a source of {large_mib} MiB"
+        return [
+            Figure(f"memory of the worker {name}", "MiB", peaks[0], at_most=150),
+            Figure(f"memory of its helper {name}", "MiB", peaks[1], at_most=150),
+        ]
+
+    @contextmanager
+    def _working(self, *, slots: int) -> Iterator[Program]:
+        """A worker that takes the bench's jobs only, and has done one already."""
+        environ = {
+            "EUTERPE_WORKER_QUEUES": self._queue,
+            "EUTERPE_WORKER_SLOTS": str(slots),
+            **self._place.environ,
+        }
+        with self._installation.running("worker", **environ) as worker:
+            self._work_off(worker, [_SHORT])
+            yield worker
+
+    def _work_off(self, worker: Program, names: Sequence[str]) -> Sequence[Mapping[str, Any]]:
+        accepted = [self._submit(name) for name in names]
+        jobs = [committed.result().job_id for committed in accepted]
+        while self._store.jobs.unfinished(self._requester_id, at_most=1):
+            worker.check_running()
+            time.sleep(_LOOK_EVERY_S)
+        rows = self._store.jobs.many(jobs, requester_id=self._requester_id)
+        for row in rows:
+            if row["status"] != JobStatus.SUCCEEDED:
+                raise BenchFailed(f"a job of the bench ended {row['status']}: {row['last_error']}")
+        return rows
+
+    def _submit(self, name: str) -> "Future[Accepted]":
+        document = {
+            "source": {"url": f"{self._place.url}{name}"},
+            "output": {"url": f"{self._place.url}made/{name}/"},
+            "profile": PROFILE,
+            "queue": self._queue,
+        }
+        if self._place.credentials is not None:
+            document["credentials"] = self._place.credentials
+        return self._store.submit(parse_spec(document), self._requester_id)
+
+
+def _seconds(job: Mapping[str, Any], since: str) -> float:
+    return float(job["finished_at"] - job[since]) / 1000

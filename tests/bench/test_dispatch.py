@@ -1,0 +1,38 @@
+"""The bench of the dispatcher, at its smallest."""
+
+import pytest
+
+from euterpe.bench.dispatch import measure_backlog
+from euterpe.bench.errors import BenchFailed
+from euterpe.bench.holes import measure_holes
+from euterpe.bench.lives import Plan, enqueue_in_bulk, live
+from euterpe.bench.outbox import require_delivered
+from euterpe.bench.programs import Installation
+
+on_both = pytest.mark.parametrize("engine", ["sqlite", "postgres"], indirect=True)
+on_sqlite = pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
+
+
+@on_both
+def test_a_backlog_is_delivered_by_the_dispatcher_and_by_bare_loops(installation: Installation) -> None:
+    ours, beside_async = measure_backlog(installation, events=100)
+    assert ours.value == beside_async.value > 0
+    assert ours.bare is not None
+    assert beside_async.bare is not None
+
+
+@on_sqlite
+def test_events_that_were_not_delivered_are_no_figure(installation: Installation) -> None:
+    with installation.requester() as requester, installation.open() as store:
+        plan = Plan(installation.settings, requester.requester_id, 1, 1, 1, 1, "http://127.0.0.1:1/hook")
+        enqueue_in_bulk(store, plan)
+        live(store, plan)
+        with pytest.raises(BenchFailed, match="stop other dispatchers"):
+            require_delivered(store, requester.requester_id)
+
+
+@on_sqlite
+def test_black_holes_are_put_beside_receivers_that_answer(installation: Installation) -> None:
+    figure = measure_holes(installation, seconds=0.5)
+    assert figure.bare is not None
+    assert figure.value > 0

@@ -1,0 +1,64 @@
+"""The load generator against a server that answers as the test likes."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+from euterpe.api.server import ApiServer
+from euterpe.bench.errors import BenchFailed
+from euterpe.bench.load import Load, drive
+
+
+@contextmanager
+def _server(status: int, seen: set[str]) -> Iterator[tuple[str, int]]:
+    async def answer(request: Request) -> Response:
+        seen.add(request.headers["x-word"])
+        return PlainTextResponse("done" * 1000, status)
+
+    app = Starlette(routes=[Route("/", answer)])
+    app.state.end_waits = lambda: None
+    server = ApiServer(app, "127.0.0.1", 0)
+    server.start()
+    host, _, port = server.url.removeprefix("http://").partition(":")
+    try:
+        yield host, int(port)
+    finally:
+        server.stop()
+
+
+def _load(address: tuple[str, int], *words: str) -> Load:
+    before, after = b"GET / HTTP/1.1\r\nhost: here\r\nx-word: ", b"\r\n\r\n"
+    return Load(address, before, after, 200, 0.1, words, connections=4)
+
+
+def test_answers_are_counted_and_words_come_in_turn() -> None:
+    seen: set[str] = set()
+    with _server(200, seen) as address:
+        answered = drive(_load(address, "one", "two"))
+    assert answered.per_second > 0
+    assert seen == {"one", "two"}
+
+
+def test_without_words_each_request_has_its_own() -> None:
+    seen: set[str] = set()
+    with _server(200, seen) as address:
+        answered = drive(_load(address))
+    assert len(seen) >= answered.per_second * 0.1
+
+
+def test_another_answer_than_expected_is_no_figure() -> None:
+    with _server(503, set()) as address, pytest.raises(BenchFailed, match="503 Service Unavailable"):
+        drive(_load(address))
+
+
+def test_a_server_that_leaves_is_no_figure() -> None:
+    seen: set[str] = set()
+    with _server(200, seen) as address:
+        pass
+    with pytest.raises(BenchFailed, match="cannot be asked"):
+        drive(_load(address))

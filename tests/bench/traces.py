@@ -1,0 +1,24 @@
+"""What is in a database: a bench is to leave none of it behind."""
+
+import sqlalchemy as sa
+
+from euterpe.store.database import Database
+from euterpe.store.tables import metadata, schema_migrations
+
+
+def rows_left(url: str) -> dict[str, int]:
+    """By table, those that hold any; a table of the bench's own counts even if it is empty."""
+    database = Database(url)
+    try:
+        names = set(sa.inspect(database.engines.read).get_table_names())
+        known = {table.name: table for table in metadata.sorted_tables if table is not schema_migrations}
+        left = {
+            name: 0 for name in names - known.keys() - {schema_migrations.name} if name.startswith("bench")
+        }
+        with database.snapshot() as connection:
+            for name, table in known.items():
+                if count := connection.execute(sa.select(sa.func.count()).select_from(table)).scalar_one():
+                    left[name] = count
+        return left
+    finally:
+        database.close()
