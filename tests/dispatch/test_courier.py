@@ -302,7 +302,7 @@ def test_an_attempt_is_logged_without_the_query_and_the_secret(
     for _ in range(3):
         courier.deliver(event)
     assert [(line["event"], line["status"], line["log_level"]) for line in logs] == [
-        ("event delivered", 200, "info"),
+        ("event delivered", 200, "debug"),
         ("event not delivered", 500, "warning"),
         ("event is undeliverable", 410, "error"),
     ]

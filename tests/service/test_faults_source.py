@@ -86,7 +86,7 @@ def test_a_source_whose_end_is_missing_is_never_a_success(shop: Workshop, clip: 
     whole = fast_start(clip, tmp_path / "fast.mp4").read_bytes()
     (shop.bucket / "half.mp4").write_bytes(whole[: len(whole) // 2])
     job_id = shop.submit("half.mp4", credentials=shop.keys, **FILM)
-    assert_failed(shop, job_id, "source_truncated", "processing")
+    assert_failed(shop, job_id, "source_truncated", "fetching")
 
 
 @pytest.mark.parametrize("path", ["missing.mp4", "no/such/folder.mp4"])
