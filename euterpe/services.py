@@ -14,6 +14,7 @@ from euterpe.compose import backoff_of, open_store
 from euterpe.dispatch.dispatcher import Dispatcher
 from euterpe.domain.errors import EuterpeError
 from euterpe.media.ffmpeg import examine_ffmpeg, find_ffmpeg
+from euterpe.media.memory import memory_of_a_slot, memory_of_the_machine
 from euterpe.media.sandbox import Sandbox
 from euterpe.net.egress import Egress
 from euterpe.net.policy import EgressPolicy
@@ -138,6 +139,7 @@ def worker_tools(settings: Settings, store: Store, egress: Egress) -> Tools:
         workdir=WorkDir(settings.work_dir, min_free_bytes=settings.min_free_bytes),
         ffmpeg_version=found.version,
         threads=threads_of_a_slot(settings.worker_slots),
+        memory_bytes=memory_of_a_slot(settings.worker_slots, memory_of_the_machine()),
         max_source_bytes=settings.max_source_bytes,
         stall_seconds=settings.stall_timeout_ms / 1000,
         max_refreshes=settings.refresh_max_attempts,

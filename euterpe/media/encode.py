@@ -17,7 +17,6 @@ from euterpe.media.sandbox import Sandbox, reopened
 
 # As often the bytes are counted and `on_progress` is asked, also of an ffmpeg that is silent.
 _TICK_S = 0.5
-_MEMORY_BYTES = 12 << 30
 
 _GB = 10**9
 _SMALL_SOURCE_CAP = 10 * _GB
@@ -46,11 +45,12 @@ def encode(
     stall_seconds: float,
     max_output_bytes: int,
     on_progress: Callable[[Progress], None],
+    memory_bytes: int,
 ) -> EncodeStats:
     """Makes the planned files in `folder`. Whatever ends it, also what `on_progress` raises to stop it,
     ffmpeg is dead and gone before it leaves here."""
     limits = Limits(
-        memory_bytes=_MEMORY_BYTES,
+        memory_bytes=memory_bytes,
         cpu_seconds=int(timeout_seconds * (os.cpu_count() or 1)) + 1,
         file_bytes=max_output_bytes,
     )

@@ -20,7 +20,7 @@ _SAYINGS = (
     (r"No space left on device|Disk quota exceeded", "disk_full", "the work directory's disk is full"),
     (r"File too large", "output_too_large", "an output grew larger than is allowed"),
     (
-        r"Cannot allocate memory|bad_alloc|Resource temporarily unavailable",
+        r"Cannot allocate memory|bad_alloc|malloc of size [0-9]+ failed|Resource temporarily unavailable",
         "out_of_memory",
         "ffmpeg got no more memory or threads",
     ),

@@ -25,8 +25,9 @@ class Track:
 
 @dataclass(frozen=True)
 class PlannedFile:
-    """`demuxer` reads it back. A playlist has `parts`, a pattern, that are published before it; a file that
-    we write ourselves has its `text`; an index of playlists has the names of those in `lists`."""
+    """`demuxer` reads it back. A playlist has `parts`, a pattern, that are published before it, and names
+    nothing else; a file that we write ourselves has its `text`; an index of playlists has the names of those
+    in `lists`."""
 
     output: str
     path: str  # in the work folder, and below the job's output prefix

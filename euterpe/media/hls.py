@@ -1,5 +1,7 @@
 """HLS: one rendition for each height, the sound apart, fMP4 segments, and a master playlist over them."""
 
+from collections.abc import Sequence
+
 from euterpe.domain.outputs import HlsOutput
 from euterpe.media.encoders import audio_arguments, video_arguments
 from euterpe.media.files import Planned, PlannedFile, Track, least_seconds, mapped, video_of
@@ -31,7 +33,8 @@ def hls(output: HlsOutput, info: MediaInfo, threads: int) -> Planned:
         lists["audio"] = Track("audio", output.audio.codec, least_seconds(info, audio))
         variants = [f"{variant},agroup:audio" for variant in variants]
         variants.append("a:0,agroup:audio,name:audio,default:yes")
-    words += [*NO_TAGS, *PATIENT, *_muxer(output, variants), "-y", f"file:{output.name}/%v.m3u8"]
+    words += [*NO_TAGS, *PATIENT, *_muxer(output, variants, tuple(lists))]
+    words += ["-y", f"file:{output.name}/%v.m3u8"]
     playlists = [
         PlannedFile(
             output.name,
@@ -44,14 +47,16 @@ def hls(output: HlsOutput, info: MediaInfo, threads: int) -> Planned:
         for name, track in lists.items()
     ]
     names = tuple(f"{name}.m3u8" for name in lists)
-    master = PlannedFile(output.name, f"{output.name}/{_MASTER}", _PLAYLIST_TYPE, lists=names)
+    master = PlannedFile(output.name, f"{output.name}/{_MASTER}", _PLAYLIST_TYPE, "hls master", lists=names)
     return Planned((*playlists, master), words)
 
 
-def _muxer(output: HlsOutput, variants: list[str]) -> tuple[str, ...]:
+def _muxer(output: HlsOutput, variants: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
+    # In this one name ffmpeg leaves the %v as it stands if there is nothing to tell apart.
+    init = f"{names[0]}_init.mp4" if len(names) == 1 else "%v_init.mp4"
     return (
         *("-f", "hls", "-hls_time", str(output.segment_seconds), "-hls_playlist_type", "vod"),
         *("-hls_segment_type", "fmp4", "-hls_flags", "independent_segments"),
-        *("-hls_segment_filename", f"{output.name}/%v_%05d.m4s", "-hls_fmp4_init_filename", "%v_init.mp4"),
+        *("-hls_segment_filename", f"{output.name}/%v_%05d.m4s", "-hls_fmp4_init_filename", init),
         *("-master_pl_name", _MASTER, "-var_stream_map", " ".join(variants)),
     )

@@ -1,7 +1,7 @@
 """Whether a made file is whole. Runs in the sandbox's children only."""
 
 import io
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence, Set
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,15 +15,18 @@ from av.video.stream import VideoStream
 _TAIL_SECONDS = 0.5
 
 
-def inspect(files: Sequence[Sequence[str]], keyframe_seconds: float) -> list[dict[str, Any]]:
-    """Of each (path, demuxer): its streams, where they end, and why it cannot be trusted, if so."""
-    return [_inspect_one(path, demuxer, keyframe_seconds) for path, demuxer in files]
+def inspect(files: Sequence[tuple[str, str, Sequence[str]]], keyframe_seconds: float) -> list[dict[str, Any]]:
+    """Of each (path, demuxer, what it may name): its streams, where they end, and why it cannot be trusted,
+    if so."""
+    return [_inspect_one(path, demuxer, set(names), keyframe_seconds) for path, demuxer, names in files]
 
 
-def _inspect_one(path: str, demuxer: str, keyframe_seconds: float) -> dict[str, Any]:
+def _inspect_one(path: str, demuxer: str, names: Set[str], keyframe_seconds: float) -> dict[str, Any]:
     try:
         if demuxer == "hls":
-            return _inspect_playlist(Path(path))
+            return _inspect_playlist(Path(path), names)
+        if demuxer == "hls master":
+            return _inspect_master(Path(path), names)
         with av.open(path, format=demuxer, options={"protocol_whitelist": "file"}) as container:
             duration = (container.duration or 0) / 1_000_000
             looks = [_Look(stream) for stream in container.streams]
@@ -34,10 +37,20 @@ def _inspect_one(path: str, demuxer: str, keyframe_seconds: float) -> dict[str, 
         return {"problem": error.strerror or "cannot be decoded"}
 
 
-def _inspect_playlist(path: Path) -> dict[str, Any]:
+def _inspect_master(path: Path, names: Set[str]) -> dict[str, Any]:
+    """ffmpeg leaves out of it what it does not understand."""
+    named = set(_named_in(path.read_text().splitlines()))
+    if named != names:
+        return {"problem": f"it lists {_some(named)} instead of {_some(names)}"}
+    return {"streams": []}
+
+
+def _inspect_playlist(path: Path, names: Set[str]) -> dict[str, Any]:
     """All its segments are there, and the first and the last can be decoded. Not by way of the HLS demuxer:
     that one forgives what a player would stumble over."""
     lines = path.read_text().splitlines()
+    if strange := set(_named_in(lines)) - names:
+        return {"problem": f"it names {_some(strange)}, which is not among the files of its output"}
     segments = [path.parent / line for line in lines if line and not line.startswith("#")]
     if lines[-1:] != ["#EXT-X-ENDLIST"] or not segments:
         return {"problem": "the playlist is cut off"}
@@ -50,6 +63,18 @@ def _inspect_playlist(path: Path) -> dict[str, Any]:
         return {"problem": "there is nothing in the first segment"}
     seconds = sum(float(line[8:].split(",")[0]) for line in lines if line.startswith("#EXTINF:"))
     return {"duration_seconds": round(seconds, 6), "streams": last}
+
+
+def _named_in(lines: Sequence[str]) -> Iterator[str]:
+    for line in lines:
+        if line and not line.startswith("#"):
+            yield line
+        elif 'URI="' in line:
+            yield line.partition('URI="')[2].partition('"')[0]
+
+
+def _some(names: Set[str]) -> str:
+    return ", ".join(sorted(names)[:3])[:200] or "nothing"
 
 
 def _decode_whole(segment: bytes) -> list[dict[str, Any]]:

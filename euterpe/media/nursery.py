@@ -1,8 +1,9 @@
 """The helper process that forks the children: `python -m euterpe.media.nursery FD`, started by `Sandbox`.
 
 Single-threaded, so that the death signal of its children means its own death, and with PyAV imported once,
-so that a probe costs a fork. An order comes over the control socket with its file descriptors; among them
-is the child's own channel. Whoever hangs up that channel, or the control socket, kills.
+so that a probe costs a fork. An order is a few file descriptors that come over the control socket: the
+child's own channel, what it is to do, its folder, and the files that it is promised. Whoever hangs up that
+channel, or the control socket, kills.
 """
 
 import fcntl
@@ -13,7 +14,7 @@ import signal
 import socket
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -22,8 +23,8 @@ from typing import Any
 
 from euterpe.media import confine, examine
 
-MAX_ORDER_BYTES = 128 * 1024
-MAX_FDS = 16
+_MAX_WORD_BYTES = 16
+_MAX_FDS = 16
 _ENVIRONMENT = {"LANG": "C.UTF-8"}
 _NICE = 5
 _ASIDE = 64  # above every number that a child is promised
@@ -36,12 +37,6 @@ class _Child:
     pidfd: int
     channel: socket.socket
     listening: bool = True
-
-    def kill(self) -> None:
-        """It is not reaped yet, so its number is still its own."""
-        os.kill(self.pid, signal.SIGKILL)  # it may not have made its group yet
-        with suppress(ProcessLookupError):
-            os.killpg(self.pid, signal.SIGKILL)
 
 
 class _Nursery:
@@ -61,7 +56,7 @@ class _Nursery:
             for key, _ in self._selector.select():
                 key.data()
         for child in self._children:
-            child.kill()
+            _kill(child.pid)
         for child in self._children:
             os.waitpid(child.pid, 0)
 
@@ -69,14 +64,15 @@ class _Nursery:
         data, fds = b"", list[int]()
         with suppress(ConnectionError):  # the worker died before it read what we said
             data, fds, _flags, _address = socket.recv_fds(
-                self._control, MAX_ORDER_BYTES, MAX_FDS, socket.MSG_CMSG_CLOEXEC
+                self._control, _MAX_WORD_BYTES, _MAX_FDS, socket.MSG_CMSG_CLOEXEC
             )
         if not data:
             self._deserted = True
+        if not fds:  # no more files, so no channel to say so; the other end of it hears that it was closed
             return
         channel = socket.socket(fileno=fds[0])
         try:
-            self._bear(json.loads(data), channel, fds[1:])
+            self._bear(channel, fds[1:])
         except OSError as error:  # no more processes, or no more files
             _say(channel.fileno(), {"failed": str(error)})
             channel.close()
@@ -84,23 +80,29 @@ class _Nursery:
             for fd in fds[1:]:
                 os.close(fd)
 
-    def _bear(self, order: dict[str, Any], channel: socket.socket, fds: Sequence[int]) -> None:
+    def _bear(self, channel: socket.socket, fds: Sequence[int]) -> None:
         parent = os.getpid()
         pid = os.fork()
         if pid == 0:
-            _live(order, channel, fds, parent, count_processes=self._alone)
-        child = _Child(pid, os.pidfd_open(pid), channel)
+            _live(channel, fds, parent, count_processes=self._alone)
+        with ExitStack() as undo:
+            undo.callback(os.waitpid, pid, 0)
+            undo.callback(_kill, pid)
+            child = _Child(pid, os.pidfd_open(pid), channel)
+            undo.callback(os.close, child.pidfd)
+            self._selector.register(child.pidfd, EVENT_READ, lambda: self._bury(child))
+            undo.callback(self._selector.unregister, child.pidfd)
+            self._selector.register(channel, EVENT_READ, lambda: self._hear(child))
+            undo.pop_all()
         self._children.add(child)
-        self._selector.register(child.pidfd, EVENT_READ, lambda: self._bury(child))
-        self._selector.register(channel, EVENT_READ, lambda: self._hear(child))
         _say(channel.fileno(), {"pid": pid})
 
     def _hear(self, child: _Child) -> None:
         """Any word, and the end of the line, mean the same."""
         if child.listening:
             with suppress(ConnectionError):
-                child.channel.recv(16)
-            child.kill()
+                child.channel.recv(_MAX_WORD_BYTES)
+            _kill(child.pid)
             self._selector.unregister(child.channel)
             child.listening = False
 
@@ -125,17 +127,25 @@ class _Nursery:
         self._children.discard(child)
 
 
-def _live(
-    order: dict[str, Any], channel: socket.socket, fds: Sequence[int], parent: int, *, count_processes: bool
-) -> None:
-    """What a child does from its first instruction to its last. Never returns."""
+def _kill(pid: int) -> None:
+    """It is not reaped yet, so its number is still its own."""
+    os.kill(pid, signal.SIGKILL)  # it may not have made its group yet
+    with suppress(ProcessLookupError):
+        os.killpg(pid, signal.SIGKILL)
+
+
+def _live(channel: socket.socket, fds: Sequence[int], parent: int, *, count_processes: bool) -> None:
+    """What a child does from its first instruction to its last, to read its order included: a bad one is
+    its own problem. Never returns."""
     line = channel.fileno()
     try:
         os.setsid()
         confine.die_with(parent)
         _reset_signals()
-        os.fchdir(fds[0])
-        line = _keep_only(channel, dict(zip(order["targets"], fds[1:], strict=True)))
+        letter, folder, *given = fds
+        order: dict[str, Any] = json.loads(os.pread(letter, os.fstat(letter).st_size, 0))
+        os.fchdir(folder)
+        line = _keep_only(channel, dict(zip(order["targets"], given, strict=True)))
         os.nice(_NICE)
         confine.see_only(
             readable=[Path(path) for path in order["readable"]],

@@ -15,7 +15,7 @@ from euterpe.media.files import Planned, PlannedFile
 from euterpe.media.films import m4a, mp4
 from euterpe.media.hls import hls
 from euterpe.media.info import MediaInfo
-from euterpe.media.stills import image, sprite
+from euterpe.media.stills import image, refuse_too_many, sprite
 
 # Where a child of the sandbox finds the source.
 SOURCE_FD = 3
@@ -56,6 +56,7 @@ class Plan:
 
 def plan(outputs: Sequence[OutputSpec], info: MediaInfo, *, threads: int) -> Plan:
     """The command that makes all of `outputs` from such a source, with so many threads for each encoder."""
+    refuse_too_many((output for output in outputs if isinstance(output, SpriteOutput)), info)
     planned = [_plan_one(output, info, threads) for output in outputs]
     files = tuple(file for one in planned for file in one.files)
     _refuse_a_clash(files)

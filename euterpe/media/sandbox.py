@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -24,6 +24,8 @@ from euterpe.media.errors import MediaError
 from euterpe.media.info import MediaInfo
 
 _MAX_ANSWER_BYTES = 4 << 20
+# As often `on_tick` is called while a child looks into a file.
+_TICK_S = 0.5
 _TASK_LIMITS = Limits(memory_bytes=4 << 30, cpu_seconds=60)
 
 # What an executed program needs to start and to count its cores: not a file of anybody's.
@@ -90,18 +92,19 @@ class Sandbox:
         blame: str,
         fds: Mapping[int, int] | None = None,
         cwd: Path | None = None,
-        timeout_s: float = PATIENCE_S,
+        on_tick: Callable[[], None] = lambda: None,
     ) -> Any:
         """What a task of `examine` says, from a child that can open nothing but what is in `cwd`. A media
-        file that breaks its child is at fault: the error has the code `blame`."""
+        file that breaks its child is at fault: the error has the code `blame`. `on_tick` may raise: the child
+        is gone before that leaves here."""
         order = {"task": task, "arguments": arguments, "readable": ["."] if cwd else [], "writable": False}
         with self._bear(order, fds or {}, cwd or Path("/"), _TASK_LIMITS) as child:
-            return _answer_of(child, blame, timeout_s)
+            return _answer_of(child, blame, on_tick)
 
-    def probe(self, fd: int) -> MediaInfo:
+    def probe(self, fd: int, *, on_tick: Callable[[], None] = lambda: None) -> MediaInfo:
         """Looks into a source from its beginning, wherever `fd` is: its offset is left alone."""
         with reopened(fd) as own:
-            found = self.call("probe", {"fd": 3}, blame="source_unsupported", fds={3: own})
+            found = self.call("probe", {"fd": 3}, blame="source_unsupported", fds={3: own}, on_tick=on_tick)
         return MediaInfo.parse(found, os.fstat(fd).st_size)
 
     def _bear(self, order: dict[str, Any], fds: Mapping[int, int], cwd: Path, limits: Limits) -> Child:
@@ -116,23 +119,26 @@ class Sandbox:
                 theirs.callback(os.close, given[target])
             folder = os.open(cwd, os.O_PATH | os.O_DIRECTORY)
             theirs.callback(os.close, folder)
-            order = {**order, "targets": [*given], "limits": asdict(limits)}
-            self._send(json.dumps(order).encode(), [far_end.fileno(), folder, *given.values()])
+            # In a file, for a message may not be as long as the order for a day's sprite sheets is.
+            letter = theirs.enter_context(os.fdopen(os.memfd_create("order"), "wb"))
+            letter.write(json.dumps({**order, "targets": [*given], "limits": asdict(limits)}).encode())
+            letter.flush()
+            self._send([far_end.fileno(), letter.fileno(), folder, *given.values()])
             theirs.close()  # now, or the end of the helper would not be the end of the line
             child = Child(channel, outputs)
             ours.pop_all()
             return child
 
-    def _send(self, order: bytes, fds: Sequence[int]) -> None:
+    def _send(self, fds: Sequence[int]) -> None:
         with self._lock:
             if self._control is None:
                 raise MediaError("sandbox_failed", "the sandbox is not started")
             try:
-                socket.send_fds(self._control, [order], fds)
+                socket.send_fds(self._control, [b"order"], fds)
             except (ConnectionError, TimeoutError):
                 self._stop()
                 self._start()
-                socket.send_fds(self._control, [order], fds)
+                socket.send_fds(self._control, [b"order"], fds)
 
     def _start(self) -> None:
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -178,9 +184,10 @@ def reopened(fd: int) -> Iterator[int]:
         os.close(own)
 
 
-def _answer_of(child: Child, blame: str, timeout_s: float) -> Any:
-    said, deadline = bytearray(), monotonic() + timeout_s
-    for event in child.events(tick_s=1.0):
+def _answer_of(child: Child, blame: str, on_tick: Callable[[], None]) -> Any:
+    said, deadline = bytearray(), monotonic() + PATIENCE_S
+    for event in child.events(_TICK_S):
+        on_tick()
         if event is not None and event[0] == 1:
             said += event[1]
         if monotonic() > deadline or len(said) > _MAX_ANSWER_BYTES:

@@ -1,5 +1,6 @@
 """Still pictures, and sheets of small ones with the times that they belong to."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from math import ceil
 
@@ -15,6 +16,7 @@ _USUAL_FPS = 25.0
 _THUMBNAIL_LINES = 90
 _MOST_ROWS = 10
 _LONGEST_JPEG_SIDE = 65_500
+_MOST_SMALL_PICTURES = 10_000  # a day, one in nine seconds; on a thousand sheets at most
 
 
 def image(output: ImageOutput, info: MediaInfo) -> Planned:
@@ -60,11 +62,27 @@ class _Grid:
         return f"{sheet + 1}.jpg#xywh={left},{top},{self.small.width},{self.small.height}"
 
 
+def refuse_too_many(sprites: Iterable[SpriteOutput], info: MediaInfo) -> None:
+    """Before any of them is planned: a source of a few KB may say that it lasts 30 years."""
+    count = sum(_count(sprite, info) for sprite in sprites)
+    if count > _MOST_SMALL_PICTURES:
+        raise MediaError(
+            "output_unsupported",
+            f"{count} pictures in the job's sprites: at most {_MOST_SMALL_PICTURES} are made; "
+            "a larger interval_seconds makes fewer",
+        )
+
+
+def _count(output: SpriteOutput, info: MediaInfo) -> int:
+    video = video_of(info, output.name)
+    length = _length(info, video) - 1 / (video.fps or _USUAL_FPS)
+    return max(1, ceil(length / output.interval_seconds))
+
+
 def sprite(output: SpriteOutput, info: MediaInfo) -> Planned:
     """The first picture of each interval."""
     video = video_of(info, output.name)
-    length, interval = _length(info, video), output.interval_seconds
-    count = max(1, ceil((length - 1 / (video.fps or _USUAL_FPS)) / interval))
+    length, interval, count = _length(info, video), output.interval_seconds, _count(output, info)
     rows = min(ceil(count / output.columns), _MOST_ROWS)
     grid = _Grid(output.columns, rows, fitted_size(video, _THUMBNAIL_LINES, "mjpeg"))
     if max(grid.sheet.width, grid.sheet.height) > _LONGEST_JPEG_SIDE:

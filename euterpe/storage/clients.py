@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from obstore.exceptions import BaseError
@@ -47,12 +48,17 @@ _SETTINGS: Mapping[str, Mapping[str, str]] = {
 _AMBIENT = ("AWS_", "GOOGLE_", "AZURE_")
 
 # A download is one request however long it takes, and is resumed by us; a part of an upload is sent again by
-# the client, which keeps it. What waits for a part's answer also waits for the part to be sent.
+# the client, which keeps it. What waits for a part's answer also waits for the part to be sent: 16 MiB in a
+# minute need 2 Mbit/s. A store that hangs holds an attempt, deaf to its end, for two such requests and no
+# more; one that fails at once is asked five times.
 CLIENT: dict[Side, "ClientConfig"] = {
     "source": {"connect_timeout": "10s", "read_timeout": "30s", "timeout": "7d"},
-    "output": {"connect_timeout": "10s", "timeout": "2m"},
+    "output": {"connect_timeout": "10s", "timeout": "60s"},
 }
-_RETRIES: dict[Side, "RetryConfig"] = {"source": {"max_retries": 0}, "output": {"max_retries": 4}}
+RETRIES: dict[Side, "RetryConfig"] = {
+    "source": {"max_retries": 0},
+    "output": {"max_retries": 4, "retry_timeout": timedelta(seconds=90)},
+}
 
 
 def forget_ambient_keys() -> None:
@@ -85,7 +91,7 @@ def _build(scheme: str, bucket: str, credentials: StorageCredentials | None, sid
         **CLIENT[side],
         "allow_http": endpoint is not None and endpoint.startswith("http://"),
     }
-    return _KINDS[scheme](bucket, config=config, client_options=client_options, retry_config=_RETRIES[side])
+    return _KINDS[scheme](bucket, config=config, client_options=client_options, retry_config=RETRIES[side])
 
 
 def _settings(credentials: StorageCredentials) -> dict[str, str]:

@@ -21,6 +21,7 @@ from euterpe.storage.transfer import CHUNK, Body, ObjectInfo, OnChunk, Outgoing,
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 # NONBLOCK: a FIFO must be refused, not waited for.
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_CREATE_UNNAMED = os.O_WRONLY | os.O_TMPFILE | os.O_CLOEXEC
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 
 
@@ -90,6 +91,7 @@ class FileDestination:
                 os.fsync(part.descriptor)
             before_publish()
             with _told(url, "output"):
+                _name(part, folder)
                 os.rename(part.name, last, src_dir_fd=folder, dst_dir_fd=folder)
                 os.fsync(folder)
         return outgoing.stored(url)
@@ -132,13 +134,30 @@ def _temporary(where: str, folder: int) -> Iterator[_Part]:
     """A file that is gone at the end, unless it was given another name."""
     name = f".{token_hex(8)}.part"
     with _told(where, "output"):
-        descriptor = os.open(name, _CREATE, 0o666, dir_fd=folder)
+        descriptor = _create(name, folder)
     try:
         yield _Part(name, descriptor)
     finally:
         os.close(descriptor)
         with suppress(FileNotFoundError):
             os.unlink(name, dir_fd=folder)
+
+
+def _create(name: str, folder: int) -> int:
+    """Without its name at first, so that a process that is killed leaves nothing in the folder. On NFS, where
+    each file has a name, a killed one's stays: locks need not tell there whether it is being written."""
+    try:
+        return os.open(".", _CREATE_UNNAMED, 0o666, dir_fd=folder)
+    except OSError as error:
+        if error.errno != errno.EOPNOTSUPP:
+            raise
+    return os.open(name, _CREATE, 0o666, dir_fd=folder)
+
+
+def _name(part: _Part, folder: int) -> None:
+    """For the moment until it is renamed: a link replaces nothing."""
+    with suppress(FileExistsError):  # where it had its name from the start
+        os.link(f"/proc/self/fd/{part.descriptor}", part.name, dst_dir_fd=folder, follow_symlinks=True)
 
 
 def _write(descriptor: int, chunk: bytes) -> None:
@@ -169,7 +188,7 @@ def explained(where: str, side: Side, error: OSError) -> StorageError:
         case errno.ELOOP | errno.ENOTDIR:
             problem = "its path leads through a link, or through what is no folder"
             return StorageError("file_outside_roots", f"{where}: {problem}", side=side)
-        case errno.EIO | errno.ESTALE | errno.ETIMEDOUT:
-            return Unreachable(where, str(error.strerror), side=side)
-        case _:
+        case errno.EACCES | errno.EPERM | errno.EROFS:
             return StorageError(f"{side}_forbidden", f"{where}: {error.strerror}", side=side)
+        case _:  # a failing disk, a server that is away, a machine that is out of files or memory
+            return Unreachable(where, str(error.strerror), side=side)

@@ -18,17 +18,25 @@ class SourceObject:
         """Appends what `file` lacks of the object that `expect` describes.
 
         To call it again, on a new SourceObject too, goes on where the last call stopped. `on_chunk` is
-        told of each chunk that was written, and may raise: all is closed then.
+        told of each chunk that was written, and of none after a try that failed; it may raise: all is
+        closed then.
         """
         if expect.size == 0:
             raise self._error("source_empty", "is empty")
         if expect.size is not None and expect.size > max_bytes:
             raise self._too_large(max_bytes)
         if file.tell() != expect.size:
-            persist(lambda: self._pour(file, expect, max_bytes, on_chunk), progress=file.tell)
+            persist(lambda: self._try(file, expect, max_bytes, on_chunk), progress=file.tell)
         if (size := file.tell()) == 0:
             raise self._error("source_empty", "is empty")
         return FetchedInfo(size)
+
+    def _try(self, file: BinaryIO, expect: ObjectInfo, max_bytes: int, on_chunk: OnChunk) -> None:
+        try:
+            self._pour(file, expect, max_bytes, on_chunk)
+        except Unreachable:
+            on_chunk(0)  # a store that says nothing takes half a minute for each try
+            raise
 
     def _pour(self, file: BinaryIO, expect: ObjectInfo, max_bytes: int, on_chunk: OnChunk) -> None:
         offset = file.tell()

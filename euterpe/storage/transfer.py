@@ -1,15 +1,18 @@
 """What every kind of storage has in common: the shapes of a transfer, and patience with what passes."""
 
+import errno
+import os
 import random
+import stat
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import BinaryIO, Protocol, TypeVar
 
-from euterpe.storage.errors import Unreachable
+from euterpe.storage.errors import StorageError, Unreachable
 
 T = TypeVar("T")
 OnChunk = Callable[[int], None]
@@ -19,6 +22,7 @@ TRIES = 5
 _FIRST_PAUSE_S = 0.1
 # A store that gives a few bytes for each call gets nowhere in the end: that is no progress.
 _LEAST_PROGRESS = 64 * 1024
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK  # a FIFO must be refused, not waited for
 
 
 @dataclass(frozen=True)
@@ -85,14 +89,15 @@ class Outgoing:
 
     def __init__(self, file: Path, on_chunk: OnChunk) -> None:
         self._file, self._on_chunk = file, on_chunk
-        self.size = file.stat().st_size
+        with _opened(file) as opened:
+            self.size = os.fstat(opened.fileno()).st_size
         self._told = 0
         self._digest = sha256()
 
     def chunks(self) -> Iterator[bytes]:
         self._digest = sha256()
         sent = 0
-        with self._file.open("rb") as opened:
+        with _opened(self._file) as opened:
             while chunk := opened.read(CHUNK):
                 self._digest.update(chunk)
                 sent += len(chunk)
@@ -102,6 +107,29 @@ class Outgoing:
 
     def stored(self, url: str) -> Stored:
         return Stored(url, self.size, self._digest.hexdigest())
+
+
+@contextmanager
+def _opened(file: Path) -> Iterator[BinaryIO]:
+    """Whoever made it may have been taken over, and a link would lead to what is the worker's: neither it nor
+    its folder may be one."""
+    with ExitStack() as stack:
+        try:
+            folder = os.open(file.parent, _READ | os.O_DIRECTORY)
+            stack.callback(os.close, folder)
+            descriptor = os.open(file.name, _READ, dir_fd=folder)
+        except OSError as error:
+            if error.errno in (errno.ELOOP, errno.ENOTDIR, errno.ENXIO):
+                raise _not_a_file(file) from None
+            raise
+        stack.callback(os.close, descriptor)
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise _not_a_file(file)
+        yield stack.enter_context(open(descriptor, "rb", closefd=False))
+
+
+def _not_a_file(file: Path) -> StorageError:
+    return StorageError("output_undecodable", f"{file.name} is not a regular file", side="output")
 
 
 def persist(attempt: Callable[[], T], *, progress: Callable[[], int] = lambda: 0, tries: int = TRIES) -> T:

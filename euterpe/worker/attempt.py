@@ -60,6 +60,7 @@ class Tools:
     workdir: WorkDir
     ffmpeg_version: str
     threads: int
+    memory_bytes: int  # of each ffmpeg
     max_source_bytes: int
     stall_seconds: float
     max_refreshes: int
@@ -177,6 +178,7 @@ class Attempt:
                 timeout_seconds=self._pulse.seconds_left + _PULSE_FIRST_S,
                 stall_seconds=self._tools.stall_seconds,
                 max_output_bytes=max_output_bytes(info.size_bytes),
+                memory_bytes=self._tools.memory_bytes,
                 on_progress=self._on_encoded,
             )
         self._timings["cpu_seconds"] = round(stats.cpu_seconds, 3)

@@ -128,3 +128,9 @@ def clips(tmp_path_factory: pytest.TempPathFactory) -> Clips:
 def sandbox() -> Iterator[Sandbox]:
     with Sandbox(find_ffmpeg()) as started:
         yield started
+
+
+@pytest.fixture
+def own_sandbox() -> Iterator[Sandbox]:
+    with Sandbox(Path("/bin/true")) as started:
+        yield started

@@ -1,3 +1,3 @@
-from tests.media.clips import clips, sandbox
+from tests.media.clips import clips, own_sandbox, sandbox
 
-__all__ = ["clips", "sandbox"]
+__all__ = ["clips", "own_sandbox", "sandbox"]

@@ -19,6 +19,22 @@ def working_in(folder: Path) -> list[int]:
     return found
 
 
+def children_of(parent: int) -> list[int]:
+    """Those that are not reaped yet too."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and _parent_of(entry) == parent:
+                found.append(int(entry.name))
+        except OSError:  # it ended meanwhile
+            continue
+    return found
+
+
+def _parent_of(process: Path) -> int:
+    return int((process / "stat").read_text().rpartition(")")[2].split()[1])
+
+
 def has_ended(pid: int) -> bool:
     """Waits for it."""
     try:

@@ -1,6 +1,7 @@
 """How an encode ends before its time: whoever ends it, ffmpeg is gone and the error says why."""
 
 import os
+import resource
 import signal
 import subprocess
 from collections.abc import Callable
@@ -106,6 +107,18 @@ def test_an_ffmpeg_that_somebody_kills_may_be_tried_again(
     assert (ended.value.code, ended.value.retryable) == ("encode_killed", True)
 
 
+def test_an_encode_is_held_to_the_memory_that_it_is_given(
+    slow: tuple[Plan, Path], sandbox: Sandbox, tmp_path: Path
+) -> None:
+    def look(pid: int) -> None:
+        assert resource.prlimit(pid, resource.RLIMIT_DATA) == (3 << 30, 3 << 30)
+        raise LeaseLost
+
+    on_progress, _ = on_the_first(look, tmp_path)
+    with pytest.raises(LeaseLost):
+        run(sandbox, *slow, tmp_path, memory_bytes=3 << 30, on_progress=on_progress)
+
+
 def test_an_output_stops_growing_at_its_limit(clips: Clips, sandbox: Sandbox, tmp_path: Path) -> None:
     source = clips.make("long.mp4")
     planned = plan([FILM], probe(sandbox, source), threads=1)
@@ -146,6 +159,7 @@ def test_a_work_directory_that_cannot_be_written_is_an_error(
         (-signal.SIGSEGV, "", "encode_failed"),
         (1, "[error] av_interleaved_write_frame(): No space left on device", "disk_full"),
         (1, "[error] Error while decoding: Cannot allocate memory", "out_of_memory"),
+        (187, "x264 [error]: malloc of size 7332416 failed", "out_of_memory"),
         (1, "[matroska,webm @ 0x1] File ended prematurely", "source_truncated"),
         (1, "[in#0/mpegts @ 0x1] [fatal] corrupt input packet in stream 0", "source_damaged"),
         (1, "Codec (foo) not on whitelist 'h264'", "source_unsupported"),

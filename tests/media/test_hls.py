@@ -1,4 +1,7 @@
+import shutil
+import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -6,9 +9,9 @@ from euterpe.domain.outputs import HlsOutput, HlsVideo
 from euterpe.media.errors import MediaError
 from euterpe.media.plan import plan
 from euterpe.media.sandbox import Sandbox
-from euterpe.media.verify import verify
+from euterpe.media.verify import MadeFile, verify
 from tests.media.clips import Clips
-from tests.media.making import make, probe, run
+from tests.media.making import PATIENCE_S, make, probe, run
 
 
 def ladder(codec: str = "h264", **options: object) -> HlsOutput:
@@ -65,6 +68,36 @@ def test_a_ladder_without_sound(clips: Clips, sandbox: Sandbox, tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
+    ("source", "options"),
+    [
+        ("film.mp4", {}),
+        ("film.mp4", {"video": {"ladder": [90]}}),
+        ("film.mp4", {"video": {"ladder": [90]}, "audio": None}),
+        ("silent.mp4", {"video": {"ladder": [90]}}),
+        ("silent.mp4", {"video": {"ladder": [720, 480]}}),  # of which its own 90 lines are left
+    ],
+)
+def test_what_is_published_plays_to_its_end(
+    clips: Clips, sandbox: Sandbox, tmp_path: Path, source: str, options: dict[str, Any]
+) -> None:
+    made = make(sandbox, clips.make(source), [ladder(**options)], tmp_path)
+    assert pictures_played(sandbox, made, tmp_path / "published") == 50
+
+
+def pictures_played(sandbox: Sandbox, made: tuple[MadeFile, ...], folder: Path) -> int:
+    """From its master playlist, by a player that finds nothing but what was published."""
+    for file in made:
+        (folder / file.name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(file.path, folder / file.name)
+    command = f"{sandbox.ffmpeg} -v error -xerror -i hls/master.m3u8 -map 0:v:0 -f framecrc -"
+    played = subprocess.run(
+        command.split(), cwd=folder, capture_output=True, text=True, timeout=PATIENCE_S, check=True
+    )
+    assert played.stderr == ""
+    return sum(not line.startswith("#") for line in played.stdout.splitlines())
+
+
+@pytest.mark.parametrize(
     ("part", "spoil"),
     [
         ("90p_00001.m4s", lambda _: b""),
@@ -91,6 +124,24 @@ def test_a_hole_in_a_ladder_is_found(
     with pytest.raises(MediaError) as refused:
         verify(sandbox, planned, tmp_path)
     assert refused.value.code in ("output_undecodable", "output_truncated")
+
+
+@pytest.mark.parametrize(
+    ("playlist", "part"),
+    [("90p.m3u8", "90p_init.mp4"), ("audio.m3u8", "audio_00001.m4s"), ("master.m3u8", "audio.m3u8")],
+)
+def test_a_playlist_that_names_what_is_not_published_is_found(
+    clips: Clips, sandbox: Sandbox, tmp_path: Path, playlist: str, part: str
+) -> None:
+    """Though it is there."""
+    source, folder = clips.make("long.mp4"), tmp_path / "hls"
+    planned = plan([ladder()], probe(sandbox, source), threads=1)
+    run(sandbox, planned, source, tmp_path)
+    shutil.copy(folder / part, folder / f"other{part}")
+    (folder / playlist).write_text((folder / playlist).read_text().replace(part, f"other{part}"))
+    with pytest.raises(MediaError, match=f"other{part}") as refused:
+        verify(sandbox, planned, tmp_path)
+    assert refused.value.code == "output_undecodable"
 
 
 def test_a_ladder_counts_as_one_output(clips: Clips, sandbox: Sandbox, tmp_path: Path) -> None:

@@ -1,3 +1,4 @@
+import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 
@@ -152,6 +153,30 @@ def test_a_long_film_takes_several_sheets_and_every_picture_has_its_time() -> No
     assert len(cues) == 361
     assert cues[1] == "00:00:00.000 --> 00:00:10.000\n1.jpg#xywh=0,0,160,90"
     assert cues[102] == "00:16:50.000 --> 00:17:00.000\n2.jpg#xywh=160,0,160,90"
+
+
+@pytest.mark.parametrize(("seconds", "columns"), [(1e9, 1), (10_002.0, 50), (5_002.0, 1)])
+def test_more_small_pictures_than_anybody_scrubs_through_are_refused_before_any_is_planned(
+    seconds: float, columns: int
+) -> None:
+    """Two pictures say that a film lasts 30 years. The second sprite takes its share of the bound."""
+    endless = info(replace(VIDEO, duration_seconds=seconds), seconds=seconds)
+    sprite = SpriteOutput(name="s", type="sprite", interval_seconds=1, columns=columns)
+    outputs: list[OutputSpec] = [sprite, sprite.model_copy(update={"name": "t"})]
+    tracemalloc.start()
+    try:
+        with pytest.raises(MediaError, match=r"at most 10000 .* larger interval_seconds") as refused:
+            plan(outputs, endless, threads=1)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
+    assert refused.value.code == "output_unsupported"
+
+
+def test_as_many_small_pictures_as_the_bound_are_planned() -> None:
+    day = info(replace(VIDEO, duration_seconds=10_000.0), seconds=10_000.0)
+    outputs = [SpriteOutput(name="s", type="sprite", interval_seconds=1, columns=1)]
+    assert len(plan(outputs, day, threads=1).files) == 1001
 
 
 def test_sheets_that_no_jpeg_can_hold_are_refused() -> None:

@@ -4,8 +4,10 @@ import pytest
 
 from euterpe.media.errors import MediaError
 from euterpe.media.sandbox import Sandbox
+from tests.media.children import helper_of
 from tests.media.clips import Clips
 from tests.media.making import probe
+from tests.media.processes import children_of
 
 
 def test_a_source_is_described_stream_by_stream(clips: Clips, sandbox: Sandbox) -> None:
@@ -85,6 +87,21 @@ def test_the_offset_of_the_file_is_left_alone(clips: Clips, sandbox: Sandbox) ->
         os.lseek(file.fileno(), 1000, os.SEEK_SET)
         assert sandbox.probe(file.fileno()).container == "mov"
         assert os.lseek(file.fileno(), 0, os.SEEK_CUR) == 1000
+
+
+def test_a_look_that_takes_long_can_be_ended(sandbox: Sandbox) -> None:
+    class LeaseLost(Exception):
+        pass
+
+    def lose() -> None:
+        raise LeaseLost
+
+    never, held = os.pipe()
+    with pytest.raises(LeaseLost):
+        sandbox.probe(never, on_tick=lose)
+    assert children_of(helper_of(sandbox)) == []
+    os.close(never)
+    os.close(held)
 
 
 @pytest.mark.parametrize(

@@ -2,68 +2,21 @@
 
 import os
 import resource
-import select
 import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from euterpe.media.child import Child
 from euterpe.media.confine import Limits
 from euterpe.media.errors import MediaError
 from euterpe.media.sandbox import Sandbox
+from tests.media.children import LIMITS, first_words, helper_of, output, shell, sleeper
 from tests.media.clips import Clips
 from tests.media.making import PATIENCE_S, probe
 from tests.media.processes import has_ended
-
-LIMITS = Limits(memory_bytes=1 << 30, cpu_seconds=60, file_bytes=1 << 20)
-
-
-def shell(
-    sandbox: Sandbox, script: str, folder: Path, limits: Limits = LIMITS, given: int | None = None
-) -> Child:
-    """Only what the shell can do by itself: a child may execute nothing else. It finds `given` as 7."""
-    fds = {} if given is None else {7: given}
-    return sandbox.run(["/bin/sh", "-c", script], fds=fds, cwd=folder, limits=limits)
-
-
-def output(child: Child) -> str:
-    return b"".join(event[1] for event in child.events(PATIENCE_S) if event is not None).decode()
-
-
-@contextmanager
-def sleeper(sandbox: Sandbox, folder: Path) -> Iterator[tuple[Child, int]]:
-    """A child, and a child of its own, that wait for a word that never comes."""
-    never, _held = os.pipe()
-    try:
-        with shell(sandbox, "(read word <&7) & echo $!; read word <&7", folder, given=never) as child:
-            yield child, int(first_words(child))
-    finally:
-        os.close(never)
-        os.close(_held)
-
-
-def first_words(child: Child) -> bytes:
-    event = next(child.events(PATIENCE_S))
-    assert event is not None, "it is silent"
-    return event[1]
-
-
-@pytest.fixture
-def own_sandbox() -> Iterator[Sandbox]:
-    with Sandbox(Path("/bin/true")) as started:
-        yield started
-
-
-def helper_of(sandbox: Sandbox) -> int:
-    helper = sandbox._helper
-    assert helper is not None
-    return helper.pid
 
 
 def test_what_a_child_says_and_how_it_ends_is_heard(sandbox: Sandbox, tmp_path: Path) -> None:
@@ -92,9 +45,9 @@ def test_a_child_has_nothing_of_ours(
         )
         assert (place / "cwd").readlink() == tmp_path
         limits = {
-            what: resource.prlimit(child.pid, what) for what in (resource.RLIMIT_AS, resource.RLIMIT_CORE)
+            what: resource.prlimit(child.pid, what) for what in (resource.RLIMIT_DATA, resource.RLIMIT_CORE)
         }
-        assert limits == {resource.RLIMIT_AS: (1 << 30, 1 << 30), resource.RLIMIT_CORE: (0, 0)}
+        assert limits == {resource.RLIMIT_DATA: (1 << 30, 1 << 30), resource.RLIMIT_CORE: (0, 0)}
 
 
 def test_a_child_finds_the_files_that_it_is_given_under_their_numbers(
@@ -120,6 +73,47 @@ def test_a_child_sees_no_file_outside_its_folder(sandbox: Sandbox, tmp_path: Pat
     assert (folder / "new").exists()
     assert sandbox.isolation.no_files == (not (tmp_path / "new").exists())
     assert sandbox.isolation.no_files == ("CANARY" not in said and "root:" not in said)
+
+
+def test_a_child_has_as_much_memory_as_it_is_allowed(sandbox: Sandbox, tmp_path: Path) -> None:
+    for size, code in ((100, 0), (400, 1)):
+        argv = [os.path.realpath(sys.executable), "-ISc", f"bytearray({size} << 20)"]
+        limits = Limits(memory_bytes=256 << 20, cpu_seconds=60)
+        with sandbox.run(argv, fds={}, cwd=tmp_path, limits=limits) as child:
+            assert ("MemoryError" in output(child)) == (code != 0)
+        assert child.end.code == code
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        "symlink('/etc/passwd', 'new')",
+        "mkfifo('new')",
+        "mkdir('new')",
+        "link('own', 'inner/new')",
+        "rename('own', 'inner/new')",
+    ],
+)
+def test_a_child_makes_nothing_but_files(sandbox: Sandbox, tmp_path: Path, act: str) -> None:
+    (tmp_path / "own").touch()
+    (tmp_path / "inner").mkdir()
+    python = os.path.realpath(sys.executable)
+    with sandbox.run(
+        [python, "-ISc", f"import posix; posix.{act}"], fds={}, cwd=tmp_path, limits=LIMITS
+    ) as child:
+        said = output(child)
+    made = sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*"))
+    assert sandbox.isolation.no_files == (made == ["inner", "own"]), said
+    assert sandbox.isolation.no_files == ("Error" in said), said
+
+
+def test_a_child_makes_and_renames_files(sandbox: Sandbox, tmp_path: Path) -> None:
+    (tmp_path / "inner").mkdir()
+    script = "open('inner/a', 'w').write('made'); import posix; posix.rename('inner/a', 'inner/b')"
+    python = os.path.realpath(sys.executable)
+    with sandbox.run([python, "-ISc", script], fds={}, cwd=tmp_path, limits=LIMITS) as child:
+        assert output(child) == ""
+    assert (tmp_path / "inner/b").read_text() == "made"
 
 
 def test_a_child_reaches_no_network(sandbox: Sandbox, tmp_path: Path) -> None:
@@ -233,38 +227,3 @@ def test_what_cannot_be_executed_is_an_error(sandbox: Sandbox, tmp_path: Path) -
         sandbox.run(["/nothing/here"], fds={}, cwd=tmp_path, limits=LIMITS) as child,
     ):
         child.wait(PATIENCE_S)
-
-
-def test_a_helper_survives_those_who_hang_up_without_listening(
-    sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def hang_up(line: socket.socket) -> None:
-        assert select.select([line], [], [], PATIENCE_S)[0]  # what it says stays unread
-        raise MediaError("sandbox_failed", "hung up")
-
-    helper = helper_of(sandbox)
-    with monkeypatch.context() as patched:
-        patched.setattr("euterpe.media.child.first_word", hang_up)
-        with pytest.raises(MediaError, match="hung up"):
-            shell(sandbox, "while :; do :; done", tmp_path)
-    with shell(sandbox, "echo still here", tmp_path) as child:
-        assert output(child) == "still here\n"
-    assert helper_of(sandbox) == helper
-
-
-def test_the_helper_is_single_threaded(sandbox: Sandbox) -> None:
-    """The death signal of its children would go with a thread of it."""
-    assert len(list(Path(f"/proc/{helper_of(sandbox)}/task").iterdir())) == 1
-
-
-def test_nothing_is_leaked(sandbox: Sandbox, tmp_path: Path, clips: Clips) -> None:
-    def open_files() -> list[int]:
-        # A helper that has begun with this child is done with those before it.
-        with sleeper(sandbox, tmp_path):
-            return [len(list(Path(f"/proc/{pid}/fd").iterdir())) for pid in ("self", helper_of(sandbox))]
-
-    before = open_files()
-    for _ in range(5):
-        with pytest.raises(MediaError):
-            probe(sandbox, clips.make("noise"))
-    assert open_files() == before

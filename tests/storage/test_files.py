@@ -2,6 +2,8 @@ import errno
 import os
 import resource
 import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from hashlib import sha256
 from pathlib import Path
@@ -149,6 +151,48 @@ def test_a_stale_worker_leaves_nothing(storage: Storage, root: Path, made: Path)
     assert list((root / "out").iterdir()) == []
 
 
+def test_a_killed_worker_leaves_nothing(root: Path, made: Path) -> None:
+    """It is killed when all is sent, and nothing published."""
+    command = [sys.executable, "-m", "tests.storage.uploader", str(root), str(made)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as worker:
+        assert worker.stdout is not None
+        assert worker.stdout.readline() == "sent\n"
+        worker.kill()
+    assert list((root / "out").iterdir()) == []
+
+
+@pytest.fixture
+def plain(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file system without files that have no name yet, as NFS."""
+    really_open = os.open
+
+    def plain_open(path: str, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+        if flags & os.O_TMPFILE == os.O_TMPFILE:
+            raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
+        return really_open(path, flags, mode, dir_fd=dir_fd)
+
+    monkeypatch.setattr(os, "open", plain_open)
+
+
+@pytest.mark.usefixtures("plain")
+def test_an_output_goes_to_a_plain_file_system_too(storage: Storage, root: Path, made: Path) -> None:
+    to = destination(storage, f"file://{root}/out/")
+    with pytest.raises(Fenced):
+        Upload().put(to, "mp4.mp4", made, stale=True)
+    assert list((root / "out").iterdir()) == []
+    Upload().put(to, "mp4.mp4", made)
+    (stored,) = (root / "out").iterdir()
+    assert stored.name == "mp4.mp4"
+    assert stored.read_bytes() == made.read_bytes()
+
+
+def test_an_output_in_the_place_of_a_folder_leaves_nothing(storage: Storage, root: Path, made: Path) -> None:
+    (root / "out" / "mp4.mp4").mkdir(parents=True)
+    with pytest.raises(StorageError):
+        Upload().put(destination(storage, f"file://{root}/out/"), "mp4.mp4", made)
+    assert [path.name for path in (root / "out").iterdir()] == ["mp4.mp4"]
+
+
 @pytest.fixture
 def cramped(made: Path) -> Iterator[Path]:
     """No file of this process can grow beyond 2 MB: the next write fails, as it does on a full disk."""
@@ -176,7 +220,11 @@ def test_an_output_that_finds_no_room_leaves_nothing(storage: Storage, root: Pat
         (errno.ENOENT, "output_not_found"),
         (errno.ELOOP, "file_outside_roots"),
         (errno.EIO, "output_unreachable"),
+        (errno.EMFILE, "output_unreachable"),
+        (errno.ENFILE, "output_unreachable"),
+        (errno.ENOMEM, "output_unreachable"),
         (errno.EACCES, "output_forbidden"),
+        (errno.EPERM, "output_forbidden"),
         (errno.EROFS, "output_forbidden"),
     ],
 )

@@ -1,21 +1,25 @@
 """What breaks between a client and a real S3 server, and how a transfer goes on all the same."""
 
 import os
+import socket
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import timedelta
 from itertools import count
 from pathlib import Path
 
 import pytest
 
 from euterpe.domain.retry import RetryClass
+from euterpe.storage import clients
 from euterpe.storage.errors import StorageError
 from euterpe.storage.storage import Storage
-from tests.net.servers import Server
+from euterpe.storage.transfer import ObjectInfo
+from tests.net.servers import Server, silent
 from tests.s3 import S3Server
 from tests.storage.conftest import Serve, keys_to
 from tests.storage.servers import Call, Reply, calls, each, forwarding
-from tests.storage.stage import Download, Upload, destination, source
+from tests.storage.stage import PLENTY, Download, Fenced, Upload, destination, source
 
 MIB = 1024 * 1024
 
@@ -91,6 +95,40 @@ def test_a_completion_whose_answer_was_lost_is_not_a_missing_bucket(
     to = destination(open_storage(between), f"s3://{bucket.name}/", keys_to(between))
     assert upload.put(to, "mp4.mp4", large).size_bytes == sum(upload.chunks)
     assert (bucket / "mp4.mp4").read_bytes() == large.read_bytes()
+
+
+def test_a_store_that_drips_can_be_left_at_any_byte(open_storage: Callable[..., Storage]) -> None:
+    def drip(server: Server, sock: socket.socket) -> None:
+        server.read_request(sock)
+        sock.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n")
+        server.drip(sock, bytes(100))
+
+    def stop(_: int) -> None:
+        raise Fenced
+
+    download = Download()
+    with Server(drip) as dripping:
+        origin = source(open_storage(dripping), "s3://in/a.mov", keys_to(dripping))
+        with pytest.raises(Fenced):
+            origin.fetch(download.file, expect=ObjectInfo(100, None), max_bytes=PLENTY, on_chunk=stop)
+        assert dripping.hung_up.acquire(timeout=10)
+    assert 0 < len(download.content) < 100
+
+
+def test_an_upload_that_hangs_is_not_sent_again_for_ever(
+    open_storage: Callable[..., Storage], small: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its whole patience is 100 ms here, of which one request may take 80: a second one, and no third."""
+    monkeypatch.setitem(clients.CLIENT, "output", {"timeout": "80ms"})
+    monkeypatch.setitem(
+        clients.RETRIES, "output", clients.RETRIES["output"] | {"retry_timeout": timedelta(milliseconds=100)}
+    )
+    with Server(silent) as hanging:
+        to = destination(open_storage(hanging), "s3://out/", keys_to(hanging))
+        with pytest.raises(StorageError) as failed:
+            Upload().put(to, "mp4.mp4", small)
+    assert (failed.value.code, failed.value.retry_class) == ("output_unreachable", RetryClass.TRANSIENT)
+    assert hanging.accepted <= 2 * 2  # it is put twice
 
 
 def test_nobody_at_the_endpoint_is_unreachable(open_storage: Callable[..., Storage]) -> None:

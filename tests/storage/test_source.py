@@ -97,6 +97,21 @@ def test_a_source_that_always_ends_early_is_truncated(opened: Open) -> None:
     assert 0 < len(download.content) <= 150_000
 
 
+def test_between_two_tries_a_fetch_can_be_stopped(opened: Open) -> None:
+    calls = []
+
+    def refuse(call: Call) -> Reply:
+        calls.append(call)
+        return Reply(503)
+
+    def stop(_: int) -> None:
+        raise Fenced
+
+    with pytest.raises(Fenced):
+        opened(refuse).fetch(io.BytesIO(), expect=ObjectInfo(5, None), max_bytes=PLENTY, on_chunk=stop)
+    assert len(calls) == 1
+
+
 def test_a_store_that_gives_a_few_bytes_at_a_time_gets_nowhere(opened: Open) -> None:
     whole = shelf(b"x" * 1000)
     calls = []

@@ -1,3 +1,4 @@
+import os
 from hashlib import sha256
 from pathlib import Path
 
@@ -77,3 +78,26 @@ def test_a_file_on_its_way_out_is_hashed_and_counted_once(tmp_path: Path) -> Non
     assert outgoing.stored("s3://out/made") == Stored(
         "s3://out/made", len(content), sha256(content).hexdigest()
     )
+
+
+@pytest.mark.parametrize("name", ["link", "linked/made", "fifo", "folder"])
+def test_only_a_regular_file_that_no_link_leads_to_is_sent(tmp_path: Path, name: str) -> None:
+    """Whoever made it may have been taken over, and what it points at is the worker's."""
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder/made").write_text("secret")
+    (tmp_path / "link").symlink_to("folder/made")
+    (tmp_path / "linked").symlink_to("folder")
+    os.mkfifo(tmp_path / "fifo")
+    with pytest.raises(StorageError) as refused:
+        Outgoing(tmp_path / name, lambda _: None)
+    assert refused.value.code == "output_undecodable"
+
+
+def test_a_file_that_became_a_link_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("secret")
+    (tmp_path / "made").write_text("made")
+    outgoing = Outgoing(tmp_path / "made", lambda _: None)
+    (tmp_path / "made").unlink()
+    (tmp_path / "made").symlink_to("secret")
+    with pytest.raises(StorageError):
+        list(outgoing.chunks())

@@ -1,0 +1,58 @@
+"""Children of a sandbox that are shells, and the helper process that bears them."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from euterpe.media.child import Child
+from euterpe.media.confine import Limits
+from euterpe.media.sandbox import Sandbox
+from tests.media.making import PATIENCE_S
+from tests.media.processes import children_of, has_ended
+
+LIMITS = Limits(memory_bytes=1 << 30, cpu_seconds=60, file_bytes=1 << 20)
+
+
+def shell(
+    sandbox: Sandbox, script: str, folder: Path, limits: Limits = LIMITS, given: int | None = None
+) -> Child:
+    """Only what the shell can do by itself: a child may execute nothing else. It finds `given` as 7."""
+    fds = {} if given is None else {7: given}
+    return sandbox.run(["/bin/sh", "-c", script], fds=fds, cwd=folder, limits=limits)
+
+
+def output(child: Child) -> str:
+    return b"".join(event[1] for event in child.events(PATIENCE_S) if event is not None).decode()
+
+
+@contextmanager
+def sleeper(sandbox: Sandbox, folder: Path) -> Iterator[tuple[Child, int]]:
+    """A child, and a child of its own, that wait for a word that never comes."""
+    never, _held = os.pipe()
+    try:
+        with shell(sandbox, "(read word <&7) & echo $!; read word <&7", folder, given=never) as child:
+            yield child, int(first_words(child))
+    finally:
+        os.close(never)
+        os.close(_held)
+
+
+def first_words(child: Child) -> bytes:
+    event = next(child.events(PATIENCE_S))
+    assert event is not None, "it is silent"
+    return event[1]
+
+
+def helper_of(sandbox: Sandbox) -> int:
+    helper = sandbox._helper
+    assert helper is not None
+    return helper.pid
+
+
+def await_reaped(sandbox: Sandbox, folder: Path) -> None:
+    """Who fails before we hear of it ends behind our back. By the end of a child that began after theirs the
+    helper has seen them."""
+    assert all(has_ended(pid) for pid in children_of(helper_of(sandbox)))
+    with shell(sandbox, "echo still here", folder) as child:
+        assert output(child) == "still here\n"

@@ -1,0 +1,93 @@
+"""The helper process: it carries out every order, answers for each, and is brought down by none."""
+
+import resource
+import select
+import socket
+from pathlib import Path
+
+import pytest
+
+from euterpe.media.errors import MediaError
+from euterpe.media.sandbox import Sandbox
+from tests.media.children import LIMITS, await_reaped, helper_of, output, shell, sleeper
+from tests.media.clips import Clips
+from tests.media.making import PATIENCE_S, probe
+from tests.media.processes import children_of, has_ended
+
+
+def open_files(sandbox: Sandbox, folder: Path) -> list[int]:
+    """Ours and the helper's, who is done with all children before this one once it has begun with it."""
+    await_reaped(sandbox, folder)
+    with sleeper(sandbox, folder):
+        return [len(list(Path(f"/proc/{pid}/fd").iterdir())) for pid in ("self", helper_of(sandbox))]
+
+
+def test_an_order_may_be_as_long_as_a_command(sandbox: Sandbox, tmp_path: Path) -> None:
+    argv = ["/bin/sh", "-c", "echo $#", "sh", *["x" * 1000] * 500]
+    with sandbox.run(argv, fds={}, cwd=tmp_path, limits=LIMITS) as child:
+        assert output(child) == "500\n"
+
+
+@pytest.mark.parametrize("order", [{}, {"argv": ["/bin/sh", "x" * 200_000], "readable": 1}])
+def test_a_bad_order_ends_only_its_own_child(
+    sandbox: Sandbox, tmp_path: Path, order: dict[str, object]
+) -> None:
+    helper = helper_of(sandbox)
+    with (
+        pytest.raises(MediaError, match="could not start"),
+        sandbox._bear(order, {}, tmp_path, LIMITS) as child,
+    ):
+        child.wait(PATIENCE_S)
+    await_reaped(sandbox, tmp_path)
+    assert helper_of(sandbox) == helper
+
+
+def test_a_helper_that_may_open_no_more_files_keeps_no_child(own_sandbox: Sandbox, tmp_path: Path) -> None:
+    """Whichever of an order's files is the one too many, or the helper's own for the child."""
+    helper, files = helper_of(own_sandbox), open_files(own_sandbox, tmp_path)
+    before = resource.prlimit(helper, resource.RLIMIT_NOFILE)
+    fewest = len(list(Path(f"/proc/{helper}/fd").iterdir()))
+    for most in range(fewest, fewest + 8):
+        resource.prlimit(helper, resource.RLIMIT_NOFILE, (most, before[1]))
+        with (
+            pytest.raises(MediaError) as failed,
+            shell(own_sandbox, "while :; do :; done", tmp_path) as child,
+        ):
+            child.wait(PATIENCE_S)
+        assert failed.value.code == "sandbox_failed"
+        assert all(has_ended(pid) for pid in children_of(helper))
+    resource.prlimit(helper, resource.RLIMIT_NOFILE, before)
+    await_reaped(own_sandbox, tmp_path)
+    assert children_of(helper) == []
+    assert open_files(own_sandbox, tmp_path) == files
+    assert helper_of(own_sandbox) == helper
+
+
+def test_a_helper_survives_those_who_hang_up_without_listening(
+    sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def hang_up(line: socket.socket) -> None:
+        assert select.select([line], [], [], PATIENCE_S)[0]  # what it says stays unread
+        raise MediaError("sandbox_failed", "hung up")
+
+    helper = helper_of(sandbox)
+    with monkeypatch.context() as patched:
+        patched.setattr("euterpe.media.child.first_word", hang_up)
+        with pytest.raises(MediaError, match="hung up"):
+            shell(sandbox, "while :; do :; done", tmp_path)
+    with shell(sandbox, "echo still here", tmp_path) as child:
+        assert output(child) == "still here\n"
+    assert helper_of(sandbox) == helper
+
+
+def test_the_helper_is_single_threaded(sandbox: Sandbox) -> None:
+    """The death signal of its children would go with a thread of it."""
+    assert len(list(Path(f"/proc/{helper_of(sandbox)}/task").iterdir())) == 1
+
+
+def test_nothing_is_leaked(sandbox: Sandbox, tmp_path: Path, clips: Clips) -> None:
+    before = open_files(sandbox, tmp_path)
+    for _ in range(5):
+        with pytest.raises(MediaError):
+            probe(sandbox, clips.make("noise"))
+    assert open_files(sandbox, tmp_path) == before
