@@ -5,7 +5,8 @@ from pathlib import Path
 
 from euterpe.crypto import keyfile
 from euterpe.crypto.errors import KeyRingError
-from euterpe.crypto.keyring import KeyRing, LocalKeyRing, load_file, load_value
+from euterpe.crypto.filering import FileKeyRing
+from euterpe.crypto.keyring import KeyRing, LocalKeyRing, load_value
 from euterpe.domain.retry import Backoff
 from euterpe.settings import Settings
 from euterpe.store.database import Database
@@ -21,7 +22,7 @@ class LazyRing:
         self._settings = settings
 
     @cached_property
-    def _ring(self) -> LocalKeyRing:
+    def _ring(self) -> KeyRing:
         return key_ring(self._settings)
 
     @property
@@ -68,7 +69,7 @@ def refuse_missing(settings: Settings) -> None:
         raise SchemaMismatch(f"there is no database {path}; run `euterpe migrate`")
 
 
-def key_ring(settings: Settings) -> LocalKeyRing:
+def key_ring(settings: Settings) -> LocalKeyRing | FileKeyRing:
     """Of EUTERPE_KEKS, else of `ring_file`. An SQLite database gets a ring when it is first used."""
     if settings.keks is not None:
         return load_value(settings.keks.get_secret_value())
@@ -76,7 +77,7 @@ def key_ring(settings: Settings) -> LocalKeyRing:
     if settings.kek_file is None and not path.exists():
         _refuse_if_lost(settings, path)
         keyfile.create_file(path)
-    return load_file(path)
+    return FileKeyRing(path)
 
 
 def ring_file(settings: Settings) -> Path:

@@ -96,7 +96,7 @@ class Services:
             max_unfinished=settings.max_unfinished,
             max_unfinished_of_all=settings.max_unfinished_of_all,
         )
-        app = create_app(self.store, limits, storage_policy(settings))
+        app = create_app(self.store, limits, storage_policy(settings), egress_policy(settings))
         try:
             server = ApiServer(app, host, port)
         except OSError as error:

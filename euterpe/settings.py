@@ -39,6 +39,7 @@ _SENTENCES = {
     "path_type": "must be a path",
     "greater_than_equal": "must be at least {ge}",
     "less_than_equal": "must be at most {le}",
+    "literal_error": "must be one of {expected}",
 }
 
 

@@ -114,6 +114,11 @@ def test_every_error_is_told_at_once_and_where_to_correct_it(monkeypatch: pytest
     ]
 
 
+def test_what_is_none_of_a_few_words_is_told_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EUTERPE_LOG_LEVEL", "loud")
+    assert wrong() == ["EUTERPE_LOG_LEVEL must be one of 'debug', 'info', 'warning' or 'error'"]
+
+
 @pytest.mark.parametrize(
     "text", ["database_url = ", "= 1", "outbox_batch = 1\noutbox_batch = 2\n", f'keks = "{CANARY}\n']
 )

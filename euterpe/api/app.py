@@ -21,16 +21,17 @@ from euterpe.api.problems import answer_known_error, answer_routing_error
 from euterpe.api.service import Service, SpecPolicy, new_service
 from euterpe.api.status import Status
 from euterpe.domain.errors import EuterpeError
+from euterpe.net.policy import EgressPolicy
 from euterpe.store.store import Store
 
 
-def create_app(store: Store, limits: ApiLimits, policy: SpecPolicy) -> Starlette:
+def create_app(store: Store, limits: ApiLimits, policy: SpecPolicy, egress: EgressPolicy) -> Starlette:
     """The service over an open store, which stays its caller's to close.
 
     `app.state.end_waits()`, from any thread, ends event streams and long polls: call it before the server
     waits for its connections, or it will wait for an hour.
     """
-    service = new_service(store, limits, policy)
+    service = new_service(store, limits, policy, egress)
     routes = _routes(service)
 
     @asynccontextmanager

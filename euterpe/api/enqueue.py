@@ -8,6 +8,7 @@ from starlette.responses import Response
 
 from euterpe.api.answers import json_answer
 from euterpe.api.body import read_json_bytes
+from euterpe.api.callbacks import callback_problems
 from euterpe.api.exchange import exchange_of
 from euterpe.api.problems import Refused
 from euterpe.api.service import Service
@@ -24,7 +25,8 @@ _READ_AT_ONCE = 8_192
 
 class Enqueueing:
     def __init__(self, service: Service) -> None:
-        self._store, self._policy, self._door = service.store, service.policy, service.door
+        self._store, self._door = service.store, service.door
+        self._policy, self._egress = service.policy, service.egress
         self._backpressure, self._calls = service.backpressure, service.calls
         self._max_body_bytes = service.limits.max_body_bytes
 
@@ -42,7 +44,7 @@ class Enqueueing:
 
     def _read(self, body: bytes) -> JobSpec:
         spec = parse_spec_json(body, self._max_body_bytes)
-        if problems := self._policy.problems(spec):
+        if problems := (*self._policy.problems(spec), *callback_problems(spec, self._egress)):
             raise InvalidSpec(problems)
         return spec
 

@@ -128,7 +128,7 @@ async def answer_routing_error(_: Request, error: Exception) -> Response:
         return problem(
             "method_not_allowed", "the address exists, this method does not", headers=error.headers
         )
-    return problem("no_route", "there is nothing at this address")
+    return problem("no_route", "there is nothing at this address; see /docs")
 
 
 def internal_error() -> Response:

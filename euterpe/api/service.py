@@ -12,6 +12,7 @@ from euterpe.api.seats import Seats
 from euterpe.api.watcher import Watcher
 from euterpe.domain.errors import FieldError
 from euterpe.domain.spec import JobSpec
+from euterpe.net.policy import EgressPolicy
 from euterpe.store.store import Store
 
 
@@ -26,6 +27,7 @@ class Service:
     store: Store
     limits: ApiLimits
     policy: SpecPolicy
+    egress: EgressPolicy
     calls: Calls
     door: Door
     watcher: Watcher
@@ -34,13 +36,14 @@ class Service:
     metrics: Metrics
 
 
-def new_service(store: Store, limits: ApiLimits, policy: SpecPolicy) -> Service:
+def new_service(store: Store, limits: ApiLimits, policy: SpecPolicy, egress: EgressPolicy) -> Service:
     calls = Calls()
     metrics = Metrics(store.jobs.backlog, calls)
     return Service(
         store=store,
         limits=limits,
         policy=policy,
+        egress=egress,
         calls=calls,
         door=Door(store.requesters.authenticate, calls),
         watcher=Watcher(store.jobs.versions),

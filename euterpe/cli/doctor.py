@@ -42,7 +42,7 @@ def register(app: typer.Typer) -> None:
 
 
 def run(as_json: AsJson = False) -> None:
-    """Check ffmpeg, the disk, storage, the keys, and the database. Says what to do about each failure."""
+    """Check ffmpeg, the disk, what jobs may reach, keys and database. Says what to do about each failure."""
     findings = list(examine(load()))
     if as_json:
         json_document([asdict(finding) for finding in findings])
@@ -55,7 +55,7 @@ def run(as_json: AsJson = False) -> None:
 def examine(settings: Settings) -> Iterator[Finding]:
     yield _check("ffmpeg", partial(_ffmpeg, settings))
     yield _check("work directory", partial(_work_dir, settings))
-    yield _check("storage", partial(_storage, settings))
+    yield _check("what jobs may reach", partial(_reach, settings))
     yield _check("key ring", partial(_key_ring, settings))
     # Each of these stands on the one before it.
     for name, step in (("database", _database), ("schema", _schema), ("stored secrets", _secrets)):
@@ -100,7 +100,7 @@ def _work_dir(settings: Settings) -> str:
     return f"{folder} has {free // 1024**2} MiB free"
 
 
-def _storage(settings: Settings) -> str:
+def _reach(settings: Settings) -> str:
     from euterpe.services import egress_policy, storage_policy  # noqa: PLC0415  heavy, and only here
 
     egress_policy(settings)
@@ -108,8 +108,13 @@ def _storage(settings: Settings) -> str:
     for root in roots:
         if not root.is_dir():
             raise DoctorFinding(f"{root} is not a folder; correct EUTERPE_STORAGE_ROOTS")
-    opened = len(roots), len(settings.storage_endpoints), len(settings.egress_allow)
-    return "open are {} folders, {} endpoints and {} addresses that are not public".format(*opened)
+    opened = {
+        "EUTERPE_STORAGE_ROOTS": roots,
+        "EUTERPE_STORAGE_ENDPOINTS": settings.storage_endpoints,
+        "EUTERPE_EGRESS_ALLOW": settings.egress_allow,
+    }
+    named = [f"{', '.join(map(str, entries))} by {name}" for name, entries in opened.items() if entries]
+    return "; ".join(["the clouds' own storage and public addresses", *named])
 
 
 def _key_ring(settings: Settings) -> str:
@@ -118,7 +123,7 @@ def _key_ring(settings: Settings) -> str:
         if not path.exists():
             return f"{path} will be made when the first secret is stored"
     ring = key_ring(settings)
-    return f"{ring.active_id} is active, one of {len(ring.kek_ids)}"
+    return f"KEK {ring.active_id} is active, one of {len(ring.kek_ids)}"
 
 
 def _database(settings: Settings) -> str:
@@ -143,7 +148,7 @@ def _database(settings: Settings) -> str:
 def _schema(settings: Settings) -> str:
     with closing(open_database(settings)) as database:
         require_current(database)
-    return "is current"
+    return "is that of this program: nothing to migrate"
 
 
 def _secrets(settings: Settings) -> str:
@@ -156,4 +161,4 @@ def _secrets(settings: Settings) -> str:
         unreadable = store.rewrap.unreadable()
     if unreadable:
         raise StoreError(f"{len(unreadable)} of a sample cannot be opened, first {unreadable[0]}")
-    return f"{sum(used.values())}, and a sample of them can be opened"
+    return f"{sum(used.values())} credentials and webhook secrets, and a sample of them can be opened"

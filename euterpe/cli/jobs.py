@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from euterpe.cli.commands import AsJson, command, group, opened
-from euterpe.cli.output import age, document, fields, json_document, out, table
+from euterpe.cli.output import age, document, job_fields, json_document, out, table
 from euterpe.domain.states import JobStatus
 from euterpe.domain.status import status_document
 from euterpe.store.store import Store
@@ -31,7 +31,7 @@ def list_(
     if as_json:
         json_document([_document(row) for row in rows])
         return
-    table(("job", "status", "queue", "attempts", "age", "error"), [_line(row) for row in rows])
+    table(("job", "status", "queue", "attempts", "age", "last error"), [_line(row) for row in rows])
 
 
 @command(app, "show", example="euterpe jobs show 0199a7c4-5b1e-7000-8000-000000000001")
@@ -44,7 +44,7 @@ def show(job_id: Job, as_json: AsJson = False) -> None:
         told = {"attempts": [document(row) for row in attempts], "events": [document(row) for row in events]}
         json_document({**job, **told})
         return
-    fields(job)
+    job_fields(job)
     out("")
     table(
         ("attempt", "worker", "started", "ended", "outcome", "error"),

@@ -15,11 +15,13 @@ from euterpe.store.errors import Conflict
 from euterpe.store.rewrap import Progress
 
 app = group(
-    "The keys that encrypt stored secrets. To rotate: add a key, restart every program, activate it, restart "
-    "again, rewrap, retire the old one.",
+    "The keys that encrypt stored secrets. To rotate: add a key, activate it, rewrap, retire the old one. "
+    "Programs that run read the file again; bring it to every machine before the next step.",
     example="euterpe keys list",
 )
 
+# What changes a file has changed it on one machine.
+_EVERYWHERE = "bring the file to every machine that has a copy, then run"
 Kek = Annotated[str, typer.Argument(metavar="KEK", help="Its id, as `euterpe keys list` shows it.")]
 
 
@@ -57,14 +59,14 @@ def add(
         json_document({"kek_id": added, "active": active, "file": str(path)})
         return
     out(f"added {added} to {path}")
-    out("it is active" if active else f"restart every program, then run `euterpe keys activate {added}`")
+    out("it is active" if active else f"{_EVERYWHERE} `euterpe keys activate {added}`")
 
 
 @command(app, "activate", example="euterpe keys activate 2030-06")
 def activate(kek_id: Kek) -> None:
-    """Encrypt with this key from now on. Every running program must know it already."""
+    """Encrypt with this key from now on. Every machine must have it already."""
     keyfile.activate_key(ring_file(load()), kek_id)
-    out(f"{kek_id} is active; restart every program, then run `euterpe keys rewrap`")
+    out(f"{kek_id} is active; {_EVERYWHERE} `euterpe keys rewrap`")
 
 
 @command(app, "rewrap", example="euterpe keys rewrap")
@@ -91,7 +93,7 @@ def rewrap(as_json: AsJson = False) -> None:
 
 @command(app, "retire", example="euterpe keys retire 2029-06")
 def retire(kek_id: Kek) -> None:
-    """Remove a key that wraps nothing any more."""
+    """Remove a key that wraps nothing any more. Backups of the database may still need it: keep a copy."""
     with opened() as store:
         wraps = store.rewrap.in_use().get(kek_id, 0)
     if wraps:
@@ -99,7 +101,7 @@ def retire(kek_id: Kek) -> None:
             f"key {kek_id} still wraps {wraps} secrets; activate another one and run `euterpe keys rewrap`"
         )
     keyfile.remove_key(ring_file(load()), kek_id)
-    out(f"{kek_id} is gone")
+    out(f"{kek_id} is gone; to open a backup of its time, put it back from a copy of the file")
 
 
 def _state(kek_id: str, active_id: str, known: tuple[str, ...]) -> str:

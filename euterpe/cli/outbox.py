@@ -23,7 +23,9 @@ _LOG = ("ended_at", "outcome", "status_code", "duration_ms", "worker_id", "error
 @command(app, "list", example="euterpe outbox list --status dead_letter --requester newsroom")
 def list_(
     status: Annotated[list[OutboxStatus] | None, typer.Option(help="Only this status; repeatable.")] = None,
+    *,
     requester: Annotated[str | None, typer.Option(help="Only this requester's, by name or id.")] = None,
+    job: Annotated[str | None, typer.Option(metavar="JOB", help="Only this job's.")] = None,
     before: Annotated[str | None, typer.Option(metavar="EVENT", help="Only events older than this.")] = None,
     limit: Annotated[int, typer.Option(min=1, max=1000)] = 50,
     as_json: AsJson = False,
@@ -32,7 +34,7 @@ def list_(
     with opened() as store:
         requester_id = store.requesters.find(requester) if requester else None
         rows = store.jobs.deliveries(
-            statuses=status or (), requester_id=requester_id, before=before, limit=limit
+            statuses=status or (), requester_id=requester_id, job_id=job, before=before, limit=limit
         )
     if as_json:
         json_document([document(row) for row in rows])
@@ -66,7 +68,7 @@ def replay(
     until: Annotated[str | None, typer.Option(help="With --since: only those before then.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Send events again, with the same id and body and a new budget of attempts."""
+    """Send events again, with the same id and body and a new budget. One that waits is sent at once."""
     if sum(choice is not None for choice in (event_id, requester, since)) != 1 or (until and not since):
         raise typer.BadParameter("name one event, or --requester, or --since with or without --until")
     with opened() as store:

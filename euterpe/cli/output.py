@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from euterpe.domain.instants import iso_or_none
+from euterpe.domain.states import FINISHED
 
 
 def out(line: str) -> None:
@@ -44,6 +45,12 @@ def fields(values: Mapping[str, object]) -> None:
         if value is not None:
             shown.add_row(Text(name), Text(_cell(value)))
     _print(shown)
+
+
+def job_fields(job: Mapping[str, Any]) -> None:
+    """A job that was retried still has the error of the attempt before."""
+    goes_on = job["status"] not in FINISHED
+    fields({"last_error" if goes_on and name == "error" else name: value for name, value in job.items()})
 
 
 def document(row: Mapping[str, Any]) -> dict[str, Any]:

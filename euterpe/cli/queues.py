@@ -39,7 +39,9 @@ def pause(queue: Queue) -> None:
     """Let no worker take from this queue. What runs goes on, and nothing is moved."""
     with opened() as store:
         store.control.pause(check_text("queue", queue, "queue"))
-    out(f"{queue} is paused; `euterpe queues resume {queue}` ends that")
+        unused = queue not in {row["queue"] for row in store.jobs.backlog()}
+    doubt = ", and no job waits or runs in it" if unused else ""
+    out(f"{queue} is paused{doubt}; `euterpe queues resume {queue}` ends that")
 
 
 @command(app, "resume", example="euterpe queues resume default")

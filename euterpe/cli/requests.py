@@ -2,7 +2,8 @@
 
 import json
 import os
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,9 +11,9 @@ from typing import Annotated, Any
 import typer
 
 from euterpe.cli.commands import AsJson, command
-from euterpe.cli.output import fields, json_document, note, out
+from euterpe.cli.output import job_fields, json_document, note, out
 from euterpe.cli.watching import follow
-from euterpe.client import Client, MalformedApiKey
+from euterpe.client import Client, ClientError, Invalid, MalformedApiKey
 
 _KEY = "EUTERPE_API_KEY"
 
@@ -44,7 +45,7 @@ def submit(
     as_json: Annotated[bool, typer.Option("--json", help="Print the job; with --watch, its events.")] = False,
     url: Url = _HERE,
 ) -> None:
-    """Submit a job. The API key is in EUTERPE_API_KEY."""
+    """Submit a job, and print its id. The API key is in EUTERPE_API_KEY."""
     spec = {
         "source": _source_url(source),
         "output": _prefix_url(to),
@@ -53,9 +54,15 @@ def submit(
         "status_webhook_url": webhook,
     }
     with connected(url) as client:
-        job = client.submit({name: value for name, value in spec.items() if value is not None})
-        if not (as_json and watch_it):
-            (json_document(job.document) if as_json else out(f"{job.job_id} is {job.status}"))
+        try:
+            job = client.submit({name: value for name, value in spec.items() if value is not None})
+        except Invalid as error:
+            raise _with_files(error, spec) from None
+        if as_json and not watch_it:
+            json_document(job.document)
+        elif not as_json:
+            # JOB=$(euterpe submit …)
+            out(f"{job.job_id} is {job.status}" if sys.stdout.isatty() else job.job_id)
         if watch_it:
             _watch(client, job.job_id, as_json)
 
@@ -64,7 +71,7 @@ def status(job_id: Job, as_json: AsJson = False, url: Url = _HERE) -> None:
     """How a job stands. The API key is in EUTERPE_API_KEY."""
     with connected(url) as client:
         job = client.status(job_id)
-    (json_document if as_json else fields)(job.document)
+    (json_document if as_json else job_fields)(job.document)
 
 
 def watch(job_id: Job, as_json: AsLines = False, url: Url = _HERE) -> None:
@@ -88,13 +95,25 @@ def connected(url: str) -> Iterator[Client]:
     if not key:
         raise typer.BadParameter("is not set: `euterpe requester create NAME` prints a key", param_hint=_KEY)
     try:
-        client = Client(url, key)
+        client = Client(url, key, on_outage=_tell)
     except MalformedApiKey as error:
         raise typer.BadParameter(str(error), param_hint=_KEY) from None
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--url") from None
     with client:
         yield client
+
+
+def _tell(outage: ClientError) -> None:
+    note(f"{outage}; trying again")
+
+
+def _with_files(error: Invalid, spec: Mapping[str, object]) -> Invalid:
+    """Which file was refused: what was typed may have been a relative path."""
+    urls = {("source", "url"): spec["source"], ("output", "url"): spec["output"]}
+    files = [str(url) for loc, url in urls.items() if any(e.loc == loc for e in error.errors)]
+    named = ", ".join(file for file in files if file.startswith("file://"))
+    return Invalid(f"{error} ({named})") if named else error
 
 
 def _source_url(source: str) -> str:

@@ -9,9 +9,9 @@ import httpx
 
 from euterpe.client import plans
 from euterpe.client.calls import Answer, Call
-from euterpe.client.connection import answer_of, is_stream, options, request, unreachable
+from euterpe.client.connection import OnOutage, answer_of, is_stream, options, request, unreachable
 from euterpe.client.documents import Document, Event, Job, Progress, replacement
-from euterpe.client.errors import Unreachable
+from euterpe.client.errors import ClientError, Unreachable
 from euterpe.client.plans import Plan
 from euterpe.client.stream import Watch
 
@@ -21,8 +21,9 @@ T = TypeVar("T")
 class AsyncClient:
     """`Client` for asyncio: the same methods. Close it with `aclose`, or use it in an `async with`."""
 
-    def __init__(self, url: str, api_key: str) -> None:
+    def __init__(self, url: str, api_key: str, *, on_outage: OnOutage | None = None) -> None:
         self._http = httpx.AsyncClient(**options(url, api_key))
+        self._on_outage = on_outage
 
     async def submit(
         self, spec: Document | None = None, *, idempotency_key: str | None = None, **fields: Any
@@ -41,7 +42,7 @@ class AsyncClient:
     async def watch(self, job_id: str) -> AsyncIterator[Event | Progress]:
         watch = Watch(job_id)
         while not watch.is_over:
-            await sleep(watch.pause_s)
+            await self._pause(watch.pause_s, watch.outage)
             try:
                 async with self._http.stream(**request(watch.call())) as response:
                     if not is_stream(response):
@@ -110,8 +111,13 @@ class AsyncClient:
             return end.value  # type: ignore[no-any-return]
 
     async def _make(self, call: Call) -> Answer | Unreachable:
-        await sleep(call.after_s)
+        await self._pause(call.after_s, call.outage)
         try:
             return answer_of(await self._http.request(**request(call)))
         except httpx.RequestError as error:
             return unreachable(error)
+
+    async def _pause(self, seconds: float, outage: ClientError | None) -> None:
+        if outage is not None and self._on_outage is not None:
+            self._on_outage(outage)
+        await sleep(seconds)

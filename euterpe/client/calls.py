@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from urllib.parse import quote
 from uuid import uuid4
 
+from euterpe.client.errors import ClientError
+
 MOST_IDS = 100  # in one status call
 MOST_WAIT_S = 30.0
 _TIMEOUT_S = 30.0
@@ -23,6 +25,7 @@ class Call:
     repeatable: bool = True  # made twice it does no more than made once
     timeout_s: float = _TIMEOUT_S
     after_s: float = 0.0  # to be made only then
+    outage: ClientError | None = None  # that has just begun, and that this call is made in spite of
 
 
 @dataclass(frozen=True)

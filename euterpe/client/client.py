@@ -9,9 +9,9 @@ import httpx
 
 from euterpe.client import plans
 from euterpe.client.calls import Answer, Call
-from euterpe.client.connection import answer_of, is_stream, options, request, unreachable
+from euterpe.client.connection import OnOutage, answer_of, is_stream, options, request, unreachable
 from euterpe.client.documents import Document, Event, Job, Progress, replacement
-from euterpe.client.errors import Unreachable
+from euterpe.client.errors import ClientError, Unreachable
 from euterpe.client.plans import Plan
 from euterpe.client.stream import Watch
 
@@ -22,11 +22,13 @@ class Client:
     """A requester's way to Euterpe. Threads may share it. Close it, or use it in a `with`.
 
     A call that meets a lost connection, a busy server or an error of the server is made again, with backoff,
-    unless that could do a thing twice. Every error of a call is a `ClientError`.
+    unless that could do a thing twice; `on_outage` is told the error when that begins, once for each outage.
+    Every error of a call is a `ClientError`.
     """
 
-    def __init__(self, url: str, api_key: str) -> None:
+    def __init__(self, url: str, api_key: str, *, on_outage: OnOutage | None = None) -> None:
         self._http = httpx.Client(**options(url, api_key))
+        self._on_outage = on_outage
 
     def submit(
         self, spec: Document | None = None, *, idempotency_key: str | None = None, **fields: Any
@@ -58,7 +60,7 @@ class Client:
         """
         watch = Watch(job_id)
         while not watch.is_over:
-            sleep(watch.pause_s)
+            self._pause(watch.pause_s, watch.outage)
             try:
                 with self._http.stream(**request(watch.call())) as response:
                     if not is_stream(response):
@@ -129,8 +131,13 @@ class Client:
             return end.value  # type: ignore[no-any-return]
 
     def _make(self, call: Call) -> Answer | Unreachable:
-        sleep(call.after_s)
+        self._pause(call.after_s, call.outage)
         try:
             return answer_of(self._http.request(**request(call)))
         except httpx.RequestError as error:
             return unreachable(error)
+
+    def _pause(self, seconds: float, outage: ClientError | None) -> None:
+        if outage is not None and self._on_outage is not None:
+            self._on_outage(outage)
+        sleep(seconds)

@@ -1,7 +1,7 @@
 """What both clients share of httpx: how it is set up, and its words for ours."""
 
 import platform
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -9,8 +9,10 @@ import httpx
 
 import euterpe
 from euterpe.client.calls import Answer, Call
-from euterpe.client.errors import Unreachable
+from euterpe.client.errors import ClientError, Unreachable
 from euterpe.crypto import apikeys
+
+OnOutage = Callable[[ClientError], object]
 
 _CONNECT_TIMEOUT_S = 10.0
 # Shorter than servers keep theirs (uvicorn: 5 s): no call goes into a connection that is just being closed.

@@ -37,7 +37,7 @@ def asked(call: Call) -> Plan[Answer]:
         pause = pause_before_retry(error, tried=tried, repeatable=call.repeatable, draw=random())  # noqa: S311
         if pause is None:
             raise error
-        call = replace(call, after_s=pause)
+        call = replace(call, after_s=pause, outage=error if tried == 1 else None)
 
 
 def submitted(spec: Document | None, fields: Document, idempotency_key: str | None) -> Plan[Job]:

@@ -64,6 +64,7 @@ class Watch:
     def __init__(self, job_id: str) -> None:
         self.is_over = False
         self.pause_s = 0.0  # before the next call
+        self.outage: ClientError | None = None  # that has just begun
         self._job_id = job_id
         self._messages = Messages()
         self._sequence, self._status = 0, ""
@@ -107,6 +108,7 @@ class Watch:
         if pause is None:
             raise error
         self.pause_s = pause
+        self.outage = error if self._tried == 1 else None
 
 
 def _told(message: Message) -> Event | Progress:

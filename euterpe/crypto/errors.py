@@ -20,7 +20,8 @@ class UnknownKek(EuterpeError):
 
     def __init__(self, kek_id: str) -> None:
         super().__init__(
-            f"the key ring has no KEK {kek_id!r}: put it back into EUTERPE_KEK_FILE or EUTERPE_KEKS"
+            f"the key ring has no KEK {kek_id!r}: put it back into EUTERPE_KEK_FILE, or into EUTERPE_KEKS "
+            "and start again (if it is there now, all is well); if it is lost, store the secret anew"
         )
         self.kek_id = kek_id
 

@@ -2,13 +2,11 @@
 
 import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import Protocol
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from euterpe.crypto import keyfile
 from euterpe.crypto.errors import CannotDecrypt, UnknownKek
 from euterpe.crypto.keyset import KeySet
 
@@ -71,11 +69,6 @@ class LocalKeyRing:
         if kek_id not in self._ciphers:
             raise UnknownKek(kek_id)
         return self._ciphers[kek_id]
-
-
-def load_file(path: Path) -> LocalKeyRing:
-    """The ring of EUTERPE_KEK_FILE."""
-    return LocalKeyRing(keyfile.read(path))
 
 
 def load_value(value: str) -> LocalKeyRing:

@@ -1,8 +1,7 @@
 """Writing events down: what a moment of a job's life becomes in the outbox."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
@@ -28,8 +27,7 @@ _COLUMNS = (
 )
 
 
-@dataclass(frozen=True)
-class Moment:
+class Moment(NamedTuple):
     """Something to tell of a job; `row` is the job as it has just been written."""
 
     subject: Subject

@@ -197,14 +197,16 @@ class Inbox:
             decisions = self._settlement.write(connection, rows, [error for _ in rows], timings=timings)
         return decisions[0] if decisions else None
 
-    def release(self, job: ClaimedJob, *, delay_ms: int = 0) -> bool:
-        """Hands a job back for no fault of its own, and its attempt with it. False when stale."""
+    def release(self, job: ClaimedJob, *, delay_ms: int = 0, reason: JobError | None = None) -> bool:
+        """Hands a job back for no fault of its own, and its attempt with it; `reason` is for people to read.
+        False when stale."""
         check_count(delay_ms, "delay_ms", 0, WEEK_MS)
         with self._database.transaction() as connection:
             rows = self._owned(connection, job)
             if any(row.cancel_requested_at is not None for row in rows):
                 return bool(self._settlement.write(connection, rows, [canceled(row.status) for row in rows]))
-            return bool(self._transitions.apply(connection, [_release(row, delay_ms) for row in rows]))
+            steps = [_release(row, delay_ms, reason) for row in rows]
+            return bool(self._transitions.apply(connection, steps))
 
     def _owned(self, connection: sa.Connection, job: ClaimedJob) -> Sequence[AnyRow]:
         held = sa.select(*SETTLED).where(
@@ -246,7 +248,10 @@ def _claimed(row: AnyRow, subject: Subject, written: AnyRow, worker_id: str, lea
     )
 
 
-def _release(row: AnyRow, delay_ms: int) -> Step:
+def _release(row: AnyRow, delay_ms: int, reason: JobError | None) -> Step:
     move = Move(row.status, JobStatus.QUEUED, lane_when_queued(row.group_id, delay_ms), attempts=-1)
-    change = Change(row.job_id, row.claim_version, move, delay_ms or None, extra={"outcome": "released"})
+    extra: dict[str, Any] = {"outcome": "released"}
+    if reason is not None:
+        extra["last_error"] = reason.document()
+    change = Change(row.job_id, row.claim_version, move, delay_ms or None, extra)
     return Step(subject_of(row), change)

@@ -142,6 +142,7 @@ class Jobs:
         *,
         statuses: Sequence[OutboxStatus] = (),
         requester_id: str | None = None,
+        job_id: str | None = None,
         before: str | None = None,
         limit: int = 50,
     ) -> list[dict[str, Any]]:
@@ -153,6 +154,8 @@ class Jobs:
             wanted = wanted.where(event.status.in_(statuses))
         if requester_id is not None:
             wanted = wanted.where(event.requester_id == requester_id)
+        if job_id is not None:
+            wanted = wanted.where(event.job_id == job_id)
         if before is not None:
             wanted = wanted.where(event.event_id < before)
         return self._all(wanted)

@@ -46,7 +46,8 @@ class Change(NamedTuple):
 
     def row(self) -> dict[str, Any]:
         # The fence comes last: nothing that a worker brings may take its place.
-        row = {**self.extra, "key": self.key, "version": self.claim_version, "source": self.move.source}
+        fence = {"key": self.key, "version": self.claim_version, "source": self.move.source}
+        row = {**self.extra, **fence} if self.extra else fence
         return row if self.delay_ms is None else {**row, "delay_ms": self.delay_ms}
 
 

@@ -16,7 +16,7 @@ import euterpe
 from euterpe.store.database import Database
 from euterpe.store.engines import Kind
 from euterpe.store.errors import SchemaMismatch
-from euterpe.store.tables import metadata, schema_migrations
+from euterpe.store.tables import column_names, metadata, schema_migrations
 
 _FILE = re.compile(r"(\d{4})_([a-z0-9_]+)\.sql")
 _BOOKKEEPING = """CREATE TABLE IF NOT EXISTS schema_migrations (
@@ -141,6 +141,6 @@ def _verify(connection: sa.Connection) -> None:
                 f"after migrating, table {table.name} is missing; the migration files are damaged"
             )
         there = {column["name"] for column in inspector.get_columns(table.name)}
-        if there != set(table.columns.keys()):
-            odd = ", ".join(sorted(there ^ set(table.columns.keys())))
+        if there != (wanted := column_names(table, connection.dialect.name)):
+            odd = ", ".join(sorted(there ^ wanted))
             raise SchemaMismatch(f"after migrating, table {table.name} differs in: {odd}")

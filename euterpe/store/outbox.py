@@ -176,8 +176,16 @@ class Outbox:
             return self._apply(connection, changes).keys()
 
     def replay_one(self, event_id: str) -> None:
-        if not self.replay(_event.event_id == event_id):
-            raise NotFound(f"there is no delivered or dead event {event_id!r} to replay")
+        """One that waits for its next attempt is due at once, and keeps its budget."""
+        if not (self.replay(_event.event_id == event_id) or self._hasten(event_id)):
+            raise NotFound(f"there is no delivered, dead or waiting event {event_id!r} to replay")
+
+    def _hasten(self, event_id: str) -> int:
+        with self._database.transaction() as connection:
+            self._database.announce(connection, Topic.OUTBOX)
+            waiting = sa.update(job_outbox_events).values(available_at=self._database.now)
+            waiting = waiting.where(_event.event_id == event_id, _event.status == OutboxStatus.PENDING)
+            return connection.execute(waiting).rowcount
 
     def replay_dead_letters(self, requester_id: str) -> int:
         return self.replay(_event.requester_id == requester_id, _event.status == OutboxStatus.DEAD_LETTER)

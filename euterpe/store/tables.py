@@ -194,3 +194,12 @@ schema_migrations = Table(
     Column("checksum", Text, nullable=False),
     Column("applied_at", BigInteger, nullable=False),
 )
+
+# What analytics reads in the order of its commits: Postgres has a column for that, and SQLite its rowid.
+IN_ORDER = (inbox_jobs, job_outbox_events, job_deliveries)
+
+
+def column_names(table: Table, dialect: str) -> set[str]:
+    """Of the table as the migrations make it."""
+    names = set(table.columns.keys())
+    return names | {"position"} if table in IN_ORDER and dialect == "postgresql" else names

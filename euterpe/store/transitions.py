@@ -15,7 +15,7 @@ from euterpe.domain.states import FINISHED, IN_PROGRESS, JobStatus, Lane, check_
 from euterpe.store.database import Database
 from euterpe.store.events import Events, Moment
 from euterpe.store.groups import Groups
-from euterpe.store.ids import new_id
+from euterpe.store.ids import new_ids
 from euterpe.store.leases import Change, LeasedTable, Move
 from euterpe.store.rows import REAL, AnyRow, BulkInsert, Rows, as_parameter
 from euterpe.store.subjects import Subject, as_json
@@ -79,7 +79,10 @@ class Transitions:
         opened = [_opened(step.change, row) for step, row in written if step.change.move.attempts > 0]
         closed = [_closed(step.change, row) for step, row in written if _ends_attempt(step.change.move)]
         if opened:
-            self._open_attempts(connection, opened)
+            ids = new_ids(len(opened))
+            self._open_attempts(
+                connection, [{"attempt_id": i, **row} for i, row in zip(ids, opened, strict=True)]
+            )
         if closed:
             connection.execute(self._close_attempts, as_parameter(closed))
 
@@ -146,7 +149,6 @@ _ATTEMPT_COLUMNS = ("attempt_id", "job_id", "attempt_no", "claim_version", "work
 
 def _opened(change: Change, row: AnyRow) -> dict[str, Any]:
     return {
-        "attempt_id": new_id(),
         "job_id": row.job_id,
         "attempt_no": row.attempt_count,
         "claim_version": row.claim_version,

@@ -1,5 +1,6 @@
 """One attempt at a job, from its claim to its end: fetch, probe, encode, verify, upload."""
 
+import random
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -11,7 +12,7 @@ import structlog
 
 from euterpe.crypto.errors import CannotDecrypt, UnknownFormat, UnknownKek
 from euterpe.domain.credentials import StorageCredentials
-from euterpe.domain.retry import JobError, RetryClass, canceled
+from euterpe.domain.retry import Backoff, JobError, RetryClass, canceled
 from euterpe.domain.spec import JobSpec, resolve_outputs
 from euterpe.domain.states import JobStatus
 from euterpe.media.encode import encode, max_output_bytes
@@ -27,6 +28,7 @@ from euterpe.storage.source import SourceObject
 from euterpe.storage.storage import Storage
 from euterpe.storage.transfer import Stored
 from euterpe.store.errors import Conflict
+from euterpe.store.inbox import ClaimedJob
 from euterpe.store.store import Store
 from euterpe.worker.access import Access
 from euterpe.worker.ends import CancelRequested, HandBack, LeaseLost, TimeSpent
@@ -42,10 +44,14 @@ _FETCHED, _ENCODED = 5.0, 95.0
 _LOOK_EVERY_BYTES = 16 * 1024 * 1024
 # When the time is up the pulse says so, wherever the attempt is: ffmpeg's own limits are the net below it.
 _PULSE_FIRST_S = 5.0
-
-
 # What this worker lacks, another may have: a key that is being rolled out, a newer release.
 _FOR_ANOTHER_WORKER_MS = 5_000
+# A key may be lost for good: so often, at least, such a job is tried once more.
+_LONGEST_PAUSE_MS = 300_000
+_OUT_OF_REACH = (
+    "the job's credentials cannot be opened for now; if that lasts, "
+    "PUT /transcode/{job_id}/credentials stores new ones"
+)
 _OUR_FAULT = frozenset({"internal_error", "disk_full", "sandbox_failed", "out_of_memory"})
 
 
@@ -86,8 +92,11 @@ class Attempt:
             _log.warning("lease_lost", phase=self._journal.phase)
         except HandBack:
             self._write_end(self._journal.release)
+        except (UnknownKek, UnknownFormat) as error:
+            self._put_off(error)
         except Exception as error:  # noqa: BLE001  a slot must outlive whatever a job does
-            if _is_ours(error):
+            if isinstance(error, OSError) and for_want_of_means(error):
+                # The worker's own lack: the job is not to pay for it.
                 _log.error("worker_lacks_means", error=str(error))
                 self._write_end(lambda: self._journal.release(_FOR_ANOTHER_WORKER_MS))
                 return False
@@ -95,6 +104,14 @@ class Attempt:
             self._write_end(lambda: self._journal.fail(failure, self._timings))
             return failure.code not in _OUR_FAULT
         return True
+
+    def _put_off(self, lacks: UnknownKek | UnknownFormat) -> None:
+        """The secrets of this job alone are out of our reach: others that we hold can go on."""
+        pause = _pause_ms(self._job)
+        _log.warning("job_put_off", code=lacks.code, error=str(lacks), pause_ms=pause)
+        # Its requester reads this too, and need not know our keys by name.
+        reason = JobError(lacks.code, _OUT_OF_REACH, self._journal.phase, RetryClass.TRANSIENT)
+        self._write_end(lambda: self._journal.release(pause, reason))
 
     def _failure(self, error: Exception) -> JobError:
         phase = self._journal.phase
@@ -229,8 +246,9 @@ class Attempt:
             self._timings[f"{phase}_ms"] = round((time.monotonic() - began) * 1000)
 
 
-def _is_ours(error: Exception) -> bool:
-    """What this worker lacks, and the job is not to pay for."""
-    return isinstance(error, UnknownKek | UnknownFormat) or (
-        isinstance(error, OSError) and for_want_of_means(error)
-    )
+def _pause_ms(job: ClaimedJob) -> int:
+    """Grows with each claim of the job that has cost it no attempt: the versions count them all."""
+    given_back = job.claim_version - job.attempt_count
+    backoff = Backoff(_FOR_ANOTHER_WORKER_MS, _LONGEST_PAUSE_MS)
+    draw = random.random()  # noqa: S311  jitter, not a secret
+    return backoff.delay_ms(given_back + 1, RetryClass.TRANSIENT, draw)

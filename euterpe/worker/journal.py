@@ -45,7 +45,7 @@ class Journal:
         if time.monotonic() < self._reported_at + _REPORT_EVERY_S:
             return
         self._reported_at = time.monotonic()
-        report = Report(self._job, min(100.0, max(0.0, progress)), eta_seconds, speed)
+        report = Report(self._job, round(min(100.0, max(0.0, progress)), 2), eta_seconds, speed)
         try:
             held = self._store.progress.write([report])
         except StoreUnavailable as error:
@@ -71,8 +71,9 @@ class Journal:
             decision=type(decision).__name__ if decision else "stale",
         )
 
-    def release(self, delay_ms: int = 0) -> None:
-        held = self._pulse.insist(lambda: self._store.inbox.release(self._job, delay_ms=delay_ms))
+    def release(self, delay_ms: int = 0, reason: JobError | None = None) -> None:
+        release = self._store.inbox.release
+        held = self._pulse.insist(lambda: release(self._job, delay_ms=delay_ms, reason=reason))
         _log.info("job_handed_back", held=held)
 
     def _is_at(self, target: JobStatus) -> bool:

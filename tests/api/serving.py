@@ -12,6 +12,7 @@ from euterpe.api.server import ApiServer
 from euterpe.domain.errors import FieldError
 from euterpe.domain.scopes import DEFAULT_SCOPES, Scope
 from euterpe.domain.spec import JobSpec
+from euterpe.net.policy import EgressPolicy
 from euterpe.store.store import Store
 from tests.domain.documents import MINIMAL, Document
 
@@ -77,8 +78,10 @@ class Served:
 
 
 @contextmanager
-def serving(store: Store, limits: ApiLimits | None = None) -> Iterator[Served]:
-    app = create_app(store, limits or ApiLimits(), OneBucketForbidden())
+def serving(
+    store: Store, limits: ApiLimits | None = None, egress: EgressPolicy | None = None
+) -> Iterator[Served]:
+    app = create_app(store, limits or ApiLimits(), OneBucketForbidden(), egress or EgressPolicy())
     server = ApiServer(app, "127.0.0.1", 0)
     server.start()
     served = Served(store, server.url, app.state.end_waits)

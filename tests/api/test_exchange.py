@@ -61,6 +61,12 @@ def test_a_method_that_is_not_there_says_which_are(served: Served) -> None:
     assert answer.headers["allow"] == "POST"
 
 
+def test_an_address_that_is_not_there_leads_to_the_docs(served: Served) -> None:
+    answer = served.anonymous.get("/")
+    assert_problem(answer, 404, "no_route")
+    assert "/docs" in answer.json()["detail"]
+
+
 def test_what_nobody_expected_is_a_problem_without_details_and_a_traceback_in_the_log(
     served: Served, requester: Requester, log: LogCapture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,6 +18,7 @@ from euterpe.api.app import create_app
 from euterpe.api.limits import ApiLimits
 from euterpe.api.openapi import openapi_document
 from euterpe.domain.states import JobStatus
+from euterpe.net.policy import EgressPolicy
 from euterpe.store.store import Store
 from tests.api.serving import OneBucketForbidden, Served, serving
 from tests.store.jobs import advance, claim_one
@@ -50,7 +51,7 @@ CHECKS = [
 
 
 def test_every_address_is_described_and_nothing_else(sqlite_store: Store) -> None:
-    app = create_app(sqlite_store, ApiLimits(), OneBucketForbidden())
+    app = create_app(sqlite_store, ApiLimits(), OneBucketForbidden(), EgressPolicy())
     served = {
         f"{method} {route.path}"
         for route in app.routes

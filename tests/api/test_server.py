@@ -13,12 +13,13 @@ from euterpe.api import stream
 from euterpe.api.app import create_app
 from euterpe.api.limits import ApiLimits
 from euterpe.api.server import ApiServer
+from euterpe.net.policy import EgressPolicy
 from euterpe.store.store import Store
 from tests.api.serving import OneBucketForbidden, Requester
 
 
 def server_over(store: Store, host: str = "127.0.0.1", port: int = 0) -> ApiServer:
-    return ApiServer(create_app(store, ApiLimits(), OneBucketForbidden()), host, port)
+    return ApiServer(create_app(store, ApiLimits(), OneBucketForbidden(), EgressPolicy()), host, port)
 
 
 def test_a_port_that_is_taken_is_an_error_at_once(sqlite_store: Store) -> None:

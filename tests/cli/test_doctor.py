@@ -30,7 +30,20 @@ def test_a_sound_installation_has_no_trouble(installed: Cli) -> None:
     assert trouble(installed) == []
     details = {finding["check"]: finding["detail"] for finding in installed.json("doctor")}
     assert "write-ahead log" in details["database"]
-    assert details["stored secrets"].startswith("2,")
+    assert details["stored secrets"].startswith("2 ")
+
+
+def test_what_jobs_may_reach_is_told_by_the_names_of_the_settings(
+    installed: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def reach() -> str:
+        (told,) = [row["detail"] for row in installed.json("doctor") if row["check"] == "what jobs may reach"]
+        return str(told)
+
+    assert "EUTERPE" not in reach()
+    monkeypatch.setenv("EUTERPE_STORAGE_ROOTS", str(Path.cwd()))
+    monkeypatch.setenv("EUTERPE_EGRESS_ALLOW", "127.0.0.1:9000")
+    assert f"{Path.cwd()} by EUTERPE_STORAGE_ROOTS; 127.0.0.1:9000 by EUTERPE_EGRESS_ALLOW" in reach()
 
 
 def test_a_database_that_is_not_there(cli: Cli) -> None:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from euterpe.domain.retry import Redeliver
 from tests.cli.running import CANARY, Cli, deliver_all, fail_one, submit
 
 
@@ -36,6 +37,10 @@ def test_a_day_of_an_operator(on_engine: Cli) -> None:
     assert cli.json("outbox", "replay", "--requester", "newsroom") == {"replayed": len(dead) - 1}
     deliver_all()
     assert cli.json("outbox", "replay", "--since", "1h") == {"replayed": len(dead)}
+    waiting = deliver_all(Redeliver(900_000, "answered 503"))
+    cli.ok("outbox", "replay", waiting[0])
+    assert deliver_all() == waiting[:1]
+    assert len(cli.json("outbox", "list", "--job", jobs[1])) == 2
 
     cli.ok("keys", "add", "--id", "k2")
     cli.ok("keys", "activate", "k2")

@@ -30,7 +30,7 @@ def test_a_table_is_never_cut_short(installed: Cli, monkeypatch: pytest.MonkeyPa
     job_id = submit(queue="a-queue-with-a-name-of-its-own")
     fail_one("a-queue-with-a-name-of-its-own")
     header, line = installed.ok("jobs", "list").out.splitlines()
-    assert header.split() == ["job", "status", "queue", "attempts", "age", "error"]
+    assert header.split() == ["job", "status", "queue", "attempts", "age", "last", "error"]
     assert line.split()[:4] == [job_id, "failed", "a-queue-with-a-name-of-its-own", "1/3"]
     assert line.endswith("source_forbidden")
 
@@ -66,6 +66,7 @@ def test_a_failed_job_is_retried_while_it_has_attempts_left(installed: Cli) -> N
     job_id = submit(max_attempts=2)
     fail_one()
     assert "queued again" in installed.ok("jobs", "retry", job_id).out
+    assert "last_error" in installed.ok("jobs", "show", job_id).out
     fail_one()
     assert installed.json("jobs", "show", job_id)["status"] == "dead_letter"
     assert "only a failed job" in installed.fails("jobs", "retry", job_id)

@@ -50,7 +50,7 @@ def test_a_rotation_moves_every_secret_and_retires_the_old_key(installed: Cli) -
     assert installed.json("keys", "rewrap") == {"kek_id": "new", "rewrapped": 4}
     assert "0 secrets were rewrapped" in installed.ok("keys", "rewrap").out
     assert keks(installed) == {old: ("decrypts", 0), "new": ("active", 4)}
-    installed.ok("keys", "retire", old)
+    assert "put it back from a copy" in installed.ok("keys", "retire", old).out
     assert keks(installed) == {"new": ("active", 4)}
     with opened() as store:
         assert store.requesters.webhook_secrets(requester["requester_id"]) == [requester["webhook_secret"]]
@@ -69,6 +69,20 @@ def test_the_first_key_of_a_file_is_active_at_once(cli: Cli, monkeypatch: pytest
     assert stat.S_IMODE(Path("ring.json").stat().st_mode) == 0o600
     second = cli.ok("keys", "add").out
     assert "keys activate" in second
+
+
+def test_a_rotation_needs_no_restart(installed: Cli) -> None:
+    with opened() as running:
+        running.requesters.create("before")
+        for new in ("second", "third"):
+            (old,) = keks(installed)
+            installed.ok("keys", "add", "--id", new)
+            installed.ok("keys", "activate", new)
+            made = running.requesters.create(f"under-{new}")
+            assert keks(installed)[new] == ("active", 1)
+            installed.ok("keys", "rewrap")
+            installed.ok("keys", "retire", old)
+            assert running.requesters.webhook_secrets(made.requester_id) == [made.webhook_secret]
 
 
 def test_a_key_that_wraps_secrets_and_is_not_in_the_ring_is_shown_missing(

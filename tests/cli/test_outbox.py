@@ -1,6 +1,6 @@
 import pytest
 
-from euterpe.domain.retry import Delivered
+from euterpe.domain.retry import Delivered, Redeliver
 from tests.cli.running import Cli, deliver_all, fail_one, submit
 
 
@@ -29,6 +29,13 @@ def test_the_list_can_be_narrowed(installed: Cli, newsroom: str) -> None:
     assert "answered 410" in table
 
 
+def test_the_events_of_one_job_are_listed(installed: Cli, newsroom: str) -> None:
+    other = submit(newsroom)
+    fail_one()
+    rows = installed.json("outbox", "list", "--job", other)
+    assert [(row["job_id"], row["type"]) for row in rows] == [(other, "job.failed"), (other, "job.claimed")]
+
+
 def test_one_event_is_shown_with_its_exact_body(installed: Cli, newsroom: str) -> None:
     (event, *_) = installed.json("outbox", "list", "--requester", newsroom)
     shown = installed.json("outbox", "show", event["event_id"])
@@ -41,6 +48,14 @@ def test_one_event_is_replayed(installed: Cli, newsroom: str) -> None:
     assert "1 event will be sent again" in installed.ok("outbox", "replay", first).out
     (again,) = installed.json("outbox", "list", "--status", "pending", "--requester", newsroom)
     assert (again["event_id"], again["attempt_count"]) == (first, 0)
+
+
+@pytest.mark.usefixtures("newsroom")
+def test_an_event_that_waits_for_its_next_attempt_is_sent_at_once(installed: Cli) -> None:
+    (event, _) = deliver_all(Redeliver(900_000, "answered 503"))
+    assert deliver_all() == []
+    installed.ok("outbox", "replay", event)
+    assert deliver_all(Delivered()) == [event]
 
 
 def test_all_dead_letters_of_a_requester_are_replayed(installed: Cli, newsroom: str) -> None:
@@ -61,9 +76,7 @@ def test_a_range_of_time_is_replayed(installed: Cli) -> None:
 
 @pytest.mark.usefixtures("newsroom")
 def test_replaying_nothing_is_a_failure_that_says_so(installed: Cli) -> None:
-    (event, *_) = installed.json("outbox", "list", "--status", "pending")
-    assert "no delivered or dead event" in installed.fails("outbox", "replay", event["event_id"])
-    assert "no delivered or dead event" in installed.fails("outbox", "replay", "nope")
+    assert "no delivered, dead or waiting event 'nope'" in installed.fails("outbox", "replay", "nope")
     assert "'nobody'" in installed.fails("outbox", "replay", "--requester", "nobody")
 
 

@@ -21,13 +21,19 @@ def test_the_list_tells_the_backlog_of_each_queue(installed: Cli) -> None:
 
 def test_a_paused_queue_is_shown_and_gives_no_jobs_until_it_is_resumed(installed: Cli) -> None:
     submit()
-    installed.ok("queues", "pause", "default")
+    assert "no job" not in installed.ok("queues", "pause", "default").out
     assert installed.json("queues", "list")[0]["paused"]
     with opened() as store:
         assert store.inbox.claim("w1", 1) == []
     installed.ok("queues", "resume", "default")
     with opened() as store:
         assert len(store.inbox.claim("w1", 1)) == 1
+
+
+def test_a_queue_without_jobs_is_paused_and_that_it_has_none_is_said(installed: Cli) -> None:
+    submit()
+    assert "no job waits or runs in it" in installed.ok("queues", "pause", "defualt").out
+    assert [row["queue"] for row in installed.json("queues", "list") if row["paused"]] == ["defualt"]
 
 
 def test_a_bad_queue_name_is_wrong_usage(installed: Cli) -> None:

@@ -16,6 +16,7 @@ from tests.cli.running import CANARY, Cli
 from tests.client.scripted import (
     HELLO,
     JOB_ID,
+    HangsUp,
     Says,
     Server,
     Streams,
@@ -49,7 +50,7 @@ def test_a_job_is_submitted_with_what_the_options_say(cli: Cli, server: Server) 
     server.will(Says(202, job()))
     Path("s3.json").write_text(json.dumps({"type": "s3", "secret_access_key": CANARY}))
     ran = cli.ok(*SUBMIT, "--credentials", "s3.json", "--webhook", "https://me.example/hook")
-    assert ran.out == f"{JOB_ID} is queued\n"
+    assert ran.out == f"{JOB_ID}\n"
     assert server.asked[0].json == {
         "source": {"url": "s3://in/a.mov"},
         "output": {"url": "s3://out/a/"},
@@ -68,11 +69,26 @@ def test_files_of_this_machine_become_urls(cli: Cli, server: Server, tmp_path: P
     assert asked["output"] == {"url": f"file://{tmp_path}/out/"}
 
 
+def test_a_person_is_told_how_a_new_job_stands(
+    cli: Cli, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.will(Says(202, job()))
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    assert cli.ok(*SUBMIT).out == f"{JOB_ID} is queued\n"
+
+
 def test_a_job_is_shown_for_people_and_for_programs(cli: Cli, server: Server) -> None:
     document = job("processing", progress=41.5)
     server.will(Says(200, document), Says(200, document))
     assert cli.json("status", JOB_ID) == document
     assert "progress            41.5" in cli.ok("status", JOB_ID).out
+
+
+def test_the_error_of_a_job_that_goes_on_is_that_of_the_attempt_before(cli: Cli, server: Server) -> None:
+    server.will(Says(200, job("queued", error=ERROR)), Says(200, job("failed", error=ERROR)))
+    goes_on, failed = (cli.ok("status", JOB_ID).out.splitlines() for _ in range(2))
+    assert [line.split()[0] for line in goes_on if "403" in line] == ["last_error"]
+    assert [line.split()[0] for line in failed if "403" in line] == ["error"]
 
 
 def test_the_url_may_be_an_option(cli: Cli, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,7 +121,7 @@ def test_a_watch_for_programs_is_a_json_line_for_each_event(cli: Cli, server: Se
 
 def test_a_submit_may_stay_until_the_job_has_finished(cli: Cli, server: Server) -> None:
     server.will(Says(202, job()), WELL)
-    assert cli.ok(*SUBMIT, "--watch").out.splitlines()[0] == f"{JOB_ID} is queued"
+    assert cli.ok(*SUBMIT, "--watch").out.splitlines()[0] == JOB_ID
     assert server.calls == ["POST /transcode", f"GET /transcode/{JOB_ID}/events"]
 
 
@@ -161,6 +177,29 @@ def test_every_error_of_a_request_is_told(cli: Cli, server: Server) -> None:
     errors = [{"loc": ["source", "url"], "msg": "must begin with s3://"}]
     server.will(problem(422, "invalid_request", "the request has 1 error", errors=errors))
     assert cli.fails(*SUBMIT) == "the request has 1 error: source.url: must begin with s3://"
+
+
+def test_a_file_that_is_refused_is_named_in_full(cli: Cli, server: Server, tmp_path: Path) -> None:
+    errors = [{"loc": [side, "url"], "msg": "must be allowed"} for side in ("source", "output")]
+    refused = problem(422, "invalid_request", "the request has errors", errors=errors)
+    server.will(refused, refused)
+    Path("a.mov").touch()
+    line = cli.fails("submit", "a.mov", "--to", "out", "--profile", "h264-720p")
+    assert line.endswith(f"output.url: must be allowed (file://{tmp_path}/a.mov, file://{tmp_path}/out/)")
+    assert "s3://" not in cli.fails(*SUBMIT)
+
+
+@pytest.mark.parametrize("command", [("status", JOB_ID), ("watch", JOB_ID)], ids=" ".join)
+def test_an_outage_is_told_once_while_it_lasts(
+    cli: Cli, server: Server, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr("euterpe.client.retries._BASE_S", 0.0)
+    server.will(HangsUp(), HangsUp(), WELL if command[0] == "watch" else Says(200, job()))
+    ran = cli(*command)
+    (line,) = ran.err.splitlines()
+    assert ran.code == 0
+    assert line.startswith(f"no answer from {server.url.removeprefix('http://')}: ")
+    assert line.endswith("; trying again")
 
 
 @pytest.mark.parametrize("command", [("status", JOB_ID), ("watch", JOB_ID)], ids=" ".join)

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from euterpe.client import AsyncClient, Client
+from euterpe.client.connection import OnOutage
 from euterpe.crypto import apikeys
 from tests.client.scripted import Server, running
 
@@ -20,12 +21,18 @@ def api_key() -> str:
     return apikeys.mint().plaintext
 
 
+@pytest.fixture
+def outages() -> list[str]:
+    """The codes of those that the client told of."""
+    return []
+
+
 class Asynchronous:
     """`AsyncClient` behind the methods of `Client`, so that a test is written once for both."""
 
-    def __init__(self, url: str, api_key: str) -> None:
+    def __init__(self, url: str, api_key: str, *, on_outage: OnOutage | None = None) -> None:
         self._loop = asyncio.Runner()
-        self._client = self._run(_made(url, api_key))
+        self._client = self._run(_made(url, api_key, on_outage))
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         method = getattr(self._client, name)
@@ -58,13 +65,15 @@ class Asynchronous:
         self._loop.close()
 
 
-async def _made(url: str, api_key: str) -> AsyncClient:
-    return AsyncClient(url, api_key)
+async def _made(url: str, api_key: str, on_outage: OnOutage | None) -> AsyncClient:
+    return AsyncClient(url, api_key, on_outage=on_outage)
 
 
 @pytest.fixture(params=[Client, Asynchronous], ids=["sync", "async"])
-def client(request: pytest.FixtureRequest, server: Server, api_key: str) -> Iterator[Client]:
+def client(
+    request: pytest.FixtureRequest, server: Server, api_key: str, outages: list[str]
+) -> Iterator[Client]:
     """Each test runs with both clients."""
-    made = request.param(server.url, api_key)
+    made = request.param(server.url, api_key, on_outage=lambda error: outages.append(error.code))
     yield made
     made.close()

@@ -86,6 +86,26 @@ def test_a_submit_whose_answer_is_lost_makes_one_job(server: Server, client: Cli
     assert len({asked.body for asked in server.asked}) == 1
 
 
+def test_an_outage_is_told_once_and_the_next_one_again(
+    server: Server, client: Client, outages: list[str]
+) -> None:
+    away = problem(503, "overloaded", headers=AT_ONCE)
+    server.will(away, away, Says(200, job()), problem(429, "queue_full", headers=AT_ONCE), Says(200, job()))
+    client.status(JOB_ID)
+    assert outages == ["overloaded"]
+    client.status(JOB_ID)
+    assert outages == ["overloaded", "queue_full"]
+
+
+def test_an_error_that_no_other_try_mends_is_no_outage(
+    server: Server, client: Client, outages: list[str]
+) -> None:
+    server.will(problem(404, "not_found"))
+    with pytest.raises(NotFound):
+        client.status(JOB_ID)
+    assert outages == []
+
+
 def test_two_submits_are_two_jobs_unless_the_caller_gives_one_key(server: Server, client: Client) -> None:
     jobs = Jobs()
     server.will(*[jobs.accept] * 4)

@@ -30,6 +30,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "integrate.md").read_text()
 SECRET = "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8"
 OUTPUTS = [{"name": "mp4", "url": "s3://out/a/mp4.mp4"}]
 EVENT_ID = event(4, "succeeded")["event_id"]
+CHANGES = ("cancel", "retry")
 REFRESH = {"job_id": JOB_ID, "credential_version": 1, "reason": "forbidden", "occurred_at": "…"}
 
 Load = Callable[[str], ModuleType]
@@ -39,7 +40,7 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
 
 
-SYNC, ASYNC, ASGI, FLASK, CREDS = blocks("python")
+POLL, SYNC, ASYNC, ASGI, FLASK, CREDS = blocks("python")
 
 
 @pytest.fixture
@@ -102,6 +103,18 @@ def delivery(document: Any = None, secret: str = SECRET) -> dict[str, Any]:
 # -- the client
 
 
+def test_the_poll_asks_again_with_what_it_knows_until_the_job_has_finished(
+    load: Load, server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.will(
+        Says(200, job(progress=0.0), {"etag": '"a"'}), Says(304), Says(200, job("failed", progress=9.5))
+    )
+    assert load(POLL).finished(JOB_ID)["status"] == "failed"
+    assert capsys.readouterr().out == "queued 0.0\nfailed 9.5\n"
+    assert [asked.headers.get("if-none-match") for asked in server.asked] == [None, '"a"', '"a"']
+    assert all(asked.headers["authorization"].startswith("Bearer eut_") for asked in server.asked)
+
+
 def test_the_first_example_submits_waits_and_prints(
     load: Load, server: Server, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -138,11 +151,12 @@ def call(words: list[str]) -> None:
 @pytest.mark.usefixtures("load")
 def test_the_calls_of_curl_are_those_of_the_api(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JOB", JOB_ID)
-    server.will(Says(202, job()), Says(200, job()), Streams([HELLO]))
+    server.will(Says(202, job()), Says(200, job()), Streams([HELLO]), Says(202, job()), Says(202, job()))
     for block in blocks("sh"):
         for words in curls(block):
             call(words)
-    assert server.calls == ["POST /transcode", "GET /transcode/status", f"GET /transcode/{JOB_ID}/events"]
+    of_the_job = [f"GET /transcode/{JOB_ID}/events", *(f"POST /transcode/{JOB_ID}/{c}" for c in CHANGES)]
+    assert server.calls == ["POST /transcode", "GET /transcode/status", *of_the_job]
     parse_spec(server.asked[0].json)
     assert dict(server.asked[1].query) == {"job_id": JOB_ID, "wait_ms": "30000"}
     assert all(asked.headers["authorization"].startswith("Bearer eut_") for asked in server.asked)

@@ -61,6 +61,17 @@ def test_a_lost_connection_is_taken_up_after_the_last_event(server: Server, clie
     assert resumed_from(server) == [None, "1", "1", "1"]
 
 
+def test_a_watch_tells_of_each_outage_once(server: Server, client: Client, outages: list[str]) -> None:
+    server.will(
+        Streams([HELLO, told(1, "claimed")], whole=False),
+        HangsUp(),
+        Streams([HELLO, told(2, "fetching")], whole=False),
+        Streams([HELLO, told(3, "succeeded")]),
+    )
+    assert sequences(client) == [1, 2, 3]
+    assert outages == ["unreachable"] * 2
+
+
 def test_an_event_that_comes_again_is_told_once(server: Server, client: Client) -> None:
     server.will(
         Streams([HELLO, told(1, "claimed"), told(2, "fetching")], whole=False),

@@ -13,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from euterpe.crypto.errors import CannotDecrypt, KeyRingError, UnknownKek
+from euterpe.crypto.filering import FileKeyRing
 from euterpe.crypto.keyfile import activate_key, add_key, create_file, read, remove_key
-from euterpe.crypto.keyring import LocalKeyRing, load_file, load_value
+from euterpe.crypto.keyring import LocalKeyRing, load_value
 
 K1, K2 = (base64.b64encode(bytes([fill]) * 32).decode() for fill in (1, 2))
 RING = {"active": "k1", "keys": {"k1": K1, "k2": K2}}
@@ -30,18 +31,18 @@ def path(tmp_path: Path) -> Path:
 
 
 def is_ring_of(path: Path, active: str, *kek_ids: str) -> bool:
-    ring = load_file(path)
+    ring = FileKeyRing(path)
     return (ring.active_id, sorted(ring.kek_ids)) == (active, sorted(kek_ids))
 
 
 def test_what_one_key_wraps_it_unwraps(path: Path) -> None:
-    ring = load_file(path)
+    ring = FileKeyRing(path)
     for kek_id in ("k1", "k2"):
         assert ring.unwrap(kek_id, ring.wrap(kek_id, bytes(32), b"aad"), b"aad") == bytes(32)
 
 
 def test_another_key_or_other_aad_does_not_unwrap(path: Path) -> None:
-    ring = load_file(path)
+    ring = FileKeyRing(path)
     wrapped = ring.wrap("k1", bytes(32), b"aad")
     with pytest.raises(CannotDecrypt):
         ring.unwrap("k2", wrapped, b"aad")
@@ -89,7 +90,7 @@ BAD = {
 def test_a_bad_ring_is_refused_by_place_and_problem(path: Path, text: str, problem: str) -> None:
     path.write_text(text)
     with pytest.raises(KeyRingError, match=problem) as from_file:
-        load_file(path)
+        FileKeyRing(path)
     with pytest.raises(KeyRingError, match=problem) as from_value:
         load_value(text)
     assert str(path) in str(from_file.value)
@@ -109,14 +110,14 @@ def test_any_text_is_a_ring_or_a_key_ring_error(text: str) -> None:
 def test_bytes_that_are_not_text_are_refused(path: Path) -> None:
     path.write_bytes(b"\xff\xfe\xfd")
     with pytest.raises(KeyRingError, match="write it as"):
-        load_file(path)
+        FileKeyRing(path)
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o620, 0o602, 0o700, 0o601, 0o610, 0o644, 0o4600])
 def test_a_file_that_others_could_use_is_refused(path: Path, mode: int) -> None:
     path.chmod(mode)
     with pytest.raises(KeyRingError, match=f"mode {mode:04o}.*chmod 600 {path}"):
-        load_file(path)
+        FileKeyRing(path)
 
 
 @pytest.mark.parametrize("mode", [0o600, 0o400])
@@ -131,7 +132,7 @@ def test_a_file_of_somebody_else_is_refused(path: Path, monkeypatch: pytest.Monk
     else:
         monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
     with pytest.raises(KeyRingError, match="belongs to uid"):
-        load_file(path)
+        FileKeyRing(path)
 
 
 def test_what_is_not_a_regular_file_is_refused(path: Path, tmp_path: Path) -> None:
@@ -140,12 +141,12 @@ def test_what_is_not_a_regular_file_is_refused(path: Path, tmp_path: Path) -> No
     os.mkfifo(fifo, 0o600)
     for other in (link, fifo, tmp_path):
         with pytest.raises(KeyRingError, match="regular file"):
-            load_file(other)
+            FileKeyRing(other)
 
 
 def test_a_file_that_is_missing_says_how_to_make_one(tmp_path: Path) -> None:
     with pytest.raises(KeyRingError, match="euterpe keys add"):
-        load_file(tmp_path / "none.json")
+        FileKeyRing(tmp_path / "none.json")
 
 
 def test_a_new_file_is_ours_alone_and_has_one_active_key(tmp_path: Path) -> None:
@@ -156,7 +157,7 @@ def test_a_new_file_is_ours_alone_and_has_one_active_key(tmp_path: Path) -> None
     finally:
         os.umask(umask)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert load_file(path).kek_ids == (load_file(path).active_id,)
+    assert FileKeyRing(path).kek_ids == (FileKeyRing(path).active_id,)
     assert list(tmp_path.iterdir()) == [path]
 
 
@@ -173,7 +174,7 @@ def test_of_many_that_create_the_file_one_does(tmp_path: Path) -> None:
     path = tmp_path / "kek.json"
 
     def active_after(_: int) -> tuple[bool, str]:
-        return create_file(path), load_file(path).active_id
+        return create_file(path), FileKeyRing(path).active_id
 
     with ThreadPoolExecutor(8) as pool:
         results = list(pool.map(active_after, range(16)))
@@ -192,12 +193,12 @@ def test_the_first_key_is_active_and_the_next_only_decrypts(tmp_path: Path) -> N
 
 
 def test_a_key_is_activated_and_the_old_one_removed(path: Path) -> None:
-    wrapped = load_file(path).wrap("k2", bytes(32), b"")
+    wrapped = FileKeyRing(path).wrap("k2", bytes(32), b"")
     activate_key(path, "k2")
     assert is_ring_of(path, "k2", "k1", "k2")
     remove_key(path, "k1")
     assert is_ring_of(path, "k2", "k2")
-    assert load_file(path).unwrap("k2", wrapped, b"") == bytes(32)
+    assert FileKeyRing(path).unwrap("k2", wrapped, b"") == bytes(32)
 
 
 def test_edits_that_would_lose_keys_are_refused(path: Path) -> None:
@@ -263,6 +264,7 @@ def test_an_editor_that_is_killed_leaves_the_old_file_whole_and_the_next_one_wor
     before = path.read_bytes()
     script = """
 import os, pathlib, signal, sys
+from euterpe.crypto.filering import FileKeyRing
 from euterpe.crypto.keyfile import add_key
 os.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
 add_key(pathlib.Path(sys.argv[1]), "k3")

@@ -16,7 +16,7 @@ from euterpe.store.database import Database
 from euterpe.store.engines import Kind
 from euterpe.store.errors import SchemaMismatch
 from euterpe.store.store import Store
-from euterpe.store.tables import metadata, schema_migrations
+from euterpe.store.tables import column_names, metadata, schema_migrations
 from tests.engines import Engine, Postgres
 
 ROOT = Path(__file__).parents[2]
@@ -39,7 +39,10 @@ def shape(sql: str) -> list[str]:
     sql = re.sub(r"\b(DOUBLE PRECISION|REAL)\b", "REAL", sql)
     sql = re.sub(r"\)( STRICT| WITH \([^)]*\))?;", ");", sql)
     tables = re.findall(r"(?:CREATE (?:TABLE|UNIQUE INDEX|INDEX)|ALTER TABLE) .*?;", sql, re.DOTALL)
-    return [re.sub(r"\s+", " ", statement) for statement in tables]
+    # The order of commits needs a column on Postgres alone (0003_history.sql).
+    return [
+        re.sub(r"\s+", " ", statement) for statement in tables if not re.search(r"\bposition\b", statement)
+    ]
 
 
 def edges(sql: str) -> list[set[str]]:
@@ -77,7 +80,7 @@ def test_the_database_is_as_the_program_defines_it(url: str) -> None:
         for table in metadata.sorted_tables:
             if table is not schema_migrations:
                 there = {c["name"]: c for c in inspector.get_columns(table.name)}
-                assert set(there) == set(table.columns.keys())
+                assert set(there) == column_names(table, database.engines.read.dialect.name)
                 for column in table.columns:
                     assert there[column.name]["nullable"] is column.nullable, column
                     assert kind_of(there[column.name]["type"]) == kind_of(column.type), column

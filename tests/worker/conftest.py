@@ -1,10 +1,21 @@
 """The worker's parts are the same over every engine: SQLite alone."""
 
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 
+from euterpe.net.egress import Egress
+from euterpe.net.policy import EgressPolicy
+from euterpe.services import worker_tools
+from euterpe.settings import Settings
 from euterpe.store.inbox import ClaimedJob
 from euterpe.store.store import Store
+from euterpe.worker.attempt import Tools
+from tests.media.clips import clips
 from tests.store.jobs import SPEC, claim_one, enqueue
+
+__all__ = ["clips"]
 
 
 @pytest.fixture(params=["sqlite"])
@@ -17,3 +28,11 @@ def job(store: Store) -> ClaimedJob:
     """In our hands for a second."""
     enqueue(store, spec={**SPEC, "webhook_events": ["progress"]})
     return claim_one(store, lease_ms=1_000)
+
+
+@pytest.fixture
+def tools(store: Store, tmp_path: Path) -> Iterator[Tools]:
+    """Of a worker that reaches nothing but the test's own folder."""
+    settings = Settings(work_dir=tmp_path / "work", storage_roots=(str(tmp_path),), min_free_bytes=0)
+    with Egress(EgressPolicy(())) as egress:
+        yield worker_tools(settings, store, egress)

@@ -41,15 +41,14 @@ def test_a_folder_goes_with_its_attempt_whatever_happens(workdir: WorkDir) -> No
 
 
 def test_what_a_killed_worker_left_is_removed_and_what_a_living_one_has_stays(tmp_path: Path) -> None:
-    holders = [
-        subprocess.Popen(
+    holders = []
+    for _ in range(2):  # one after the other: of two at once, one may take the other's for left over
+        holder = subprocess.Popen(
             [sys.executable, "-c", HOLDS_ONE, tmp_path], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
-        for _ in range(2)
-    ]
-    for holder in holders:
         assert holder.stdout is not None
         assert holder.stdout.readline() == b"holding\n"
+        holders.append(holder)
     killed, living = holders
     killed.kill()
     killed.communicate()

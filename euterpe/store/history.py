@@ -1,0 +1,196 @@
+"""The history in the order of commits, to be read bit by bit: nothing is missed, nothing read twice.
+
+A *cut* says how far each growing table has been read. Whatever was committed lies before the next cut, and
+nothing can be added before a cut once it was taken: on Postgres a position is the inserting transaction and a
+cut the oldest one that was still running; the SQLite family has one writer, and a position is the rowid.
+
+The states of a job come with its events: a job belongs to the cut that has the event which made it what it
+is. One that has moved on since comes with the cut that has its next event.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+
+from euterpe.store.database import Database
+from euterpe.store.engines import Kind
+from euterpe.store.history_columns import COLUMNS
+from euterpe.store.rows import AnySelect
+from euterpe.store.tables import IN_ORDER, inbox_jobs, job_attempts, job_deliveries, job_outbox_events
+
+_GROWING = dict(zip(("jobs", "events", "deliveries"), IN_ORDER, strict=True))
+# Boundaries between partitions come from a sample of so many pages.
+_SAMPLED_PAGES = 2_000
+# libSQL answers with at most 4 MiB at a time.
+_ROWS_AN_ANSWER = 500
+
+
+class Cut(NamedTuple):
+    """Positions that have not been read yet, of each growing table."""
+
+    jobs: int = 0
+    events: int = 0
+    deliveries: int = 0
+
+
+@dataclass(frozen=True)
+class Range:
+    """Rows of a growing table from one position to another. Those of one position are told apart by their
+    key: a migration, or a restore, is a single transaction that has inserted them all."""
+
+    grows: str
+    low: int
+    high: int
+    low_key: str = ""
+    high_key: str = ""
+
+
+class History:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._postgres = database.kind is Kind.POSTGRES
+
+    @property
+    def kind(self) -> Kind:
+        return self._database.kind
+
+    def cut(self) -> Cut:
+        """Up to here nothing can be added any more."""
+        with self._database.snapshot() as connection:
+            if self._postgres:
+                oldest = sa.text("SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint")
+                return Cut(*[connection.execute(oldest).scalar_one()] * 3)
+            return Cut(*(self._last(connection, table) + 1 for table in IN_ORDER))
+
+    def marks(self, cut: Cut) -> Mapping[str, Any]:
+        """What tells that positions up to `cut` still mean the same: they do not after a restore elsewhere,
+        or when the last row that was read is gone and its rowid may be another's."""
+        with self._database.snapshot() as connection:
+            if self._postgres:
+                system = sa.text(
+                    "SELECT (SELECT system_identifier FROM pg_control_system())::text || '/' ||"
+                    " (SELECT oid FROM pg_database WHERE datname = current_database())"
+                )
+                return {"database": connection.execute(system).scalar_one()}
+            return {
+                name: self._key_at(connection, _GROWING[name], position - 1)
+                for name, position in cut._asdict().items()
+            }
+
+    def ranges(self, table: str, since: Cut, until: Cut, rows_each: int) -> list[Range]:
+        """What to read to have `table` from one cut to the other, in parts of about so many rows."""
+        grows = "deliveries" if table == "deliveries" else "events"
+        found = self._parts(grows, since, until, rows_each)
+        # Jobs that nothing has happened to yet have no event that they would come with.
+        return [*found, *self._parts("jobs", since, until, rows_each)] if table == "jobs" else found
+
+    def select(
+        self, table: str, part: Range, names: Sequence[str], *where: sa.ColumnElement[bool]
+    ) -> AnySelect:
+        """The rows of that part; only these columns are read."""
+        columns = COLUMNS[table]
+        wanted = sa.select(*(columns[name].label(name) for name in names))
+        return wanted.select_from(_source(table, part)).where(*self._within(table, part), *where)
+
+    def rows(self, select: AnySelect, rows_each: int) -> Iterator[Sequence[Sequence[Any]]]:
+        """Batches of plain rows, as the driver gives them."""
+        with self._database.snapshot() as connection:
+            result = connection.execution_options(yield_per=rows_each).execute(select)
+            yield from result.partitions(rows_each)
+
+    def csv(self, select: AnySelect) -> Iterator[bytes]:
+        """The same of Postgres as CSV, at a fifth of the time that rows of Python objects take."""
+        with self._database.snapshot() as connection:
+            # The session's settings are for statements that find few rows by key.
+            for name in ("enable_seqscan", "enable_hashjoin", "enable_mergejoin"):
+                connection.exec_driver_sql(f"SET LOCAL {name} = on")
+            text = select.compile(connection, compile_kwargs={"literal_binds": True})
+            driver: Any = connection.connection.driver_connection
+            # With parameters, though there are none: that is how `%%` becomes `%` again.
+            with driver.cursor().copy(f"COPY ({text}) TO STDOUT (FORMAT csv)", ()) as copy:
+                yield from copy
+
+    # -- positions
+
+    def _position(self, table: sa.Table) -> sa.ColumnElement[int]:
+        name = "position" if self._postgres else "rowid"
+        return sa.literal_column(f"{table.name}.{name}", sa.BigInteger)
+
+    def _last(self, connection: sa.Connection, table: sa.Table) -> int:
+        last = sa.select(sa.func.max(self._position(table))).select_from(table)
+        return connection.execute(last).scalar_one() or 0
+
+    def _key_at(self, connection: sa.Connection, table: sa.Table, position: int) -> str | None:
+        (key,) = table.primary_key.columns
+        return connection.execute(sa.select(key).where(self._position(table) == position)).scalar()
+
+    def _within(self, table: str, part: Range) -> Iterator[sa.ColumnElement[bool]]:
+        grown = _GROWING[part.grows]
+        position, (key,) = self._position(grown), grown.primary_key.columns
+        yield position >= part.low
+        if part.low_key:
+            yield sa.or_(position > part.low, key >= part.low_key)
+        if part.high_key:
+            yield sa.and_(position <= part.high, sa.or_(position < part.high, key < part.high_key))
+        else:
+            yield position < part.high
+        if table == "jobs" and part.grows == "jobs":
+            yield inbox_jobs.c.event_sequence == 0
+
+    def _parts(self, grows: str, since: Cut, until: Cut, rows_each: int) -> list[Range]:
+        low, high = getattr(since, grows), getattr(until, grows)
+        if low >= high:
+            return []
+        if self._postgres:
+            return self._even_parts(grows, low, high, rows_each)
+        if self._database.kind is Kind.LIBSQL:
+            rows_each = min(rows_each, _ROWS_AN_ANSWER)
+        # Rowids are dense, but below the first they are not there.
+        low = max(low, self._first(grows))
+        return [Range(grows, at, min(at + rows_each, high)) for at in range(low, high, rows_each)]
+
+    def _first(self, grows: str) -> int:
+        table = _GROWING[grows]
+        first = sa.select(sa.func.min(self._position(table))).select_from(table)
+        with self._database.snapshot() as connection:
+            return connection.execute(first).scalar_one() or 0
+
+    def _even_parts(self, grows: str, low: int, high: int, rows_each: int) -> list[Range]:
+        table = _GROWING[grows]
+        position, (key,) = self._position(table), table.primary_key.columns
+        with self._database.snapshot() as connection:
+            size = sa.text(f"SELECT pg_relation_size('{table.name}') / 8192")
+            percent = min(100.0, 100.0 * _SAMPLED_PAGES / max(connection.execute(size).scalar_one(), 1))
+            sample = sa.tablesample(table, sa.func.system(percent), name=table.name, seed=sa.literal(1))
+            seen = connection.execute(
+                sa.select(position, sample.c[key.name])
+                .where(position >= low, position < high)
+                .order_by(position, sample.c[key.name])
+            ).all()
+        step = max(1, round(rows_each * percent / 100))
+        inner = [tuple(seen[at]) for at in range(step, len(seen) - step // 2, step)]
+        bounds = [(low, ""), *inner, (high, "")]
+        return [Range(grows, a, b, a_key, b_key) for (a, a_key), (b, b_key) in pairwise(bounds)]
+
+
+def _source(table: str, part: Range) -> sa.FromClause:
+    if table == "deliveries":
+        return job_deliveries
+    if table == "events":
+        return job_outbox_events
+    if part.grows == "jobs":
+        return inbox_jobs
+    # A job as the event left it.
+    changed = job_outbox_events.join(
+        inbox_jobs,
+        sa.and_(
+            inbox_jobs.c.job_id == job_outbox_events.c.job_id,
+            inbox_jobs.c.event_sequence == job_outbox_events.c.sequence,
+        ),
+    )
+    if table == "jobs":
+        return changed
+    return changed.join(job_attempts, job_attempts.c.job_id == inbox_jobs.c.job_id)

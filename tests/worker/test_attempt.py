@@ -1,0 +1,95 @@
+"""Attempts at jobs whose secrets this worker cannot open."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from euterpe.domain.retry import JobError, RetryClass
+from euterpe.domain.strict_json import canonical_text
+from euterpe.store.clock import SettableClock
+from euterpe.store.store import Store
+from euterpe.worker.attempt import Attempt, Tools
+from euterpe.worker.heart import Pulse
+from tests.store.jobs import claim_one, told
+from tests.worker.sealed import CREDENTIALS, seal_otherwise, submit
+
+
+@pytest.fixture(autouse=True)
+def _opened(tools: Tools) -> Iterator[None]:
+    tools.workdir.open()
+    yield
+    tools.workdir.close()
+
+
+def attempt(tools: Tools) -> bool:
+    return Attempt(tools, Pulse(claim_one(tools.store), 60)).run()
+
+
+@pytest.mark.parametrize(
+    ("sealed", "code"),
+    [({"kek_id": "k9"}, "unknown_kek"), ({"encryption_version": 9}, "unknown_encryption_version")],
+)
+def test_a_job_whose_secrets_are_out_of_reach_is_put_off_and_pays_nothing(
+    store: Store, clock: SettableClock, tools: Tools, sealed: dict[str, Any], code: str
+) -> None:
+    seal_otherwise(store, job_id := submit(store, max_attempts=1), **sealed)
+    with capture_logs() as logs:
+        assert attempt(tools), "the worker is well"
+    row = store.jobs.get(job_id)
+    assert (row["status"], row["attempt_count"]) == ("queued", 0)
+    assert 2_500 <= row["available_at"] - clock.now_ms <= 5_000
+    (ended,) = store.jobs.attempts(job_id)
+    assert (ended["outcome"], ended["error"]["code"]) == ("released", code)
+    assert told(store, job_id) == ["claimed", "queued"]
+    (warned,) = [entry for entry in logs if entry["log_level"] == "warning"]
+    assert (warned["event"], warned["code"]) == ("job_put_off", code)
+
+
+def test_its_pause_grows_from_one_attempt_to_the_next(
+    store: Store, clock: SettableClock, tools: Tools
+) -> None:
+    seal_otherwise(store, job_id := submit(store), kek_id="k9")
+    longest = [5_000, 10_000, 20_000, 40_000, 80_000, 160_000, 300_000, 300_000]
+    for most in longest:
+        attempt(tools)
+        due = store.jobs.get(job_id)["available_at"]
+        assert most / 2 <= due - clock.now_ms <= most
+        clock.now_ms = due
+
+
+def test_attempts_that_failed_by_themselves_do_not_lengthen_the_pause(
+    store: Store, clock: SettableClock, tools: Tools
+) -> None:
+    job_id = submit(store, max_attempts=5)
+    for _ in range(4):
+        store.inbox.fail(
+            claim_one(store), JobError("source_unreachable", "…", "fetching", RetryClass.TRANSIENT)
+        )
+        clock.now_ms = store.jobs.get(job_id)["available_at"]
+    seal_otherwise(store, job_id, kek_id="k9")
+    attempt(tools)
+    row = store.jobs.get(job_id)
+    assert row["attempt_count"] == 4
+    assert row["available_at"] - clock.now_ms <= 5_000
+
+
+def test_new_credentials_cure_a_job_whose_key_is_lost(
+    store: Store, clock: SettableClock, tools: Tools
+) -> None:
+    seal_otherwise(store, job_id := submit(store), kek_id="k9")
+    attempt(tools)
+    store.credentials.replace(job_id, "r1", canonical_text({"credentials": CREDENTIALS}).encode())
+    clock.advance(5_000)
+    attempt(tools)
+    error = store.jobs.get(job_id)["last_error"]
+    assert (error["code"], error["phase"]) == ("endpoint_not_allowed", "fetching"), "they were opened"
+
+
+def test_a_cancel_ends_a_job_that_is_put_off(store: Store, tools: Tools) -> None:
+    seal_otherwise(store, job_id := submit(store), kek_id="k9")
+    job = claim_one(store)
+    store.control.cancel(job_id)
+    Attempt(tools, Pulse(job, 60)).run()
+    assert store.jobs.get(job_id)["last_error"]["code"] == "canceled"

@@ -1,0 +1,85 @@
+"""A worker that runs, and the jobs that it may not be held up by."""
+
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from euterpe.crypto.filering import FileKeyRing
+from euterpe.crypto.keyfile import activate_key, add_key, remove_key
+from euterpe.domain.spec import parse_spec
+from euterpe.domain.states import FINISHED
+from euterpe.store.store import Store
+from euterpe.store.wake import Topic
+from euterpe.worker.attempt import Tools
+from euterpe.worker.worker import Worker
+from tests.media.clips import Clips
+from tests.worker.sealed import seal_otherwise, submit
+
+SOUND = {"outputs": [{"name": "sound", "type": "m4a", "audio": {"codec": "aac", "bitrate_kbps": 64}}]}
+
+
+@contextmanager
+def working(tools: Tools) -> Iterator[Worker]:
+    worker = Worker(tools, "w1", slots=1)
+    worker.start()
+    try:
+        yield worker
+    finally:
+        worker.stop(drain_s=60)
+
+
+def end_of(store: Store, job_id: str) -> dict[str, Any]:
+    with closing(store.database.listen(Topic.INBOX)) as commits:
+        while (job := store.jobs.get(job_id))["status"] not in FINISHED:
+            assert commits.wait(60), f"the job stays {job['status']}"
+    return job
+
+
+@pytest.fixture
+def submit_sound(store: Store, clips: Clips, tmp_path: Path) -> Callable[[], str]:
+    """A job without secrets."""
+    (tmp_path / "sound.m4a").write_bytes(clips.make("sound.m4a").read_bytes())
+    between = {
+        "source": {"url": f"file://{tmp_path}/sound.m4a"},
+        "output": {"url": f"file://{tmp_path}/out/"},
+    }
+    spec = parse_spec({**between, **SOUND})
+    return lambda: store.submit(spec, "r1").result(timeout=60).job_id
+
+
+def test_jobs_whose_key_is_lost_hold_up_no_other(
+    store: Store, tools: Tools, submit_sound: Callable[[], str]
+) -> None:
+    lost = [submit(store) for _ in range(4)]
+    for job_id in lost:
+        seal_otherwise(store, job_id, kek_id="k9")
+    job_id = submit_sound()
+    with capture_logs() as logs, working(tools):
+        assert end_of(store, job_id)["status"] == "succeeded"
+    rows = [store.jobs.get(lost_id) for lost_id in lost]
+    assert {(row["status"], row["attempt_count"], row["claim_version"]) for row in rows} == {("queued", 0, 1)}
+    assert "worker_in_trouble" not in [entry["event"] for entry in logs]
+
+
+def test_a_rotation_reaches_a_worker_that_runs(url: str, store: Store, tools: Tools, tmp_path: Path) -> None:
+    ring_file = tmp_path / "kek.json"
+    add_key(ring_file, "k1")
+    with (
+        Store(url, FileKeyRing(ring_file), tidy_every_ms=0) as of_worker,
+        Store(url, FileKeyRing(ring_file)) as of_api,
+        working(replace(tools, store=of_worker)),
+    ):
+        for number in range(2, 5):
+            activate_key(ring_file, add_key(ring_file, f"k{number}"))
+            remove_key(ring_file, f"k{number - 1}")
+            job_id = submit(of_api)
+            assert store.rewrap.in_use() == {f"k{number}": 1}
+            error = end_of(of_worker, job_id)["last_error"]
+            assert error["code"] == "endpoint_not_allowed", "they were opened"
+            assert len(of_worker.jobs.attempts(job_id)) == 1
+            of_worker.jobs.erase("r1")
