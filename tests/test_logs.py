@@ -46,6 +46,17 @@ def test_the_standard_library_logs_the_same_way(stream: io.StringIO) -> None:
     assert (line["event"], line["job_id"]) == ("to https://h.example/p", "j")
 
 
+def test_what_is_below_the_level_is_not_rendered(stream: io.StringIO) -> None:
+    class Unspeakable:
+        def __str__(self) -> str:
+            raise AssertionError
+
+    logs.configure("info", stream)
+    structlog.get_logger("euterpe.test").debug("hidden", what=Unspeakable())
+    structlog.get_logger("euterpe.test").info("shown")
+    assert [line["event"] for line in lines(stream)] == ["shown"]
+
+
 @pytest.mark.parametrize(
     "said",
     [

@@ -14,6 +14,10 @@ _log = structlog.get_logger(__name__)
 
 # Five senders end some ten deliveries in this time, and a transaction for each would halve the rate.
 _GATHER_S = 0.005
+# After a batch of many, more will come soon: with 50 in a batch, not 25, a delivery took some 3 % less of
+# the processor on SQLite, 8 % on Postgres.
+GATHER_MORE_S = 0.02
+_MANY = 10
 _ENOUGH = 50
 _AT_ONCE = 200
 
@@ -30,6 +34,7 @@ class Settler:
         self._changed = threading.Condition()
         self._stopping = threading.Event()
         self._last_try = 0.0
+        self._gather_s = _GATHER_S
         self._thread = threading.Thread(target=self._loop, name="euterpe-dispatch-settle", daemon=True)
 
     def start(self) -> None:
@@ -58,10 +63,11 @@ class Settler:
         with self._changed:
             self._changed.wait_for(lambda: self._ended or self._stopping.is_set())
             self._changed.wait_for(
-                lambda: len(self._ended) >= _ENOUGH or self._stopping.is_set(), timeout=_GATHER_S
+                lambda: len(self._ended) >= _ENOUGH or self._stopping.is_set(), timeout=self._gather_s
             )
             batch = self._ended[:_AT_ONCE]
             del self._ended[:_AT_ONCE]
+        self._gather_s = GATHER_MORE_S if len(batch) >= _MANY else _GATHER_S
         return batch
 
     def _write(self, batch: Sequence[Delivery]) -> None:

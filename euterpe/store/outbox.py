@@ -21,6 +21,10 @@ from euterpe.store.wake import Topic
 
 _event = job_outbox_events.c
 _TIDY_LIMIT = 100
+# Built once: to build it for every claim took a quarter of the claim.
+_URLS = sa.select(
+    inbox_jobs.c.job_id, inbox_jobs.c.spec["status_webhook_url"].as_string().label("url")
+).where(inbox_jobs.c.job_id.in_(sa.bindparam("job_ids", expanding=True)))
 
 
 @dataclass(frozen=True)
@@ -202,11 +206,10 @@ class Outbox:
         return {row.event_id: row for row in self.events.write(connection, changes)}
 
     def _urls(self, connection: sa.Connection, rows: Sequence[AnyRow]) -> dict[str, str]:
-        url = inbox_jobs.c.spec["status_webhook_url"].as_string().label("url")
-        wanted = sa.select(inbox_jobs.c.job_id, url).where(
-            inbox_jobs.c.job_id.in_({row.job_id for row in rows})
-        )
-        return {row.job_id: row.url for row in connection.execute(wanted)} if rows else {}
+        if not rows:
+            return {}
+        of = {"job_ids": list({row.job_id for row in rows})}
+        return {row.job_id: row.url for row in connection.execute(_URLS, of)}
 
     def _put_out(self, row: AnyRow) -> Change:
         spent = row.attempt_count >= self._max_attempts

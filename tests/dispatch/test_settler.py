@@ -7,12 +7,14 @@ from typing import Any
 import pytest
 import structlog
 
+from euterpe.dispatch import settler as settling
 from euterpe.dispatch.settler import Settler
 from euterpe.domain.retry import Delivered, Redeliver
 from euterpe.domain.states import OutboxStatus
 from euterpe.store.outbox import ClaimedEvent, Delivery
 from euterpe.store.requesters import NewRequester
 from euterpe.store.store import Store
+from tests.dispatch.receivers import LONG_S
 from tests.dispatch.stage import WatchedOutbox, tell, watch
 from tests.store.outages import FragileSqlite, away
 from tests.store.processes.child import open_store
@@ -65,14 +67,39 @@ def test_what_ends_together_is_written_together(
 
 
 def test_a_single_result_does_not_wait_for_others(
-    store: Store, requester: NewRequester, outbox: WatchedOutbox, settler: Settler
+    store: Store,
+    requester: NewRequester,
+    outbox: WatchedOutbox,
+    settler: Settler,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(settling, "GATHER_MORE_S", LONG_S)
     settler.start()
     for count, event in enumerate(claimed(store, requester, 3), 1):
         settler.put(Delivery(event, Delivered(), 200))
         outbox.wait_settled(count)
     settler.stop()
     assert outbox.batches == [1, 1, 1]
+
+
+def test_after_many_results_the_next_wait_for_more(
+    store: Store,
+    requester: NewRequester,
+    outbox: WatchedOutbox,
+    settler: Settler,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(settling, "GATHER_MORE_S", LONG_S)
+    many, more = (claimed(store, requester, count) for count in (10, 50))
+    for event in many:
+        settler.put(Delivery(event, Delivered(), 200))
+    settler.start()
+    outbox.wait_settled(10)
+    for event in more:
+        settler.put(Delivery(event, Delivered(), 200))
+    outbox.wait_settled(60)
+    settler.stop()
+    assert outbox.batches == [10, 50]
 
 
 def test_a_stop_writes_what_is_left(
