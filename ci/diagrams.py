@@ -1,22 +1,28 @@
-"""The generator of ci/diagrams: the state machines as mermaid, between markers in docs/states.md."""
+"""The generator of ci/diagrams: what stands between markers in the docs, made anew from the code."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from enum import StrEnum
 from pathlib import Path
 from typing import TypeVar
 
+from euterpe.analytics.facts_schema import FACTS
+from euterpe.analytics.marts.schema import MARTS
+from euterpe.analytics.schema import Table
+from euterpe.analytics.tables import HISTORY
 from euterpe.domain.states import JOB_TRANSITIONS, OUTBOX_TRANSITIONS, JobStatus, OutboxStatus
 
-PAGE = Path(__file__).parents[1] / "docs" / "states.md"
+_DOCS = Path(__file__).parents[1] / "docs"
+PAGE, ANALYTICS = _DOCS / "states.md", _DOCS / "analytics.md"
+PAGES = (PAGE, ANALYTICS)
 _BLOCK = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 _State = TypeVar("_State", bound=StrEnum)
 
 
 def diagram(edges: Mapping[_State, Set[_State]], begins: Iterable[_State]) -> str:
-    """A state without a way out is drawn as an end."""
+    """A state machine as mermaid. A state without a way out is drawn as an end."""
     lines = ["```mermaid", "stateDiagram-v2", *(f"    [*] --> {state}" for state in begins)]
     for source, targets in edges.items():
         # In the order of the states: a set has none of its own.
@@ -26,14 +32,31 @@ def diagram(edges: Mapping[_State, Set[_State]], begins: Iterable[_State]) -> st
     return "\n".join([*lines, "```", ""])
 
 
+def definitions(tables: Iterable[Table]) -> str:
+    """Each table with the meaning of each of its columns."""
+    lines = []
+    for table in tables:
+        key = ", ".join(f"`{name}`" for name in table.key)
+        lines += ["", f"### {table.name}", "", f"{table.meaning} A row for each {key}.", ""]
+        lines += ["| column | type | meaning |", "| --- | --- | --- |"]
+        lines += [f"| `{c.name}` | {c.type} | {c.meaning.replace('|', '/')} |" for c in table.columns]
+    return "\n".join([*lines[1:], "", ""])
+
+
+_GENERATED: Mapping[str, Callable[[], str]] = {
+    "jobs": lambda: diagram(JOB_TRANSITIONS, [JobStatus.QUEUED]),
+    "events": lambda: diagram(OUTBOX_TRANSITIONS, [OutboxStatus.PENDING, OutboxStatus.SKIPPED]),
+    "lake": lambda: definitions(HISTORY.values()),
+    "facts": lambda: definitions(FACTS.values()),
+    "marts": lambda: definitions(MARTS.values()),
+}
+
+
 def rewritten(page: str) -> str:
-    """The page with its diagrams drawn anew."""
-    drawn = {
-        "jobs": diagram(JOB_TRANSITIONS, [JobStatus.QUEUED]),
-        "events": diagram(OUTBOX_TRANSITIONS, [OutboxStatus.PENDING, OutboxStatus.SKIPPED]),
-    }
-    return _BLOCK.sub(lambda block: f"{block[1]}{drawn[block[2]]}{block[3]}", page)
+    """The page with what is generated made anew."""
+    return _BLOCK.sub(lambda block: f"{block[1]}{_GENERATED[block[2]]()}{block[3]}", page)
 
 
 if __name__ == "__main__":
-    PAGE.write_text(rewritten(PAGE.read_text()))
+    for page in PAGES:
+        page.write_text(rewritten(page.read_text()))

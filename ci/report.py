@@ -13,6 +13,7 @@ from typing import Any
 
 from euterpe.bench.figures import Figure
 
+_PACKAGES = ("euterpe", "SQLAlchemy", "psycopg", "procrastinate", "pgqueuer")
 Rounds = Sequence[Mapping[str, Any]]
 
 _HEAD = """# Benchmarks
@@ -42,7 +43,7 @@ def render(
     def middle(*path: str) -> float:
         return statistics.median(_at(figures, path) for figures in rounds)
 
-    head = _HEAD.format(rounds=len(rounds), machine=_machine(), versions=_versions())
+    head = _HEAD.format(rounds=len(rounds), machine=_machine(), versions=_versions(_PACKAGES))
     return head + "\n".join(
         (
             _lives(rounds, middle),
@@ -164,16 +165,42 @@ def _service(found: Mapping[str, Sequence[Figure]]) -> str:
         "- Black holes: 10 % of 50 destinations accept and never answer; *bare* is the same without them.",
         "- *Bare* of jobs: the same ffmpeg command on local files, for clips under `xargs -P`.",
     ]
+    return "\n".join([*lines, *_tables(found), ""])
+
+
+_ANALYTICS = """# Benchmarks of analytics
+
+Written by `ci/bench`; do not edit. One run on one machine, Spark on `local[2]`; medians of the rounds, the
+ratio is the median of theirs. Histories come from `euterpe analytics synthesize`.
+
+Machine: {machine}. Versions: {versions}.
+
+- *Bare* of an ingest: one `COPY (SELECT …) TO STDOUT` of the same columns for each table, through pyarrow's
+  CSV reader into one Parquet file by pyarrow; no positions, no days, no commit, no second process.
+- *Bare* of new events: the same ingest into a lake that was empty. Spark runs already, for both.
+- *Bare* of marts: the same facts and marts as SQL in DuckDB with two threads, over the same Parquet files; it
+  computes no p-values and no forecast. Memory is the most that all processes held together.
+"""
+
+
+def render_analytics(found: Mapping[str, Sequence[Figure]]) -> str:
+    packages = ("euterpe", "pyspark", "pyarrow", "duckdb", "pandas")
+    head = _ANALYTICS.format(machine=_machine(), versions=_versions(packages))
+    return "\n".join([head, *_tables(found)[1:], ""])
+
+
+def _tables(found: Mapping[str, Sequence[Figure]]) -> list[str]:
+    lines = []
     for where, figures in found.items():
         lines += ["", f"| {where} | Euterpe | bare | ratio | target | |", "|---|---:|---:|---:|---:|---|"]
         by_what: dict[str, list[Figure]] = {}
         for figure in figures:
             by_what.setdefault(figure.what, []).append(figure)
-        lines += [_service_row(same) for same in by_what.values()]
-    return "\n".join([*lines, ""])
+        lines += [_row(same) for same in by_what.values()]
+    return lines
 
 
-def _service_row(same: Sequence[Figure]) -> str:
+def _row(same: Sequence[Figure]) -> str:
     value = statistics.median(figure.value for figure in same)
     bares = [figure.bare for figure in same if figure.bare is not None]
     ratios = [figure.ratio for figure in same if figure.ratio is not None]
@@ -204,7 +231,6 @@ def _machine() -> str:
     return f"{len(models)} × {models[0].partition(':')[2].strip()}, Linux {platform.release()}"
 
 
-def _versions() -> str:
-    packages = ("euterpe", "SQLAlchemy", "psycopg", "procrastinate", "pgqueuer")
+def _versions(packages: Sequence[str]) -> str:
     python = f"Python {platform.python_version()}, SQLite {sqlite3.sqlite_version}"
     return ", ".join([python, *(f"{name} {version(name)}" for name in packages)])

@@ -11,6 +11,8 @@ from typer.main import get_command
 
 import euterpe
 from euterpe.cli import (
+    analytics,
+    batch,
     bench,
     demo,
     doctor,
@@ -48,6 +50,8 @@ app.add_typer(outbox.app, name="outbox")
 app.add_typer(keys.app, name="keys")
 prune.register(app)
 doctor.register(app)
+app.add_typer(analytics.app, name="analytics")
+app.add_typer(batch.app, name="batch")
 app.add_typer(bench.app, name="bench")
 
 

@@ -13,6 +13,7 @@ import typer
 
 from euterpe import logs
 from euterpe.cli.commands import command
+from euterpe.cli.extras import importing
 from euterpe.cli.listen import Receiver, WebhookServer
 from euterpe.cli.output import out
 from euterpe.cli.watching import follow
@@ -48,7 +49,9 @@ def demo(folder: Folder = None) -> None:
         logs.configure("info", log)
         clip = _make_clip(folder)
         with _collecting() as collected:
-            _transcode(_settings(folder, collected), clip, collected)
+            settings = _settings(folder, collected)
+            _transcode(settings, clip, collected)
+    _report(settings, folder)
     out(f"everything is in {folder}: the database, the log, the clip and the output")
 
 
@@ -149,3 +152,24 @@ def _transcode(settings: Settings, clip: Path, collector: Collector) -> None:
         events = collector.await_end()
     out(f"webhooks   {len(events)} signed and verified: {', '.join(event.status for event in events)}")
     out(f"output     {json.dumps(events[-1].outputs[0])}")
+
+
+def _report(settings: Settings, folder: Path) -> None:
+    """On this run itself, where Spark can run."""
+    try:
+        with importing("analytics"):
+            from euterpe.analytics.session import find_java, spark_session  # noqa: PLC0415
+        find_java()
+    except EuterpeError as missing:
+        out(f"report     left out: {missing}")
+        return
+    from euterpe.analytics.analyse import Question, analyse, publish  # noqa: PLC0415
+    from euterpe.analytics.ingest import ingest  # noqa: PLC0415
+    from euterpe.analytics.lake import Lake  # noqa: PLC0415
+    from euterpe.analytics.marts import Options  # noqa: PLC0415
+
+    lake = Lake(folder / "lake")
+    with spark_session(name="euterpe demo") as session:
+        ingest(session, lake, settings.database_url.get_secret_value())
+        page = publish(analyse(session, lake, Question(), Options()), folder / "report")
+    out(f"report     {page.as_uri()}")

@@ -15,12 +15,12 @@ from euterpe.cli.output import job_fields, json_document, note, out
 from euterpe.cli.watching import follow
 from euterpe.client import Client, ClientError, Invalid, MalformedApiKey
 
-_KEY = "EUTERPE_API_KEY"
+KEY = "EUTERPE_API_KEY"
 
 Job = Annotated[str, typer.Argument(metavar="JOB", help="Its id.")]
 Url = Annotated[str, typer.Option(envvar="EUTERPE_URL", help="Where the service is.")]
 AsLines = Annotated[bool, typer.Option("--json", help="Print one JSON line per event.")]
-_HERE = "http://127.0.0.1:8000"
+HERE = "http://127.0.0.1:8000"
 
 
 def register(app: typer.Typer) -> None:
@@ -43,14 +43,14 @@ def submit(
     webhook: Annotated[str | None, typer.Option(metavar="URL", help="Who is told what happens.")] = None,
     watch_it: Annotated[bool, typer.Option("--watch", help="Stay until it has finished.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the job; with --watch, its events.")] = False,
-    url: Url = _HERE,
+    url: Url = HERE,
 ) -> None:
     """Submit a job, and print its id. The API key is in EUTERPE_API_KEY."""
     spec = {
         "source": _source_url(source),
         "output": _prefix_url(to),
         "profile": profile,
-        "credentials": _credentials(credentials) if credentials else None,
+        "credentials": read_credentials(credentials) if credentials else None,
         "status_webhook_url": webhook,
     }
     with connected(url) as client:
@@ -67,14 +67,14 @@ def submit(
             _watch(client, job.job_id, as_json)
 
 
-def status(job_id: Job, as_json: AsJson = False, url: Url = _HERE) -> None:
+def status(job_id: Job, as_json: AsJson = False, url: Url = HERE) -> None:
     """How a job stands. The API key is in EUTERPE_API_KEY."""
     with connected(url) as client:
         job = client.status(job_id)
     (json_document if as_json else job_fields)(job.document)
 
 
-def watch(job_id: Job, as_json: AsLines = False, url: Url = _HERE) -> None:
+def watch(job_id: Job, as_json: AsLines = False, url: Url = HERE) -> None:
     """Follow a job until it has finished; a failure if it fails. The API key is in EUTERPE_API_KEY."""
     with connected(url) as client:
         _watch(client, job_id, as_json)
@@ -91,13 +91,13 @@ def _watch(client: Client, job_id: str, as_json: bool) -> None:
 @contextmanager
 def connected(url: str) -> Iterator[Client]:
     """To the service, with the key of the environment: an argument could be read by everybody here."""
-    key = os.environ.get(_KEY, "")
+    key = os.environ.get(KEY, "")
     if not key:
-        raise typer.BadParameter("is not set: `euterpe requester create NAME` prints a key", param_hint=_KEY)
+        raise typer.BadParameter("is not set: `euterpe requester create NAME` prints a key", param_hint=KEY)
     try:
         client = Client(url, key, on_outage=_tell)
     except MalformedApiKey as error:
-        raise typer.BadParameter(str(error), param_hint=_KEY) from None
+        raise typer.BadParameter(str(error), param_hint=KEY) from None
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--url") from None
     with client:
@@ -128,7 +128,7 @@ def _prefix_url(to: str) -> str:
     return to if "://" in to else f"{Path(to).resolve().as_uri()}/"
 
 
-def _credentials(file: Path) -> dict[str, Any]:
+def read_credentials(file: Path) -> dict[str, Any]:
     try:
         given = json.loads(file.read_bytes())
     except OSError as error:

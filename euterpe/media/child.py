@@ -63,6 +63,11 @@ class Child:
             raise RuntimeError(f"process {self.pid} still runs")
         return self._exit
 
+    @property
+    def cpu_seconds(self) -> float:
+        """What it cost, as far as we have heard of its end."""
+        return self._exit.cpu_seconds if self._exit else 0.0
+
     def kill(self) -> None:
         """With everything that it started. From any thread; twice is once."""
         with suppress(OSError):

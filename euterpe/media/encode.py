@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
@@ -45,10 +45,12 @@ def encode(
     stall_seconds: float,
     max_output_bytes: int,
     on_progress: Callable[[Progress], None],
+    on_end: Callable[[float], None],
     memory_bytes: int,
 ) -> EncodeStats:
     """Makes the planned files in `folder`. Whatever ends it, also what `on_progress` raises to stop it,
-    ffmpeg is dead and gone before it leaves here."""
+    ffmpeg is dead and gone before it leaves here, and `on_end` has been told the seconds of processor time
+    that it cost."""
     limits = Limits(
         memory_bytes=memory_bytes,
         cpu_seconds=int(timeout_seconds * (os.cpu_count() or 1)) + 1,
@@ -56,10 +58,11 @@ def encode(
     )
     began = monotonic()
     _prepare(plan, folder)
-    with (
-        reopened(source_fd) as source,
-        sandbox.run(plan.argv(sandbox.ffmpeg), fds={SOURCE_FD: source}, cwd=folder, limits=limits) as child,
-    ):
+    with ExitStack() as ended:
+        source = ended.enter_context(reopened(source_fd))
+        child = sandbox.run(plan.argv(sandbox.ffmpeg), fds={SOURCE_FD: source}, cwd=folder, limits=limits)
+        ended.callback(lambda: on_end(child.cpu_seconds))
+        ended.enter_context(child)
         watch = _Watch(plan, folder, child.pid, stall_seconds, max_output_bytes)
         evidence = _follow(child, watch, began + timeout_seconds, on_progress)
         if child.end.code != 0:

@@ -1,5 +1,6 @@
 """How each engine is opened. After this file an engine differs from the others in four facts only."""
 
+import random
 import time
 from dataclasses import dataclass
 from enum import StrEnum
@@ -15,6 +16,7 @@ from euterpe.store.errors import UnsupportedDatabase
 
 # SQLite waits this long for another process's write before it gives up.
 BUSY_TIMEOUT_MS = 30_000
+_SHORTEST_WAIT_S, _LONGEST_WAIT_S = 0.000_2, 0.004
 
 
 class Kind(StrEnum):
@@ -100,7 +102,10 @@ def _engine(url: sa.URL, **options: Any) -> sa.Engine:
 def _sqlite(url: sa.URL) -> Engines:
     def prepare(connection: Any, read_only: bool) -> None:
         connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
-        connection.execute("PRAGMA journal_mode = WAL")
+        (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
+        if mode == "wal" and not read_only:
+            # A writer waits at its beginning, by itself, and for nothing later.
+            connection.execute("PRAGMA busy_timeout = 0")
         # FULL: a job that was answered with 202 survives power loss (docs/guarantees.md).
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA foreign_keys = ON")
@@ -114,8 +119,7 @@ def _sqlite(url: sa.URL) -> Engines:
     read = _engine(url, poolclass=sa.QueuePool, pool_size=4, max_overflow=28, connect_args=options)
     event.listen(write, "connect", lambda connection, _: prepare(connection, read_only=False))
     event.listen(read, "connect", lambda connection, _: prepare(connection, read_only=True))
-    # IMMEDIATE: busy_timeout does not cover a read transaction that turns into a writing one.
-    event.listen(write, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
+    event.listen(write, "begin", _begin_when_free)
     event.listen(read, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
     return Engines(Kind.SQLITE, write, read)
 
@@ -132,16 +136,27 @@ def _libsql(url: sa.URL) -> Engines:
 
 
 def _begin_when_free(connection: sa.Connection) -> None:
-    # The server lets writers queue for a tenth of a second only, and `PRAGMA busy_timeout` is refused.
-    deadline = time.monotonic() + BUSY_TIMEOUT_MS / 1000
+    """IMMEDIATE: nobody waits for a read transaction that turns into a writing one.
+
+    Waits by itself. SQLite would sleep up to a tenth of a second between two looks, and the file lie idle;
+    libSQL's server lets writers queue for a tenth of a second only.
+    """
+    deadline, pause = time.monotonic() + BUSY_TIMEOUT_MS / 1000, _SHORTEST_WAIT_S
     while True:
         try:
             connection.exec_driver_sql("BEGIN IMMEDIATE")
         except sa.exc.OperationalError as error:
-            if "SQLITE_BUSY" not in str(error.orig) or time.monotonic() > deadline:
+            if not _is_busy(error) or time.monotonic() > deadline:
                 raise
+            time.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311  jitter, not a secret
+            pause = min(2 * pause, _LONGEST_WAIT_S)
         else:
             return
+
+
+def _is_busy(error: sa.exc.OperationalError) -> bool:
+    name = getattr(error.orig, "sqlite_errorname", None) or str(error.orig)
+    return "SQLITE_BUSY" in str(name)
 
 
 def _leave_if_unanswered(context: sa.ExceptionContext) -> None:

@@ -10,12 +10,13 @@ from euterpe.crypto.envelope import Sealed
 from euterpe.domain.states import JobStatus, lane_when_queued
 from euterpe.domain.status import status_document
 from euterpe.domain.text import check_text
+from euterpe.store.bulk_insert import BulkInsert
 from euterpe.store.database import Database
 from euterpe.store.errors import DuplicateSource, IdempotencyConflict
 from euterpe.store.groups import Group, Groups
 from euterpe.store.ids import new_id
 from euterpe.store.inputs import check_count, check_name
-from euterpe.store.rows import TEXT, AnyRow, BulkInsert, Rows, as_parameter
+from euterpe.store.rows import TEXT, AnyRow, Rows, as_parameter
 from euterpe.store.tables import idempotency_keys, inbox_jobs
 from euterpe.store.wake import Topic
 

@@ -7,9 +7,10 @@ import sqlalchemy as sa
 
 from euterpe.domain.events import event_body
 from euterpe.domain.states import Lane, OutboxStatus
+from euterpe.store.bulk_insert import BulkInsert
 from euterpe.store.database import Database
 from euterpe.store.ids import new_ids
-from euterpe.store.rows import AnyRow, BulkInsert
+from euterpe.store.rows import AnyRow
 from euterpe.store.subjects import Subject
 from euterpe.store.tables import job_outbox_events
 

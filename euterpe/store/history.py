@@ -9,14 +9,15 @@ is. One that has moved on since comes with the cut that has its next event.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import sqlalchemy as sa
 
 from euterpe.store.database import Database
 from euterpe.store.engines import Kind
+from euterpe.store.errors import SchemaMismatch
 from euterpe.store.history_columns import COLUMNS
 from euterpe.store.rows import AnySelect
 from euterpe.store.tables import (
@@ -33,6 +34,12 @@ _GROWING = dict(zip(("jobs", "events", "deliveries"), IN_ORDER, strict=True))
 _SAMPLED_PAGES = 2_000
 # libSQL answers with at most 4 MiB at a time.
 _ROWS_AN_ANSWER = 500
+# The cluster, its history of failovers, and the database in it.
+_IDENTITY = (
+    "SELECT (SELECT system_identifier FROM pg_control_system())::text"
+    " || '/' || (SELECT timeline_id FROM pg_control_checkpoint())"
+    " || '/' || (SELECT oid FROM pg_database WHERE datname = current_database())"
+)
 
 
 class Cut(NamedTuple):
@@ -41,6 +48,21 @@ class Cut(NamedTuple):
     jobs: int = 0
     events: int = 0
     deliveries: int = 0
+
+
+@dataclass(frozen=True)
+class Bookmark:
+    """How far the history has been read, and what tells that this still means the same."""
+
+    cut: Cut
+    marks: Mapping[str, Any]
+
+    def document(self) -> dict[str, Any]:
+        return {"cut": self.cut._asdict(), "marks": dict(self.marks)}
+
+    @classmethod
+    def parse(cls, document: Mapping[str, Any]) -> Self:
+        return cls(Cut(**document["cut"]), document["marks"])
 
 
 @dataclass(frozen=True)
@@ -54,6 +76,10 @@ class Range:
     low_key: str = ""
     high_key: str = ""
 
+    @property
+    def is_of_one_position(self) -> bool:
+        return self.low == self.high or (self.low == self.high - 1 and not self.high_key)
+
 
 class History:
     def __init__(self, database: Database) -> None:
@@ -64,28 +90,40 @@ class History:
     def kind(self) -> Kind:
         return self._database.kind
 
-    def cut(self) -> Cut:
+    def now(self) -> Bookmark:
         """Up to here nothing can be added any more."""
         with self._database.snapshot() as connection:
-            if self._postgres:
-                oldest = sa.text("SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint")
-                return Cut(*[connection.execute(oldest).scalar_one()] * 3)
-            return Cut(*(self._last(connection, table) + 1 for table in IN_ORDER))
+            cut = self._cut(connection)
+            return Bookmark(cut, self._marks(connection, cut))
 
-    def marks(self, cut: Cut) -> Mapping[str, Any]:
-        """What tells that positions up to `cut` still mean the same: they do not after a restore elsewhere,
-        or when the last row that was read is gone and its rowid may be another's."""
+    def knows(self, bookmark: Bookmark) -> bool:
+        """Whether its positions still mean the same. They do not after a restore, after a standby took over
+        that may have missed some, or when the last row that was read is gone and its rowid another's."""
         with self._database.snapshot() as connection:
-            if self._postgres:
-                system = sa.text(
-                    "SELECT (SELECT system_identifier FROM pg_control_system())::text || '/' ||"
-                    " (SELECT oid FROM pg_database WHERE datname = current_database())"
+            reached = self._cut(connection)
+            return self._marks(connection, bookmark.cut) == bookmark.marks and all(
+                before <= after for before, after in zip(bookmark.cut, reached, strict=True)
+            )
+
+    def _cut(self, connection: sa.Connection) -> Cut:
+        if not self._postgres:
+            return Cut(*(self._last(connection, table) + 1 for table in IN_ORDER))
+        for table in IN_ORDER:
+            later = sa.exists().where(self._position(table) >= _snapshot("xmax")).select_from(table)
+            if connection.execute(sa.select(later)).scalar_one():
+                raise SchemaMismatch(
+                    f"{table.name} has rows from another database cluster, as a restore leaves them; "
+                    "run `euterpe migrate`, which gives them their place here"
                 )
-                return {"database": connection.execute(system).scalar_one()}
-            return {
-                name: self._key_at(connection, _GROWING[name], position - 1)
-                for name, position in cut._asdict().items()
-            }
+        return Cut(*[connection.execute(sa.select(_snapshot("xmin"))).scalar_one()] * len(IN_ORDER))
+
+    def _marks(self, connection: sa.Connection, cut: Cut) -> Mapping[str, Any]:
+        if self._postgres:
+            return {"database": connection.execute(sa.text(_IDENTITY)).scalar_one()}
+        return {
+            name: self._key_at(connection, _GROWING[name], position - 1)
+            for name, position in cut._asdict().items()
+        }
 
     def ranges(self, table: str, since: Cut, until: Cut, rows_each: int) -> list[Range]:
         """What to read to have `table` from one cut to the other, in parts of about so many rows."""
@@ -101,6 +139,14 @@ class History:
         columns = COLUMNS[table]
         wanted = sa.select(*(columns[name].label(name) for name in names))
         return wanted.select_from(_source(table, part)).where(*self._within(table, part), *where)
+
+    def answers(self, part: Range) -> Iterator[Range]:
+        """The part in pieces that the server gives in one answer each."""
+        if self.kind is not Kind.LIBSQL:
+            yield part
+            return
+        for low in range(part.low, part.high, _ROWS_AN_ANSWER):
+            yield replace(part, low=low, high=min(low + _ROWS_AN_ANSWER, part.high))
 
     def rows(self, select: AnySelect, rows_each: int) -> Iterator[Sequence[Sequence[Any]]]:
         """Batches of plain rows, as the driver gives them."""
@@ -148,13 +194,17 @@ class History:
     def _within(self, table: str, part: Range) -> Iterator[sa.ColumnElement[bool]]:
         grown = _GROWING[part.grows]
         position, (key,) = self._position(grown), grown.primary_key.columns
-        yield position >= part.low
-        if part.low_key:
-            yield sa.or_(position > part.low, key >= part.low_key)
-        if part.high_key:
-            yield sa.and_(position <= part.high, sa.or_(position < part.high, key < part.high_key))
+        if part.is_of_one_position:
+            # Equal, so that the key's index finds them: a migration gave all rows before it one position.
+            yield position == part.low
+            yield key >= part.low_key
+            if part.high_key:
+                yield key < part.high_key
         else:
-            yield position < part.high
+            yield position >= part.low
+            yield sa.or_(position > part.low, key >= part.low_key)
+            yield position <= part.high
+            yield sa.or_(position < part.high, key < part.high_key)
         if table == "jobs" and part.grows == "jobs":
             yield inbox_jobs.c.event_sequence == 0
 
@@ -164,8 +214,6 @@ class History:
             return []
         if self._postgres:
             return self._even_parts(grows, low, high, rows_each)
-        if self._database.kind is Kind.LIBSQL:
-            rows_each = min(rows_each, _ROWS_AN_ANSWER)
         # Rowids are dense, but below the first they are not there.
         low = max(low, self._first(grows))
         return [Range(grows, at, min(at + rows_each, high)) for at in range(low, high, rows_each)]
@@ -190,8 +238,13 @@ class History:
             ).all()
         step = max(1, round(rows_each * percent / 100))
         inner = [tuple(seen[at]) for at in range(step, len(seen) - step // 2, step)]
-        bounds = [(low, ""), *inner, (high, "")]
+        crowded = {a for (a, _), (b, _) in pairwise(inner) if a == b}
+        bounds = sorted({(low, ""), *inner, *((at + n, "") for at in crowded for n in (0, 1)), (high, "")})
         return [Range(grows, a, b, a_key, b_key) for (a, a_key), (b, b_key) in pairwise(bounds)]
+
+
+def _snapshot(end: str) -> sa.ColumnElement[int]:
+    return sa.literal_column(f"pg_snapshot_{end}(pg_current_snapshot())::text::bigint", sa.BigInteger)
 
 
 def _source(table: str, part: Range) -> sa.FromClause:

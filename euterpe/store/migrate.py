@@ -16,7 +16,7 @@ import euterpe
 from euterpe.store.database import Database
 from euterpe.store.engines import Kind
 from euterpe.store.errors import SchemaMismatch
-from euterpe.store.tables import column_names, metadata, schema_migrations
+from euterpe.store.tables import IN_ORDER, column_names, metadata, schema_migrations
 
 _FILE = re.compile(r"(\d{4})_([a-z0-9_]+)\.sql")
 _BOOKKEEPING = """CREATE TABLE IF NOT EXISTS schema_migrations (
@@ -117,7 +117,18 @@ def migrate(database: Database) -> list[Migration]:
                 )
             )
         _verify(connection)
+        if database.kind is Kind.POSTGRES:
+            _place(connection)
     return pending
+
+
+def _place(connection: sa.Connection) -> None:
+    """Rows that a restore has brought from another cluster have positions of the future: theirs is now."""
+    for table in IN_ORDER:
+        now = "pg_current_xact_id()::text::bigint"
+        connection.exec_driver_sql(
+            f"UPDATE {table.name} SET position = {now} WHERE position > {now}"  # noqa: S608  names of our own
+        )
 
 
 def _statements(sql: str, kind: Kind) -> list[str]:

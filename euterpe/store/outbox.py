@@ -10,12 +10,13 @@ import sqlalchemy as sa
 from euterpe.domain.retry import Delivered, DeliveryDecision, Redeliver, Undeliverable
 from euterpe.domain.states import Lane, OutboxStatus, check_outbox_transition
 from euterpe.domain.text import storable
+from euterpe.store.bulk_insert import BulkInsert
 from euterpe.store.database import Database
 from euterpe.store.errors import NotFound
 from euterpe.store.ids import new_id
 from euterpe.store.inputs import MAX_BATCH, WEEK_MS, check_count, check_name
 from euterpe.store.leases import Change, Holding, LeasedTable, Move
-from euterpe.store.rows import INTEGER, TEXT, AnyRow, AnySelect, BulkInsert, Rows
+from euterpe.store.rows import INTEGER, TEXT, AnyRow, AnySelect, Rows
 from euterpe.store.tables import inbox_jobs, job_deliveries, job_outbox_events
 from euterpe.store.wake import Topic
 

@@ -6,8 +6,7 @@ Postgres unfolds the array in one pass by `json_to_recordset`, the SQLite family
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from operator import itemgetter
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import sqlalchemy as sa
@@ -15,8 +14,6 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import GenericFunction
 from sqlalchemy.types import TypeEngine
-
-from euterpe.store.engines import Engines
 
 # A row, or a statement for rows, whose columns are read by name.
 AnyRow = sa.Row[*tuple[Any, ...]]
@@ -45,56 +42,11 @@ class Rows:
         return _from_hex(read) if isinstance(kind, sa.LargeBinary) else read
 
 
-_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=bytes.hex).encode
+encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=bytes.hex).encode
 
 
 def as_parameter(rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    return {"rows": _encode(list(rows))}
-
-
-# libSQL's server hangs up on a message beyond 16 MiB, and a hundred specs can be 25.
-_MESSAGE = 4 * 1024 * 1024
-
-
-def _in_messages(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """The batch as JSON arrays of which none is longer than a message should be, unless by one row."""
-    # All at once, and again in halves where it was too much: row by row takes twice the time.
-    whole = _encode(rows)
-    if len(whole) <= _MESSAGE or len(rows) == 1:
-        yield whole
-    else:
-        half = len(rows) // 2
-        yield from _in_messages(rows[:half])
-        yield from _in_messages(rows[half:])
-
-
-class BulkInsert:
-    """INSERT of many rows, each a dict of all the named columns."""
-
-    def __init__(self, engines: Engines, table: sa.Table, names: Sequence[str]) -> None:
-        self._remote = engines.is_remote
-        self._documents = [name for name in names if isinstance(table.c[name].type, sa.JSON)]
-        self._in_order = itemgetter(*names)
-        rows = Rows({name: table.c[name].type for name in names})
-        unfolded = sa.select(*(rows[name] for name in names))
-        self._from_batch = sa.insert(table).from_select(list(names), unfolded)
-        plain = sa.insert(table).values({name: sa.bindparam(name) for name in names})
-        self._one_by_one = str(plain.compile(engines.write))
-
-    def __call__(self, connection: sa.Connection, rows: Sequence[Mapping[str, Any]]) -> None:
-        if not rows:
-            return
-        if self._remote:
-            for message in _in_messages(rows):
-                connection.execute(self._from_batch, {"rows": message})
-        else:
-            # In process a row costs a bind and a step, and no round trip: a third of what JSON costs.
-            # Past SQLAlchemy's per-row work, which would cost as much again.
-            connection.exec_driver_sql(self._one_by_one, [self._values(row) for row in rows])
-
-    def _values(self, row: Mapping[str, Any]) -> tuple[Any, ...]:
-        dumped = {name: json.dumps(row[name]) for name in self._documents if row[name] is not None}
-        return self._in_order({**row, **dumped} if dumped else row)  # type: ignore[no-any-return]
+    return {"rows": encode(list(rows))}
 
 
 class _unfolded(GenericFunction[Any]):  # noqa: N801  a SQL function

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from euterpe.domain.states import JobStatus, Lane, OutboxStatus
+from euterpe.store.bulk_insert import BulkInsert
 from euterpe.store.database import Database
 from euterpe.store.enqueue import NewJob, new_row
 from euterpe.store.ids import new_ids
-from euterpe.store.rows import BulkInsert
 from euterpe.store.tables import inbox_jobs, job_outbox_events
 
 _SPEC = {"profile": "h264-720p", "metadata": {}, "status_webhook_url": "https://requester.example/hook"}

@@ -12,12 +12,13 @@ import sqlalchemy as sa
 
 from euterpe.domain.events import event_type, is_wanted
 from euterpe.domain.states import FINISHED, IN_PROGRESS, JobStatus, Lane, check_job_transition
+from euterpe.store.bulk_insert import BulkInsert
 from euterpe.store.database import Database
 from euterpe.store.events import Events, Moment
 from euterpe.store.groups import Groups
 from euterpe.store.ids import new_ids
 from euterpe.store.leases import Change, LeasedTable, Move
-from euterpe.store.rows import REAL, AnyRow, BulkInsert, Rows, as_parameter
+from euterpe.store.rows import REAL, AnyRow, Rows, as_parameter
 from euterpe.store.subjects import Subject, as_json
 from euterpe.store.tables import inbox_jobs, job_attempts, json_document
 from euterpe.store.wake import Topic

@@ -186,8 +186,9 @@ class Attempt:
 
     def _make(self, spec: JobSpec, info: MediaInfo, source: BinaryIO, folder: Path) -> tuple[MadeFile, ...]:
         planned: Plan = plan(resolve_outputs(spec), info, threads=self._tools.threads)
+        self._timings["media_seconds"] = info.duration_seconds
         with self._timed("encode"):
-            stats = encode(
+            encode(
                 self._tools.sandbox,
                 planned,
                 source.fileno(),
@@ -197,11 +198,14 @@ class Attempt:
                 max_output_bytes=max_output_bytes(info.size_bytes),
                 memory_bytes=self._tools.memory_bytes,
                 on_progress=self._on_encoded,
+                on_end=self._on_end,
             )
-        self._timings["cpu_seconds"] = round(stats.cpu_seconds, 3)
-        self._timings["media_seconds"] = info.duration_seconds
         with self._timed("verify"):
             return verify(self._tools.sandbox, planned, folder, on_tick=self._pulse.check)
+
+    def _on_end(self, cpu_seconds: float) -> None:
+        # Of an encode that failed too: somebody pays for it.
+        self._timings["cpu_seconds"] = round(cpu_seconds, 3)
 
     def _on_encoded(self, progress: Progress) -> None:
         self._look_around(_LOOK_EVERY_BYTES)

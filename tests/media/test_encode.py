@@ -172,6 +172,16 @@ def test_progress_is_told_and_stats_are_kept(clips: Clips, sandbox: Sandbox, tmp
     assert stats.peak_memory_bytes > 1 << 20
 
 
+def test_an_encode_that_fails_tells_what_it_cost(clips: Clips, sandbox: Sandbox, tmp_path: Path) -> None:
+    source = clips.make("film.mp4")
+    planned = plan([FILM], probe(sandbox, source), threads=1)
+    spent: list[float] = []
+    with pytest.raises(MediaError):
+        run(sandbox, planned, source, tmp_path, max_output_bytes=4096, on_end=spent.append)
+    (seconds,) = spent
+    assert seconds > 0
+
+
 def test_a_clip_and_its_copy_are_encoded_side_by_side(clips: Clips, sandbox: Sandbox, tmp_path: Path) -> None:
     source = clips.make("one.mp4")
 

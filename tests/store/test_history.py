@@ -2,6 +2,7 @@
 
 import csv
 import random
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,9 +12,11 @@ from euterpe.domain.retry import Delivered, JobError, Redeliver, RetryClass
 from euterpe.domain.states import JobStatus
 from euterpe.store.clock import SettableClock
 from euterpe.store.engines import Kind
-from euterpe.store.history import Cut, History
+from euterpe.store.errors import SchemaMismatch
+from euterpe.store.history import Bookmark, Cut, History
 from euterpe.store.history_columns import COLUMNS
 from euterpe.store.inbox import Advance
+from euterpe.store.migrate import migrate
 from euterpe.store.outbox import Delivery
 from euterpe.store.store import Store
 from euterpe.store.tables import inbox_jobs, job_outbox_events
@@ -50,7 +53,7 @@ def test_what_was_read_is_what_the_store_shows(store: Store, history: History) -
     job_id = live(store)
     (told, *_) = store.outbox.claim("d1", 1)
     store.outbox.settle([Delivery(told, Redeliver(1_000, "answered 503"), 503, 40)])
-    read_all = {table: read(history, table, Cut(), history.cut()) for table in ALL}
+    read_all = {table: read(history, table, Cut(), history.now().cut) for table in ALL}
     (job,), (attempt,) = read_all["jobs"], read_all["attempts"]
     shown = store.jobs.get(job_id)
     same = ("status", "queue", "priority", "attempt_count", "event_sequence", "created_at", "finished_at")
@@ -92,8 +95,8 @@ def test_figures_and_codes_come_out_of_the_documents(store: Store, history: Hist
             )
         else:
             store.inbox.fail(job, JobError("not_media", "no: it is text", "claimed", RetryClass.PERMANENT))
-    jobs = {row["job_id"]: row for row in read(history, "jobs", Cut(), history.cut())}
-    attempts = {row["job_id"]: row for row in read(history, "attempts", Cut(), history.cut())}
+    jobs = {row["job_id"]: row for row in read(history, "jobs", Cut(), history.now().cut)}
+    attempts = {row["job_id"]: row for row in read(history, "attempts", Cut(), history.now().cut)}
     assert (jobs[good]["outputs"], jobs[good]["output_seconds"], jobs[good]["output_bytes"]) == (
         2,
         59.5,
@@ -116,7 +119,7 @@ def test_figures_and_codes_come_out_of_the_documents(store: Store, history: Hist
 
 def test_an_instant_in_the_spec_becomes_milliseconds(store: Store, history: History) -> None:
     enqueue(store, spec={**SPEC, "not_before": "2030-01-31T12:00:00.123Z"})
-    (job,) = read(history, "jobs", Cut(), history.cut())
+    (job,) = read(history, "jobs", Cut(), history.now().cut)
     assert job["not_before"] == 1_896_091_200_123
 
 
@@ -130,7 +133,7 @@ def test_pieces_make_the_whole_and_nothing_twice(store: Store, history: History)
             advance(store, job, until=until)
         events = store.outbox.claim("d1", draw.randint(1, 6))
         store.outbox.settle([Delivery(event, Delivered(), 200, 5) for event in events])
-        until_now = history.cut()
+        until_now = history.now().cut
         for table in ALL:
             pieces[table] += read(history, table, since, until_now, rows_each=draw.choice([1, 3, 100]))
         since = until_now
@@ -149,32 +152,37 @@ def test_pieces_make_the_whole_and_nothing_twice(store: Store, history: History)
 def test_a_job_that_moved_on_comes_with_its_next_event(store: Store, history: History) -> None:
     (job_id,) = enqueue(store)
     job = claim_one(store)
-    first = history.cut()
+    first = history.now().cut
     advance(store, job, until=JobStatus.FETCHING)
     assert (
         read(history, "jobs", Cut(), first) == []
     )  # not as it was, which is no longer known; not as it will be
-    second = history.cut()
+    second = history.now().cut
     (row,) = read(history, "jobs", first, second)
     assert (row["job_id"], row["status"]) == (job_id, "fetching")
     assert ids(read(history, "events", Cut(), first), "job_id") == [job_id]
 
 
-def test_marks_hold_until_the_last_row_that_was_read_is_gone(
+def test_a_bookmark_holds_until_the_last_row_that_was_read_is_gone(
     store: Store, history: History, clock: SettableClock
 ) -> None:
     live(store, spec={**SPEC, "status_webhook_url": None})
-    cut = history.cut()
-    marks = history.marks(cut)
+    bookmark = history.now()
+    assert Bookmark.parse(bookmark.document()) == bookmark
     live(store, spec={**SPEC, "status_webhook_url": None})
-    assert history.marks(cut) == marks
+    assert history.knows(bookmark)
     clock.advance(1_000)
     for _ in store.prune.run(500):
         pass
-    if history.kind is Kind.POSTGRES:
-        assert history.marks(cut) == marks  # its positions are never used again
-    else:
-        assert history.marks(cut) != marks
+    # Postgres never uses a position again.
+    assert history.knows(bookmark) == (history.kind is Kind.POSTGRES)
+
+
+def test_a_bookmark_of_the_future_is_of_another_history(store: Store, history: History) -> None:
+    live(store)
+    now = history.now()
+    later = Cut(*(position + 1_000_000 for position in now.cut))
+    assert not history.knows(replace(now, cut=later))
 
 
 def test_what_is_read_is_bounded_whatever_one_transaction_wrote(store: Store, history: History) -> None:
@@ -182,7 +190,7 @@ def test_what_is_read_is_bounded_whatever_one_transaction_wrote(store: Store, hi
     while jobs := store.inbox.claim("w1", 400):
         assert len(jobs) > 10
     store.database.settle_statistics()
-    cut = history.cut()
+    cut = history.now().cut
     parts = history.ranges("events", Cut(), cut, 100)
     sizes = [
         sum(len(batch) for batch in history.rows(history.select("events", part, ["event_id"]), 50))
@@ -216,17 +224,46 @@ class TestPostgres:
                 )
             )
             (later,) = enqueue(store)
-            first = history.cut()
+            first = history.now().cut
             assert ids(read(history, "jobs", Cut(), first), "job_id") == [early]
             assert read(history, "events", Cut(), first) == []
-        second = history.cut()
+        second = history.now().cut
         assert ids(read(history, "events", first, second), "event_id") == ["late"]
         assert ids(read(history, "jobs", first, second), "job_id") == [later]
+
+    def test_rows_of_another_cluster_are_refused_until_they_have_their_place(
+        self, store: Store, history: History
+    ) -> None:
+        """As `pg_dump` and a restore leave them: with the positions of where they came from."""
+        job_id = live(store)
+        with store.database.transaction() as connection:
+            connection.exec_driver_sql("UPDATE inbox_jobs SET position = position + 1000000")
+            connection.exec_driver_sql("UPDATE job_outbox_events SET position = position + 1000000")
+        with pytest.raises(SchemaMismatch, match="run `euterpe migrate`"):
+            history.now()
+        migrate(store.database)
+        now = history.now().cut
+        assert ids(read(history, "jobs", Cut(), now), "job_id") == [job_id]
+        assert len(read(history, "events", Cut(), now)) == 5
+
+    def test_rows_of_one_position_are_found_by_their_key(self, store: Store, history: History) -> None:
+        """After a migration all rows have one: parts must not read the whole table each."""
+        enqueue(store, 300)
+        store.inbox.claim("w1", 300)
+        store.database.settle_statistics()
+        parts = history.ranges("events", Cut(), history.now().cut, 50)
+        inner = [part for part in parts if part.is_of_one_position]
+        assert len(inner) >= 4
+        select = history.select("events", inner[1], ["event_id"])
+        with store.database.snapshot() as connection:
+            text = select.compile(connection, compile_kwargs={"literal_binds": True})
+            plan = "\n".join(row[0] for row in connection.exec_driver_sql(f"EXPLAIN {text}"))
+        assert "job_outbox_events_pkey" in plan, plan
 
     def test_csv_says_what_rows_say(self, store: Store, history: History) -> None:
         live(store, spec={**SPEC, "metadata": {"title": 'a "quoted", 100 % comma\\'}})
         for table in ("jobs", "attempts", "events"):
-            (part, *_) = history.ranges(table, Cut(), history.cut(), 100)
+            (part, *_) = history.ranges(table, Cut(), history.now().cut, 100)
             select = history.select(table, part, list(COLUMNS[table]))
             lines = b"".join(bytes(chunk) for chunk in history.csv(select)).decode().splitlines()
             rows = [row for batch in history.rows(select, 10) for row in batch]

@@ -1,0 +1,269 @@
+"""The pipeline's part of ci/bench: ingest beside a bare COPY, marts beside DuckDB; local[2], one run."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import sqlalchemy as sa
+from pyspark.sql import SparkSession
+
+from ci import report
+from ci.queue_bench import Databases
+from euterpe.analytics.analyse import Question, analyse
+from euterpe.analytics.ingest import ingest
+from euterpe.analytics.lake import Lake
+from euterpe.analytics.marts import Options
+from euterpe.analytics.session import spark_session
+from euterpe.analytics.source import history_of
+from euterpe.analytics.source.reading import as_batches
+from euterpe.analytics.synthesize.lake import synthesize_lake
+from euterpe.analytics.synthesize.plan import Plan
+from euterpe.analytics.synthesize.store import synthesize_store
+from euterpe.analytics.tables import HISTORY
+from euterpe.bench.figures import Figure
+from euterpe.store.database import Database
+from euterpe.store.history_columns import COLUMNS
+from euterpe.store.migrate import migrate
+from tests.analytics.facts.independent import independently
+from tests.analytics.marts import independent
+
+UNTIL = 1_790_000_000_000
+
+
+@dataclass(frozen=True)
+class Sizes:
+    database_jobs: int
+    small_jobs: int
+    large_jobs: int
+    new_jobs: int
+    rounds: int
+
+
+# A job has 5.2 events: 5 million in the database, 1 and 10 million in the lakes, 10,000 new ones.
+WHOLE = Sizes(960_000, 193_000, 1_930_000, 1_930, 3)
+QUICK = Sizes(5_000, 2_000, 8_000, 200, 1)
+
+Found = dict[str, list[Figure]]
+
+
+def measure(databases: Any, sizes: Sizes) -> Found:
+    with tempfile.TemporaryDirectory(prefix="euterpe-bench-") as folder:
+        root = Path(folder)
+        small, large = root / "small", root / "large"
+        for path, jobs in ((small, sizes.small_jobs), (large, sizes.large_jobs)):
+            synthesize_lake(Lake(path), plan(jobs), lambda _: None)
+        marts = measure_marts(small, large)
+        with _spark(root) as session:
+            whole = _measure_ingest(session, databases, root, sizes)
+            bits = _measure_increments(session, databases, root, sizes)
+    return {"ingest from Postgres": [*whole, *bits], "marts of a lake": marts}
+
+
+def plan(jobs: int, seed: int = 1) -> Plan:
+    return Plan(jobs=jobs, seed=seed, until_ms=UNTIL)
+
+
+@contextmanager
+def _spark(root: Path) -> Iterator[SparkSession]:
+    with spark_session("local[2]", config={"spark.local.dir": str(root / "spark")}) as session:
+        yield session
+
+
+# -- ingest
+
+
+def _measure_ingest(session: SparkSession, databases: Any, root: Path, sizes: Sizes) -> list[Figure]:
+    found = []
+    with databases.postgres() as url, closing(Database(url)) as database:
+        migrate(database)
+        synthesize_store(database, plan(sizes.database_jobs), lambda _: None)
+        ingest(session, Lake(root / "warm"), url)  # Spark compiles what it runs at the first time
+        for number in range(sizes.rounds):
+            lake, bare = Lake(root / f"lake{number}"), root / f"bare{number}"
+            by_table: dict[str, float] = {}
+            began = time.perf_counter()
+
+            def told(table: str, _: int, began: float = began, by_table: dict[str, float] = by_table) -> None:
+                by_table[table] = time.perf_counter() - began
+
+            ingest(session, lake, url, on_table=told)
+            bare_by_table = {table: _timed(partial(_copy_and_write, url, table, bare)) for table in HISTORY}
+            took = by_table["events"] - by_table["attempts"]
+            events = lake.commit().rows("events")
+            found += [
+                Figure(f"{events:,} events", "s", took, bare_by_table["events"], at_most=2),
+                Figure("all tables", "s", by_table["deliveries"], sum(bare_by_table.values()), at_most=2),
+            ]
+            shutil.rmtree(lake.root)
+            shutil.rmtree(bare)
+    return found
+
+
+def _copy_and_write(url: str, table: str, folder: Path) -> None:
+    """COPY of the same columns, and pyarrow's Parquet: what a person would write by hand."""
+    folder.mkdir(exist_ok=True)
+    columns = HISTORY[table].columns
+    select = sa.select(*(COLUMNS[table][column.name].label(column.name) for column in columns))
+    with history_of(url) as history:
+        writer = None
+        for batch in as_batches(history, select, columns):
+            writer = writer or pq.ParquetWriter(folder / f"{table}.parquet", batch.schema)
+            writer.write_batch(batch)
+        if writer is not None:
+            writer.close()
+
+
+def _measure_increments(session: SparkSession, databases: Any, root: Path, sizes: Sizes) -> list[Figure]:
+    """The same new events onto the large lake, and onto one that was empty."""
+    found = []
+    with databases.postgres() as url, closing(Database(url)) as database:
+        migrate(database)
+        synthesize_store(database, plan(20, seed=2), lambda _: None)
+        large, empty = Lake(root / "large"), Lake(root / "empty")
+        for lake in (large, empty):
+            ingest(session, lake, url)
+        for number in range(sizes.rounds):
+            synthesize_store(database, plan(sizes.new_jobs, seed=3 + number), lambda _: None)
+            lakes = (large, empty) if number % 2 else (empty, large)
+            took = {lake.root.name: _timed(partial(ingest, session, lake, url)) for lake in lakes}
+            rows = large.commit().rows("events")
+            what = f"{sizes.new_jobs * 5.2:,.0f} new events onto {rows / 1e6:.0f} million (bare: onto none)"
+            found.append(Figure(what, "s", took["large"], took["empty"], at_most=1.3))
+    return found
+
+
+# -- marts
+
+
+def measure_marts(small: Path, large: Path) -> list[Figure]:
+    ours = {path: _apart("marts", path) for path in (small, large)}
+    theirs = {path: _apart("duckdb", path) for path in (small, large)}
+    million = {path: f"{Lake(path).commit().rows('events') / 1e6:.1f} million events" for path in ours}
+    found = [
+        Figure(f"{million[path]}, beside DuckDB", "s", ours[path]["seconds"], theirs[path]["seconds"])
+        for path in ours
+    ]
+    growth = ours[large]["seconds"] / ours[small]["seconds"]
+    found.append(Figure("growth of the time from the one to the other", "×", growth, at_most=10))
+    for path in ours:
+        found.append(
+            Figure(f"{million[path]}, peak memory", "MiB", ours[path]["peak_mib"], theirs[path]["peak_mib"])
+        )
+    return found
+
+
+def _apart(what: str, lake: Path) -> dict[str, float]:
+    """In a process of its own, whose peak memory is this alone."""
+    command = [sys.executable, "-m", "ci.analytics_bench", what, str(lake)]
+    output = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+    figures: dict[str, float] = json.loads(output.splitlines()[-1])
+    return figures
+
+
+def _marts(root: Path) -> dict[str, float]:
+    with _spark(root / ".spark") as session, _peak_of_children() as peak:
+        seconds = _timed(lambda: analyse(session, Lake(root), Question(), Options()))
+    shutil.rmtree(root / ".spark", ignore_errors=True)
+    return {"seconds": seconds, "peak_mib": peak[0]}
+
+
+def _duckdb(root: Path) -> dict[str, float]:
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        for table in HISTORY:
+            (folder / table).symlink_to(root / table)
+        (folder / "requesters").mkdir()
+        names = Lake(root).commit().requesters
+        named = pa.table({"requester_id": list(names), "name": list(names.values())})
+        pq.write_table(named, folder / "requesters" / "all.parquet")
+        seconds = _timed(lambda: _ask_duckdb(folder))
+    return {"seconds": seconds, "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}
+
+
+def _ask_duckdb(folder: Path) -> None:
+    duckdb.sql("SET threads = 2")
+    with independently(folder) as sql:
+        for statement in independent.PREPARE:
+            sql.execute(statement)
+        for query in independent.MARTS.values():
+            sql.sql(query).to_arrow_table()
+
+
+@contextmanager
+def _peak_of_children() -> Iterator[list[float]]:
+    """The most memory that this process and those it started had together, looked at ten times a second."""
+    peak, over = [0.0], threading.Event()
+
+    def look() -> None:
+        while not over.wait(0.1):
+            peak[0] = max(peak[0], sum(map(_resident_mib, _family(os.getpid()))))
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    try:
+        yield peak
+    finally:
+        over.set()
+        thread.join()
+
+
+def _family(pid: int) -> Iterator[int]:
+    yield pid
+    for children in Path(f"/proc/{pid}/task").glob("*/children"):
+        for child in children.read_text().split():
+            yield from _family(int(child))
+
+
+def _resident_mib(pid: int) -> float:
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+    except OSError:  # it has ended meanwhile
+        return 0.0
+    line = next((line for line in status.splitlines() if line.startswith("VmRSS:")), "VmRSS: 0 kB")
+    return int(line.split()[1]) / 1024
+
+
+def _timed(work: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began
+
+
+def main() -> None:
+    quick = "--quick" in sys.argv
+    folder = Path(tempfile.mkdtemp(prefix="euterpe-bench-"))
+    databases = Databases(folder)
+    try:
+        found = measure(databases, QUICK if quick else WHOLE)
+    finally:
+        databases.stop()
+        shutil.rmtree(folder)
+    text = report.render_analytics(found)
+    sys.stdout.write(text)
+    if not quick:
+        Path("docs/benchmarks-analytics.md").write_text(text)
+
+
+if __name__ == "__main__":
+    apart = {"marts": _marts, "duckdb": _duckdb}
+    if sys.argv[1:2] and sys.argv[1] in apart:
+        print(json.dumps(apart[sys.argv[1]](Path(sys.argv[2]))))  # noqa: T201
+    else:
+        main()

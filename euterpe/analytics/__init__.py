@@ -1,0 +1,1 @@
+"""Batch analytics over the history: a Spark source, a Parquet lake, facts, marts and a report."""

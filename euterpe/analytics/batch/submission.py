@@ -1,0 +1,107 @@
+"""Rows on their way to the service: so many at once, each until it was taken or refused for good."""
+
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from time import monotonic
+
+from euterpe.analytics.batch.requests import Request
+from euterpe.client import Busy, Client, ClientError, Conflict, Invalid, Job, TooLarge, calls
+from euterpe.client.answers import job_of
+from euterpe.client.documents import Document
+from euterpe.client.plans import Plan, asked
+
+_PATIENCE_S = 3600.0  # with a service that takes nothing at all
+_BUSY_S = 5.0
+_STOPPING_S = 5.0
+# These say something of one request; any other error is one of the service, or of the key.
+_OF_THE_ROW = (Invalid, Conflict, TooLarge)
+
+
+@dataclass(frozen=True)
+class Taken:
+    job: Job
+    was_there: bool  # from an earlier run
+
+
+class BatchClient(Client):
+    def take(self, document: Document, key: str) -> Taken:
+        return self._follow(_taken(document, key))
+
+
+def _taken(document: Document, key: str) -> Plan[Taken]:
+    answer = yield from asked(calls.submit(document, key))
+    return Taken(job_of(answer), answer.headers.get("idempotent-replayed") == "true")
+
+
+Take = Callable[[Document, str], Taken]
+Tell = Callable[[Request, Taken | ClientError], None]
+
+
+class Submission:
+    """`run` returns why it ended before the last row, if it did. `tell` hears of each row, one at a time."""
+
+    def __init__(
+        self,
+        take: Take,
+        requests: Iterator[Request],
+        tell: Tell,
+        *,
+        max_in_flight: int,
+        patience_s: float = _PATIENCE_S,
+    ) -> None:
+        self._take, self._requests, self._tell = take, requests, tell
+        self._max_in_flight, self._patience_s = max_in_flight, patience_s
+        self._stop = threading.Event()
+        self._reading, self._telling = threading.Lock(), threading.Lock()
+        self._failure: BaseException | None = None
+        self._taken_at = monotonic()
+
+    def run(self) -> ClientError | None:
+        # Daemons: what waits for a busy service must not keep us from ending when a person says so. A call
+        # that is cut off is made again by the next run, with the same key.
+        threads = [threading.Thread(target=self._work, daemon=True) for _ in range(self._max_in_flight)]
+        for thread in threads:
+            thread.start()
+        try:
+            for thread in threads:
+                thread.join()
+        except KeyboardInterrupt:
+            self._stop.set()
+            until = monotonic() + _STOPPING_S
+            for thread in threads:
+                thread.join(max(0.0, until - monotonic()))
+            raise
+        if self._failure is not None and not isinstance(self._failure, ClientError):
+            raise self._failure
+        return self._failure
+
+    def _work(self) -> None:
+        try:
+            while (request := self._next()) is not None:
+                self._tell_of(request, self._outcome(request))
+        except BaseException as failure:  # noqa: BLE001  raised again by `run`, or told by it
+            self._failure = self._failure or failure
+            self._stop.set()
+
+    def _next(self) -> Request | None:
+        with self._reading:
+            return None if self._stop.is_set() else next(self._requests, None)
+
+    def _outcome(self, request: Request) -> Taken | ClientError:
+        while True:
+            try:
+                taken = self._take(request.document, request.key)
+            except _OF_THE_ROW as refusal:
+                return refusal
+            except Busy as busy:
+                pause_s = _BUSY_S if busy.retry_after is None else busy.retry_after
+                if monotonic() - self._taken_at > self._patience_s or self._stop.wait(pause_s):
+                    raise
+            else:
+                self._taken_at = monotonic()
+                return taken
+
+    def _tell_of(self, request: Request, outcome: Taken | ClientError) -> None:
+        with self._telling:
+            self._tell(request, outcome)

@@ -1,0 +1,162 @@
+"""From the history as it was ingested to facts: one row for one thing, whatever was seen twice or half done.
+
+An attempt without its job, or a try without its event, is what retention left of an older day: it is left
+out.
+"""
+
+from typing import NamedTuple
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F  # noqa: N812  as all of Spark's own documents call it
+
+from euterpe.analytics.facts_schema import ATTEMPT_FACTS, DELIVERY_FACTS, JOB_FACTS
+from euterpe.analytics.schema import Table
+from euterpe.analytics.types import spark_schema
+
+
+class History(NamedTuple):
+    """The columns of tables.py; of jobs and attempts there may be several versions of a row."""
+
+    jobs: DataFrame
+    attempts: DataFrame
+    events: DataFrame
+    deliveries: DataFrame
+    requesters: DataFrame
+
+
+class Facts(NamedTuple):
+    jobs: DataFrame
+    attempts: DataFrame
+    deliveries: DataFrame
+
+
+def facts(history: History) -> Facts:
+    """Each frame is read more than once by what follows: the caller caches them."""
+    names = history.requesters.groupBy("requester_id").agg(F.max("name").alias("name"))
+    # Both by job, so that one shuffle serves the versions, the sums and the joins.
+    jobs = latest_jobs(history.jobs.repartition("job_id"))
+    jobs = _named(jobs, names).withColumn("profile", F.coalesce("profile", F.lit("custom")))
+    attempts = latest_attempts(history.attempts.repartition("job_id"))
+    return Facts(
+        _job_facts(jobs, attempts),
+        _attempt_facts(jobs, attempts),
+        _delivery_facts(history.events, history.deliveries, names),
+    )
+
+
+def shaped(frame: DataFrame, table: Table) -> DataFrame:
+    """With the columns of the table, in their order and of their types."""
+    fields = spark_schema(table).fields
+    return frame.select(*(F.col(field.name).cast(field.dataType).alias(field.name) for field in fields))
+
+
+def milliseconds(begin: str, end: str) -> Column:
+    """From one instant to the other. A clock that was set back makes no time negative."""
+    apart = F.unix_millis(F.col(end)) - F.unix_millis(F.col(begin))
+    return F.when(apart < 0, 0).otherwise(apart)
+
+
+def latest_jobs(versions: DataFrame) -> DataFrame:
+    # Credentials are replaced without an event.
+    return _latest(versions, ["job_id"], ["event_sequence", "updated_at", "credential_version"])
+
+
+def latest_attempts(versions: DataFrame) -> DataFrame:
+    return _latest(versions, ["job_id", "attempt_id"], [F.col("ended_at").isNotNull(), "ended_at"])
+
+
+def _latest(versions: DataFrame, key: list[str], order: list[str | Column]) -> DataFrame:
+    newest = Window.partitionBy(*key).orderBy(
+        *(F.desc(by) if isinstance(by, str) else by.desc() for by in order)
+    )
+    return versions.withColumn("version", F.row_number().over(newest)).where("version = 1").drop("version")
+
+
+def _named(frame: DataFrame, names: DataFrame) -> DataFrame:
+    named = frame.join(F.broadcast(names), "requester_id", "left")
+    return named.withColumn("requester", F.coalesce("name", "requester_id"))
+
+
+def _job_facts(jobs: DataFrame, attempts: DataFrame) -> DataFrame:
+    succeeded = F.col("outcome") == "succeeded"
+    spent = attempts.groupBy("job_id").agg(
+        F.min("started_at").alias("first_started_at"),
+        F.sum("cpu_seconds").alias("cpu_seconds"),
+        F.sum(F.when(F.col("outcome") != "succeeded", F.col("cpu_seconds"))).alias("wasted_cpu_seconds"),
+        F.sum("bytes_in").alias("bytes_in"),
+        F.max(F.when(succeeded, F.col("bytes_out"))).alias("bytes_out"),
+        F.max(F.when(succeeded, F.col("vmaf"))).alias("vmaf"),
+    )
+    has_failed = F.col("outcome").isin("failed", "dead_letter", "canceled")
+    columns = {
+        "outcome": _job_outcome(),
+        "attempts": F.col("attempt_count"),
+        "refreshes": F.greatest(F.col("credential_version") - 1, F.lit(0)),
+        "media_seconds": F.col("source_seconds"),
+        # Both leave a null out.
+        "due_at": F.greatest("created_at", "not_before"),
+        "first_claimed_at": F.least("started_at", "first_started_at"),
+        "bytes_out": F.coalesce("bytes_out", "output_bytes"),
+        "day": F.to_date("created_at"),
+    }
+    worked_out = {
+        "error_code": F.when(has_failed, F.col("error_code")),
+        "error_phase": F.when(has_failed, F.col("error_phase")),
+        "waiting_ms": milliseconds("due_at", "first_claimed_at"),
+        "total_ms": milliseconds("due_at", "finished_at"),
+    }
+    known = jobs.join(spent, "job_id", "left").fillna(0, ["cpu_seconds", "wasted_cpu_seconds", "bytes_in"])
+    return shaped(known.withColumns(columns).withColumns(worked_out), JOB_FACTS)
+
+
+def _job_outcome() -> Column:
+    status = F.col("status")
+    return (
+        F.when((status == "failed") & (F.col("error_code") == "canceled"), "canceled")
+        .when(status.isin("succeeded", "failed", "dead_letter"), status)
+        .otherwise("in_flight")
+    )
+
+
+def _attempt_facts(jobs: DataFrame, attempts: DataFrame) -> DataFrame:
+    of_job = jobs.select("job_id", "requester_id", "requester", "profile", "queue")
+    encoded = (F.col("media_seconds") > 0) & (F.col("encode_ms") > 0)
+    columns = {
+        "ffmpeg": F.coalesce("ffmpeg", F.lit("unknown")),
+        "outcome": F.coalesce("outcome", F.lit("running")),
+        "retryable": F.col("error_retryable"),
+        "busy_ms": milliseconds("started_at", "ended_at"),
+        "speed": F.when(encoded, F.col("media_seconds") * 1000 / F.col("encode_ms")),
+        "day": F.to_date("started_at"),
+    }
+    return shaped(attempts.join(of_job, "job_id").withColumns(columns), ATTEMPT_FACTS)
+
+
+def _delivery_facts(events: DataFrame, deliveries: DataFrame, names: DataFrame) -> DataFrame:
+    # Both by event, so that the sort which finds what was read twice serves the join and the sums as well.
+    happened = events.select("event_id", "type", "created_at").repartition("event_id")
+    tries = deliveries.repartition("event_id").dropDuplicates(["event_id", "delivery_id"])
+    told = tries.join(happened.dropDuplicates(["event_id"]), "event_id")
+    place = F.struct("claim_version", "ended_at", "delivery_id")
+    delivered = F.col("outcome") == "delivered"
+    by_event = told.groupBy("event_id").agg(
+        F.max("job_id").alias("job_id"),
+        F.max("requester_id").alias("requester_id"),
+        F.max("type").alias("type"),
+        F.max("created_at").alias("created_at"),
+        F.count("*").alias("tries"),
+        F.min(F.timestamp_millis(F.unix_millis(F.col("ended_at")) - F.col("duration_ms"))).alias(
+            "first_tried_at"
+        ),
+        F.min(F.when(delivered, F.col("ended_at"))).alias("delivered_at"),
+        F.max_by("outcome", place).alias("latest"),
+        F.max_by("status_code", place).alias("status_code"),
+        F.max_by("error_code", F.when(~delivered, place)).alias("error_code"),
+    )
+    columns = {
+        # Who replays what was delivered takes nothing back.
+        "outcome": F.when(F.col("delivered_at").isNotNull(), "delivered").otherwise(F.col("latest")),
+        "latency_ms": milliseconds("created_at", "delivered_at"),
+        "day": F.to_date("created_at"),
+    }
+    return shaped(_named(by_event, names).withColumns(columns), DELIVERY_FACTS)

@@ -1,0 +1,120 @@
+"""The commits of a lake: each a JSON document that names every file that counts, and how far the database
+has been read.
+
+A commit is there when its file is, whole: it is written beside, synced and renamed. Files that no commit
+names are nothing. The latest few commits stay, so that a reader can end in peace what it began with an
+earlier one.
+"""
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from euterpe.analytics.errors import LakeError
+from euterpe.analytics.schema import Table
+from euterpe.analytics.tables import HISTORY
+
+FORMAT = 1
+_KEPT = 5
+
+
+@dataclass(frozen=True)
+class DataFile:
+    path: str  # from the lake's root: table/day=YYYY-MM-DD/name.parquet
+    rows: int
+    bytes: int
+
+    @property
+    def day(self) -> str:
+        return Path(self.path).parent.name.removeprefix("day=")
+
+
+@dataclass(frozen=True)
+class Commit:
+    version: int = 0
+    cause: str = ""
+    at_ms: int = 0
+    files: Mapping[str, Sequence[DataFile]] = field(default_factory=lambda: dict.fromkeys(HISTORY, ()))
+    positions: Mapping[str, Any] = field(default_factory=dict)
+    requesters: Mapping[str, str] = field(default_factory=dict)  # names by id
+
+    def rows(self, table: str) -> int:
+        return sum(file.rows for file in self.files[table])
+
+
+class Commits:
+    def __init__(self, root: Path) -> None:
+        self._root, self._folder = root, root / "_commits"
+
+    def latest(self) -> Commit:
+        """The empty one where there is none yet."""
+        versions = self._versions()
+        return _read(versions[max(versions)]) if versions else Commit()
+
+    def write(self, commit: Commit) -> None:
+        self._folder.mkdir(exist_ok=True)
+        document = json.dumps({"format": FORMAT, "schema": _schema(), **asdict(commit)}, indent=1)
+        beside = self._folder / f".{commit.version}"
+        with beside.open("w") as file:
+            file.write(document)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.rename(self._folder / f"{commit.version:08d}.json")
+        sync(self._folder)
+        sync(self._root)
+
+    def forget_old(self) -> set[str]:
+        """Keeps the latest commits alone; returns the paths of all files that they name."""
+        versions = self._versions()
+        for version in sorted(versions)[:-_KEPT]:
+            versions.pop(version).unlink()
+        commits = [_read(path) for path in versions.values()]
+        return {file.path for commit in commits for files in commit.files.values() for file in files}
+
+    def _versions(self) -> dict[int, Path]:
+        return {int(path.stem): path for path in self._folder.glob("[0-9]*.json")}
+
+
+def _read(path: Path) -> Commit:
+    try:
+        document = json.loads(path.read_text())
+        if document.pop("format") != FORMAT:
+            raise LakeError(f"{path} is of another format than this program writes; use the Euterpe that did")
+        _check_schema(document.pop("schema"), path)
+        files = {name: [DataFile(**file) for file in found] for name, found in document.pop("files").items()}
+        return Commit(files=files, **document)
+    except (ValueError, KeyError, TypeError) as error:
+        raise LakeError(f"{path} is damaged ({error}); remove it, and the commit before it counts") from error
+
+
+def _schema() -> dict[str, dict[str, str]]:
+    return {table.name: {column.name: column.type for column in table.columns} for table in HISTORY.values()}
+
+
+def _check_schema(found: Mapping[str, Mapping[str, str]], path: Path) -> None:
+    """Columns may have been added since, and older files read as null there. Nothing else may change."""
+    ours = _schema()
+    for table, columns in found.items():
+        for name, kind in columns.items():
+            if (known := ours.get(table, {}).get(name)) != kind:
+                wanted = "is unknown to this program" if known is None else f"is {known} in this program"
+                raise LakeError(
+                    f"{path}: column {table}.{name} ({kind}) {wanted}; use the newer Euterpe, or a new lake"
+                )
+
+
+def sync(path: Path) -> None:
+    """A file or a folder: it is as durable as the disk is."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def partition_column(table: Table) -> str:
+    """The instant whose day a row is filed under. It never changes, so all versions of a row lie together."""
+    return {"attempts": "started_at", "deliveries": "ended_at"}.get(table.name, "created_at")

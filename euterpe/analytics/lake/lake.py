@@ -1,0 +1,160 @@
+"""Reading a lake, and adding to it all or nothing."""
+
+import errno
+import fcntl
+import shutil
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import types as spark
+
+from euterpe.analytics.errors import LakeError
+from euterpe.analytics.facts import History
+from euterpe.analytics.lake.commits import Commit, Commits, DataFile, sync
+from euterpe.analytics.tables import HISTORY, REQUESTERS
+from euterpe.analytics.types import spark_schema
+
+_STAGING = ".staging"
+
+
+@dataclass
+class Append:
+    """What becomes part of the lake at the end: Parquet in `folder`/table/day=…/, and what is set here."""
+
+    folder: Path
+    before: Commit
+    positions: Mapping[str, Any] = field(default_factory=dict)
+    requesters: Mapping[str, str] = field(default_factory=dict)
+    drop: frozenset[str] = frozenset()  # paths of files that no longer count
+
+    def path(self, table: str) -> str:
+        """For Spark to write to."""
+        return _for_spark(self.folder / table)
+
+    def rows(self, table: str) -> int:
+        return sum(pq.read_metadata(path).num_rows for path in (self.folder / table).glob("day=*/*.parquet"))
+
+
+class Lake:
+    """A folder that the driver and all workers of Spark see under the same path."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root.absolute()
+        if odd := set(str(self.root)) & set("*?[]{}\\"):
+            raise LakeError(f"{self.root}: Spark takes {' '.join(sorted(odd))} in a path for a pattern")
+        self._commits = Commits(self.root)
+
+    def commit(self) -> Commit:
+        """The latest."""
+        return self._commits.latest()
+
+    def read(self, session: SparkSession, *, since: str = "", commit: Commit | None = None) -> History:
+        """As of the latest commit, or of `commit`; `since` a day (YYYY-MM-DD) leaves out what is older."""
+        commit = commit or self.commit()
+        frames = {name: self.table(session, name, commit.files[name], since) for name in HISTORY}
+        names = session.createDataFrame(list(commit.requesters.items()), spark_schema(REQUESTERS))
+        return History(**frames, requesters=names)
+
+    def table(
+        self, session: SparkSession, name: str, files: Sequence[DataFile], since: str = ""
+    ) -> DataFrame:
+        schema = spark.StructType([*spark_schema(HISTORY[name]), spark.StructField("day", spark.DateType())])
+        paths = [_for_spark(self.root / file.path) for file in files if file.day >= since]
+        if not paths:
+            return session.createDataFrame([], schema)
+        return session.read.schema(schema).option("basePath", _for_spark(self.root / name)).parquet(*paths)
+
+    @contextmanager
+    def append(self, cause: str) -> Iterator[Append]:
+        """Everything that is in its folder at the end counts, and after an exception nothing of it."""
+        with self._locked(), _said_plainly(self.root):
+            self._sweep()
+            before = self.commit()
+            folder = self.root / _STAGING / uuid4().hex
+            folder.mkdir(parents=True)
+            append = Append(folder, before, before.positions, before.requesters)
+            try:
+                yield append
+                self._take_in(append, cause)
+            finally:
+                shutil.rmtree(self.root / _STAGING, ignore_errors=True)
+
+    def _take_in(self, append: Append, cause: str) -> None:
+        before, version = append.before, append.before.version + 1
+        added = {name: [*self._move(append.folder, name, version)] for name in HISTORY}
+        if before.version and not any(added.values()) and not append.drop:
+            return  # a position further on that says nothing is not worth a commit
+        for folder in {(self.root / file.path).parent for new in added.values() for file in new}:
+            for each in (folder, folder.parent, self.root):
+                sync(each)  # a file is there when its folder says so
+        files = {
+            name: [*(file for file in before.files[name] if file.path not in append.drop), *added[name]]
+            for name in HISTORY
+        }
+        self._commits.write(
+            replace(
+                before,
+                version=version,
+                cause=cause,
+                at_ms=time.time_ns() // 1_000_000,
+                files=files,
+                positions=append.positions,
+                requesters=append.requesters,
+            )
+        )
+
+    def _move(self, folder: Path, table: str, version: int) -> Iterator[DataFile]:
+        for number, path in enumerate(sorted((folder / table).glob("day=*/*.parquet"))):
+            rows = pq.read_metadata(path).num_rows
+            if not rows:
+                continue
+            home = self.root / table / path.parent.name
+            home.mkdir(parents=True, exist_ok=True)
+            target = home / f"{version:08d}-{number:05d}.parquet"
+            sync(path)
+            path.rename(target)
+            yield DataFile(str(target.relative_to(self.root)), rows, target.stat().st_size)
+
+    def _sweep(self) -> None:
+        """What a killed program left behind, and files that only forgotten commits name."""
+        shutil.rmtree(self.root / _STAGING, ignore_errors=True)
+        named = self._commits.forget_old()
+        for path in self.root.glob("*/day=*/*.parquet"):
+            if str(path.relative_to(self.root)) not in named:
+                path.unlink()
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        self.root.mkdir(parents=True, exist_ok=True)
+        with (self.root / ".lock").open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise LakeError(
+                    f"another program is writing to {self.root}; try again when it is done"
+                ) from None
+            yield
+
+
+def _for_spark(path: Path) -> str:
+    # Whatever file system a cluster calls its default.
+    return f"file:{path}"
+
+
+@contextmanager
+def _said_plainly(root: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        raise LakeError(
+            f"the disk of {root} is full; nothing was added: make room and run it again"
+        ) from error

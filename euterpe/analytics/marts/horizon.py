@@ -1,0 +1,57 @@
+"""What "now", "last week" and "failed" mean to all marts."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+from euterpe.analytics.facts import Facts
+
+DAY_US = 86_400_000_000
+# Not its fault: what was canceled, or handed back unharmed.
+_EXCUSED = ("canceled", "released")
+
+
+@dataclass(frozen=True)
+class Horizon:
+    """The first and the last instant of the history, in microseconds. Marts know no other clock."""
+
+    start: int
+    end: int
+
+    @property
+    def days(self) -> float:
+        return (self.end - self.start) / DAY_US
+
+    def within(self, time: str, *, days: int, after: int = 0) -> Column:
+        """In that many days before the end of the history, the last `after` of them left out."""
+        ago = F.lit(self.end) - F.unix_micros(F.col(time))
+        return (ago >= after * DAY_US) & (ago < days * DAY_US)
+
+
+def horizon(facts: Facts) -> Horizon:
+    spans = reduce(DataFrame.union, _spans(facts)).agg(F.min("start"), F.max("end"))
+    start, end = spans.collect()[0]
+    return Horizon(start or 0, end or 0)
+
+
+def _spans(facts: Facts) -> Iterator[DataFrame]:
+    instants = (
+        (facts.jobs, ("created_at", "finished_at")),
+        (facts.attempts, ("started_at", "ended_at")),
+        (facts.deliveries, ("created_at", "delivered_at")),
+    )
+    for frame, names in instants:
+        first, last = F.min(F.least(*names)), F.max(F.greatest(*names))
+        yield frame.agg(F.unix_micros(first).alias("start"), F.unix_micros(last).alias("end"))
+
+
+def has_ended() -> Column:
+    """Of an attempt: that it says something of how reliable we are."""
+    return ~F.col("outcome").isin("running", *_EXCUSED) & ~F.col("error_code").eqNullSafe("canceled")
+
+
+def has_failed() -> Column:
+    return has_ended() & (F.col("outcome") != "succeeded")

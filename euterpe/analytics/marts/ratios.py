@@ -1,0 +1,23 @@
+"""Arithmetic that marts share: what has nothing to be divided by is null, and a sum of nothing is 0."""
+
+from collections.abc import Sequence
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F  # noqa: N812
+
+
+def over(part: Column | str, whole: Column | str) -> Column:
+    return F.try_divide(part, whole)
+
+
+def total(values: Column | str) -> Column:
+    return F.coalesce(F.sum(values), F.lit(0))
+
+
+def minutes(seconds: Column | str) -> Column:
+    return total(seconds) / 60
+
+
+def percentiles(values: Column | str, shares: Sequence[float]) -> Column:
+    """Exact, as an array."""
+    return F.percentile(values, F.array(*(F.lit(share) for share in shares)))

@@ -1,0 +1,23 @@
+"""Jobs by the day of their acceptance, and what became of them until now.
+
+A canceled job is neither a success nor a failure: the success rate leaves it out, and those in flight.
+"""
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+from euterpe.analytics.facts import Facts, shaped
+from euterpe.analytics.marts.ratios import minutes, over
+from euterpe.analytics.marts.schema import THROUGHPUT
+
+_OUTCOMES = ("succeeded", "failed", "dead_letter", "canceled", "in_flight")
+
+
+def throughput(facts: Facts) -> DataFrame:
+    grouped = facts.jobs.groupBy(*THROUGHPUT.key).agg(
+        F.count("*").alias("jobs"),
+        *(F.count_if(F.col("outcome") == outcome).alias(outcome) for outcome in _OUTCOMES),
+        minutes(F.when(F.col("outcome") == "succeeded", F.col("output_seconds"))).alias("output_minutes"),
+    )
+    ended = F.col("succeeded") + F.col("failed") + F.col("dead_letter")
+    return shaped(grouped.withColumn("success_rate", over("succeeded", ended)), THROUGHPUT)

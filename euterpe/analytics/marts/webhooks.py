@@ -1,0 +1,42 @@
+"""Whether receivers hear in time, and whether they answer.
+
+The objective: that share of the events was delivered within that time after it happened. An event that is
+still to be tried again counts as missed once it is older than that at the end of the history, and before
+that for neither side. An event that was never tried is in no table of the history: nothing is said of it.
+"""
+
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+from euterpe.analytics.facts import Facts, shaped
+from euterpe.analytics.marts.horizon import horizon
+from euterpe.analytics.marts.ratios import over, percentiles
+from euterpe.analytics.marts.schema import WEBHOOKS
+
+
+@dataclass(frozen=True)
+class Objective:
+    within_seconds: float = 60
+    share: float = 0.99
+
+
+def webhooks(facts: Facts, objective: Objective = Objective()) -> DataFrame:
+    outcome = F.col("outcome")
+    is_delivered = outcome == "delivered"
+    age_ms = (F.lit(horizon(facts).end) - F.unix_micros("created_at")) / 1000
+    is_judged = (outcome != "pending") | (age_ms > objective.within_seconds * 1000)
+    in_time = is_delivered & (F.col("latency_ms") <= objective.within_seconds * 1000)
+    grouped = facts.deliveries.groupBy("requester").agg(
+        F.count("*").alias("events"),
+        *(F.count_if(outcome == each).alias(each) for each in ("delivered", "pending", "dead_letter")),
+        over(F.sum("tries"), F.count("*")).alias("tries_per_event"),
+        percentiles(F.when(is_delivered, F.col("latency_ms")), (0.5, 0.95, 0.99)).alias("shares"),
+        F.count_if(is_judged).alias("judged"),
+        over(F.count_if(in_time), F.count_if(is_judged)).alias("within_slo"),
+        F.mode("error_code", deterministic=True).alias("worst_error"),
+    )
+    columns = {f"p{share}_ms": F.col("shares")[place] for place, share in enumerate((50, 95, 99))}
+    columns["meets_slo"] = F.col("within_slo") >= objective.share
+    return shaped(grouped.withColumns(columns), WEBHOOKS)

@@ -1,0 +1,7 @@
+"""The answers as a page for people and as a document for programs. No Spark: the marts are small by now."""
+
+from euterpe.analytics.report.document import to_json
+from euterpe.analytics.report.page import render
+from euterpe.analytics.report.results import Results, Totals
+
+__all__ = ["Results", "Totals", "render", "to_json"]

@@ -1,0 +1,120 @@
+"""What a section is put together from: figures, tables, badges, and the definitions of its numbers."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from euterpe.analytics.marts.schema import MARTS
+from euterpe.analytics.report import words
+from euterpe.analytics.report.html import Content, Html, join, tag
+
+Tone = Literal["bad", "warning", "good", "plain"]
+WIDE, NARROW = 800, 340
+
+
+@dataclass(frozen=True)
+class Section:
+    """A question, its answer in plain words, and the evidence."""
+
+    id: str
+    question: str
+    answer: str
+    evidence: Html
+    marts: tuple[str, ...]
+
+
+def drawn(section: Section) -> Html:
+    heading = f"{section.id}-heading"
+    return tag(
+        "section",
+        tag("h2", section.question, id=heading),
+        tag("p", section.answer, class_="answer"),
+        section.evidence,
+        _definitions(section.marts),
+        id=section.id,
+        aria_labelledby=heading,
+    )
+
+
+def figure(
+    title: str, draw: Callable[[int], Html], *, legend: Sequence[tuple[str, str]] = (), note: str = ""
+) -> Html:
+    """Drawn twice, since the text of a picture that shrinks with the screen cannot be read on a phone."""
+    keys = [tag("li", tag("span", class_=f"key {style}"), name) for style, name in legend]
+    return tag(
+        "figure",
+        tag("figcaption", tag("strong", title), f" {note}" if note else ""),
+        tag("ul", *keys, class_="legend") if keys else "",
+        draw(WIDE),
+        draw(NARROW),
+    )
+
+
+def table(
+    caption: str, heads: Sequence[str], rows: Sequence[Sequence[Content]], foot: Sequence[Content] = ()
+) -> Html:
+    """The first column names the row; a column whose head begins with `#` holds numbers."""
+    numeric = [head.startswith("#") for head in heads]
+    names = [
+        tag("th", head.removeprefix("#"), scope="col", class_="number" if n else None)
+        for head, n in zip(heads, numeric, strict=True)
+    ]
+    return tag(
+        "div",
+        tag(
+            "table",
+            tag("caption", caption),
+            tag("thead", tag("tr", *names)),
+            tag("tbody", *(_row(row, numeric) for row in rows)),
+            tag("tfoot", _row(foot, numeric)) if foot else "",
+        ),
+        class_="scroll",
+        role="group",
+        aria_label=caption,
+        tabindex="0",
+    )
+
+
+def _row(cells: Sequence[Content], numeric: Sequence[bool]) -> Html:
+    first, *others = cells
+    return tag(
+        "tr",
+        tag("th", first, scope="row"),
+        *(
+            tag("td", cell, class_="number" if n else None)
+            for cell, n in zip(others, numeric[1:], strict=True)
+        ),
+    )
+
+
+def counted(value: float | None) -> Content:
+    """A number in a table: short to read, exact to the mouse."""
+    shown = words.count(value)
+    return shown if value is None or value < 1000 else tag("span", shown, title=words.exact(value))
+
+
+def badge(word: str, tone: Tone) -> Html:
+    return tag("span", word, class_=f"badge {tone}")
+
+
+def nothing(why: str) -> Html:
+    return tag("p", why, class_="nothing")
+
+
+def tile(name: str, value: str, note: str) -> Html:
+    return tag("div", tag("dt", name), tag("dd", tag("b", value), tag("small", note)), class_="tile")
+
+
+def _definitions(marts: Sequence[str]) -> Html:
+    terms = [
+        join(tag("dt", column.name), tag("dd", column.meaning))
+        for mart in marts
+        for column in MARTS[mart].columns
+    ]
+    sources = words.listed([f"“{mart}”" for mart in marts])
+    return tag(
+        "details",
+        tag("summary", f"What the numbers of {sources} mean"),
+        tag("dl", *terms),
+        class_="definitions",
+    )

@@ -1,0 +1,62 @@
+"""What every chart is drawn on: its outer element, its scales, and text that fits."""
+
+import math
+from collections.abc import Sequence
+from itertools import count, takewhile
+
+from euterpe.analytics.report.html import Content, Html, tag
+
+_CHARACTER = 7.4  # of the page's small text, in the widest of its fonts, on average
+_MOMENTS_MS = (1, 10, 100, 1_000, 10_000, 60_000, 600_000, 3_600_000, 36_000_000, 86_400_000, 864_000_000)
+
+
+def is_narrow(width: float) -> bool:
+    return width < 500
+
+
+def canvas(width: int, height: float, label: str, *content: Content) -> Html:
+    return tag(
+        "svg",
+        *content,
+        xmlns="http://www.w3.org/2000/svg",
+        viewBox=f"0 0 {width} {math.ceil(height)}",
+        role="img",
+        aria_label=label,
+        class_="narrow" if is_narrow(width) else "wide",
+    )
+
+
+def words(content: str, x: float, y: float, class_: str = "", anchor: str | None = None) -> Html:
+    return tag("text", content, x=x, y=y, class_=class_ or None, text_anchor=anchor)
+
+
+def wide(text: str) -> float:
+    return len(text) * _CHARACTER
+
+
+def gutter(labels: Sequence[str], most: float) -> float:
+    """Room for the longest label, within what a chart can spare."""
+    return min(max(map(wide, labels), default=0) + 10, most)
+
+
+def fitted(label: str, room: float) -> str:
+    fits = int(room / _CHARACTER)
+    return label if len(label) <= fits else f"{label[: max(1, fits - 1)]}…"
+
+
+def ticks(top: float, most: int = 5) -> list[float]:
+    """From 0 in even steps of 1, 2 or 5 to the first that is not below the top."""
+    if top <= 0:
+        return [0.0, 1.0]
+    rough = top / most
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(nice * power for nice in (1, 2, 5, 10) if nice * power >= rough * 0.999999)
+    below = list(takewhile(lambda tick: tick < top * 0.999999, (step * n for n in count())))
+    return [*below, step * len(below)]
+
+
+def moments(least: float, most: float) -> list[float]:
+    """Times that people know, for a logarithmic axis from below the least to above the most."""
+    first = max((n for n, moment in enumerate(_MOMENTS_MS) if moment <= least), default=0)
+    last = min((n for n, moment in enumerate(_MOMENTS_MS) if moment >= most), default=len(_MOMENTS_MS) - 1)
+    return [float(moment) for moment in _MOMENTS_MS[first : max(last, first + 1) + 1]]

@@ -1,0 +1,45 @@
+"""What changed, in a few sentences computed from the marts: the most important first, with numbers."""
+
+from euterpe.analytics.report import words
+from euterpe.analytics.report.findings import changes, standing
+from euterpe.analytics.report.findings.facts import fact, facts, short
+from euterpe.analytics.report.findings.finding import Finding
+from euterpe.analytics.report.results import Results
+
+_FEWEST, _MOST = 3, 8
+_FEW_JOBS = 30  # that ended: of fewer nothing can be said
+_ENDED = ("succeeded", "failed", "dead_letter")
+_SIGNS = (
+    changes.success,
+    changes.failing,
+    changes.versions,
+    changes.demand,
+    standing.late_webhooks,
+    standing.stale_credentials,
+    standing.missing_slots,
+    standing.wasted_work,
+    standing.wasted_bits,
+    standing.generous_bits,
+    standing.uneven_waiting,
+)
+
+
+def findings(results: Results) -> list[Finding]:
+    days = results.total("throughput", ("jobs", *_ENDED))
+    if not days["jobs"]:
+        return [fact("There are no jobs in this history yet.", "", "outcomes")]
+    ended = sum(days[name] for name in _ENDED)
+    if ended < _FEW_JOBS:
+        small = fact(
+            "The history is too small to say what changed.",
+            f"{words.of(ended, 'job')} ended, and it takes {_FEW_JOBS}",
+            "outcomes",
+        )
+        return [small, *facts(results)]
+    notable = sorted(
+        (found for sign in _SIGNS for found in sign(results)),
+        key=lambda found: (found.severity, -found.weight, found.what),
+    )
+    head = notable or [fact("Nothing stands out.", f"{len(_SIGNS)} things were looked at", "outcomes")]
+    said = [*head, *short(results)][:_MOST]
+    return [*said, *list(facts(results))[: max(0, _FEWEST - len(said))]]

@@ -1,0 +1,45 @@
+"""HTML by construction: what is not an element is text, and text is escaped."""
+
+from html import escape
+
+
+class Html(str):
+    """Markup that is already safe."""
+
+    __slots__ = ()
+
+
+Content = Html | str
+_VOID = frozenset({"meta", "br"})
+_RENAMED = {"class_": "class", "http_equiv": "http-equiv", "for_": "for"}
+
+
+def text(value: str) -> Html:
+    """A name is anybody's: it must neither become markup nor turn the line around it."""
+    shown = (
+        value
+        if value.isprintable()
+        else "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in value)
+    )
+    return Html(escape(shown))
+
+
+def join(*parts: Content) -> Html:
+    return Html("".join(part if isinstance(part, Html) else text(part) for part in parts))
+
+
+def tag(name: str, /, *children: Content, **attributes: str | float | None) -> Html:
+    """Attributes that are None are left out; `aria_label` is written aria-label."""
+    written = "".join(
+        f' {_RENAMED.get(key) or key.replace("_", "-")}="{text(_value(value))}"'
+        for key, value in attributes.items()
+        if value is not None
+    )
+    if name in _VOID:
+        return Html(f"<{name}{written}/>")
+    return Html(f"<{name}{written}>{join(*children)}</{name}>")
+
+
+def _value(value: str | float) -> str:
+    """Coordinates to a tenth of a pixel."""
+    return value if isinstance(value, str) else f"{value:.1f}".removesuffix(".0")

@@ -1,0 +1,140 @@
+"""The report as one page that needs nothing from anywhere: no script, no font, no picture, no address."""
+
+from base64 import b64encode
+from hashlib import sha256
+
+from euterpe.analytics.report import words
+from euterpe.analytics.report.blocks import Section, Tone, badge, drawn, tile
+from euterpe.analytics.report.findings import findings
+from euterpe.analytics.report.findings.finding import Finding, Severity
+from euterpe.analytics.report.html import Html, join, tag
+from euterpe.analytics.report.results import Results, on_time, share, succeeded_share
+from euterpe.analytics.report.sections import OF_EVERYBODY, SECTIONS
+from euterpe.analytics.report.style import STYLE
+
+_CSP = "default-src 'none'; style-src 'sha256-{}'; base-uri 'none'; form-action 'none'"
+_SEVERITIES: dict[Severity, tuple[str, Tone]] = {
+    Severity.bad: ("problem", "bad"),
+    Severity.warning: ("warning", "warning"),
+    Severity.good: ("better", "good"),
+    Severity.note: ("to know", "plain"),
+}
+_TITLE = "Euterpe: what the history says"
+
+
+def render(results: Results) -> str:
+    sections = [ask(results) for ask in SECTIONS if not (_is_of_one(results) and ask in OF_EVERYBODY)]
+    shown = {section.id for section in sections}
+    changes = [finding for finding in findings(results) if finding.section in shown]
+    body = tag(
+        "body",
+        _header(results, sections),
+        tag("main", _changes(changes), *map(drawn, sections)),
+        _footer(results),
+    )
+    return f"<!DOCTYPE html>\n{tag('html', _head(), body, lang='en')}\n"
+
+
+def _is_of_one(results: Results) -> bool:
+    return "requester" in results.filters
+
+
+def _head() -> Html:
+    hashed = b64encode(sha256(STYLE.encode()).digest()).decode()
+    return tag(
+        "head",
+        tag("meta", charset="utf-8"),
+        tag("meta", http_equiv="Content-Security-Policy", content=_CSP.format(hashed)),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("meta", name="referrer", content="no-referrer"),
+        tag("title", _TITLE),
+        tag("style", Html(STYLE)),
+    )
+
+
+def _header(results: Results, sections: list[Section]) -> Html:
+    links = [tag("li", tag("a", section.id.capitalize(), href=f"#{section.id}")) for section in sections]
+    return tag(
+        "header",
+        tag("h1", _TITLE),
+        tag("p", _scope(results), class_="scope"),
+        tag("dl", *_tiles(results), class_="tiles"),
+        tag("nav", tag("ul", *links), aria_label="Questions"),
+    )
+
+
+def _scope(results: Results) -> str:
+    if results.since is None or results.until is None:
+        said = "An empty history"
+    else:
+        said = (
+            f"{words.instant(results.since)} to {words.instant(results.until)} "
+            f"({words.span(results.until - results.since)})"
+        )
+    asked = "; ".join(f"{name}: {value}" for name, value in results.filters.items())
+    totals = results.totals
+    read = (
+        f"{words.of(totals.jobs, 'job')}, {words.of(totals.attempts, 'attempt')}, "
+        f"{words.of(totals.deliveries, 'webhook')}"
+    )
+    return f"{said} · {read}{f' · only {asked}' if asked else ''}"
+
+
+def _tiles(results: Results) -> list[Html]:
+    counts = ("jobs", "succeeded", "failed", "dead_letter", "output_minutes")
+    jobs = results.total("throughput", counts)
+    spent = results.total("costs", ("cost", "output_minutes"))
+    currency, within = results.prices.currency, words.duration(results.objective.within_seconds)
+    minute = words.money(share(spent["cost"], spent["output_minutes"]), currency)
+    return [
+        tile("Cost", words.money(spent["cost"], currency), f"{minute} a minute of output"),
+        tile(
+            "Jobs",
+            words.count(jobs["jobs"]),
+            f"{words.of(round(jobs['output_minutes']), 'minute')} of output",
+        ),
+        tile("Succeeded", words.percent(succeeded_share(jobs)), "of those that ended"),
+        tile(
+            "Webhooks in time",
+            words.percent(share(*on_time(results.rows("webhooks")))),
+            f"within {within}; {words.percent(results.objective.share)} wanted",
+        ),
+        *(() if _is_of_one(results) else (_slots(results),)),
+    ]
+
+
+def _slots(results: Results) -> Html:
+    (needed,) = results.total("capacity", ("slots_needed",)).values()
+    return tile("Slots next month", words.count(needed or None), "were none shared between queues")
+
+
+def _changes(found: list[Finding]) -> Html:
+    said = [
+        tag(
+            "li",
+            badge(*_SEVERITIES[finding.severity]) if finding.severity in _SEVERITIES else "",
+            " ",
+            tag("strong", tag("a", finding.what, href=f"#{finding.section}")),
+            f" ({finding.evidence})" if finding.evidence else "",
+            class_=_SEVERITIES.get(finding.severity, ("", "plain"))[1],
+        )
+        for finding in found
+    ]
+    heading = tag("h2", "What changed", id="changes-heading")
+    return tag(
+        "section",
+        heading,
+        tag("ul", *said, class_="findings"),
+        id="changes",
+        aria_labelledby="changes-heading",
+    )
+
+
+def _footer(results: Results) -> Html:
+    return tag(
+        "footer",
+        join(
+            f"Made by Euterpe {results.version} on {words.instant(results.generated_at)}. "
+            "Days and weeks are UTC; percentiles are exact."
+        ),
+    )

@@ -1,0 +1,150 @@
+"""How busy are the workers, and how many slots does next month need?"""
+
+from collections.abc import Sequence
+from datetime import date, timedelta
+
+from euterpe.analytics.report import words
+from euterpe.analytics.report.blocks import Section, counted, figure, nothing, table
+from euterpe.analytics.report.charts.upright import Column, lines
+from euterpe.analytics.report.html import Content, Html, join, tag
+from euterpe.analytics.report.leading import leading
+from euterpe.analytics.report.results import Results, Row, share, total
+
+_SUMS = ("attempts", "busy_seconds", "present_seconds", "peak_busy")
+_DAY_SECONDS = 86_400
+_LEGEND = {"work": "jobs at once, on average", "slots": "slots that the workers were seen to fill"}
+
+
+def capacity(results: Results) -> Section:
+    queues = sorted(results.rows("capacity"), key=lambda row: (-(row["forecast_load"] or 0), row["queue"]))
+    days = results.grouped("utilisation", ["day"], _SUMS)
+    return Section(
+        "capacity",
+        "How busy are the workers, and how many slots does next month need?",
+        _answer(results, queues, days),
+        join(
+            _busy(days, results.grouped("utilisation", ["worker_id"], _SUMS))
+            if days
+            else nothing("No worker has done anything yet."),
+            _needed(queues) if queues else nothing("There are no arrivals to reckon with yet."),
+        ),
+        ("utilisation", "capacity"),
+    )
+
+
+def _answer(results: Results, queues: Sequence[Row], days: Sequence[Row]) -> str:
+    said = []
+    if days:
+        whole = total(days, _SUMS)
+        calendar = (max(row["day"] for row in days) - min(row["day"] for row in days)).days + 1
+        said.append(
+            f"Slots busy on average, over all hours of {words.of(calendar, 'day')}: "
+            f"{words.number(whole['busy_seconds'] / _DAY_SECONDS / calendar)}."
+        )
+    (needed,) = total(queues, ("slots_needed",)).values()
+    if needed:
+        target = words.duration(results.forecast.p95_wait_seconds)
+        said.append(
+            f"In {results.forecast.days_ahead} days, {words.of(needed, 'slot')} would keep 95 % of the waits "
+            f"in each queue's busiest hour within {target}, were no slot shared between queues."
+        )
+    return " ".join(said) or "Nothing has run yet."
+
+
+def _busy(days: Sequence[Row], workers: Sequence[Row]) -> Html:
+    columns, title = _columns(days), "Jobs at once by day"
+    shown = leading(workers, "worker_id", "busy_seconds", lambda rest: total(rest, _SUMS))
+    return join(
+        figure(
+            title,
+            lambda width: lines(columns, tuple(_LEGEND), title, words.number, width),
+            legend=tuple(_LEGEND.items()),
+        ),
+        table(
+            "Workers",
+            ("worker", "#attempts", "#busy", "#present", "#jobs at once"),
+            [
+                (
+                    row["worker_id"],
+                    counted(row["attempts"]),
+                    words.duration(row["busy_seconds"]),
+                    words.duration(row["present_seconds"]),
+                    words.number(share(row["busy_seconds"], row["present_seconds"])),
+                )
+                for row in shown
+            ],
+        ),
+    )
+
+
+def _columns(days: Sequence[Row]) -> list[Column]:
+    by_day = {row["day"]: row for row in days}
+    return [_column(at, by_day.get(at)) for at in _calendar(min(by_day), max(by_day))]
+
+
+def _calendar(first: date, last: date) -> list[date]:
+    return [first + timedelta(days=n) for n in range((last - first).days + 1)]
+
+
+def _column(at: date, row: Row | None) -> Column:
+    busy = row["busy_seconds"] / _DAY_SECONDS if row else 0.0
+    slots = float(row["peak_busy"]) if row else None
+    said = f"{words.number(busy)} jobs at once" + (f", {slots:.0f} slots" if slots is not None else "")
+    return Column(f"{at.day} {at:%b}", f"{words.day(at)}: {said}", (busy, slots))
+
+
+def _needed(queues: Sequence[Row]) -> Html:
+    models = dict.fromkeys(row["model"] for row in queues if row["model"])
+    return join(
+        tag("ul", *(tag("li", _forecast(row)) for row in queues)),
+        *(tag("p", f"The model: {model}.", class_="note") for model in models),
+        table(
+            "Slots by queue",
+            (
+                "queue",
+                "#jobs an hour",
+                "#service",
+                "#variation",
+                "#load",
+                "#growth a week",
+                "#load then",
+                "#slots now",
+                "#slots needed",
+                "#p95 wait then",
+                "#p95 wait now",
+            ),
+            [_cells(row) for row in queues],
+        ),
+    )
+
+
+def _forecast(row: Row) -> str:
+    if not row["slots_needed"]:
+        return f"{row['queue']}: too little has run to reckon with."
+    growth = row["weekly_growth"] or 0.0
+    growing = "growing" if growth > 0 else "shrinking"
+    grown = f"{growing} {words.percent(abs(growth))} a week" if growth else "without growth"
+    return (
+        f"{row['queue']}: the busiest hour brought {words.of(round(row['arrivals_per_hour']), 'job')} of "
+        f"{words.duration(row['service_seconds'])} each, which keep {words.number(row['load'])} slots busy; "
+        f"{grown}, that becomes {words.number(row['forecast_load'])}. "
+        f"It takes {words.of(row['slots_needed'], 'slot')} "
+        f"({words.count(row['slots_now'])} were seen in use), and then 95 % would wait at most "
+        f"{words.duration(row['p95_wait_seconds'])}."
+    )
+
+
+def _cells(row: Row) -> list[Content]:
+    return [
+        row["queue"],
+        words.number(row["arrivals_per_hour"]),
+        words.duration(row["service_seconds"]),
+        words.number(row["service_cv2"]),
+        words.number(row["load"]),
+        words.UNKNOWN if row["weekly_growth"] is None else words.change(row["weekly_growth"]),
+        words.number(row["forecast_load"]),
+        counted(row["slots_now"]),
+        counted(row["slots_needed"]),
+        words.duration(row["p95_wait_seconds"]),
+        "without end" if row["p95_wait_now_seconds"] is None else words.duration(row["p95_wait_now_seconds"]),
+    ]

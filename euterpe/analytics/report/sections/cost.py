@@ -1,0 +1,101 @@
+"""What did it cost, and who caused it?"""
+
+from collections.abc import Sequence
+from functools import partial
+
+from euterpe.analytics.report import words
+from euterpe.analytics.report.blocks import Section, counted, figure, nothing, table
+from euterpe.analytics.report.charts.lying import Bar, bars
+from euterpe.analytics.report.html import Content, Html, join
+from euterpe.analytics.report.leading import leading
+from euterpe.analytics.report.results import Results, Row, share, total
+
+SUMS = ("jobs", "cpu_hours", "wasted_cpu_hours", "gib_in", "gib_out", "output_minutes", "cost", "wasted_cost")
+_HEADS = (
+    "#jobs",
+    "#processor hours",
+    "#wasted",
+    "#GiB out",
+    "#output minutes",
+    "#cost",
+    "#share",
+    "#per minute",
+)
+
+
+def cost(results: Results) -> Section:
+    requesters = results.grouped("costs", ["requester"], SUMS)
+    whole = total(requesters, SUMS)
+    return Section(
+        "cost",
+        "What did it cost, and who caused it?",
+        _answer(results, requesters, whole),
+        _evidence(results, requesters, whole) if requesters else nothing("No attempt has ended yet."),
+        ("costs",),
+    )
+
+
+def _answer(results: Results, requesters: Sequence[Row], whole: Row) -> str:
+    prices = results.prices
+    price = (
+        f"Reckoned with {prices.currency} {prices.cpu_hour:g} for an hour of processor time, "
+        f"{prices.gib_in:g} for a GiB read and {prices.gib_out:g} for a GiB written."
+    )
+    if not requesters:
+        return price
+    most = max(requesters, key=lambda row: row["cost"])
+    money = partial(words.money, currency=prices.currency)
+    caused, wasted = share(most["cost"], whole["cost"]), share(whole["wasted_cost"], whole["cost"])
+    return (
+        f"{money(whole['cost'])} for {words.of(whole['jobs'], 'job')}, "
+        f"{money(whole['cpu_hours'] * prices.cpu_hour)} of it for processor time. "
+        f"{most['requester']} caused {words.percent(caused)}; "
+        f"{money(whole['wasted_cost'])} ({words.percent(wasted)}) went into attempts that did not succeed. "
+        f"{price}"
+    )
+
+
+def _evidence(results: Results, requesters: Sequence[Row], whole: Row) -> Html:
+    profiles = results.grouped("costs", ["profile"], SUMS)
+    fold = partial(total, names=SUMS)
+    shown = leading(requesters, "requester", "cost", fold)
+    currency = results.prices.currency
+    return join(
+        figure(
+            "Cost by requester",
+            partial(bars, [_bar(row, whole, currency) for row in shown], "Cost by requester"),
+            legend=(("work", "attempts that succeeded, and data"), ("waste", "attempts that did not")),
+        ),
+        *(
+            table(
+                f"Cost by {by}",
+                (by, *_HEADS),
+                [_cells(row, by, whole, currency) for row in leading(rows, by, "cost", fold)],
+                _cells({**whole, by: "all"}, by, whole, currency),
+            )
+            for by, rows in (("requester", requesters), ("profile", profiles))
+        ),
+    )
+
+
+def _bar(row: Row, whole: Row, currency: str) -> Bar:
+    spent, caused = words.money(row["cost"], currency), words.percent(share(row["cost"], whole["cost"]))
+    wasted = words.money(row["wasted_cost"], currency)
+    parts = ((row["cost"] - row["wasted_cost"], "work"), (row["wasted_cost"], "waste"))
+    return Bar(
+        row["requester"], parts, spent, f"{row['requester']}: {spent} ({caused}), of which {wasted} wasted"
+    )
+
+
+def _cells(row: Row, by: str, whole: Row, currency: str) -> list[Content]:
+    return [
+        row[by],
+        counted(row["jobs"]),
+        words.number(row["cpu_hours"]),
+        words.percent(share(row["wasted_cpu_hours"], row["cpu_hours"])),
+        words.number(row["gib_out"]),
+        counted(row["output_minutes"]),
+        words.money(row["cost"], currency),
+        words.percent(share(row["cost"], whole["cost"])),
+        words.money(share(row["cost"], row["output_minutes"]), currency),
+    ]

@@ -1,0 +1,103 @@
+"""Where does the time of a job go?"""
+
+from collections.abc import Sequence
+
+from euterpe.analytics.report import words
+from euterpe.analytics.report.blocks import Section, counted, figure, nothing, table
+from euterpe.analytics.report.charts.lying import Range, ranges
+from euterpe.analytics.report.html import Content, Html, join
+from euterpe.analytics.report.results import Results, Row
+
+STAGES = ("waiting", "fetch", "encode", "upload", "total")
+_DOING = {"waiting": "waiting", "fetch": "fetching", "encode": "encoding", "upload": "uploading"}
+_DRAWN, _LISTED = 4, 8  # kinds of work, the most frequent first
+
+Kind = tuple[str, str]  # profile and queue
+
+
+def latency(results: Results) -> Section:
+    kinds = by_kind(results)
+    return Section(
+        "time",
+        "Where does the time go?",
+        _answer(kinds),
+        _evidence(kinds) if kinds else nothing("No time has been measured yet."),
+        ("latency",),
+    )
+
+
+def by_kind(results: Results) -> dict[Kind, dict[str, Row]]:
+    """The stages of each kind of work that were measured, the most frequent kind first."""
+    kinds: dict[Kind, dict[str, Row]] = {}
+    for row in results.rows("latency"):
+        if row["count"] and None not in (row["p50_ms"], row["p95_ms"], row["p99_ms"]):
+            kinds.setdefault((row["profile"], row["queue"]), {})[row["stage"]] = row
+    return dict(
+        sorted(kinds.items(), key=lambda item: (-max(row["count"] for row in item[1].values()), item[0]))
+    )
+
+
+def _answer(kinds: dict[Kind, dict[str, Row]]) -> str:
+    if not kinds:
+        return "Nothing has run yet."
+    kind, stages = next(iter(kinds.items()))
+    said = []
+    if whole := stages.get("total"):
+        said.append(
+            f"The commonest work is {_name(kind)}: half of it was done {words.duration_ms(whole['p50_ms'])} "
+            f"after it was due, 95 % after {words.duration_ms(whole['p95_ms'])}."
+        )
+    if parts := [row for name, row in stages.items() if name != "total"]:
+        usual, worst = (max(parts, key=lambda row: row[p]) for p in ("p50_ms", "p95_ms"))
+        slow = f"a slow one {_DOING[worst['stage']]}" if worst is not usual else "and a slow one, too"
+        said.append(
+            f"A usual job spends most of its time {_DOING[usual['stage']]} "
+            f"(median {words.duration_ms(usual['p50_ms'])}), {slow} "
+            f"(95 % within {words.duration_ms(worst['p95_ms'])})."
+        )
+    return " ".join(said)
+
+
+def _evidence(kinds: dict[Kind, dict[str, Row]]) -> Html:
+    groups = [
+        (_name(kind), [_range(stages[name]) for name in STAGES if name in stages])
+        for kind, stages in list(kinds.items())[:_DRAWN]
+    ]
+    listed = list(kinds.items())[:_LISTED]
+    rest = f", the {_LISTED} commonest kinds of {len(kinds)}" if len(kinds) > _LISTED else ""
+    title = "Time of each stage, median to 99th percentile"
+    return join(
+        figure(
+            title,
+            lambda width: ranges(groups, title, words.duration_ms, width),
+            legend=(("middle", "median"), ("body", "up to 95 %"), ("tail", "up to 99 %")),
+            note="On a logarithmic axis; at the right the median and the 95th percentile.",
+        ),
+        table(
+            f"Time of each stage{rest}",
+            ("profile · queue", "stage", "#measured", "#p50", "#p95", "#p99", "#longest"),
+            [_cells(kind, stages[name]) for kind, stages in listed for name in STAGES if name in stages],
+        ),
+    )
+
+
+def _name(kind: Kind) -> str:
+    profile, queue = kind
+    return profile if queue == "default" else f"{profile} · {queue}"
+
+
+def _range(row: Row) -> Range:
+    p50, p95, p99 = (words.duration_ms(row[p]) for p in ("p50_ms", "p95_ms", "p99_ms"))
+    return Range(
+        row["stage"],
+        row["p50_ms"],
+        row["p95_ms"],
+        row["p99_ms"],
+        f"{p50} / {p95}",
+        f"{row['stage']}: median {p50}, 95 % within {p95}, 99 % within {p99}; {row['count']:,} measured",
+    )
+
+
+def _cells(kind: Kind, row: Row) -> Sequence[Content]:
+    times = (words.duration_ms(row[name]) for name in ("p50_ms", "p95_ms", "p99_ms", "max_ms"))
+    return [_name(kind), row["stage"], counted(row["count"]), *times]

@@ -1,0 +1,137 @@
+"""What is slow, and since when?"""
+
+import math
+from collections.abc import Sequence
+
+from euterpe.analytics.report import words
+from euterpe.analytics.report.blocks import Section, Tone, badge, counted, figure, nothing, table
+from euterpe.analytics.report.charts.lying import Bar, bars
+from euterpe.analytics.report.html import Content, Html, join
+from euterpe.analytics.report.results import Results, Row
+
+_DRAWN = 20
+_TONES: dict[str, Tone] = {"worse": "bad", "better": "good"}
+_MEASURES = {"speed": "speed", "failure_rate": "failures"}
+
+
+def speed(results: Results) -> Section:
+    speeds = sorted(
+        results.rows("speed"), key=lambda row: (row["factor"] or math.inf, row["profile"], row["ffmpeg"])
+    )
+    compared = sorted(results.rows("regressions"), key=lambda row: (_rank(row), row["p_value"] or 0.0))
+    return Section(
+        "speed",
+        "What is slow, and since when?",
+        _answer(speeds, compared),
+        join(
+            _speeds(speeds) if speeds else nothing("No encode has been measured yet."),
+            _comparisons(compared)
+            if compared
+            else nothing("No profile has run with two versions of ffmpeg yet."),
+        ),
+        ("speed", "regressions"),
+    )
+
+
+def _answer(speeds: Sequence[Row], compared: Sequence[Row]) -> str:
+    said = []
+    if speeds and speeds[0]["factor"]:
+        slow = speeds[0]
+        said.append(
+            f"The slowest is {slow['profile']} with ffmpeg {slow['ffmpeg']}: "
+            f"{words.factor(slow['factor'])} real time."
+        )
+    worse = [row for row in compared if row["verdict"] == "worse"]
+    if worse:
+        said.append(f"Since a new version of ffmpeg: {'; '.join(map(regressed, worse))}.")
+    elif compared:
+        said.append("No profile became slower or less reliable with a new version of ffmpeg, beyond noise.")
+    return " ".join(said) or "Nothing has been encoded yet."
+
+
+def regressed(row: Row) -> str:
+    """What a change of version changed, in a few words."""
+    if row["measure"] == "speed":
+        moved = "slower" if row["change"] < 0 else "faster"
+        return f"{row['profile']} is {words.percent(abs(row['change']))} {moved} with ffmpeg {row['ffmpeg']}"
+    moved = "more" if row["change"] > 0 else "less"
+    return (
+        f"{row['profile']} fails {moved} often with ffmpeg {row['ffmpeg']} "
+        f"({words.percent(row['after'])} after {words.percent(row['before'])})"
+    )
+
+
+def _speeds(speeds: Sequence[Row]) -> Html:
+    title = "Encoding time of a minute of media"
+    rows = [
+        Bar(
+            f"{row['profile']} · {row['ffmpeg']}",
+            ((60 / row["factor"], "work"),),
+            words.duration(60 / row["factor"]),
+            f"{row['profile']} with ffmpeg {row['ffmpeg']}: {words.factor(row['factor'])} real time, "
+            f"median {words.factor(row['p50_factor'])}, {row['attempts']:,} attempts",
+            mark=60.0,
+        )
+        for row in speeds[:_DRAWN]
+        if row["factor"]
+    ]
+    return join(
+        figure(title, lambda width: bars(rows, title, width), note="The line is real time.") if rows else "",
+        table(
+            "Speed by profile and version of ffmpeg, the slowest first",
+            ("profile", "ffmpeg", "#attempts", "#media", "#speed", "#median", "#slowest 5 %", "#processor"),
+            [
+                (
+                    row["profile"],
+                    row["ffmpeg"],
+                    counted(row["attempts"]),
+                    words.duration(60 * (row["media_minutes"] or 0)),
+                    words.factor(row["factor"]),
+                    words.factor(row["p50_factor"]),
+                    words.factor(row["p05_factor"]),
+                    words.factor(row["cpu_per_media_second"]),
+                )
+                for row in speeds
+            ],
+        ),
+    )
+
+
+def _comparisons(compared: Sequence[Row]) -> Html:
+    return table(
+        "What a new version of ffmpeg changed",
+        (
+            "profile",
+            "from",
+            "to",
+            "measure",
+            "#before",
+            "#after",
+            "#change",
+            "#attempts",
+            "evidence",
+            "verdict",
+        ),
+        [_comparison(row) for row in compared],
+    )
+
+
+def _comparison(row: Row) -> list[Content]:
+    shown = words.factor if row["measure"] == "speed" else words.percent
+    moved = None if row["change"] is None else words.change(row["change"])
+    return [
+        row["profile"],
+        row["baseline"] or words.UNKNOWN,
+        row["ffmpeg"],
+        _MEASURES.get(row["measure"], row["measure"]),
+        shown(row["before"]),
+        shown(row["after"]),
+        (moved if row["measure"] == "speed" or moved is None else f"{moved[:-2]} points") or words.UNKNOWN,
+        f"{words.count(row['count_before'])} / {words.count(row['count_after'])}",
+        words.chance(row["p_value"]),
+        badge(row["verdict"] or words.UNKNOWN, _TONES.get(row["verdict"], "plain")),
+    ]
+
+
+def _rank(row: Row) -> int:
+    return ("worse", "better").index(row["verdict"]) if row["verdict"] in _TONES else 2

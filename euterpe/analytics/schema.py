@@ -1,0 +1,35 @@
+"""Every table of the pipeline as data: what the source reads, what the lake keeps, what facts and marts say.
+
+The Arrow and Spark schemas, the check of each mart's output and the tables of docs/analytics.md are made
+from this file. An instant is UTC, a `day` is the UTC day that a table is partitioned by.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+Type = Literal["string", "int", "long", "double", "bool", "time", "day"]
+
+
+@dataclass(frozen=True)
+class Column:
+    name: str
+    type: Type
+    meaning: str
+
+
+@dataclass(frozen=True)
+class Table:
+    name: str
+    meaning: str
+    key: tuple[str, ...]  # what tells one row from the others
+    columns: tuple[Column, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(column.name for column in self.columns)
+
+
+def columns(text: str) -> tuple[Column, ...]:
+    """One a line: name, type, and what it means."""
+    rows = (line.split(maxsplit=2) for line in text.strip().splitlines())
+    return tuple(Column(name, kind, meaning) for name, kind, meaning in rows)  # type: ignore[arg-type]

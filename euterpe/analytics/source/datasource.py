@@ -1,0 +1,203 @@
+"""`spark.read.format("euterpe")` and `spark.readStream.format("euterpe")`, on every engine.
+
+Options: `table` (jobs, attempts, events or deliveries), `url` (else EUTERPE_DATABASE_URL), `rows` in each
+partition (250,000), `metadata` (the keys of a job's metadata that may be read, by comma; none otherwise),
+`since` and `until` (cuts, as JSON: from an earlier read to a later one).
+
+A read is of one cut, however long it takes and however many tasks it has. A streaming read's offset is a cut.
+Name the columns you want with `.schema(…)`: Spark tells a Python source nothing of what a query needs.
+"""
+
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import datasource as spark
+from pyspark.sql.types import StructType
+from pyspark.sql.utils import is_remote
+
+from euterpe.analytics.errors import AnalyticsError
+from euterpe.analytics.schema import Column, Table
+from euterpe.analytics.source import filters as pushed
+from euterpe.analytics.source.reading import keep_allowed, read_part
+from euterpe.analytics.tables import HISTORY
+from euterpe.analytics.types import spark_schema
+from euterpe.store.database import Database
+from euterpe.store.history import Bookmark, Cut, History, Range
+
+_ROWS = 250_000
+# A cut with what tells that it still means the same: Spark takes no deeper dictionary.
+Offset = dict[str, int | str]
+
+
+@dataclass(frozen=True)
+class Source:
+    """What to read, from where: all that a task needs."""
+
+    url: str
+    table: Table
+    columns: tuple[Column, ...]
+    rows: int
+    metadata: frozenset[str]
+
+    def parts(self, since: Cut, until: Cut | None) -> list[spark.InputPartition]:
+        with history_of(self.url) as history:
+            ranges = history.ranges(self.table.name, since, until or history.now().cut, self.rows)
+        return [spark.InputPartition(part) for part in ranges]
+
+    def read(
+        self, partition: spark.InputPartition, filters: Sequence[spark.Filter] = ()
+    ) -> Iterator[pa.RecordBatch]:
+        part: Range | None = partition.value
+        if part is None:  # Spark's own, for a read that has none
+            return
+        where = pushed.conditions(self.table, filters)
+        # Metadata that nobody may see does not leave the database.
+        read = [column for column in self.columns if self.metadata or column.name != "metadata"]
+        with history_of(self.url) as history:
+            for piece in history.answers(part):
+                for batch in read_part(history, self.table.name, piece, read, where):
+                    yield keep_allowed(batch, self.columns, self.metadata)
+
+
+class EuterpeSource(spark.DataSource):
+    def __init__(self, options: Mapping[str, str]) -> None:
+        super().__init__(dict(options))
+        table = options.get("table", "")
+        if table not in HISTORY:
+            names = ", ".join(HISTORY)
+            raise AnalyticsError(f"there is no table {table!r}; option `table` is one of {names}")
+        self._table = HISTORY[table]
+        self._url = options.get("url") or os.environ.get("EUTERPE_DATABASE_URL", "")
+        if not self._url:
+            raise AnalyticsError("which database? Set option `url`, or EUTERPE_DATABASE_URL")
+        self._options = dict(options)
+
+    @classmethod
+    def name(cls) -> str:
+        return "euterpe"
+
+    def schema(self) -> StructType:
+        return spark_schema(self._table)
+
+    def reader(self, schema: StructType) -> spark.DataSourceReader:
+        since, until = (_cut(self._options.get(name)) for name in ("since", "until"))
+        # Spark refuses a source that takes filters in a session whose configuration does not allow it.
+        kind = _PushingReader if self._options.get("pushdown") == "true" else _Reader
+        return kind(self._source(schema), since or Cut(), until)
+
+    def streamReader(self, schema: StructType) -> spark.DataSourceStreamReader:  # noqa: N802  Spark's name
+        return _StreamReader(self._source(schema))
+
+    def _source(self, schema: StructType) -> Source:
+        by_name = {column.name: column for column in self._table.columns}
+        if unknown := [name for name in schema.names if name not in by_name]:
+            raise AnalyticsError(f"table {self._table.name} has no column {unknown[0]!r}")
+        allowed = self._options.get("metadata", "").split(",")
+        return Source(
+            self._url,
+            self._table,
+            tuple(by_name[name] for name in schema.names),
+            _count(self._options.get("rows", str(_ROWS))),
+            frozenset(key.strip() for key in allowed if key.strip()),
+        )
+
+
+class _Reader(spark.DataSourceReader):
+    def __init__(self, source: Source, since: Cut, until: Cut | None) -> None:
+        self._source, self._since, self._until = source, since, until
+        self._filters: list[spark.Filter] = []
+
+    def partitions(self) -> Sequence[spark.InputPartition]:
+        return self._source.parts(self._since, self._until)
+
+    def read(self, partition: spark.InputPartition) -> Iterator[pa.RecordBatch]:
+        return self._source.read(partition, self._filters)
+
+
+class _PushingReader(_Reader):
+    def pushFilters(self, filters: list[spark.Filter]) -> list[spark.Filter]:  # noqa: N802  Spark's name
+        self._filters, theirs = pushed.split(self._source.table, filters)
+        return theirs
+
+
+class _StreamReader(spark.DataSourceStreamReader):
+    def __init__(self, source: Source) -> None:
+        self._source = source
+
+    def initialOffset(self) -> Offset:  # noqa: N802  Spark's name
+        return {**Cut()._asdict(), "marks": ""}
+
+    def latestOffset(self, start: Offset, limit: Any) -> Offset:  # noqa: N802, ARG002
+        with history_of(self._source.url) as history:
+            began = _cut_of(start)
+            if began != Cut() and not history.knows(Bookmark(began, json.loads(str(start["marks"])))):
+                raise AnalyticsError(
+                    "the database is not the one that this stream has read, or what it read last is gone: "
+                    "begin a new one, with a new checkpoint"
+                )
+            now = history.now()
+        return {**now.cut._asdict(), "marks": json.dumps(now.marks)}
+
+    def partitions(self, start: Offset, end: Offset) -> Sequence[spark.InputPartition]:
+        return self._source.parts(_cut_of(start), _cut_of(end))
+
+    def read(self, partition: spark.InputPartition) -> Iterator[pa.RecordBatch]:
+        return self._source.read(partition)
+
+
+class history_of:  # noqa: N801  a context manager
+    """The history of a database that is open for as long as it is read."""
+
+    def __init__(self, url: str) -> None:
+        self._database = Database(url)
+
+    def __enter__(self) -> History:
+        return History(self._database)
+
+    def __exit__(self, *_: object) -> None:
+        self._database.close()
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise AnalyticsError(f"option `rows` is a number of rows from 1 on, not {text!r}")
+    return int(text)
+
+
+def _cut_of(offset: Offset) -> Cut:
+    return Cut(*(int(offset[name]) for name in Cut._fields))
+
+
+def _cut(document: str | None) -> Cut | None:
+    return None if document is None else Cut(**json.loads(document))
+
+
+def register(session: SparkSession) -> None:
+    """Makes `format("euterpe")` known to a session."""
+    session.dataSource.register(EuterpeSource)
+
+
+def read_table(
+    session: SparkSession, table: str, *, columns: Sequence[str] = (), **options: Any
+) -> DataFrame:
+    """A table as a DataFrame, with filters and the named columns pushed down.
+
+    Over Spark Connect the server's own EUTERPE_DATABASE_URL says which database: it logs the options of a
+    read, and the URL may hold a password.
+    """
+    register(session)
+    if is_remote():
+        options.pop("url", None)
+    session.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    reader = session.read.format("euterpe").option("table", table).option("pushdown", "true")
+    if columns:
+        whole = spark_schema(HISTORY[table])
+        reader = reader.schema(StructType([whole[name] for name in columns]))
+    for name, value in options.items():
+        reader = reader.option(name, value)
+    return reader.load()

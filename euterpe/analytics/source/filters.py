@@ -1,0 +1,70 @@
+"""Spark's filters as SQL, as far as both mean exactly the same."""
+
+import operator
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+from pyspark.sql import datasource as spark
+
+from euterpe.analytics.schema import Table
+from euterpe.store.history_columns import COLUMNS
+
+# Of JSON, whose numbers and texts each engine compares in its own way, nothing is pushed; nor are floats.
+_PLAIN = (sa.Text, sa.BigInteger)
+_EQUAL: dict[type[spark.Filter], Callable[[Any, Any], Any]] = {spark.EqualTo: operator.eq}
+_COMPARED: dict[type[spark.Filter], Callable[[Any, Any], Any]] = {
+    **_EQUAL,
+    spark.GreaterThan: operator.gt,
+    spark.GreaterThanOrEqual: operator.ge,
+    spark.LessThan: operator.lt,
+    spark.LessThanOrEqual: operator.le,
+}
+
+
+def split(table: Table, filters: Iterable[spark.Filter]) -> tuple[list[spark.Filter], list[spark.Filter]]:
+    """Those that the database can apply, and those that Spark must."""
+    ours, theirs = list[spark.Filter](), list[spark.Filter]()
+    for one in filters:
+        (theirs if condition(table, one) is None else ours).append(one)
+    return ours, theirs
+
+
+def conditions(table: Table, filters: Sequence[spark.Filter]) -> list[sa.ColumnElement[bool]]:
+    found = (condition(table, one) for one in filters)
+    return [one for one in found if one is not None]
+
+
+def condition(table: Table, one: spark.Filter) -> sa.ColumnElement[bool] | None:
+    attribute: tuple[str, ...] = getattr(one, "attribute", ())
+    column = COLUMNS[table.name].get(attribute[0]) if len(attribute) == 1 else None
+    if not isinstance(column, sa.Column) or not isinstance(column.type, _PLAIN):
+        return None
+    match one:
+        case spark.IsNull():
+            return column.is_(None)
+        case spark.IsNotNull():
+            return column.is_not(None)
+        case spark.In():
+            values = [_value(value) for value in one.value]
+            return None if None in values else column.in_(values)
+        case _:
+            return _comparison(column, one)
+
+
+def _comparison(column: sa.Column[Any], one: spark.Filter) -> sa.ColumnElement[bool] | None:
+    value = _value(getattr(one, "value", None))
+    # Postgres may sort text by a locale's rules, and Spark sorts it by its bytes: only equal is equal.
+    compared = _EQUAL if isinstance(value, str) else _COMPARED
+    if value is None or type(one) not in compared:
+        return None
+    found: sa.ColumnElement[bool] = compared[type(one)](column, value)
+    return found
+
+
+def _value(value: Any) -> str | int | None:
+    if isinstance(value, datetime):
+        microseconds = round(value.timestamp() * 1_000_000)
+        return None if microseconds % 1000 else microseconds // 1000
+    return value if isinstance(value, str | int) and not isinstance(value, bool) else None

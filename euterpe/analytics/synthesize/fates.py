@@ -1,0 +1,58 @@
+"""How attempts end. The codes and phases are those of docs/errors.md."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from euterpe.domain.retry import JobError, RetryClass, canceled, lease_expired
+from euterpe.domain.states import IN_PROGRESS
+
+CLAIMED, FETCHING, PROCESSING, UPLOADING, QUEUED = range(5)
+# By those numbers; in the last, jobs are canceled while they wait.
+PHASES = (*map(str, IN_PROGRESS), "queued")
+ANY = -1
+
+
+class Fate(NamedTuple):
+    code: str
+    phase: int
+    retry_class: RetryClass
+    share: float  # of all attempts
+    message: str
+    pause_ms: int = 0  # what it takes until the attempt is over
+
+
+_AGAIN, _LATER, _NEVER = RetryClass.TRANSIENT, RetryClass.THROTTLED, RetryClass.PERMANENT
+FATES = (
+    Fate("released", ANY, _AGAIN, 0.003, ""),
+    Fate("lease_expired", ANY, _AGAIN, 0.005, "", 52_000),
+    Fate("canceled", ANY, _NEVER, 0.004, ""),
+    Fate("encode_failed", PROCESSING, _NEVER, 0.005, "ffmpeg ended with exit code 69"),
+    Fate("source_not_found", FETCHING, _NEVER, 0.010, "there is no such object"),
+    Fate("source_not_media", FETCHING, _NEVER, 0.006, "this is no media file"),
+    Fate("source_forbidden", FETCHING, _NEVER, 0.001, "storage answered 403", 6_000),
+    Fate("output_forbidden", UPLOADING, _NEVER, 0.001, "storage answered 403", 6_000),
+    Fate("source_unreachable", FETCHING, _AGAIN, 0.009, "storage broke off five times", 14_000),
+    Fate("output_unreachable", UPLOADING, _AGAIN, 0.005, "storage broke off five times", 14_000),
+    Fate("storage_throttled", FETCHING, _LATER, 0.004, "storage answered 429"),
+    Fate("source_damaged", PROCESSING, _NEVER, 0.003, "the source cannot be decoded to its end"),
+    Fate("encode_stalled", PROCESSING, _AGAIN, 0.002, "ffmpeg got nowhere for 120 seconds", 120_000),
+    Fate("encode_killed", PROCESSING, _AGAIN, 0.002, "ffmpeg was killed by signal 9"),
+    Fate("disk_full", PROCESSING, _AGAIN, 0.003, "the work directory has no room left"),
+)
+BY_CODE = {fate.code: number for number, fate in enumerate(FATES)}
+CODES = tuple(fate.code for fate in FATES)
+SUCCESS = len(FATES)
+NEVER_AGAIN = np.array([fate.retry_class is _NEVER for fate in FATES] + [False])
+RELEASED, LEASE_EXPIRED, CANCELED = BY_CODE["released"], BY_CODE["lease_expired"], BY_CODE["canceled"]
+NOT_MEDIA, ENCODE_FAILED = BY_CODE["source_not_media"], BY_CODE["encode_failed"]
+FORBIDDEN = (BY_CODE["source_forbidden"], BY_CODE["output_forbidden"])
+
+
+def job_error(code: str, phase: str) -> JobError:
+    if code == "canceled":
+        return canceled(phase)
+    if code == "lease_expired":
+        return lease_expired(phase)
+    fate = FATES[BY_CODE[code]]
+    return JobError(code, fate.message, phase, fate.retry_class)

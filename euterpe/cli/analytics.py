@@ -1,0 +1,194 @@
+"""`euterpe analytics …`: what the history says of cost, speed and failures. Spark is imported when needed."""
+
+import time
+import webbrowser
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from euterpe.cli.commands import command, group
+from euterpe.cli.extras import importing
+from euterpe.cli.output import note, out
+from euterpe.cli.progress import Progress
+from euterpe.cli.times import instant_ms
+from euterpe.compose import open_database, refuse_missing
+from euterpe.domain.instants import iso
+from euterpe.settings import load
+from euterpe.store.database import Database
+from euterpe.store.migrate import require_current
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from euterpe.analytics.analyse import Question
+    from euterpe.analytics.lake import Lake
+
+app = group(
+    "Reports on cost, speed, failures and capacity, from the history. Needs euterpe[analytics] and Java 17.",
+    example="euterpe analytics run --lake lake --out report",
+)
+
+LakeDir = Annotated[Path, typer.Option("--lake", metavar="DIR", help="The folder of the lake.")]
+OutDir = Annotated[
+    Path, typer.Option("--out", metavar="DIR", help="Where report.html, report.json and marts/ go.")
+]
+Master = Annotated[
+    str, typer.Option(metavar="URL", help="local[*], spark://…, k8s://… or sc://… (Spark Connect).")
+]
+Metadata = Annotated[
+    str, typer.Option(metavar="KEYS", help="Keys of jobs' metadata that may enter the lake, by comma.")
+]
+KeepDays = Annotated[int | None, typer.Option(min=1, help="Drop days from the lake that are older.")]
+Since = Annotated[str, typer.Option(help="Jobs accepted since that day (UTC): 30d, or 2030-01-31T00:00:00Z.")]
+Requester = Annotated[str, typer.Option(help="Of this requester alone: its name or its id.")]
+PriceFile = Annotated[
+    Path | None, typer.Option("--prices", metavar="FILE", help="JSON: cpu_hour, gib_in, gib_out, currency.")
+]
+Open = Annotated[bool, typer.Option("--open", help="Show the page in the browser.")]
+
+
+@command(app, "ingest", example="euterpe analytics ingest --lake lake")
+def ingest(
+    lake: LakeDir = Path("lake"),
+    metadata: Metadata = "",
+    keep_days: KeepDays = None,
+    master: Master = "local[*]",
+) -> None:
+    """Add to the lake what the database has beyond it. History that is pruned later stays there."""
+    with _spark(master) as session:
+        _ingest(session, _lake(lake), metadata, keep_days)
+
+
+@command(app, "run", example="euterpe analytics run --lake lake --out report --since 30d")
+def run(
+    *,
+    lake: LakeDir = Path("lake"),
+    out_dir: OutDir = Path("report"),
+    since: Since = "",
+    requester: Requester = "",
+    prices: PriceFile = None,
+    metadata: Metadata = "",
+    keep_days: KeepDays = None,
+    show: Open = False,
+    master: Master = "local[*]",
+) -> None:
+    """Ingest, compute, and write the report."""
+    with _spark(master) as session:
+        _ingest(session, _lake(lake), metadata, keep_days)
+        page = _report(session, _lake(lake), _question(since, requester), prices, out_dir)
+    _show(page, in_browser=show)
+
+
+@command(app, "report", example="euterpe analytics report --lake lake --open")
+def report(
+    *,
+    lake: LakeDir = Path("lake"),
+    out_dir: OutDir = Path("report"),
+    since: Since = "",
+    requester: Requester = "",
+    prices: PriceFile = None,
+    show: Open = False,
+    master: Master = "local[*]",
+) -> None:
+    """Compute and write the report from the lake as it is; the database is not asked."""
+    with _spark(master) as session:
+        page = _report(session, _lake(lake), _question(since, requester), prices, out_dir)
+    _show(page, in_browser=show)
+
+
+@command(app, "synthesize", example="euterpe analytics synthesize --jobs 10000 --lake lake")
+def synthesize(
+    jobs: Annotated[int, typer.Option(min=0, help="How many jobs.")],
+    seed: Annotated[int, typer.Option(min=0, help="The same seed makes the same history.")] = 1,
+    days: Annotated[int, typer.Option(min=1, help="Over how many days.")] = 28,
+    until: Annotated[str, typer.Option(help="The end of it; the last midnight (UTC) without.")] = "",
+    lake: Annotated[
+        Path | None, typer.Option("--lake", metavar="DIR", help="Into this lake, not into the database.")
+    ] = None,
+) -> None:
+    """Make a realistic history of so many jobs, to try things with. Never beside real jobs."""
+    with importing("analytics"):
+        from euterpe.analytics.synthesize.lake import synthesize_lake  # noqa: PLC0415
+        from euterpe.analytics.synthesize.plan import Plan  # noqa: PLC0415
+        from euterpe.analytics.synthesize.store import synthesize_store  # noqa: PLC0415
+    # Of the same day the same history: a run that was killed goes on where it was.
+    until_ms = instant_ms(until, "--until") if until else int(time.time()) // 86_400 * 86_400_000
+    plan = Plan(jobs=jobs, seed=seed, days=days, until_ms=until_ms)
+    with Progress("jobs are made", jobs) as progress:
+        if lake is not None:
+            added = synthesize_lake(_lake(lake), plan, progress.at)
+        else:
+            with _database() as database:
+                added = synthesize_store(database, plan, progress.at)
+    out(f"added {added} jobs")
+
+
+def _ingest(session: "SparkSession", lake: "Lake", metadata: str, keep_days: int | None) -> None:
+    from euterpe.analytics.ingest import ingest as add  # noqa: PLC0415
+    from euterpe.analytics.lake.upkeep import compact, forget  # noqa: PLC0415
+
+    with _database():
+        url = load().database_url.get_secret_value()
+    added = add(session, lake, url, metadata=metadata, on_table=_tell_rows)
+    if added.anew:
+        note("read from the beginning: the lake was empty, or the database is not the one that it knew")
+    if merged := compact(session, lake):
+        note(f"merged {merged} small files")
+    if keep_days is not None and (gone := forget(lake, keep_days)):
+        note(f"dropped {gone} files older than {keep_days} days")
+
+
+def _tell_rows(table: str, rows: int) -> None:
+    note(f"{table:<11}{rows:>12,} rows")
+
+
+@contextmanager
+def _database() -> Iterator[Database]:
+    """The one that the settings name, which must be there and of this program's schema."""
+    settings = load()
+    refuse_missing(settings)
+    with closing(open_database(settings)) as database:
+        require_current(database)
+        yield database
+
+
+def _question(since: str, requester: str) -> "Question":
+    from euterpe.analytics.analyse import Question  # noqa: PLC0415
+
+    return Question(iso(instant_ms(since, "--since"))[:10] if since else "", requester)
+
+
+def _report(
+    session: "SparkSession", lake: "Lake", question: "Question", prices: Path | None, out_dir: Path
+) -> Path:
+    from euterpe.analytics.analyse import analyse, publish  # noqa: PLC0415
+    from euterpe.analytics.marts import Options  # noqa: PLC0415
+    from euterpe.analytics.prices import read_prices  # noqa: PLC0415
+
+    options = Options() if prices is None else Options(prices=read_prices(prices))
+    results = analyse(session, lake, question, options, on_mart=lambda name: note(f"computing {name}"))
+    return publish(results, out_dir)
+
+
+def _show(page: Path, *, in_browser: bool) -> None:
+    out(str(page))
+    if in_browser:
+        webbrowser.open(page.absolute().as_uri())
+
+
+def _lake(root: Path) -> "Lake":
+    from euterpe.analytics.lake import Lake  # noqa: PLC0415
+
+    return Lake(root)
+
+
+@contextmanager
+def _spark(master: str) -> Iterator["SparkSession"]:
+    with importing("analytics"):
+        from euterpe.analytics.failures import said_plainly  # noqa: PLC0415
+        from euterpe.analytics.session import spark_session  # noqa: PLC0415
+    with said_plainly(), spark_session(master) as session:
+        yield session

@@ -1,0 +1,239 @@
+"""`euterpe batch`: a manifest of many jobs, checked as a whole and submitted row by row."""
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from euterpe.cli.commands import AsJson, command, group
+from euterpe.cli.extras import importing
+from euterpe.cli.output import fields, json_document, note, out
+from euterpe.cli.progress import FirstLines, Outages, Progress
+from euterpe.cli.requests import HERE, KEY, Url, connected, read_credentials
+from euterpe.client import ClientError
+from euterpe.domain.errors import InvalidSpec
+
+if TYPE_CHECKING:
+    from euterpe.analytics.batch.columns import Document
+    from euterpe.analytics.batch.files import File
+    from euterpe.analytics.batch.pieces import Piece
+    from euterpe.analytics.batch.problems import Place, Problem, Totals
+    from euterpe.analytics.batch.requests import Request
+    from euterpe.analytics.batch.standing import Standing
+    from euterpe.analytics.batch.submission import Taken
+    from euterpe.analytics.batch.tally import Tally
+
+app = group(
+    "Many jobs from one manifest: CSV, JSON lines or Parquet; a file, a folder, a pattern or s3://…",
+    example="euterpe batch submit june.csv --set profile=h264-720p",
+)
+
+Manifest = Annotated[str, typer.Argument(metavar="MANIFEST", help="The file, folder, pattern or s3:// URL.")]
+Set = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="COLUMN=VALUE", help="For rows that do not say; repeatable."),
+]
+Credentials = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="JSON with the keys of the storage, for rows without.")
+]
+MaxInFlight = Annotated[int, typer.Option(min=1, max=256, help="Requests at a time.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Check, and submit nothing.")]
+SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Submit the good rows though there are bad ones.")]
+RejectsFile = Annotated[
+    Path | None, typer.Option("--rejects", metavar="FILE", help="Every error of every row: .csv or .jsonl.")
+]
+Jobs = Annotated[
+    Path | None, typer.Option("--jobs", metavar="FILE", help="Which row is which job; else MANIFEST.jobs.")
+]
+Master = Annotated[str, typer.Option(metavar="URL", help="Where Spark checks: local[*], spark://…, sc://…")]
+Wait = Annotated[bool, typer.Option("--wait", help="Stay until the last job has finished.")]
+
+
+@command(app, "submit", example="euterpe batch submit june.csv --set profile=h264-720p --rejects bad.csv")
+def submit(
+    manifest: Manifest,
+    *,
+    given: Set = None,
+    credentials: Credentials = None,
+    max_in_flight: MaxInFlight = 64,
+    dry_run: DryRun = False,
+    skip_bad: SkipBad = False,
+    rejects: RejectsFile = None,
+    jobs: Jobs = None,
+    master: Master = "local[*]",
+    url: Url = HERE,
+    as_json: AsJson = False,
+) -> None:
+    """Check every row, then submit each once; again, only what is new. The API key is in EUTERPE_API_KEY."""
+    from euterpe.analytics.batch.errors import BatchIncomplete  # noqa: PLC0415  not everybody has the extra
+    from euterpe.analytics.batch.jobs_file import jobs_path  # noqa: PLC0415
+    from euterpe.analytics.batch.requests import requests  # noqa: PLC0415
+    from euterpe.analytics.batch.tally import Tally, unfit  # noqa: PLC0415
+
+    defaults = _defaults(given or (), credentials)
+    # The key and the URL are looked at before the long part.
+    with _read(manifest) as read, nullcontext() if dry_run else connected(url):
+        totals, left_out = _check(read, defaults, rejects, master)
+        tally = Tally(totals)
+        problem = unfit(totals, skip_bad=skip_bad)
+        if problem is None and not dry_run:
+            good = requests(read.pieces, defaults, left_out)
+            problem = _send(good, read.files, tally, jobs or jobs_path(manifest), url=url, most=max_in_flight)
+    (json_document if as_json else fields)(tally.document())
+    if problem:
+        raise BatchIncomplete(problem)
+
+
+@command(app, "status", example="euterpe batch status june.csv --wait")
+def status(
+    manifest: Annotated[str, typer.Argument(metavar="MANIFEST", help="As it was given to submit.")] = "",
+    jobs: Jobs = None,
+    wait: Wait = False,
+    url: Url = HERE,
+    as_json: AsJson = False,
+) -> None:
+    """How its jobs stand; a failure unless all have succeeded. The API key is in EUTERPE_API_KEY."""
+    from euterpe.analytics.batch.errors import BatchIncomplete  # noqa: PLC0415
+    from euterpe.analytics.batch.jobs_file import jobs_path, read_batch  # noqa: PLC0415
+    from euterpe.analytics.batch.standing import follow, look  # noqa: PLC0415
+
+    if not (manifest or jobs):
+        raise typer.BadParameter("give the manifest, or the file of its jobs with --jobs")
+    batch = read_batch(jobs or jobs_path(manifest))
+    with connected(url) as client:
+        if wait:
+            with Progress("rows are finished", batch.rows) as progress:
+                standing = follow(client, batch, lambda now: progress.at(now.finished))
+        else:
+            standing = look(client, batch)
+    if as_json:
+        json_document(standing.document())
+    else:
+        _show(standing)
+    if shortfall := standing.shortfall:
+        raise BatchIncomplete(shortfall)
+
+
+def _show(standing: "Standing") -> None:
+    share = standing.finished / standing.rows if standing.rows else 1.0
+    out(f"{standing.finished} of {standing.rows} rows have finished ({share:.1%})")
+    fields(standing.by_status)
+    for code, failure in standing.failures.items():
+        more = failure.count - len(failure.rows)
+        out(f"{failure.count} × {code}: {', '.join(failure.rows)}{f' and {more} more' if more else ''}")
+
+
+# -- what is given
+
+
+def _defaults(given: Sequence[str], credentials: Path | None) -> "Document":
+    from euterpe.analytics.batch.columns import nested, unknown, value_of  # noqa: PLC0415
+
+    cells: Document = {"credentials": read_credentials(credentials)} if credentials else {}
+    for each in given:
+        column, equals, value = each.partition("=")
+        if not equals:
+            raise typer.BadParameter(f"must be COLUMN=VALUE, not {column!r}", param_hint="--set")
+        if wrong := unknown([column]):
+            raise typer.BadParameter(f"{wrong[0]} is no field of a job", param_hint="--set")
+        try:
+            cells[column] = value_of(column, value)
+        except InvalidSpec as error:
+            raise typer.BadParameter(str(error), param_hint="--set") from None
+    return nested(cells)
+
+
+@dataclass(frozen=True)
+class _Read:
+    files: "Sequence[File]"
+    pieces: "Sequence[Piece]"
+
+
+@contextmanager
+def _read(manifest: str) -> Iterator[_Read]:
+    from euterpe.analytics.batch.errors import ManifestError  # noqa: PLC0415
+    from euterpe.analytics.batch.files import files_of  # noqa: PLC0415
+    from euterpe.analytics.batch.pieces import split  # noqa: PLC0415
+
+    with ExitStack() as opened:
+        try:
+            files = opened.enter_context(files_of(manifest))
+            pieces = split(files)
+        except ManifestError as error:
+            raise typer.BadParameter(str(error), param_hint="MANIFEST") from None
+        yield _Read(files, pieces)
+
+
+@contextmanager
+def _writable(option: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise typer.BadParameter(f"{error.filename}: {error.strerror}", param_hint=option) from None
+
+
+# -- what is done
+
+
+def _check(
+    read: _Read, defaults: "Document", rejects: Path | None, master: str
+) -> "tuple[Totals, set[Place]]":
+    with importing("analytics"):
+        from euterpe.analytics.batch.examine import examine  # noqa: PLC0415
+        from euterpe.analytics.batch.problems import Rejects  # noqa: PLC0415
+        from euterpe.analytics.session import spark_session  # noqa: PLC0415
+
+    left_out: set[Place] = set()
+    shown = FirstLines()
+    with ExitStack() as opened:
+        with _writable("--rejects"):
+            kept = opened.enter_context(Rejects(rejects, read.files)) if rejects else None
+
+        def tell(problem: "Problem") -> None:
+            left_out.add(problem.place)
+            for line in problem.lines(read.files):
+                shown.line(line)
+            if kept and problem.is_bad:
+                kept.add(problem)
+
+        note("checking every row with Spark")
+        spark = opened.enter_context(spark_session(master, name="euterpe batch"))
+        totals = examine(spark, read.pieces, defaults, tell)
+    shown.rest("; --rejects FILE keeps all of them" if kept is None else f"; {rejects} has all errors")
+    return totals, left_out
+
+
+def _send(
+    good: "Iterator[Request]", files: "Sequence[File]", tally: "Tally", place: Path, *, url: str, most: int
+) -> str | None:
+    """Submits them; returns what was not accepted."""
+    from euterpe.analytics.batch.jobs_file import JobsFile  # noqa: PLC0415
+    from euterpe.analytics.batch.submission import BatchClient, Submission, Taken  # noqa: PLC0415
+
+    shown = FirstLines()
+    with ExitStack() as opened:
+        with _writable("--jobs"):
+            jobs = opened.enter_context(JobsFile(place, tally.totals.good))
+        client = opened.enter_context(BatchClient(url, os.environ[KEY], on_outage=Outages().begin))
+        progress = opened.enter_context(Progress("rows are submitted", tally.totals.good))
+
+        def tell(request: "Request", outcome: "Taken | ClientError") -> None:
+            row = files[request.file].place(request.line)
+            if isinstance(outcome, Taken):
+                jobs.add(row, outcome.job.job_id)
+            else:
+                shown.line(f"{row}: {outcome}")
+            tally.count(outcome)
+            progress.at(tally.told)
+
+        try:
+            halt = Submission(client.take, good, tell, max_in_flight=most).run()
+        except KeyboardInterrupt:
+            note("what was submitted goes on; the same command submits the rest")
+            raise typer.Exit(1) from None
+    shown.rest("")
+    return tally.shortfall(halt)

@@ -1,0 +1,273 @@
+"""Histories for the tests of facts and marts: rows by hand, with what does not matter filled in, and many
+rows by chance."""
+
+import random
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+
+from euterpe.analytics.facts import History
+from euterpe.analytics.schema import Table
+from euterpe.analytics.tables import ATTEMPTS, DELIVERIES, EVENTS, HISTORY, JOBS, REQUESTERS
+from euterpe.analytics.types import arrow_schema
+
+Row = dict[str, Any]
+Rows = dict[str, list[Row]]
+
+TABLES = {**HISTORY, REQUESTERS.name: REQUESTERS}
+START = datetime(2026, 3, 2, tzinfo=UTC)
+
+
+def at(hours: float = 0, seconds: float = 0) -> datetime:
+    """So long after the beginning of all tests' time, a Monday's midnight."""
+    moment = START + timedelta(hours=hours, seconds=seconds)
+    return moment.replace(microsecond=moment.microsecond // 1000 * 1000)
+
+
+JOB: Row = {
+    "event_sequence": 1,
+    "requester_id": "r1",
+    "profile": "h264-720p",
+    "queue": "default",
+    "priority": 50,
+    "status": "queued",
+    "attempt_count": 0,
+    "max_attempts": 3,
+    "refresh_count": 0,
+    "credential_version": 1,
+    "source_scheme": "s3",
+    "created_at": at(),
+    "updated_at": at(),
+}
+ATTEMPT: Row = {
+    "job_id": "j1",
+    "attempt_no": 1,
+    "claim_version": 1,
+    "worker_id": "w1",
+    "started_at": at(),
+}
+EVENT: Row = {"job_id": "j1", "requester_id": "r1", "sequence": 1, "type": "job.claimed", "created_at": at()}
+DELIVERY: Row = {
+    "event_id": "e1",
+    "job_id": "j1",
+    "requester_id": "r1",
+    "claim_version": 1,
+    "worker_id": "d1",
+    "outcome": "delivered",
+    "status_code": 200,
+    "duration_ms": 100,
+    "ended_at": at(),
+}
+_DEFAULTS = {JOBS: JOB, ATTEMPTS: ATTEMPT, EVENTS: EVENT, DELIVERIES: DELIVERY, REQUESTERS: {}}
+
+
+def table_of(table: Table, rows: Sequence[Mapping[str, Any]], defaults: Row) -> pa.Table:
+    """Rows get a key of their own where they name none."""
+    numbers = count(1)
+    whole = [{table.key[0]: f"{table.name[0]}{next(numbers)}", **defaults, **row} for row in rows]
+    return pa.Table.from_pylist(whole, arrow_schema(table.columns))
+
+
+def history(spark: SparkSession, **rows: Sequence[Mapping[str, Any]]) -> History:
+    """From rows by hand."""
+    tables = (table_of(table, rows.get(name, ()), _DEFAULTS[table]) for name, table in TABLES.items())
+    return History(*map(spark.createDataFrame, tables))
+
+
+def write(folder: Path, rows: Rows) -> None:
+    """Each table as Parquet files; of rows in a given order, some are in each file."""
+    for name, table in TABLES.items():
+        (folder / name).mkdir(parents=True)
+        for part in range(3):
+            some = pa.Table.from_pylist(rows[name][part::3], arrow_schema(table.columns))
+            pq.write_table(some, folder / name / f"{part}.parquet")
+
+
+def read(spark: SparkSession, folder: Path) -> History:
+    def frame(name: str) -> DataFrame:
+        return spark.read.parquet(str(folder / name))
+
+    return History(*map(frame, TABLES))
+
+
+PROFILES = ("h264-720p", "h264-720p", "audio-aac", "hevc-1080p", None, "of-a-later-release")
+REQUESTERS_BY_SIZE = ("r1", "r1", "r1", "r1", "r2", "r2", "r3", "r4")
+ERRORS = (
+    ("source_unreachable", "fetching", True),
+    ("storage_throttled", "uploading", True),
+    ("encode_stalled", "processing", True),
+    ("source_not_found", "fetching", False),
+    ("source_forbidden", "fetching", False),
+    ("output_forbidden", "uploading", False),
+)
+DAYS = 40
+
+
+def generate(seed: int, jobs: int) -> Rows:
+    """The lives of so many jobs over forty days; of some rows older versions, and copies."""
+    chance = random.Random(seed)
+    rows: Rows = {name: [] for name in TABLES}
+    # r4 has no name any more.
+    rows["requesters"] = [{"requester_id": f"r{n}", "name": f"studio-{n}"} for n in (1, 2, 3)]
+    for number in range(jobs):
+        Life(chance, rows, f"job-{number:06}").live()
+    for table in rows.values():
+        table += [dict(row) for row in table if chance.random() < 0.02]
+        chance.shuffle(table)
+    return rows
+
+
+class Life:
+    """Of one job; each step of it is a version of the job's row and an event."""
+
+    def __init__(self, chance: random.Random, rows: Rows, job_id: str) -> None:
+        self.chance, self.rows = chance, rows
+        self.now = START + timedelta(milliseconds=int(DAYS * 86_400_000 * chance.random() ** 0.8))
+        self.job = {
+            **JOB,
+            "job_id": job_id,
+            "event_sequence": 0,
+            "requester_id": chance.choice(REQUESTERS_BY_SIZE),
+            "profile": chance.choice(PROFILES),
+            "queue": chance.choice(("default", "default", "bulk")),
+            "source_bytes": chance.randint(10**6, 10**10),
+            "source_seconds": round(chance.lognormvariate(5, 1), 3),
+            "created_at": self.now,
+        }
+        if chance.random() < 0.1:
+            self.job["not_before"] = self.now + timedelta(minutes=chance.randint(-5, 60))
+        self.tries = 0
+
+    def live(self) -> None:
+        self.step("queued", new=True)
+        if self.chance.random() < 0.03:
+            self.wait(60)
+            return self.step("failed", error_code="canceled", error_phase="queued", finished_at=self.now)
+        while self.chance.random() > 0.02:
+            self.wait(400)
+            if not self.attempt():
+                break
+        return None
+
+    def attempt(self) -> bool:
+        """Whether there will be another."""
+        self.tries += 1
+        version = "9.0.2" if self.now < START + timedelta(days=25) else "9.1"
+        attempt = {
+            **ATTEMPT,
+            "job_id": self.job["job_id"],
+            "attempt_id": f"{self.job['job_id']}-{self.tries}",
+            "attempt_no": min(self.tries, 3),
+            "worker_id": f"worker-{self.chance.randint(1, 5)}",
+            "started_at": self.now,
+        }
+        self.step(
+            "claimed", attempt_count=min(self.tries, 3), started_at=self.job.get("started_at", self.now)
+        )
+        self.rows["attempts"].append(dict(attempt))
+        draw = self.chance.random()
+        if draw < 0.01:
+            return False  # still at it
+        self.wait(1200)
+        attempt["ended_at"] = self.now
+        if draw < 0.02:
+            attempt["ended_at"] = attempt["started_at"] - timedelta(seconds=2)  # the clock was set back
+        if draw < 0.05:
+            self.rows["attempts"].append(attempt | {"outcome": "released"})
+            self.step("queued")
+            return True
+        attempt |= self.timings(version)
+        if draw < 0.22:
+            return self.fail(attempt)
+        self.succeed(attempt)
+        return False
+
+    def timings(self, version: str) -> Row:
+        encode = round(1000 * self.job["source_seconds"] / self.chance.lognormvariate(1, 0.3))
+        return {
+            "fetch_ms": self.chance.randint(10, 90_000),
+            "probe_ms": self.chance.randint(1, 900),
+            "encode_ms": encode,
+            "cpu_seconds": round(encode * self.chance.uniform(1, 2) / 1000, 3),
+            "media_seconds": self.job["source_seconds"],
+            "bytes_in": self.job["source_bytes"],
+            "ffmpeg": version if self.chance.random() < 0.97 else None,
+        }
+
+    def fail(self, attempt: Row) -> bool:
+        if self.chance.random() < 0.1:
+            code, phase, again = "canceled", "processing", False
+        else:
+            code, phase, again = self.chance.choice(ERRORS)
+        if code == "source_forbidden":
+            self.job["credential_version"] += self.chance.randint(0, 2)
+        again = again and self.tries < 3
+        outcome = "canceled" if code == "canceled" else "requeued" if again else "failed"
+        error: Row = {"error_code": code, "error_phase": phase}
+        self.rows["attempts"].append(attempt | error | {"outcome": outcome, "error_retryable": again})
+        if again:
+            self.step("queued", **error)
+        else:
+            self.step("failed", **error, finished_at=self.now)
+            if self.tries >= 3:
+                self.step("dead_letter")
+        return again
+
+    def succeed(self, attempt: Row) -> None:
+        size = int(self.job["source_bytes"] * self.chance.lognormvariate(-1, 0.7))
+        if self.chance.random() < 0.3:
+            attempt["vmaf"] = round(self.chance.uniform(80, 100), 3)
+        attempt |= {"upload_ms": self.chance.randint(10, 60_000), "bytes_out": size, "outcome": "succeeded"}
+        self.rows["attempts"].append(attempt)
+        self.job |= {"outputs": 1, "output_seconds": self.job["source_seconds"], "output_bytes": size}
+        self.step("succeeded", error_code=None, error_phase=None, finished_at=self.now)
+
+    def step(self, status: str, *, new: bool = False, **changes: Any) -> None:
+        self.job |= changes | {"status": status, "updated_at": self.now}
+        if not new:
+            self.job["event_sequence"] += 1
+            self.tell()
+        self.rows["jobs"].append(dict(self.job))
+
+    def tell(self) -> None:
+        event = {
+            **EVENT,
+            "event_id": f"{self.job['job_id']}-e{self.job['event_sequence']}",
+            "job_id": self.job["job_id"],
+            "requester_id": self.job["requester_id"],
+            "sequence": self.job["event_sequence"],
+            "type": f"job.{self.job['status']}",
+            "created_at": self.now,
+        }
+        self.rows["events"].append(event)
+        if event["requester_id"] != "r3":  # it polls
+            self.deliver(event)
+
+    def deliver(self, event: Row) -> None:
+        ended, is_slow = self.now, event["requester_id"] == "r2"
+        for number in range(1, 4):
+            ended += timedelta(milliseconds=self.chance.randint(20, 90_000 if is_slow else 4_000))
+            is_taken = self.chance.random() < (0.5 if is_slow else 0.97)
+            code = self.chance.choice(("answered_503", "egress_timeout"))
+            failure = {"error_code": code, "status_code": 503 if code == "answered_503" else None}
+            delivery = {
+                **DELIVERY,
+                **{name: event[name] for name in ("event_id", "job_id", "requester_id")},
+                "delivery_id": f"{event['event_id']}-d{number}",
+                "claim_version": number,
+                "outcome": "delivered" if is_taken else "dead_letter" if number == 3 else "pending",
+                "duration_ms": self.chance.randint(5, 3_000),
+                "ended_at": ended,
+            }
+            self.rows["deliveries"].append(delivery | ({} if is_taken else failure))
+            if is_taken or self.chance.random() < 0.05:
+                return
+
+    def wait(self, mean_seconds: float) -> None:
+        self.now += timedelta(milliseconds=int(1000 * self.chance.expovariate(1 / mean_seconds)))

@@ -1,0 +1,156 @@
+"""From the database into the lake: what is in the one is in the other, in whatever pieces it came."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from euterpe.analytics.facts import facts
+from euterpe.analytics.ingest import ingest
+from euterpe.analytics.lake import Lake
+from euterpe.analytics.lake.upkeep import compact
+from euterpe.analytics.synthesize.plan import Plan
+from euterpe.analytics.synthesize.store import synthesize_store
+from euterpe.domain.retry import Delivered
+from euterpe.domain.states import JobStatus
+from euterpe.store.clock import SettableClock
+from euterpe.store.database import Database
+from euterpe.store.engines import Kind
+from euterpe.store.migrate import migrate
+from euterpe.store.outbox import Delivery
+from euterpe.store.store import Store
+from tests.store.jobs import SPEC, advance, claim_one, enqueue
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    return Lake(tmp_path / "lake")
+
+
+def live_on(store: Store, draw: random.Random) -> None:
+    """Something happens: new jobs, steps of old ones, deliveries."""
+    enqueue(store, draw.randint(0, 3))
+    for job in store.inbox.claim("w1", draw.randint(1, 4)):
+        advance(store, job, until=draw.choice([JobStatus.CLAIMED, JobStatus.UPLOADING, JobStatus.SUCCEEDED]))
+    events = store.outbox.claim("d1", draw.randint(1, 9))
+    store.outbox.settle([Delivery(event, Delivered(), 200, 5) for event in events])
+
+
+def told(spark: SparkSession, lake: Lake) -> dict[str, list[str]]:
+    """All facts of a lake, in an order of their own."""
+    frames = facts(lake.read(spark))._asdict()
+    return {name: sorted(str(row) for row in frame.collect()) for name, frame in frames.items()}
+
+
+def test_pieces_make_the_whole_and_twice_is_once(
+    store: Store, url: str, spark: SparkSession, lake: Lake, tmp_path: Path
+) -> None:
+    draw = random.Random(5)
+    store.requesters.create("acme")
+    for _ in range(3):
+        live_on(store, draw)
+        ingest(spark, lake, url)
+    again = ingest(spark, lake, url)
+    assert sum(again.rows.values()) == 0
+    whole = Lake(tmp_path / "whole")
+    assert ingest(spark, whole, url).anew
+    assert told(spark, lake) == told(spark, whole)
+    assert list(lake.commit().requesters.values()) == ["acme"]
+    for table in ("events", "deliveries"):
+        assert lake.commit().rows(table) == whole.commit().rows(table) > 0
+
+
+def test_what_is_pruned_stays_in_the_lake(
+    store: Store, clock: SettableClock, url: str, spark: SparkSession, lake: Lake
+) -> None:
+    quiet = {**SPEC, "status_webhook_url": None}
+    enqueue(store, 2, spec=quiet)
+    for _ in range(2):
+        advance(store, claim_one(store), until=JobStatus.SUCCEEDED)
+    ingest(spark, lake, url)
+    before = told(spark, lake)
+    clock.advance(86_400_000)
+    for _ in store.prune.run(1_000):
+        pass
+    assert sum(ingest(spark, lake, url).rows.values()) == 0
+    assert told(spark, lake) == before
+    enqueue(store, 1, spec=quiet)
+    advance(store, claim_one(store), until=JobStatus.SUCCEEDED)
+    ingest(spark, lake, url)
+    assert [len(rows) for rows in told(spark, lake).values()] == [3, 3, 0]
+
+
+def test_positions_that_mean_nothing_any_more_are_noticed_and_nothing_doubles(
+    store: Store, url: str, spark: SparkSession, lake: Lake
+) -> None:
+    """As after a restore into another cluster, or when every row that was read is gone."""
+    draw = random.Random(6)
+    enqueue(store, 3)
+    live_on(store, draw)
+    ingest(spark, lake, url)
+    with lake.append("test") as append:
+        append.positions = {**append.positions, "marks": {"database": "another"}}
+        append.drop = frozenset(file.path for file in append.before.files["deliveries"])
+    live_on(store, draw)
+    done = ingest(spark, lake, url)
+    assert done.anew
+    fresh = Lake(lake.root.with_name("fresh"))
+    ingest(spark, fresh, url)
+    assert told(spark, lake) == told(spark, fresh)
+    assert {table: lake.commit().rows(table) for table in done.rows} == {
+        table: fresh.commit().rows(table) for table in done.rows
+    }
+
+
+@pytest.mark.parametrize("engine", ["sqlite"])
+def test_compaction_changes_no_fact(store: Store, url: str, spark: SparkSession, lake: Lake) -> None:
+    draw = random.Random(7)
+    for _ in range(3):
+        enqueue(store, 2)
+        live_on(store, draw)
+        ingest(spark, lake, url)
+    before, files = told(spark, lake), len(lake.commit().files["events"])
+    assert files > 1
+    assert compact(spark, lake, more_than=1) >= files
+    assert told(spark, lake) == before
+    assert len(lake.commit().files["events"]) == 1
+    jobs = lake.read(spark).jobs
+    assert jobs.count() == jobs.select("job_id").distinct().count()
+    assert compact(spark, lake, more_than=1) == 0
+
+
+@pytest.mark.parametrize("engine", ["sqlite"])
+def test_a_killed_ingest_is_simply_run_again(
+    url: str, spark: SparkSession, tmp_path: Path, lake: Lake
+) -> None:
+    database = Database(url)
+    assert database.kind is Kind.SQLITE
+    migrate(database)
+    synthesize_store(database, Plan(jobs=300, seed=3, until_ms=1_790_000_000_000), lambda _: None)
+    database.close()
+    command = [sys.executable, "-m", "euterpe", "analytics", "ingest", "--lake", str(lake.root)]
+    environ = {**os.environ, "EUTERPE_DATABASE_URL": url}
+    for table in ("jobs", "events"):
+        with subprocess.Popen(
+            [*command, "--master", "local[1]"],
+            env=environ,
+            cwd=tmp_path,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        ) as program:
+            assert program.stderr is not None
+            seen = next((line for line in program.stderr if line.startswith(table)), "")
+            os.killpg(program.pid, signal.SIGKILL)
+        assert seen, f"it ended before it came to {table}"
+        assert lake.commit().version == 0
+    ingest(spark, lake, url)
+    whole = Lake(tmp_path / "whole")
+    ingest(spark, whole, url)
+    assert told(spark, lake) == told(spark, whole)
+    assert not (lake.root / ".staging").exists()

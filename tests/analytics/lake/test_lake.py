@@ -1,0 +1,156 @@
+"""A lake changes all or nothing, whoever dies when."""
+
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from euterpe.analytics.errors import LakeError
+from euterpe.analytics.lake import Lake
+from euterpe.analytics.lake.upkeep import forget
+from tests.analytics.lake.filling import add, fill, leftovers, numbers
+
+# Dies at the n-th step that leaves something on the disk.
+DIES_AT = """
+import os, signal, sys
+from pathlib import Path
+steps = iter(range(1, 1000))
+def counted(name, real):
+    def step(*arguments, **options):
+        if next(steps) == int(sys.argv[3]):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return real(*arguments, **options)
+    return step
+for name in ("rename", "mkdir", "unlink"):
+    setattr(Path, name, counted(name, getattr(Path, name)))
+os.fsync = counted("fsync", os.fsync)
+from tests.analytics.lake.filling import add
+add(Path(sys.argv[1]), int(sys.argv[2]))
+"""
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    return Lake(tmp_path / "lake")
+
+
+def test_what_was_added_counts_and_how_far_it_goes(lake: Lake) -> None:
+    assert lake.commit().version == 0
+    add(lake.root, 0)
+    add(lake.root, 10)
+    commit = lake.commit()
+    assert (commit.version, commit.cause, commit.positions) == (2, "test", {"upto": 10})
+    assert numbers(lake) == [0, 1, 2, 3, 10, 11, 12, 13]
+    assert commit.rows("events") == 8
+    assert {file.day for file in commit.files["events"]} == {"2026-11-01", "2026-11-02"}
+
+
+def test_an_exception_leaves_everything_as_it_was(lake: Lake) -> None:
+    add(lake.root, 0)
+    before = lake.commit()
+
+    def fails() -> None:
+        with lake.append("test") as append:
+            fill(append, 10)
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fails()
+    assert lake.commit() == before
+    assert leftovers(lake) == set()
+
+
+def test_nothing_added_is_no_commit(lake: Lake) -> None:
+    add(lake.root, 0)
+    with lake.append("test") as append:
+        append.positions = {"upto": 99}
+    assert lake.commit().version == 1
+
+
+def test_a_kill_at_any_step_leaves_the_lake_before_or_after(lake: Lake) -> None:
+    """And the next program begins where it was, and cleans up."""
+    add(lake.root, 0)
+    outcomes = set()
+    for step in range(1, 100):
+        before = numbers(lake)
+        first = step * 10
+        command = [sys.executable, "-c", DIES_AT, str(lake.root), str(first), str(step)]
+        died = subprocess.run(command, check=False).returncode
+        after = numbers(lake)
+        added = [n for n in after if n not in before]
+        assert added in ([], [first, first + 1, first + 2, first + 3])
+        assert lake.commit().positions == {"upto": max(after) - 3}
+        if died == 0:
+            break
+        assert died == -signal.SIGKILL
+        outcomes.add(bool(added))
+    else:
+        pytest.fail("the program never came to its end")
+    assert outcomes == {True, False}  # it was killed before its commit, and after
+    assert leftovers(lake) == set()
+    assert numbers(lake)[:4] == [0, 1, 2, 3]
+
+
+def test_one_program_at_a_time_writes(lake: Lake) -> None:
+    with (
+        lake.append("test"),
+        pytest.raises(LakeError, match="another program is writing"),
+        Lake(lake.root).append("test"),
+    ):
+        pass
+
+
+def test_files_stay_as_long_as_a_reader_may_need_them(lake: Lake) -> None:
+    add(lake.root, 0)
+    old = [lake.root / file.path for file in lake.commit().files["events"]]
+    assert forget(lake, keep_days=1) == 2
+    assert numbers(lake) == []
+    assert all(path.exists() for path in old)
+    for first in range(10, 70, 10):
+        add(lake.root, first)
+    assert not any(path.exists() for path in old)
+    assert len(list((lake.root / "_commits").iterdir())) <= 6
+
+
+def test_a_full_disk_is_a_sentence_and_changes_nothing(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    add(lake.root, 0)
+
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(LakeError, match=r"the disk of .* is full"):
+        add(lake.root, 10)
+    monkeypatch.undo()
+    assert numbers(lake) == [0, 1, 2, 3]
+    assert leftovers(lake) == set()
+
+
+def test_a_damaged_commit_is_named(lake: Lake) -> None:
+    add(lake.root, 0)
+    (path,) = (lake.root / "_commits").glob("*.json")
+    path.write_text(path.read_text()[:100])
+    with pytest.raises(LakeError, match=r"00000001\.json is damaged"):
+        lake.commit()
+
+
+def test_columns_may_come_but_none_may_change(lake: Lake) -> None:
+    add(lake.root, 0)
+    (path,) = (lake.root / "_commits").glob("*.json")
+    document = json.loads(path.read_text())
+    del document["schema"]["events"]["type"]  # an older program did not know it
+    path.write_text(json.dumps(document))
+    assert lake.commit().version == 1
+    document["schema"]["events"]["sequence"] = "string"
+    path.write_text(json.dumps(document))
+    with pytest.raises(LakeError, match=r"column events\.sequence \(string\) is long in this program"):
+        lake.commit()
+    document["schema"]["events"] = {"mood": "string"}
+    path.write_text(json.dumps(document))
+    with pytest.raises(LakeError, match="use the newer Euterpe"):
+        lake.commit()

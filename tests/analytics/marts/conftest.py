@@ -1,0 +1,16 @@
+"""A handful of rows by hand needs one partition: each more is a task that costs more than the rows."""
+
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql import SparkSession
+
+_PARTITIONS = "spark.sql.shuffle.partitions"
+
+
+@pytest.fixture(autouse=True, scope="package")
+def _one_partition(spark: SparkSession) -> Iterator[None]:
+    usual = str(spark.conf.get(_PARTITIONS))
+    spark.conf.set(_PARTITIONS, 1)
+    yield
+    spark.conf.set(_PARTITIONS, usual)

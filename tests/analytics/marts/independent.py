@@ -1,0 +1,251 @@
+"""The same marts by another hand: SQL in DuckDB over its own facts. What SQL has no function for, a test
+adds (`extra` columns begin with an underscore)."""
+
+PARTS = """
+CREATE TABLE parts AS
+WITH whole AS (
+    SELECT worker_id, queue, started_at AS began,
+           greatest(started_at, coalesce(ended_at, (SELECT finish FROM horizon))) AS ended
+    FROM attempt_facts
+)
+SELECT day::DATE AS day, worker_id, queue,
+       greatest(began, day) AS begins, least(ended, day + INTERVAL 1 DAY) AS ends
+FROM whole, generate_series(date_trunc('day', began), ended, INTERVAL 1 DAY) AS days (day)
+WHERE ended > day OR ended = began
+"""
+
+HORIZON = """
+CREATE TABLE horizon AS
+WITH instants AS (
+    SELECT unnest([created_at, finished_at]) AS instant FROM job_facts
+    UNION ALL SELECT unnest([started_at, ended_at]) FROM attempt_facts
+    UNION ALL SELECT unnest([created_at, delivered_at]) FROM delivery_facts
+)
+SELECT min(instant) AS start, max(instant) AS finish FROM instants
+"""
+
+FAILED = """
+CREATE TABLE failed AS
+SELECT *, outcome <> 'succeeded' AS has_failed
+FROM attempt_facts
+WHERE outcome NOT IN ('running', 'canceled', 'released') AND error_code IS DISTINCT FROM 'canceled'
+"""
+
+PREPARE = (HORIZON, PARTS, FAILED)
+
+THROUGHPUT = """
+SELECT day, requester, profile, queue, count(*) AS jobs,
+       count(*) FILTER (outcome = 'succeeded') AS succeeded,
+       count(*) FILTER (outcome = 'failed') AS failed,
+       count(*) FILTER (outcome = 'dead_letter') AS dead_letter,
+       count(*) FILTER (outcome = 'canceled') AS canceled,
+       count(*) FILTER (outcome = 'in_flight') AS in_flight,
+       avg((outcome = 'succeeded')::INT)
+           FILTER (outcome IN ('succeeded', 'failed', 'dead_letter')) AS success_rate,
+       coalesce(sum(output_seconds) FILTER (outcome = 'succeeded'), 0) / 60 AS output_minutes
+FROM job_facts GROUP BY ALL
+"""
+
+LATENCY = """
+WITH spent AS (
+    SELECT profile, queue, 'waiting' AS stage, waiting_ms AS ms FROM job_facts
+    UNION ALL SELECT profile, queue, 'total', total_ms FROM job_facts WHERE outcome = 'succeeded'
+    UNION ALL SELECT profile, queue, 'fetch', fetch_ms FROM attempt_facts WHERE outcome = 'succeeded'
+    UNION ALL SELECT profile, queue, 'encode', encode_ms FROM attempt_facts WHERE outcome = 'succeeded'
+    UNION ALL SELECT profile, queue, 'upload', upload_ms FROM attempt_facts WHERE outcome = 'succeeded'
+)
+SELECT profile, queue, stage, count(*) AS count,
+       percentile_cont(0.5) WITHIN GROUP (ORDER BY ms::DOUBLE) AS p50_ms,
+       percentile_cont(0.95) WITHIN GROUP (ORDER BY ms::DOUBLE) AS p95_ms,
+       percentile_cont(0.99) WITHIN GROUP (ORDER BY ms::DOUBLE) AS p99_ms,
+       max(ms)::DOUBLE AS max_ms
+FROM spent WHERE ms IS NOT NULL GROUP BY ALL
+"""
+
+SPEED = """
+SELECT profile, ffmpeg, count(*) AS attempts, sum(media_seconds) / 60 AS media_minutes,
+       sum(media_seconds) / sum(encode_ms / 1000) AS factor,
+       quantile_cont(speed, 0.05) AS p05_factor, median(speed) AS p50_factor,
+       sum(cpu_seconds) / sum(media_seconds) FILTER (cpu_seconds IS NOT NULL) AS cpu_per_media_second
+FROM attempt_facts WHERE outcome = 'succeeded' AND speed IS NOT NULL GROUP BY ALL
+"""
+
+FAILURES = """
+SELECT error_code, error_phase, count(*) AS attempts, count(DISTINCT job_id) AS jobs,
+       count(DISTINCT failed.requester_id) AS requesters,
+       count(DISTINCT job_id) FILTER (job_facts.outcome = 'succeeded')
+           / nullif(count(DISTINCT job_id) FILTER (job_facts.outcome <> 'in_flight'), 0) AS recovered,
+       min(ended_at) AS first_seen, max(ended_at) AS last_seen,
+       count(*) FILTER (ended_at > finish - INTERVAL 7 DAY) AS last_week,
+       count(*) FILTER (ended_at > finish - INTERVAL 14 DAY AND ended_at <= finish - INTERVAL 7 DAY)
+           AS week_before
+FROM (SELECT * EXCLUDE (error_code, error_phase), coalesce(error_code, 'unknown') AS error_code,
+             coalesce(error_phase, 'unknown') AS error_phase FROM failed) AS failed
+JOIN (SELECT job_id, outcome FROM job_facts) AS job_facts USING (job_id), horizon
+WHERE has_failed GROUP BY ALL
+"""
+
+REFRESHES = """
+WITH refused AS (
+    SELECT requester, count(*) AS n FROM attempt_facts
+    WHERE error_code IN ('source_forbidden', 'output_forbidden') GROUP BY ALL
+)
+SELECT requester, count(*) AS jobs, count(*) FILTER (refreshes > 0) AS refreshed_jobs,
+       sum(refreshes)::BIGINT AS refreshes, avg((refreshes > 0)::INT) AS refreshed_share,
+       avg((outcome = 'succeeded')::INT)
+           FILTER (refreshes > 0 AND outcome NOT IN ('in_flight', 'canceled')) AS succeeded_after,
+       coalesce(any_value(n), 0) AS credential_failures
+FROM job_facts LEFT JOIN refused USING (requester) GROUP BY requester
+"""
+
+WEBHOOKS = """
+WITH error AS (
+    SELECT requester, error_code, count(*) AS n FROM delivery_facts
+    WHERE error_code IS NOT NULL GROUP BY requester, error_code
+    QUALIFY row_number() OVER (PARTITION BY requester ORDER BY n DESC, error_code) = 1
+)
+SELECT requester, count(*) AS events,
+       count(*) FILTER (outcome = 'delivered') AS delivered,
+       count(*) FILTER (outcome = 'pending') AS pending,
+       count(*) FILTER (outcome = 'dead_letter') AS dead_letter,
+       avg(tries) AS tries_per_event,
+       quantile_cont(latency_ms::DOUBLE, 0.5) AS p50_ms,
+       quantile_cont(latency_ms::DOUBLE, 0.95) AS p95_ms,
+       quantile_cont(latency_ms::DOUBLE, 0.99) AS p99_ms,
+       count(*) FILTER (outcome <> 'pending' OR created_at < finish - INTERVAL 60 SECOND) AS judged,
+       avg(coalesce(outcome = 'delivered' AND latency_ms <= 60000, false)::INT)
+           FILTER (outcome <> 'pending' OR created_at < finish - INTERVAL 60 SECOND) AS within_slo,
+       within_slo >= 0.99 AS meets_slo,
+       any_value(error.error_code) AS worst_error
+FROM delivery_facts LEFT JOIN error USING (requester), horizon GROUP BY requester
+"""
+
+SIZES = """
+SELECT profile, count(*) AS jobs, sum(source_bytes)::BIGINT AS bytes_in, sum(bytes_out)::BIGINT AS bytes_out,
+       sum(bytes_out) / sum(source_bytes) AS ratio, median(bytes_out / source_bytes) AS p50_ratio,
+       count(*) FILTER (bytes_out > source_bytes) AS larger_than_source,
+       sum(bytes_out) FILTER (output_seconds > 0) * 0.008 / sum(output_seconds) AS kbit_per_second,
+       count(vmaf) AS measured, quantile_cont(vmaf, 0.05) AS p05_vmaf, median(vmaf) AS p50_vmaf,
+       count(*) FILTER (vmaf > 97) AS generous
+FROM job_facts
+WHERE outcome = 'succeeded' AND source_bytes > 0 AND bytes_out IS NOT NULL GROUP BY ALL
+"""
+
+COSTS = """
+WITH made AS (
+    SELECT requester, profile, sum(output_seconds) / 60 AS minutes
+    FROM job_facts WHERE outcome = 'succeeded' GROUP BY ALL
+)
+SELECT requester, profile, count(DISTINCT job_id) AS jobs,
+       coalesce(sum(cpu_seconds), 0) / 3600 AS cpu_hours,
+       coalesce(sum(cpu_seconds) FILTER (outcome <> 'succeeded'), 0) / 3600 AS wasted_cpu_hours,
+       coalesce(sum(bytes_in), 0) / 1024 ** 3 AS gib_in,
+       coalesce(sum(bytes_out), 0) / 1024 ** 3 AS gib_out,
+       coalesce(any_value(minutes), 0)::DOUBLE AS output_minutes,
+       cpu_hours * 0.04 + gib_in * 0.01 + gib_out * 0.09 AS cost,
+       wasted_cpu_hours * 0.04 AS wasted_cost,
+       CASE WHEN output_minutes > 0 THEN cost / output_minutes END AS cost_per_output_minute
+FROM attempt_facts LEFT JOIN made USING (requester, profile)
+WHERE ended_at IS NOT NULL GROUP BY requester, profile
+"""
+
+PEAK = """
+    greatest(1, max((
+        SELECT count(*) FROM parts AS other
+        WHERE other.day = part.day AND other.{by} = part.{by}
+          AND other.begins <= part.begins AND other.ends > part.begins
+    )))
+"""
+
+UTILISATION = f"""
+SELECT day, worker_id, count(*) AS attempts,
+       sum(epoch_us(ends) - epoch_us(begins)) / 1e6 AS busy_seconds,
+       (epoch_us(max(ends)) - epoch_us(min(begins))) / 1e6 AS present_seconds,
+       CASE WHEN present_seconds > 0 THEN busy_seconds / present_seconds END AS mean_busy,
+       {PEAK.format(by="worker_id")} AS peak_busy,
+       mean_busy / peak_busy AS utilisation
+FROM parts AS part GROUP BY day, worker_id
+"""  # noqa: S608
+
+CAPACITY = f"""
+WITH hour AS (
+    SELECT queue, date_trunc('hour', created_at) AS hour, count(*) AS n FROM job_facts, horizon
+    WHERE created_at > finish - INTERVAL 28 DAY GROUP BY ALL
+), spent AS (
+    SELECT queue, job_id, sum(busy_ms) / 1000 AS seconds FROM attempt_facts, horizon
+    WHERE ended_at IS NOT NULL AND started_at > finish - INTERVAL 28 DAY GROUP BY ALL
+), service AS (
+    SELECT queue, avg(seconds) AS mean, var_pop(seconds) AS variance FROM spent GROUP BY ALL
+), slots AS (
+    SELECT queue, {PEAK.format(by="queue")} AS slots_now
+    FROM parts AS part, horizon WHERE begins > finish - INTERVAL 28 DAY GROUP BY ALL
+), week AS (
+    SELECT queue, floor((epoch_us(finish) - epoch_us(created_at)) / (7 * 86400e6)) AS ago, count(*) AS n
+    FROM job_facts, horizon GROUP BY ALL
+), growth AS (
+    SELECT queue, exp(regr_slope(ln(n), -ago)) - 1 AS weekly_growth
+    FROM week WHERE ago < 5 GROUP BY ALL  -- forty days are five whole weeks
+)
+SELECT queue, max(n)::DOUBLE AS arrivals_per_hour, any_value(mean) AS service_seconds,
+       any_value(variance) / any_value(mean) ** 2 AS service_cv2,
+       arrivals_per_hour * service_seconds / 3600 AS load, any_value(weekly_growth) AS weekly_growth,
+       load * (1 + any_value(weekly_growth)) ** (30 / 7) AS forecast_load,
+       any_value(slots_now) AS slots_now
+FROM hour JOIN service USING (queue) JOIN slots USING (queue) JOIN growth USING (queue) GROUP BY queue
+"""  # noqa: S608
+
+REGRESSIONS = """
+WITH version AS (
+    SELECT profile, ffmpeg, min(started_at) AS first_seen,
+           count(*) FILTER (outcome = 'succeeded' AND speed IS NOT NULL) AS measured,
+           avg(ln(speed)) FILTER (outcome = 'succeeded') AS mean,
+           var_samp(ln(speed)) FILTER (outcome = 'succeeded') AS variance
+    FROM attempt_facts WHERE ffmpeg <> 'unknown' GROUP BY ALL
+), ended AS (
+    SELECT profile, ffmpeg, count(*) AS ended, count(*) FILTER (has_failed) AS failed FROM failed GROUP BY ALL
+), both_versions AS (
+    SELECT profile, ffmpeg, measured, mean, variance, ended, failed,
+           lag(ffmpeg) OVER before AS baseline, lag(measured) OVER before AS old_measured,
+           lag(mean) OVER before AS old_mean, lag(variance) OVER before AS old_variance,
+           lag(ended) OVER before AS old_ended, lag(failed) OVER before AS old_failed
+    FROM version JOIN ended USING (profile, ffmpeg)
+    WINDOW before AS (PARTITION BY profile ORDER BY first_seen)
+)
+SELECT profile, ffmpeg, 'speed' AS measure, baseline, exp(old_mean) AS before, exp(mean) AS after,
+       exp(mean) / exp(old_mean) - 1 AS change, old_measured AS count_before, measured AS count_after,
+       [old_measured, old_mean, old_variance] AS _before, [measured, mean, variance] AS _after
+FROM both_versions WHERE baseline IS NOT NULL
+UNION ALL
+SELECT profile, ffmpeg, 'failure_rate', baseline, old_failed / old_ended, failed / ended,
+       failed / ended - old_failed / old_ended, old_ended, ended, [old_failed, old_ended], [failed, ended]
+FROM both_versions WHERE baseline IS NOT NULL
+"""
+
+FAIRNESS = """
+WITH waited AS (
+    SELECT requester, count(*) AS jobs, avg(waiting_ms) + 1000 AS mean,
+           quantile_cont(waiting_ms::DOUBLE, 0.5) AS p50_waiting_ms,
+           quantile_cont(waiting_ms::DOUBLE, 0.95) AS p95_waiting_ms
+    FROM job_facts WHERE waiting_ms IS NOT NULL GROUP BY ALL
+), worked AS (SELECT requester, sum(busy_ms) AS work FROM attempt_facts GROUP BY ALL)
+SELECT requester, jobs, jobs / sum(jobs) OVER () AS share_of_jobs, work / sum(work) OVER () AS share_of_work,
+       p50_waiting_ms, p95_waiting_ms,
+       p95_waiting_ms / (SELECT quantile_cont(waiting_ms::DOUBLE, 0.95) FROM job_facts) AS waiting_ratio,
+       sum(mean) OVER () ** 2 / (count(*) OVER () * sum(mean ** 2) OVER ()) AS jain
+FROM waited JOIN worked USING (requester)
+"""
+
+MARTS = {
+    "throughput": THROUGHPUT,
+    "latency": LATENCY,
+    "speed": SPEED,
+    "failures": FAILURES,
+    "refreshes": REFRESHES,
+    "webhooks": WEBHOOKS,
+    "sizes": SIZES,
+    "costs": COSTS,
+    "utilisation": UTILISATION,
+    "capacity": CAPACITY,
+    "regressions": REGRESSIONS,
+    "fairness": FAIRNESS,
+}

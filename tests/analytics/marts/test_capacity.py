@@ -1,0 +1,66 @@
+import pytest
+from pyspark.sql import SparkSession
+
+from euterpe.analytics.marts.capacity import Forecast, capacity, weekly_growth
+from euterpe.analytics.queueing import MODEL, fewest_slots, wait_quantile
+from tests.analytics.facts.history import Row, at
+from tests.analytics.marts.rows import by, known, told
+
+WEEK = 7 * 24
+
+
+def accepted(hour: float, **fields: object) -> Row:
+    return {"created_at": at(hour), **fields}
+
+
+def test_the_load_is_that_of_the_busiest_hour_of_the_last_28_days(spark: SparkSession) -> None:
+    long_ago = [accepted(0) for _ in range(99)]
+    busiest = [accepted(6 * WEEK + minute / 60) for minute in range(10)]
+    latest = accepted(6 * WEEK + 2)
+    # Jobs that take a slot for 300 and for 900 seconds, one of them in two attempts.
+    spent = (("j1", 300), ("j2", 600), ("j2", 300))
+    attempts = [
+        {"job_id": job, "busy_ms": seconds * 1000, "started_at": at(6 * WEEK), "ended_at": at(6 * WEEK + 0.1)}
+        for job, seconds in spent
+    ]
+    facts = known(spark, jobs=[*long_ago, *busiest, latest], attempts=attempts)
+    row = by(capacity(facts, Forecast(days_ahead=0)), "queue")["default"]
+    assert told(row, "arrivals_per_hour", "service_seconds", "service_cv2") == (10, 600, 0.25)
+    assert row["load"] == row["forecast_load"] == pytest.approx(10 * 600 / 3600)
+    needed = fewest_slots(row["load"], 600, 0.25, within_seconds=60)
+    assert told(row, "slots_needed", "p95_wait_seconds") == needed
+    assert told(row, "slots_now", "model") == (3, MODEL)
+    assert row["p95_wait_now_seconds"] == pytest.approx(wait_quantile(3, row["load"], 600, 0.25))
+
+
+def test_slots_that_cannot_keep_up_have_no_waiting(spark: SparkSession) -> None:
+    jobs = [accepted(minute / 60) for minute in range(30)]
+    attempts = [{"busy_ms": 3_600_000, "ended_at": at(1)}]
+    row = by(capacity(known(spark, jobs=jobs, attempts=attempts)), "queue")["default"]
+    assert told(row, "load", "slots_now", "p95_wait_now_seconds") == (30, 1, None)
+    assert row["slots_needed"] > 30
+
+
+def test_a_queue_that_was_never_served_asks_for_nothing_yet(spark: SparkSession) -> None:
+    row = by(capacity(known(spark, jobs=[accepted(0, queue="new")])), "queue")["new"]
+    assert told(row, "arrivals_per_hour", "weekly_growth", "slots_now") == (1, 0, 0)
+    assert told(row, "service_seconds", "load", "forecast_load", "slots_needed") == (None,) * 4
+
+
+def test_arrivals_that_grow_raise_the_forecast(spark: SparkSession) -> None:
+    # 4, 8, 16 jobs in the three weeks before the end, and one before them.
+    jobs = [accepted(week * WEEK + 2) for week in range(3) for _ in range(4 * 2**week)]
+    attempts = [{"busy_ms": 1000, "started_at": at(3 * WEEK), "ended_at": at(3 * WEEK + 1)}]
+    facts = known(spark, jobs=[accepted(0), *jobs], attempts=attempts)
+    row = by(capacity(facts, Forecast(days_ahead=14)), "queue")["default"]
+    assert row["weekly_growth"] == pytest.approx(1)
+    assert row["forecast_load"] == pytest.approx(4 * row["load"])
+
+
+def test_growth_is_a_line_through_logarithms_within_bounds() -> None:
+    assert weekly_growth([100, 110]) == 0
+    assert weekly_growth([121, 110, 100]) == pytest.approx(0.1)
+    assert weekly_growth([100, 110, 121]) == pytest.approx(1 / 1.1 - 1)
+    assert weekly_growth([10_000, 100, 1]) == 1
+    assert weekly_growth([0, 0, 1_000]) == -0.5
+    assert weekly_growth([0, 0, 0]) == 0

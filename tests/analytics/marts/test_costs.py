@@ -1,0 +1,31 @@
+import pytest
+from pyspark.sql import SparkSession
+
+from euterpe.analytics.marts.costs import Prices, costs
+from tests.analytics.facts.history import Row
+from tests.analytics.marts.rows import by, known, told
+
+GIB = 1 << 30
+
+
+def test_failed_attempts_cost_as_well_and_only_succeeded_jobs_made_anything(spark: SparkSession) -> None:
+    jobs: list[Row] = [
+        {"job_id": "j1", "output_seconds": 120.0},
+        {"job_id": "j2", "output_seconds": 999.0, "outcome": "failed"},
+        {"job_id": "j3", "requester": "archive", "outcome": "failed"},
+    ]
+    attempts: list[Row] = [
+        {"job_id": "j1", "cpu_seconds": 3600.0, "bytes_in": GIB, "bytes_out": 2 * GIB},
+        {"job_id": "j1", "cpu_seconds": 1800.0, "bytes_in": GIB, "outcome": "requeued"},
+        {"job_id": "j2", "outcome": "failed"},
+        {"job_id": "j2", "outcome": "running", "ended_at": None, "cpu_seconds": 999.0},
+        {"job_id": "j3", "outcome": "failed", "cpu_seconds": 360.0, "requester": "archive"},
+    ]
+    prices = Prices(cpu_hour=2.0, gib_in=0.5, gib_out=1.0)
+    rows = by(costs(known(spark, jobs=jobs, attempts=attempts), prices), "requester")
+    newsroom = rows["newsroom"]
+    assert told(newsroom, "jobs", "cpu_hours", "wasted_cpu_hours") == (2, 1.5, 0.5)
+    assert told(newsroom, "gib_in", "gib_out", "output_minutes") == (2, 2, 2)
+    assert told(newsroom, "cost", "wasted_cost", "cost_per_output_minute") == (6, 1, 3)
+    assert told(rows["archive"], "output_minutes", "cost_per_output_minute") == (0, None)
+    assert rows["archive"]["cost"] == pytest.approx(0.2)

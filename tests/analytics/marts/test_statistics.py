@@ -1,0 +1,112 @@
+"""Against closed forms, whole sums in exact numbers, and integration."""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from euterpe.analytics.statistics import (
+    Sample,
+    equal_counts,
+    equal_rates,
+    holm,
+    regularised_beta,
+    slope,
+    welch,
+)
+from tests.analytics.marts import statistical
+
+
+@pytest.mark.parametrize("t", [0.1, 1.0, 3.0, 30.0])
+def test_two_and_two_values_have_two_degrees_of_freedom(t: float) -> None:
+    before, after = Sample(2, 0.0, 1.0), Sample(2, t, 1.0)
+    assert welch(before, after) == pytest.approx(1 - t / math.sqrt(2 + t * t), rel=1e-12)
+
+
+def test_one_sample_that_varies_and_one_that_does_not_is_students_test() -> None:
+    # One degree of freedom: Cauchy's distribution.
+    p_value = welch(Sample(2, 3.0, 2.0), Sample(1_000, 0.0, 0.0))
+    assert p_value == pytest.approx(1 - 2 / math.pi * math.atan(3), rel=1e-12)
+
+
+def test_samples_of_all_sizes_agree_with_integration() -> None:
+    draw = np.random.default_rng(0)
+    for _ in range(20):
+        sizes = draw.integers(2, 5_000, 2)
+        samples = [Sample(int(n), draw.normal(0, 3 / math.sqrt(n)), draw.uniform(0.1, 9)) for n in sizes]
+        theirs = statistical.student(*([s.count, s.mean, s.variance] for s in samples))
+        assert welch(*samples) == pytest.approx(theirs, rel=1e-7)
+
+
+def test_without_variance_means_are_equal_or_not() -> None:
+    assert welch(Sample(5, 1.0, 0.0), Sample(5, 1.0, 0.0)) == 1
+    assert welch(Sample(5, 1.0, 0.0), Sample(5, 2.0, 0.0)) == 0
+    assert welch(Sample(1, 1.0, 0.0), Sample(5, 2.0, 1.0)) == 1
+    assert welch(Sample(5, 0.0, 1e-300), Sample(5, 1.0, 1e-300)) == 0
+
+
+def test_welchs_p_is_below_five_percent_in_five_percent_of_cases() -> None:
+    draw = np.random.default_rng(1)
+    count = 4_000
+    few, many = draw.normal(0, 3, (count, 8)), draw.normal(0, 1, (count, 40))
+    pairs = zip(few, many, strict=True)
+    hits = sum(welch(*(Sample(len(x), x.mean(), x.var(ddof=1)) for x in pair)) < 0.05 for pair in pairs)
+    assert hits / count == pytest.approx(0.05, abs=0.01)
+
+
+def test_the_lady_tasting_tea() -> None:
+    assert equal_rates(3, 4, 1, 4) == pytest.approx(34 / 70, rel=1e-12)
+    assert equal_rates(4, 4, 0, 4) == pytest.approx(2 / 70, rel=1e-12)
+
+
+def test_rates_of_few_agree_with_a_whole_sum() -> None:
+    draw = np.random.default_rng(2)
+    for _ in range(50):
+        count_a, count_b = (int(n) for n in draw.integers(1, 200, 2))
+        hits_a, hits_b = int(draw.integers(0, count_a + 1)), int(draw.integers(0, count_b + 1))
+        theirs = statistical.fisher(hits_a, count_a, hits_b, count_b)
+        assert equal_rates(hits_a, count_a, hits_b, count_b) == pytest.approx(float(theirs), rel=1e-9)
+
+
+def test_rates_of_many_are_exact_until_the_normal_distribution_is_as_good() -> None:
+    theirs = float(statistical.fisher(60, 6_000, 90, 6_000))
+    assert equal_rates(60, 6_000, 90, 6_000) == pytest.approx(theirs, rel=1e-9)
+    assert equal_rates(0, 10**6, 3, 10**6) == pytest.approx(0.25, rel=1e-4)
+    # One hit makes the difference between the exact test and the normal distribution.
+    exact = equal_rates(9_800, 10**6, 10_200, 10**6)
+    assert equal_rates(9_800, 10**6, 10_201, 10**6) == pytest.approx(exact, rel=0.04)
+    assert equal_rates(10**5, 10**6, 10**5, 10**6) == 1
+    assert equal_rates(0, 0, 1, 2) == equal_rates(0, 10**5, 0, 10**5) == 1
+
+
+@pytest.mark.parametrize(("one", "other"), [(0, 0), (0, 1), (0, 8), (5, 13), (400, 500), (3_000, 3_300)])
+def test_counts_agree_with_a_whole_sum(one: int, other: int) -> None:
+    theirs = float(statistical.equal_counts(one, other))
+    assert equal_counts(one, other) == equal_counts(other, one) == pytest.approx(theirs, rel=1e-9)
+
+
+def test_counts_in_millions_are_near_the_normal_distribution() -> None:
+    p_value = math.erfc(3_000 / math.sqrt(2_003_000) / math.sqrt(2))
+    assert equal_counts(10**6, 10**6 + 3_000) == pytest.approx(p_value, rel=0.01)
+
+
+@pytest.mark.parametrize(("a", "b"), [(1, 1), (3, 9), (40, 2), (200, 300)])
+def test_the_beta_function_is_a_sum_of_binomials(a: int, b: int) -> None:
+    for x in (Fraction(1, 100), Fraction(1, 3), Fraction(9, 10)):
+        n = a + b - 1
+        whole = sum(math.comb(n, k) * x**k * (1 - x) ** (n - k) for k in range(a, n + 1))
+        assert regularised_beta(a, b, float(x)) == pytest.approx(float(whole), rel=1e-9, abs=1e-15)
+    assert (regularised_beta(a, b, 0), regularised_beta(a, b, 1)) == (0, 1)
+
+
+def test_holm_asks_more_of_the_smallest_and_keeps_the_order() -> None:
+    assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
+    assert holm([0.9, 0.001]) == pytest.approx([0.9, 0.002])
+    assert holm([0.8, 0.8]) == [1, 1]
+    assert holm([]) == []
+
+
+def test_a_line_is_found_through_noise_that_cancels_out() -> None:
+    assert slope([1, 3, 5, 7]) == 2
+    assert slope([0, 2, 1, 3]) == pytest.approx(0.8)

@@ -1,0 +1,42 @@
+from pyspark.sql import SparkSession
+
+from euterpe.analytics.marts.webhooks import Objective, webhooks
+from tests.analytics.facts.history import Row, at
+from tests.analytics.marts.rows import by, known, told
+
+EVENTS: list[Row] = [
+    {"latency_ms": 1_000},
+    {"latency_ms": 2_000, "tries": 2, "error_code": "egress_timeout"},
+    {"latency_ms": 60_000},
+    {"latency_ms": 61_000, "tries": 4, "error_code": "answered_503"},
+    {"outcome": "dead_letter", "tries": 13, "error_code": "answered_503"},
+    {"outcome": "pending", "tries": 3, "error_code": "egress_timeout"},
+]
+
+
+def test_the_objective_judges_what_has_ended(spark: SparkSession) -> None:
+    row = by(webhooks(known(spark, deliveries=EVENTS)), "requester")["newsroom"]
+    assert told(row, "events", "delivered", "pending", "dead_letter") == (6, 4, 1, 1)
+    assert told(row, "tries_per_event", "p50_ms") == (4, 31_000)
+    assert told(row, "within_slo", "meets_slo") == (0.6, False)
+    # As common as the other, and before it in the alphabet.
+    assert row["worst_error"] == "answered_503"
+
+
+def test_an_operator_states_the_objective(spark: SparkSession) -> None:
+    facts = known(spark, deliveries=EVENTS)
+    row = by(webhooks(facts, Objective(within_seconds=61, share=0.8)), "requester")["newsroom"]
+    assert told(row, "within_slo", "meets_slo") == (0.8, True)
+
+
+def test_a_receiver_that_has_not_answered_yet_is_not_judged(spark: SparkSession) -> None:
+    row = by(webhooks(known(spark, deliveries=[{"outcome": "pending"}])), "requester")["newsroom"]
+    assert told(row, "judged", "within_slo", "meets_slo", "p50_ms", "worst_error") == (0, *(None,) * 4)
+
+
+def test_what_is_pending_for_too_long_is_missed(spark: SparkSession) -> None:
+    jobs: list[Row] = [{"finished_at": at(1)}]
+    late: Row = {"outcome": "pending", "created_at": at(1 - 61 / 3600)}
+    young: Row = {"outcome": "pending", "created_at": at(1 - 59 / 3600)}
+    row = by(webhooks(known(spark, jobs=jobs, deliveries=[late, young])), "requester")["newsroom"]
+    assert told(row, "events", "pending", "judged", "within_slo", "meets_slo") == (2, 2, 1, 0, False)

@@ -1,0 +1,153 @@
+"""Each sign of something that is not as it should be."""
+
+from typing import Any
+
+import pytest
+
+from euterpe.analytics.report.findings import standing
+from euterpe.analytics.report.findings.finding import Severity
+from tests.analytics.report.sample import results
+
+
+def receiver(name: str, within: float | None, **row: Any) -> dict[str, Any]:
+    judged = {"within_slo": within, "meets_slo": None if within is None else within >= 0.99}
+    return {"requester": name, "events": 100, "judged": 100, "dead_letter": 0, **judged, **row}
+
+
+def test_late_receivers_are_counted_and_the_worst_is_named() -> None:
+    rows = [
+        receiver("a", 1.0),
+        receiver("b", 0.9),
+        receiver("c", 0.2, dead_letter=31, worst_error="timeout"),
+    ]
+    (found,) = standing.late_webhooks(results(webhooks=rows))
+    assert (found.severity, found.what) == (Severity.bad, "2 of 3 receivers miss the webhook objective.")
+    assert found.evidence == (
+        "worst is c: 20 % within 1 min, where 99 % are wanted; 31 events given up, mostly for timeout"
+    )
+    assert found.weight == pytest.approx(2 / 3)
+
+
+def test_a_receiver_that_is_a_little_late_is_a_warning() -> None:
+    (found,) = standing.late_webhooks(results(webhooks=[receiver("a", 0.9)]))
+    assert (found.severity, found.what) == (Severity.warning, "1 of 1 receiver misses the webhook objective.")
+    assert found.evidence.endswith("0 events given up")
+
+
+@pytest.mark.parametrize("row", [receiver("a", 0.99), receiver("a", None), receiver("a", 0.0, judged=9)])
+def test_receivers_in_time_or_of_few_events_are_left_alone(row: dict[str, Any]) -> None:
+    assert list(standing.late_webhooks(results(webhooks=[row]))) == []
+
+
+def test_attempts_without_credentials_are_said_with_who_had_most() -> None:
+    rows = [
+        {"requester": "a", "jobs": 900, "credential_failures": 4},
+        {"requester": "b", "jobs": 100, "credential_failures": 30},
+    ]
+    (found,) = standing.stale_credentials(results(refreshes=rows))
+    assert (found.severity, found.what) == (
+        Severity.warning,
+        "34 attempts ended for want of working credentials.",
+    )
+    assert found.evidence == "30 of them with b, which has 100 jobs"
+
+
+@pytest.mark.parametrize(("jobs", "failed"), [(100, 4), (10_000, 40), (0, 0)])
+def test_a_few_attempts_without_credentials_are_no_news(jobs: int, failed: int) -> None:
+    rows = [{"requester": "a", "jobs": jobs, "credential_failures": failed}]
+    assert list(standing.stale_credentials(results(refreshes=rows))) == []
+
+
+def test_a_queue_that_needs_more_slots_says_what_happens_without() -> None:
+    rows = [{"queue": "default", "slots_needed": 14, "slots_now": 10, "p95_wait_now_seconds": 240.0}]
+    (found,) = standing.missing_slots(results(capacity=rows))
+    assert (found.severity, found.what) == (Severity.warning, "Queue default needs 14 slots in 30 days.")
+    assert found.evidence == "at most 10 were seen in use: with those, 95 % would wait up to 4 min"
+
+
+def test_a_queue_that_cannot_keep_up_is_a_problem() -> None:
+    (found,) = standing.missing_slots(results(capacity=[{"queue": "q", "slots_needed": 3, "slots_now": 1}]))
+    assert found.severity is Severity.bad
+    assert found.evidence == "at most 1 were seen in use: those cannot keep up"
+
+
+@pytest.mark.parametrize(("needed", "now"), [(10, 10), (4, 10), (None, 10), (10, None), (None, None)])
+def test_a_queue_with_enough_slots_or_unknown_ones_is_left_alone(needed: int | None, now: int | None) -> None:
+    rows = [{"queue": "q", "slots_needed": needed, "slots_now": now}]
+    assert list(standing.missing_slots(results(capacity=rows))) == []
+
+
+def test_wasted_work_is_said_in_money() -> None:
+    rows = [
+        {"requester": "a", "profile": "p", "cost": 100.0, "wasted_cost": 2.0},
+        {"requester": "b", "profile": "p", "cost": 30.8, "wasted_cost": 10.3},
+    ]
+    (found,) = standing.wasted_work(results(costs=rows))
+    assert found.what == "9.4 % of the cost went into attempts that did not succeed."
+    assert found.evidence == "USD 12.30 of USD 130.80, USD 10.30 of it for b"
+
+
+@pytest.mark.parametrize("wasted", [0.0, 4.9])
+def test_a_little_waste_is_no_news(wasted: float) -> None:
+    rows = [{"requester": "a", "profile": "p", "cost": 100.0, "wasted_cost": wasted}]
+    assert list(standing.wasted_work(results(costs=rows))) == []
+    assert list(standing.wasted_work(results())) == []
+
+
+def test_outputs_larger_than_their_sources_are_said_with_the_profile_that_makes_most() -> None:
+    rows = [
+        {"profile": "av1", "jobs": 150, "larger_than_source": 4},
+        {"profile": "hls", "jobs": 50, "larger_than_source": 16},
+    ]
+    (found,) = standing.wasted_bits(results(sizes=rows))
+    assert (found.severity, found.weight) == (Severity.warning, 0.1)
+    assert found.what == "10 % of the jobs make more bytes than they read."
+    assert found.evidence == "20 of 200 jobs; 16 of them with hls, which is 32 % of its own"
+
+
+def test_a_generous_bit_rate_is_noted() -> None:
+    rows = [{"profile": "av1", "jobs": 90, "measured": 50, "generous": 31}]
+    (found,) = standing.generous_bits(results(jobs=100, sizes=rows))
+    assert (found.severity, found.weight) == (Severity.note, 0.31)
+    assert found.what == "62 % of av1 measured above VMAF 97: lower its bit rate."
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"jobs": 19, "larger_than_source": 19},
+        {"jobs": 1_000, "larger_than_source": 49},
+        {"measured": 19, "generous": 19},
+        {"measured": 100, "generous": 49},
+    ],
+)
+def test_sizes_of_few_jobs_or_within_reason_are_no_news(row: dict[str, int]) -> None:
+    made = results(sizes=[{"profile": "p", **row}])
+    assert [*standing.wasted_bits(made), *standing.generous_bits(made)] == []
+
+
+def waiting(jain: float, *ratios: float) -> list[dict[str, Any]]:
+    return [
+        {
+            "requester": f"r{n}",
+            "jobs": 9,
+            "waiting_ratio": ratio,
+            "p95_waiting_ms": ratio * 60_000,
+            "jain": jain,
+        }
+        for n, ratio in enumerate(ratios)
+    ]
+
+
+def test_uneven_waiting_names_who_waits() -> None:
+    (found,) = standing.uneven_waiting(results(fairness=waiting(0.6, 0.5, 3.0)))
+    assert found.what == "Some requesters wait for others: r1 waits longest."
+    assert (
+        found.evidence
+        == "95 % of its jobs within 3 min, 3.00× that of all jobs; Jain's index is 0.60, and 1 is even"
+    )
+
+
+@pytest.mark.parametrize("rows", [waiting(0.6, 1.0), waiting(0.85, 0.5, 3.0), []])
+def test_even_waiting_or_a_single_requester_is_no_news(rows: list[dict[str, Any]]) -> None:
+    assert list(standing.uneven_waiting(results(fairness=rows))) == []

@@ -1,0 +1,69 @@
+from datetime import timedelta
+from typing import Any
+
+from euterpe.analytics.report.sections.capacity import capacity
+from tests.analytics.report.sample import UNTIL, empty, month, results
+
+QUEUE = {
+    **{
+        "queue": "bulk",
+        "arrivals_per_hour": 4.0,
+        "service_seconds": 2_080.0,
+        "load": 2.3,
+        "weekly_growth": -0.02,
+    },
+    **{
+        "forecast_load": 2.1,
+        "slots_now": 4,
+        "slots_needed": 6,
+        "p95_wait_seconds": 22.0,
+        "model": "M/G/c, one line",
+    },
+}
+
+
+def worked(days_ago: int, busy_hours: float) -> dict[str, Any]:
+    day = UNTIL.date() - timedelta(days=days_ago)
+    return {
+        "day": day,
+        "worker_id": "w",
+        "busy_seconds": busy_hours * 3600,
+        "present_seconds": 3600.0,
+        "peak_busy": 2,
+    }
+
+
+def test_the_answer_says_how_busy_and_how_many() -> None:
+    assert capacity(results(capacity=[QUEUE], utilisation=[worked(1, 36), worked(0, 12)])).answer == (
+        "Slots busy on average, over all hours of 2 days: 1. In 30 days, 6 slots would keep 95 % of the "
+        "waits in each queue's busiest hour within 1 min, were no slot shared between queues."
+    )
+
+
+def test_the_forecast_is_a_sentence_with_its_assumptions() -> None:
+    evidence = capacity(results(capacity=[QUEUE])).evidence
+    assert (
+        "bulk: the busiest hour brought 4 jobs of 34 min 40 s each, which keep 2.3 slots busy; "
+        "shrinking 2 % a week, that becomes 2.1. It takes 6 slots (4 were seen in use), "
+        "and then 95 % would wait at most 22 s."
+    ) in evidence
+    assert "The model: M/G/c, one line." in evidence
+    assert "without end" in evidence  # of the slots there are now
+
+
+def test_the_same_model_of_several_queues_is_explained_once() -> None:
+    assert capacity(month()).evidence.count("The model:") == 1
+
+
+def test_a_queue_of_which_too_little_ran_says_so() -> None:
+    assert "q: too little has run to reckon with." in capacity(results(capacity=[{"queue": "q"}])).evidence
+
+
+def test_a_day_on_which_nobody_worked_is_idle_and_its_slots_are_unknown() -> None:
+    evidence = capacity(results(utilisation=[worked(2, 24), worked(0, 12)])).evidence
+    assert "15 Nov 2026: 0 jobs at once<" in evidence
+    assert "16 Nov 2026: 0.5 jobs at once, 2 slots<" in evidence
+
+
+def test_nothing_run_is_said() -> None:
+    assert capacity(empty()).answer == "Nothing has run yet."

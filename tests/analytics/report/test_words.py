@@ -1,0 +1,159 @@
+from datetime import UTC, date, datetime, timedelta
+
+import pytest
+
+from euterpe.analytics.report import words
+
+DASH = words.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (None, DASH),
+        (0, "0"),
+        (987, "987"),
+        (999, "999"),
+        (1_000, "1 k"),
+        (1_234, "1.2 k"),
+        (99_949, "99.9 k"),
+        (123_456, "123 k"),
+        (999_949, "1 M"),
+        (34_000_000, "34 M"),
+        (2.5, "2.5"),
+    ],
+)
+def test_a_count_is_short(value: float | None, said: str) -> None:
+    assert words.count(value) == said
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (None, DASH),
+        (0, "0 bytes"),
+        (1023, "1023 bytes"),
+        (1024, "1 KiB"),
+        (4_831_838_208, "4.5 GiB"),
+        (1024**3 - 1, "1 GiB"),
+        (5 * 1024**5, "5 PiB"),
+        (2000 * 1024**5, "2000 PiB"),
+    ],
+)
+def test_a_size_is_in_binary_units(value: float | None, said: str) -> None:
+    assert words.size(value) == said
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [
+        (None, DASH),
+        (0, "0 s"),
+        (0.0002, "< 1 ms"),
+        (0.34, "340 ms"),
+        (0.9999, "1 s"),
+        (4.25, "4.2 s"),
+        (59.7, "1 min"),
+        (200, "3 min 20 s"),
+        (3_599.8, "1 h"),
+        (12_000, "3 h 20 min"),
+        (86_399, "1 d"),
+        (187_200, "2 d 4 h"),
+        (90_000_000, "1041 d 16 h"),
+    ],
+)
+def test_a_duration_has_at_most_two_units(seconds: float | None, said: str) -> None:
+    assert words.duration(seconds) == said
+    assert words.duration_ms(None if seconds is None else seconds * 1000) == said
+
+
+@pytest.mark.parametrize(
+    ("share", "said"),
+    [
+        (None, DASH),
+        (0, "0 %"),
+        (0.0001, "< 0.1 %"),
+        (0.123, "12.3 %"),
+        (0.5, "50 %"),
+        (0.99996, "> 99.9 %"),
+        (1, "100 %"),
+        (1.12, "112 %"),
+    ],
+)
+def test_almost_all_is_not_all_and_almost_nothing_not_nothing(share: float | None, said: str) -> None:
+    assert words.percent(share) == said
+
+
+@pytest.mark.parametrize(
+    ("amount", "said"),
+    [
+        (None, DASH),
+        (0, "USD 0.00"),
+        (0.00001, "< USD 0.0001"),
+        (0.00347, "USD 0.0035"),
+        (12.3, "USD 12.30"),
+        (1_297.554, "USD 1,297.55"),
+        (9_999.999, "USD 10,000"),
+        (123_456.7, "USD 123,457"),
+    ],
+)
+def test_money_has_as_many_digits_as_it_is_worth(amount: float | None, said: str) -> None:
+    assert words.money(amount, "USD") == said
+
+
+@pytest.mark.parametrize(
+    ("value", "said"), [(None, DASH), (0.41, "0.41×"), (9.996, "10.0×"), (61.04, "61.0×"), (250, "250×")]
+)
+def test_a_factor_is_times(value: float | None, said: str) -> None:
+    assert words.factor(value) == said
+
+
+@pytest.mark.parametrize(
+    ("value", "said"), [(None, DASH), (0.083, "0.083"), (14.96, "15"), (4_260.2, "4.3 k")]
+)
+def test_a_number_keeps_two_digits(value: float | None, said: str) -> None:
+    assert words.number(value) == said
+
+
+@pytest.mark.parametrize(
+    ("ratio", "said"),
+    [(0.12, "+12 %"), (-0.118, "-12 %"), (0.034, "+3.4 %"), (0.0, "0 %"), (-0.00001, "0 %")],
+)
+def test_a_change_has_a_sign(ratio: float, said: str) -> None:
+    assert words.change(ratio) == said
+
+
+@pytest.mark.parametrize(
+    ("p", "said"), [(None, DASH), (1e-9, "p < 0.001"), (0.0042, "p = 0.004"), (0.41, "p = 0.41")]
+)
+def test_a_chance_is_not_more_precise_than_it_is(p: float | None, said: str) -> None:
+    assert words.chance(p) == said
+
+
+def test_an_instant_says_that_it_is_utc() -> None:
+    assert words.instant(datetime(2026, 11, 3, 14, 5, tzinfo=UTC)) == "3 Nov 2026 14:05 UTC"
+    assert words.day(date(2026, 11, 3)) == "3 Nov 2026"
+    assert words.instant(None) == words.day(None) == DASH
+
+
+def test_a_span_is_in_days_where_it_has_some() -> None:
+    assert words.span(timedelta(days=27, hours=20)) == "28 days"
+    assert words.span(timedelta(hours=5)) == "5 h"
+
+
+def test_things_are_counted_in_their_number() -> None:
+    assert (words.of(1, "job"), words.of(0, "job"), words.of(1_200, "job")) == (
+        "1 job",
+        "0 jobs",
+        "1.2 k jobs",
+    )
+
+
+def test_names_are_listed_as_in_a_sentence() -> None:
+    assert words.listed(["a"]) == "a"
+    assert words.listed(["a", "b"]) == "a and b"
+    assert words.listed(["a", "b", "c"]) == "a, b and c"
+
+
+def test_an_exact_number_has_all_its_digits() -> None:
+    assert (words.exact(1_234_567), words.exact(1_234.567)) == ("1,234,567", "1,234.57")

@@ -1,0 +1,150 @@
+"""`spark.read.format("euterpe")` on every engine."""
+
+import json
+from pathlib import Path
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from euterpe.analytics.source import read_table, register
+from euterpe.analytics.tables import HISTORY
+from euterpe.domain.retry import Delivered, JobError, Redeliver
+from euterpe.domain.states import JobStatus
+from euterpe.store.history import History
+from euterpe.store.outbox import Delivery
+from euterpe.store.store import Store
+from tests.store.jobs import SPEC, advance, claim_one, enqueue
+
+SECRET = "canary-4f1c"
+
+
+@pytest.fixture
+def lived(store: Store) -> Store:
+    """Three jobs at different ends, one of them with everything that must stay where it is."""
+    signed = f"https://files.example/a.mov?X-Amz-Signature={SECRET}"
+    hook = f"https://requester.example/{SECRET}"
+    metadata = {"title": "shown", "patient": SECRET}
+    spec = {**SPEC, "source": {"url": signed}, "status_webhook_url": hook, "metadata": metadata}
+    enqueue(store, spec=spec, external_id=SECRET)
+    enqueue(store, 2, requester_id="r2")
+    advance(store, claim_one(store), until=JobStatus.SUCCEEDED)
+    job = claim_one(store)
+    advance(store, job, until=JobStatus.PROCESSING)
+    store.inbox.fail(job, JobError("encode_failed", f"ffmpeg said {SECRET}", "processing"))
+    first, *events = store.outbox.claim("d1", 100)
+    failed = Redeliver(1_000, f"egress_timeout: https://{SECRET}.example: no answer")
+    store.outbox.settle([Delivery(event, Delivered(), 200, 3, SECRET) for event in events])
+    store.outbox.settle([Delivery(first, failed, None, 3, SECRET)])
+    return store
+
+
+def rows(frame: DataFrame) -> list[dict[str, object]]:
+    return sorted((row.asDict() for row in frame.collect()), key=str)
+
+
+def test_every_table_is_read_whole_in_parts(lived: Store, url: str, spark: SparkSession) -> None:
+    whole = {table: read_table(spark, table, url=url) for table in HISTORY}
+    assert {table: frame.count() for table, frame in whole.items()} == {
+        "jobs": 3,
+        "attempts": 2,
+        "events": 9,
+        "deliveries": 9,
+    }
+    in_parts = read_table(spark, "events", url=url, rows=2)
+    assert rows(in_parts) == rows(whole["events"])
+    shown = lived.jobs.events(str(whole["jobs"].where("status = 'succeeded'").collect()[0]["job_id"]))
+    assert [row["sequence"] for row in shown] == [1, 2, 3, 4, 5]
+
+
+def test_nothing_secret_leaves_the_database(lived: Store, url: str, spark: SparkSession) -> None:
+    del lived
+    found = {table: rows(read_table(spark, table, url=url, metadata="title")) for table in HISTORY}
+    assert SECRET not in str(found)
+    assert {row["error_code"] for row in found["deliveries"]} == {None, "egress_timeout"}
+    assert {row["error_code"] for row in found["attempts"]} == {None, "encode_failed"}
+    assert [job["metadata"] for job in found["jobs"]].count(json.dumps({"title": "shown"})) == 1
+    assert {job["source_scheme"] for job in found["jobs"]} == {"https", "s3"}
+    unasked = rows(read_table(spark, "jobs", url=url))
+    assert {job["metadata"] for job in unasked} == {None}
+
+
+@pytest.mark.parametrize(
+    ("condition", "pushed"),
+    [
+        ("requester_id = 'r2'", True),
+        ("requester_id in ('r2', 'r9')", True),
+        ("group_id is null", True),
+        ("priority >= 50 and finished_at is not null", True),
+        ("created_at > timestamp '2027-01-01'", True),
+        ("queue > 'd'", False),  # sorted by a locale on Postgres, by bytes in Spark
+        ("profile = 'h264-720p'", False),  # out of a document
+        ("requester_id = 'r2' or priority = 1", False),
+    ],
+)
+def test_filters_say_the_same_wherever_they_are_applied(
+    lived: Store, url: str, spark: SparkSession, condition: str, pushed: bool
+) -> None:
+    del lived
+    frame = read_table(spark, "jobs", url=url)
+    everything = spark.createDataFrame(frame.collect(), frame.schema)
+    assert rows(frame.where(condition)) == rows(everything.where(condition))
+    plan = frame.where(condition)._jdf.queryExecution().executedPlan().toString()
+    assert ("Filter (" not in plan) == pushed, plan
+
+
+def test_only_the_named_columns_are_read(lived: Store, url: str, spark: SparkSession) -> None:
+    del lived
+    frame = read_table(spark, "jobs", url=url, columns=["status", "job_id"])
+    assert frame.columns == ["status", "job_id"]
+    assert sorted(row["status"] for row in frame.collect()) == ["failed", "queued", "succeeded"]
+
+
+def test_a_column_of_nulls_has_as_many_rows(lived: Store, url: str, spark: SparkSession) -> None:
+    del lived
+    frame = read_table(spark, "jobs", url=url, columns=["group_id"])
+    assert [row["group_id"] for row in frame.collect()] == [None] * 3
+
+
+def test_a_stream_gives_each_event_once(lived: Store, url: str, spark: SparkSession, tmp_path: Path) -> None:
+    register(spark)
+
+    def drain() -> None:
+        stream = spark.readStream.format("euterpe").option("table", "events").option("url", url).load()
+        sink = stream.writeStream.format("parquet").option("checkpointLocation", str(tmp_path / "at"))
+        query = sink.trigger(availableNow=True).start(str(tmp_path / "out"))
+        query.awaitTermination()
+
+    drain()
+    advance(lived, claim_one(lived), until=JobStatus.SUCCEEDED)
+    drain()
+    drain()
+    found = spark.read.parquet(str(tmp_path / "out"))
+    assert found.count() == found.select("event_id").distinct().count() == 14
+
+
+@pytest.mark.parametrize("engine", ["sqlite"])
+class TestMistakes:
+    def test_an_unknown_table_is_named_with_the_known(self, url: str, spark: SparkSession) -> None:
+        with pytest.raises(PySparkException, match="one of jobs, attempts, events, deliveries"):
+            read_table(spark, "secrets", url=url)
+
+    def test_a_part_has_at_least_a_row(self, url: str, spark: SparkSession) -> None:
+        with pytest.raises(PySparkException, match="a number of rows from 1 on, not '0'"):
+            read_table(spark, "jobs", url=url, rows=0).count()
+
+    def test_a_session_of_somebody_elses_works_without_any_setting(
+        self, lived: Store, url: str, spark: SparkSession
+    ) -> None:
+        del lived
+        register(spark)
+        plain = spark.read.format("euterpe").option("table", "jobs").option("url", url).load()
+        assert plain.where("requester_id = 'r2'").count() == 2
+
+
+def test_a_read_is_of_one_cut_however_long_it_takes(lived: Store, url: str, spark: SparkSession) -> None:
+    cut = History(lived.database).now().cut
+    before = rows(read_table(spark, "events", url=url))
+    advance(lived, claim_one(lived), until=JobStatus.SUCCEEDED)
+    assert rows(read_table(spark, "events", url=url, until=json.dumps(cut._asdict()))) == before
+    assert read_table(spark, "events", url=url, since=json.dumps(cut._asdict())).count() == 5
