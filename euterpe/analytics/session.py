@@ -3,19 +3,25 @@
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
+import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
 from typing import BinaryIO
+from urllib.parse import urlsplit
 
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from euterpe.analytics.errors import JavaMissing, SparkMissing
+import euterpe
+from euterpe.analytics.errors import AnalyticsError, JavaMissing, SparkMissing
+from euterpe.media.memory import memory_of_the_machine
 
 _JAVA = 17
 # Wherever the driver runs, all Python processes and the JVM agree on what an instant is.
@@ -37,6 +43,27 @@ _LOCAL = {
     "spark.driver.host": "127.0.0.1",
     # The default of 200 is for clusters: on two cores most of a small query's time went into empty tasks.
     "spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 1)),
+}
+_LEAST_MEMORY, _MOST_MEMORY = 1 << 30, 8 << 30
+_CONNECT_PORT, _CONNECT_TIMEOUT_S = 15002, 10
+
+# What goes wrong on a worker, by what Spark then says, and the way out.
+_TROUBLE = {
+    r"No module named '([\w.]+)'": (
+        "its Python lacks the package {0}; install it there, or set PYSPARK_PYTHON to a Python that has it"
+    ),
+    r"Python in worker has different version: ([\d.]+) than that in driver: ([\d.]+)": (
+        "its Python is {0}, and that of this program {1}; set PYSPARK_PYTHON to one of the same version"
+    ),
+    r'Cannot run program "([^"]+)"': "it has no {0}; set PYSPARK_PYTHON to the path of a Python that it has",
+    r"(?:FILE_NOT_EXIST|PATH_NOT_FOUND)\][^\n]*? file:/*(/\S+?)\.? ": (
+        "it does not see {0}; the lake must be one folder, under the same path on all machines"
+    ),
+    r"Mkdirs failed to create file:(/\S+)": (
+        "it must not write {0}; let the user that the workers run as write to the lake"
+    ),
+    # What this program says itself, there.
+    r"(?m)^euterpe\.[\w.]+: (.+)$": "{0}",
 }
 
 
@@ -69,31 +96,50 @@ def spark_session(
     master: str = "local[*]", *, name: str = "euterpe", config: Mapping[str, str] | None = None
 ) -> Iterator[SparkSession]:
     """`master` is what spark-submit takes, or sc://host:port for Spark Connect."""
-    builder = SparkSession.builder.appName(name)
+    is_local = master.startswith("local")
     if master.startswith("sc://"):
-        settings, builder = _ALWAYS, builder.remote(master)
+        _refuse_silent(master)
+        settings, builder = _ALWAYS, SparkSession.builder.appName(name).remote(master)
     else:
         find_java()
-        settings, builder = {**_ALWAYS, **_OURS}, builder.master(master)
-    if master.startswith("local"):
+        settings, builder = {**_ALWAYS, **_OURS}, SparkSession.builder.appName(name).master(master)
+    if is_local:
         # The workers run what the driver runs; on a cluster the operator may know better.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-        settings = {**settings, **_LOCAL}
+        settings = {**settings, **_LOCAL, "spark.driver.memory": f"{driver_memory() >> 20}m"}
     for key, value in {**settings, **(config or {})}.items():
         builder = builder.config(key, value)
-    with tempfile.TemporaryFile() as said:
+    with tempfile.TemporaryFile() as said, tempfile.TemporaryDirectory() as folder:
         spark = _started(builder, master, said)
         try:
-            yield spark
+            with failures_in_words(master):
+                if not is_local:
+                    spark.addArtifacts(str(package(Path(folder))), pyfile=True)
+                yield spark
         finally:
             spark.stop()
+
+
+def driver_memory() -> int:
+    """In bytes: a quarter of the machine. Spark's own default is 1 GiB on any."""
+    return max(_LEAST_MEMORY, min(memory_of_the_machine() // 4, _MOST_MEMORY))
+
+
+def _refuse_silent(master: str) -> None:
+    """Spark's client would knock for ten minutes."""
+    try:
+        address = urlsplit(master)
+        where = (address.hostname or "", address.port or _CONNECT_PORT)
+        socket.create_connection(where, timeout=_CONNECT_TIMEOUT_S).close()
+    except (OSError, ValueError) as error:
+        raise SparkMissing(f"no Spark Connect server answers at {master}: {error}") from error
 
 
 def _started(builder: SparkSession.Builder, master: str, said: BinaryIO) -> SparkSession:
     try:
         with _stderr_into(said):
             return builder.getOrCreate()
-    except (PySparkException, RuntimeError, OSError) as error:
+    except (PySparkException, Py4JError, RuntimeError, OSError) as error:
         said.seek(0)
         last = said.read().decode(errors="replace").strip().rpartition("\n")[2]
         raise SparkMissing(
@@ -113,3 +159,27 @@ def _stderr_into(file: BinaryIO) -> Iterator[None]:
     finally:
         os.dup2(kept, 2)
         os.close(kept)
+
+
+def package(folder: Path) -> Path:
+    """Euterpe as a file for the workers: what runs there is what runs here, whatever is installed there."""
+    root = Path(euterpe.__file__).parent
+    packed = folder / f"euterpe-{euterpe.__version__}.zip"
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED, strict_timestamps=False) as file:
+        for path in sorted(root.rglob("*.py")):
+            file.write(path, path.relative_to(root.parent))
+    return packed
+
+
+@contextmanager
+def failures_in_words(master: str) -> Iterator[None]:
+    """What goes wrong in a task comes back as the tracebacks of two languages."""
+    try:
+        yield
+    except (PySparkException, Py4JError) as error:
+        said = str(error)
+        for pattern, way_out in _TROUBLE.items():
+            if found := re.search(pattern, said):
+                reason = way_out.format(*found.groups())
+                raise AnalyticsError(f"a worker of {master} cannot go on: {reason}") from error
+        raise

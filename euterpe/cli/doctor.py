@@ -42,7 +42,7 @@ def register(app: typer.Typer) -> None:
 
 
 def run(as_json: AsJson = False) -> None:
-    """Check ffmpeg, the disk, what jobs may reach, keys and database. Says what to do about each failure."""
+    """Check ffmpeg, Java, disk, what jobs may reach, keys and database. Says what to do about failures."""
     findings = list(examine(load()))
     if as_json:
         json_document([asdict(finding) for finding in findings])
@@ -54,6 +54,7 @@ def run(as_json: AsJson = False) -> None:
 
 def examine(settings: Settings) -> Iterator[Finding]:
     yield _check("ffmpeg", partial(_ffmpeg, settings))
+    yield _check("Java", _java)
     yield _check("work directory", partial(_work_dir, settings))
     yield _check("what jobs may reach", partial(_reach, settings))
     yield _check("key ring", partial(_key_ring, settings))
@@ -85,6 +86,15 @@ def _ffmpeg(settings: Settings) -> str:
             "limits; unset EUTERPE_FFMPEG to use the bundled one"
         )
     return f"{found.version} at {found.path}"
+
+
+def _java() -> str:
+    try:
+        from euterpe.analytics.session import find_java  # noqa: PLC0415  not everybody has the extra
+    except ModuleNotFoundError:
+        return "not needed: there are no analytics without `pip install 'euterpe[analytics]'`"
+    java, major = find_java()
+    return f"{major} at {java}, for analytics"
 
 
 def _work_dir(settings: Settings) -> str:

@@ -1,4 +1,6 @@
+import re
 import sqlite3
+import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -44,6 +46,29 @@ def test_what_jobs_may_reach_is_told_by_the_names_of_the_settings(
     monkeypatch.setenv("EUTERPE_STORAGE_ROOTS", str(Path.cwd()))
     monkeypatch.setenv("EUTERPE_EGRESS_ALLOW", "127.0.0.1:9000")
     assert f"{Path.cwd()} by EUTERPE_STORAGE_ROOTS; 127.0.0.1:9000 by EUTERPE_EGRESS_ALLOW" in reach()
+
+
+def java(cli: Cli) -> str:
+    (told,) = [row["detail"] for row in cli.json("doctor") if row["check"] == "Java"]
+    return str(told)
+
+
+def test_java_is_told_with_its_version(installed: Cli) -> None:
+    assert re.fullmatch(r"\d+ at /.+/java, for analytics", java(installed))
+
+
+def test_a_java_that_is_not_there(installed: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(Path.cwd()))
+    ((check, detail),) = trouble(installed)
+    assert check == "Java"
+    assert "openjdk-17-jre-headless" in detail
+
+
+def test_java_is_not_needed_without_analytics(installed: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "euterpe.analytics.session", None)
+    monkeypatch.setenv("JAVA_HOME", str(Path.cwd()))
+    assert "not needed" in java(installed)
+    assert "pip install 'euterpe[analytics]'" in java(installed)
 
 
 def test_a_database_that_is_not_there(cli: Cli) -> None:

@@ -1,0 +1,175 @@
+"""Spark's own processes on loopback: the master and the workers of a cluster, and the server of Connect."""
+
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from sysconfig import get_path
+from types import TracebackType
+
+import pyspark
+
+from tests.service.processes import Vigil, at_home_in, descendants
+
+HOME = Path(pyspark.__file__).parent
+WORKERS = ("w1", "w2")
+# What the second compiler saves later, so short a life does not get back.
+_SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
+
+
+class Workshop:
+    """A folder for everything that Spark's processes write."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        for name in ("conf", "scratch"):
+            (folder / name).mkdir()
+        # What an operator of so small a cluster would set.
+        settings = {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2"}
+        lines = (f"{name} {value}\n" for name, value in settings.items())
+        (folder / "conf" / "spark-defaults.conf").write_text("".join(lines))
+        self.python = self._lean_python()
+
+    def _lean_python(self) -> Path:
+        """A Python that has all packages that are installed here, but for Euterpe itself: what is installed
+        to be edited is found by the `site` module alone."""
+        path = self.folder / "python"
+        packages = shlex.quote(get_path("purelib"))
+        path.write_text(
+            f'#!/bin/sh\nPYTHONPATH="$PYTHONPATH:"{packages} exec {shlex.quote(sys.executable)} -S "$@"\n'
+        )
+        path.chmod(0o755)
+        return path
+
+    @property
+    def environ(self) -> dict[str, str]:
+        scratch = str(self.folder / "scratch")
+        return {
+            **os.environ,
+            "SPARK_HOME": str(HOME),
+            "SPARK_CONF_DIR": str(self.folder / "conf"),
+            "SPARK_LOCAL_DIRS": scratch,
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "JDK_JAVA_OPTIONS": f"-Djava.io.tmpdir={scratch} {_SHORT_LIVED}",
+            "PYSPARK_PYTHON": str(self.python),
+        }
+
+    def close(self) -> None:
+        """Waits for the last to go home, and sees that they left nothing."""
+        vigil = Vigil()
+        vigil.watch(at_home_in(self.folder))
+        try:
+            vigil.await_the_end()
+        finally:
+            vigil.close()
+            for pid in at_home_in(self.folder):
+                os.kill(pid, signal.SIGKILL)
+        assert list((self.folder / "scratch").iterdir()) == []
+
+
+class Daemon:
+    """In a process group of its own, which ends with it; `said` is the line that it was waited for."""
+
+    def __init__(
+        self, workshop: Workshop, command: Sequence[str], environ: Mapping[str, str], *, ready: str
+    ) -> None:
+        self._process = subprocess.Popen(
+            command,
+            cwd=workshop.folder,
+            env=environ,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+        self._drain = threading.Thread(target=self._read_on)
+        try:
+            self.said = self._await(ready)
+        except BaseException:
+            self._drain.start()
+            self.stop()
+            raise
+        self._drain.start()
+
+    def _await(self, ready: str) -> re.Match[str]:
+        lines = []
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            lines.append(line)
+            if found := re.search(ready, line):
+                return found
+        raise RuntimeError("".join(["it ended before it was ready\n", *lines]))
+
+    def _read_on(self) -> None:
+        assert self._process.stdout is not None
+        for _ in self._process.stdout:
+            pass
+
+    def __enter__(self) -> "Daemon":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        vigil = Vigil()
+        # Those of Python have groups of their own, and end when Java hangs up.
+        vigil.watch([self._process.pid, *descendants(self._process.pid)])
+        try:
+            self._signal(signal.SIGTERM)
+            vigil.await_the_end()
+        finally:
+            self._signal(signal.SIGKILL)
+            self._process.wait()
+            self._drain.join()
+            assert self._process.stdout is not None
+            self._process.stdout.close()
+            vigil.close()
+
+    def _signal(self, number: signal.Signals) -> None:
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, number)
+
+
+@contextmanager
+def cluster(workshop: Workshop) -> Iterator[str]:
+    """A master and two workers of one core each; the master's address."""
+    with ExitStack() as running:
+
+        def start(kind: str, *options: str, ready: str) -> str:
+            command = [f"{HOME}/bin/spark-class", f"org.apache.spark.deploy.{kind}"]
+            command += ["--host", "127.0.0.1", "--port", "0", "--webui-port", "0", *options]
+            return running.enter_context(Daemon(workshop, command, workshop.environ, ready=ready)).said[1]
+
+        url = start("master.Master", ready=r"Starting Spark master at (spark://\S+)")
+        for name in WORKERS:
+            means = ("--cores", "1", "--memory", "1g", "--work-dir", f"{workshop.folder}/{name}")
+            start("worker.Worker", *means, url, ready=r"(Successfully registered) with master")
+        yield url
+
+
+def tasks_of(workshop: Workshop, worker: str) -> int:
+    """How many tasks the executors of a worker have finished."""
+    logs = (workshop.folder / worker).glob("app-*/*/stderr")
+    return sum(log.read_text().count("Finished task") for log in logs)
+
+
+@contextmanager
+def connect_server(workshop: Workshop, database: str) -> Iterator[str]:
+    """A server of Spark Connect, which has two cores of its own; its address."""
+    command = [f"{HOME}/bin/spark-submit", "--master", "local[2]"]
+    command += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer"]
+    for setting in ("address=127.0.0.1", "port=0"):
+        command += ["--conf", f"spark.connect.grpc.binding.{setting}"]
+    environ = {**workshop.environ, "EUTERPE_DATABASE_URL": database}
+    with Daemon(workshop, command, environ, ready=r"Connect server started at: \S*:(\d+)") as daemon:
+        yield f"sc://127.0.0.1:{daemon.said[1]}"

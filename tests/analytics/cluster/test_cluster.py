@@ -1,0 +1,89 @@
+"""The report of a cluster, and the one that is made through Spark Connect, are those of this machine."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from euterpe.analytics.analyse import Question, analyse, publish
+from euterpe.analytics.lake import Lake
+from euterpe.analytics.marts import Options
+from euterpe.analytics.marts.schema import MARTS
+from euterpe.analytics.synthesize.lake import synthesize_lake
+from euterpe.analytics.synthesize.plan import Plan
+from euterpe.analytics.synthesize.store import synthesize_store
+from euterpe.store.database import Database
+from tests.analytics.cluster.daemons import WORKERS, Workshop, cluster, connect_server, tasks_of
+from tests.analytics.facts.comparing import assert_same
+
+PLAN = Plan(jobs=300, seed=3, until_ms=1_790_000_000_000)
+pytestmark = pytest.mark.parametrize("engine", ["postgres"])
+
+Document = dict[str, Any]
+
+
+@pytest.fixture
+def history(url: str) -> str:
+    database = Database(url)
+    synthesize_store(database, PLAN, lambda _: None)
+    database.close()
+    return url
+
+
+@pytest.fixture(scope="session")
+def expected(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Document:
+    """Of the same history, made into a lake without a database, in this process."""
+    folder = tmp_path_factory.mktemp("here")
+    lake = Lake(folder / "lake")
+    synthesize_lake(lake, PLAN, lambda _: None)
+    publish(analyse(spark, lake, Question(), Options()), folder / "out")
+    return read(folder / "out")
+
+
+def read(out: Path) -> Document:
+    document: Document = json.loads((out / "report.json").read_text())
+    return document
+
+
+def run(workshop: Workshop, master: str, history: str) -> Document:
+    out = workshop.folder / "out"
+    command = [sys.executable, "-m", "euterpe", "analytics", "run", "--master", master]
+    ran = subprocess.run(
+        [*command, "--lake", workshop.folder / "lake", "--out", out],
+        cwd=workshop.folder,
+        env={**workshop.environ, "EUTERPE_DATABASE_URL": history},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (ran.returncode, ran.stdout.strip()) == (0, str(out / "report.html")), ran.stderr
+    return read(out)
+
+
+def assert_tells_the_same(ours: Document, theirs: Document) -> None:
+    """Rows have no order, and sums of doubles depend on the order in which they are added."""
+    for name, table in MARTS.items():
+        rows = [document["marts"][name]["rows"] for document in (ours, theirs)]
+        assert rows[0]
+        assert_same(table, *rows)
+    left_out = {"marts": {}, "generated_at": ""}
+    assert ours | left_out == theirs | left_out
+
+
+def test_a_cluster_of_two_workers_makes_the_report_of_this_machine(
+    workshop: Workshop, history: str, expected: Document
+) -> None:
+    with cluster(workshop) as master:
+        assert_tells_the_same(run(workshop, master, history), expected)
+    assert all(tasks_of(workshop, worker) for worker in WORKERS)
+
+
+def test_a_server_of_spark_connect_makes_the_report_of_this_machine(
+    workshop: Workshop, history: str, expected: Document
+) -> None:
+    with connect_server(workshop, history) as master:
+        assert_tells_the_same(run(workshop, master, history), expected)
