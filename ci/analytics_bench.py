@@ -70,10 +70,13 @@ def measure(databases: Any, sizes: Sizes) -> Found:
         for path, jobs in ((small, sizes.small_jobs), (large, sizes.large_jobs)):
             synthesize_lake(Lake(path), plan(jobs), lambda _: None)
         marts = measure_marts(small, large)
-        with _spark(root) as session:
-            whole = _measure_ingest(session, databases, root, sizes)
-            bits = _measure_increments(session, databases, root, sizes)
-    return {"ingest from Postgres": [*whole, *bits], "marts of a lake": marts}
+        shutil.rmtree(large)
+        with databases.postgres() as url, closing(Database(url)) as database, _spark(root) as session:
+            migrate(database)
+            synthesize_store(database, plan(sizes.database_jobs), lambda _: None)
+            bench = IngestBench(session, url, database, root, sizes)
+            ingest_figures = [*bench.whole(), *bench.bits()]
+    return {"ingest from Postgres": ingest_figures, "marts of a lake": marts}
 
 
 def plan(jobs: int, seed: int = 1) -> Plan:
@@ -89,64 +92,69 @@ def _spark(root: Path) -> Iterator[SparkSession]:
 # -- ingest
 
 
-def _measure_ingest(session: SparkSession, databases: Any, root: Path, sizes: Sizes) -> list[Figure]:
-    found = []
-    with databases.postgres() as url, closing(Database(url)) as database:
-        migrate(database)
-        synthesize_store(database, plan(sizes.database_jobs), lambda _: None)
-        ingest(session, Lake(root / "warm"), url)  # Spark compiles what it runs at the first time
-        for number in range(sizes.rounds):
-            lake, bare = Lake(root / f"lake{number}"), root / f"bare{number}"
-            by_table: dict[str, float] = {}
-            began = time.perf_counter()
+@dataclass(frozen=True)
+class IngestBench:
+    session: SparkSession
+    url: str
+    database: Database
+    root: Path
+    sizes: Sizes
 
-            def told(table: str, _: int, began: float = began, by_table: dict[str, float] = by_table) -> None:
-                by_table[table] = time.perf_counter() - began
-
-            ingest(session, lake, url, on_table=told)
-            bare_by_table = {table: _timed(partial(_copy_and_write, url, table, bare)) for table in HISTORY}
-            took = by_table["events"] - by_table["attempts"]
-            events = lake.commit().rows("events")
+    def whole(self) -> list[Figure]:
+        """Everything into an empty lake; the last one stays, for the bits."""
+        found = []
+        ingest(self.session, Lake(self.root / "warm"), self.url)  # Spark compiles what it runs the first time
+        for _ in range(self.sizes.rounds):
+            shutil.rmtree(self.root / "lake", ignore_errors=True)
+            ours = self._ingest_timed(Lake(self.root / "lake"))
+            bare = {table: _timed(partial(_copy_and_write, self.url, table, self.root)) for table in HISTORY}
+            events = Lake(self.root / "lake").commit().rows("events")
             found += [
-                Figure(f"{events:,} events", "s", took, bare_by_table["events"], at_most=2),
-                Figure("all tables", "s", by_table["deliveries"], sum(bare_by_table.values()), at_most=2),
+                Figure(f"{events:,} events", "s", ours["events"], bare["events"], at_most=2),
+                Figure("all tables", "s", sum(ours.values()), sum(bare.values()), at_most=2),
             ]
-            shutil.rmtree(lake.root)
-            shutil.rmtree(bare)
-    return found
+        return found
+
+    def _ingest_timed(self, lake: Lake) -> dict[str, float]:
+        """Seconds by table."""
+        told = [time.perf_counter()]
+        took: dict[str, float] = {}
+
+        def tell(table: str, _: int) -> None:
+            told.append(time.perf_counter())
+            took[table] = told[-1] - told[-2]
+
+        ingest(self.session, lake, self.url, on_table=tell)
+        return took
+
+    def bits(self) -> list[Figure]:
+        """The same new events onto a lake of twice the database, and onto one that has only the position."""
+        large, empty = Lake(self.root / "lake"), Lake(self.root / "empty")
+        synthesize_lake(large, plan(self.sizes.database_jobs, seed=2), lambda _: None)
+        with empty.append("bench") as append:
+            append.positions = large.commit().positions
+        found = []
+        for number in range(self.sizes.rounds):
+            synthesize_store(self.database, plan(self.sizes.new_jobs, seed=3 + number), lambda _: None)
+            lakes = (large, empty) if number % 2 else (empty, large)
+            took = {lake.root.name: _timed(partial(ingest, self.session, lake, self.url)) for lake in lakes}
+            rows = large.commit().rows("events")
+            what = f"{self.sizes.new_jobs * 5.2:,.0f} new events onto {rows / 1e6:.0f} million"
+            found.append(Figure(what, "s", took["lake"], took["empty"], at_most=1.3))
+        return found
 
 
-def _copy_and_write(url: str, table: str, folder: Path) -> None:
+def _copy_and_write(url: str, table: str, root: Path) -> None:
     """COPY of the same columns, and pyarrow's Parquet: what a person would write by hand."""
-    folder.mkdir(exist_ok=True)
-    columns = HISTORY[table].columns
+    columns, path = HISTORY[table].columns, root / f"{table}.parquet"
     select = sa.select(*(COLUMNS[table][column.name].label(column.name) for column in columns))
     with history_of(url) as history:
         writer = None
         for batch in as_batches(history, select, columns):
-            writer = writer or pq.ParquetWriter(folder / f"{table}.parquet", batch.schema)
+            writer = writer or pq.ParquetWriter(path, batch.schema)
             writer.write_batch(batch)
         if writer is not None:
             writer.close()
-
-
-def _measure_increments(session: SparkSession, databases: Any, root: Path, sizes: Sizes) -> list[Figure]:
-    """The same new events onto the large lake, and onto one that was empty."""
-    found = []
-    with databases.postgres() as url, closing(Database(url)) as database:
-        migrate(database)
-        synthesize_store(database, plan(20, seed=2), lambda _: None)
-        large, empty = Lake(root / "large"), Lake(root / "empty")
-        for lake in (large, empty):
-            ingest(session, lake, url)
-        for number in range(sizes.rounds):
-            synthesize_store(database, plan(sizes.new_jobs, seed=3 + number), lambda _: None)
-            lakes = (large, empty) if number % 2 else (empty, large)
-            took = {lake.root.name: _timed(partial(ingest, session, lake, url)) for lake in lakes}
-            rows = large.commit().rows("events")
-            what = f"{sizes.new_jobs * 5.2:,.0f} new events onto {rows / 1e6:.0f} million (bare: onto none)"
-            found.append(Figure(what, "s", took["large"], took["empty"], at_most=1.3))
-    return found
 
 
 # -- marts

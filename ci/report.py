@@ -177,7 +177,8 @@ Machine: {machine}. Versions: {versions}.
 
 - *Bare* of an ingest: one `COPY (SELECT …) TO STDOUT` of the same columns for each table, through pyarrow's
   CSV reader into one Parquet file by pyarrow; no positions, no days, no commit, no second process.
-- *Bare* of new events: the same ingest into a lake that was empty. Spark runs already, for both.
+- *Bare* of new events: the same ingest into a lake that has nothing but the position. Spark runs already,
+  for both.
 - *Bare* of marts: the same facts and marts as SQL in DuckDB with two threads, over the same Parquet files; it
   computes no p-values and no forecast. Memory is the most that all processes held together.
 """

@@ -1,4 +1,4 @@
-"""What goes wrong around Spark, as a sentence: Java and the workers tell of it in pages."""
+"""What goes wrong around Spark, as a sentence with the way out."""
 
 import errno
 import re
@@ -8,41 +8,50 @@ from contextlib import contextmanager
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
-from euterpe.analytics.errors import AnalyticsError, LakeError
+from euterpe.analytics.errors import AnalyticsError
 
-_CAUSE = re.compile(
-    r"^(?:Caused by: |\s*E?\s*)?([\w.$]+(?:Error|Exception|Missing|Unavailable|Mismatch)): (.+)$", re.M
-)
-_FULL = "No space left on device"
+# What goes wrong on a worker, by what Spark then says, and the way out.
+_TROUBLE = {
+    r"No module named '([\w.]+)'": (
+        "its Python lacks the package {0}; install it there, or set PYSPARK_PYTHON to a Python that has it"
+    ),
+    r"Python in worker has different version: ([\d.]+) than that in driver: ([\d.]+)": (
+        "its Python is {0}, and that of this program {1}; set PYSPARK_PYTHON to one of the same version"
+    ),
+    r'Cannot run program "([^"]+)"': "it has no {0}; set PYSPARK_PYTHON to the path of a Python that it has",
+    r"(?:FILE_NOT_EXIST|PATH_NOT_FOUND)\][^\n]*? file:/*(/\S+?)\.? ": (
+        "it does not see {0}; the lake must be one folder, under the same path on all machines"
+    ),
+    r"Mkdirs failed to create file:(/\S+)": (
+        "it must not write {0}; let the user that the workers run as write to the lake"
+    ),
+    r"(No space left on device)": "{0}; make room for the lake, and for Spark's own files (spark.local.dir)",
+    # What this program says itself, there.
+    r"(?m)^euterpe\.[\w.]+: (.+)$": "{0}",
+}
 
 
 @contextmanager
-def said_plainly() -> Iterator[None]:
+def failures_in_words(master: str) -> Iterator[None]:
+    """What goes wrong in a task comes back as the tracebacks of two languages."""
+    try:
+        yield
+    except (PySparkException, Py4JError) as error:
+        said = str(error)
+        for pattern, way_out in _TROUBLE.items():
+            if found := re.search(pattern, said):
+                reason = way_out.format(*found.groups())
+                raise AnalyticsError(f"a worker of {master} cannot go on: {reason}") from error
+        raise
+
+
+@contextmanager
+def files_in_words() -> Iterator[None]:
+    """A lake or a report that cannot be read or written."""
     try:
         yield
     except OSError as error:
-        raise _of_the_disk(error) from error
-    except (PySparkException, Py4JError) as error:
-        raise _of_spark(str(error)) from error
-
-
-def _of_the_disk(error: OSError) -> AnalyticsError:
-    place = error.filename or "a file"
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return LakeError(f"the disk of {place} is full: make room and run it again")
-    return AnalyticsError(f"{place}: {error.strerror or type(error).__name__}")
-
-
-def _of_spark(said: str) -> AnalyticsError:
-    if _FULL in said:
-        return LakeError(
-            "a disk is full, of the lake or of Spark's scratch space (spark.local.dir): make room"
-        )
-    if "No module named 'euterpe" in said:
-        return AnalyticsError(
-            "Spark's workers have no euterpe: install the same version there, or run with --master local[*]"
-        )
-    found = _CAUSE.findall(said)
-    # The last cause is the first thing that went wrong.
-    name, reason = found[-1] if found else ("Spark", said.strip().partition("\n")[0])
-    return AnalyticsError(f"Spark could not do it: {name.rpartition('.')[2]}: {reason}")
+        place = error.filename or "a file"
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise AnalyticsError(f"the disk of {place} is full: make room and run it again") from error
+        raise AnalyticsError(f"{place}: {error.strerror or type(error).__name__}") from error

@@ -1,5 +1,6 @@
 """A Spark session as the pipeline needs it, on a laptop or on a cluster."""
 
+import logging
 import os
 import re
 import shutil
@@ -20,7 +21,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 import euterpe
-from euterpe.analytics.errors import AnalyticsError, JavaMissing, SparkMissing
+from euterpe.analytics.errors import JavaMissing, SparkMissing
+from euterpe.analytics.failures import failures_in_words
 from euterpe.media.memory import memory_of_the_machine
 
 _JAVA = 17
@@ -46,25 +48,6 @@ _LOCAL = {
 }
 _LEAST_MEMORY, _MOST_MEMORY = 1 << 30, 8 << 30
 _CONNECT_PORT, _CONNECT_TIMEOUT_S = 15002, 10
-
-# What goes wrong on a worker, by what Spark then says, and the way out.
-_TROUBLE = {
-    r"No module named '([\w.]+)'": (
-        "its Python lacks the package {0}; install it there, or set PYSPARK_PYTHON to a Python that has it"
-    ),
-    r"Python in worker has different version: ([\d.]+) than that in driver: ([\d.]+)": (
-        "its Python is {0}, and that of this program {1}; set PYSPARK_PYTHON to one of the same version"
-    ),
-    r'Cannot run program "([^"]+)"': "it has no {0}; set PYSPARK_PYTHON to the path of a Python that it has",
-    r"(?:FILE_NOT_EXIST|PATH_NOT_FOUND)\][^\n]*? file:/*(/\S+?)\.? ": (
-        "it does not see {0}; the lake must be one folder, under the same path on all machines"
-    ),
-    r"Mkdirs failed to create file:(/\S+)": (
-        "it must not write {0}; let the user that the workers run as write to the lake"
-    ),
-    # What this program says itself, there.
-    r"(?m)^euterpe\.[\w.]+: (.+)$": "{0}",
-}
 
 
 def find_java() -> tuple[str, int]:
@@ -96,6 +79,8 @@ def spark_session(
     master: str = "local[*]", *, name: str = "euterpe", config: Mapping[str, str] | None = None
 ) -> Iterator[SparkSession]:
     """`master` is what spark-submit takes, or sc://host:port for Spark Connect."""
+    # It tells of each connection that it closes, at the end of the program when nobody listens any more.
+    logging.getLogger("py4j").setLevel(logging.WARNING)
     is_local = master.startswith("local")
     if master.startswith("sc://"):
         _refuse_silent(master)
@@ -169,17 +154,3 @@ def package(folder: Path) -> Path:
         for path in sorted(root.rglob("*.py")):
             file.write(path, path.relative_to(root.parent))
     return packed
-
-
-@contextmanager
-def failures_in_words(master: str) -> Iterator[None]:
-    """What goes wrong in a task comes back as the tracebacks of two languages."""
-    try:
-        yield
-    except (PySparkException, Py4JError) as error:
-        said = str(error)
-        for pattern, way_out in _TROUBLE.items():
-            if found := re.search(pattern, said):
-                reason = way_out.format(*found.groups())
-                raise AnalyticsError(f"a worker of {master} cannot go on: {reason}") from error
-        raise

@@ -188,7 +188,7 @@ def _lake(root: Path) -> "Lake":
 @contextmanager
 def _spark(master: str) -> Iterator["SparkSession"]:
     with importing("analytics"):
-        from euterpe.analytics.failures import said_plainly  # noqa: PLC0415
+        from euterpe.analytics.failures import files_in_words  # noqa: PLC0415
         from euterpe.analytics.session import spark_session  # noqa: PLC0415
-    with said_plainly(), spark_session(master) as session:
+    with files_in_words(), spark_session(master) as session:
         yield session

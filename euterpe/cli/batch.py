@@ -74,6 +74,11 @@ def submit(
     from euterpe.analytics.batch.requests import requests  # noqa: PLC0415
     from euterpe.analytics.batch.tally import Tally, unfit  # noqa: PLC0415
 
+    if manifest.startswith("s3://") and not master.startswith("local"):
+        raise typer.BadParameter(
+            "is for a manifest that all workers see; one from S3 is fetched to this machine",
+            param_hint="--master",
+        )
     defaults = _defaults(given or (), credentials)
     # The key and the URL are looked at before the long part.
     with _read(manifest) as read, nullcontext() if dry_run else connected(url):

@@ -20,7 +20,7 @@ from euterpe.store.database import Database
 from tests.analytics.cluster.daemons import WORKERS, Workshop, cluster, connect_server, tasks_of
 from tests.analytics.facts.comparing import assert_same
 
-PLAN = Plan(jobs=300, seed=3, until_ms=1_790_000_000_000)
+PLAN = Plan(jobs=300, seed=3, days=3, until_ms=1_790_000_000_000)
 pytestmark = pytest.mark.parametrize("engine", ["postgres"])
 
 Document = dict[str, Any]

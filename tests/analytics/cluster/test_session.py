@@ -1,5 +1,6 @@
 """What a session needs, and what is said when it, or a worker, does not have it."""
 
+import errno
 import re
 import subprocess
 import sys
@@ -13,7 +14,8 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from euterpe.analytics.errors import AnalyticsError, JavaMissing, SparkMissing
-from euterpe.analytics.session import driver_memory, failures_in_words, find_java, package, spark_session
+from euterpe.analytics.failures import failures_in_words, files_in_words
+from euterpe.analytics.session import driver_memory, find_java, package, spark_session
 from euterpe.analytics.source import read_table
 from tests.analytics.cluster.daemons import Workshop
 from tests.engines import free_port
@@ -181,6 +183,20 @@ class TestFailures:
         said = told(lambda: read_table(spark, "jobs", url=gone).collect())
         assert "database" in said
         assert "secret" not in said
+
+    @pytest.mark.parametrize(
+        ("error", "says"),
+        [
+            (
+                PermissionError(errno.EACCES, "Permission denied", "/lake/.lock"),
+                "/lake/.lock: Permission denied",
+            ),
+            (OSError(errno.ENOSPC, "No space left on device", "/out"), "the disk of /out is full: make room"),
+        ],
+    )
+    def test_a_file_that_cannot_be_written_is_named(self, error: OSError, says: str) -> None:
+        with pytest.raises(AnalyticsError, match=says), files_in_words():
+            raise error
 
     def test_what_is_not_known_stays_what_it_is(self, spark: SparkSession) -> None:
         with pytest.raises(AnalysisException, match="UNRESOLVED_COLUMN"), failures_in_words("local[2]"):
