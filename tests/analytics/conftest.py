@@ -8,6 +8,7 @@ from pyspark.sql import SparkSession
 from euterpe.analytics.session import spark_session
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist looks for groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """All of them in one of the processes: two Sparks on two cores are slower than one."""
     for item in items:
