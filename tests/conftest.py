@@ -1,9 +1,11 @@
 """Fixtures: one real server per engine and test process, one empty database per test."""
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.scheduler import LoadScopeScheduling
 
 from euterpe.crypto.keyring import LocalKeyRing
 from euterpe.crypto.keyset import KeySet
@@ -11,9 +13,23 @@ from euterpe.store.clock import SettableClock
 from euterpe.store.store import Store
 from tests import engines
 
+WITH_SPARK = tuple(
+    f"tests/analytics/{name}/" for name in ("batch", "cluster", "facts", "ingest", "marts", "source")
+)
 # Two busy cores make any example's time meaningless.
 settings.register_profile("euterpe", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("euterpe")
+
+
+class SparkTogether(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
+    """A test goes to whichever process is free, but all with Spark to one: two on two cores are slower."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return "spark" if nodeid.startswith(WITH_SPARK) else nodeid
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> SparkTogether:
+    return SparkTogether(config, log)
 
 
 @pytest.fixture(scope="session")
