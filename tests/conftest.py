@@ -28,6 +28,7 @@ class SparkTogether(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no 
         return "spark" if nodeid.startswith(WITH_SPARK) else nodeid
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> SparkTogether:
     return SparkTogether(config, log)
 

@@ -3,7 +3,6 @@
 import os
 import resource
 import signal
-import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
 
@@ -75,7 +74,7 @@ def _run(start: "Callable[[Services], None]") -> None:
     told = _told_to_stop()
     with running(settings) as services:
         start(services)
-        told.wait()
+        os.read(told, 1)
         _log.info("draining")
     if services.is_stuck:
         os._exit(1)  # its threads would hold the interpreter back for ever
@@ -95,14 +94,20 @@ def _open_as_many_files_as_allowed() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
-def _told_to_stop() -> threading.Event:
-    """Set by SIGTERM or SIGINT; a second one does not wait for the drain."""
-    told = threading.Event()
+def _told_to_stop() -> int:
+    """A pipe that SIGTERM and SIGINT write to; a second one does not wait for the drain.
+
+    Not a lock or an event: whoever waits for those sleeps on when the signal comes just before he does.
+    """
+    told, tell = os.pipe()
+    os.set_blocking(tell, False)
+    signal.set_wakeup_fd(tell)
+    heard: list[int] = []
 
     def hear(number: int, _: object) -> None:
-        if told.is_set():
+        heard.append(number)
+        if len(heard) > 1:
             os._exit(128 + number)  # what we hold is reclaimed when its leases run out
-        told.set()
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, hear)

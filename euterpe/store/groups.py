@@ -109,17 +109,20 @@ class Groups:
         first = first.order_by(blocked.c.created_at, blocked.c.job_id).limit(1).with_for_update()
         has_ready = sa.exists().select_from(ready).where(member(ready, Lane.READY))
         admitted = (
-            sa.select(first.correlate(job_groups).scalar_subquery())
+            sa.select(first.correlate(job_groups).scalar_subquery().label("job_id"))
             .join_from(job_groups, rows.table, _same_group(group, rows))
             .where(
                 ~has_ready.correlate(job_groups),
                 at_work.correlate(job_groups).scalar_subquery() < group.max_running,
             )
         )
+        # Postgres may ask a subquery once for every row that it updates, and each time find the first that it has
+        # not let through yet: the whole line would go. A table of its own is asked once.
+        once = admitted.cte("admitted").prefix_with("MATERIALIZED")
         return (
             sa.update(inbox_jobs)
             .values(lane=Lane.READY.value)
-            .where(inbox_jobs.c.job_id.in_(admitted))
+            .where(inbox_jobs.c.job_id.in_(sa.select(once.c.job_id)))
             .returning(inbox_jobs.c.job_id)
         )
 

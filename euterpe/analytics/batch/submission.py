@@ -61,15 +61,15 @@ class Submission:
         # Daemons: what waits for a busy service must not keep us from ending when a person says so. A call
         # that is cut off is made again by the next run, with the same key.
         threads = [threading.Thread(target=self._work, daemon=True) for _ in range(self._max_in_flight)]
-        for thread in threads:
-            thread.start()
         try:
             for thread in threads:
+                thread.start()
+            for thread in threads:
                 thread.join()
-        except KeyboardInterrupt:
+        except KeyboardInterrupt:  # which may come before all have started
             self._stop.set()
             until = monotonic() + _STOPPING_S
-            for thread in threads:
+            for thread in filter(threading.Thread.is_alive, threads):
                 thread.join(max(0.0, until - monotonic()))
             raise
         if self._failure is not None and not isinstance(self._failure, ClientError):

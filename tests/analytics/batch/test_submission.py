@@ -128,13 +128,17 @@ def test_rows_that_cannot_be_read_on_end_it_too() -> None:
         Submission(lambda *_: TAKEN, breaking(), lambda *_: None, max_in_flight=2).run()
 
 
-def test_a_person_may_interrupt_it() -> None:
+@pytest.mark.parametrize("moment", ["batch-0", "batch-1000"])
+def test_a_person_may_interrupt_it(moment: str) -> None:
+    """Also while it starts; nothing of it goes on."""
+    before = threading.active_count()
     endless = (Request(0, line, {}, f"batch-{line}") for line in itertools.count())
 
     def take(_document: Document, key: str) -> Taken:
-        if key == "batch-10":
+        if key == moment:
             signal.raise_signal(signal.SIGINT)
         return TAKEN
 
     with pytest.raises(KeyboardInterrupt):
-        Submission(take, endless, lambda *_: None, max_in_flight=4).run()
+        Submission(take, endless, lambda *_: None, max_in_flight=100).run()
+    assert threading.active_count() == before
