@@ -116,8 +116,8 @@ class Groups:
                 at_work.correlate(job_groups).scalar_subquery() < group.max_running,
             )
         )
-        # Postgres may ask a subquery once for every row that it updates, and each time find the first that it has
-        # not let through yet: the whole line would go. A table of its own is asked once.
+        # Postgres may ask a subquery once for every row that it updates, and each time find the first that
+        # it has not let through yet: the whole line would go. A table of its own is asked once.
         once = admitted.cte("admitted").prefix_with("MATERIALIZED")
         return (
             sa.update(inbox_jobs)
