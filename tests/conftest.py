@@ -13,8 +13,9 @@ from euterpe.store.clock import SettableClock
 from euterpe.store.store import Store
 from tests import engines
 
-WITH_SPARK = tuple(
-    f"tests/analytics/{name}/" for name in ("batch", "cluster", "facts", "ingest", "marts", "source")
+WITH_SPARK = (
+    *(f"tests/analytics/{name}/" for name in ("batch", "cluster", "facts", "ingest", "marts", "source")),
+    "tests/service/test_demo.py",
 )
 # Two busy cores make any example's time meaningless.
 settings.register_profile("euterpe", deadline=None, suppress_health_check=[HealthCheck.too_slow])

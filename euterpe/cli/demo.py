@@ -52,7 +52,7 @@ def demo(folder: Folder = None) -> None:
             settings = _settings(folder, collected)
             _transcode(settings, clip, collected)
     _report(settings, folder)
-    out(f"everything is in {folder}: the database, the log, the clip and the output")
+    out(f"everything is in {folder}: the database, the log, the clip, the output and the report")
 
 
 class Collector(Receiver):
@@ -168,6 +168,7 @@ def _report(settings: Settings, folder: Path) -> None:
     from euterpe.analytics.lake import Lake  # noqa: PLC0415
     from euterpe.analytics.marts import Options  # noqa: PLC0415
 
+    out("spark      works out the report of this run")
     lake = Lake(folder / "lake")
     with spark_session(name="euterpe demo") as session:
         ingest(session, lake, settings.database_url.get_secret_value())

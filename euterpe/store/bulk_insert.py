@@ -30,7 +30,7 @@ class BulkInsert:
         self._from_batch = sa.insert(table).from_select(list(names), unfolded)
         into, places = f"{table.name} ({', '.join(names)})", ", ".join("?" * len(names))
         self._one_by_one = f"INSERT INTO {into} VALUES ({places})"  # noqa: S608  names of our own
-        self._copy = f"COPY {into} FROM STDIN"
+        self.copy = f"COPY {into} FROM STDIN"
 
     def __call__(self, connection: sa.Connection, rows: Sequence[Row]) -> None:
         if not rows:
@@ -40,16 +40,16 @@ class BulkInsert:
             # Past SQLAlchemy's per-row work, which would cost as much again.
             connection.exec_driver_sql(self._one_by_one, [self._values(row) for row in rows])
         elif self._kind is Kind.POSTGRES and len(rows) >= _COPY_FROM:
-            self._copy_in(connection, rows)
+            self.copy_in(connection, rows)
         else:
             for message in _in_messages(rows):
                 connection.execute(self._from_batch, {"rows": message})
 
-    def _copy_in(self, connection: sa.Connection, rows: Sequence[Row]) -> None:
+    def copy_in(self, connection: sa.Connection, rows: Sequence[Row]) -> None:
         driver: Any = connection.connection.driver_connection
         errors: Any = connection.dialect.loaded_dbapi
         try:
-            with driver.cursor() as cursor, cursor.copy(self._copy) as copy:
+            with driver.cursor() as cursor, cursor.copy(self.copy) as copy:
                 for row in rows:
                     copy.write_row(self._values(row))
         except errors.Error as error:

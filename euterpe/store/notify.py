@@ -14,6 +14,8 @@ from euterpe.store.wake import Topic
 # NOTIFY takes a lock that serialises commits: it is sent from a connection of its own, once for
 # all that was committed in this time.
 _DEBOUNCE_S = 0.010
+# A hint need not survive a crash: nobody waits until it is on the disk.
+_NOTIFY = sa.text("SELECT set_config('synchronous_commit', 'off', true), pg_notify(:topic, '')")
 
 
 class PostgresAnnouncer:
@@ -51,7 +53,7 @@ class PostgresAnnouncer:
             # A hint that cannot be sent is lost; the poll finds the work.
             with contextlib.suppress(sa.exc.SQLAlchemyError), self._engine.connect() as connection:
                 for topic in topics:
-                    connection.execute(sa.select(sa.func.pg_notify(topic.value, "")))
+                    connection.execute(_NOTIFY, {"topic": topic.value})
             self._stopping.wait(_DEBOUNCE_S)
 
 

@@ -1,0 +1,41 @@
+"""The README's first command, as a process in an empty folder."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from euterpe.media.ffmpeg import find_ffmpeg
+
+
+def demo(folder: Path, **environ: str) -> dict[str, str]:
+    """What it says, by the word that each line begins with."""
+    command = [sys.executable, "-m", "euterpe", "demo", "--dir", str(folder)]
+    ended = subprocess.run(
+        command, env={**os.environ, **environ}, capture_output=True, text=True, timeout=240, check=False
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")
+    said = [line.partition(" ") for line in ended.stdout.splitlines()]
+    return {word: rest.strip() for word, _, rest in said}
+
+
+def test_the_demo_ends_with_a_film_that_plays_and_the_report_of_its_own_run(tmp_path: Path) -> None:
+    said = demo(tmp_path / "demo")
+    assert said["webhooks"].startswith("5 signed and verified: claimed, fetching, processing, uploading, suc")
+    film = json.loads(said["output"])["url"].removeprefix("file://")
+    played = [str(find_ffmpeg()), "-v", "error", "-i", film, "-f", "null", "-"]
+    assert subprocess.run(played, capture_output=True, check=True).stderr == b""
+
+    report = tmp_path / "demo" / "report"
+    assert said["report"] == (report / "report.html").as_uri()
+    told = json.loads((report / "report.json").read_text())
+    assert told["totals"] == {"jobs": 1, "attempts": 1, "deliveries": 5}
+    (day,) = told["marts"]["throughput"]["rows"]
+    assert (day["requester"], day["succeeded"], day["output_minutes"]) == ("demo", 1, 10 / 60)
+
+
+def test_where_java_is_missing_the_demo_says_what_it_leaves_out(tmp_path: Path) -> None:
+    said = demo(tmp_path / "demo", JAVA_HOME=str(tmp_path))
+    assert said["report"].startswith("left out: no Java was found, and Spark needs Java 17 or newer")
+    assert "succeeded" in said["webhooks"]
