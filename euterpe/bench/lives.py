@@ -16,7 +16,7 @@ from itertools import pairwise
 from threading import Barrier
 from typing import Any
 
-from euterpe.compose import LazyRing, open_store
+from euterpe.compose import LazyRing, collect_garbage_less_often, open_store
 from euterpe.domain.spec import JobSpec, parse_spec
 from euterpe.domain.states import IN_PROGRESS, JobStatus
 from euterpe.settings import Settings
@@ -106,6 +106,7 @@ def _work_off(plan: Plan) -> float:
 def _work(plan: Plan, start: Barrier) -> None:
     with plan.open() as store:
         store.inbox.tidy()
+        collect_garbage_less_often()  # as `euterpe worker` does
         start.wait()
         live(store, plan)
 

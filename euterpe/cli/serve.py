@@ -12,6 +12,7 @@ import typer
 from euterpe import logs
 from euterpe.cli.commands import command
 from euterpe.cli.output import out
+from euterpe.compose import collect_garbage_less_often
 from euterpe.settings import load
 
 if TYPE_CHECKING:
@@ -74,6 +75,7 @@ def _run(start: "Callable[[Services], None]") -> None:
     told = _told_to_stop()
     with running(settings) as services:
         start(services)
+        collect_garbage_less_often()
         os.read(told, 1)
         _log.info("draining")
     if services.is_stuck:
