@@ -17,9 +17,9 @@ from euterpe.store.store import Store
 
 
 def collect_garbage_less_often() -> None:
-    """For a program that serves, once it has started. To look for cycles after every 700 objects took a tenth of
-    a worker's time at a thousand transitions a second, and there are next to none: what was imported stays,
-    and batches of rows hold no cycles."""
+    """For a program that serves, once it has started. To look for cycles after every 700 objects took a
+    tenth of a busy worker's time, and there are next to none: what was imported stays, and batches of rows
+    hold no cycles."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
