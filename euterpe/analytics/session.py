@@ -47,7 +47,8 @@ _LOCAL = {
     "spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 1)),
 }
 _LEAST_MEMORY, _MOST_MEMORY = 1 << 30, 8 << 30
-_CONNECT_PORT, _CONNECT_TIMEOUT_S = 15002, 10
+_PORTS = {"sc": 15002, "spark": 7077}
+_CONNECT_TIMEOUT_S = 10
 
 
 def find_java() -> tuple[str, int]:
@@ -82,8 +83,8 @@ def spark_session(
     # It tells of each connection that it closes, at the end of the program when nobody listens any more.
     logging.getLogger("py4j").setLevel(logging.WARNING)
     is_local = master.startswith("local")
+    _refuse_silent(master)
     if master.startswith("sc://"):
-        _refuse_silent(master)
         settings, builder = _ALWAYS, SparkSession.builder.appName(name).remote(master)
     else:
         find_java()
@@ -111,13 +112,24 @@ def driver_memory() -> int:
 
 
 def _refuse_silent(master: str) -> None:
-    """Spark's client would knock for ten minutes."""
+    """Spark's client would knock for ten minutes at a server, and for one at a master."""
+    scheme, _, hosts = master.partition("://")
+    if scheme in _PORTS:
+        # A master that has others beside it may be away.
+        problems = [_no_answer(f"//{host}", _PORTS[scheme]) for host in hosts.split(",")]
+        if all(problems):
+            raise SparkMissing(f"nothing answers at {master}: {problems[0]}")
+
+
+def _no_answer(address: str, default_port: int) -> str:
+    """Why, if so."""
     try:
-        address = urlsplit(master)
-        where = (address.hostname or "", address.port or _CONNECT_PORT)
+        at = urlsplit(address)
+        where = (at.hostname or "", at.port or default_port)
         socket.create_connection(where, timeout=_CONNECT_TIMEOUT_S).close()
     except (OSError, ValueError) as error:
-        raise SparkMissing(f"no Spark Connect server answers at {master}: {error}") from error
+        return str(error)
+    return ""
 
 
 def _started(builder: SparkSession.Builder, master: str, said: BinaryIO) -> SparkSession:

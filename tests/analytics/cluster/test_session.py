@@ -70,12 +70,10 @@ def test_no_java_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
         find_java()
 
 
-def test_a_server_of_spark_connect_that_is_not_there_is_told_at_once() -> None:
-    master = f"sc://127.0.0.1:{free_port()}"
-    with (
-        pytest.raises(SparkMissing, match=f"no Spark Connect server answers at {master}"),
-        spark_session(master),
-    ):
+@pytest.mark.parametrize("scheme", ["sc", "spark"])
+def test_a_server_that_is_not_there_is_told_at_once(scheme: str) -> None:
+    master = f"{scheme}://127.0.0.1:{free_port()}"
+    with pytest.raises(SparkMissing, match=f"nothing answers at {master}: "), spark_session(master):
         pass
 
 
