@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812  as all of Spark's own documents call it
+from pyspark.sql.types import DoubleType, StructField
 
 from euterpe.analytics.facts_schema import ATTEMPT_FACTS, DELIVERY_FACTS, JOB_FACTS
 from euterpe.analytics.schema import Table
@@ -46,8 +47,13 @@ def facts(history: History) -> Facts:
 
 def shaped(frame: DataFrame, table: Table) -> DataFrame:
     """With the columns of the table, in their order and of their types."""
-    fields = spark_schema(table).fields
-    return frame.select(*(F.col(field.name).cast(field.dataType).alias(field.name) for field in fields))
+    return frame.select(*(_value(field).alias(field.name) for field in spark_schema(table).fields))
+
+
+def _value(field: StructField) -> Column:
+    """What is no number is nothing: one NaN would be in every sum and mean."""
+    value = F.col(field.name).cast(field.dataType)
+    return F.when(F.abs(value) < float("inf"), value) if isinstance(field.dataType, DoubleType) else value
 
 
 def milliseconds(begin: str, end: str) -> Column:

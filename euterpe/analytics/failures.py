@@ -25,6 +25,9 @@ _TROUBLE = {
     r"Mkdirs failed to create file:(/\S+)": (
         "it must not write {0}; let the user that the workers run as write to the lake"
     ),
+    r"file:/*(/\S+\.parquet)[^\n]* (?:is not a Parquet file|corrupt)": (
+        "{0} is damaged: put it back from a backup, or begin a new lake"
+    ),
     r"(No space left on device)": "{0}; make room for the lake, and for Spark's own files (spark.local.dir)",
     # What this program says itself, there.
     r"(?m)^euterpe\.[\w.]+: (.+)$": "{0}",

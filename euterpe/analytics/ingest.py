@@ -10,18 +10,10 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from euterpe.analytics.errors import LakeError
 from euterpe.analytics.lake import Append, Lake
-from euterpe.analytics.lake.commits import partition_column
+from euterpe.analytics.lake.commits import Commit, partition_column
 from euterpe.analytics.source import history_of, read_table
 from euterpe.analytics.tables import HISTORY
 from euterpe.store.history import Bookmark, Cut, History
-
-# What makes two rows of the lake the same state of the same thing.
-_SAME = {
-    "jobs": ("job_id", "event_sequence"),
-    "attempts": ("attempt_id", "ended_at"),
-    "events": ("event_id",),
-    "deliveries": ("delivery_id",),
-}
 
 
 @dataclass(frozen=True)
@@ -43,6 +35,7 @@ def ingest(
 ) -> Ingested:
     """Adds what the database has beyond the lake's positions; of a job's metadata only the named keys."""
     with lake.append("ingest") as append, history_of(url) as history:
+        _refuse_another(lake, append.before, history)
         now = history.now()
         since = _where_we_were(append.before.positions, history)
         anew = since == Cut()
@@ -50,15 +43,21 @@ def ingest(
         # Jobs last: one that is pruned meanwhile is then missing as a whole.
         for table in reversed(HISTORY):
             options = {"url": url, "since": _text(since), "until": _text(now.cut), "metadata": metadata}
-            found = read_table(session, table, **options)
-            if anew and append.before.files[table]:
-                # Read before, under positions that mean nothing any more.
-                found = _new_to(lake.table(session, table, append.before.files[table]), found, table)
-            rows[table] = _write(found, append, table)
+            rows[table] = _write(read_table(session, table, **options), append, table)
             on_table(table, rows[table])
-        append.positions = now.document()
+        if anew:
+            _keep_what_is_gone(session, lake, append)
+        append.positions = {**now.document(), "installation": history.installation()}
         append.requesters = {**append.requesters, **history.requesters()}
     return Ingested(rows, anew)
+
+
+def _refuse_another(lake: Lake, before: Commit, history: History) -> None:
+    """Two installations in one lake would be one in every number, for good."""
+    known = before.positions.get("installation")
+    if any(before.files.values()) and known != history.installation():
+        whose = "a made history" if known is None else "the history of another installation"
+        raise LakeError(f"{lake.root} has {whose}: name another lake, or the database that it is of")
 
 
 def _where_we_were(positions: Mapping[str, Any], history: History) -> Cut:
@@ -66,20 +65,26 @@ def _where_we_were(positions: Mapping[str, Any], history: History) -> Cut:
     return bookmark.cut if bookmark and history.knows(bookmark) else Cut()
 
 
-def _new_to(before: DataFrame, found: DataFrame, table: str) -> DataFrame:
-    seen = before.select(*(F.col(name).alias(f"seen_{name}") for name in _SAME[table])).distinct()
-    same = [F.col(name).eqNullSafe(F.col(f"seen_{name}")) for name in _SAME[table]]
-    return found.join(seen, same, "left_anti")
+def _keep_what_is_gone(session: SparkSession, lake: Lake, append: Append) -> None:
+    """Of what was read before, under positions that mean nothing any more, the jobs that the database has
+    not. Of the others it knows better: a restore has undone what the lake may have seen."""
+    there = session.read.schema("job_id string").parquet(append.path("jobs")).distinct()
+    for table, files in append.before.files.items():
+        if files:
+            before = lake.table(session, table, files).drop("day")
+            _write(before.join(F.broadcast(there), "job_id", "left_anti"), append, table)
+    append.drop = frozenset(file.path for files in append.before.files.values() for file in files)
 
 
 def _write(found: DataFrame, append: Append, table: str) -> int:
-    filed = found.withColumn("day", F.to_date(partition_column(HISTORY[table])))
+    before = append.rows(table)
+    filed = found.select(*HISTORY[table].names, F.to_date(partition_column(HISTORY[table])).alias("day"))
     written = Observation()
     filed.observe(written, F.count(F.lit(1)).alias("rows")).write.partitionBy("day").mode("append").parquet(
         append.path(table)
     )
     rows: int = written.get["rows"]
-    if (there := append.rows(table)) != rows:
+    if (there := append.rows(table) - before) != rows:
         raise LakeError(
             f"{rows} rows of {table} were written, and {there} are in the lake's folder: "
             "all of Spark's workers must see the same folder under that path"

@@ -1,5 +1,6 @@
 """`euterpe analytics …`: what the history says of cost, speed and failures. Spark is imported when needed."""
 
+import re
 import time
 import webbrowser
 from collections.abc import Iterator
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from euterpe.analytics.lake import Lake
 
 app = group(
-    "Reports on cost, speed, failures and capacity, from the history. Needs euterpe[analytics] and Java 17.",
+    "Reports on cost, speed, failures and capacity, from the history. Needs Java 17, or newer.",
     example="euterpe analytics run --lake lake --out report",
 )
 
@@ -42,12 +43,15 @@ Metadata = Annotated[
     str, typer.Option(metavar="KEYS", help="Keys of jobs' metadata that may enter the lake, by comma.")
 ]
 KeepDays = Annotated[int | None, typer.Option(min=1, help="Drop days from the lake that are older.")]
-Since = Annotated[str, typer.Option(help="Jobs accepted since that day (UTC): 30d, or 2030-01-31T00:00:00Z.")]
+Since = Annotated[str, typer.Option(help="Jobs accepted since that day (UTC): 30d, or 2030-01-31.")]
 Requester = Annotated[str, typer.Option(help="Of this requester alone: its name or its id.")]
 PriceFile = Annotated[
     Path | None, typer.Option("--prices", metavar="FILE", help="JSON: cpu_hour, gib_in, gib_out, currency.")
 ]
 Open = Annotated[bool, typer.Option("--open", help="Show the page in the browser.")]
+
+
+_DAY = re.compile(r"\d{4}-\d\d-\d\d")
 
 
 @command(app, "ingest", example="euterpe analytics ingest --lake lake")
@@ -132,9 +136,10 @@ def _ingest(session: "SparkSession", lake: "Lake", metadata: str, keep_days: int
 
     with _database():
         url = load().database_url.get_secret_value()
+    was_filled = any(lake.commit().files.values())
     added = add(session, lake, url, metadata=metadata, on_table=_tell_rows)
-    if added.anew:
-        note("read from the beginning: the lake was empty, or the database is not the one that it knew")
+    if added.anew and was_filled:
+        note("the database was restored, or emptied: it was read from its beginning")
     if merged := compact(session, lake):
         note(f"merged {merged} small files")
     if keep_days is not None and (gone := forget(lake, keep_days)):
@@ -158,7 +163,8 @@ def _database() -> Iterator[Database]:
 def _question(since: str, requester: str) -> "Question":
     from euterpe.analytics.analyse import Question  # noqa: PLC0415
 
-    return Question(iso(instant_ms(since, "--since"))[:10] if since else "", requester)
+    day = since if _DAY.fullmatch(since) else iso(instant_ms(since, "--since"))[:10] if since else ""
+    return Question(day, requester)
 
 
 def _report(
@@ -169,8 +175,19 @@ def _report(
     from euterpe.analytics.prices import read_prices  # noqa: PLC0415
 
     options = Options() if prices is None else Options(prices=read_prices(prices))
+    _try_to_write(out_dir)
     results = analyse(session, lake, question, options, on_mart=lambda name: note(f"computing {name}"))
+    if not results.totals.jobs and question.filters:
+        note("the lake has no jobs of what was asked for")
     return publish(results, out_dir)
+
+
+def _try_to_write(folder: Path) -> None:
+    """Before all is computed for nothing."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise typer.BadParameter(f"{folder}: {error.strerror}", param_hint="--out") from None
 
 
 def _show(page: Path, *, in_browser: bool) -> None:

@@ -1,7 +1,7 @@
 """`euterpe batch`: a manifest of many jobs, checked as a whole and submitted row by row."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -82,6 +82,7 @@ def submit(
     defaults = _defaults(given or (), credentials)
     # The key and the URL are looked at before the long part.
     with _read(manifest) as read, nullcontext() if dry_run else connected(url):
+        _refuse_to_overwrite(read, {"--rejects": rejects, "--jobs": jobs})
         totals, left_out = _check(read, defaults, rejects, master)
         tally = Tally(totals)
         problem = unfit(totals, skip_bad=skip_bad)
@@ -171,6 +172,13 @@ def _read(manifest: str) -> Iterator[_Read]:
         except ManifestError as error:
             raise typer.BadParameter(str(error), param_hint="MANIFEST") from None
         yield _Read(files, pieces)
+
+
+def _refuse_to_overwrite(read: _Read, written: Mapping[str, Path | None]) -> None:
+    manifest = {Path(file.path).resolve() for file in read.files}
+    for option, path in written.items():
+        if path is not None and path.resolve() in manifest:
+            raise typer.BadParameter(f"{path} is the manifest", param_hint=option)
 
 
 @contextmanager

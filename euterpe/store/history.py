@@ -27,6 +27,7 @@ from euterpe.store.tables import (
     job_deliveries,
     job_outbox_events,
     requesters,
+    schema_migrations,
 )
 
 _GROWING = dict(zip(("jobs", "events", "deliveries"), IN_ORDER, strict=True))
@@ -34,11 +35,13 @@ _GROWING = dict(zip(("jobs", "events", "deliveries"), IN_ORDER, strict=True))
 _SAMPLED_PAGES = 2_000
 # libSQL answers with at most 4 MiB at a time.
 _ROWS_AN_ANSWER = 500
-# The cluster, its history of failovers, and the database in it.
+# The cluster, its history of failovers, the database in it, and the tables as they were made: a dump may be
+# restored into the very database that it came from.
 _IDENTITY = (
-    "SELECT (SELECT system_identifier FROM pg_control_system())::text"
-    " || '/' || (SELECT timeline_id FROM pg_control_checkpoint())"
-    " || '/' || (SELECT oid FROM pg_database WHERE datname = current_database())"
+    "SELECT concat_ws('/', (SELECT system_identifier FROM pg_control_system()), "
+    "(SELECT timeline_id FROM pg_control_checkpoint()), "
+    "(SELECT oid FROM pg_database WHERE datname = current_database()), "
+    "'inbox_jobs'::regclass::oid, 'job_outbox_events'::regclass::oid, 'job_deliveries'::regclass::oid)"
 )
 
 
@@ -170,6 +173,12 @@ class History:
             # With parameters, though there are none: that is how `%%` becomes `%` again.
             with driver.cursor().copy(f"COPY ({text}) TO STDOUT (FORMAT csv)", ()) as copy:
                 yield from copy
+
+    def installation(self) -> str:
+        """What a backup, a restore and a failover leave as it is: when the first migration was applied."""
+        first = sa.select(sa.func.min(schema_migrations.c.applied_at))
+        with self._database.snapshot() as connection:
+            return str(connection.execute(first).scalar_one())
 
     def requesters(self) -> dict[str, str]:
         """Names by id."""

@@ -2,6 +2,8 @@
 
 import csv
 import random
+from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +13,7 @@ import sqlalchemy as sa
 from euterpe.domain.retry import Delivered, JobError, Redeliver, RetryClass
 from euterpe.domain.states import JobStatus
 from euterpe.store.clock import SettableClock
+from euterpe.store.database import Database
 from euterpe.store.engines import Kind
 from euterpe.store.errors import SchemaMismatch
 from euterpe.store.history import Bookmark, Cut, History
@@ -20,6 +23,7 @@ from euterpe.store.migrate import migrate
 from euterpe.store.outbox import Delivery
 from euterpe.store.store import Store
 from euterpe.store.tables import inbox_jobs, job_outbox_events
+from tests.engines import Engine, Postgres
 from tests.store.jobs import SPEC, advance, claim_one, enqueue
 
 ALL = tuple(COLUMNS)
@@ -245,6 +249,23 @@ class TestPostgres:
         now = history.now().cut
         assert ids(read(history, "jobs", Cut(), now), "job_id") == [job_id]
         assert len(read(history, "events", Cut(), now)) == 5
+
+    def test_tables_that_were_made_anew_are_noticed(
+        self, engine: str, servers: Callable[[str], Engine]
+    ) -> None:
+        """As by `pg_dump --clean` and a restore into the database that it came from."""
+        server = servers(engine)
+        assert isinstance(server, Postgres)
+        with server.blank() as url, closing(Database(url)) as database:
+            migrate(database)
+            history = History(database)
+            before = history.now()
+            assert history.knows(before)
+            with database.transaction() as connection:
+                connection.exec_driver_sql("CREATE TABLE restored (LIKE job_outbox_events INCLUDING ALL)")
+                connection.exec_driver_sql("DROP TABLE job_outbox_events")
+                connection.exec_driver_sql("ALTER TABLE restored RENAME TO job_outbox_events")
+            assert not history.knows(before)
 
     def test_rows_of_one_position_are_found_by_their_key(self, store: Store, history: History) -> None:
         """After a migration all rows have one: parts must not read the whole table each."""

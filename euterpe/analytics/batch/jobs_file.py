@@ -1,5 +1,6 @@
 """Which row became which job, a JSON line for each: written by `submit`, read by `status`."""
 
+import fcntl
 import json
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -36,7 +37,13 @@ class JobsFile(AbstractContextManager["JobsFile"]):
     """No line waits in a buffer: when the run is killed, those that were told are there."""
 
     def __init__(self, path: Path, rows: int) -> None:
-        self._stream = path.open("w", encoding="utf-8")
+        self._stream = path.open("a", encoding="utf-8")
+        try:
+            fcntl.flock(self._stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._stream.close()
+            raise JobsFileError(f"{path}: another submission writes to it; try again later") from None
+        self._stream.truncate(0)
         self._write({"rows": rows})
 
     def add(self, place: str, job_id: str) -> None:

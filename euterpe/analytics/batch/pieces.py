@@ -4,6 +4,8 @@ One pass over the text finds where a line ends that also ends a record; it is as
 """
 
 import csv
+import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +19,7 @@ _PIECE = 4 * 1024 * 1024
 _LONGEST_LINE = 1024 * 1024  # a request has at most a quarter of it
 _BOM = b"\xef\xbb\xbf"
 _DELIMITERS = ",;\t"
+_REST_OF_QUOTED = re.compile(rb'(?:[^"]|"")*+"')
 
 
 @dataclass(frozen=True)
@@ -52,17 +55,15 @@ def _split_csv(number: int, file: File, piece_bytes: int) -> Iterator[Piece]:
     with Path(file.path).open("rb") as stream:
         lines = _lines(stream, file)
         columns, delimiter, line = _header(lines, file)
-        yield from (
-            Piece(number, file.path, "csv", *cut, columns, delimiter)
-            for cut in _cuts(lines, stream.tell(), line, piece_bytes, quoted=True)
-        )
+        for cut in _cuts(lines, stream.tell(), line, piece_bytes, delimiter):
+            yield Piece(number, file.path, "csv", *cut, columns, delimiter)
 
 
 def _split_lines(number: int, file: File, piece_bytes: int) -> Iterator[Piece]:
     with Path(file.path).open("rb") as stream:
         start = len(_BOM) if stream.read(len(_BOM)) == _BOM else 0
         stream.seek(start)
-        for cut in _cuts(_lines(stream, file), start, 1, piece_bytes, quoted=False):
+        for cut in _cuts(_lines(stream, file), start, 1, piece_bytes):
             yield Piece(number, file.path, "jsonl", *cut)
 
 
@@ -106,7 +107,10 @@ def _header(lines: Iterator[bytes], file: File) -> tuple[tuple[str, ...], str, i
     except UnicodeDecodeError:
         raise ManifestError(f"{file.name}: is not UTF-8: save it as UTF-8") from None
     delimiter = next((mark for mark in _DELIMITERS if mark in text), ",")
-    names = tuple(name.strip() for name in next(csv.reader([text], delimiter=delimiter)))
+    try:
+        names = tuple(name.strip() for name in next(csv.reader([text], delimiter=delimiter, strict=True)))
+    except csv.Error as error:
+        raise ManifestError(f"{file.name}: the line that names the columns is not CSV: {error}") from None
     _check_columns(names, file)
     return names, delimiter, line + 1
 
@@ -117,21 +121,43 @@ def _check_columns(names: Sequence[str], file: File) -> None:
             f"{file.name}: has columns that are no field of a job: {', '.join(wrong[:10])}; "
             "its first line must name them, like source.url,output.url,profile"
         )
-    if twice := sorted({name for name in names if names.count(name) > 1}):
+    if twice := sorted(name for name, times in Counter(names).items() if times > 1):
         raise ManifestError(f"{file.name}: has columns more than once: {', '.join(twice)}")
 
 
 def _cuts(
-    lines: Iterator[bytes], start: int, line: int, piece_bytes: int, *, quoted: bool
+    lines: Iterator[bytes], start: int, line: int, piece_bytes: int, delimiter: str = ""
 ) -> Iterator[tuple[int, int, int]]:
-    """Start, end and first line of each piece. Within quotes no record ends: those before it are even."""
-    end, first, quotes = start, line, 0
+    """Start, end and first line of each piece. Of CSV no record ends within quotes."""
+    end, first, mark, is_open = start, line, delimiter.encode(), False
     for raw in lines:
         end += len(raw)
         line += 1
-        quotes += raw.count(b'"') if quoted else 0
-        if end - start >= piece_bytes and quotes % 2 == 0:
+        if mark and b'"' in raw:
+            is_open = _ends_open(raw, is_open, mark)
+        if end - start >= piece_bytes and not is_open:
             yield start, end, first
             start, first = end, line
     if end > start:
         yield start, end, first
+
+
+def _ends_open(raw: bytes, is_open: bool, mark: bytes) -> bool:
+    """Whether a line ends within quotes, by the reader's own rules: quotes open at the beginning of a cell
+    and nowhere else, and where it finds an error it begins anew with the next line. Told otherwise, text in
+    a cell could pass for a row."""
+    at = 0
+    while True:
+        if not is_open:
+            is_open = raw.startswith(b'"', at)
+            at += is_open
+        if is_open:
+            rest = _REST_OF_QUOTED.match(raw, at)
+            if rest is None:
+                return True
+            at = rest.end()
+        end = raw.find(mark, at)
+        between = raw[at:end] if end >= 0 else raw[at:]
+        if end < 0 or b"\r" in between or (is_open and between):
+            return False
+        is_open, at = False, end + len(mark)

@@ -42,6 +42,10 @@ def _csv_rows(piece: Piece) -> Iterator[Row]:
         except StopIteration:
             return
         except csv.Error as error:
+            if "field limit" in str(error):
+                # The reader would go on in the middle of the cell, and take its lines for rows.
+                yield Row(line, {}, (FieldError((), "has too long a cell: what follows cannot be read"),))
+                return
             yield Row(line, {}, (FieldError((), f"is not CSV: {error}"),))
             continue
         if any(cells):
@@ -99,7 +103,13 @@ def _parquet_rows(piece: Piece) -> Iterator[Row]:
             for batch in parquet.iter_batches(_BATCH, row_groups=[piece.start]):
                 for given in batch.to_pylist(maps_as_pydicts="lossy"):
                     yield _parquet_row(next(line), given)
-    except (pa.ArrowException, OSError, ValueError):
+    except (
+        pa.ArrowException,
+        OSError,
+        ValueError,
+        OverflowError,
+        KeyError,
+    ):  # a strange time zone
         yield Row(next(line), {}, (FieldError((), "is damaged, like all that follows"),))
 
 

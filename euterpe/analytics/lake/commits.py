@@ -49,6 +49,9 @@ class Commits:
     def __init__(self, root: Path) -> None:
         self._root, self._folder = root, root / "_commits"
 
+    def there_are_some(self) -> bool:
+        return bool(self._versions())
+
     def latest(self) -> Commit:
         """The empty one where there is none yet."""
         versions = self._versions()
@@ -75,7 +78,7 @@ class Commits:
         return {file.path for commit in commits for files in commit.files.values() for file in files}
 
     def _versions(self) -> dict[int, Path]:
-        return {int(path.stem): path for path in self._folder.glob("[0-9]*.json")}
+        return {int(path.stem): path for path in self._folder.glob(f"{'[0-9]' * 8}.json")}
 
 
 def _read(path: Path) -> Commit:
@@ -84,10 +87,21 @@ def _read(path: Path) -> Commit:
         if document.pop("format") != FORMAT:
             raise LakeError(f"{path} is of another format than this program writes; use the Euterpe that did")
         _check_schema(document.pop("schema"), path)
-        files = {name: [DataFile(**file) for file in found] for name, found in document.pop("files").items()}
-        return Commit(files=files, **document)
-    except (ValueError, KeyError, TypeError) as error:
-        raise LakeError(f"{path} is damaged ({error}); remove it, and the commit before it counts") from error
+        found = document.pop("files")
+        files = {name: [DataFile(**file) for file in found[name]] for name in HISTORY}
+        commit = Commit(files=files, **document)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise _damaged(path, str(error)) from error
+    if commit.version != int(path.stem):
+        raise _damaged(path, f"it says that it is {commit.version!r}")
+    return commit
+
+
+def _damaged(path: Path, why: str) -> LakeError:
+    return LakeError(
+        f"{path} is damaged ({why}): put it back from a backup. Without it the commit before it counts, and "
+        "what was added since is read again, as far as the database still has it"
+    )
 
 
 def _schema() -> dict[str, dict[str, str]]:

@@ -22,6 +22,7 @@ from euterpe.analytics.tables import HISTORY, REQUESTERS
 from euterpe.analytics.types import spark_schema
 
 _STAGING = ".staging"
+_OURS = f"{'[0-9]' * 8}-{'[0-9]' * 5}.parquet"
 
 
 @dataclass
@@ -47,6 +48,8 @@ class Lake:
 
     def __init__(self, root: Path) -> None:
         self.root = root.absolute()
+        if self.root.exists() and not self.root.is_dir():
+            raise LakeError(f"{self.root} is a file: a lake is a folder")
         if odd := set(str(self.root)) & set("*?[]{}\\"):
             raise LakeError(f"{self.root}: Spark takes {' '.join(sorted(odd))} in a path for a pattern")
         self._commits = Commits(self.root)
@@ -75,6 +78,7 @@ class Lake:
     def append(self, cause: str) -> Iterator[Append]:
         """Everything that is in its folder at the end counts, and after an exception nothing of it."""
         with self._locked(), _said_plainly(self.root):
+            self._begin()
             self._sweep()
             before = self.commit()
             folder = self.root / _STAGING / uuid4().hex
@@ -122,13 +126,26 @@ class Lake:
             path.rename(target)
             yield DataFile(str(target.relative_to(self.root)), rows, target.stat().st_size)
 
+    def _begin(self) -> None:
+        """Makes a lake of the folder, if it is none yet. From then on a lake without commits is a broken one,
+        and not one whose files nobody has named so far: those may be all that is left of pruned history."""
+        if self._commits.there_are_some():
+            return
+        if foreign := [name for name in (*HISTORY, _STAGING) if (self.root / name).exists()]:
+            raise LakeError(
+                f"{self.root} has {', '.join(foreign)} and no commits: put its _commits back if it is a "
+                "lake, or name an empty folder"
+            )
+        self._commits.write(Commit())
+
     def _sweep(self) -> None:
         """What a killed program left behind, and files that only forgotten commits name."""
         shutil.rmtree(self.root / _STAGING, ignore_errors=True)
         named = self._commits.forget_old()
-        for path in self.root.glob("*/day=*/*.parquet"):
-            if str(path.relative_to(self.root)) not in named:
-                path.unlink()
+        for table in HISTORY:
+            for path in self.root.glob(f"{table}/day=*/{_OURS}"):
+                if str(path.relative_to(self.root)) not in named:
+                    path.unlink()
 
     @contextmanager
     def _locked(self) -> Iterator[None]:

@@ -1,14 +1,18 @@
-"""When attempts took a slot. One that still runs takes it until the end of the history."""
+"""When attempts took a slot. One that still runs takes it until the end of the history, and for no longer
+than a job may run: its end may have been pruned before it was read."""
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
 from euterpe.analytics.marts.horizon import DAY_US, Horizon
 
+_LONGEST_US = 7 * DAY_US  # the most that a job's timeout may be
+
 
 def parts(attempts: DataFrame, now: Horizon) -> DataFrame:
     """Cut at midnight: `day`, `worker_id`, `queue`, and `begins` and `ends` in microseconds."""
-    ended = F.coalesce(F.unix_micros("ended_at"), F.lit(now.end))
+    by_now = F.least(F.lit(now.end), F.unix_micros("started_at") + _LONGEST_US)
+    ended = F.coalesce(F.unix_micros("ended_at"), by_now)
     whole = attempts.select(
         "worker_id",
         "queue",

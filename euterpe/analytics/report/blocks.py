@@ -90,7 +90,9 @@ def _row(cells: Sequence[Content], numeric: Sequence[bool]) -> Html:
 def counted(value: float | None) -> Content:
     """A number in a table: short to read, exact to the mouse."""
     shown = words.count(value)
-    return shown if value is None or value < 1000 else tag("span", shown, title=words.exact(value))
+    if value is None or value < words.EXACT_BELOW:
+        return shown
+    return tag("span", shown, title=words.exact(value))
 
 
 def badge(word: str, tone: Tone) -> Html:

@@ -3,13 +3,16 @@
 from collections.abc import Sequence
 from datetime import date, datetime, timedelta
 
+EXACT_BELOW = 10_000
 UNKNOWN = "\N{EN DASH}"
 _THOUSANDS = ("", "k", "M", "G", "T")
 _BYTES = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
 def count(value: float | None) -> str:
-    """`987`, `1.2 k`, `34 M`."""
+    """`987`, `2,864`, `12 k`, `34 M`: exact as long as people add them up in their heads."""
+    if value is not None and abs(value) < EXACT_BELOW and float(value).is_integer():
+        return f"{value:,.0f}"
     return UNKNOWN if value is None else _scaled(value, 1000, _THOUSANDS)
 
 
@@ -18,7 +21,7 @@ def exact(value: float) -> str:
 
 
 def of(number: float, thing: str) -> str:
-    """`1 job`, `1.2 k jobs`."""
+    """`1 job`, `1,200 jobs`."""
     return f"{count(number)} {thing}{'' if number == 1 else 's'}"
 
 

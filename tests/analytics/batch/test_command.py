@@ -229,6 +229,8 @@ def test_a_manifest_that_cannot_be_read_is_one_sentence(
         (("--set", "group=a", "--set", "group.id=b"), "group.id: is given more than once"),
         (("--max-in-flight", "0"), "--max-in-flight"),
         (("--rejects", "no/where.csv"), "--rejects: no/where.csv: No such file or directory"),
+        (("--rejects", "june.csv"), "--rejects: june.csv is the manifest"),
+        (("--jobs", "./june.csv"), "--jobs: june.csv is the manifest"),
         (("--credentials", "s3.json"), "--credentials: s3.json: No such file or directory"),
     ],
 )

@@ -4,6 +4,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from euterpe.analytics.batch.errors import ManifestError
 from tests.analytics.batch.manifests import KINDS, Cells, cells, pieces_of, read, write
@@ -82,3 +84,34 @@ def test_a_line_has_a_greatest_length(folder: Path) -> None:
     path = folder / "june.jsonl"
     path.write_bytes(b"{}\n" + b" " * 2_000_000)
     assert refusal(path) == "june.jsonl:2: is longer than 1 MiB"
+
+
+@settings(max_examples=300)
+@given(st.text(alphabet='",\n\ra ', max_size=60))
+def test_wherever_a_csv_is_cut_the_same_rows_are_read(
+    tmp_path_factory: pytest.TempPathFactory, text: str
+) -> None:
+    """Or text within quotes could pass for a row, and be submitted."""
+    path = tmp_path_factory.getbasetemp() / "cut.csv"
+    path.write_bytes(f"external_id,profile\nfirst,p\n{text}".encode())
+    assert read(path, 1) == read(path)
+
+
+def test_a_quote_within_a_cell_opens_nothing(folder: Path) -> None:
+    path = folder / "june.csv"
+    quoted = '"a, ""b""\nx,y\n"'
+    path.write_text(f'external_id,profile\na 5" disc,p\n{quoted},p\nlast,p\n')
+    assert [row.asked.get("external_id") for row in read(path, 1)] == ['a 5" disc', 'a, "b"\nx,y\n', "last"]
+
+
+def test_after_a_cell_that_is_too_long_nothing_is_taken_for_a_row(folder: Path) -> None:
+    path = folder / "june.csv"
+    path.write_text('external_id,profile\n"' + "a\n" * 100_000 + "evil,p\n" * 3 + '",p\n')
+    (row,) = read(path)
+    assert "too long a cell" in str(row.flaws)
+
+
+def test_what_is_no_csv_or_has_only_old_line_ends_is_told_so(folder: Path) -> None:
+    path = folder / "june.csv"
+    path.write_bytes(b"external_id,profile\ra,p\rb,p\r")
+    assert "is not CSV" in refusal(path)

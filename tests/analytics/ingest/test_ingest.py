@@ -3,20 +3,25 @@
 import os
 import random
 import signal
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 from pyspark.sql import SparkSession
 
+from euterpe.analytics.errors import LakeError
 from euterpe.analytics.facts import facts
 from euterpe.analytics.ingest import ingest
 from euterpe.analytics.lake import Lake
 from euterpe.analytics.lake.upkeep import compact
+from euterpe.analytics.synthesize.lake import synthesize_lake
 from euterpe.analytics.synthesize.plan import Plan
 from euterpe.analytics.synthesize.store import synthesize_store
-from euterpe.domain.retry import Delivered
+from euterpe.domain.retry import Delivered, JobError
 from euterpe.domain.states import JobStatus
 from euterpe.store.clock import SettableClock
 from euterpe.store.database import Database
@@ -24,6 +29,7 @@ from euterpe.store.engines import Kind
 from euterpe.store.migrate import migrate
 from euterpe.store.outbox import Delivery
 from euterpe.store.store import Store
+from euterpe.store.tables import inbox_jobs, job_attempts, job_outbox_events
 from tests.store.jobs import SPEC, advance, claim_one, enqueue
 
 
@@ -105,6 +111,53 @@ def test_positions_that_mean_nothing_any_more_are_noticed_and_nothing_doubles(
     assert {table: lake.commit().rows(table) for table in done.rows} == {
         table: fresh.commit().rows(table) for table in done.rows
     }
+
+
+@pytest.mark.parametrize("engine", ["sqlite"])
+def test_what_a_restore_has_undone_is_undone_in_the_lake(
+    store: Store, url: str, spark: SparkSession, lake: Lake
+) -> None:
+    quiet = {**SPEC, "status_webhook_url": None}
+    (pruned,) = enqueue(store, 1, spec=quiet)
+    advance(store, claim_one(store), until=JobStatus.SUCCEEDED)
+    ingest(spark, lake, url)
+    with store.database.transaction() as connection:
+        for table in (job_outbox_events, job_attempts, inbox_jobs):
+            connection.execute(sa.delete(table))
+    enqueue(store, 2, spec=quiet)
+    file, backup = Path(url.removeprefix("sqlite:///")), lake.root.with_name("backup.db")
+    with sqlite3.connect(file) as now, sqlite3.connect(backup) as then:
+        now.backup(then)
+    for _ in range(2):
+        advance(store, claim_one(store), until=JobStatus.SUCCEEDED)
+    ingest(spark, lake, url)
+
+    with sqlite3.connect(file) as now, sqlite3.connect(backup) as then:
+        then.backup(now)
+    for job in store.inbox.claim("w1", 2):
+        store.inbox.fail(job, JobError("bad", "not media", "claimed"))
+    assert ingest(spark, lake, url).anew
+    jobs = facts(lake.read(spark)).jobs.select("job_id", "outcome", "attempts").collect()
+    assert {job.job_id: job.outcome for job in jobs}.pop(pruned) == "succeeded"
+    assert sorted(job.outcome for job in jobs) == ["failed", "failed", "succeeded"]
+    assert facts(lake.read(spark)).attempts.count() == 3
+
+
+@pytest.mark.parametrize("engine", ["sqlite"])
+def test_the_histories_of_two_installations_do_not_mix(
+    store: Store, url: str, spark: SparkSession, lake: Lake, tmp_path: Path
+) -> None:
+    enqueue(store, 1)
+    ingest(spark, lake, url)
+    another = f"sqlite:///{tmp_path / 'another.db'}"
+    with closing(Database(another)) as database:
+        migrate(database)
+    with pytest.raises(LakeError, match="has the history of another installation: name another lake"):
+        ingest(spark, lake, another)
+    made = Lake(tmp_path / "made")
+    synthesize_lake(made, Plan(jobs=3, seed=1, until_ms=1_790_000_000_000), lambda _: None)
+    with pytest.raises(LakeError, match="has a made history: name another lake"):
+        ingest(spark, made, url)
 
 
 @pytest.mark.parametrize("engine", ["sqlite"])

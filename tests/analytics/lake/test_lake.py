@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -133,15 +134,52 @@ def test_a_full_disk_is_a_sentence_and_changes_nothing(lake: Lake, monkeypatch: 
 
 def test_a_damaged_commit_is_named(lake: Lake) -> None:
     add(lake.root, 0)
-    (path,) = (lake.root / "_commits").glob("*.json")
-    path.write_text(path.read_text()[:100])
-    with pytest.raises(LakeError, match=r"00000001\.json is damaged"):
-        lake.commit()
+    path = lake.root / "_commits/00000001.json"
+    whole = path.read_text()
+    for text in (whole[:100], "null", "[]", "[" * 100_000, whole.replace('"version": 1', '"version": "x"')):
+        path.write_text(text)
+        with pytest.raises(LakeError, match=r"00000001\.json is damaged"):
+            lake.commit()
+
+
+def test_a_copy_that_somebody_made_beside_the_commits_is_none(lake: Lake) -> None:
+    add(lake.root, 0)
+    (lake.root / "_commits/00000002 (1).json").write_text("{}")
+    assert lake.commit().version == 1
+
+
+def test_a_lake_whose_commits_are_lost_is_refused_and_keeps_its_files(lake: Lake) -> None:
+    """They may be all that is left of history that was pruned."""
+    add(lake.root, 0)
+    kept = {*lake.root.glob("*/day=*/*.parquet")}
+    shutil.rmtree(lake.root / "_commits")
+    with pytest.raises(LakeError, match="no commits: put its _commits back"), lake.append("test"):
+        pass
+    assert {*lake.root.glob("*/day=*/*.parquet")} == kept != set()
+
+
+def test_what_others_keep_in_the_folder_is_theirs(lake: Lake) -> None:
+    theirs = [
+        lake.root / "sales/day=2026-01-01/part-0.parquet",
+        lake.root / "events/day=2026-01-01/mine.parquet",
+    ]
+    add(lake.root, 0)
+    for path in theirs:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"the only copy")
+    add(lake.root, 10)
+    assert all(path.exists() for path in theirs)
+
+
+def test_a_file_is_no_lake(lake: Lake) -> None:
+    lake.root.touch()
+    with pytest.raises(LakeError, match="is a file: a lake is a folder"):
+        Lake(lake.root)
 
 
 def test_columns_may_come_but_none_may_change(lake: Lake) -> None:
     add(lake.root, 0)
-    (path,) = (lake.root / "_commits").glob("*.json")
+    path = lake.root / "_commits/00000001.json"
     document = json.loads(path.read_text())
     del document["schema"]["events"]["type"]  # an older program did not know it
     path.write_text(json.dumps(document))

@@ -5,7 +5,8 @@ PARTS = """
 CREATE TABLE parts AS
 WITH whole AS (
     SELECT worker_id, queue, started_at AS began,
-           greatest(started_at, coalesce(ended_at, (SELECT finish FROM horizon))) AS ended
+           greatest(started_at, coalesce(
+               ended_at, least((SELECT finish FROM horizon), started_at + INTERVAL 7 DAY))) AS ended
     FROM attempt_facts
 )
 SELECT day::DATE AS day, worker_id, queue,

@@ -40,6 +40,13 @@ def test_what_still_runs_is_busy_until_the_end_of_the_history(spark: SparkSessio
     assert row["busy_seconds"] == pytest.approx(2 * 3600)
 
 
+def test_what_never_ended_is_not_busy_for_ever(spark: SparkSession) -> None:
+    """Its end was pruned before it was read: no job may run for longer than a week."""
+    jobs = [{"created_at": at(24 * 30)}]
+    rows = utilisation(known(spark, jobs=jobs, attempts=[ran(1, None, outcome="running")])).collect()
+    assert sum(row["busy_seconds"] for row in rows) == pytest.approx(7 * 86_400)
+
+
 def test_an_attempt_that_took_no_time_was_there_nevertheless(spark: SparkSession) -> None:
     attempts = [ran(24, 24), ran(30, 29, worker_id="w2")]
     rows = by(utilisation(known(spark, attempts=attempts)), "worker_id")

@@ -14,8 +14,9 @@ DASH = words.UNKNOWN
         (0, "0"),
         (987, "987"),
         (999, "999"),
-        (1_000, "1 k"),
-        (1_234, "1.2 k"),
+        (1_000, "1,000"),
+        (9_999, "9,999"),
+        (12_345, "12.3 k"),
         (99_949, "99.9 k"),
         (123_456, "123 k"),
         (999_949, "1 M"),
@@ -142,10 +143,10 @@ def test_a_span_is_in_days_where_it_has_some() -> None:
 
 
 def test_things_are_counted_in_their_number() -> None:
-    assert (words.of(1, "job"), words.of(0, "job"), words.of(1_200, "job")) == (
+    assert (words.of(1, "job"), words.of(0, "job"), words.of(12_000, "job")) == (
         "1 job",
         "0 jobs",
-        "1.2 k jobs",
+        "12 k jobs",
     )
 
 

@@ -7,7 +7,11 @@ from itertools import count, takewhile
 from euterpe.analytics.report.html import Content, Html, tag
 
 _CHARACTER = 7.4  # of the page's small text, in the widest of its fonts, on average
-_MOMENTS_MS = (1, 10, 100, 1_000, 10_000, 60_000, 600_000, 3_600_000, 36_000_000, 86_400_000, 864_000_000)
+_SECOND, _HOUR, _DAY = 1_000, 3_600_000, 86_400_000
+_MOMENTS_MS = (
+    *(1, 10, 100, _SECOND, 10 * _SECOND, 60 * _SECOND, 600 * _SECOND),
+    *(_HOUR, 10 * _HOUR, _DAY, 10 * _DAY, 100 * _DAY),
+)
 
 
 def is_narrow(width: float) -> bool:
@@ -57,6 +61,6 @@ def ticks(top: float, most: int = 5) -> list[float]:
 
 def moments(least: float, most: float) -> list[float]:
     """Times that people know, for a logarithmic axis from below the least to above the most."""
-    first = max((n for n, moment in enumerate(_MOMENTS_MS) if moment <= least), default=0)
+    first = max((n for n, moment in enumerate(_MOMENTS_MS[:-1]) if moment <= least), default=0)
     last = min((n for n, moment in enumerate(_MOMENTS_MS) if moment >= most), default=len(_MOMENTS_MS) - 1)
     return [float(moment) for moment in _MOMENTS_MS[first : max(last, first + 1) + 1]]

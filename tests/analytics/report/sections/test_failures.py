@@ -4,7 +4,7 @@ from tests.analytics.report.sample import empty, month, results
 
 def test_the_commonest_the_new_and_the_rising_are_named() -> None:
     assert failures(month()).answer == (
-        "1.3 k attempts failed, in 7 ways. The commonest is source_not_found while fetching: 30.1 % of them. "
+        "1,335 attempts failed, in 7 ways. The commonest is source_not_found while fetching: 30.1 % of them. "
         "New in the last week: output_forbidden while uploading. "
         "More frequent than the week before: source_unreachable while fetching."
     )
