@@ -155,7 +155,7 @@ UTILISATION = Table(
     columns("""
         day day The day (an attempt over midnight counts on each day for its part).
         worker_id string The worker.
-        attempts long Attempts that ran on that day; one without an end does until the history's, or for a week.
+        attempts long Attempts that ran on that day; one without an end until the history's, or for a week.
         busy_seconds double Their time, added up.
         present_seconds double From the first beginning to the last end of that day.
         mean_busy double busy_seconds / present_seconds: jobs at once, on average while present.
