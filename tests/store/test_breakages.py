@@ -3,8 +3,10 @@
 Each breakage names the tests that are its witnesses; they are called as they stand.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from threading import get_ident
 from typing import Any
 
 import pytest
@@ -40,7 +42,8 @@ def without(monkeypatch: pytest.MonkeyPatch, column: str) -> None:
 
 def with_events_after_the_commit(monkeypatch: pytest.MonkeyPatch) -> None:
     """Moves the outbox insert behind the transaction that it belongs to."""
-    late: list[Callable[[Database], object]] = []
+    # By thread: services of other tests may be at work in this process.
+    late: defaultdict[int, list[Callable[[Database], object]]] = defaultdict(list)
     transaction = Database.transaction
     tell = Events.insert
 
@@ -48,15 +51,15 @@ def with_events_after_the_commit(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(self: Database) -> Iterator[sa.Connection]:
         with transaction(self) as connection:
             yield connection
-        while late:
-            late.pop(0)(self)
+        while mine := late[get_ident()]:
+            mine.pop(0)(self)
 
     def postpone(self: Events, _: sa.Connection, moments: Any) -> None:
         def insert(database: Database) -> None:
             with transaction(database) as connection:
                 tell(self, connection, moments)
 
-        late.append(insert)
+        late[get_ident()].append(insert)
 
     monkeypatch.setattr(Database, "transaction", broken)
     monkeypatch.setattr(Events, "insert", postpone)

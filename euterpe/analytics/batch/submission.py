@@ -60,7 +60,10 @@ class Submission:
     def run(self) -> ClientError | None:
         # Daemons: what waits for a busy service must not keep us from ending when a person says so. A call
         # that is cut off is made again by the next run, with the same key.
-        threads = [threading.Thread(target=self._work, daemon=True) for _ in range(self._max_in_flight)]
+        threads = [
+            threading.Thread(target=self._work, name="euterpe-submission", daemon=True)
+            for _ in range(self._max_in_flight)
+        ]
         try:
             for thread in threads:
                 thread.start()

@@ -131,7 +131,6 @@ def test_rows_that_cannot_be_read_on_end_it_too() -> None:
 @pytest.mark.parametrize("moment", ["batch-0", "batch-1000"])
 def test_a_person_may_interrupt_it(moment: str) -> None:
     """Also while it starts; nothing of it goes on."""
-    before = threading.active_count()
     endless = (Request(0, line, {}, f"batch-{line}") for line in itertools.count())
 
     def take(_document: Document, key: str) -> Taken:
@@ -141,4 +140,4 @@ def test_a_person_may_interrupt_it(moment: str) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         Submission(take, endless, lambda *_: None, max_in_flight=100).run()
-    assert threading.active_count() == before
+    assert "euterpe-submission" not in {thread.name for thread in threading.enumerate()}

@@ -147,7 +147,7 @@ def test_of_one_requester_nothing_is_said_of_the_workers_or_of_others() -> None:
 
 def test_an_empty_history_says_so_everywhere(pages: dict[str, str]) -> None:
     page = Page(pages["empty"])
-    assert "There are no jobs in this history yet." in page.words
+    assert "There are no jobs yet." in page.words
     assert "svg" not in page.tags
     assert len(re.findall('class="nothing"', pages["empty"])) >= len(SECTIONS)
 

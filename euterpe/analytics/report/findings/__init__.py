@@ -27,7 +27,8 @@ _SIGNS = (
 def findings(results: Results) -> list[Finding]:
     days = results.total("throughput", ("jobs", *_ENDED))
     if not days["jobs"]:
-        return [fact("There are no jobs in this history yet.", "", "outcomes")]
+        none = "There are no jobs in what was asked for." if results.filters else "There are no jobs yet."
+        return [fact(none, "", "outcomes")]
     ended = sum(days[name] for name in _ENDED)
     if ended < _FEW_JOBS:
         small = fact(

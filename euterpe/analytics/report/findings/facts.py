@@ -33,8 +33,8 @@ def _jobs(results: Results) -> Iterator[Finding]:
     whole = results.total("throughput", names)
     rate = succeeded_share(whole)
     done = "none has ended" if rate is None else f"{words.percent(rate)} of those that ended succeeded"
-    minutes = words.of(round(whole["output_minutes"]), "minute")
-    yield fact(f"{words.of(whole['jobs'], 'job')}, and {done}.", f"they made {minutes} of media", "outcomes")
+    made = words.duration(60 * whole["output_minutes"])
+    yield fact(f"{words.of(whole['jobs'], 'job')}, and {done}.", f"they made {made} of media", "outcomes")
 
 
 def _cost(results: Results) -> Iterator[Finding]:

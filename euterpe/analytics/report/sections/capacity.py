@@ -89,7 +89,8 @@ def _calendar(first: date, last: date) -> list[date]:
 def _column(at: date, row: Row | None) -> Column:
     busy = row["busy_seconds"] / _DAY_SECONDS if row else 0.0
     slots = float(row["peak_busy"]) if row else None
-    said = f"{words.number(busy)} jobs at once" + (f", {slots:.0f} slots" if slots is not None else "")
+    said = f"{words.number(busy)} jobs at once"
+    said += "" if slots is None else f", {words.of(slots, 'slot')}"
     return Column(f"{at.day} {at:%b}", f"{words.day(at)}: {said}", (busy, slots))
 
 

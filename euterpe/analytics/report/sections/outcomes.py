@@ -40,7 +40,7 @@ def _answer(whole: Row, days: int) -> str:
     return (
         f"{words.of(whole['jobs'], 'job')} on {words.of(days, 'day')}: {words.listed(became)}. "
         f"Of those that ended, leaving out the canceled, {rate} succeeded. "
-        f"They made {words.of(round(whole['output_minutes']), 'minute')} of media."
+        f"They made {words.duration(60 * whole['output_minutes'])} of media."
     )
 
 

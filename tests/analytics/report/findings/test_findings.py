@@ -63,7 +63,9 @@ def test_a_history_too_short_says_that_weeks_are_not_compared() -> None:
 
 
 def test_an_empty_history_says_one_thing() -> None:
-    assert [one.what for one in findings(empty())] == ["There are no jobs in this history yet."]
+    assert [one.what for one in findings(empty())] == ["There are no jobs yet."]
+    asked = replace(empty(), filters={"since": "2030-01-01"})
+    assert [one.what for one in findings(asked)] == ["There are no jobs in what was asked for."]
 
 
 def test_a_job_that_has_not_ended_is_a_small_history() -> None:

@@ -16,7 +16,7 @@ def test_the_answer_says_what_became_of_the_jobs() -> None:
     row = {**key, "jobs": 12, "succeeded": 9, "failed": 1, "canceled": 2}
     assert outcomes(results(throughput=[{**day(0), **row}])).answer == (
         "12 jobs on 1 day: 9 succeeded, 1 failed and 2 canceled. "
-        "Of those that ended, leaving out the canceled, 90 % succeeded. They made 90 minutes of media."
+        "Of those that ended, leaving out the canceled, 90 % succeeded. They made 1 h 30 min of media."
     )
 
 
