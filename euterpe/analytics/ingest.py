@@ -54,10 +54,14 @@ def ingest(
 
 def _refuse_another(lake: Lake, before: Commit, history: History) -> None:
     """Two installations in one lake would be one in every number, for good."""
-    known = before.positions.get("installation")
-    if any(before.files.values()) and known != history.installation():
-        whose = "a made history" if known is None else "the history of another installation"
-        raise LakeError(f"{lake.root} has {whose}: name another lake, or the database that it is of")
+    if not any(before.files.values()):
+        return
+    ours, whose = history.installation(), "the history of another installation"
+    if not before.positions:
+        whose = "a made history"
+    elif before.positions.get("installation", ours) == ours:  # an earlier program did not write it down
+        return
+    raise LakeError(f"{lake.root} has {whose}: name another lake, or the database that it is of")
 
 
 def _where_we_were(positions: Mapping[str, Any], history: History) -> Cut:
@@ -72,7 +76,7 @@ def _keep_what_is_gone(session: SparkSession, lake: Lake, append: Append) -> Non
     for table, files in append.before.files.items():
         if files:
             before = lake.table(session, table, files).drop("day")
-            _write(before.join(F.broadcast(there), "job_id", "left_anti"), append, table)
+            _write(before.join(there, "job_id", "left_anti"), append, table)
     append.drop = frozenset(file.path for files in append.before.files.values() for file in files)
 
 

@@ -163,8 +163,8 @@ def _database() -> Iterator[Database]:
 def _question(since: str, requester: str) -> "Question":
     from euterpe.analytics.analyse import Question  # noqa: PLC0415
 
-    day = since if _DAY.fullmatch(since) else iso(instant_ms(since, "--since"))[:10] if since else ""
-    return Question(day, requester)
+    instant = f"{since}T00:00:00Z" if _DAY.fullmatch(since) else since
+    return Question(iso(instant_ms(instant, "--since"))[:10] if since else "", requester)
 
 
 def _report(

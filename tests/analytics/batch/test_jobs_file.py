@@ -32,6 +32,16 @@ def test_another_file_is_told_so(folder: Path, text: str) -> None:
         read_batch(folder / "june.csv")
 
 
+def test_one_submission_at_a_time_writes_it_and_another_takes_nothing_away(folder: Path) -> None:
+    path = folder / "june.csv.jobs"
+    with JobsFile(path, 2) as first:
+        first.add("june.csv:2", "j1")
+        with pytest.raises(JobsFileError, match="another submission writes to it"):
+            JobsFile(path, 9)
+        first.add("june.csv:3", "j2")
+    assert [line.job_id for line in read_batch(path).submitted] == ["j1", "j2"]
+
+
 def test_a_file_that_is_not_there_is_told_with_who_writes_it(folder: Path) -> None:
     with pytest.raises(JobsFileError, match="No such file or directory: `euterpe batch submit` writes it"):
         read_batch(folder / "june.csv.jobs")

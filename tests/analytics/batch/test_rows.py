@@ -103,6 +103,14 @@ def test_parquet_may_come_from_pandas_or_spark(folder: Path) -> None:
     assert second.asked == {"source": {}}
 
 
+@pytest.mark.parametrize("kind", [pa.timestamp("s"), pa.timestamp("s", "Mars/Olympus")])
+def test_a_time_that_python_has_not_is_told(folder: Path, kind: pa.DataType) -> None:
+    times = pa.array([400_000_000_000 if kind.tz is None else 0], kind)
+    pq.write_table(pa.table({"not_before": times}), folder / "june.parquet")
+    (row,) = read("june.parquet")
+    assert "is damaged" in str(row.flaws)
+
+
 def test_a_damaged_row_group_is_told_where_it_begins(folder: Path) -> None:
     path = folder / "june.parquet"
     table = pa.table({"profile": [f"{n:0500}" for n in range(100)]})

@@ -123,6 +123,12 @@ def test_a_clock_that_was_set_back_makes_no_time_negative(spark: SparkSession) -
     assert (job["waiting_ms"], job["total_ms"], attempt["busy_ms"]) == (0, 0, 0)
 
 
+def test_what_is_no_number_is_nothing(spark: SparkSession) -> None:
+    odd = {"cpu_seconds": float("nan"), "vmaf": float("inf"), "media_seconds": 2.5}
+    attempt = only(facts(history(spark, jobs=[{}], attempts=[odd])).attempts)
+    assert (attempt["cpu_seconds"], attempt["vmaf"], attempt["media_seconds"]) == (None, None, 2.5)
+
+
 def test_what_retention_left_of_older_days_is_left_out(spark: SparkSession) -> None:
     made = facts(history(spark, attempts=[{"job_id": "gone"}], deliveries=[{"event_id": "gone"}]))
     assert [rows_of(frame) for frame in made] == [[], [], []]

@@ -13,8 +13,9 @@ import pytest
 import sqlalchemy as sa
 from pyspark.sql import SparkSession
 
-from euterpe.analytics.errors import LakeError
+from euterpe.analytics.errors import AnalyticsError, LakeError
 from euterpe.analytics.facts import facts
+from euterpe.analytics.failures import failures_in_words
 from euterpe.analytics.ingest import ingest
 from euterpe.analytics.lake import Lake
 from euterpe.analytics.lake.upkeep import compact
@@ -154,10 +155,25 @@ def test_the_histories_of_two_installations_do_not_mix(
         migrate(database)
     with pytest.raises(LakeError, match="has the history of another installation: name another lake"):
         ingest(spark, lake, another)
+    with lake.append("as an earlier program left it") as append:
+        append.positions = {name: append.positions[name] for name in ("cut", "marks")}
+        append.drop = frozenset(["forces a commit"])
+    assert not ingest(spark, lake, url).anew
     made = Lake(tmp_path / "made")
     synthesize_lake(made, Plan(jobs=3, seed=1, until_ms=1_790_000_000_000), lambda _: None)
     with pytest.raises(LakeError, match="has a made history: name another lake"):
         ingest(spark, made, url)
+
+
+@pytest.mark.parametrize("engine", ["sqlite"])
+def test_a_damaged_file_of_the_lake_is_named(store: Store, url: str, spark: SparkSession, lake: Lake) -> None:
+    enqueue(store, 1)
+    ingest(spark, lake, url)
+    (file,) = lake.commit().files["jobs"]
+    path = lake.root / file.path
+    os.truncate(path, file.bytes // 2)
+    with pytest.raises(AnalyticsError, match=f"{path} is damaged"), failures_in_words("local[2]"):
+        lake.read(spark).jobs.collect()
 
 
 @pytest.mark.parametrize("engine", ["sqlite"])

@@ -96,6 +96,13 @@ def test_times_are_on_an_axis_that_people_know() -> None:
     ]
 
 
+@pytest.mark.parametrize("days", [10, 30, 300])
+def test_times_beyond_all_known_ones_are_drawn_too(days: int) -> None:
+    long = days * 86_400_000.0
+    chart = ranges([("", [a_range("a", long, long, long)])], "Times", words.duration_ms, 800)
+    assert len(re.findall(r'class="grid"', chart)) >= 2
+
+
 def test_groups_have_headings_and_a_limit_crosses_all() -> None:
     groups = [("h264", [a_range("encode", 5, 6, 7)]), ("av1", [a_range("encode", 50, 60, 70)])]
     chart = ranges(groups, "Times", words.duration_ms, 800, mark=60.0)

@@ -1,0 +1,28 @@
+"""What `euterpe analytics` is asked, before Spark is."""
+
+from pathlib import Path
+
+import pytest
+import typer
+
+from euterpe.cli.analytics import _question, _try_to_write
+
+
+@pytest.mark.parametrize(
+    ("since", "day"),
+    [("2026-11-01", "2026-11-01"), ("2026-11-01T23:30:00Z", "2026-11-01"), ("", "")],
+)
+def test_a_history_is_asked_from_a_day_on(since: str, day: str) -> None:
+    assert _question(since, "").since == day
+
+
+@pytest.mark.parametrize("since", ["2026-02-30", "yesterday"])
+def test_a_day_that_is_none_is_refused(since: str) -> None:
+    with pytest.raises(typer.BadParameter, match="must be a time"):
+        _question(since, "")
+
+
+def test_a_folder_that_cannot_be_written_is_told_before_all_is_computed(tmp_path: Path) -> None:
+    (tmp_path / "report").touch()
+    with pytest.raises(typer.BadParameter, match="report: File exists"):
+        _try_to_write(tmp_path / "report")
