@@ -12,6 +12,7 @@ from pyspark.sql.types import DoubleType, StructField
 
 from euterpe.analytics.facts_schema import ATTEMPT_FACTS, DELIVERY_FACTS, JOB_FACTS
 from euterpe.analytics.schema import Table
+from euterpe.analytics.tables import ATTEMPTS
 from euterpe.analytics.types import spark_schema
 
 
@@ -37,7 +38,7 @@ def facts(history: History) -> Facts:
     # Both by job, so that one shuffle serves the versions, the sums and the joins.
     jobs = latest_jobs(history.jobs.repartition("job_id"))
     jobs = _named(jobs, names).withColumn("profile", F.coalesce("profile", F.lit("custom")))
-    attempts = latest_attempts(history.attempts.repartition("job_id"))
+    attempts = shaped(latest_attempts(history.attempts.repartition("job_id")), ATTEMPTS)
     return Facts(
         _job_facts(jobs, attempts),
         _attempt_facts(jobs, attempts),

@@ -13,6 +13,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
+from multiprocessing.queues import SimpleQueue
 from threading import Barrier
 from typing import Any
 
@@ -89,26 +90,27 @@ def enqueue_in_bulk(store: Store, plan: Plan) -> None:
 def _work_off(plan: Plan) -> float:
     """Seconds from the workers' common start until the last of them found the queue empty."""
     processes = multiprocessing.get_context("spawn")
-    start = processes.Barrier(plan.workers + 1)
-    workers = [processes.Process(target=_work, args=(plan, start)) for _ in range(plan.workers)]
+    start, ends = processes.Barrier(plan.workers + 1), processes.SimpleQueue()
+    workers = [processes.Process(target=_work, args=(plan, start, ends)) for _ in range(plan.workers)]
     for worker in workers:
         worker.start()
     start.wait()
-    began = time.perf_counter()
+    began = time.monotonic()  # the same clock in every process
     for worker in workers:
         worker.join()
-    took = time.perf_counter() - began
     if any(worker.exitcode for worker in workers):
         raise RuntimeError("a worker of the bench failed; its error is above")
-    return took
+    last: float = max(ends.get() for _ in workers)
+    return last - began
 
 
-def _work(plan: Plan, start: Barrier) -> None:
+def _work(plan: Plan, start: Barrier, ends: "SimpleQueue[float]") -> None:
     with plan.open() as store:
         store.inbox.tidy()
         collect_garbage_less_often()  # as `euterpe worker` does
         start.wait()
         live(store, plan)
+        ends.put(time.monotonic())
 
 
 def live(store: Store, plan: Plan) -> None:

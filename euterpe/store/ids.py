@@ -24,8 +24,11 @@ def new_ids(count: int) -> list[str]:
     return [_text(first + n, noise[16 * n : 16 * n + 16]) for n in range(count)]
 
 
+# The variant bits are 10: the first random digit becomes one of 8, 9, a, b.
+_VARIANT = dict(zip("0123456789abcdef", 4 * "89ab", strict=True))
+
+
 def _text(stamp: int, noise: str) -> str:
-    time_part = f"{stamp >> 12:012x}"
-    # The variant bits are 10: the first random digit becomes one of 8, 9, a, b.
-    variant = "89ab"[int(noise[0], 16) & 3]
-    return f"{time_part[:8]}-{time_part[8:]}-7{stamp & 0xFFF:03x}-{variant}{noise[1:4]}-{noise[4:]}"
+    digits = f"{stamp:015x}"  # 12 of the milliseconds, 3 of the counter
+    variant = _VARIANT[noise[0]]
+    return f"{digits[:8]}-{digits[8:12]}-7{digits[12:]}-{variant}{noise[1:4]}-{noise[4:]}"

@@ -1,9 +1,9 @@
 """The worker's side of the inbox: claim, keep, move on, hand back."""
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
@@ -27,10 +27,11 @@ from euterpe.store.inputs import (
     check_documents,
     check_name,
 )
-from euterpe.store.leases import Change, Holding, Move
-from euterpe.store.rows import AnyRow
+from euterpe.store.leases import NOTHING, Change, Holding, Move
+from euterpe.store.rows import AnyRow, fetched
 from euterpe.store.settlement import SETTLED, Settlement
 from euterpe.store.subjects import SUBJECT, Subject, subject_of
+from euterpe.store.sweeps import Sweeps
 from euterpe.store.tables import inbox_jobs, queues
 from euterpe.store.transitions import Step, Transitions
 
@@ -63,25 +64,29 @@ class ClaimedJob:
         return Holding(self.job_id, self.claim_version)
 
 
-@dataclass(frozen=True)
-class Advance:
+class Advance(NamedTuple):
     """A step forward of a job in progress: to fetching, processing, uploading or succeeded."""
 
     job: ClaimedJob
     source: JobStatus
     target: JobStatus
-    extra: Mapping[str, Any] = field(default_factory=dict)  # progress, outputs, source_info, timings
+    extra: Mapping[str, Any] | None = None  # progress, outputs, source_info, timings
 
     def step(self) -> Step:
-        if self.source not in IN_PROGRESS:
-            raise InvalidTransition(self.source, self.target, "only a job in progress moves on")
-        if self.extra:
-            check_brought(self.extra)
-        if self.target is JobStatus.SUCCEEDED:
-            move = Move(self.source, self.target, Lane.REST)
-        else:
-            move = Move(self.source, self.target, Lane.LEASED, self.job.worker_id, self.job.lease_ms)
-        return Step(self.job.subject, Change(self.job.job_id, self.job.claim_version, move, None, self.extra))
+        job, source, target, extra = self
+        if extra:
+            check_brought(extra)
+        move = _onward(source, target, job.worker_id, job.lease_ms)
+        return Step(job.subject, Change(job.job_id, job.claim_version, move, None, extra or NOTHING))
+
+
+@lru_cache(maxsize=1024)  # the jobs of a batch make one move
+def _onward(source: JobStatus, target: JobStatus, worker_id: str, lease_ms: int) -> Move:
+    if source not in IN_PROGRESS:
+        raise InvalidTransition(source, target, "only a job in progress moves on")
+    if target is JobStatus.SUCCEEDED:
+        return Move(source, target, Lane.REST)
+    return Move(source, target, None, worker_id, lease_ms)
 
 
 @dataclass(frozen=True)
@@ -103,7 +108,7 @@ class Inbox:
     ) -> None:
         self._database, self._transitions = database, transitions
         self._settlement = Settlement(transitions, backoff or Backoff())
-        self._tidy_every_s, self._next_tidy = tidy_every_ms / 1000, 0.0
+        self._sweeps = Sweeps(tidy_every_ms, self.tidy)
         self._expired = transitions.jobs.expired(SETTLED)
         unpaused = ~sa.exists().where(
             queues.c.queue == sa.bindparam("queue"), queues.c.paused_at.is_not(None)
@@ -114,7 +119,7 @@ class Inbox:
         self, worker_id: str, limit: int, *, queues: Sequence[str] = ("default",), lease_ms: int = 60_000
     ) -> list[ClaimedJob]:
         """Up to `limit` jobs, of the first queue as long as it has any, then of the next. Starts and
-        counts an attempt of each. Sweeps first, so that no separate reaper is needed."""
+        counts an attempt of each."""
         check_name(worker_id, "worker_id")
         check_count(limit, "limit", 1, MAX_BATCH)
         check_count(lease_ms, "lease_ms", 1, WEEK_MS)
@@ -122,9 +127,11 @@ class Inbox:
         queues = (queues,) if isinstance(queues, str) else tuple(dict.fromkeys(queues))
         for queue in queues:
             check_text("queue", queue, "queues")
-        if time.monotonic() >= self._next_tidy:
-            self._next_tidy = time.monotonic() + self._tidy_every_s
-            self.tidy()
+        return self._sweeps.around(lambda: self._claim_up_to(limit, worker_id, queues, lease_ms))
+
+    def _claim_up_to(
+        self, limit: int, worker_id: str, queues: Sequence[str], lease_ms: int
+    ) -> list[ClaimedJob]:
         claimed: list[ClaimedJob] = []
         while len(claimed) < limit:
             some = min(limit - len(claimed), self._database.engines.read_limit)
@@ -142,7 +149,7 @@ class Inbox:
             for queue in queues:
                 if len(picked) < limit:
                     parameters = {"queue": queue, "limit": limit - len(picked)}
-                    picked += connection.execute(self._ready, parameters).all()
+                    picked += fetched(connection.execute(self._ready, parameters))
             take = Move(
                 JobStatus.QUEUED, JobStatus.CLAIMED, Lane.LEASED, worker_id, lease_ms, True, attempts=1
             )

@@ -6,6 +6,7 @@ A row is owned by whoever last raised its `claim_version`, for as long as its le
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import itemgetter
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -14,9 +15,9 @@ from sqlalchemy.types import TypeEngine
 
 from euterpe.domain.states import Lane
 from euterpe.store.database import Database
-from euterpe.store.rows import INTEGER, TEXT, AnyRow, AnySelect, Rows, as_parameter
+from euterpe.store.rows import INTEGER, TEXT, AnyRow, AnySelect, Rows, as_parameter, fetched
 
-_NOTHING: Mapping[str, Any] = MappingProxyType({})
+NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 class Move(NamedTuple):
@@ -24,7 +25,7 @@ class Move(NamedTuple):
 
     source: str
     target: str
-    lane: Lane
+    lane: Lane | None  # None: where it was
     worker_id: str | None = None  # the owner, where the row is owned afterwards
     lease_ms: int | None = None  # how long from now it is owned
     raises_version: bool = False  # a new owner, or the old one put out
@@ -38,7 +39,7 @@ class Change(NamedTuple):
     claim_version: int  # the fence: as its author last saw it
     move: Move
     delay_ms: int | None = None  # not to be claimed before this time has passed
-    extra: Mapping[str, Any] = _NOTHING  # for the table's own columns
+    extra: Mapping[str, Any] = NOTHING  # for the table's own columns
 
     @property
     def is_plain(self) -> bool:
@@ -123,7 +124,7 @@ class LeasedTable:
     def write(self, connection: sa.Connection, changes: Iterable[Change]) -> Sequence[AnyRow]:
         """Applies each change whose fence holds, and returns the rows of exactly those."""
         by_move: dict[Move, list[Change]] = {}
-        for change in sorted(changes, key=lambda change: change.key):
+        for change in sorted(changes, key=itemgetter(0)):  # by key
             by_move.setdefault(change.move, []).append(change)
         if len(by_move) > 1 and self._database.engines.locks_rows:
             # Several statements, each in order, are not in order together.
@@ -133,7 +134,7 @@ class LeasedTable:
         for move, same in by_move.items():
             statement = self._write_statement(move, plain=all(change.is_plain for change in same))
             parameters = {**as_parameter(change.row() for change in same), **_bound(move)}
-            written += connection.execute(statement, parameters).all()
+            written += fetched(connection.execute(statement, parameters))
         return written
 
     def heartbeat(
@@ -159,11 +160,13 @@ class LeasedTable:
         owned = move.lease_ms is not None
         values: dict[str, Any] = {
             "status": sa.bindparam("target", type_=sa.Text),
-            "lane": sa.bindparam("to_lane", type_=sa.Text),
             "worker_id": sa.bindparam("worker", type_=sa.Text),
             "lease_expires_at": now + sa.bindparam("lease_ms", type_=sa.BigInteger) if owned else sa.null(),
             "heartbeat_at": now if owned else sa.null(),
         }
+        if move.lane is not None:
+            # Not set to what it was: SQLite would write every index of the lane anew.
+            values["lane"] = sa.bindparam("to_lane", type_=sa.Text)
         if move.raises_version:
             values["claim_version"] = columns.claim_version + 1
         if move.attempts:
@@ -223,5 +226,6 @@ class LeasedTable:
 
 
 def _bound(move: Move) -> dict[str, Any]:
-    bound = {"target": move.target, "to_lane": move.lane, "worker": move.worker_id}
-    return bound if move.lease_ms is None else {**bound, "lease_ms": move.lease_ms}
+    bound = {"target": move.target, "worker": move.worker_id}
+    there = {"to_lane": move.lane, "lease_ms": move.lease_ms}
+    return bound | {name: value for name, value in there.items() if value is not None}

@@ -1,14 +1,13 @@
 """Postgres' wake-ups: LISTEN, and a NOTIFY that many commits share."""
 
 import contextlib
-import os
-import selectors
 import threading
 
 import psycopg
 import sqlalchemy as sa
 from psycopg.rows import TupleRow
 
+from euterpe.store.bell import Bell
 from euterpe.store.wake import Topic
 
 # NOTIFY takes a lock that serialises commits: it is sent from a connection of its own, once for
@@ -62,11 +61,8 @@ class PostgresListener:
 
     def __init__(self, url: sa.URL, topic: Topic) -> None:
         self._url, self._topic = url, topic
-        self._wake_end, self._my_end = os.pipe()
-        os.set_blocking(self._wake_end, False)
-        os.set_blocking(self._my_end, False)
+        self._bell = Bell()
         self._connection: psycopg.Connection[TupleRow] | None = None
-        self._closing, self._closed = threading.Lock(), False
         self._listen()
 
     def _listen(self) -> None:
@@ -78,15 +74,8 @@ class PostgresListener:
     def wait(self, timeout_s: float) -> bool:
         if self._connection is None:
             self._listen()
-        with selectors.DefaultSelector() as selector:
-            selector.register(self._wake_end, selectors.EVENT_READ)
-            if self._connection is not None:
-                selector.register(self._connection.fileno(), selectors.EVENT_READ)
-            ready = {key.fd for key, _ in selector.select(timeout_s)}
-        if self._wake_end in ready:
-            os.read(self._wake_end, 64)
-            return False
-        return bool(ready) and self._drain()
+        told_by = () if self._connection is None else (self._connection.fileno(),)
+        return not self._bell.wait(told_by, timeout_s) and self._drain()
 
     def _drain(self) -> bool:
         """Takes every notification that has arrived: many of them are one hint."""
@@ -99,18 +88,12 @@ class PostgresListener:
             return False
 
     def wake(self) -> None:
-        with self._closing, contextlib.suppress(BlockingIOError):  # full of earlier ones: it will wake
-            if not self._closed:
-                os.write(self._my_end, b"w")
+        self._bell.ring()
 
     def close(self) -> None:
-        """Once its `wait` has returned for the last time."""
         if self._connection is not None:
             self._connection.close()
-        with self._closing:
-            self._closed = True
-            os.close(self._my_end)
-            os.close(self._wake_end)
+        self._bell.close()
 
 
 def _connect(url: sa.URL) -> psycopg.Connection[TupleRow]:

@@ -1,6 +1,5 @@
 """The dispatcher's side of the outbox: the same ownership protocol as the inbox, over events."""
 
-import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, assert_never
@@ -16,7 +15,8 @@ from euterpe.store.errors import NotFound
 from euterpe.store.ids import new_id
 from euterpe.store.inputs import MAX_BATCH, WEEK_MS, check_count, check_name
 from euterpe.store.leases import Change, Holding, LeasedTable, Move
-from euterpe.store.rows import INTEGER, TEXT, AnyRow, AnySelect, Rows
+from euterpe.store.rows import INTEGER, TEXT, AnyRow, AnySelect, Rows, fetched
+from euterpe.store.sweeps import Sweeps
 from euterpe.store.tables import inbox_jobs, job_deliveries, job_outbox_events
 from euterpe.store.wake import Topic
 
@@ -62,7 +62,7 @@ class Delivery:
 class Outbox:
     def __init__(self, database: Database, *, max_attempts: int = 12, tidy_every_ms: int = 100) -> None:
         self._database, self._max_attempts = database, max_attempts
-        self._tidy_every_s, self._next_tidy = tidy_every_ms / 1000, 0.0
+        self._sweeps = Sweeps(tidy_every_ms, self.tidy)
         self.events = LeasedTable(
             database,
             job_outbox_events,
@@ -84,11 +84,11 @@ class Outbox:
         check_name(worker_id, "worker_id")
         check_count(limit, "limit", 1, MAX_BATCH)
         check_count(lease_ms, "lease_ms", 1, WEEK_MS)
-        if time.monotonic() >= self._next_tidy:
-            self._next_tidy = time.monotonic() + self._tidy_every_s
-            self.tidy()
+        return self._sweeps.around(lambda: self._claim_up_to(limit, worker_id, lease_ms))
+
+    def _claim_up_to(self, limit: int, worker_id: str, lease_ms: int) -> list[ClaimedEvent]:
         with self._database.transaction() as connection:
-            picked = connection.execute(self._ready, {"limit": limit}).all()
+            picked = fetched(connection.execute(self._ready, {"limit": limit}))
             take = Move(
                 OutboxStatus.PENDING, OutboxStatus.CLAIMED, Lane.LEASED, worker_id, lease_ms, True, attempts=1
             )

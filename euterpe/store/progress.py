@@ -14,10 +14,11 @@ from sqlalchemy.types import TypeEngine
 from euterpe.domain.events import PROGRESS, wants_progress
 from euterpe.domain.states import Lane
 from euterpe.store.database import Database
-from euterpe.store.events import Events, Moment
+from euterpe.store.events import Events, event_row
+from euterpe.store.ids import new_ids
 from euterpe.store.inbox import ClaimedJob
 from euterpe.store.inputs import check_brought
-from euterpe.store.rows import INTEGER, REAL, TEXT, Rows, as_parameter
+from euterpe.store.rows import INTEGER, REAL, TEXT, AnyRow, Rows, as_parameter
 from euterpe.store.subjects import as_json
 from euterpe.store.tables import inbox_jobs
 from euterpe.store.wake import Topic
@@ -74,21 +75,20 @@ class ProgressReports:
             batch = as_parameter(_row(report) for report in by_key.values())
             written = connection.execute(self._write, batch).all()
             told = [
-                Moment(
-                    report.job.subject,
-                    row,
-                    status=row.status,
-                    type=PROGRESS,
-                    is_wanted=True,
-                    more="," + as_json(report.figures())[1:-1],
-                )
-                for row in written
+                _event(event_id, report, row)
+                for event_id, row in zip(new_ids(len(written)), written, strict=True)
                 if (report := by_key[row.job_id]).is_told
             ]
             if told:
                 self._events.insert(connection, told)
                 self._database.announce(connection, Topic.OUTBOX)
         return frozenset(row.job_id for row in written)
+
+
+def _event(event_id: str, report: Report, row: AnyRow) -> tuple[Any, ...]:
+    figures = as_json(report.figures())
+    more = "," + figures[1:-1]
+    return event_row(event_id, report.job.subject, row, row.status, type_=PROGRESS, is_wanted=True, more=more)
 
 
 def _row(report: Report) -> dict[str, Any]:

@@ -55,7 +55,7 @@ def subject_of(row: AnyRow) -> Subject:
         row.requester_id,
         row.queue,
         row.group_id,
-        as_json(row.external_id),
+        "null" if row.external_id is None else as_json(row.external_id),
         row.event_metadata or "{}",
         row.webhook_url,
         row.webhook_events,

@@ -14,7 +14,7 @@ from euterpe.domain.events import event_type, is_wanted
 from euterpe.domain.states import FINISHED, IN_PROGRESS, JobStatus, Lane, check_job_transition
 from euterpe.store.bulk_insert import BulkInsert
 from euterpe.store.database import Database
-from euterpe.store.events import Events, Moment
+from euterpe.store.events import Events, event_row
 from euterpe.store.groups import Groups
 from euterpe.store.ids import new_ids
 from euterpe.store.leases import Change, LeasedTable, Move
@@ -69,35 +69,32 @@ class Transitions:
         for move in {step.change.move for step in steps}:
             check_job_transition(move.source, move.target)
         held = {row.job_id: row for row in self.jobs.write(connection, [step.change for step in steps])}
-        if held:
-            written = [(by_key[job_id], row) for job_id, row in held.items()]
-            self._events.insert(connection, [_told(step, row) for step, row in written])
+        written = [(by_key[job_id], row) for job_id, row in held.items()]
+        if written:
+            ids = new_ids(len(written))
+            events = [_event(event_id, *moment) for event_id, moment in zip(ids, written, strict=True)]
+            self._events.insert(connection, events)
             self._keep_attempts(connection, written)
-            self._let_groups_on(connection, [step for step, _ in written])
+            self._tell(connection, [step for step, _ in written])
         return held
 
     def _keep_attempts(self, connection: sa.Connection, written: Sequence[tuple[Step, AnyRow]]) -> None:
-        opened = [_opened(step.change, row) for step, row in written if step.change.move.attempts > 0]
+        opened = [(step.change, row) for step, row in written if step.change.move.attempts > 0]
         closed = [_closed(step.change, row) for step, row in written if _ends_attempt(step.change.move)]
-        if opened:
-            ids = new_ids(len(opened))
-            self._open_attempts(
-                connection, [{"attempt_id": i, **row} for i, row in zip(ids, opened, strict=True)]
-            )
+        ids = new_ids(len(opened))
+        self._open_attempts.values(connection, [_opened(i, *at) for i, at in zip(ids, opened, strict=True)])
         if closed:
             connection.execute(self._close_attempts, as_parameter(closed))
 
-    def _let_groups_on(self, connection: sa.Connection, steps: Sequence[Step]) -> None:
-        moved = [step.subject.group for step in steps if _changes_lane(step.change.move)]
-        admitted = self.groups.admit(connection, [group for group in moved if group is not None])
+    def _tell(self, connection: sa.Connection, steps: Sequence[Step]) -> None:
+        """Lets groups on, and wakes whoever waits for what has changed."""
+        leaving = (step.subject for step in steps if step.change.move.lane is not None)
+        groups = {group for subject in leaving if (group := subject.group) is not None}
+        admitted = self.groups.admit(connection, groups)
         if admitted or any(step.change.move.target == JobStatus.QUEUED for step in steps):
             self._database.announce(connection, Topic.INBOX)
         if any(step.subject.webhook_url is not None for step in steps):
             self._database.announce(connection, Topic.OUTBOX)
-
-
-def _changes_lane(move: Move) -> bool:
-    return not (move.source in IN_PROGRESS and move.target in IN_PROGRESS)
 
 
 def _ends_attempt(move: Move) -> bool:
@@ -131,14 +128,15 @@ def _job_columns(move: Move, rows: Rows | None, now: sa.ColumnElement[int]) -> M
     return columns
 
 
-def _told(step: Step, row: AnyRow) -> Moment:
-    status, extra = step.change.move.target, step.change.extra
-    subject = step.subject
-    return Moment(
+def _event(event_id: str, step: Step, row: AnyRow) -> tuple[Any, ...]:
+    subject, (_, _, move, _, extra) = step
+    status = move.target
+    return event_row(
+        event_id,
         subject,
         row,
-        status=status,
-        type=event_type(status),
+        status,
+        type_=event_type(status),
         is_wanted=is_wanted(status, subject.webhook_url, subject.webhook_events),
         outputs=as_json(extra["outputs"]) if "outputs" in extra else None,
         error=as_json(extra["last_error"]) if "last_error" in extra else None,
@@ -148,14 +146,16 @@ def _told(step: Step, row: AnyRow) -> Moment:
 _ATTEMPT_COLUMNS = ("attempt_id", "job_id", "attempt_no", "claim_version", "worker_id", "started_at")
 
 
-def _opened(change: Change, row: AnyRow) -> dict[str, Any]:
-    return {
-        "job_id": row.job_id,
-        "attempt_no": row.attempt_count,
-        "claim_version": row.claim_version,
-        "worker_id": change.move.worker_id,
-        "started_at": row.updated_at,
-    }
+def _opened(attempt_id: str, change: Change, row: AnyRow) -> tuple[Any, ...]:
+    """In the order of `_ATTEMPT_COLUMNS`."""
+    return (
+        attempt_id,
+        row.job_id,
+        row.attempt_count,
+        row.claim_version,
+        change.move.worker_id,
+        row.updated_at,
+    )
 
 
 def _closed(change: Change, row: AnyRow) -> dict[str, Any]:

@@ -4,18 +4,25 @@ A wake-up is a hint and may be lost; the jittered poll underneath is what correc
 """
 
 import sqlite3
-import threading
 import time
 from enum import StrEnum
+from pathlib import Path
 from typing import Protocol
 
 import sqlalchemy as sa
 
+from euterpe.store.bell import Bell
 from euterpe.store.engines import Engines, Kind
+from euterpe.store.file_watch import FileWatch
 
-# PRAGMA data_version reads one word of shared memory; with all around it eighty looks a second cost 0.9 % of
-# a core.
+# Where the file does not tell. A look reads one word of shared memory; with all around it eighty looks a
+# second cost 0.9 % of a core.
 _LOOK_EVERY_S = 0.0125
+# Where it does, but perhaps not of all that is written: by another machine, say.
+_LOOK_ANYWAY_S = 0.1
+# A commit is seen so soon after the file was written to, unless the disk is very slow; looks in between are
+# as far apart as the write is back, and not closer than this.
+_SEEN_WITHIN_S, _SHORTEST_PAUSE_S = 0.1, 0.0005
 
 
 class Topic(StrEnum):
@@ -32,7 +39,9 @@ class Listener(Protocol):
         """Ends a wait from another thread, this one or the next."""
         ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Once `wait` has returned for the last time."""
+        ...
 
 
 def listen(engines: Engines, topic: Topic) -> Listener:
@@ -75,43 +84,54 @@ class PollOnly:
     """libSQL has no way to tell: the poll alone."""
 
     def __init__(self) -> None:
-        self._woken = threading.Event()
+        self._bell = Bell()
 
     def wait(self, timeout_s: float) -> bool:
-        if self._woken.wait(timeout_s):
-            self._woken.clear()
+        self._bell.wait((), timeout_s)
         return False
 
     def wake(self) -> None:
-        self._woken.set()
+        self._bell.ring()
 
     def close(self) -> None:
-        self.wake()
+        self._bell.close()
 
 
 class SqliteListener:
-    """`data_version` changes when any other connection, of any process, has committed."""
+    """`data_version` changes when any other connection, of any process, has committed. When to look at it is
+    told by the file; but it is written to before the commit is there to be seen."""
 
     def __init__(self, url: sa.URL) -> None:
-        self._path = str(url.database)
-        self._woken = threading.Event()
+        self._path = Path(str(url.database)).absolute()
+        self._bell = Bell()
         self._connection: sqlite3.Connection | None = None
         self._seen = 0
         self._seen = self._version()
+        # Both are there now, and the log stays as long as this connection.
+        self._watch = FileWatch([self._path, self._path.with_name(self._path.name + "-wal")])
+        self._told_by = () if self._watch.descriptor is None else (self._watch.descriptor,)
+        self._written = float("-inf")
 
     def wait(self, timeout_s: float) -> bool:
         deadline = time.monotonic() + timeout_s
         while True:
+            if self._watch.was_written():
+                self._written = time.monotonic()
             version = self._version()
             if version != self._seen:
                 self._seen = version
                 return True
-            left = deadline - time.monotonic()
-            if left <= 0:
+            now = time.monotonic()
+            if now >= deadline:
                 return False
-            if self._woken.wait(min(_LOOK_EVERY_S, left)):
-                self._woken.clear()
+            if self._bell.wait(self._told_by, min(self._pause(now - self._written), deadline - now)):
                 return False
+
+    def _pause(self, since_written_s: float) -> float:
+        """Until the next look, whatever the file tells before."""
+        if since_written_s < _SEEN_WITHIN_S:
+            return max(_SHORTEST_PAUSE_S, since_written_s)
+        return _LOOK_ANYWAY_S if self._told_by else _LOOK_EVERY_S
 
     def _version(self) -> int:
         try:
@@ -122,9 +142,10 @@ class SqliteListener:
             return self._seen  # the file is away: the poll's own error will tell
 
     def wake(self) -> None:
-        self._woken.set()
+        self._bell.ring()
 
     def close(self) -> None:
-        self.wake()
         if self._connection is not None:
             self._connection.close()
+        self._watch.close()
+        self._bell.close()

@@ -250,8 +250,9 @@ class TestPostgres:
         assert ids(read(history, "jobs", Cut(), now), "job_id") == [job_id]
         assert len(read(history, "events", Cut(), now)) == 5
 
+    @pytest.mark.parametrize("table", ["inbox_jobs", "job_outbox_events", "job_deliveries"])
     def test_tables_that_were_made_anew_are_noticed(
-        self, engine: str, servers: Callable[[str], Engine]
+        self, engine: str, servers: Callable[[str], Engine], table: str
     ) -> None:
         """As by `pg_dump --clean` and a restore into the database that it came from."""
         server = servers(engine)
@@ -262,9 +263,9 @@ class TestPostgres:
             before = history.now()
             assert history.knows(before)
             with database.transaction() as connection:
-                connection.exec_driver_sql("CREATE TABLE restored (LIKE job_outbox_events INCLUDING ALL)")
-                connection.exec_driver_sql("DROP TABLE job_outbox_events")
-                connection.exec_driver_sql("ALTER TABLE restored RENAME TO job_outbox_events")
+                connection.exec_driver_sql(f"CREATE TABLE restored (LIKE {table} INCLUDING ALL)")
+                connection.exec_driver_sql(f"DROP TABLE {table}")
+                connection.exec_driver_sql(f"ALTER TABLE restored RENAME TO {table}")
             assert not history.knows(before)
 
     def test_rows_of_one_position_are_found_by_their_key(self, store: Store, history: History) -> None:

@@ -2,9 +2,12 @@
 
 import threading
 from collections.abc import Iterator
+from pathlib import Path
+from queue import SimpleQueue
 
 import pytest
 
+from euterpe.store import file_watch, wake
 from euterpe.store.store import Store
 from euterpe.store.wake import Listener, Topic
 from tests.store.jobs import claim_one, enqueue
@@ -33,6 +36,34 @@ def test_work_that_came_before_the_wait_is_not_missed(store: Store, listener: Li
     assert len(store.inbox.claim("w1", 1)) == 1
     enqueue(store)
     assert listener.wait(LONG_S)
+
+
+@pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("is_told", [True, False])
+def test_sqlite_is_looked_at_when_the_file_tells_and_by_itself_where_it_cannot(
+    store: Store, is_told: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wake, "_LOOK_ANYWAY_S" if is_told else "_LOOK_EVERY_S", LONG_S if is_told else 0.001)
+    if not is_told:
+        monkeypatch.setattr(file_watch, "_inotify", lambda _: None)
+    listener = store.database.listen(Topic.INBOX)
+    heard: SimpleQueue[bool] = SimpleQueue()
+    threading.Thread(target=lambda: heard.put(listener.wait(2 * LONG_S))).start()
+    enqueue(store)
+    assert heard.get(timeout=LONG_S / 2)
+    listener.close()
+
+
+def test_a_file_tells_of_each_write_once(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    path.touch()
+    watch = file_watch.FileWatch([path, tmp_path / "there is none"])
+    assert not watch.was_written()
+    path.write_bytes(b"1")
+    assert watch.was_written()
+    assert not watch.was_written()
+    watch.close()
+    assert file_watch.FileWatch([tmp_path / "there is none"]).descriptor is None
 
 
 @pytest.mark.parametrize("engine", ["postgres"], indirect=True)

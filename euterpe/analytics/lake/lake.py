@@ -4,7 +4,7 @@ import errno
 import fcntl
 import shutil
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -69,10 +69,18 @@ class Lake:
         self, session: SparkSession, name: str, files: Sequence[DataFile], since: str = ""
     ) -> DataFrame:
         schema = spark.StructType([*spark_schema(HISTORY[name]), spark.StructField("day", spark.DateType())])
-        paths = [_for_spark(self.root / file.path) for file in files if file.day >= since]
+        wanted = [file for file in files if file.day >= since]
+        self._check(wanted)
+        paths = [_for_spark(self.root / file.path) for file in wanted]
         if not paths:
             return session.createDataFrame([], schema)
         return session.read.schema(schema).option("basePath", _for_spark(self.root / name)).parquet(*paths)
+
+    def _check(self, files: Iterable[DataFile]) -> None:
+        """Of an empty file Spark would say nothing, and read no rows."""
+        for path, size in ((self.root / file.path, file.bytes) for file in files):
+            if not path.exists() or path.stat().st_size != size:
+                raise LakeError(f"{path} is damaged: put it back from a backup, or begin a new lake")
 
     @contextmanager
     def append(self, cause: str) -> Iterator[Append]:

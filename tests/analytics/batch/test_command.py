@@ -231,14 +231,17 @@ def test_a_manifest_that_cannot_be_read_is_one_sentence(
         (("--rejects", "no/where.csv"), "--rejects: no/where.csv: No such file or directory"),
         (("--rejects", "june.csv"), "--rejects: june.csv is the manifest"),
         (("--jobs", "./june.csv"), "--jobs: june.csv is the manifest"),
+        (("--rejects", "link.csv"), "--rejects: link.csv is the manifest"),
         (("--credentials", "s3.json"), "--credentials: s3.json: No such file or directory"),
     ],
 )
 def test_options_that_are_wrong_are_wrong_usage(
     cli: Cli, folder: Path, options: tuple[str, ...], told: str
 ) -> None:
-    write(folder / "june.csv", [cells(1)])
+    before = write(folder / "june.csv", [cells(1)]).read_bytes()
+    (folder / "link.csv").symlink_to("june.csv")
     assert told in cli.fails("batch", "submit", "june.csv", "--dry-run", *options, code=2)
+    assert (folder / "june.csv").read_bytes() == before
 
 
 def test_a_key_that_is_not_set_is_told_before_spark_starts(cli: Cli, folder: Path) -> None:

@@ -32,6 +32,13 @@ def test_another_file_is_told_so(folder: Path, text: str) -> None:
         read_batch(folder / "june.csv")
 
 
+def test_a_later_submission_begins_it_anew(folder: Path) -> None:
+    path = written(folder / "june.csv.jobs")
+    with JobsFile(path, 1) as jobs:
+        jobs.add("june.csv:2", "job-1")
+    assert read_batch(path) == Batch(1, [Submitted("job-1", "june.csv:2")])
+
+
 def test_one_submission_at_a_time_writes_it_and_another_takes_nothing_away(folder: Path) -> None:
     path = folder / "june.csv.jobs"
     with JobsFile(path, 2) as first:

@@ -4,7 +4,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from euterpe.analytics.batch.errors import ManifestError
@@ -87,13 +87,17 @@ def test_a_line_has_a_greatest_length(folder: Path) -> None:
 
 
 @settings(max_examples=300)
-@given(st.text(alphabet='",\n\ra ', max_size=60))
+@given(st.text(alphabet='",\n\ra ', max_size=60), st.sampled_from(",;\t"))
+@example('\r,"\n"a\na\r\n', ",")  # the reader ends at the first carriage return, and begins anew
+@example('"";,"\r\n"\na\n"', ",")  # and at what follows a closing quote
+@example('a,"\nb,c\n"\n', ";")
+@example('a,"\nb,c\n"\n', "\t")
 def test_wherever_a_csv_is_cut_the_same_rows_are_read(
-    tmp_path_factory: pytest.TempPathFactory, text: str
+    tmp_path_factory: pytest.TempPathFactory, text: str, mark: str
 ) -> None:
     """Or text within quotes could pass for a row, and be submitted."""
     path = tmp_path_factory.getbasetemp() / "cut.csv"
-    path.write_bytes(f"external_id,profile\nfirst,p\n{text}".encode())
+    path.write_bytes(f"external_id,profile\nfirst,p\n{text}".replace(",", mark).encode())
     assert read(path, 1) == read(path)
 
 

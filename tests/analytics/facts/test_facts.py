@@ -127,6 +127,11 @@ def test_what_is_no_number_is_nothing(spark: SparkSession) -> None:
     odd = {"cpu_seconds": float("nan"), "vmaf": float("inf"), "media_seconds": 2.5}
     attempt = only(facts(history(spark, jobs=[{}], attempts=[odd])).attempts)
     assert (attempt["cpu_seconds"], attempt["vmaf"], attempt["media_seconds"]) == (None, None, 2.5)
+    attempt = only(facts(history(spark, jobs=[{}], attempts=[{"vmaf": -float("inf")}])).attempts)
+    assert attempt["vmaf"] is None
+    seconds = (float("nan"), float("inf"), 2.0)
+    spent = [{"attempt_id": f"a{n}", "cpu_seconds": some} for n, some in enumerate(seconds)]
+    assert only(facts(history(spark, jobs=[{}], attempts=spent)).jobs)["cpu_seconds"] == 2.0
 
 
 def test_what_retention_left_of_older_days_is_left_out(spark: SparkSession) -> None:

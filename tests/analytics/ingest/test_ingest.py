@@ -30,7 +30,7 @@ from euterpe.store.engines import Kind
 from euterpe.store.migrate import migrate
 from euterpe.store.outbox import Delivery
 from euterpe.store.store import Store
-from euterpe.store.tables import inbox_jobs, job_attempts, job_outbox_events
+from euterpe.store.tables import inbox_jobs, job_attempts, job_deliveries, job_outbox_events
 from tests.store.jobs import SPEC, advance, claim_one, enqueue
 
 
@@ -118,19 +118,23 @@ def test_positions_that_mean_nothing_any_more_are_noticed_and_nothing_doubles(
 def test_what_a_restore_has_undone_is_undone_in_the_lake(
     store: Store, url: str, spark: SparkSession, lake: Lake
 ) -> None:
-    quiet = {**SPEC, "status_webhook_url": None}
-    (pruned,) = enqueue(store, 1, spec=quiet)
+    def deliver() -> None:
+        store.outbox.settle([Delivery(event, Delivered(), 200, 5) for event in store.outbox.claim("d1", 99)])
+
+    (pruned,) = enqueue(store, 1)
     advance(store, claim_one(store), until=JobStatus.SUCCEEDED)
+    deliver()
     ingest(spark, lake, url)
     with store.database.transaction() as connection:
-        for table in (job_outbox_events, job_attempts, inbox_jobs):
+        for table in (job_deliveries, job_outbox_events, job_attempts, inbox_jobs):
             connection.execute(sa.delete(table))
-    enqueue(store, 2, spec=quiet)
+    enqueue(store, 2)
     file, backup = Path(url.removeprefix("sqlite:///")), lake.root.with_name("backup.db")
     with sqlite3.connect(file) as now, sqlite3.connect(backup) as then:
         now.backup(then)
     for _ in range(2):
         advance(store, claim_one(store), until=JobStatus.SUCCEEDED)
+    deliver()
     ingest(spark, lake, url)
 
     with sqlite3.connect(file) as now, sqlite3.connect(backup) as then:
@@ -142,6 +146,14 @@ def test_what_a_restore_has_undone_is_undone_in_the_lake(
     assert {job.job_id: job.outcome for job in jobs}.pop(pruned) == "succeeded"
     assert sorted(job.outcome for job in jobs) == ["failed", "failed", "succeeded"]
     assert facts(lake.read(spark)).attempts.count() == 3
+    deliveries = facts(lake.read(spark)).deliveries.collect()
+    assert {row.job_id for row in deliveries} == {pruned}
+    with store.database.snapshot() as connection:
+        there = {row.event_id for row in connection.execute(sa.select(job_outbox_events.c.event_id))}
+    events = {row.event_id: row.job_id for row in lake.read(spark).events.collect()}
+    assert {event for event, job in events.items() if job != pruned} == there
+    assert len(events) - len(there) == len(deliveries) > 0
+    assert lake.commit().rows("deliveries") == len(deliveries)
 
 
 @pytest.mark.parametrize("engine", ["sqlite"])
@@ -171,9 +183,21 @@ def test_a_damaged_file_of_the_lake_is_named(store: Store, url: str, spark: Spar
     ingest(spark, lake, url)
     (file,) = lake.commit().files["jobs"]
     path = lake.root / file.path
-    os.truncate(path, file.bytes // 2)
-    with pytest.raises(AnalyticsError, match=f"{path} is damaged"), failures_in_words("local[2]"):
-        lake.read(spark).jobs.collect()
+    whole = path.read_bytes()
+    footer = int.from_bytes(whole[-8:-4], "little") + 8
+    for damaged in (
+        b"",
+        whole[: file.bytes // 2],
+        whole[:-8] + b"\xff\xff\xff\x7f" + whole[-4:],
+        whole[:-footer] + bytes(footer - 8) + whole[-8:],
+        whole[:4] + bytes(200) + whole[204:],
+    ):
+        path.write_bytes(damaged)
+        with pytest.raises(AnalyticsError, match=f"{path} is damaged"), failures_in_words("local[2]"):
+            lake.read(spark).jobs.collect()
+    path.unlink()
+    with pytest.raises(LakeError, match=str(path)):
+        lake.read(spark)
 
 
 @pytest.mark.parametrize("engine", ["sqlite"])

@@ -14,6 +14,7 @@ import pytest
 from euterpe.analytics.errors import LakeError
 from euterpe.analytics.lake import Lake
 from euterpe.analytics.lake.upkeep import forget
+from euterpe.analytics.tables import HISTORY
 from tests.analytics.lake.filling import add, fill, leftovers, numbers
 
 # Dies at the n-th step that leaves something on the disk.
@@ -136,7 +137,17 @@ def test_a_damaged_commit_is_named(lake: Lake) -> None:
     add(lake.root, 0)
     path = lake.root / "_commits/00000001.json"
     whole = path.read_text()
-    for text in (whole[:100], "null", "[]", "[" * 100_000, whole.replace('"version": 1', '"version": "x"')):
+    partial = json.loads(whole)
+    del partial["files"]["deliveries"]
+    for text in (
+        whole[:100],
+        "null",
+        "[]",
+        "{}",
+        "[" * 100_000,
+        json.dumps(partial),
+        whole.replace('"version": 1', '"version": "x"'),
+    ):
         path.write_text(text)
         with pytest.raises(LakeError, match=r"00000001\.json is damaged"):
             lake.commit()
@@ -158,9 +169,28 @@ def test_a_lake_whose_commits_are_lost_is_refused_and_keeps_its_files(lake: Lake
     assert {*lake.root.glob("*/day=*/*.parquet")} == kept != set()
 
 
+@pytest.mark.parametrize("name", [*HISTORY, ".staging"])
+def test_a_folder_that_has_what_a_lake_would_have_is_no_empty_one(lake: Lake, name: str) -> None:
+    kept = lake.root / name / "day=2026-11-01" / "00000001-00000.parquet"
+    kept.parent.mkdir(parents=True)
+    kept.write_bytes(b"the only copy")
+    with pytest.raises(LakeError, match=f"has {name} and no commits"), lake.append("test"):
+        pass
+    assert kept.exists()
+    assert not (lake.root / "_commits").exists()
+
+
+def test_a_lake_is_one_before_it_has_data(lake: Lake) -> None:
+    """Or what a program leaves that is killed as it adds the first would be taken for somebody else's."""
+    with lake.append("test") as append:
+        fill(append, 0)
+        assert (lake.root / "_commits/00000000.json").exists()
+
+
 def test_what_others_keep_in_the_folder_is_theirs(lake: Lake) -> None:
     theirs = [
         lake.root / "sales/day=2026-01-01/part-0.parquet",
+        lake.root / "sales/day=2026-01-01/00000009-00000.parquet",
         lake.root / "events/day=2026-01-01/mine.parquet",
     ]
     add(lake.root, 0)

@@ -1,0 +1,98 @@
+"""Sweeps are made by the way: where there was nothing to claim, and sooner or later in any case."""
+
+import pytest
+
+from euterpe.crypto.keyring import LocalKeyRing
+from euterpe.domain.states import JobStatus
+from euterpe.store.clock import SettableClock
+from euterpe.store.store import Store
+from euterpe.store.sweeps import Sweeps
+from tests.store.jobs import claim_one, enqueue, statuses
+
+
+class Yard:
+    """Rows to claim, rows that a sweep would bring, and what was done, in its order."""
+
+    def __init__(self, ready: int, due: int) -> None:
+        self.ready, self.due = ready, due
+        self.done: list[str] = []
+
+    def claim(self) -> list[int]:
+        self.done.append("claim")
+        self.ready, found = max(0, self.ready - 1), min(1, self.ready)
+        return [1] * found
+
+    def sweep(self) -> int:
+        self.done.append("sweep")
+        self.ready, self.due, swept = self.ready + self.due, 0, self.due
+        return swept
+
+
+@pytest.fixture
+def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    instant = [1000.0]
+    monkeypatch.setattr("euterpe.store.sweeps.time.monotonic", lambda: instant[0])
+    return instant
+
+
+def test_what_is_there_does_not_wait_for_a_sweep(now: list[float]) -> None:
+    yard = Yard(ready=3, due=1)
+    turns = Sweeps(100, yard.sweep)
+    turns.around(yard.claim)  # the first one of a process sweeps
+    yard.done.clear()
+    now[0] += 1.9
+    assert turns.around(yard.claim) == [1]
+    assert yard.done == ["claim"]
+
+
+def test_where_nothing_is_a_sweep_may_bring_something_and_it_is_claimed(now: list[float]) -> None:
+    yard = Yard(ready=0, due=0)
+    turns = Sweeps(100, yard.sweep)
+    assert turns.around(yard.claim) == []
+    now[0] += 0.1
+    yard.due, yard.done = 2, []
+    assert turns.around(yard.claim) == [1]
+    assert yard.done == ["claim", "sweep", "claim"]
+
+
+def test_claims_that_find_nothing_sweep_no_more_often_than_agreed(now: list[float]) -> None:
+    yard = Yard(ready=0, due=0)
+    turns = Sweeps(100, yard.sweep)
+    for _ in range(20):
+        turns.around(yard.claim)
+        now[0] += 0.01
+    assert yard.done.count("sweep") == 2
+
+
+def test_claims_that_always_find_something_do_not_put_it_off_for_ever(now: list[float]) -> None:
+    yard = Yard(ready=1000, due=0)
+    turns = Sweeps(100, yard.sweep)
+    for _ in range(100):
+        assert turns.around(yard.claim)
+        now[0] += 0.1
+    assert yard.done.count("sweep") == 5
+
+
+def test_a_sweep_that_fails_is_not_tried_at_every_claim(now: list[float]) -> None:
+    tried = []
+
+    def fail() -> int:
+        tried.append(now[0])
+        raise ValueError("the disk is full")
+
+    turns = Sweeps(100, fail)
+    with pytest.raises(ValueError, match="full"):
+        turns.around(lambda: [1])
+    assert turns.around(lambda: [1]) == [1]
+    assert len(tried) == 1
+
+
+def test_an_idle_worker_claims_what_its_own_sweep_has_brought(
+    url: str, ring: LocalKeyRing, clock: SettableClock
+) -> None:
+    with Store(url, ring, clock=clock, tidy_every_ms=0) as store:
+        (job_id,) = enqueue(store, not_before=clock.now_ms + 1_000)
+        assert store.inbox.claim("w1", 1) == []
+        clock.advance(1_000)
+        assert claim_one(store).job_id == job_id
+        assert statuses(store, [job_id]) == [JobStatus.CLAIMED]
