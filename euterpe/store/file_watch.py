@@ -1,30 +1,30 @@
 """Told when files are written to: Linux' inotify, which Python has no module for."""
 
-import contextlib
 import ctypes
 import os
 from collections.abc import Iterable
+from io import FileIO
 from pathlib import Path
 
 _IN_MODIFY = 0x00000002
 
 
 class FileWatch:
-    """`descriptor` can be read when one of them was written to, by any process of this machine. It is None
+    """`sources` can be read when one of them was written to, by any process of this machine. There is none
     where there is no inotify, or no more of it: a user may have 128."""
 
     def __init__(self, paths: Iterable[Path]) -> None:
-        self.descriptor = _inotify(paths)
+        descriptor = _inotify(paths)
+        self._file = None if descriptor is None else FileIO(descriptor)
+        self.sources = () if descriptor is None else (descriptor,)
 
     def was_written(self) -> bool:
         """Since the last call."""
-        with contextlib.suppress(BlockingIOError):
-            return self.descriptor is not None and len(os.read(self.descriptor, 65_536)) > 0
-        return False
+        return self._file is not None and bool(self._file.read(65_536))
 
     def close(self) -> None:
-        if self.descriptor is not None:
-            os.close(self.descriptor)
+        if self._file is not None:
+            self._file.close()
 
 
 def _inotify(paths: Iterable[Path]) -> int | None:

@@ -109,7 +109,6 @@ class SqliteListener:
         self._seen = self._version()
         # Both are there now, and the log stays as long as this connection.
         self._watch = FileWatch([self._path, self._path.with_name(self._path.name + "-wal")])
-        self._told_by = () if self._watch.descriptor is None else (self._watch.descriptor,)
         self._written = float("-inf")
 
     def wait(self, timeout_s: float) -> bool:
@@ -124,14 +123,14 @@ class SqliteListener:
             now = time.monotonic()
             if now >= deadline:
                 return False
-            if self._bell.wait(self._told_by, min(self._pause(now - self._written), deadline - now)):
+            if self._bell.wait(self._watch.sources, min(self._pause(now - self._written), deadline - now)):
                 return False
 
     def _pause(self, since_written_s: float) -> float:
         """Until the next look, whatever the file tells before."""
         if since_written_s < _SEEN_WITHIN_S:
             return max(_SHORTEST_PAUSE_S, since_written_s)
-        return _LOOK_ANYWAY_S if self._told_by else _LOOK_EVERY_S
+        return _LOOK_ANYWAY_S if self._watch.sources else _LOOK_EVERY_S
 
     def _version(self) -> int:
         try:

@@ -63,7 +63,7 @@ def test_a_file_tells_of_each_write_once(tmp_path: Path) -> None:
     assert watch.was_written()
     assert not watch.was_written()
     watch.close()
-    assert file_watch.FileWatch([tmp_path / "there is none"]).descriptor is None
+    assert file_watch.FileWatch([tmp_path / "there is none"]).sources == ()
 
 
 @pytest.mark.parametrize("engine", ["postgres"], indirect=True)
@@ -101,6 +101,13 @@ def test_a_wait_can_be_ended_from_another_thread_before_or_during(listener: List
     listener.wake()
     waiting.join(LONG_S)
     assert not waiting.is_alive()
+
+
+def test_whoever_is_closed_may_be_closed_and_woken_again(store: Store) -> None:
+    listener = store.database.listen(Topic.INBOX)
+    for _ in range(2):
+        listener.close()
+        listener.wake()
 
 
 def test_a_rolled_back_transaction_announces_nothing(store: Store, listener: Listener) -> None:
