@@ -26,7 +26,7 @@ _TROUBLE = {
         "it must not write {0}; let the user that the workers run as write to the lake"
     ),
     r"FAILED_READ_FILE\.NO_HINT\][^\n]*? file:/*(/\S+\.parquet)": (
-        "{0} is damaged: put it back from a backup, or begin a new lake"
+        "{0} is damaged or cannot be read: put it back from a backup, or begin a new lake"
     ),
     r"(No space left on device)": "{0}; make room for the lake, and for Spark's own files (spark.local.dir)",
     # What this program says itself, there.

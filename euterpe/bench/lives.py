@@ -90,27 +90,27 @@ def enqueue_in_bulk(store: Store, plan: Plan) -> None:
 def _work_off(plan: Plan) -> float:
     """Seconds from the workers' common start until the last of them found the queue empty."""
     processes = multiprocessing.get_context("spawn")
-    start, ends = processes.Barrier(plan.workers + 1), processes.SimpleQueue()
-    workers = [processes.Process(target=_work, args=(plan, start, ends)) for _ in range(plan.workers)]
+    start, times = processes.Barrier(plan.workers + 1), processes.SimpleQueue()
+    workers = [processes.Process(target=_work, args=(plan, start, times)) for _ in range(plan.workers)]
     for worker in workers:
         worker.start()
     start.wait()
-    began = time.monotonic()  # the same clock in every process
     for worker in workers:
         worker.join()
     if any(worker.exitcode for worker in workers):
         raise RuntimeError("a worker of the bench failed; its error is above")
-    last: float = max(ends.get() for _ in workers)
-    return last - began
+    began, ended = zip(*(times.get() for _ in workers), strict=True)
+    return float(max(ended) - min(began))
 
 
-def _work(plan: Plan, start: Barrier, ends: "SimpleQueue[float]") -> None:
+def _work(plan: Plan, start: Barrier, times: "SimpleQueue[tuple[float, float]]") -> None:
     with plan.open() as store:
         store.inbox.tidy()
         collect_garbage_less_often()  # as `euterpe worker` does
         start.wait()
+        began = time.monotonic()  # the same clock in every process
         live(store, plan)
-        ends.put(time.monotonic())
+        times.put((began, time.monotonic()))
 
 
 def live(store: Store, plan: Plan) -> None:

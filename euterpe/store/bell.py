@@ -16,7 +16,8 @@ class Bell:
 
     def wait(self, others: Iterable[int], timeout_s: float) -> bool:
         """Returns when one of the others can be read, when the time is up, or (true) when it was rung."""
-        with selectors.DefaultSelector() as selector:
+        # Not epoll: that is a file of its own, and a wait must not fail where there are no more.
+        with selectors.PollSelector() as selector:
             selector.register(self._heard, selectors.EVENT_READ)
             for descriptor in others:
                 selector.register(descriptor, selectors.EVENT_READ)

@@ -182,8 +182,6 @@ _POSTGRES_SESSION = {
 
 
 def _postgres(url: sa.URL) -> Engines:
-    from euterpe.store.begin import BeginningCursor  # noqa: PLC0415  psycopg is an extra
-
     # Ten seconds to connect: a host that swallows packets must not hold a command for minutes.
     # The rest notices a peer that is gone without a word, in half a minute.
     options = {
@@ -192,7 +190,6 @@ def _postgres(url: sa.URL) -> Engines:
         "keepalives_interval": 5,
         "keepalives_count": 4,
         "tcp_user_timeout": 30_000,
-        "cursor_factory": BeginningCursor,
     }
     engine = _engine(url, pool_size=8, max_overflow=24, pool_timeout=60, connect_args=options)
 

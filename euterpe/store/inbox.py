@@ -84,7 +84,7 @@ class Advance(NamedTuple):
 def _onward(source: JobStatus, target: JobStatus, worker_id: str, lease_ms: int) -> Move:
     if source not in IN_PROGRESS:
         raise InvalidTransition(source, target, "only a job in progress moves on")
-    if target is JobStatus.SUCCEEDED:
+    if target == JobStatus.SUCCEEDED:
         return Move(source, target, Lane.REST)
     return Move(source, target, None, worker_id, lease_ms)
 

@@ -6,7 +6,6 @@ A row is owned by whoever last raised its `claim_version`, for as long as its le
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from operator import itemgetter
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -124,7 +123,7 @@ class LeasedTable:
     def write(self, connection: sa.Connection, changes: Iterable[Change]) -> Sequence[AnyRow]:
         """Applies each change whose fence holds, and returns the rows of exactly those."""
         by_move: dict[Move, list[Change]] = {}
-        for change in sorted(changes, key=itemgetter(0)):  # by key
+        for change in sorted(changes, key=lambda change: change.key):
             by_move.setdefault(change.move, []).append(change)
         if len(by_move) > 1 and self._database.engines.locks_rows:
             # Several statements, each in order, are not in order together.

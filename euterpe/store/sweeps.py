@@ -6,24 +6,26 @@ from typing import TypeVar
 
 _Claim = TypeVar("_Claim")
 
-# So many times its pause without a sweep, and the next claim begins with one: claims that always find
-# something would put it off for ever.
-_OVERDUE = 20
+# Whoever found nothing has swept, and claims first when something has come. But not later than so many pauses
+# after that sweep: it would miss what has become due meanwhile.
+_STILL_SWEPT = 20
 
 
 class Sweeps:
     def __init__(self, every_ms: int, sweep: Callable[[], int]) -> None:
         """`sweep` brings rows where claims find them, and tells how many."""
         self._every_s, self._sweep = every_ms / 1000, sweep
-        self._last = float("-inf")
+        self._last, self._is_idle = float("-inf"), False
 
     def around(self, claim: Callable[[], list[_Claim]]) -> list[_Claim]:
-        """Sweeps where there was nothing to claim: what is there need not wait for it."""
-        if self._is_due(_OVERDUE * self._every_s):
+        """Sweeps before a claim or, so that an idle worker's first job does not wait for it, after one that
+        found nothing; what that brings is claimed."""
+        if self._is_due(_STILL_SWEPT * self._every_s if self._is_idle else self._every_s):
             self._now()
         claimed = claim()
         if not claimed and self._is_due(self._every_s) and self._now():
             claimed = claim()
+        self._is_idle = not claimed
         return claimed
 
     def _is_due(self, pause_s: float) -> bool:

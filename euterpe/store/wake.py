@@ -102,28 +102,34 @@ class SqliteListener:
     told by the file; but it is written to before the commit is there to be seen."""
 
     def __init__(self, url: sa.URL) -> None:
-        self._path = Path(str(url.database)).absolute()
+        self._path = Path(str(url.database)).resolve()  # the log is beside the file, not beside a link to it
         self._bell = Bell()
         self._connection: sqlite3.Connection | None = None
         self._seen = 0
         self._seen = self._version()
         # Both are there now, and the log stays as long as this connection.
         self._watch = FileWatch([self._path, self._path.with_name(self._path.name + "-wal")])
-        self._written = float("-inf")
+        self._written = self._told = float("-inf")
 
     def wait(self, timeout_s: float) -> bool:
         deadline = time.monotonic() + timeout_s
+        # A hint leads to a claim, which takes the turn of a writer: not after every commit of others.
+        if self._bell.wait((), min(max(0.0, self._told + _LOOK_EVERY_S - time.monotonic()), timeout_s)):
+            return False
         while True:
             if self._watch.was_written():
                 self._written = time.monotonic()
             version = self._version()
             if version != self._seen:
-                self._seen = version
+                self._seen, self._told = version, time.monotonic()
                 return True
             now = time.monotonic()
             if now >= deadline:
                 return False
-            if self._bell.wait(self._watch.sources, min(self._pause(now - self._written), deadline - now)):
+            since = now - self._written
+            # Or each page of a long write would be a look: that was two thirds of a core.
+            told_by = self._watch.sources if since >= _SHORTEST_PAUSE_S else ()
+            if self._bell.wait(told_by, min(self._pause(since), deadline - now)):
                 return False
 
     def _pause(self, since_written_s: float) -> float:

@@ -91,7 +91,8 @@ class Worker:
                     return
                 free = self._slots - len(self._busy)
             try:
-                if self._must_rest() or self._claim(free) < free:
+                # Until nothing is left: whoever waits has swept, and takes the next job without that.
+                if self._must_rest() or not self._claim(free):
                     self._listener.wait(_poll_s())
             except StoreError as error:
                 _log.warning("claim_failed", error=str(error))

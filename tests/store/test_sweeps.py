@@ -35,14 +35,26 @@ def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return instant
 
 
-def test_what_is_there_does_not_wait_for_a_sweep(now: list[float]) -> None:
-    yard = Yard(ready=3, due=1)
+def test_the_first_job_of_an_idle_worker_does_not_wait_for_a_sweep(now: list[float]) -> None:
+    yard = Yard(ready=0, due=0)
     turns = Sweeps(100, yard.sweep)
-    turns.around(yard.claim)  # the first one of a process sweeps
-    yard.done.clear()
-    now[0] += 1.9
+    assert turns.around(yard.claim) == []
+    now[0] += 1.5
+    yard.ready, yard.done = 2, []
     assert turns.around(yard.claim) == [1]
     assert yard.done == ["claim"]
+    assert turns.around(yard.claim) == [1]
+    assert yard.done == ["claim", "sweep", "claim"]
+
+
+def test_an_idle_worker_that_has_slept_too_long_sweeps_first(now: list[float]) -> None:
+    yard = Yard(ready=0, due=0)
+    turns = Sweeps(100, yard.sweep)
+    turns.around(yard.claim)
+    now[0] += 2.0
+    yard.ready, yard.done = 1, []
+    assert turns.around(yard.claim) == [1]
+    assert yard.done == ["sweep", "claim"]
 
 
 def test_where_nothing_is_a_sweep_may_bring_something_and_it_is_claimed(now: list[float]) -> None:
@@ -64,13 +76,13 @@ def test_claims_that_find_nothing_sweep_no_more_often_than_agreed(now: list[floa
     assert yard.done.count("sweep") == 2
 
 
-def test_claims_that_always_find_something_do_not_put_it_off_for_ever(now: list[float]) -> None:
+def test_claims_that_always_find_something_sweep_as_often(now: list[float]) -> None:
     yard = Yard(ready=1000, due=0)
-    turns = Sweeps(100, yard.sweep)
+    turns = Sweeps(250, yard.sweep)
     for _ in range(100):
         assert turns.around(yard.claim)
-        now[0] += 0.1
-    assert yard.done.count("sweep") == 5
+        now[0] += 0.125
+    assert yard.done.count("sweep") == 50
 
 
 def test_a_sweep_that_fails_is_not_tried_at_every_claim(now: list[float]) -> None:
@@ -88,11 +100,25 @@ def test_a_sweep_that_fails_is_not_tried_at_every_claim(now: list[float]) -> Non
 
 
 def test_an_idle_worker_claims_what_its_own_sweep_has_brought(
-    url: str, ring: LocalKeyRing, clock: SettableClock
+    url: str, ring: LocalKeyRing, clock: SettableClock, now: list[float]
 ) -> None:
-    with Store(url, ring, clock=clock, tidy_every_ms=0) as store:
+    with Store(url, ring, clock=clock, tidy_every_ms=100) as store:
         (job_id,) = enqueue(store, not_before=clock.now_ms + 1_000)
         assert store.inbox.claim("w1", 1) == []
         clock.advance(1_000)
+        assert store.inbox.claim("w1", 1) == []  # a tenth of a second has not passed
+        now[0] += 0.1
         assert claim_one(store).job_id == job_id
         assert statuses(store, [job_id]) == [JobStatus.CLAIMED]
+
+
+def test_one_whose_claims_find_something_puts_out_owners_too(
+    url: str, ring: LocalKeyRing, clock: SettableClock, now: list[float]
+) -> None:
+    with Store(url, ring, clock=clock, tidy_every_ms=100) as store:
+        lost, *_ = enqueue(store, 3)
+        assert claim_one(store, lease_ms=1_000).job_id == lost
+        clock.advance(1_001)
+        now[0] += 0.1
+        assert claim_one(store).job_id != lost
+        assert statuses(store, [lost]) == [JobStatus.QUEUED]

@@ -1,11 +1,17 @@
 """Wake-ups are hints: they come soon where the engine can tell, and nothing depends on them."""
 
+import contextlib
+import resource
+import sqlite3
 import threading
+import time
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from queue import SimpleQueue
 
 import pytest
+import sqlalchemy as sa
 
 from euterpe.store import file_watch, wake
 from euterpe.store.store import Store
@@ -43,8 +49,10 @@ def test_work_that_came_before_the_wait_is_not_missed(store: Store, listener: Li
 def test_sqlite_is_looked_at_when_the_file_tells_and_by_itself_where_it_cannot(
     store: Store, is_told: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wake, "_LOOK_ANYWAY_S" if is_told else "_LOOK_EVERY_S", LONG_S if is_told else 0.001)
-    if not is_told:
+    monkeypatch.setattr(wake, "_LOOK_ANYWAY_S", LONG_S)
+    if is_told:
+        monkeypatch.setattr(wake, "_LOOK_EVERY_S", LONG_S)
+    else:
         monkeypatch.setattr(file_watch, "_inotify", lambda _: None)
     listener = store.database.listen(Topic.INBOX)
     heard: SimpleQueue[bool] = SimpleQueue()
@@ -54,16 +62,83 @@ def test_sqlite_is_looked_at_when_the_file_tells_and_by_itself_where_it_cannot(
     listener.close()
 
 
+@pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
+def test_a_link_to_the_database_is_followed_to_its_log(
+    store: Store, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for pause in ("_LOOK_ANYWAY_S", "_LOOK_EVERY_S"):
+        monkeypatch.setattr(wake, pause, LONG_S)
+    (tmp_path / "link.db").symlink_to(url.removeprefix("sqlite:///"))
+    listener = wake.SqliteListener(sa.make_url(f"sqlite:///{tmp_path / 'link.db'}"))
+    heard: SimpleQueue[bool] = SimpleQueue()
+    threading.Thread(target=lambda: heard.put(listener.wait(2 * LONG_S))).start()
+    enqueue(store)
+    assert heard.get(timeout=LONG_S / 2)
+    listener.close()
+
+
+@pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
+def test_a_long_write_is_not_looked_at_page_by_page(
+    store: Store, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listener = store.database.listen(Topic.INBOX)
+    assert isinstance(listener, wake.SqliteListener)
+    looks, look = count(1), listener._version
+    monkeypatch.setattr(listener, "_version", lambda: (next(looks), look())[1])
+    began = time.monotonic()
+    waiting = threading.Thread(target=listener.wait, args=(LONG_S,))
+    waiting.start()
+    with contextlib.closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as writer:
+        writer.execute("PRAGMA cache_size = 10")  # more goes to the file, page by page
+        writer.execute("CREATE TABLE bulk (text)")
+        writer.executemany("INSERT INTO bulk VALUES (?)", [("x" * 4_000,)] * 5_000)
+        listener.wake()
+        waiting.join()
+        writer.rollback()
+    assert next(looks) <= 10 + (time.monotonic() - began) / wake._SHORTEST_PAUSE_S
+    listener.close()
+
+
+@pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
+def test_hints_are_no_closer_than_looks(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each leads to a claim, which takes the turn of a writer."""
+    listener = store.database.listen(Topic.INBOX)
+    enqueue(store)
+    assert isinstance(listener, wake.SqliteListener)
+    assert listener.wait(LONG_S)
+    enqueue(store)
+    rests: list[float] = []
+    monkeypatch.setattr(listener._bell, "wait", lambda _, timeout_s: rests.append(timeout_s))
+    monkeypatch.setattr(wake, "_LOOK_EVERY_S", LONG_S)
+    assert listener.wait(2 * LONG_S)
+    assert len(rests) == 1
+    assert LONG_S / 2 < rests[0] <= LONG_S
+    listener.close()
+
+
+@pytest.mark.parametrize("engine", ["sqlite", "libsql"], indirect=True)
+def test_a_wait_wants_no_file_of_its_own(listener: Listener) -> None:
+    """Or it would fail where a claim has failed for the want of one, and end the thread that claims."""
+    while listener.wait(0.05):
+        pass
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (3, limits[1]))
+        assert not listener.wait(0.01)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
 def test_a_file_tells_of_each_write_once(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     path.touch()
-    watch = file_watch.FileWatch([path, tmp_path / "there is none"])
+    watch = file_watch.FileWatch([path])
     assert not watch.was_written()
     path.write_bytes(b"1")
     assert watch.was_written()
     assert not watch.was_written()
     watch.close()
-    assert file_watch.FileWatch([tmp_path / "there is none"]).sources == ()
+    assert file_watch.FileWatch([path, tmp_path / "there is none"]).sources == ()
 
 
 @pytest.mark.parametrize("engine", ["postgres"], indirect=True)

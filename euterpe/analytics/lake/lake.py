@@ -79,7 +79,9 @@ class Lake:
     def _check(self, files: Iterable[DataFile]) -> None:
         """Of an empty file Spark would say nothing, and read no rows."""
         for path, size in ((self.root / file.path, file.bytes) for file in files):
-            if not path.exists() or path.stat().st_size != size:
+            if not path.exists():
+                raise LakeError(f"{path} is gone: is its disk mounted? Or put it back from a backup")
+            if path.stat().st_size != size:
                 raise LakeError(f"{path} is damaged: put it back from a backup, or begin a new lake")
 
     @contextmanager
