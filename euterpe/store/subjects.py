@@ -44,9 +44,13 @@ SUBJECT = (
     sa.type_coerce(_job.spec.op("->>")(sa.literal_column("'status_webhook_url'")), sa.Text).label(
         "webhook_url"
     ),
-    sa.type_coerce(_job.spec.op("->")(sa.literal_column("'webhook_events'")), json_document).label(
-        "webhook_events"
-    ),
+    sa.type_coerce(
+        # No list is JSON's null, and need not be read as a document.
+        sa.func.nullif(
+            _job.spec.op("->")(sa.literal_column("'webhook_events'")), sa.literal_column("'null'")
+        ),
+        json_document,
+    ).label("webhook_events"),
 )
 
 

@@ -4,6 +4,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from threading import get_ident
 from typing import Any
 
 import sqlalchemy as sa
@@ -14,23 +15,25 @@ from euterpe.store.database import Database
 
 @contextmanager
 def statement_times(database: Database) -> Iterator[Mapping[str, float]]:
-    """Seconds by kind of statement, filled while the context is open; for one thread."""
+    """Seconds by kind of statement, filled while the context is open; those of this thread alone."""
     engine, spent = database.engines.write, defaultdict[str, float](float)
     began = time.perf_counter()
     dialect: Any = engine.dialect
     inserts: Any = BulkInsert  # whose COPY passes SQLAlchemy's events by
-    commit, copy_in, started = dialect.do_commit, inserts.copy_in, [0.0]
+    commit, copy_in, started = dialect.do_commit, inserts.copy_in, {get_ident(): 0.0}
 
     def before(*_: Any) -> None:
-        started[0] = time.perf_counter()
+        if get_ident() in started:  # and not the announcer's
+            started[get_ident()] = time.perf_counter()
 
     def after(_: Any, __: Any, statement: str, *___: Any) -> None:
-        spent[_kind(statement)] += time.perf_counter() - started[0]
+        if get_ident() in started:
+            spent[_kind(statement)] += time.perf_counter() - started[get_ident()]
 
     def timed_commit(connection: Any) -> None:
         before()
         commit(connection)
-        spent["COMMIT"] += time.perf_counter() - started[0]
+        after(None, None, "COMMIT")
 
     def timed_copy(insert: BulkInsert, *arguments: Any) -> None:
         before()
