@@ -144,7 +144,6 @@ def _wake(listener: Listener, store: Store) -> None:
 @pytest.mark.parametrize("engine", ["libsql", "postgres"], indirect=True)
 def test_workers_live_through_outages_and_finish_every_job(database: Fragile, store: Store) -> None:
     """event-per-transition, no-lease-at-rest. (An SQLite file that is open does not go away.)"""
-    enqueue(store, 300, max_attempts=50)
     plan = acts.WorkPlan(seed=6, batch=5, lease_ms=500)
     ledger = Ledger()
     with fleet_on(database.url) as fleet:
@@ -155,6 +154,7 @@ def test_workers_live_through_outages_and_finish_every_job(database: Fragile, st
         for worker in workers:
             worker.start(acts.work_through_outages, plan)
         for _ in range(2):
+            _enqueue_at_last(store, 300)
             _hear_of_work(workers, ledger, count=200)
             with outages.away(database, store):
                 _hear_of_the_outage(workers, ledger)
@@ -164,6 +164,13 @@ def test_workers_live_through_outages_and_finish_every_job(database: Fragile, st
     check_lives(lives)
     ledger.check(lives, complete=False)
     assert {life.job.status for life in lives.values()} == {JobStatus.SUCCEEDED}
+
+
+def _enqueue_at_last(store: Store, count: int) -> None:
+    try:
+        enqueue(store, count, max_attempts=50)
+    except StoreUnavailable:  # it had not noticed the outage yet
+        _enqueue_at_last(store, count)
 
 
 def _hear_of_work(workers: list[Child], ledger: Ledger, *, count: int) -> None:
