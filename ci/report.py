@@ -13,6 +13,7 @@ from typing import Any
 
 from euterpe.bench.figures import Figure
 
+BATCHES = (25, 100, 250)
 _PACKAGES = ("euterpe", "SQLAlchemy", "psycopg", "procrastinate", "pgqueuer")
 Rounds = Sequence[Mapping[str, Any]]
 
@@ -30,6 +31,7 @@ A *life* is enqueue → claimed → fetching → processing → uploading → su
 outbox rows waiting to be delivered and an attempt row, with nothing to do in between. Peers process no-op
 jobs: two writes a job (procrastinate: two commits; PgQueuer: batches), not fenced. *Processed* leaves the
 enqueue out of the clock, for everybody; `VACUUM (ANALYZE)` runs before the clock starts, for everybody.
+Euterpe's figures are those of three workers, of one, and of one on SQLite, with 250 jobs to a transaction.
 
 """
 
@@ -40,13 +42,14 @@ def render(
     histories: Mapping[str, Mapping[str, float]],
     service: Mapping[str, Sequence[Figure]],
 ) -> str:
-    def middle(*path: str) -> float:
+    def middle(*path: str | int) -> float:
         return statistics.median(_at(figures, path) for figures in rounds)
 
     head = _HEAD.format(rounds=len(rounds), machine=_machine(), versions=_versions(_PACKAGES))
     return head + "\n".join(
         (
-            _lives(rounds, middle),
+            _lives(middle),
+            _batches(middle),
             _enqueue(middle),
             _idle(middle),
             _history(histories),
@@ -56,7 +59,7 @@ def render(
     )
 
 
-def _lives(rounds: Rounds, middle: Any) -> str:
+def _lives(middle: Any) -> str:
     plain, hundred = "workers=1 concurrency=1", "workers=1 batch_size=100"
     theirs = {
         "procrastinate, one worker as it comes": ("procrastinate", "processed", "by_setup", plain),
@@ -64,20 +67,36 @@ def _lives(rounds: Rounds, middle: Any) -> str:
         "PgQueuer, one worker, batch 100": ("pgqueuer", "processed", "by_setup", hundred),
         "PgQueuer, best of every setup tried": ("pgqueuer", "processed", "per_second"),
     }
-    engines = ("postgres", "postgres, one worker", "sqlite")
-    postgres, one, sqlite = (middle(engine, "processed_per_second") for engine in engines)
+    crews = ("postgres", "postgres, one worker", "sqlite")
+    postgres, one, sqlite = (middle(crew, BATCHES[-1], "processed_per_second") for crew in crews)
     lines = ["| | jobs/s | Euterpe on Postgres | with one worker | on SQLite |", "|---|---:|---:|---:|---:|"]
     for name, path in theirs.items():
         rate = middle(*path)
         ratios = " | ".join(f"{ours / rate:.2f} ×" for ours in (postgres, one, sqlite))
         lines.append(f"| {name} | {rate:,.0f} | {ratios} |")
-    for engine in engines:
-        setup, lives = rounds[0][engine]["setup"], middle(engine, "lives_per_second")
-        rate = middle(engine, "processed_per_second")
-        lines.append(f"| **Euterpe, {engine}** ({setup}), processed | **{rate:,.0f}** | | | |")
-        lines.append(f"| Euterpe, {engine}, whole lives with their enqueue | {lives:,.0f} | | | |")
-    targets = "Targets: Postgres ≥ 10 × procrastinate and ≥ 0.25 × PgQueuer; SQLite ≥ Postgres"
-    return "\n".join([*lines, "", f"{targets} (here {sqlite / postgres:.2f} ×).", ""])
+    for crew, rate in zip(crews, (postgres, one, sqlite), strict=True):
+        lives = middle(crew, BATCHES[-1], "lives_per_second")
+        lines.append(f"| **Euterpe, {crew}**, processed | **{rate:,.0f}** | | | |")
+        lines.append(f"| Euterpe, {crew}, whole lives with their enqueue | {lives:,.0f} | | | |")
+    targets = "Targets: Postgres ≥ 10 × procrastinate as it comes, and ≥ 0.25 × PgQueuer."
+    return "\n".join([*lines, "", targets, ""])
+
+
+def _batches(middle: Any) -> str:
+    lines = [
+        "Jobs processed in a second, by how many of them share a transaction (target: SQLite ≥ Postgres).",
+        "Postgres spreads over both cores; SQLite has one writer, and no round trips.",
+        "",
+        "| jobs | Postgres, one worker | Postgres, three | SQLite, one | SQLite to three on Postgres |",
+        "|---:|---:|---:|---:|---:|",
+    ]
+    for batch in BATCHES:
+        one, three, lite = (
+            middle(crew, batch, "processed_per_second")
+            for crew in ("postgres, one worker", "postgres", "sqlite")
+        )
+        lines.append(f"| {batch} | {one:,.0f} | {three:,.0f} | {lite:,.0f} | {lite / three:.2f} × |")
+    return "\n".join([*lines, ""])
 
 
 def _enqueue(middle: Any) -> str:
@@ -219,7 +238,7 @@ def _row(same: Sequence[Figure]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _at(figures: Any, path: Sequence[str]) -> float:
+def _at(figures: Any, path: Sequence[str | int]) -> float:
     for name in path:
         figures = figures[name]
     return float(figures)

@@ -40,11 +40,6 @@ class Engines:
         return self.kind is Kind.POSTGRES
 
     @property
-    def is_remote(self) -> bool:
-        """Each statement is a round trip."""
-        return self.kind is not Kind.SQLITE
-
-    @property
     def read_limit(self) -> int:
         """How many rows with a spec or a secret one answer may hold: libSQL's client takes none beyond 4 MiB,
         and each may have 256 KiB."""

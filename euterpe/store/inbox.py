@@ -191,8 +191,9 @@ class Inbox:
 
     def advance(self, steps: Sequence[Advance]) -> frozenset[str]:
         """Moves each job on; returns those that held. The others are stale: abort their work."""
+        made = [step.step() for step in steps]  # before it is this writer's turn
         with self._database.transaction() as connection:
-            return frozenset(self._transitions.apply(connection, [step.step() for step in steps]))
+            return frozenset(self._transitions.apply(connection, made))
 
     def fail(
         self, job: ClaimedJob, error: JobError, *, timings: Mapping[str, Any] | None = None

@@ -1,8 +1,9 @@
 """The ownership protocol, written once for every table that workers own rows of.
 
 A row is owned by whoever last raised its `claim_version`, for as long as its lease is kept alive.
-`write` is the only statement that changes a row's status, and it is fenced: a change names the
-`claim_version` and the status that its author saw, and changes nothing when either has moved on.
+`write` is the only statement that changes a row's status. It checks the table of transitions, and it is
+fenced: a change names the `claim_version` and the status that its author saw, and changes nothing when
+either has moved on.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -68,16 +69,17 @@ class LeasedTable:
         database: Database,
         table: sa.Table,
         *,
+        check: Callable[[str, str], None],
         order: Sequence[sa.ColumnElement[Any]],
         brings: Mapping[str, TypeEngine[Any]],
         columns: Columns,
         returning: Sequence[sa.ColumnElement[Any]],
         also: Sequence[sa.ColumnElement[Any]] = (),
     ) -> None:
-        """`order` is that of claims; `brings` is what a change's `extra` may hold, and `columns` what becomes
-        of it; `returning` is what `write` tells of each row that held, `also` what
-        `heartbeat` and `promote_due` tell besides the key."""
-        self._database, self.table = database, table
+        """`check` refuses a transition outside the table; `order` is that of claims; `brings` is what a
+        change's `extra` may hold, and `columns` what becomes of it; `returning` is what `write` tells of each
+        row that held, `also` what `heartbeat` and `promote_due` tell besides the key."""
+        self._database, self.table, self._check = database, table, check
         (self.key,) = table.primary_key.columns
         self._order, self._returning = order, returning
         self._brought, self._columns = brings, columns
@@ -125,6 +127,8 @@ class LeasedTable:
         by_move: dict[Move, list[Change]] = {}
         for change in sorted(changes, key=lambda change: change.key):
             by_move.setdefault(change.move, []).append(change)
+        for move in by_move:
+            self._check(move.source, move.target)
         if len(by_move) > 1 and self._database.engines.locks_rows:
             # Several statements, each in order, are not in order together.
             keys = [{"key": change.key} for same in by_move.values() for change in same]

@@ -66,6 +66,7 @@ class Outbox:
         self.events = LeasedTable(
             database,
             job_outbox_events,
+            check=check_outbox_transition,
             order=[_event.available_at, _event.event_id],
             brings={"code": INTEGER, "reason": TEXT},
             columns=lambda move, rows: _event_columns(move, rows, database.now),
@@ -199,10 +200,7 @@ class Outbox:
         return self.replay(_event.created_at >= since_ms, _event.created_at < until_ms)
 
     def _apply(self, connection: sa.Connection, changes: Sequence[Change]) -> Mapping[str, AnyRow]:
-        moves = {change.move for change in changes}
-        for move in moves:
-            check_outbox_transition(move.source, move.target)
-        if any(move.lane is Lane.READY for move in moves):
+        if any(change.move.lane is Lane.READY for change in changes):
             self._database.announce(connection, Topic.OUTBOX)
         return {row.event_id: row for row in self.events.write(connection, changes)}
 

@@ -1,8 +1,8 @@
 """The one way to change a job's status.
 
-`Transitions.apply` checks the transition table, writes under the fence, inserts the outbox event,
-opens or closes the attempt and lets the next job of a group through: all in the caller's
-transaction. Whatever is claimed, advanced, failed, swept, canceled or retried passes here.
+`Transitions.apply` writes by the transition table and under the fence, inserts the outbox event, opens or
+closes the attempt and lets the next job of a group through: all in the caller's transaction. Whatever is
+claimed, advanced, failed, swept, canceled or retried passes here.
 """
 
 from collections.abc import Mapping, Sequence
@@ -40,6 +40,7 @@ class Transitions:
         self.jobs = LeasedTable(
             database,
             inbox_jobs,
+            check=check_job_transition,
             order=[_job.priority.desc(), _job.available_at, _job.job_id],
             brings={
                 "progress": REAL,
@@ -66,8 +67,6 @@ class Transitions:
         by_key = {step.change.key: step for step in steps}
         if len(by_key) != len(steps):
             raise ValueError("a batch changes each job once")
-        for move in {step.change.move for step in steps}:
-            check_job_transition(move.source, move.target)
         held = {row.job_id: row for row in self.jobs.write(connection, [step.change for step in steps])}
         written = [(by_key[job_id], row) for job_id, row in held.items()]
         if written:
