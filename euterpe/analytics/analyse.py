@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 
 import euterpe
 from euterpe.analytics.errors import AnalyticsError, LakeError

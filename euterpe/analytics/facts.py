@@ -7,7 +7,7 @@ out.
 from typing import NamedTuple
 
 from pyspark.sql import Column, DataFrame, Window
-from pyspark.sql import functions as F  # noqa: N812  as all of Spark's own documents call it
+from pyspark.sql import functions as F
 from pyspark.sql.types import DoubleType, StructField
 
 from euterpe.analytics.facts_schema import ATTEMPT_FACTS, DELIVERY_FACTS, JOB_FACTS

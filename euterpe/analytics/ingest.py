@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import DataFrame, Observation, SparkSession
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 
 from euterpe.analytics.errors import LakeError
 from euterpe.analytics.lake import Append, Lake

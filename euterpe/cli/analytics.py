@@ -115,9 +115,9 @@ def synthesize(
 ) -> None:
     """Make a realistic history of so many jobs, to try things with. Never beside real jobs."""
     with importing("analytics"):
-        from euterpe.analytics.synthesize.lake import synthesize_lake  # noqa: PLC0415
-        from euterpe.analytics.synthesize.plan import Plan  # noqa: PLC0415
-        from euterpe.analytics.synthesize.store import synthesize_store  # noqa: PLC0415
+        from euterpe.analytics.synthesize.lake import synthesize_lake
+        from euterpe.analytics.synthesize.plan import Plan
+        from euterpe.analytics.synthesize.store import synthesize_store
     # Of the same day the same history: a run that was killed goes on where it was.
     until_ms = instant_ms(until, "--until") if until else int(time.time()) // 86_400 * 86_400_000
     plan = Plan(jobs=jobs, seed=seed, days=days, until_ms=until_ms)
@@ -131,8 +131,8 @@ def synthesize(
 
 
 def _ingest(session: "SparkSession", lake: "Lake", metadata: str, keep_days: int | None) -> None:
-    from euterpe.analytics.ingest import ingest as add  # noqa: PLC0415
-    from euterpe.analytics.lake.upkeep import compact, forget  # noqa: PLC0415
+    from euterpe.analytics.ingest import ingest as add
+    from euterpe.analytics.lake.upkeep import compact, forget
 
     with _database():
         url = load().database_url.get_secret_value()
@@ -161,7 +161,7 @@ def _database() -> Iterator[Database]:
 
 
 def _question(since: str, requester: str) -> "Question":
-    from euterpe.analytics.analyse import Question  # noqa: PLC0415
+    from euterpe.analytics.analyse import Question
 
     instant = f"{since}T00:00:00Z" if _DAY.fullmatch(since) else since
     return Question(iso(instant_ms(instant, "--since"))[:10] if since else "", requester)
@@ -170,9 +170,9 @@ def _question(since: str, requester: str) -> "Question":
 def _report(
     session: "SparkSession", lake: "Lake", question: "Question", prices: Path | None, out_dir: Path
 ) -> Path:
-    from euterpe.analytics.analyse import analyse, publish  # noqa: PLC0415
-    from euterpe.analytics.marts import Options  # noqa: PLC0415
-    from euterpe.analytics.prices import read_prices  # noqa: PLC0415
+    from euterpe.analytics.analyse import analyse, publish
+    from euterpe.analytics.marts import Options
+    from euterpe.analytics.prices import read_prices
 
     options = Options() if prices is None else Options(prices=read_prices(prices))
     _try_to_write(out_dir)
@@ -197,7 +197,7 @@ def _show(page: Path, *, in_browser: bool) -> None:
 
 
 def _lake(root: Path) -> "Lake":
-    from euterpe.analytics.lake import Lake  # noqa: PLC0415
+    from euterpe.analytics.lake import Lake
 
     return Lake(root)
 
@@ -205,7 +205,7 @@ def _lake(root: Path) -> "Lake":
 @contextmanager
 def _spark(master: str) -> Iterator["SparkSession"]:
     with importing("analytics"):
-        from euterpe.analytics.failures import files_in_words  # noqa: PLC0415
-        from euterpe.analytics.session import spark_session  # noqa: PLC0415
+        from euterpe.analytics.failures import files_in_words
+        from euterpe.analytics.session import spark_session
     with files_in_words(), spark_session(master) as session:
         yield session

@@ -69,10 +69,10 @@ def submit(
     as_json: AsJson = False,
 ) -> None:
     """Check every row, then submit each once; again, only what is new. The API key is in EUTERPE_API_KEY."""
-    from euterpe.analytics.batch.errors import BatchIncomplete  # noqa: PLC0415  not everybody has the extra
-    from euterpe.analytics.batch.jobs_file import jobs_path  # noqa: PLC0415
-    from euterpe.analytics.batch.requests import requests  # noqa: PLC0415
-    from euterpe.analytics.batch.tally import Tally, unfit  # noqa: PLC0415
+    from euterpe.analytics.batch.errors import BatchIncomplete
+    from euterpe.analytics.batch.jobs_file import jobs_path
+    from euterpe.analytics.batch.requests import requests
+    from euterpe.analytics.batch.tally import Tally, unfit
 
     if manifest.startswith("s3://") and not master.startswith("local"):
         raise typer.BadParameter(
@@ -103,9 +103,9 @@ def status(
     as_json: AsJson = False,
 ) -> None:
     """How its jobs stand; a failure unless all have succeeded. The API key is in EUTERPE_API_KEY."""
-    from euterpe.analytics.batch.errors import BatchIncomplete  # noqa: PLC0415
-    from euterpe.analytics.batch.jobs_file import jobs_path, read_batch  # noqa: PLC0415
-    from euterpe.analytics.batch.standing import follow, look  # noqa: PLC0415
+    from euterpe.analytics.batch.errors import BatchIncomplete
+    from euterpe.analytics.batch.jobs_file import jobs_path, read_batch
+    from euterpe.analytics.batch.standing import follow, look
 
     if not (manifest or jobs):
         raise typer.BadParameter("give the manifest, or the file of its jobs with --jobs")
@@ -137,7 +137,7 @@ def _show(standing: "Standing") -> None:
 
 
 def _defaults(given: Sequence[str], credentials: Path | None) -> "Document":
-    from euterpe.analytics.batch.columns import nested, unknown, value_of  # noqa: PLC0415
+    from euterpe.analytics.batch.columns import nested, unknown, value_of
 
     cells: Document = {"credentials": read_credentials(credentials)} if credentials else {}
     for each in given:
@@ -161,9 +161,9 @@ class _Read:
 
 @contextmanager
 def _read(manifest: str) -> Iterator[_Read]:
-    from euterpe.analytics.batch.errors import ManifestError  # noqa: PLC0415
-    from euterpe.analytics.batch.files import files_of  # noqa: PLC0415
-    from euterpe.analytics.batch.pieces import split  # noqa: PLC0415
+    from euterpe.analytics.batch.errors import ManifestError
+    from euterpe.analytics.batch.files import files_of
+    from euterpe.analytics.batch.pieces import split
 
     with ExitStack() as opened:
         try:
@@ -196,9 +196,9 @@ def _check(
     read: _Read, defaults: "Document", rejects: Path | None, master: str
 ) -> "tuple[Totals, set[Place]]":
     with importing("analytics"):
-        from euterpe.analytics.batch.examine import examine  # noqa: PLC0415
-        from euterpe.analytics.batch.problems import Rejects  # noqa: PLC0415
-        from euterpe.analytics.session import spark_session  # noqa: PLC0415
+        from euterpe.analytics.batch.examine import examine
+        from euterpe.analytics.batch.problems import Rejects
+        from euterpe.analytics.session import spark_session
 
     left_out: set[Place] = set()
     shown = FirstLines()
@@ -224,8 +224,8 @@ def _send(
     good: "Iterator[Request]", files: "Sequence[File]", tally: "Tally", place: Path, *, url: str, most: int
 ) -> str | None:
     """Submits them; returns what was not accepted."""
-    from euterpe.analytics.batch.jobs_file import JobsFile  # noqa: PLC0415
-    from euterpe.analytics.batch.submission import BatchClient, Submission, Taken  # noqa: PLC0415
+    from euterpe.analytics.batch.jobs_file import JobsFile
+    from euterpe.analytics.batch.submission import BatchClient, Submission, Taken
 
     shown = FirstLines()
     with ExitStack() as opened:

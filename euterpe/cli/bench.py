@@ -51,7 +51,7 @@ def queue(
 @command(app, "api", example="euterpe bench api --seconds 10")
 def api(seconds: Seconds = 5.0, as_json: AsJson = False) -> None:
     """Jobs accepted and shown over HTTP, beside bare handlers on the same database."""
-    from euterpe.bench.api import measure_api  # noqa: PLC0415  what serves is heavy
+    from euterpe.bench.api import measure_api
 
     note("measuring; this takes about half a minute")
     _show(measure_api(Installation.of_this_process(), seconds=seconds), as_json)
@@ -63,8 +63,8 @@ def dispatch(events: Events = 5_000, seconds: PacedSeconds = 20.0, as_json: AsJs
 
     Its dispatcher delivers what else is waiting, too. Stop the others while it measures.
     """
-    from euterpe.bench.dispatch import measure_backlog  # noqa: PLC0415  what sends is heavy
-    from euterpe.bench.holes import measure_holes  # noqa: PLC0415
+    from euterpe.bench.dispatch import measure_backlog
+    from euterpe.bench.holes import measure_holes
 
     note("measuring; this takes about a minute and a half")
     installation = Installation.of_this_process()
@@ -81,7 +81,7 @@ def transcode(
     as_json: AsJson = False,
 ) -> None:
     """Jobs from their source to their output, in a temporary folder, beside ffmpeg alone."""
-    from euterpe.bench.transcode import temporary_folder, workshop  # noqa: PLC0415  what encodes is heavy
+    from euterpe.bench.transcode import temporary_folder, workshop
 
     note("measuring; this takes some minutes")
     installation = Installation.of_this_process()

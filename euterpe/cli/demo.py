@@ -115,7 +115,7 @@ def _settings(folder: Path, collector: Collector) -> Settings:
 
 
 def _make_clip(folder: Path) -> Path:
-    from euterpe.media.ffmpeg import find_ffmpeg  # noqa: PLC0415  only what serves needs ffmpeg
+    from euterpe.media.ffmpeg import find_ffmpeg
 
     clip = folder / "sample.mp4"
     inputs = ("-f", "lavfi", "-i", _PICTURE, "-f", "lavfi", "-i", _SOUND)
@@ -127,7 +127,7 @@ def _make_clip(folder: Path) -> Path:
 
 
 def _transcode(settings: Settings, clip: Path, collector: Collector) -> None:
-    from euterpe.services import running  # noqa: PLC0415  what serves is heavy, and other commands are not
+    from euterpe.services import running
 
     with closing(open_database(settings)) as database:
         migrate(database)
@@ -158,15 +158,15 @@ def _report(settings: Settings, folder: Path) -> None:
     """On this run itself, where Spark can run."""
     try:
         with importing("analytics"):
-            from euterpe.analytics.session import find_java, spark_session  # noqa: PLC0415
+            from euterpe.analytics.session import find_java, spark_session
         find_java()
     except EuterpeError as missing:
         out(f"report     left out: {missing}")
         return
-    from euterpe.analytics.analyse import Question, analyse, publish  # noqa: PLC0415
-    from euterpe.analytics.ingest import ingest  # noqa: PLC0415
-    from euterpe.analytics.lake import Lake  # noqa: PLC0415
-    from euterpe.analytics.marts import Options  # noqa: PLC0415
+    from euterpe.analytics.analyse import Question, analyse, publish
+    from euterpe.analytics.ingest import ingest
+    from euterpe.analytics.lake import Lake
+    from euterpe.analytics.marts import Options
 
     out("spark      works out the report of this run")
     lake = Lake(folder / "lake")

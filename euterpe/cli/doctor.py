@@ -76,7 +76,7 @@ def _check(name: str, step: Callable[[], str]) -> Finding:
 
 
 def _ffmpeg(settings: Settings) -> str:
-    from euterpe.media.ffmpeg import SAFE_VERSION, examine_ffmpeg, find_ffmpeg  # noqa: PLC0415  only here
+    from euterpe.media.ffmpeg import SAFE_VERSION, examine_ffmpeg, find_ffmpeg
 
     found = examine_ffmpeg(find_ffmpeg(settings.ffmpeg))
     if not found.is_safe:
@@ -90,7 +90,7 @@ def _ffmpeg(settings: Settings) -> str:
 
 def _java() -> str:
     try:
-        from euterpe.analytics.session import find_java  # noqa: PLC0415  not everybody has the extra
+        from euterpe.analytics.session import find_java
     except ModuleNotFoundError:
         return "not needed: there are no analytics without `pip install 'euterpe[analytics]'`"
     java, major = find_java()
@@ -111,7 +111,7 @@ def _work_dir(settings: Settings) -> str:
 
 
 def _reach(settings: Settings) -> str:
-    from euterpe.services import egress_policy, storage_policy  # noqa: PLC0415  heavy, and only here
+    from euterpe.services import egress_policy, storage_policy
 
     egress_policy(settings)
     roots = storage_policy(settings).roots

@@ -66,7 +66,7 @@ def dispatcher() -> None:
 
 
 def _run(start: "Callable[[Services], None]") -> None:
-    from euterpe.services import running  # noqa: PLC0415  what serves is heavy, and other commands are not
+    from euterpe.services import running
 
     settings = load()
     logs.configure(settings.log_level)

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import Row as SparkRow
-from pyspark.sql import functions as F  # noqa: N812  its usual name
+from pyspark.sql import functions as F
 
 from euterpe.analytics.batch.columns import Document
 from euterpe.analytics.batch.pieces import Piece

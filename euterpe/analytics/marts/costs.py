@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 
 from euterpe.analytics.facts import Facts, shaped
 from euterpe.analytics.marts.ratios import minutes, over, total

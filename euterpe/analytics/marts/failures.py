@@ -7,7 +7,7 @@ much in less than 1 % of cases.
 """
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 
 from euterpe.analytics.facts import Facts
 from euterpe.analytics.marts.handful import Row, given, taken

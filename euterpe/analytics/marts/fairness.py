@@ -1,7 +1,7 @@
 """Whether some requesters wait for others: what they waited for a slot, beside what they asked of it."""
 
 from pyspark.sql import DataFrame, Window
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 
 from euterpe.analytics.facts import Facts, shaped
 from euterpe.analytics.marts.ratios import over, percentiles, total

@@ -2,7 +2,7 @@
 than a job may run: its end may have been pruned before it was read."""
 
 from pyspark.sql import Column, DataFrame, Window
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 
 from euterpe.analytics.marts.horizon import DAY_US, Horizon
 

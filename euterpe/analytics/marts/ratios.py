@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from pyspark.sql import Column
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 
 
 def over(part: Column | str, whole: Column | str) -> Column:

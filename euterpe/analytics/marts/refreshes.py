@@ -4,7 +4,7 @@ A renewal is whatever was stored after a job's first credentials: the answer to 
 """
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 
 from euterpe.analytics.facts import Facts, shaped
 from euterpe.analytics.marts.ratios import over, total

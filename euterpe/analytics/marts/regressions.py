@@ -13,7 +13,7 @@ from operator import itemgetter
 from typing import Any
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 
 from euterpe.analytics.facts import Facts
 from euterpe.analytics.marts.handful import Row, given, taken

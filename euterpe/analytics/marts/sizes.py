@@ -1,7 +1,7 @@
 """Which encodes waste bits: the jobs that succeeded, and of which both sizes are known."""
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 
 from euterpe.analytics.facts import Facts, shaped
 from euterpe.analytics.marts.ratios import over, percentiles

@@ -4,7 +4,7 @@ Measured is an attempt that succeeded, of which the duration of the source and t
 """
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 
 from euterpe.analytics.facts import Facts, shaped
 from euterpe.analytics.marts.ratios import minutes, over, percentiles

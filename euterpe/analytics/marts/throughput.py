@@ -4,7 +4,7 @@ A canceled job is neither a success nor a failure: the success rate leaves it ou
 """
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 
 from euterpe.analytics.facts import Facts, shaped
 from euterpe.analytics.marts.ratios import minutes, over

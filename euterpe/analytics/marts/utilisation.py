@@ -6,7 +6,7 @@ filled on that day stands for them.
 """
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 
 from euterpe.analytics.facts import Facts, shaped
 from euterpe.analytics.marts.horizon import horizon

@@ -2,7 +2,7 @@
 changes nothing."""
 
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 
 from euterpe.analytics.facts import Facts, History, facts
 from euterpe.analytics.marts import Options, all_marts
