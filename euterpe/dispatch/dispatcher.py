@@ -102,15 +102,13 @@ class Dispatcher:
         failures = 0
         while not self._stopping.is_set():
             try:
-                is_done = self._claim()
+                if self._claim():
+                    self._wait()
                 failures = 0
             except Exception as error:  # noqa: BLE001  whatever it was, the events are still to be told
                 failures += 1
                 _tell_trouble(error)
                 self._stopping.wait(outage_pause_s(failures))
-            else:
-                if is_done:
-                    self._wait()
 
     def _claim(self) -> bool:
         """Whether there is nothing more to claim, or to claim for."""

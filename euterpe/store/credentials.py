@@ -5,7 +5,7 @@ import sqlalchemy as sa
 from euterpe.crypto.envelope import Sealed, credentials_context, seal, unseal
 from euterpe.crypto.keyring import KeyRing
 from euterpe.domain.retry import may_refresh
-from euterpe.domain.states import FINISHED, JobStatus, Lane
+from euterpe.domain.states import JobStatus, Lane
 from euterpe.store.database import Database
 from euterpe.store.errors import Conflict, NotFound
 from euterpe.store.inbox import ClaimedJob
@@ -13,9 +13,14 @@ from euterpe.store.rows import AnyRow
 from euterpe.store.tables import inbox_jobs
 
 _job = inbox_jobs.c
+# It will never run again, and has forgotten its credentials (`transitions.py`).
+_IS_OVER = _job.status.in_((JobStatus.SUCCEEDED, JobStatus.DEAD_LETTER)) | sa.and_(
+    _job.status == JobStatus.FAILED, _job.attempt_count >= _job.max_attempts
+)
 _SEALED = (
     _job.requester_id,
     _job.status,
+    _IS_OVER.label("is_over"),
     _job.credential_version,
     _job.refresh_count,
     _job.storage_creds_encrypted,
@@ -62,7 +67,7 @@ class Credentials:
                 raise Conflict(f"job {job_id} is not owned by this claim any more")
             if row is None:
                 raise NotFound(f"there is no job {job_id!r}")
-            if row.status in FINISHED and row.status != JobStatus.FAILED:
+            if row.is_over:
                 raise Conflict(f"job {job_id} is {row.status}; it has no more use for credentials")
             version = int(row.credential_version) + 1
             # Sealed outside the transaction: a key ring may be a service far away.
@@ -71,9 +76,8 @@ class Credentials:
                 return version
 
     def _store(self, job_id: str, version: int, sealed: Sealed, *where: sa.ColumnElement[bool]) -> bool:
-        over = (JobStatus.SUCCEEDED, JobStatus.DEAD_LETTER)
         changed = sa.update(inbox_jobs).where(
-            _job.job_id == job_id, _job.credential_version == version - 1, _job.status.not_in(over), *where
+            _job.job_id == job_id, _job.credential_version == version - 1, ~_IS_OVER, *where
         )
         with self._database.transaction() as connection:
             result = connection.execute(

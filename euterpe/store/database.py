@@ -1,8 +1,8 @@
 """Transactions with typed errors, on whichever engine."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from typing import Any
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy import exc
@@ -10,10 +10,12 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from euterpe.domain.errors import InvalidTransition
 from euterpe.store.clock import Clock, DatabaseClock
-from euterpe.store.engines import Engines, Kind, open_engines
+from euterpe.store.engines import READ_ONLY, Engines, Kind, open_engines
 from euterpe.store.errors import StoreError, StoreUnavailable
 from euterpe.store.turns import Turns
 from euterpe.store.wake import Listener, Topic, announcer, listen
+
+_Claim = TypeVar("_Claim")
 
 
 class Database:
@@ -50,6 +52,22 @@ class Database:
         """For reading."""
         with _typed_errors(), self.engines.read.begin() as connection:
             yield connection
+
+    def in_parts(self, limit: int, claim: Callable[[int], list[_Claim]]) -> list[_Claim]:
+        """Claims up to `limit` rows, each time as many as one answer may hold."""
+        claimed: list[_Claim] = []
+        while len(claimed) < limit:
+            part = min(limit - len(claimed), self.engines.read_limit)
+            try:
+                found = claim(part)
+            except StoreUnavailable:
+                if not claimed:
+                    raise
+                return claimed  # owned already: unknown to their owner they would wait for their leases
+            claimed += found
+            if len(found) < part:
+                break
+        return claimed
 
     def read_clock(self, connection: sa.Connection) -> int:
         return int(connection.execute(sa.select(self.now)).scalar_one())
@@ -131,7 +149,7 @@ def _is_passing(error: exc.DBAPIError) -> bool:
     state = getattr(error.orig, "sqlstate", None)
     if state is not None:
         # 08 connection, 40 rollback (deadlock), 53 resources, 57 operator; too long a lock or transaction.
-        return state[:2] in ("08", "40", "53", "57") or state in ("25P03", "55P03")
+        return state[:2] in ("08", "40", "53", "57") or state in ("25P03", "55P03", READ_ONLY)
     name = getattr(error.orig, "sqlite_errorname", None)
     if name is not None:
         return str(name).startswith(_PASSING)

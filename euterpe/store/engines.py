@@ -16,6 +16,8 @@ from euterpe.store.errors import UnsupportedDatabase
 
 # SQLite waits this long for another process's write before it gives up.
 BUSY_TIMEOUT_MS = 30_000
+# Postgres' word for a write on a server that stands by for another.
+READ_ONLY = "25006"
 _SHORTEST_WAIT_S, _LONGEST_WAIT_S = 0.000_2, 0.004
 
 
@@ -193,5 +195,11 @@ def _postgres(url: sa.URL) -> Engines:
         for name, value in _POSTGRES_SESSION.items():
             connection.execute("SELECT set_config(%s, %s, false)", (name, value))
         connection.commit()
+
+    @event.listens_for(engine, "handle_error")
+    def leave_standby(context: sa.ExceptionContext) -> None:
+        # After a failover this server may stay a standby, and the address lead to another by now.
+        if getattr(context.original_exception, "sqlstate", None) == READ_ONLY:
+            context.is_disconnect = True
 
     return Engines(Kind.POSTGRES, engine, engine)

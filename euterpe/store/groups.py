@@ -9,7 +9,7 @@ Lock order on Postgres: owned, ready and finished jobs, then groups, then blocke
 blocked job holds nothing that `admit` could be waiting behind, and asks for no group afterwards.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,21 +44,19 @@ class Groups:
     def join(self, connection: sa.Connection, limits: Mapping[Group, int]) -> None:
         """For jobs that have just been inserted: makes the groups that are new, and lets through what may go.
         The first limit wins."""
-        missing = len(limits)
-        while missing:
+        if limits:
             rows = [{**vars(group), "max_running": limits[group]} for group in sorted(limits)]
             connection.execute(self._register, as_parameter(rows))
-            # Nobody sees our jobs before we commit, so an idle group may be forgotten between these two
-            # statements. Once locked it stays.
-            missing = len(limits) - self._locked(connection, limits)
-        self._let_through(connection, limits)
+            self._let_through(connection, limits)
 
     def admit(self, connection: sa.Connection, groups: Iterable[Group]) -> int:
         """Lets the next job of each group through where there is room; returns how many."""
         groups = set(groups)
+        if not groups:
+            return 0
         if self._database.engines.locks_rows:
             # Its own statement: what is counted next must be seen after the lock was got.
-            self._locked(connection, groups)
+            connection.execute(self._lock, _parameter(groups))
         return self._let_through(connection, groups)
 
     def forget_idle(self, connection: sa.Connection, limit: int) -> int:
@@ -66,12 +64,8 @@ class Groups:
         idle = connection.execute(self._idle, {"limit": limit}).all()
         return connection.execute(self._forget, as_parameter(row._asdict() for row in idle)).rowcount
 
-    def _locked(self, connection: sa.Connection, groups: Collection[Group]) -> int:
-        """How many of them are there; until the transaction ends nobody else changes those."""
-        return len(connection.execute(self._lock, _parameter(groups)).all()) if groups else 0
-
-    def _let_through(self, connection: sa.Connection, groups: Collection[Group]) -> int:
-        return len(connection.execute(self._admit, _parameter(groups)).all()) if groups else 0
+    def _let_through(self, connection: sa.Connection, groups: Iterable[Group]) -> int:
+        return len(connection.execute(self._admit, _parameter(groups)).all())
 
     def _register_statement(self) -> sa.Executable:
         rows = Rows({**_GROUP, "max_running": INTEGER})
@@ -79,7 +73,11 @@ class Groups:
             sa.true()
         )  # SQLite's parser needs a WHERE between SELECT and ON CONFLICT
         insert = self._database.insert(job_groups).from_select([c.name for c in job_groups.c], wanted)
-        statement: sa.Executable = insert.on_conflict_do_nothing()
+        # Never updated, but locked, in their order: nobody sees our jobs before we commit, and until it is
+        # locked an idle group may be forgotten.
+        statement: sa.Executable = insert.on_conflict_do_update(
+            index_elements=list(job_groups.primary_key), set_={"max_running": 0}, where=sa.false()
+        )
         return statement
 
     def _lock_statement(self) -> sa.Executable:

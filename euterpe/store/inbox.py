@@ -127,19 +127,11 @@ class Inbox:
         queues = (queues,) if isinstance(queues, str) else tuple(dict.fromkeys(queues))
         for queue in queues:
             check_text("queue", queue, "queues")
-        return self._sweeps.around(lambda: self._claim_up_to(limit, worker_id, queues, lease_ms))
-
-    def _claim_up_to(
-        self, limit: int, worker_id: str, queues: Sequence[str], lease_ms: int
-    ) -> list[ClaimedJob]:
-        claimed: list[ClaimedJob] = []
-        while len(claimed) < limit:
-            some = min(limit - len(claimed), self._database.engines.read_limit)
-            found = self._claim_some(worker_id, some, queues, lease_ms)
-            claimed += found
-            if len(found) < some:
-                break
-        return claimed
+        return self._sweeps.around(
+            lambda: self._database.in_parts(
+                limit, lambda part: self._claim_some(worker_id, part, queues, lease_ms)
+            )
+        )
 
     def _claim_some(
         self, worker_id: str, limit: int, queues: Sequence[str], lease_ms: int

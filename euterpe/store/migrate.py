@@ -30,12 +30,12 @@ _BOOKKEEPING = """CREATE TABLE IF NOT EXISTS schema_migrations (
 _ADVISORY_LOCK = 0x657574657270
 # 0001_core as it was first: its checks and triggers say the same in words that take SQLite longer. A database
 # that it made stays as it is.
-_AS_GOOD = frozenset(
-    {
-        "a34e238d30f7ad9ed04063c1a810a433ba61dc307e49dc9c44737987cbfeb30c",
-        "2b0636d8d98a1e021dd511ebed173f4d89395712d75d961333e67a0a36392cce",
-    }
-)
+_FIRST_CORE_SQLITE = "a34e238d30f7ad9ed04063c1a810a433ba61dc307e49dc9c44737987cbfeb30c"
+_FIRST_CORE = {
+    Kind.SQLITE: _FIRST_CORE_SQLITE,
+    Kind.LIBSQL: _FIRST_CORE_SQLITE,
+    Kind.POSTGRES: "2b0636d8d98a1e021dd511ebed173f4d89395712d75d961333e67a0a36392cce",
+}
 
 
 @dataclass(frozen=True)
@@ -73,10 +73,11 @@ def inspect(database: Database) -> SchemaState:
     with database.snapshot() as connection:
         if not sa.inspect(connection).has_table(schema_migrations.name):
             return SchemaState((), shipped(database.kind))
-        return _compare(connection, shipped(database.kind))
+        return _compare(connection, database.kind)
 
 
-def _compare(connection: sa.Connection, known: Sequence[Migration]) -> SchemaState:
+def _compare(connection: sa.Connection, kind: Kind) -> SchemaState:
+    known = shipped(kind)
     rows = connection.execute(sa.select(schema_migrations).order_by(schema_migrations.c.version)).all()
     by_version = {migration.version: migration for migration in known}
     for row in rows:
@@ -86,7 +87,7 @@ def _compare(connection: sa.Connection, known: Sequence[Migration]) -> SchemaSta
                 f"the database is at schema {rows[-1].version}, newer than this program, which knows "
                 f"{max(by_version)}; install the newer Euterpe"
             )
-        if row.checksum != ours.checksum and row.checksum not in _AS_GOOD:
+        if row.checksum != ours.checksum and (row.version, row.checksum) != (1, _FIRST_CORE[kind]):
             raise SchemaMismatch(
                 f"migration {row.version:04d}_{row.name} was applied from a different file than the one "
                 "in this program; install the version of Euterpe that applied it"
@@ -111,7 +112,7 @@ def migrate(database: Database) -> list[Migration]:
         if database.kind is Kind.POSTGRES:
             connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_ADVISORY_LOCK)))
         connection.exec_driver_sql(_BOOKKEEPING)
-        pending = list(_compare(connection, shipped(database.kind)).pending)
+        pending = list(_compare(connection, database.kind).pending)
         for migration in pending:
             for statement in _statements(migration.sql, database.kind):
                 # Past SQLAlchemy, which would look for parameters in the text.

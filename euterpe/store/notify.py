@@ -66,10 +66,14 @@ class PostgresListener:
         self._listen()
 
     def _listen(self) -> None:
-        with contextlib.suppress(psycopg.OperationalError):
-            connection = _connect(self._url)
-            connection.execute(f"LISTEN {self._topic}")
-            self._connection = connection
+        # Whatever the server says: one that recovers, or stands by for another, takes no LISTEN.
+        with contextlib.suppress(psycopg.Error):
+            self._connection = _connect(self._url)
+            try:
+                self._connection.execute(f"LISTEN {self._topic}")
+            except psycopg.Error:
+                self._disconnect()
+                raise
 
     def wait(self, timeout_s: float) -> bool:
         if self._connection is None:
@@ -83,16 +87,20 @@ class PostgresListener:
             return False
         try:
             return len(list(self._connection.notifies(timeout=0))) > 0
-        except psycopg.OperationalError:
-            self._connection = None
+        except psycopg.Error:
+            self._disconnect()
             return False
+
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
 
     def wake(self) -> None:
         self._bell.ring()
 
     def close(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
+        self._disconnect()
         self._bell.close()
 
 

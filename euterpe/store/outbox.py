@@ -85,9 +85,11 @@ class Outbox:
         check_name(worker_id, "worker_id")
         check_count(limit, "limit", 1, MAX_BATCH)
         check_count(lease_ms, "lease_ms", 1, WEEK_MS)
-        return self._sweeps.around(lambda: self._claim_up_to(limit, worker_id, lease_ms))
+        return self._sweeps.around(
+            lambda: self._database.in_parts(limit, lambda part: self._claim_some(worker_id, part, lease_ms))
+        )
 
-    def _claim_up_to(self, limit: int, worker_id: str, lease_ms: int) -> list[ClaimedEvent]:
+    def _claim_some(self, worker_id: str, limit: int, lease_ms: int) -> list[ClaimedEvent]:
         with self._database.transaction() as connection:
             picked = fetched(connection.execute(self._ready, {"limit": limit}))
             take = Move(

@@ -3,7 +3,7 @@
 Their idempotency keys stay until they expire: a retried request still gets the answer that it got first.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import sqlalchemy as sa
@@ -22,6 +22,13 @@ from euterpe.store.tables import (
 )
 
 _job, _event = inbox_jobs.c, job_outbox_events.c
+# In the order in which replays lock them.
+_LOCK_EVENTS = (
+    sa.select(_event.job_id, _event.lane)
+    .where(_event.job_id.in_(sa.select(Rows({"job_id": TEXT})["job_id"])))
+    .order_by(_event.event_id)
+    .with_for_update()
+)
 # Small: no claim waits long behind one.
 _BATCH = 200
 
@@ -59,9 +66,9 @@ class Prune:
     def run(self, older_than_ms: int) -> Iterator[Pruned]:
         """Yields after each batch what it has done so far; may be ended and begun anew at any time."""
         done, after = Pruned(), ""
-        while removed := self._prune_jobs(after, older_than_ms):
-            after = removed[-1].job_id
-            done = Pruned(done.jobs + len(removed), done.keys, done.groups)
+        while batch := self._prune_jobs(after, older_than_ms):
+            after, removed = batch
+            done = Pruned(done.jobs + removed, done.keys, done.groups)
             yield done
         while keys := self._enqueue.forget_expired():
             done = Pruned(done.jobs, done.keys + keys, done.groups)
@@ -70,15 +77,25 @@ class Prune:
             done = Pruned(done.jobs, done.keys, done.groups + groups)
             yield done
 
-    def _prune_jobs(self, after: str, age_ms: int) -> list[AnyRow]:
+    def _prune_jobs(self, after: str, age_ms: int) -> tuple[str, int] | None:
+        """The last job that was looked at, and how many were removed; None when there are no more."""
         with self._database.transaction() as connection:
-            rows = list(connection.execute(self._oldest, {"after": after, "age_ms": age_ms}).all())
-            if rows:
-                self._remove(connection, rows)
-        return rows
+            old = connection.execute(self._oldest, {"after": after, "age_ms": age_ms}).all()
+            if not old:
+                return None
+            history = self._with_nothing_to_tell(connection, old)
+            if history:
+                self._remove(connection, history)
+        return old[-1].job_id, len(history)
 
-    def _remove(self, connection: sa.Connection, rows: list[AnyRow]) -> None:
-        batch = as_parameter({"job_id": row.job_id, "requester_id": row.requester_id} for row in rows)
+    def _with_nothing_to_tell(self, connection: sa.Connection, jobs: Sequence[AnyRow]) -> list[AnyRow]:
+        """Looked at once more: a replay may have come between the look and now. From now on it waits."""
+        events = connection.execute(_LOCK_EVENTS, as_parameter({"job_id": job.job_id} for job in jobs)).all()
+        telling = {event.job_id for event in events if event.lane != Lane.REST}
+        return [job for job in jobs if job.job_id not in telling]
+
+    def _remove(self, connection: sa.Connection, jobs: Sequence[AnyRow]) -> None:
+        batch = as_parameter({"job_id": job.job_id, "requester_id": job.requester_id} for job in jobs)
         named = Rows({"job_id": TEXT, "requester_id": TEXT})
         ids = sa.select(named["job_id"])
         for table in (job_deliveries, job_outbox_events, job_attempts, inbox_jobs):

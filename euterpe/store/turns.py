@@ -22,12 +22,13 @@ class Turns:
         with self._guard:
             self._waiting.append(mine)
             first = len(self._waiting) == 1
-        if not first:
-            mine.acquire()  # until the one before us hands over
         try:
+            if not first:
+                mine.acquire()  # until the one before us hands over; a person may interrupt it
             yield
         finally:
             with self._guard:
-                self._waiting.popleft()
-                if self._waiting:
+                had_turn = self._waiting[0] is mine
+                self._waiting.remove(mine)
+                if had_turn and self._waiting:
                     self._waiting[0].release()

@@ -32,7 +32,8 @@ class Topic(StrEnum):
 
 class Listener(Protocol):
     def wait(self, timeout_s: float) -> bool:
-        """Returns at the next hint (true), or when the time is up or `wake` was called (false)."""
+        """Returns at the next hint (true), or when the time is up or `wake` was called (false). Whatever is
+        wrong with the database is told by the claim that follows."""
         ...
 
     def wake(self) -> None:
@@ -143,8 +144,8 @@ class SqliteListener:
             if self._connection is None:
                 self._connection = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
             return int(self._connection.execute("PRAGMA data_version").fetchone()[0])
-        except sqlite3.OperationalError:
-            return self._seen  # the file is away: the poll's own error will tell
+        except sqlite3.Error:
+            return self._seen  # the file is away, or being written over: the poll's own error will tell
 
     def wake(self) -> None:
         self._bell.ring()

@@ -92,14 +92,20 @@ class Worker:
                 free = self._slots - len(self._busy)
             try:
                 # Until nothing is left: whoever waits has swept, and takes the next job without that.
-                if self._must_rest() or not self._claim(free):
+                if self._finds_nothing(free):
                     self._listener.wait(_poll_s())
-            except StoreError as error:
-                _log.warning("claim_failed", error=str(error))
-                self._listener.wait(_poll_s())
             except Exception:  # noqa: BLE001  a worker that claims no more looks alive and does nothing
                 _log.exception("claim_broke")
                 self._note_trouble()
+                with self._changed:  # the listener may be what broke
+                    self._changed.wait_for(lambda: self._stopping, _poll_s())
+
+    def _finds_nothing(self, free: int) -> bool:
+        try:
+            return self._must_rest() or not self._claim(free)
+        except StoreError as error:
+            _log.warning("claim_failed", error=str(error))
+            return True
 
     def _must_rest(self) -> bool:
         return time.monotonic() < self._rests_until or not self._tools.workdir.has_room()

@@ -291,3 +291,23 @@ def test_a_second_stop_does_nothing(store: Store) -> None:
 def test_deliveries_must_end_long_before_their_lease(store: Store) -> None:
     with Egress(LOOPBACK) as egress, pytest.raises(ValueError, match="half of the lease"):
         Dispatcher(store, egress, "d1", lease_ms=10_000, deadline_s=6.0)
+
+
+@SQLITE
+def test_a_listener_that_breaks_ends_no_deliveries(
+    store: Store, requester: NewRequester, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broke = threading.Event()
+
+    def breaks_once(timeout_s: float) -> bool:
+        if not broke.is_set():
+            broke.set()
+            raise RuntimeError("it broke")
+        return wait(timeout_s)
+
+    with dispatching(store) as dispatcher:
+        wait = dispatcher._listener.wait
+        monkeypatch.setattr(dispatcher._listener, "wait", breaks_once)
+        assert broke.wait(LONG_S)
+        tell(store, requester, receiver.url)
+        receiver.wait_for(1)

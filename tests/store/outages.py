@@ -73,9 +73,21 @@ class FragileLibsql(engines.Libsql):
 class FragilePostgres(engines.Postgres):
     def vanish(self, *stores: Store) -> None:
         del stores
+        self._pg_ctl("stop", "-m", "immediate")
+
+    def _pg_ctl(self, *command: str) -> None:
         server = self._server
-        command = ("-w", "-m", "immediate", "-D", str(server.pgdata), "stop")
-        pgexec("pg_ctl", command, bin_path=server.bin_path, user=server.system_user)
+        where = ("-w", "-D", str(server.pgdata))
+        pgexec("pg_ctl", (*command, *where), bin_path=server.bin_path, user=server.system_user)
+
+    @contextmanager
+    def standing_by(self) -> Iterator[None]:
+        """As after a failover: it lets everybody in and takes no writes, until it is the first again."""
+        (self._server.pgdata / "standby.signal").touch()
+        self._pg_ctl("restart", "-m", "fast")
+        yield
+        self._pg_ctl("promote")
+        self._server.ensure_postgres_running()
 
     def kill(self) -> None:
         pid = self._server.get_postmaster_info().pid

@@ -9,7 +9,8 @@ import sqlalchemy as sa
 from euterpe.domain.retry import JobError, RetryClass
 from euterpe.domain.states import FINISHED, JobStatus, Lane
 from euterpe.store.clock import SettableClock
-from euterpe.store.errors import Conflict
+from euterpe.store.engines import Engines
+from euterpe.store.errors import Conflict, StoreUnavailable
 from euterpe.store.groups import Group, Groups
 from euterpe.store.inbox import Advance, ClaimedJob
 from euterpe.store.store import Store
@@ -288,3 +289,20 @@ def test_a_job_may_be_handed_back_for_later(store: Store, clock: SettableClock) 
     clock.advance(5_000)
     job = claim_one(store, "w2")
     assert (job.job_id, job.attempt_count) == (job_id, 1)
+
+
+def test_what_was_claimed_reaches_its_owner_though_the_next_part_fails(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Engines, "read_limit", 2)
+    parts = iter([[1, 2]])
+
+    def claim(limit: int) -> list[int]:
+        assert limit == 2
+        for part in parts:
+            return part
+        raise StoreUnavailable("the server is away")
+
+    assert store.database.in_parts(5, claim) == [1, 2]
+    with pytest.raises(StoreUnavailable):
+        store.database.in_parts(5, claim)

@@ -126,6 +126,30 @@ def test_a_listener_survives_an_outage_and_wakes_again(database: Fragile, store:
                 _wake(listener, store)
 
 
+@pytest.mark.parametrize("engine", ["postgres"], indirect=True)
+def test_a_server_that_stands_by_for_another_is_an_outage(database: Fragile, store: Store) -> None:
+    """Calls, listeners and pools go on when it has been promoted."""
+    assert isinstance(database, outages.FragilePostgres)
+    enqueue(store, 2)
+    with ThreadPoolExecutor(1) as waiting, closing(store.database.listen(Topic.INBOX)) as early:
+        waits = waiting.submit(early.wait, 60.0)
+        with database.standing_by():
+            early.wake()
+            waits.result()
+            assert not early.wait(0.01)
+            late = store.database.listen(Topic.INBOX)
+            assert not late.wait(0.01)
+            bulk = [new_job() for _ in range(60)]
+            for call in (lambda: store.inbox.claim("w1", 1), lambda: store.enqueue.many(bulk)):
+                for _ in range(2):
+                    assert _says_away(call)
+            assert len(store.jobs.page()) == 2, "it can be read from"
+        with closing(late):
+            for listener in (early, late):
+                _wake(listener, store)
+    assert len(store.inbox.claim("w1", 2)) == 2
+
+
 def _wake(listener: Listener, store: Store) -> None:
     """A hint may be lost on the way to a listener that connects again; not every one is."""
     if store.database.kind is Kind.LIBSQL:

@@ -9,10 +9,11 @@ from euterpe.domain.retry import Delivered, Redeliver, Undeliverable
 from euterpe.domain.states import JobStatus, OutboxStatus
 from euterpe.store.clock import SettableClock
 from euterpe.store.errors import NotFound
+from euterpe.store.inbox import Advance
 from euterpe.store.outbox import ClaimedEvent, Delivery, Outbox
 from euterpe.store.rows import AnySelect
 from euterpe.store.store import Store
-from tests.store.jobs import advance, claim_one, enqueue
+from tests.store.jobs import SPEC, advance, claim_one, enqueue
 
 BROKEN = Redeliver(5_000, "answered 503")
 
@@ -197,3 +198,13 @@ def test_a_replay_sends_each_event_once_however_fast_it_is_delivered(
 
     monkeypatch.setattr(Outbox, "_replay", delivered_at_once)
     assert store.outbox.replay_between(0, 2**53) == 5
+
+
+def test_events_of_any_size_are_claimed_as_many_as_are_wanted(store: Store) -> None:
+    """libSQL's client takes no answer beyond 4 MiB."""
+    enqueue(store, 20, spec={**SPEC, "webhook_events": ["succeeded"]})
+    for job in store.inbox.claim("w1", 20):
+        advance(store, job, until=JobStatus.UPLOADING)
+        outputs = {"outputs": [{"name": "x" * 250_000}]}
+        store.inbox.advance([Advance(job, JobStatus.UPLOADING, JobStatus.SUCCEEDED, outputs)])
+    assert len(store.outbox.claim("d1", 25)) == 20

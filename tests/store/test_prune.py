@@ -5,10 +5,12 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from euterpe.crypto.keyring import LocalKeyRing
 from euterpe.domain.retry import Delivered
 from euterpe.domain.states import JobStatus
 from euterpe.store.clock import SettableClock
 from euterpe.store.errors import NotFound, Pruned
+from euterpe.store.groups import Group, Groups
 from euterpe.store.outbox import Delivery
 from euterpe.store.store import Store
 from euterpe.store.tables import (
@@ -94,3 +96,43 @@ def test_a_group_that_was_forgotten_begins_anew(store: Store) -> None:
     enqueue(store, 2, group_id="g", group_limit=2)
     first, second = claim_one(store), claim_one(store)
     assert first.group_id == second.group_id == "g"
+
+
+@pytest.mark.parametrize("engine", ["postgres"], indirect=True)
+def test_what_is_replayed_meanwhile_stays(
+    store: Store, clock: SettableClock, url: str, ring: LocalKeyRing
+) -> None:
+    """On the other engines nobody writes meanwhile."""
+    kept, old = live(store), live(store)
+    store.outbox.settle([Delivery(event, Delivered(), 200) for event in store.outbox.claim("d1", 10)])
+    clock.advance(DAY_MS + 1)
+    event_ids = [event["event_id"] for event in store.jobs.events(kept)][:1]
+
+    def replay(*_: Any) -> None:
+        while event_ids:
+            with Store(url, ring, clock=clock) as other:
+                other.outbox.replay_one(event_ids.pop())
+
+    sa.event.listen(store.database.engines.write, "after_cursor_execute", replay)
+    assert prune(store) == 1
+    assert [event.job_id for event in store.outbox.claim("d1", 10)] == [kept]
+    with pytest.raises(Pruned):
+        store.jobs.get(old, requester_id="r1")
+
+
+@pytest.mark.parametrize("engine", ["postgres"], indirect=True)
+def test_a_group_that_is_being_joined_is_not_forgotten(store: Store, url: str, ring: LocalKeyRing) -> None:
+    """Or two that join the same groups could each hold one of them, and wait for the other."""
+    live(store, spec=QUIET, group_id="g")
+    forgotten: list[int] = []
+
+    def forget(*_: Any) -> None:
+        if not forgotten:
+            with Store(url, ring) as other, other.database.transaction() as connection:
+                forgotten.append(Groups(other.database).forget_idle(connection, 10))
+
+    with store.database.transaction() as connection:
+        sa.event.listen(store.database.engines.write, "after_cursor_execute", forget)
+        Groups(store.database).join(connection, {Group("default", "r1", "g"): 1})
+    assert forgotten == [0]
+    assert count(store, job_groups) == 1

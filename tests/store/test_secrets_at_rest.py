@@ -38,8 +38,8 @@ REFUSED = JobError("not_media", "not a media file", "fetching")
 HOPELESS = replace(REFUSED, retry_class=RetryClass.UNRECOVERABLE)
 
 
-def submit(store: Store) -> str:
-    return store.submit(SEALED, "r1").result(timeout=60).job_id
+def submit(store: Store, **changes: Any) -> str:
+    return store.submit(SEALED.model_copy(update=changes), "r1").result(timeout=60).job_id
 
 
 def stored(store: Store, job_id: str) -> Any:
@@ -284,3 +284,15 @@ def test_a_retry_may_refresh_anew(store: Store) -> None:
     store.inbox.fail(job, JobError("source_forbidden", "…", "claimed"))
     store.control.retry(job_id)
     assert store.credentials.begin_refresh(claim_one(store, "w2"), 1)
+
+
+def test_what_can_never_run_again_takes_no_new_credentials(store: Store) -> None:
+    job_id = submit(store, max_attempts=1)
+    job = claim_one(store)
+    store.control.cancel(job_id)
+    store.inbox.fail(job, REFUSED)
+    row = stored(store, job_id)
+    assert (row.status, row.storage_creds_encrypted) == (JobStatus.FAILED, None)
+    with pytest.raises(Conflict, match="failed"):
+        store.credentials.replace(job_id, "r1", b"too late")
+    assert stored(store, job_id).storage_creds_encrypted is None

@@ -1,3 +1,4 @@
+import signal
 import threading
 
 import pytest
@@ -45,3 +46,32 @@ def test_a_turn_that_ends_in_an_error_is_handed_on() -> None:
             fail()
     with turns.turn():
         assert len(turns._waiting) == 1
+
+
+def test_whoever_is_interrupted_in_the_line_leaves_it() -> None:
+    turns, main = Turns(), threading.main_thread()
+    assert threading.current_thread() is main, "no other is interrupted by a signal"
+    holding, interrupted, followed = threading.Event(), threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with turns.turn():
+            holding.set()
+            while len(turns._waiting) < 2:
+                pass
+            signal.pthread_kill(main.ident or 0, signal.SIGINT)
+            interrupted.wait(30)
+
+    def follow() -> None:
+        with turns.turn():
+            followed.set()
+
+    threads = [threading.Thread(target=act, daemon=True) for act in (hold, follow)]
+    threads[0].start()
+    holding.wait(30)
+    with pytest.raises(KeyboardInterrupt), turns.turn():
+        pass
+    threads[1].start()
+    interrupted.set()
+    assert followed.wait(30)
+    for thread in threads:
+        thread.join(30)

@@ -197,3 +197,21 @@ def test_a_rolled_back_transaction_announces_nothing(store: Store, listener: Lis
     with pytest.raises(RuntimeError):
         fail_after_announcing()
     assert not listener.wait(0.1)
+
+
+@pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
+def test_a_file_that_is_being_written_over_ends_no_wait_in_an_error(
+    store: Store, url: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "restored.db"
+    path.write_bytes(b"half of a backup" * 512)
+    with contextlib.closing(wake.SqliteListener(sa.make_url(f"sqlite:///{path}"))) as listener:
+        assert not listener.wait(0.01)
+        enqueue(store)
+        with (
+            contextlib.closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as whole,
+            contextlib.closing(sqlite3.connect(tmp_path / "whole.db")) as copy,
+        ):
+            whole.backup(copy)
+        path.write_bytes((tmp_path / "whole.db").read_bytes())
+        assert listener.wait(LONG_S)

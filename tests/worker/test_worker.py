@@ -1,5 +1,6 @@
 """A worker that runs, and the jobs that it may not be held up by."""
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
@@ -13,6 +14,8 @@ from euterpe.crypto.filering import FileKeyRing
 from euterpe.crypto.keyfile import activate_key, add_key, remove_key
 from euterpe.domain.spec import parse_spec
 from euterpe.domain.states import FINISHED
+from euterpe.store.errors import StoreUnavailable
+from euterpe.store.inbox import ClaimedJob
 from euterpe.store.store import Store
 from euterpe.store.wake import Topic
 from euterpe.worker.attempt import Tools
@@ -83,3 +86,29 @@ def test_a_rotation_reaches_a_worker_that_runs(url: str, store: Store, tools: To
             assert error["code"] == "endpoint_not_allowed", "they were opened"
             assert len(of_worker.jobs.attempts(job_id)) == 1
             of_worker.jobs.erase("r1")
+
+
+def test_a_listener_that_breaks_ends_no_claims(
+    store: Store, tools: Tools, submit_sound: Callable[[], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor where a claim has just failed: a database in trouble may break both."""
+    claim, failed, broke = store.inbox.claim, threading.Event(), threading.Event()
+
+    def claim_or_fail(*arguments: Any, **options: Any) -> list[ClaimedJob]:
+        if not failed.is_set():
+            failed.set()
+            raise StoreUnavailable("it is away")
+        return claim(*arguments, **options)
+
+    def wait_or_break(timeout_s: float) -> bool:
+        if failed.is_set() and not broke.is_set():
+            broke.set()
+            raise RuntimeError("it broke")
+        return wait(timeout_s)
+
+    with working(tools) as worker:
+        wait = worker._listener.wait
+        monkeypatch.setattr(worker._listener, "wait", wait_or_break)
+        monkeypatch.setattr(store.inbox, "claim", claim_or_fail)
+        assert broke.wait(60)
+        assert end_of(store, submit_sound())["status"] == "succeeded"
