@@ -1,6 +1,7 @@
 """From settings to what they describe: the key ring, the database, the store."""
 
 import gc
+import os
 from functools import cached_property
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from euterpe.domain.retry import Backoff
 from euterpe.settings import Settings
 from euterpe.store.database import Database
 from euterpe.store.engines import sqlite_file
-from euterpe.store.errors import SchemaMismatch
+from euterpe.store.errors import SchemaMismatch, StoreError
 from euterpe.store.store import Store
 
 
@@ -49,6 +50,8 @@ class LazyRing:
 def open_store(settings: Settings, ring: KeyRing | None = None) -> Store:
     """With the key ring that the settings name, unless another one is given."""
     refuse_missing(settings)
+    if (path := database_file(settings)) is not None:
+        _refuse_closed(path)
     return Store(
         settings.database_url.get_secret_value(),
         key_ring(settings) if ring is None else ring,
@@ -65,6 +68,8 @@ def backoff_of(settings: Settings) -> Backoff:
 
 def open_database(settings: Settings) -> Database:
     """At whatever schema it is."""
+    if (path := database_file(settings)) is not None:
+        _refuse_closed(path)
     return Database(settings.database_url.get_secret_value())
 
 
@@ -77,6 +82,14 @@ def refuse_missing(settings: Settings) -> None:
     path = database_file(settings)
     if path is not None and not path.exists():
         raise SchemaMismatch(f"there is no database {path}; run `euterpe migrate`")
+
+
+def _refuse_closed(path: Path) -> None:
+    """What SQLite says of it would do for a database that comes back by itself."""
+    folder = path.absolute().parent
+    closed = [place for place in (folder, path) if place.exists() and not os.access(place, os.W_OK)]
+    if closed:
+        raise StoreError(f"{closed[0]} cannot be written to by this user; SQLite writes beside its file, too")
 
 
 def key_ring(settings: Settings) -> LocalKeyRing | FileKeyRing:

@@ -13,7 +13,15 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 from uuid import uuid4
 
-from pydantic import BeforeValidator, Field, SecretStr, ValidationError, ValidationInfo, field_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    SecretStr,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
 from pydantic_core import ErrorDetails
 from pydantic_settings import (
     BaseSettings,
@@ -24,12 +32,16 @@ from pydantic_settings import (
 )
 
 from euterpe.domain.errors import EuterpeError
+from euterpe.domain.text import NAME
 
 FILE = "euterpe.toml"
 _PREFIX = "EUTERPE_"
 _HEARTBEAT_MS = 15_000
 _DAY_MS = 24 * 3600 * 1000
 _GIB = 1024**3
+_LIBSQL = ("libsql:", "ws:", "wss:", "http:", "https:")
+_LARGEST_ON_LIBSQL = 512 * 1024  # fifteen specs are read at once
+_LONGEST_WORKER_ID = 255  # as the store takes it
 
 _SENTENCES = {
     "int_parsing": "must be an integer",
@@ -48,6 +60,12 @@ def _split(value: object) -> object:
     if isinstance(value, str):
         return tuple(word for part in value.split(",") if (word := part.strip()))
     return value
+
+
+def _queues(words: tuple[str, ...]) -> tuple[str, ...]:
+    if not words:
+        raise ValueError("must name a queue")
+    return tuple(NAME(word) for word in words)
 
 
 Words = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)]
@@ -90,7 +108,7 @@ class Settings(BaseSettings):
     heartbeat_interval_ms: Annotated[int, Field(ge=10, default_factory=_default_heartbeat)]
 
     worker_slots: Annotated[int, Field(ge=1, le=1000)] = max(1, (os.cpu_count() or 1) // 2)
-    worker_queues: Words = ("default",)
+    worker_queues: Annotated[Words, AfterValidator(_queues)] = ("default",)
     work_dir: Path | None = None  # the system's place for temporary files
     max_source_bytes: Annotated[int, Field(ge=1)] = 50 * _GIB
     min_free_bytes: Annotated[int, Field(ge=0)] = _GIB // 2  # what a worker leaves free of its disk
@@ -121,6 +139,16 @@ class Settings(BaseSettings):
     max_unfinished_of_all: Annotated[int, Field(ge=1)] = 1_000_000
 
     log_level: Literal["debug", "info", "warning", "error"] = "info"
+
+    @field_validator("max_body_bytes")
+    @classmethod
+    def _fits_into_an_answer(cls, value: int, info: ValidationInfo) -> int:
+        url = info.data.get("database_url", SecretStr("")).get_secret_value()
+        if value > _LARGEST_ON_LIBSQL and url.startswith(_LIBSQL):
+            raise ValueError(
+                f"must be at most {_LARGEST_ON_LIBSQL} on libSQL, whose server answers 10 MiB at most"
+            )
+        return value
 
     @field_validator("heartbeat_interval_ms")
     @classmethod
@@ -162,6 +190,8 @@ def load(**fixed: Any) -> Settings:
         raise SettingsError([f"{FILE}: {error}"]) from None
     except UnicodeDecodeError:
         raise SettingsError([f"{FILE}: must be UTF-8"]) from None
+    except (ValueError, RecursionError):  # 5,000 digits, or as many brackets
+        raise SettingsError([f"{FILE}: is beyond what can be read"]) from None
     except OSError as error:
         raise SettingsError([f"{FILE}: cannot be read: {error.strerror}"]) from None
 
@@ -181,7 +211,8 @@ def _line(detail: ErrorDetails) -> str:
 
 def worker_id(environ: Mapping[str, str] = os.environ) -> str:
     """Who this process is to the others (contract §2)."""
-    return environ.get("POD_NAME") or environ.get("HOSTNAME") or _boot_id(os.getpid())
+    named = environ.get("POD_NAME") or environ.get("HOSTNAME") or _boot_id(os.getpid())
+    return named.encode("utf-8", "replace").decode()[:_LONGEST_WORKER_ID]
 
 
 @lru_cache(maxsize=1)

@@ -192,3 +192,23 @@ def test_a_worker_without_either_is_new_with_every_process_start() -> None:
         for _ in range(2)
     ]
     assert len({*runs[0], *runs[1]}) == 4
+
+
+@pytest.mark.parametrize("queues", [",", "A B", "live,ünlaut"])
+def test_queues_that_nothing_can_be_in_are_refused(monkeypatch: pytest.MonkeyPatch, queues: str) -> None:
+    monkeypatch.setenv("EUTERPE_WORKER_QUEUES", queues)
+    with pytest.raises(SettingsError, match="EUTERPE_WORKER_QUEUES"):
+        load()
+
+
+def test_a_worker_has_a_name_that_the_store_takes() -> None:
+    assert worker_id({"POD_NAME": "p" * 300}) == "p" * 255
+    assert worker_id({"POD_NAME": "pod-\udcff"}) == "pod-?"
+
+
+def test_a_body_that_libsql_could_not_give_back_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EUTERPE_MAX_BODY_BYTES", str(1024 * 1024))
+    assert load().max_body_bytes == 1024 * 1024
+    monkeypatch.setenv("EUTERPE_DATABASE_URL", "libsql://127.0.0.1:8080")
+    with pytest.raises(SettingsError, match="on libSQL"):
+        load()

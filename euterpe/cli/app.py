@@ -82,8 +82,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (SettingsError, InvalidSpec) as error:
         complain(*str(error).splitlines())
         return 2
-    except EuterpeError as error:
-        complain(str(error))
+    except (EuterpeError, OSError) as error:
+        complain(_of_the_system(error) if isinstance(error, OSError) else str(error))
         return 1
     except (typer.Abort, KeyboardInterrupt):
         complain("interrupted")
@@ -108,6 +108,11 @@ def _usage(error: typer.TyperException) -> int:
     if message:
         complain(f"{message} (see `{command} --help`)")
     return error.exit_code
+
+
+def _of_the_system(error: OSError) -> str:
+    what = error.strerror or str(error) or type(error).__name__
+    return what if error.filename is None else f"{error.filename}: {what}"
 
 
 def _of_a_bug(error: Exception) -> str:

@@ -1,5 +1,6 @@
 """How a group and a command are declared, so that all of them look and behave the same."""
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Annotated, Any, TypeVar
@@ -9,6 +10,16 @@ import typer
 from euterpe.compose import LazyRing, open_store
 from euterpe.settings import load
 from euterpe.store.store import Store
+
+_ID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+def an_id(value: str | None) -> str | None:
+    """A list that begins at a typo, or is of one, would look like an answer."""
+    if value is not None and not _ID.fullmatch(value):
+        raise typer.BadParameter("is not an id")
+    return value
+
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 

@@ -20,7 +20,7 @@ from euterpe.domain.errors import EuterpeError
 from euterpe.settings import Settings, load
 from euterpe.store.engines import Kind
 from euterpe.store.errors import StoreError, StoreUnavailable
-from euterpe.store.migrate import require_current
+from euterpe.store.migrate import require_current, verify
 
 # The oldest with `->>`, which every statement uses.
 _OLDEST_SQLITE = (3, 38, 0)
@@ -99,9 +99,11 @@ def _java() -> str:
 
 def _work_dir(settings: Settings) -> str:
     folder = settings.work_dir or Path(tempfile.gettempdir())
-    if not os.access(folder, os.W_OK | os.X_OK):
-        raise DoctorFinding(f"{folder} cannot be written to; correct EUTERPE_WORK_DIR")
-    free = shutil.disk_usage(folder).free
+    # A worker makes what is missing of it.
+    there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise DoctorFinding(f"{there} cannot be written to; correct EUTERPE_WORK_DIR")
+    free = shutil.disk_usage(there).free
     if free <= settings.min_free_bytes:
         raise DoctorFinding(
             f"{folder} has {free} bytes free, and {settings.min_free_bytes} are kept: no job can run; make "
@@ -141,6 +143,8 @@ def _database(settings: Settings) -> str:
     with closing(open_database(settings)) as database:
         with database.snapshot() as connection:
             database.read_clock(connection)
+        if database.kind is Kind.POSTGRES and (encoding := database.server_encoding()) != "UTF8":
+            raise StoreError(f"the database's encoding is {encoding}; make one whose encoding is UTF8")
         if database.kind is not Kind.SQLITE:
             return f"{database.kind} answers"
         mode = database.journal_mode()
@@ -158,6 +162,7 @@ def _database(settings: Settings) -> str:
 def _schema(settings: Settings) -> str:
     with closing(open_database(settings)) as database:
         require_current(database)
+        verify(database)
     return "is that of this program: nothing to migrate"
 
 

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from euterpe.cli.commands import AsJson, command, group, opened
+from euterpe.cli.commands import AsJson, an_id, command, group, opened
 from euterpe.cli.output import age, document, job_fields, json_document, out, table
 from euterpe.domain.states import JobStatus
 from euterpe.domain.status import status_document
@@ -20,7 +20,9 @@ _OPERATORS_OWN = ("requester_id", "group_id", "worker_id", "claim_version", "lea
 def list_(
     status: Annotated[list[JobStatus] | None, typer.Option(help="Only this status; repeatable.")] = None,
     requester: Annotated[str | None, typer.Option(help="Only this requester's, by name or id.")] = None,
-    before: Annotated[str | None, typer.Option(metavar="JOB", help="Only jobs older than this one.")] = None,
+    before: Annotated[
+        str | None, typer.Option(metavar="JOB", callback=an_id, help="Only jobs older than this one.")
+    ] = None,
     limit: Annotated[int, typer.Option(min=1, max=1000)] = 50,
     as_json: AsJson = False,
 ) -> None:
@@ -93,7 +95,9 @@ def cancel(job_id: Job, as_json: AsJson = False) -> None:
         status = store.control.cancel(job_id)
         canceled = status is JobStatus.FAILED
         sentence = (
-            f"{job_id} is canceled" if canceled else f"{job_id} is {status}; its worker was asked to stop"
+            f"{job_id} is canceled"
+            if canceled
+            else f"{job_id} is {status}; its worker stops at its next heartbeat, unless it is done by then"
         )
         _answer(store, job_id, sentence, as_json)
 

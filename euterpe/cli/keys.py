@@ -59,7 +59,10 @@ def add(
         json_document({"kek_id": added, "active": active, "file": str(path)})
         return
     out(f"added {added} to {path}")
-    out("it is active" if active else f"{_EVERYWHERE} `euterpe keys activate {added}`")
+    if active:
+        out("it is active; if it is to replace a lost ring, `euterpe keys list` shows what it cannot open")
+    else:
+        out(f"{_EVERYWHERE} `euterpe keys activate {added}`")
 
 
 @command(app, "activate", example="euterpe keys activate 2030-06")

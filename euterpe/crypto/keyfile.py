@@ -3,6 +3,7 @@
 import fcntl
 import os
 import stat
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -12,6 +13,9 @@ from secrets import token_bytes, token_hex
 
 from euterpe.crypto.errors import KeyRingError
 from euterpe.crypto.keyset import KeySet
+
+# For another editor, which has the file for milliseconds.
+_PATIENCE_S = 10.0
 
 
 def read(path: Path) -> KeySet:
@@ -94,7 +98,7 @@ def _locked(path: Path) -> Iterator[None]:
     try:
         directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
         try:
-            fcntl.flock(directory, fcntl.LOCK_EX)
+            _lock(path, directory)
             yield
             os.fsync(directory)
         finally:
@@ -103,6 +107,17 @@ def _locked(path: Path) -> Iterator[None]:
         raise KeyRingError(
             path, f"cannot be changed ({error.strerror}): its directory must be there and writable"
         ) from error
+
+
+def _lock(path: Path, directory: int) -> None:
+    deadline = time.monotonic() + _PATIENCE_S
+    while True:
+        try:
+            return fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                raise KeyRingError(path, "is being changed by somebody else: try again") from None
+            time.sleep(0.01)
 
 
 def _write(path: Path, ring: KeySet) -> None:

@@ -53,7 +53,7 @@ class JobError:
 
 
 def canceled(phase: str) -> JobError:
-    return JobError("canceled", "the requester canceled the job", phase)
+    return JobError("canceled", "the job was canceled", phase)
 
 
 def lease_expired(phase: str) -> JobError:

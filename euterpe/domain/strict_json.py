@@ -14,6 +14,8 @@ MAX_DEPTH = 32
 MAX_VALUES = 262_144
 MAX_NUMBER = 2**53  # up to here every JSON reader keeps an integer exact
 
+MIN_NUMBER = 1e-30  # Postgres' JSONB writes out each zero after the point: 5e-324 becomes 326 characters
+
 Loc = tuple[str | int, ...]
 Pairs = list[tuple[str, object]]
 
@@ -56,13 +58,18 @@ def _flaw(item: object) -> str | None:
     if isinstance(item, str):
         return flaw_of_text(item)
     if isinstance(item, int | float):
-        exact = isfinite(item) if isinstance(item, float) else True
-        return None if exact and abs(item) <= MAX_NUMBER else "must be a number between -2^53 and 2^53"
+        return _flaw_of_number(item)
     if not isinstance(item, dict):
         return "must be a JSON value"
     if not all(isinstance(key, str) for key in item):
         return "must have only text as keys"
     return next((f"has a key that {flaw}" for key in item if (flaw := flaw_of_text(key))), None)
+
+
+def _flaw_of_number(number: float) -> str | None:
+    if not (isinstance(number, int) or isfinite(number)) or abs(number) > MAX_NUMBER:
+        return "must be a number between -2^53 and 2^53"
+    return None if number == 0 or abs(number) >= MIN_NUMBER else "must be 0, or at least 1e-30 away from it"
 
 
 def _walk(value: object, max_depth: int, max_values: int) -> Iterator[tuple[Loc, object]]:

@@ -77,6 +77,11 @@ class Database:
         with self.snapshot() as connection:
             return str(connection.exec_driver_sql("PRAGMA journal_mode").scalar_one())
 
+    def server_encoding(self) -> str:
+        """Of a Postgres database."""
+        with self.snapshot() as connection:
+            return str(connection.exec_driver_sql("SHOW server_encoding").scalar_one())
+
     def settle_statistics(self) -> None:
         """After a bulk load: what a server would do by itself a minute later."""
         if self.kind is Kind.POSTGRES:

@@ -12,7 +12,7 @@ from sqlalchemy import event
 from sqlalchemy.exc import ArgumentError
 
 import euterpe.store.libsql  # noqa: F401  registers the dialect
-from euterpe.store.errors import UnsupportedDatabase
+from euterpe.store.errors import StoreUnavailable, UnsupportedDatabase
 
 # SQLite waits this long for another process's write before it gives up.
 BUSY_TIMEOUT_MS = 30_000
@@ -43,8 +43,8 @@ class Engines:
 
     @property
     def read_limit(self) -> int:
-        """How many rows with a spec or a secret one answer may hold: libSQL's client takes none beyond 4 MiB,
-        and each may have 256 KiB."""
+        """How many rows with a spec or a secret one answer may hold: libSQL's server gives none beyond
+        10 MiB, and each row may have 256 KiB of a spec and as much of outputs."""
         return 15 if self.kind is Kind.LIBSQL else 1_000
 
     def dispose(self) -> None:
@@ -78,12 +78,16 @@ def _parse(url: str) -> tuple[Kind, sa.URL]:
         ) from None
     name = parsed.drivername
     if name in ("sqlite", "sqlite+pysqlite"):
+        if parsed.host:
+            raise UnsupportedDatabase(f"an SQLite URL has three slashes: sqlite:///{parsed.host}")
         if parsed.database in (None, "", ":memory:"):
             raise UnsupportedDatabase("an in-memory SQLite database would lose accepted jobs; name a file")
         if parsed.query:
             raise UnsupportedDatabase("an SQLite URL is a path and nothing more: sqlite:///path")
         return Kind.SQLITE, parsed.set(drivername="sqlite")
     if name in ("libsql", "ws", "wss", "http", "https"):
+        if not parsed.host:
+            raise UnsupportedDatabase("a libSQL URL names its server: libsql://host:port")
         tls = {"tls": "1"} if name in ("wss", "https") else {}
         return Kind.LIBSQL, parsed.set(drivername="libsql").update_query_dict(tls)
     if name in ("postgresql", "postgres", "postgresql+psycopg"):
@@ -106,6 +110,8 @@ def _sqlite(url: sa.URL) -> Engines:
             # What it would take to undo a statement stays in memory. Beyond 64 KiB, a hundred jobs or
             # so, SQLite makes a file of it: a twentieth of the time of a large batch.
             connection.execute("PRAGMA temp_store = MEMORY")
+            # A reader that stood still has let the log grow; it is cut back when the reader is gone.
+            connection.execute("PRAGMA journal_size_limit = 67108864")
         # FULL: a job that was answered with 202 survives power loss (docs/guarantees.md).
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA foreign_keys = ON")
@@ -119,9 +125,29 @@ def _sqlite(url: sa.URL) -> Engines:
     read = _engine(url, poolclass=sa.QueuePool, pool_size=4, max_overflow=28, connect_args=options)
     event.listen(write, "connect", lambda connection, _: prepare(connection, read_only=False))
     event.listen(read, "connect", lambda connection, _: prepare(connection, read_only=True))
+    for engine in (write, read):
+        event.listen(engine, "connect", lambda _, record: record.info.update(file=_identity(url)))
+        event.listen(engine, "begin", lambda connection: _refuse_another_file(connection, url))
     event.listen(write, "begin", _begin_when_free)
     event.listen(read, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
     return Engines(Kind.SQLITE, write, read)
+
+
+def _identity(url: sa.URL) -> tuple[int, int] | None:
+    try:
+        status = Path(str(url.database)).stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def _refuse_another_file(connection: sa.Connection, url: sa.URL) -> None:
+    """What is written to a file that was removed is lost with the program, also what it has accepted."""
+    if _identity(url) != connection.info["file"]:
+        raise StoreUnavailable(
+            f"{url.database} was removed or replaced since this program opened it; start the program again "
+            "when the right one is in its place"
+        )
 
 
 def _libsql(url: sa.URL) -> Engines:
@@ -187,8 +213,18 @@ def _postgres(url: sa.URL) -> Engines:
         "keepalives_interval": 5,
         "keepalives_count": 4,
         "tcp_user_timeout": 30_000,
+        "client_encoding": "utf8",
     }
-    engine = _engine(url, pool_size=8, max_overflow=24, pool_timeout=60, connect_args=options)
+    # Whatever the server's default: a group's members are counted after its lock was got, by a statement that
+    # must see what was committed before.
+    engine = _engine(
+        url,
+        pool_size=8,
+        max_overflow=24,
+        pool_timeout=60,
+        connect_args=options,
+        isolation_level="READ COMMITTED",
+    )
 
     @event.listens_for(engine, "connect")
     def set_up(connection: Any, _: Any) -> None:

@@ -177,6 +177,8 @@ class Jobs:
         """Deletes every trace of a requester's jobs: a bench cleans up with it."""
         own = sa.select(inbox_jobs.c.job_id).where(inbox_jobs.c.requester_id == requester_id)
         with self._database.transaction() as connection:
+            # First: a worker that is writing to one of them would leave its events behind.
+            connection.execute(own.order_by(inbox_jobs.c.job_id).with_for_update())
             for table in (job_attempts, job_outbox_events, job_deliveries):
                 connection.execute(sa.delete(table).where(table.c.job_id.in_(own)))
             for table in (inbox_jobs, idempotency_keys, job_groups):

@@ -17,13 +17,21 @@ _GONE = ("HRANA_", "STREAM_", "CLIENT_CLOSED", "TRANSACTION_TIMEOUT", "SQLITE_CA
 _ANSWER_TIMEOUT_S = 60.0
 
 
+async def _connect(_: Any, session: Any, url: str) -> Any:
+    """As the driver does, but for its limit of 4 MiB on an answer: a page of jobs with large specs is more,
+    and a queue that begins with one could never be claimed from."""
+    return await session.ws_connect(url, protocols=["hrana2"], autoclose=False, autoping=True, max_msg_size=0)
+
+
 class LibsqlDialect(SQLiteDialect_pysqlite):
     driver = "libsql"
     supports_statement_cache = True
 
     @classmethod
     def import_dbapi(cls) -> ModuleType:
-        return import_module("libsql_client.dbapi2")  # an extra that the other engines do without
+        dbapi = import_module("libsql_client.dbapi2")  # an extra that the other engines do without
+        import_module("libsql_client.hrana.conn").HranaConn._do_connect = _connect
+        return dbapi
 
     def create_connect_args(self, url: URL) -> tuple[list[Any], dict[str, Any]]:
         # The HTTP form of the address has no transactions: always the web socket.

@@ -9,6 +9,7 @@ import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -93,16 +94,21 @@ def _compare(connection: sa.Connection, kind: Kind) -> SchemaState:
                 "in this program; install the version of Euterpe that applied it"
             )
     applied = {row.version for row in rows}
-    return SchemaState(sorted(applied), [m for m in known if m.version not in applied])
+    pending = [migration for migration in known if migration.version not in applied]
+    if pending and applied and pending[0].version < max(applied):
+        raise SchemaMismatch(
+            f"migration {pending[0].version:04d}_{pending[0].name} is missing among those that were applied, "
+            "and later ones are there; put schema_migrations back from a backup"
+        )
+    return SchemaState(sorted(applied), pending)
 
 
 def require_current(database: Database) -> None:
     state = inspect(database)
     if state.pending:
-        at = state.applied[-1] if state.applied else "nothing"
+        at = f"is at schema {state.applied[-1]}" if state.applied else "has no schema yet"
         raise SchemaMismatch(
-            f"the database is at schema {at}, this program needs {state.pending[-1].version}; "
-            "run `euterpe migrate`"
+            f"the database {at}, this program needs {state.pending[-1].version}; run `euterpe migrate`"
         )
 
 
@@ -114,9 +120,7 @@ def migrate(database: Database) -> list[Migration]:
         connection.exec_driver_sql(_BOOKKEEPING)
         pending = list(_compare(connection, database.kind).pending)
         for migration in pending:
-            for statement in _statements(migration.sql, database.kind):
-                # Past SQLAlchemy, which would look for parameters in the text.
-                connection.connection.cursor().execute(statement)
+            _apply(connection, migration, database.kind)
             connection.execute(
                 sa.insert(schema_migrations).values(
                     version=migration.version,
@@ -129,6 +133,20 @@ def migrate(database: Database) -> list[Migration]:
         if database.kind is Kind.POSTGRES:
             _place(connection)
     return pending
+
+
+def _apply(connection: sa.Connection, migration: Migration, kind: Kind) -> None:
+    errors: Any = connection.dialect.loaded_dbapi
+    try:
+        for statement in _statements(migration.sql, kind):
+            # Past SQLAlchemy, which would look for parameters in the text.
+            connection.connection.cursor().execute(statement)
+    except errors.Error as error:
+        says = str(error).partition("\n")[0]
+        raise SchemaMismatch(
+            f"migration {migration.version:04d}_{migration.name} does not fit this database, and nothing was "
+            f"applied: {says}; if it has tables of something else, give Euterpe a database of its own"
+        ) from error
 
 
 def _place(connection: sa.Connection) -> None:
@@ -150,6 +168,13 @@ def _statements(sql: str, kind: Kind) -> list[str]:
             statements.append(current)
             current = ""
     return statements
+
+
+def verify(database: Database) -> None:
+    """The tables that its statements find, which may be others than those that were migrated: on Postgres by
+    a search_path."""
+    with database.snapshot() as connection:
+        _verify(connection)
 
 
 def _verify(connection: sa.Connection) -> None:

@@ -98,6 +98,9 @@ class Outbox:
             changes = [Change(row.event_id, row.claim_version, take) for row in picked]
             held = self._apply(connection, changes)
             urls = self._urls(connection, picked)
+            # Erased by hand, say: nobody can tell of them, and they must not hold up the others.
+            lost = [held[row.event_id] for row in picked if row.event_id in held and row.job_id not in urls]
+            self._apply(connection, [_lost(row) for row in lost])
         return [
             ClaimedEvent(
                 row.event_id,
@@ -112,7 +115,7 @@ class Outbox:
                 worker_id,
             )
             for row in picked
-            if row.event_id in held
+            if row.event_id in held and row.job_id in urls
         ]
 
     def tidy(self, limit: int = _TIDY_LIMIT) -> int:
@@ -210,7 +213,7 @@ class Outbox:
         if not rows:
             return {}
         of = {"job_ids": list({row.job_id for row in rows})}
-        return {row.job_id: row.url for row in connection.execute(_URLS, of)}
+        return {row.job_id: row.url for row in connection.execute(_URLS, of) if row.url is not None}
 
     def _put_out(self, row: AnyRow) -> Change:
         spent = row.attempt_count >= self._max_attempts
@@ -246,6 +249,11 @@ def _event_columns(move: Move, rows: Rows | None, now: sa.ColumnElement[int]) ->
     if move.target == OutboxStatus.PENDING:
         columns["delivered_at"] = sa.null()
     return columns
+
+
+def _lost(row: AnyRow) -> Change:
+    move = Move(OutboxStatus.CLAIMED, OutboxStatus.DEAD_LETTER, Lane.REST)
+    return Change(row.event_id, row.claim_version, move, extra={"reason": "its job is gone"})
 
 
 def _settled(delivery: Delivery) -> Change:

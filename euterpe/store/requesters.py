@@ -1,5 +1,6 @@
 """Requesters: who may ask, with which API keys, and with which secrets their webhooks are signed."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,6 +11,7 @@ from euterpe.crypto import apikeys
 from euterpe.crypto.envelope import Sealed, seal, unseal, webhook_secret_context
 from euterpe.crypto.keyring import KeyRing
 from euterpe.crypto.signing import mint_webhook_secret
+from euterpe.domain.errors import FieldError, InvalidSpec
 from euterpe.domain.scopes import DEFAULT_SCOPES, Scope
 from euterpe.domain.text import check_text
 from euterpe.store.database import Database
@@ -18,6 +20,9 @@ from euterpe.store.ids import new_id
 from euterpe.store.rows import AnyRow
 from euterpe.store.tables import api_keys, requesters, webhook_secrets
 
+_ID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+# A receiver's header has room for some sixty signatures.
+_MAX_SECRETS = 10
 _key, _secret, _requester = api_keys.c, webhook_secrets.c, requesters.c
 
 
@@ -53,6 +58,8 @@ class Requesters:
 
     def create(self, name: str, scopes: Sequence[Scope] = DEFAULT_SCOPES) -> NewRequester:
         check_text("requester_name", name, "name")
+        if _ID.fullmatch(name):
+            raise InvalidSpec((FieldError(("name",), "must not look like an id"),))
         requester_id, minted, secret = new_id(), apikeys.mint(), mint_webhook_secret()
         with self._database.transaction() as connection:
             # The name's unique index decides, also between two that come at once.
@@ -66,9 +73,11 @@ class Requesters:
 
     def find(self, name_or_id: str) -> str:
         """The id of the requester with this name or id."""
-        named = sa.or_(_requester.name == name_or_id, _requester.requester_id == name_or_id)
+        is_id = _requester.requester_id == name_or_id
+        named = sa.select(_requester.requester_id).where(sa.or_(_requester.name == name_or_id, is_id))
         with self._database.snapshot() as connection:
-            found = connection.execute(sa.select(_requester.requester_id).where(named)).scalars().first()
+            # The id first: a name may be somebody else's, if it was given before such names were refused.
+            found = connection.execute(named.order_by(is_id.desc())).scalars().first()
         if found is None:
             raise NotFound(f"there is no requester {name_or_id!r}; `euterpe requester list` shows them")
         return str(found)
@@ -111,6 +120,14 @@ class Requesters:
         with self._database.transaction() as connection:
             self._lock(connection, requester_id)
             self._expire(connection, webhook_secrets, requester_id, old_valid_ms)
+            valid = sa.select(sa.func.count()).where(
+                _secret.requester_id == requester_id, _is_valid(_secret.expires_at, self._database.now)
+            )
+            if connection.execute(valid).scalar_one() >= _MAX_SECRETS:
+                raise Conflict(
+                    f"{_MAX_SECRETS} webhook secrets are valid already, and each webhook is signed with all; "
+                    "wait until one has ended, or end them all by keeping the old ones for 0s"
+                )
             self._add_secret(connection, requester_id, secret)
         return secret
 

@@ -111,7 +111,7 @@ class Heart:
             if pulse.job.job_id not in beat.held:
                 pulse.end(LeaseLost("the job is not ours any more"))
             elif pulse.job.job_id in beat.cancel_requested:
-                pulse.end(CancelRequested("the requester canceled the job"))
+                pulse.end(CancelRequested("the job was canceled"))
 
     def hand_back(self) -> None:
         for pulse in self.held():

@@ -1,6 +1,8 @@
 """Every way to fail is one line and an exit code."""
 
+import errno
 import json
+import subprocess
 import sys
 from pathlib import Path
 
@@ -93,6 +95,9 @@ def test_an_empty_database_is_not_worked_on(cli: Cli, command: tuple[str, ...]) 
         ("jobs", "list", "--limit", "0"),
         ("jobs", "list", "--limit", "many"),
         ("jobs", "list", "--limit"),
+        ("jobs", "list", "--before", "nope"),
+        ("outbox", "list", "--before", "nope"),
+        ("outbox", "list", "--job", "nope"),
         ("requester", "create", "x", "--scope", "everything"),
         ("requester", "rotate-key", "x", "--keep", "1"),
         ("jobs", "show", "\udcff"),
@@ -168,3 +173,33 @@ def test_an_unwritable_ring_directory_is_named(installed: Cli, monkeypatch: pyte
     monkeypatch.setenv("EUTERPE_KEK_FILE", "nowhere/ring.json")
     assert "nowhere" in installed.fails("keys", "add")
     assert "euterpe keys add" in installed.fails("requester", "create", "x")
+
+
+def test_a_place_that_cannot_be_written_to_is_named_and_no_bug(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(**options: object) -> str:
+        raise PermissionError(errno.EACCES, "Permission denied", str(options["dir"]))
+
+    monkeypatch.setattr("euterpe.cli.demo.tempfile.mkdtemp", refuse)
+    assert cli.fails("demo") == f"{Path.cwd()}: Permission denied"
+
+
+def test_a_full_disk_behind_stdout_is_one_line(cli: Cli) -> None:
+    cli.ok("migrate")
+    command = [sys.executable, "-m", "euterpe", "jobs", "list", "--json"]
+    with Path("/dev/full").open("w") as full:
+        ran = subprocess.run(command, check=False, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert (ran.returncode, ran.stderr) == (1, "error: No space left on device\n")
+
+
+def test_an_sqlite_file_of_somebody_else_is_named(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Root may write to everything, so the answer is what the system says to others."""
+    cli.ok("migrate")
+    monkeypatch.setattr("euterpe.compose.os.access", lambda path, _: Path(path).name != "euterpe.db")
+    assert cli.fails("jobs", "list").startswith("euterpe.db cannot be written to by this user")
+
+
+def test_an_address_with_two_slashes_is_corrected(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EUTERPE_DATABASE_URL", "sqlite://euterpe.db")
+    assert "sqlite:///euterpe.db" in cli.fails("migrate")

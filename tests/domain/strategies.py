@@ -9,6 +9,7 @@ from hypothesis.strategies import SearchStrategy
 
 from euterpe.domain.profiles import PROFILES
 from euterpe.domain.spec import WebhookEvent
+from euterpe.domain.strict_json import MIN_NUMBER
 
 CANARY = "c4n4ry"
 """A part of every secret in `requests`: where it turns up, a secret has."""
@@ -104,7 +105,9 @@ credentials_for = {
     ),
 }
 
-numbers = st.integers(-(2**53), 2**53) | st.floats(-(2**53), 2**53)
+numbers = st.integers(-(2**53), 2**53) | st.floats(-(2**53), 2**53).filter(
+    lambda number: number == 0 or abs(number) >= MIN_NUMBER
+)
 plain_text = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=8)
 metadata = st.dictionaries(
     plain_text,

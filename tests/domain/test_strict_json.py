@@ -130,3 +130,11 @@ def test_arbitrary_bytes_are_json_or_are_refused(raw: bytes) -> None:
         parse_json(raw, 150)
     except InvalidSpec as refusal:
         str(refusal).encode()
+
+
+@pytest.mark.parametrize("number", [5e-324, -9.9e-31])
+def test_a_number_that_some_databases_would_write_out_is_refused(number: float) -> None:
+    """580 of them in 4 KiB of metadata became 190 KB in each event."""
+    with pytest.raises(ValueError, match="1e-30"):
+        canonical_json([number])
+    assert canonical_json([0.0, -1e-30, 1e-30]) == "[0.0,-1e-30,1e-30]"

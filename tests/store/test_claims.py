@@ -6,16 +6,18 @@ from collections.abc import Callable
 import pytest
 import sqlalchemy as sa
 
+from euterpe.crypto.keyring import LocalKeyRing
 from euterpe.domain.retry import JobError, RetryClass
 from euterpe.domain.states import FINISHED, JobStatus, Lane
 from euterpe.store.clock import SettableClock
 from euterpe.store.engines import Engines
+from euterpe.store.enqueue import new_row
 from euterpe.store.errors import Conflict, StoreUnavailable
 from euterpe.store.groups import Group, Groups
 from euterpe.store.inbox import Advance, ClaimedJob
 from euterpe.store.store import Store
 from euterpe.store.tables import inbox_jobs
-from tests.store.jobs import advance, claim_one, enqueue, new_job, statuses
+from tests.store.jobs import SPEC, advance, claim_one, enqueue, new_job, statuses
 
 FLAKY = JobError("io", "it broke", "fetching", RetryClass.TRANSIENT)
 
@@ -306,3 +308,26 @@ def test_what_was_claimed_reaches_its_owner_though_the_next_part_fails(
     assert store.database.in_parts(5, claim) == [1, 2]
     with pytest.raises(StoreUnavailable):
         store.database.in_parts(5, claim)
+
+
+def test_large_specs_of_many_quotes_are_claimed_whatever_their_number(store: Store) -> None:
+    """libSQL's driver takes no answer beyond 4 MiB by itself, and each quote is four letters in it."""
+    enqueue(store, 20, spec={**SPEC, "note": '"' * 120_000})
+    assert len(store.inbox.claim("w1", 20)) == 20
+
+
+@pytest.mark.parametrize("engine", ["postgres"], indirect=True)
+def test_groups_go_on_whatever_isolation_the_server_has_by_default(url: str, ring: LocalKeyRing) -> None:
+    """What is counted after a group's lock was got must see what was committed before."""
+    strict = {"options": r"-c default_transaction_isolation=repeatable\ read"}
+    strictly = sa.make_url(url).update_query_dict(strict).render_as_string(hide_password=False)
+    with Store(strictly, ring, tidy_every_ms=0) as store:
+        enqueue(store, group_id="g")
+        first, second = claim_one(store), new_job(group_id="g")
+        with store.database.transaction() as connection:
+            row = new_row(
+                second, store.database.read_clock(connection)
+            )  # where there is one, a snapshot begins
+            advance(store, first, until=JobStatus.SUCCEEDED)
+            store.enqueue._insert(connection, [second], [row])
+        assert claim_one(store).job_id == second.job_id

@@ -193,3 +193,20 @@ def test_programs_that_migrate_at_once_take_turns(servers: Callable[[str], Engin
 
     with server.blank() as url, ThreadPoolExecutor(4) as pool:
         assert sorted(pool.map(run, [url] * 4)) == [0, 0, 0, len(migrate.shipped(Kind.POSTGRES))]
+
+
+def test_a_database_with_tables_of_something_else_is_refused_whole(empty: Database) -> None:
+    with empty.transaction() as connection:
+        connection.exec_driver_sql("CREATE TABLE api_keys (id TEXT)")
+    with pytest.raises(SchemaMismatch, match="database of its own"):
+        migrate.migrate(empty)
+    with empty.snapshot() as connection:
+        assert not sa.inspect(connection).has_table("inbox_jobs")
+
+
+def test_a_gap_among_the_migrations_is_named(empty: Database) -> None:
+    migrate.migrate(empty)
+    with empty.transaction() as connection:
+        connection.execute(sa.delete(schema_migrations).where(schema_migrations.c.version == 2))
+    with pytest.raises(SchemaMismatch, match="0002_service is missing"):
+        migrate.migrate(empty)

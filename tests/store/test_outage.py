@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -260,3 +261,20 @@ def test_a_database_that_does_not_exist_is_no_outage(database: Fragile) -> None:
     with pytest.raises(StoreError) as raised:
         open_store(elsewhere)
     assert not raised.value.retryable
+
+
+@pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("is_replaced", [False, True])
+def test_a_file_that_was_replaced_is_an_outage(
+    database: Fragile, store: Store, tmp_path: Path, is_replaced: bool
+) -> None:
+    """accepted-is-durable: what is written to a file that has no name any more is gone with the program."""
+    (kept,) = enqueue(store)
+    path = Path(str(sa.make_url(database.url).database))
+    path.rename(tmp_path / "moved.db")
+    if is_replaced:
+        path.write_bytes((tmp_path / "moved.db").read_bytes())
+    for call in (lambda: enqueue(store), store.jobs.page, lambda: store.inbox.claim("w1", 1)):
+        assert _says_away(call)
+    (tmp_path / "moved.db").replace(path)
+    assert [job.job_id for job in store.inbox.claim("w1", 2)] == [kept]

@@ -4,6 +4,7 @@ import json
 from collections.abc import Collection
 
 import pytest
+import sqlalchemy as sa
 
 from euterpe.domain.retry import Delivered, Redeliver, Undeliverable
 from euterpe.domain.states import JobStatus, OutboxStatus
@@ -13,6 +14,7 @@ from euterpe.store.inbox import Advance
 from euterpe.store.outbox import ClaimedEvent, Delivery, Outbox
 from euterpe.store.rows import AnySelect
 from euterpe.store.store import Store
+from euterpe.store.tables import inbox_jobs
 from tests.store.jobs import SPEC, advance, claim_one, enqueue
 
 BROKEN = Redeliver(5_000, "answered 503")
@@ -208,3 +210,15 @@ def test_events_of_any_size_are_claimed_as_many_as_are_wanted(store: Store) -> N
         outputs = {"outputs": [{"name": "x" * 250_000}]}
         store.inbox.advance([Advance(job, JobStatus.UPLOADING, JobStatus.SUCCEEDED, outputs)])
     assert len(store.outbox.claim("d1", 25)) == 20
+
+
+def test_an_event_without_its_job_holds_up_no_other(store: Store) -> None:
+    for _ in range(3):
+        enqueue(store)
+    lost, *others = store.inbox.claim("w1", 3)
+    with store.database.transaction() as connection:
+        connection.execute(sa.delete(inbox_jobs).where(inbox_jobs.c.job_id == lost.job_id))
+    claimed = store.outbox.claim("d1", 10)
+    assert {event.job_id for event in claimed} == {job.job_id for job in others}
+    (event,) = store.jobs.events(lost.job_id)
+    assert (event["status"], event["last_error"]) == ("dead_letter", "its job is gone")

@@ -1,4 +1,5 @@
 import pytest
+import sqlalchemy as sa
 
 from euterpe.crypto import apikeys
 from euterpe.crypto.errors import MalformedApiKey
@@ -7,6 +8,7 @@ from euterpe.domain.scopes import Scope
 from euterpe.store.clock import SettableClock
 from euterpe.store.errors import Conflict, NotFound, Unauthorized
 from euterpe.store.store import Store
+from euterpe.store.tables import requesters
 
 
 def test_a_key_tells_who_asks_and_what_they_may_do(store: Store) -> None:
@@ -100,3 +102,25 @@ def test_secrets_are_not_in_a_repr(store: Store) -> None:
     made = store.requesters.create("studio")
     assert made.api_key not in repr(made)
     assert made.webhook_secret not in repr(made)
+
+
+def test_an_id_is_never_taken_for_a_name(store: Store) -> None:
+    first = store.requesters.create("first").requester_id
+    with pytest.raises(InvalidSpec, match="id"):
+        store.requesters.create(first)
+    other = store.requesters.create("other").requester_id
+    with store.database.transaction() as connection:  # as it may have been given by an earlier program
+        renamed = sa.update(requesters).where(requesters.c.requester_id == other).values(name=first)
+        connection.execute(renamed)
+    assert store.requesters.find(first) == first
+
+
+def test_no_more_secrets_are_valid_than_a_webhook_can_be_signed_with(store: Store) -> None:
+    requester_id = store.requesters.create("studio").requester_id
+    for _ in range(9):
+        store.requesters.rotate_secret(requester_id, old_valid_ms=60_000)
+    with pytest.raises(Conflict, match="10 webhook secrets"):
+        store.requesters.rotate_secret(requester_id, old_valid_ms=60_000)
+    assert len(store.requesters.webhook_secrets(requester_id)) == 10
+    newest = store.requesters.rotate_secret(requester_id, old_valid_ms=0)
+    assert store.requesters.webhook_secrets(requester_id)[0] == newest
