@@ -145,7 +145,7 @@ class Settings(BaseSettings):
     def _fits_into_an_answer(cls, value: int, info: ValidationInfo) -> int:
         url = info.data.get("database_url", SecretStr("")).get_secret_value()
         if value > _LARGEST_ON_LIBSQL and url.startswith(_LIBSQL):
-            raise ValueError(f"must be at most {_LARGEST_ON_LIBSQL} on libSQL, or claims could not be answered")
+            raise ValueError(f"must be at most {_LARGEST_ON_LIBSQL} on libSQL: its answers have an end")
         return value
 
     @field_validator("heartbeat_interval_ms")
