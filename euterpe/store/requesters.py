@@ -85,7 +85,8 @@ class Requesters:
     def all(self) -> list[dict[str, Any]]:
         keys = (
             sa.select(_key.requester_id, sa.func.count().label("valid_keys"))
-            .where(_is_valid(_key.expires_at, self._database.now))
+            .join(requesters)
+            .where(_is_valid(_key.expires_at, self._database.now), _requester.disabled_at.is_(None))
             .group_by(_key.requester_id)
             .subquery()
         )
@@ -154,9 +155,12 @@ class Requesters:
 
     def _lock(self, connection: sa.Connection, requester_id: str) -> None:
         """Two rotations at once take turns, or both would leave the other's new one valid."""
-        known = sa.select(_requester.requester_id).where(_requester.requester_id == requester_id)
-        if connection.execute(known.with_for_update()).first() is None:
+        known = sa.select(_requester.disabled_at).where(_requester.requester_id == requester_id)
+        row = connection.execute(known.with_for_update()).one_or_none()
+        if row is None:
             raise NotFound(f"there is no requester {requester_id!r}")
+        if row.disabled_at is not None:
+            raise Conflict(f"requester {requester_id} is disabled, for good; create another one")
 
     def _open(self, row: AnyRow) -> str:
         sealed = Sealed(

@@ -1,4 +1,5 @@
 import base64
+import fcntl
 import json
 import os
 import signal
@@ -288,3 +289,17 @@ def test_no_repr_shows_a_key(path: Path) -> None:
     keys = read(path)
     assert repr(keys) == f"KeySet(where={str(path)!r}, active='k1')"
     assert repr(LocalKeyRing(keys)) == "LocalKeyRing(active_id='k1', kek_ids=('k1', 'k2'))"
+
+
+def test_an_editor_that_never_ends_is_not_waited_for_without_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("euterpe.crypto.keyfile._PATIENCE_S", 0.02)
+    directory = os.open(tmp_path, os.O_RDONLY)
+    try:
+        fcntl.flock(directory, fcntl.LOCK_EX)
+        with pytest.raises(KeyRingError, match="somebody else"):
+            add_key(tmp_path / "keks.json")
+    finally:
+        os.close(directory)
+    add_key(tmp_path / "keks.json")

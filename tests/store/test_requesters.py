@@ -124,3 +124,12 @@ def test_no_more_secrets_are_valid_than_a_webhook_can_be_signed_with(store: Stor
     assert len(store.requesters.webhook_secrets(requester_id)) == 10
     newest = store.requesters.rotate_secret(requester_id, old_valid_ms=0)
     assert store.requesters.webhook_secrets(requester_id)[0] == newest
+
+
+def test_a_disabled_requester_has_no_valid_keys_and_gets_no_new_ones(store: Store) -> None:
+    requester_id = store.requesters.create("studio").requester_id
+    store.requesters.disable(requester_id)
+    assert [row["valid_keys"] for row in store.requesters.all()] == [0]
+    for rotate in (store.requesters.rotate_key, store.requesters.rotate_secret):
+        with pytest.raises(Conflict, match="disabled"):
+            rotate(requester_id, old_valid_ms=0)
