@@ -50,8 +50,7 @@ class LazyRing:
 def open_store(settings: Settings, ring: KeyRing | None = None) -> Store:
     """With the key ring that the settings name, unless another one is given."""
     refuse_missing(settings)
-    if (path := database_file(settings)) is not None:
-        _refuse_closed(path)
+    _refuse_closed(settings)
     return Store(
         settings.database_url.get_secret_value(),
         key_ring(settings) if ring is None else ring,
@@ -68,8 +67,7 @@ def backoff_of(settings: Settings) -> Backoff:
 
 def open_database(settings: Settings) -> Database:
     """At whatever schema it is."""
-    if (path := database_file(settings)) is not None:
-        _refuse_closed(path)
+    _refuse_closed(settings)
     return Database(settings.database_url.get_secret_value())
 
 
@@ -84,10 +82,11 @@ def refuse_missing(settings: Settings) -> None:
         raise SchemaMismatch(f"there is no database {path}; run `euterpe migrate`")
 
 
-def _refuse_closed(path: Path) -> None:
+def _refuse_closed(settings: Settings) -> None:
     """What SQLite says of it would do for a database that comes back by itself."""
-    folder = path.absolute().parent
-    closed = [place for place in (folder, path) if place.exists() and not os.access(place, os.W_OK)]
+    path = database_file(settings)
+    places = () if path is None else (path.absolute().parent, path)
+    closed = [place for place in places if place.exists() and not os.access(place, os.W_OK)]
     if closed:
         raise StoreError(f"{closed[0]} cannot be written to by this user; SQLite writes beside its file, too")
 

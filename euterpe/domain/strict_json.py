@@ -13,7 +13,6 @@ from euterpe.domain.text import flaw_of_text, legible
 MAX_DEPTH = 32
 MAX_VALUES = 262_144
 MAX_NUMBER = 2**53  # up to here every JSON reader keeps an integer exact
-
 MIN_NUMBER = 1e-30  # Postgres' JSONB writes out each zero after the point: 5e-324 becomes 326 characters
 
 Loc = tuple[str | int, ...]

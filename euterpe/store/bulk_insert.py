@@ -1,6 +1,5 @@
 """INSERT of many rows, in the way that costs least on each engine."""
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import Any
@@ -69,7 +68,7 @@ class BulkInsert:
         values = list(row)
         for place in self._documents:
             if values[place] is not None:
-                values[place] = json.dumps(values[place])
+                values[place] = encode(values[place])
         return tuple(values)
 
 
