@@ -4,6 +4,7 @@ import io
 import sys
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Annotated
 
 import typer
@@ -84,6 +85,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     except (EuterpeError, OSError) as error:
         complain(_of_the_system(error) if isinstance(error, OSError) else str(error))
+        _give_up_stdout()
         return 1
     except (typer.Abort, KeyboardInterrupt):
         complain("interrupted")
@@ -113,6 +115,15 @@ def _usage(error: typer.TyperException) -> int:
 def _of_the_system(error: OSError) -> str:
     what = error.strerror or str(error) or type(error).__name__
     return what if error.filename is None else f"{error.filename}: {what}"
+
+
+def _give_up_stdout() -> None:
+    """If it holds what cannot be written: it would be tried again, and complained of, at the very end."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        with suppress(OSError):
+            sys.stdout.close()
 
 
 def _of_a_bug(error: Exception) -> str:
