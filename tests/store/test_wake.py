@@ -30,6 +30,14 @@ def listener(store: Store) -> Iterator[Listener]:
     listener.close()
 
 
+def hears_of_an_enqueue(listener: Listener, store: Store) -> bool:
+    """While it waits already, and long before the wait would end by itself."""
+    heard: SimpleQueue[bool] = SimpleQueue()
+    threading.Thread(target=lambda: heard.put(listener.wait(2 * LONG_S))).start()
+    enqueue(store)
+    return heard.get(timeout=LONG_S / 2)
+
+
 @TELLING
 def test_new_work_wakes_a_waiting_worker(store: Store, listener: Listener) -> None:
     enqueue(store)
@@ -55,10 +63,7 @@ def test_sqlite_is_looked_at_when_the_file_tells_and_by_itself_where_it_cannot(
     else:
         monkeypatch.setattr(file_watch, "_inotify", lambda _: None)
     listener = store.database.listen(Topic.INBOX)
-    heard: SimpleQueue[bool] = SimpleQueue()
-    threading.Thread(target=lambda: heard.put(listener.wait(2 * LONG_S))).start()
-    enqueue(store)
-    assert heard.get(timeout=LONG_S / 2)
+    assert hears_of_an_enqueue(listener, store)
     listener.close()
 
 
@@ -70,10 +75,7 @@ def test_a_link_to_the_database_is_followed_to_its_log(
         monkeypatch.setattr(wake, pause, LONG_S)
     (tmp_path / "link.db").symlink_to(url.removeprefix("sqlite:///"))
     listener = wake.SqliteListener(sa.make_url(f"sqlite:///{tmp_path / 'link.db'}"))
-    heard: SimpleQueue[bool] = SimpleQueue()
-    threading.Thread(target=lambda: heard.put(listener.wait(2 * LONG_S))).start()
-    enqueue(store)
-    assert heard.get(timeout=LONG_S / 2)
+    assert hears_of_an_enqueue(listener, store)
     listener.close()
 
 
