@@ -142,9 +142,11 @@ def test_what_is_generated_is_what_the_generator_writes() -> None:
     assert len(blocks(diagrams.PAGE, "mermaid")) == 2
 
 
-@pytest.mark.parametrize(("table", "column"), [("inbox", 1), ("outbox", 2)])
-def test_the_table_of_lanes_is_that_of_the_migrations(table: str, column: int) -> None:
-    sql = (ROOT / "migrations_pg" / "0001_core.sql").read_text()
+@pytest.mark.parametrize(
+    ("table", "migration", "column"), [("inbox", "0005_fair_share", 1), ("outbox", "0001_core", 2)]
+)
+def test_the_table_of_lanes_is_that_of_the_migrations(table: str, migration: str, column: int) -> None:
+    sql = (ROOT / "migrations_pg" / f"{migration}.sql").read_text()
     check = sql.partition(f"CONSTRAINT {table}_lane CHECK")[2].partition("ELSE FALSE")[0]
     allowed = {
         (status, lane)

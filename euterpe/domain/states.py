@@ -39,6 +39,7 @@ class Lane(StrEnum):
     READY = "ready"  # may be claimed now
     DELAYED = "delayed"  # until available_at
     BLOCKED = "blocked"  # until its group has room
+    CAPPED = "capped"  # until its requester runs fewer jobs than its cap
     LEASED = "leased"  # owned by a worker
     REST = "rest"  # done with, unless a person says otherwise
 
@@ -83,6 +84,12 @@ def check_retry_budget(attempt_count: int, max_attempts: int) -> None:
     """`failed -> queued` is only for a job that has attempts left (contract §3)."""
     if attempt_count >= max_attempts:
         raise InvalidTransition(JobStatus.FAILED, JobStatus.QUEUED, f"all {max_attempts} attempts are spent")
+
+
+def lane_when_new(group_id: str | None, delay_ms: int, rank: int | None) -> Lane:
+    """Return where a new job waits; without a rank its requester's cap holds it back."""
+    lane = lane_when_queued(group_id, delay_ms)
+    return Lane.CAPPED if lane is Lane.READY and rank is None else lane
 
 
 def lane_when_queued(group_id: str | None, delay_ms: int) -> Lane:

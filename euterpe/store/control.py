@@ -57,10 +57,9 @@ class Control:
             check_retry_budget(row.attempt_count, row.max_attempts)
             if row.event_sequence >= _MOST_EVENTS:
                 raise Conflict(f"job {job_id} has had {row.event_sequence} events; make a new job")
-            # A job of a group comes back into line like one whose backoff is over, with the next claim: to
-            # ask for its group here could deadlock (groups.py).
-            lane = Lane.READY if row.group_id is None else Lane.DELAYED
-            move = Move(JobStatus.FAILED, JobStatus.QUEUED, lane)
+            # It comes back like a job whose backoff is over, with the next claim: that gives it a rank, and
+            # to ask for its group here could deadlock (groups.py).
+            move = Move(JobStatus.FAILED, JobStatus.QUEUED, Lane.DELAYED)
             change = Change(row.job_id, row.claim_version, move, delay_ms=0)
             self._transitions.apply(connection, [Step(subject_of(row)._replace(group_id=None), change)])
 

@@ -7,13 +7,15 @@ from typing import Any
 import sqlalchemy as sa
 
 from euterpe.crypto.envelope import Sealed
-from euterpe.domain.states import JobStatus, lane_when_queued
+from euterpe.domain.states import JobStatus, lane_when_new
 from euterpe.domain.status import status_document
 from euterpe.domain.text import check_text
+from euterpe.store.admission import Admission
 from euterpe.store.bulk_insert import BulkInsert
 from euterpe.store.database import Database
 from euterpe.store.errors import DuplicateSource, IdempotencyConflict
-from euterpe.store.groups import Group, Groups
+from euterpe.store.fair_shares import Share, WaitingJob
+from euterpe.store.groups import Group
 from euterpe.store.ids import new_id
 from euterpe.store.inputs import check_count, check_name
 from euterpe.store.rows import TEXT, AnyRow, Rows, as_parameter
@@ -77,8 +79,8 @@ Answer = Accepted | IdempotencyConflict | DuplicateSource
 
 
 class Enqueue:
-    def __init__(self, database: Database, groups: Groups, *, idempotency_ttl_ms: int) -> None:
-        self._database, self._groups, self._ttl_ms = database, groups, idempotency_ttl_ms
+    def __init__(self, database: Database, admission: Admission, *, idempotency_ttl_ms: int) -> None:
+        self._database, self._admission, self._ttl_ms = database, admission, idempotency_ttl_ms
         self._insert_jobs = BulkInsert(database.engines, inbox_jobs, inbox_jobs.columns.keys())
         self._take_keys = self._take_keys_statement()
         self._stored_keys = _stored_keys_statement()
@@ -86,12 +88,10 @@ class Enqueue:
     def many(self, jobs: Sequence[NewJob]) -> list[Answer]:
         """One transaction; the answers in the order of the jobs."""
         with self._database.transaction() as connection:
-            now = self._database.read_clock(connection)
-            rows = {job.job_id: new_row(job, now) for job in jobs}
-            answers = self._answer_known(connection, jobs, rows, now)
+            now, answers = self._answer_known(connection, jobs)
             fresh = [job for job in jobs if job.job_id not in answers]
-            self._insert(connection, fresh, [rows[job.job_id] for job in fresh])
-        accepted = {job.job_id: Accepted(job.job_id, status_document(rows[job.job_id])) for job in fresh}
+            rows = self._insert(connection, fresh, now)
+        accepted = {row["job_id"]: Accepted(row["job_id"], status_document(row)) for row in rows}
         return [(answers | accepted)[job.job_id] for job in jobs]
 
     def stored_answer(
@@ -109,14 +109,18 @@ class Enqueue:
         return None if stored is None else _answer(request_hash, stored)
 
     def _insert(
-        self, connection: sa.Connection, jobs: Sequence[NewJob], rows: Sequence[Mapping[str, Any]]
-    ) -> None:
+        self, connection: sa.Connection, jobs: Sequence[NewJob], now: int | None
+    ) -> Sequence[Mapping[str, Any]]:
+        """Insert the jobs, each in the lane where it has to wait; return their rows."""
         if not jobs:
-            return
+            return ()
         limits: dict[Group, int] = {}
         for job in jobs:
             if job.group is not None:
                 limits.setdefault(job.group, job.group_limit)
+        # Before the shares that the ranks are from: that is the lock order (admission.py).
+        self._admission.groups.register(connection, limits)
+        rows = self._placed(connection, jobs, now)
         try:
             # In one order, or two batches with the same refs would deadlock on their unique index.
             self._insert_jobs(connection, sorted(rows, key=lambda row: row["source_ref"] or ""))
@@ -124,42 +128,60 @@ class Enqueue:
             if "source_ref" in str(error.orig):
                 raise DuplicateSource([job.source_ref for job in jobs if job.source_ref]) from error
             raise
-        self._groups.join(connection, limits)
+        self._admission.admit(connection, limits, locked=True)
         self._database.announce(connection, Topic.INBOX)
+        return rows
+
+    def _placed(
+        self, connection: sa.Connection, jobs: Sequence[NewJob], now: int | None
+    ) -> Sequence[Mapping[str, Any]]:
+        """Return the row of each job, with its lane and its rank."""
+        if now is None and any(job.not_before is not None for job in jobs):
+            now = self._database.read_clock(connection)
+        due = [job for job in jobs if job.not_before is None or job.not_before <= (now or 0)]
+        waiting = [
+            WaitingJob(job.job_id, job.queue, job.requester_id, job.priority)
+            for job in due
+            if job.group_id is None
+        ]
+        grouped = {Share(job.queue, job.requester_id) for job in due if job.group_id is not None}
+        ranks = self._admission.shares.ranks(connection, waiting, also_locked=grouped)
+        now = now or ranks.now or self._database.read_clock(connection)
+        return [new_row(job, now, ranks.by_job.get(job.job_id)) for job in jobs]
 
     def _answer_known(
-        self,
-        connection: sa.Connection,
-        jobs: Sequence[NewJob],
-        rows: Mapping[str, Mapping[str, Any]],
-        now: int,
-    ) -> dict[str, Answer]:
-        """Takes the idempotency keys that are free, and answers the jobs whose key is not."""
+        self, connection: sa.Connection, jobs: Sequence[NewJob]
+    ) -> tuple[int | None, dict[str, Answer]]:
+        """Take the idempotency keys that are free, and answer the jobs whose key is not.
+
+        Also return the database's clock, if it was needed.
+        """
         keyed = [job for job in jobs if job.key is not None]
         if not keyed:
-            return {}
+            return None, {}
+        now = self._database.read_clock(connection)
         first = {_key_of(job): job for job in reversed(keyed)}
         # Sorted: two batches with the same keys take them in the same order, or they would deadlock.
-        wanted = [self._key_row(first[key], rows[first[key].job_id], now) for key in sorted(first)]
+        wanted = [self._key_row(first[key], now) for key in sorted(first)]
         connection.execute(self._take_keys, {**as_parameter(wanted), "now": now})
         stored = {
             (row.requester_id, row.idempotency_key): row
             for row in connection.execute(self._stored_keys, as_parameter(wanted))
         }
-        return {
+        return now, {
             job.job_id: _answer(job.key.request_hash, stored[_key_of(job)])
             for job in keyed
             if job.key is not None and stored[_key_of(job)].job_id != job.job_id
         }
 
-    def _key_row(self, job: NewJob, row: Mapping[str, Any], now: int) -> dict[str, Any]:
+    def _key_row(self, job: NewJob, now: int) -> dict[str, Any]:
         requester_id, key = _key_of(job)
         return {
             "requester_id": requester_id,
             "idempotency_key": key,
             "request_hash": job.key.request_hash if job.key else "",
             "job_id": job.job_id,
-            "response": status_document(row),
+            "response": status_document(new_row(job, now, None)),
             "created_at": now,
             "expires_at": now + self._ttl_ms,
         }
@@ -218,7 +240,8 @@ def _answer(request_hash: str, stored: AnyRow) -> Accepted | IdempotencyConflict
     return IdempotencyConflict(stored.idempotency_key)
 
 
-def new_row(job: NewJob, now: int) -> dict[str, Any]:
+def new_row(job: NewJob, now: int, rank: int | None) -> dict[str, Any]:
+    """Return the row of a new job. One that waits for nothing is ready if it has a rank, else capped."""
     available_at = max(now, job.not_before or 0)
     sealed = job.sealed
     return {
@@ -226,7 +249,8 @@ def new_row(job: NewJob, now: int) -> dict[str, Any]:
         "requester_id": job.requester_id,
         "external_id": job.external_id,
         "status": JobStatus.QUEUED,
-        "lane": lane_when_queued(job.group_id, available_at - now),
+        "lane": lane_when_new(job.group_id, available_at - now, rank),
+        "rank": rank,
         "available_at": available_at,
         "worker_id": None,
         "claim_version": 0,

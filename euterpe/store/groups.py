@@ -1,15 +1,15 @@
 """Groups: first in, first out, and never more of a group at work than its limit.
 
-A job of a group waits in the lane `blocked`, where no claim looks, until `admit` lets it through.
-`admit` is the only thing that raises the number of a group's jobs that are ready or at work, and it
-holds the group's row while it counts; whoever lowers that number calls it afterwards. At most one
-job of a group is ready at a time, so they also start in their order.
+A job of a group waits in the lane `blocked`, where no claim looks, until it is `next_in_line`. That is the
+only statement that raises the number of a group's jobs that are past the group (capped, ready or at work),
+and it holds the group's row while it counts; whoever lowers that number calls it afterwards. At most one job
+of a group is capped or ready at a time, so they also start in their order.
 
 Lock order on Postgres: owned, ready and finished jobs, then groups, then blocked jobs. So whoever locks a
-blocked job holds nothing that `admit` could be waiting behind, and asks for no group afterwards.
+blocked job holds nothing that `next_in_line` could be waiting behind, and asks for no group afterwards.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,7 @@ import sqlalchemy as sa
 
 from euterpe.domain.states import Lane
 from euterpe.store.database import Database
-from euterpe.store.rows import INTEGER, TEXT, Rows, as_parameter
+from euterpe.store.rows import INTEGER, TEXT, AnyRow, Rows, as_parameter
 from euterpe.store.tables import inbox_jobs, job_groups
 
 
@@ -38,34 +38,34 @@ class Groups:
         self._database = database
         self._register = self._register_statement()
         self._lock = self._lock_statement()
-        self._admit = self._admit_statement()
+        self._next = _next_statement()
         self._idle, self._forget = _idle_statement(), _forget_statement()
 
-    def join(self, connection: sa.Connection, limits: Mapping[Group, int]) -> None:
-        """For jobs that have just been inserted: makes the groups that are new, and lets through what may go.
-        The first limit wins."""
+    def register(self, connection: sa.Connection, limits: Mapping[Group, int]) -> None:
+        """Make the groups that are new, and lock them all: jobs are to join them. The first limit wins."""
         if limits:
             rows = [{**vars(group), "max_running": limits[group]} for group in sorted(limits)]
             connection.execute(self._register, as_parameter(rows))
-            self._let_through(connection, limits)
 
-    def admit(self, connection: sa.Connection, groups: Iterable[Group]) -> int:
-        """Lets the next job of each group through where there is room; returns how many."""
+    def next_in_line(
+        self, connection: sa.Connection, groups: Iterable[Group], *, locked: bool = False
+    ) -> Sequence[AnyRow]:
+        """Return the next job of each group that has room for one; the caller moves it on.
+
+        `locked` says that this transaction holds the rows of these groups already.
+        """
         groups = set(groups)
         if not groups:
-            return 0
-        if self._database.engines.locks_rows:
+            return ()
+        if self._database.engines.locks_rows and not locked:
             # Its own statement: what is counted next must be seen after the lock was got.
             connection.execute(self._lock, _parameter(groups))
-        return self._let_through(connection, groups)
+        return connection.execute(self._next, _parameter(groups)).all()
 
     def forget_idle(self, connection: sa.Connection, limit: int) -> int:
         """Deletes groups without a job in the works: with their next job they begin anew."""
         idle = connection.execute(self._idle, {"limit": limit}).all()
         return connection.execute(self._forget, as_parameter(row._asdict() for row in idle)).rowcount
-
-    def _let_through(self, connection: sa.Connection, groups: Iterable[Group]) -> int:
-        return len(connection.execute(self._admit, _parameter(groups)).all())
 
     def _register_statement(self) -> sa.Executable:
         rows = Rows({**_GROUP, "max_running": INTEGER})
@@ -89,40 +89,43 @@ class Groups:
             .with_for_update(of=job_groups)
         )
 
-    def _admit_statement(self) -> sa.Executable:
-        rows, group = Rows(_GROUP), job_groups.c
 
-        def member(job: sa.FromClause, lane: Lane) -> sa.ColumnElement[bool]:
-            return sa.and_(
-                job.c.queue == group.queue,
-                job.c.requester_id == group.requester_id,
-                job.c.group_id == group.group_id,
-                job.c.lane == sa.literal_column(f"'{lane}'"),
-            )
+def _next_statement() -> sa.Executable:
+    rows, group = Rows(_GROUP), job_groups.c
 
-        ready, leased, blocked = (inbox_jobs.alias(lane) for lane in (Lane.READY, Lane.LEASED, Lane.BLOCKED))
-        at_work = sa.select(sa.func.count()).select_from(leased).where(member(leased, Lane.LEASED))
-        first = sa.select(blocked.c.job_id).where(member(blocked, Lane.BLOCKED))
-        # Waits for whoever is writing to that row, and takes the next one if it was taken out of the line.
-        first = first.order_by(blocked.c.created_at, blocked.c.job_id).limit(1).with_for_update()
-        has_ready = sa.exists().select_from(ready).where(member(ready, Lane.READY))
-        admitted = (
-            sa.select(first.correlate(job_groups).scalar_subquery().label("job_id"))
-            .join_from(job_groups, rows.table, _same_group(group, rows))
-            .where(
-                ~has_ready.correlate(job_groups),
-                at_work.correlate(job_groups).scalar_subquery() < group.max_running,
-            )
+    def member(job: sa.FromClause, lane: Lane) -> sa.ColumnElement[bool]:
+        return sa.and_(
+            job.c.queue == group.queue,
+            job.c.requester_id == group.requester_id,
+            job.c.group_id == group.group_id,
+            job.c.lane == sa.literal_column(f"'{lane}'"),
         )
-        # Postgres may ask a subquery once for every row that it updates, and each time find the first that
-        # it has not let through yet: the whole line would go. A table of its own is asked once.
-        once = admitted.cte("admitted").prefix_with("MATERIALIZED")
-        return (
-            sa.update(inbox_jobs)
-            .values(lane=Lane.READY.value)
-            .where(inbox_jobs.c.job_id.in_(sa.select(once.c.job_id)))
-            .returning(inbox_jobs.c.job_id)
+
+    def has_any(lane: Lane) -> sa.ColumnElement[bool]:
+        some = inbox_jobs.alias(lane)
+        return sa.exists().select_from(some).where(member(some, lane)).correlate(job_groups)
+
+    leased, blocked = (inbox_jobs.alias(lane) for lane in (Lane.LEASED, Lane.BLOCKED))
+    at_work = sa.select(sa.func.count()).select_from(leased).where(member(leased, Lane.LEASED))
+    first = sa.select(blocked.c.job_id).where(member(blocked, Lane.BLOCKED))
+    # Waits for whoever is writing to that row, and takes the next one if it was taken out of the line.
+    first = first.order_by(blocked.c.created_at, blocked.c.job_id).limit(1).with_for_update()
+    admitted = (
+        sa.select(first.correlate(job_groups).scalar_subquery().label("job_id"))
+        .join_from(job_groups, rows.table, _same_group(group, rows))
+        .where(
+            ~has_any(Lane.READY),
+            ~has_any(Lane.CAPPED),
+            at_work.correlate(job_groups).scalar_subquery() < group.max_running,
         )
+    )
+    # Postgres may ask a subquery once for every row of the outer query, and each time find the first job
+    # anew. A materialized table is asked once.
+    once = admitted.cte("admitted").prefix_with("MATERIALIZED")
+    job = inbox_jobs.c
+    return sa.select(job.job_id, job.queue, job.requester_id, job.priority).where(
+        job.job_id.in_(sa.select(once.c.job_id))
+    )
 
 
 def _parameter(groups: Iterable[Group]) -> dict[str, str]:

@@ -18,7 +18,6 @@ from euterpe.domain.retry import (
 from euterpe.domain.states import IN_PROGRESS, JobStatus, Lane, lane_when_queued
 from euterpe.domain.text import check_text
 from euterpe.store.database import Database
-from euterpe.store.groups import Group
 from euterpe.store.inputs import (
     MAX_BATCH,
     WEEK_MS,
@@ -27,12 +26,13 @@ from euterpe.store.inputs import (
     check_documents,
     check_name,
 )
+from euterpe.store.job_picker import JobPicker
 from euterpe.store.leases import NOTHING, Change, Holding, Move
-from euterpe.store.rows import AnyRow, fetched
+from euterpe.store.rows import AnyRow
 from euterpe.store.settlement import SETTLED, Settlement
 from euterpe.store.subjects import SUBJECT, Subject, subject_of
 from euterpe.store.sweeps import Sweeps
-from euterpe.store.tables import inbox_jobs, queues
+from euterpe.store.tables import inbox_jobs
 from euterpe.store.transitions import Step, Transitions
 
 _job = inbox_jobs.c
@@ -110,10 +110,7 @@ class Inbox:
         self._settlement = Settlement(transitions, backoff or Backoff())
         self._sweeps = Sweeps(tidy_every_ms, self.tidy)
         self._expired = transitions.jobs.expired(SETTLED)
-        unpaused = ~sa.exists().where(
-            queues.c.queue == sa.bindparam("queue"), queues.c.paused_at.is_not(None)
-        )
-        self._ready = transitions.jobs.ready(_CLAIMED, _job.queue == sa.bindparam("queue"), unpaused)
+        self._picker = JobPicker(transitions.jobs, transitions.admission.shares, _CLAIMED)
 
     def claim(
         self, worker_id: str, limit: int, *, queues: Sequence[str] = ("default",), lease_ms: int = 60_000
@@ -140,8 +137,7 @@ class Inbox:
             picked: list[AnyRow] = []
             for queue in queues:
                 if len(picked) < limit:
-                    parameters = {"queue": queue, "limit": limit - len(picked)}
-                    picked += fetched(connection.execute(self._ready, parameters))
+                    picked += self._picker.pick(connection, queue, limit - len(picked))
             take = Move(
                 JobStatus.QUEUED, JobStatus.CLAIMED, Lane.LEASED, worker_id, lease_ms, True, attempts=1
             )
@@ -155,19 +151,19 @@ class Inbox:
 
     def tidy(self, limit: int = _TIDY_LIMIT) -> int:
         """Brings due jobs where claims find them, and puts out owners whose lease has run out."""
+        admission = self._transitions.admission
         with self._database.transaction() as connection:
-            due = self._transitions.jobs.promote_due(connection, limit)
-            grouped = [row for row in due if row.group_id is not None]
-            self._transitions.groups.admit(
-                connection, [Group(row.queue, row.requester_id, row.group_id) for row in grouped]
-            )
-        # Its own transaction: one that locked groups twice could meet another in the opposite order.
+            due = admission.promote_due(connection, limit)
+        # Each its own transaction: one that locked groups twice, or jobs after shares, could meet another in
+        # the opposite order.
         with self._database.transaction() as connection:
             expired = connection.execute(self._expired, {"limit": limit}).all()
             self._settlement.write(
                 connection, expired, [lease_expired(row.status) for row in expired], puts_out=True
             )
-        return len(expired) + len(due)
+        with self._database.transaction() as connection:
+            admitted = admission.admit_capped(connection, limit)
+        return len(expired) + due + admitted
 
     def heartbeat(self, jobs: Sequence[ClaimedJob], *, lease_ms: int | None = None) -> Beat:
         """One statement for all of them, by default for as long as they were claimed. A job that is not in
@@ -223,7 +219,6 @@ _CLAIMED = (
     _job.max_attempts,
     _job.refresh_count,
     _job.credential_version,
-    _job.priority,
     _job.spec,
     *SUBJECT,
 )

@@ -105,6 +105,12 @@ class LeasedTable:
             columns, Lane.LEASED, self.table.c.lease_expires_at < self._database.now, order=[self.key]
         )
 
+    def due(self, columns: Iterable[sa.ColumnElement[Any]]) -> AnySelect:
+        """Return the query for delayed rows whose time has come, the longest due first."""
+        available_at = self.table.c.available_at
+        is_due = available_at <= self._database.now
+        return self._pick(columns, Lane.DELAYED, is_due, order=[available_at, self.key])
+
     def _pick(
         self,
         columns: Iterable[sa.ColumnElement[Any]],
@@ -208,21 +214,10 @@ class LeasedTable:
         )
 
     def _promote_statement(self) -> sa.Executable:
-        columns = self.table.c
-        due = sa.select(self.key).where(
-            self.lane_is(Lane.DELAYED), columns.available_at <= self._database.now
-        )
-        due = due.order_by(columns.available_at, self.key).limit(sa.bindparam("limit"))
-        due = due.with_for_update(skip_locked=True)
-        grouped = columns.get("group_id")
-        lane: sa.ColumnElement[str] = sa.literal(Lane.READY.value)
-        if grouped is not None:
-            # A group's jobs wait for their place in it.
-            lane = sa.case((grouped.is_not(None), Lane.BLOCKED.value), else_=Lane.READY.value)
-        picked = due.cte("due").prefix_with("MATERIALIZED")
+        picked = self.due([self.key]).cte("due").prefix_with("MATERIALIZED")
         return (
             sa.update(self.table)
-            .values(lane=lane)
+            .values(lane=Lane.READY.value)
             .where(self.key.in_(sa.select(picked.c[self.key.name])), self.lane_is(Lane.DELAYED))
             .returning(*self._also)
         )

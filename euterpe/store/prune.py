@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 
 from euterpe.domain.states import Lane
+from euterpe.store.admission import Admission
 from euterpe.store.database import Database
 from euterpe.store.enqueue import Enqueue
-from euterpe.store.groups import Groups
 from euterpe.store.rows import TEXT, AnyRow, Rows, as_parameter
 from euterpe.store.tables import (
     inbox_jobs,
@@ -41,8 +41,8 @@ class Pruned:
 
 
 class Prune:
-    def __init__(self, database: Database, enqueue: Enqueue, groups: Groups) -> None:
-        self._database, self._enqueue, self._groups = database, enqueue, groups
+    def __init__(self, database: Database, enqueue: Enqueue, admission: Admission) -> None:
+        self._database, self._enqueue, self._admission = database, enqueue, admission
         # A job that still has something to tell is not history yet.
         telling = sa.exists().where(
             _event.job_id == _job.job_id, _event.lane != sa.literal_column(f"'{Lane.REST}'")
@@ -75,6 +75,8 @@ class Prune:
             yield done
         while groups := self._forget_groups():
             done = Pruned(done.jobs, done.keys, done.groups + groups)
+            yield done
+        while self._forget_shares():
             yield done
 
     def _prune_jobs(self, after: str, age_ms: int) -> tuple[str, int] | None:
@@ -110,4 +112,8 @@ class Prune:
 
     def _forget_groups(self) -> int:
         with self._database.transaction() as connection:
-            return self._groups.forget_idle(connection, _BATCH)
+            return self._admission.groups.forget_idle(connection, _BATCH)
+
+    def _forget_shares(self) -> int:
+        with self._database.transaction() as connection:
+            return self._admission.shares.forget_idle(connection, _BATCH)

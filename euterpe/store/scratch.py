@@ -30,7 +30,8 @@ def add_history(database: Database, *, finished: int, waiting: int) -> None:
         jobs = (NewJob(requester_id="history", spec=_SPEC, max_attempts=3, job_id=i) for i in job_ids)
         with database.transaction() as connection:
             now = database.read_clock(connection)
-            insert_jobs(connection, [{**new_row(job, now), "event_sequence": 1, **job_state} for job in jobs])
+            rows = [{**new_row(job, now, rank), "event_sequence": 1} for rank, job in enumerate(jobs)]
+            insert_jobs(connection, [{**row, **job_state} for row in rows])
             events = [_event(*ids, event_state) for ids in zip(job_ids, event_ids, strict=True)]
             insert_events(connection, events)
 

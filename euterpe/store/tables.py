@@ -66,6 +66,7 @@ inbox_jobs = Table(
     Column("updated_at", BigInteger, nullable=False),
     Column("started_at", BigInteger),
     Column("finished_at", BigInteger),
+    Column("rank", BigInteger),
 )
 
 job_attempts = Table(
@@ -134,6 +135,7 @@ queues = Table(
     metadata,
     Column("queue", Text, primary_key=True),
     Column("paused_at", BigInteger),
+    Column("virtual_time", BigInteger, nullable=False, server_default="0"),
 )
 
 job_groups = Table(
@@ -145,6 +147,18 @@ job_groups = Table(
     Column("max_running", BigInteger, nullable=False),
 )
 
+fair_shares = Table(
+    "fair_shares",
+    metadata,
+    Column("queue", Text, primary_key=True),
+    Column("requester_id", Text, primary_key=True),
+    Column("finish", BigInteger, nullable=False),
+    Column("charged", BigInteger, nullable=False),
+    Column("priority", BigInteger, nullable=False),
+    Column("is_mixed", BigInteger, nullable=False),
+    Column("max_running", BigInteger),
+)
+
 requesters = Table(
     "requesters",
     metadata,
@@ -152,6 +166,11 @@ requesters = Table(
     Column("name", Text, nullable=False),
     Column("created_at", BigInteger, nullable=False),
     Column("disabled_at", BigInteger),
+    Column("weight", BigInteger, nullable=False, server_default="100"),
+    Column("max_running", BigInteger),
+    Column("max_timeout_seconds", BigInteger),
+    Column("max_attempts", BigInteger),
+    Column("max_priority", BigInteger),
 )
 
 api_keys = Table(

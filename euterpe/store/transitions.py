@@ -12,10 +12,10 @@ import sqlalchemy as sa
 
 from euterpe.domain.events import event_type, is_wanted
 from euterpe.domain.states import FINISHED, IN_PROGRESS, JobStatus, Lane, check_job_transition
+from euterpe.store.admission import Admission
 from euterpe.store.bulk_insert import BulkInsert
 from euterpe.store.database import Database
 from euterpe.store.events import Events, event_row
-from euterpe.store.groups import Groups
 from euterpe.store.ids import new_ids
 from euterpe.store.leases import Change, LeasedTable, Move
 from euterpe.store.rows import REAL, AnyRow, Rows, as_parameter
@@ -34,14 +34,13 @@ class Step(NamedTuple):
 
 
 class Transitions:
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, *, advance_every_ms: int = 100) -> None:
         self._database = database
-        self.groups = Groups(database)
         self.jobs = LeasedTable(
             database,
             inbox_jobs,
             check=check_job_transition,
-            order=[_job.priority.desc(), _job.available_at, _job.job_id],
+            order=[_job.rank, _job.job_id],
             brings={
                 "progress": REAL,
                 "outputs": json_document,
@@ -56,8 +55,9 @@ class Transitions:
                 _job.event_sequence,
                 _job.updated_at,
             ),
-            also=(_job.cancel_requested_at, _job.queue, _job.requester_id, _job.group_id),
+            also=(_job.cancel_requested_at,),
         )
+        self.admission = Admission(database, self.jobs, advance_every_ms=advance_every_ms)
         self._events = Events(database)
         self._open_attempts = BulkInsert(database.engines, job_attempts, _ATTEMPT_COLUMNS)
         self._close_attempts = _close_attempts()
@@ -89,7 +89,7 @@ class Transitions:
         """Lets groups on, and wakes whoever waits for what has changed."""
         leaving = (step.subject for step in steps if step.change.move.lane is not None)
         groups = {group for subject in leaving if (group := subject.group) is not None}
-        admitted = self.groups.admit(connection, groups)
+        admitted = self.admission.admit(connection, groups)
         if admitted or any(step.change.move.target == JobStatus.QUEUED for step in steps):
             self._database.announce(connection, Topic.INBOX)
         if any(step.subject.webhook_url is not None for step in steps):

@@ -13,7 +13,7 @@ from euterpe.store.tables import inbox_jobs, job_outbox_events
 from tests.store.jobs import SPEC
 
 JOB_LANES: dict[str, set[str]] = {
-    JobStatus.QUEUED: {Lane.READY, Lane.DELAYED, Lane.BLOCKED},
+    JobStatus.QUEUED: {Lane.READY, Lane.DELAYED, Lane.BLOCKED, Lane.CAPPED},
     **{status: {Lane.LEASED} for status in IN_PROGRESS},
     **{status: {Lane.REST} for status in (JobStatus.SUCCEEDED, JobStatus.FAILED, JobStatus.DEAD_LETTER)},
 }
@@ -37,7 +37,7 @@ def holds(store: Store, table: sa.Table, row: dict[str, object]) -> bool:
 
 @pytest.mark.parametrize("status", [*JobStatus, "odd"])
 def test_a_job_is_where_its_status_says(store: Store, status: str) -> None:
-    job = new_row(NewJob(requester_id="r1", spec=SPEC, max_attempts=3), now=1)
+    job = new_row(NewJob(requester_id="r1", spec=SPEC, max_attempts=3), now=1, rank=1)
     for lane, group in product([*Lane, "odd"], [None, "g"]):
         lease = dict(zip(OWNED, ("w", 1, 1) if lane == Lane.LEASED else (None, None, None), strict=True))
         row = {**job, **lease, "status": status, "lane": lane, "group_id": group}
@@ -57,7 +57,7 @@ def test_an_event_is_where_its_status_says(store: Store, status: str) -> None:
 
 @pytest.mark.parametrize("lane", [Lane.LEASED, Lane.READY])
 def test_what_is_owned_has_a_whole_lease_and_nothing_else_has_any_of_it(store: Store, lane: Lane) -> None:
-    job = new_row(NewJob(requester_id="r1", spec=SPEC, max_attempts=3), now=1)
+    job = new_row(NewJob(requester_id="r1", spec=SPEC, max_attempts=3), now=1, rank=1)
     status = JobStatus.CLAIMED if lane is Lane.LEASED else JobStatus.QUEUED
     for given in product([False, True], repeat=3):
         lease = {

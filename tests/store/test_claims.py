@@ -11,7 +11,6 @@ from euterpe.domain.retry import JobError, RetryClass
 from euterpe.domain.states import FINISHED, JobStatus, Lane
 from euterpe.store.clock import SettableClock
 from euterpe.store.engines import Engines
-from euterpe.store.enqueue import new_row
 from euterpe.store.errors import Conflict, StoreUnavailable
 from euterpe.store.groups import Group, Groups
 from euterpe.store.inbox import Advance, ClaimedJob
@@ -124,7 +123,7 @@ def test_a_group_keeps_its_limit_however_postgres_plans(store: Store) -> None:
             for way in closed:
                 connection.exec_driver_sql(f"SET LOCAL enable_{way} = off")
             groups = Groups(store.database)
-            assert groups.admit(connection, [Group("default", "r1", "album")]) == 1, closed
+            assert len(groups.next_in_line(connection, [Group("default", "r1", "album")])) == 1, closed
 
 
 def test_the_first_limit_of_a_group_wins(store: Store) -> None:
@@ -325,9 +324,7 @@ def test_groups_go_on_whatever_isolation_the_server_has_by_default(url: str, rin
         enqueue(store, group_id="g")
         first, second = claim_one(store), new_job(group_id="g")
         with store.database.transaction() as connection:
-            row = new_row(
-                second, store.database.read_clock(connection)
-            )  # where there is one, a snapshot begins
+            now = store.database.read_clock(connection)  # where there is one, a snapshot begins
             advance(store, first, until=JobStatus.SUCCEEDED)
-            store.enqueue._insert(connection, [second], [row])
+            store.enqueue._insert(connection, [second], now)
         assert claim_one(store).job_id == second.job_id

@@ -25,7 +25,7 @@ def row_of(table: sa.Table, **values: Any) -> dict[str, Any]:
 def life(job_id: str) -> Life:
     """A job that was claimed, and whose requester has heard of it."""
     (attempt_id, event_id, delivery_id), ids = new_ids(3), {"job_id": job_id, "requester_id": "r1"}
-    job = new_row(new_job(job_id=job_id), AT)
+    job = new_row(new_job(job_id=job_id), AT, None)
     held = {"worker_id": "w1", "lease_expires_at": AT + 60_000, "heartbeat_at": AT}
     job |= {"status": JobStatus.CLAIMED, "lane": Lane.LEASED, "claim_version": 1, "attempt_count": 1, **held}
     attempt = row_of(

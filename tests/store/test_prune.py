@@ -133,6 +133,6 @@ def test_a_group_that_is_being_joined_is_not_forgotten(store: Store, url: str, r
 
     with store.database.transaction() as connection:
         sa.event.listen(store.database.engines.write, "after_cursor_execute", forget)
-        Groups(store.database).join(connection, {Group("default", "r1", "g"): 1})
+        Groups(store.database).register(connection, {Group("default", "r1", "g"): 1})
     assert forgotten == [0]
     assert count(store, job_groups) == 1

@@ -76,7 +76,7 @@ def _job(job: Row, attempts: Sequence[Row], who: Customer, until_ms: int) -> dic
     canceled = job["error_code"] == "canceled" and job["status"] == JobStatus.FAILED
     copied = ("status", "attempt_count", "refresh_count", "credential_version", "event_sequence")
     return {
-        **new_row(new, job["created_at"]),
+        **new_row(new, job["created_at"], rank=0),
         **{name: job[name] for name in (*copied, "updated_at", "started_at", "finished_at")},
         **_place(job, attempts, until_ms),
         "claim_version": _claims(job, attempts),

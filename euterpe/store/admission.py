@@ -1,0 +1,85 @@
+"""How a queued job becomes ready to be claimed.
+
+A job waits in the lane `delayed` for its time, in `blocked` for its group and in `capped` for its requester's
+cap on running jobs. When it has passed all three, it gets a rank (`fair_shares.py`) and enters the lane
+`ready`. A job that comes back later, after a backoff or a retry, takes the same way and gets a new rank: a
+rank that was kept while the job waited would be a saved share, to be spent all at once.
+
+Lock order on Postgres: requesters, then owned, delayed and finished jobs, then groups, then blocked and
+capped jobs, then shares.
+"""
+
+from collections.abc import Iterable, Sequence
+
+import sqlalchemy as sa
+
+from euterpe.domain.states import Lane
+from euterpe.store.database import Database
+from euterpe.store.fair_shares import FairShares, WaitingJob
+from euterpe.store.groups import Group, Groups
+from euterpe.store.leases import LeasedTable
+from euterpe.store.rows import INTEGER, TEXT, AnyRow, Rows, as_parameter
+from euterpe.store.running_caps import RunningCaps
+from euterpe.store.tables import inbox_jobs
+
+_job = inbox_jobs.c
+_WAITING = (_job.job_id, _job.queue, _job.requester_id, _job.priority, _job.group_id)
+
+
+class Admission:
+    def __init__(self, database: Database, jobs: LeasedTable, *, advance_every_ms: int = 100) -> None:
+        self.groups, self.shares = Groups(database), FairShares(database, advance_every_ms=advance_every_ms)
+        self._caps = RunningCaps()
+        self._due = jobs.due(_WAITING)
+        self._enter = _enter_statement()
+
+    def admit(self, connection: sa.Connection, groups: Iterable[Group], *, locked: bool = False) -> int:
+        """Let the next job of each group through where there is room; return how many became ready.
+
+        `locked` says that this transaction holds the rows of these groups already.
+        """
+        return self._make_ready(connection, self.groups.next_in_line(connection, groups, locked=locked))
+
+    def promote_due(self, connection: sa.Connection, limit: int) -> int:
+        """Move up to `limit` delayed jobs on whose time has come; return how many were due."""
+        due = connection.execute(self._due, {"limit": limit}).all()
+        grouped = [row for row in due if row.group_id is not None]
+        if grouped:
+            self._move(connection, {row.job_id: None for row in grouped}, Lane.BLOCKED)
+        in_line = self.groups.next_in_line(
+            connection, {Group(row.queue, row.requester_id, row.group_id) for row in grouped}
+        )
+        self._make_ready(connection, [*(row for row in due if row.group_id is None), *in_line])
+        return len(due)
+
+    def admit_capped(self, connection: sa.Connection, limit: int) -> int:
+        """Let capped jobs through whose requester runs fewer than its cap; return how many."""
+        admitted = self._caps.next_in_line(connection, limit)
+        return self._make_ready(connection, admitted, past_cap=True)
+
+    def _make_ready(
+        self, connection: sa.Connection, rows: Sequence[AnyRow], *, past_cap: bool = False
+    ) -> int:
+        """Give each job its rank, or leave it to its requester's cap; return how many are ready."""
+        if not rows:
+            return 0
+        waiting = [WaitingJob(row.job_id, row.queue, row.requester_id, row.priority) for row in rows]
+        ranks = self.shares.ranks(connection, waiting, past_cap=past_cap).by_job
+        ready = {job_id: rank for job_id, rank in ranks.items() if rank is not None}
+        self._move(connection, ready, Lane.READY)
+        self._move(connection, {job_id: None for job_id in ranks if job_id not in ready}, Lane.CAPPED)
+        return len(ready)
+
+    def _move(self, connection: sa.Connection, ranks: dict[str, int] | dict[str, None], lane: Lane) -> None:
+        if ranks:
+            rows = [{"key": job_id, "lane": lane, "rank": ranks[job_id]} for job_id in sorted(ranks)]
+            connection.execute(self._enter, as_parameter(rows))
+
+
+def _enter_statement() -> sa.Executable:
+    rows = Rows({"key": TEXT, "lane": TEXT, "rank": INTEGER})
+    return (
+        sa.update(inbox_jobs)
+        .values(lane=rows["lane"], rank=rows["rank"])
+        .where(_job.job_id == rows["key"], _job.status == sa.literal_column("'queued'"))
+    )

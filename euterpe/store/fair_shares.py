@@ -1,0 +1,252 @@
+"""Start-time fair queueing between the requesters of a queue (decision 22).
+
+A job that becomes ready gets a `rank`, and claims take the lowest rank first. The rank is the job's virtual
+start time: the virtual time of the queue, or the virtual finish time of the requester's previous job if that
+is later. One job costs a requester `JOB_COST` divided by its weight. So the jobs of a requester that sends
+5,000 at once are spread over the virtual time to come, and the next job of anybody else starts now.
+"""
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import sqlalchemy as sa
+
+from euterpe.domain.states import Lane
+from euterpe.store.database import Database
+from euterpe.store.rows import INTEGER, TEXT, Rows, as_parameter
+from euterpe.store.tables import fair_shares, inbox_jobs, queues, requesters
+
+DEFAULT_WEIGHT, MAX_WEIGHT = 100, 10_000
+# The cost of one job in virtual time, at weight 1. Large, so that a division by a weight leaves no remainder
+# that matters: 2**63 still holds 92 billion jobs of a requester with the default weight.
+JOB_COST = 10_000_000_000
+
+
+class WaitingJob(NamedTuple):
+    """A job that nothing but a cap may keep from being ready."""
+
+    job_id: str
+    queue: str
+    requester_id: str
+    priority: int
+
+    @property
+    def share(self) -> "Share":
+        return Share(self.queue, self.requester_id)
+
+
+class Share(NamedTuple):
+    """One requester's share of one queue."""
+
+    queue: str
+    requester_id: str
+
+
+class Ranks(NamedTuple):
+    """The rank of each job, None where the requester has a cap, and the instant by the database's clock."""
+
+    by_job: Mapping[str, int | None]
+    now: int | None
+
+
+class FairShares:
+    def __init__(self, database: Database, *, advance_every_ms: int = 100) -> None:
+        self._database, self._advance_every_s = database, advance_every_ms / 1000
+        self._charge = self._charge_statement()
+        self._advance = _advance_statement()
+        new_queue = database.insert(queues).values(queue=sa.bindparam("of_queue"), virtual_time=0)
+        self._make_queue = new_queue.on_conflict_do_nothing()
+        self._idle, self._forget = _idle_statement(), _forget_statement()
+        self._claimed: dict[str, int] = {}
+        self._advanced_at: dict[str, float] = {}
+        self._lock = threading.Lock()
+
+    def ranks(
+        self,
+        connection: sa.Connection,
+        jobs: Sequence[WaitingJob],
+        *,
+        also_locked: Iterable[Share] = (),
+        past_cap: bool = False,
+    ) -> Ranks:
+        """Charge each requester for its jobs and return their ranks, in the order of `jobs`.
+
+        A requester with a cap is charged when the cap lets its job through (`past_cap`). The shares in
+        `also_locked` will be charged later in this transaction: on Postgres all rows are locked in one order.
+        """
+        demands = _demands(jobs, also_locked, past_cap=past_cap)
+        if not demands:
+            return Ranks({}, None)
+        charged = {
+            Share(row.queue, row.requester_id): row
+            for row in connection.execute(self._charge, as_parameter(demands))
+        }
+        counts = Counter(job.share for job in jobs)
+        used: Counter[Share] = Counter()
+        ranks: dict[str, int | None] = {}
+        for job in jobs:
+            row = charged[job.share]
+            if row.max_running is not None and not past_cap:
+                ranks[job.job_id] = None
+                continue
+            first, step = row.finish - row.charged, row.charged // counts[job.share]
+            ranks[job.job_id] = first + used[job.share] * step
+            used[job.share] += 1
+        return Ranks(ranks, next(iter(charged.values())).now)
+
+    def note_claimed(self, connection: sa.Connection, queue: str, rank: int | None) -> None:
+        """Move the virtual time of a queue on to the highest rank that was claimed from it.
+
+        Written at most once in `advance_every_ms`, and left to the next claim where another one is writing:
+        otherwise all claims of a queue would wait for this one row. A requester that comes in between starts
+        earlier by what was claimed in that time.
+        """
+        now = time.monotonic()
+        with self._lock:
+            if rank is not None:
+                self._claimed[queue] = max(rank, self._claimed.get(queue, 0))
+            if queue not in self._claimed or now < self._advanced_at.get(queue, now) + self._advance_every_s:
+                return
+            virtual_time = self._claimed.pop(queue)
+            is_new = queue not in self._advanced_at
+            self._advanced_at[queue] = now
+        row = {"of_queue": queue, "reached": virtual_time}
+        if is_new:
+            connection.execute(self._make_queue, {"of_queue": queue})
+        connection.execute(self._advance, row)
+
+    def forget_idle(self, connection: sa.Connection, limit: int) -> int:
+        """Delete shares without an unfinished job, at most `limit`; return how many.
+
+        A requester may name as many queues as it likes. What such a share loses is less than a turn.
+        """
+        idle = connection.execute(self._idle, {"limit": limit}).all()
+        return connection.execute(self._forget, as_parameter(row._asdict() for row in idle)).rowcount
+
+    def _charge_statement(self) -> sa.Executable:
+        rows = Rows(
+            {
+                "queue": TEXT,
+                "requester_id": TEXT,
+                "jobs": INTEGER,
+                "low": INTEGER,
+                "high": INTEGER,
+                "past_cap": INTEGER,
+            }
+        )
+        share = fair_shares.c
+        weight = sa.func.coalesce(requesters.c.weight, DEFAULT_WEIGHT)
+        free = sa.or_(requesters.c.max_running.is_(None), rows["past_cap"] == 1)
+        charged = sa.case((free, rows["jobs"] * (sa.literal(JOB_COST, sa.BigInteger) / weight)), else_=0)
+        virtual_time = sa.func.coalesce(queues.c.virtual_time, 0)
+        wanted = (
+            sa.select(
+                rows["queue"],
+                rows["requester_id"],
+                virtual_time + charged,
+                charged,
+                rows["high"],
+                sa.case((rows["low"] == rows["high"], 0), else_=1),
+                requesters.c.max_running,
+            )
+            .select_from(
+                rows.table.outerjoin(queues, queues.c.queue == rows["queue"]).outerjoin(
+                    requesters, requesters.c.requester_id == rows["requester_id"]
+                )
+            )
+            .where(sa.true())  # SQLite's parser needs a WHERE between SELECT and ON CONFLICT.
+        )
+        insert = self._database.insert(fair_shares).from_select([c.name for c in share], wanted)
+        new = insert.excluded
+        # The new row starts at the virtual time: a share that ended before it has no jobs left that wait.
+        has_ended = share.finish <= new.finish - new.charged
+        mixed = sa.case(
+            (new.charged == 0, share.is_mixed),
+            (has_ended, new.is_mixed),
+            (share.priority != new.priority, 1),
+            (new.is_mixed == 1, 1),
+            else_=share.is_mixed,
+        )
+        statement: sa.Executable = insert.on_conflict_do_update(
+            index_elements=[share.queue, share.requester_id],
+            set_={
+                "finish": sa.case((has_ended, new.finish), else_=share.finish + new.charged),
+                "charged": new.charged,
+                "priority": sa.case((new.charged == 0, share.priority), else_=new.priority),
+                "is_mixed": mixed,
+                "max_running": new.max_running,
+            },
+        ).returning(
+            share.queue,
+            share.requester_id,
+            share.finish,
+            share.charged,
+            share.max_running,
+            self._database.now.label("now"),
+        )
+        return statement
+
+
+def _advance_statement() -> sa.Executable:
+    virtual_time = sa.bindparam("reached", type_=sa.BigInteger)
+    behind = sa.select(queues.c.queue).where(
+        queues.c.queue == sa.bindparam("of_queue"), queues.c.virtual_time < virtual_time
+    )
+    unlocked = behind.with_for_update(skip_locked=True).cte("behind").prefix_with("MATERIALIZED")
+    return (
+        sa.update(queues)
+        .values(virtual_time=virtual_time)
+        .where(queues.c.queue.in_(sa.select(unlocked.c.queue)))
+    )
+
+
+def is_mixed() -> sa.ColumnElement[int]:
+    """Return whether the waiting jobs of a row's requester in its queue differ in priority, as a subquery."""
+    share = fair_shares.c
+    mixed = sa.select(share.is_mixed).where(
+        share.queue == inbox_jobs.c.queue, share.requester_id == inbox_jobs.c.requester_id
+    )
+    return mixed.correlate(inbox_jobs).scalar_subquery()
+
+
+def _idle_statement() -> sa.Executable:
+    share, job = fair_shares.c, inbox_jobs.c
+    unfinished: list[sa.ColumnElement[str]] = [
+        sa.literal_column(f"'{lane}'") for lane in Lane if lane is not Lane.REST
+    ]
+    has_jobs = sa.exists().where(
+        job.requester_id == share.requester_id,
+        job.lane.in_(unfinished),
+        job.queue == share.queue,
+        job.lane != sa.literal_column(f"'{Lane.REST}'"),  # the condition of the index, in its words
+    )
+    idle = sa.select(share.queue, share.requester_id).where(~has_jobs)
+    return idle.limit(sa.bindparam("limit")).with_for_update(skip_locked=True, of=fair_shares)
+
+
+def _forget_statement() -> sa.Executable:
+    rows, share = Rows({"queue": TEXT, "requester_id": TEXT}), fair_shares.c
+    named = sa.select(rows["queue"], rows["requester_id"])
+    return sa.delete(fair_shares).where(sa.tuple_(share.queue, share.requester_id).in_(named))
+
+
+def _demands(
+    jobs: Sequence[WaitingJob], also_locked: Iterable[Share], *, past_cap: bool
+) -> list[dict[str, str | int]]:
+    """Return what each share is charged for, in the one order in which transactions lock shares."""
+    priorities: dict[Share, list[int]] = {share: [] for share in also_locked}
+    for job in jobs:
+        priorities.setdefault(job.share, []).append(job.priority)
+    return [
+        {
+            **share._asdict(),
+            "jobs": len(found),
+            "low": min(found, default=0),
+            "high": max(found, default=0),
+            "past_cap": int(past_cap),
+        }
+        for share, found in sorted(priorities.items())
+    ]
