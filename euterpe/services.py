@@ -13,6 +13,7 @@ from euterpe.api.server import ApiServer
 from euterpe.compose import backoff_of, open_store
 from euterpe.dispatch.dispatcher import Dispatcher
 from euterpe.domain.errors import EuterpeError
+from euterpe.domain.job_limits import JobLimits
 from euterpe.media.ffmpeg import examine_ffmpeg, find_ffmpeg
 from euterpe.media.memory import memory_of_a_slot, memory_of_the_machine
 from euterpe.media.sandbox import Sandbox
@@ -95,6 +96,7 @@ class Services:
             max_body_bytes=settings.max_body_bytes,
             max_unfinished=settings.max_unfinished,
             max_unfinished_of_all=settings.max_unfinished_of_all,
+            of_a_job=limits_of_a_job(settings),
         )
         app = create_app(self.store, limits, storage_policy(settings), egress_policy(settings))
         try:
@@ -109,6 +111,10 @@ class Services:
         for close in self._intake:
             close()
         self._parts.close()
+
+
+def limits_of_a_job(settings: Settings) -> JobLimits:
+    return JobLimits(settings.limit_timeout_seconds, settings.limit_attempts, settings.limit_priority)
 
 
 def egress_policy(settings: Settings) -> EgressPolicy:

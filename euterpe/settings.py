@@ -137,6 +137,10 @@ class Settings(BaseSettings):
     max_body_bytes: Annotated[int, Field(ge=1024, le=16 * 1024 * 1024)] = 262_144
     max_unfinished: Annotated[int, Field(ge=1)] = 10_000  # jobs of one requester
     max_unfinished_of_all: Annotated[int, Field(ge=1)] = 1_000_000
+    # The most that any job may ask for; `euterpe requester set` lowers them for one requester.
+    limit_timeout_seconds: Annotated[int, Field(ge=1, le=604_800)] = 604_800
+    limit_attempts: Attempts = 100
+    limit_priority: Annotated[int, Field(ge=0, le=100)] = 100
 
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 

@@ -55,6 +55,9 @@ def test_the_defaults_are_those_of_the_interface() -> None:
         "max_body_bytes": 262_144,
         "max_unfinished": 10_000,
         "max_unfinished_of_all": 1_000_000,
+        "limit_timeout_seconds": 604_800,
+        "limit_attempts": 100,
+        "limit_priority": 100,
         "log_level": "info",
     }
 

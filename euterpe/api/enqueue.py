@@ -18,6 +18,7 @@ from euterpe.domain.scopes import Scope
 from euterpe.domain.spec import JobSpec, parse_spec_json
 from euterpe.store.enqueue import Accepted
 from euterpe.store.errors import IdempotencyConflict
+from euterpe.store.requesters import Principal
 
 # A usual request is read sooner than a thread is woken for it; a long one would keep the others waiting.
 _READ_AT_ONCE = 8_192
@@ -28,14 +29,14 @@ class Enqueueing:
         self._store, self._door = service.store, service.door
         self._policy, self._egress = service.policy, service.egress
         self._backpressure, self._calls = service.backpressure, service.calls
-        self._max_body_bytes = service.limits.max_body_bytes
+        self._max_body_bytes, self._limits = service.limits.max_body_bytes, service.limits.of_a_job
 
     async def post(self, request: Request) -> Response:
-        requester_id = (await self._door.admit(request, Scope.WRITE)).requester_id
+        principal = await self._door.admit(request, Scope.WRITE)
         body = await read_json_bytes(request, self._max_body_bytes)
         read = partial(self._read, body)
         spec = read() if len(body) <= _READ_AT_ONCE else await self._calls.run(read)
-        accepted = await self._accept(spec, requester_id, request.headers.get("idempotency-key"))
+        accepted = await self._accept(spec, principal, request.headers.get("idempotency-key"))
         exchange_of(request).about.update(job_id=accepted.job_id, replayed=accepted.replayed)
         headers = {"location": f"/transcode/status?job_id={accepted.job_id}"}
         if accepted.replayed:
@@ -48,13 +49,16 @@ class Enqueueing:
             raise InvalidSpec(problems)
         return spec
 
-    async def _accept(self, spec: JobSpec, requester_id: str, key: str | None) -> Accepted:
+    async def _accept(self, spec: JobSpec, principal: Principal, key: str | None) -> Accepted:
+        requester_id, limits = principal.requester_id, principal.limits.tightest(self._limits)
         try:
+            limits.check(spec)
             async with self._backpressure.place(requester_id) as place:
-                committed = self._store.submit(spec, requester_id, idempotency_key=key)
+                committed = self._store.submit(spec, requester_id, idempotency_key=key, limits=limits)
                 accepted = await asyncio.wrap_future(committed)
                 place.used = not accepted.replayed
-        except Refused:
+        except (Refused, InvalidSpec):
+            # A request that was accepted before keeps its answer, whatever the limits are now.
             stored = None if key is None else await self._stored_answer(spec, requester_id, key)
             if stored is None:
                 raise

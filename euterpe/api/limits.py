@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from euterpe.domain.job_limits import NO_LIMITS, JobLimits
+
 
 @dataclass(frozen=True, kw_only=True)
 class ApiLimits:
@@ -10,3 +12,4 @@ class ApiLimits:
     max_unfinished_of_all: int = 1_000_000
     waits_per_requester: int = 100  # event streams and long polls at once
     waits: int = 2_000
+    of_a_job: JobLimits = NO_LIMITS

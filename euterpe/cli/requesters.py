@@ -1,5 +1,7 @@
 """`euterpe requester`: who may ask, and with what."""
 
+import re
+from collections.abc import Callable, Mapping
 from typing import Annotated
 
 import typer
@@ -8,10 +10,14 @@ from euterpe.cli.commands import AsJson, command, group, opened
 from euterpe.cli.output import age, document, fields, json_document, note, out, table
 from euterpe.cli.times import duration_ms
 from euterpe.domain.scopes import DEFAULT_SCOPES, Scope
+from euterpe.store.fair_shares import DEFAULT_WEIGHT
+from euterpe.store.requester_limits import LimitName
 
 app = group("Requesters: their API keys and webhook secrets.", example="euterpe requester create newsroom")
 
 Requester = Annotated[str, typer.Argument(metavar="REQUESTER", help="Its name or id.")]
+Limit = str | None
+_COUNT = re.compile("[0-9]{1,9}")
 Keep = Annotated[str, typer.Option("--keep", help="How long the old one stays valid: 90s, 12h, 30d.")]
 
 
@@ -41,13 +47,14 @@ def list_(as_json: AsJson = False) -> None:
         json_document([document(row) for row in rows])
         return
     table(
-        ("name", "id", "keys", "age", "disabled"),
+        ("name", "id", "keys", "age", "limits", "disabled"),
         [
             (
                 row["name"],
                 row["requester_id"],
                 row["valid_keys"],
                 age(row["created_at"]),
+                _limits_of(row),
                 "yes" if row["disabled_at"] else "",
             )
             for row in rows
@@ -75,12 +82,61 @@ def rotate_secret(requester: Requester, keep: Keep = "24h", as_json: AsJson = Fa
     _tell_once(as_json, requester_id=requester_id, webhook_secret=secret, old_valid_for=keep)
 
 
+@command(app, "set", example="euterpe requester set newsroom --weight 300 --max-running 4 --max-timeout 2h")
+def set_(
+    requester: Requester,
+    *,
+    weight: Annotated[Limit, typer.Option(help="Its share of a queue; others have 100. 1 to 10000.")] = None,
+    max_running: Annotated[Limit, typer.Option(help="Jobs that may run at once, over all queues.")] = None,
+    max_timeout: Annotated[Limit, typer.Option(help="The longest timeout of a job, like 90s or 2h.")] = None,
+    max_attempts: Annotated[Limit, typer.Option(help="The most attempts that a job may ask for.")] = None,
+    max_priority: Annotated[Limit, typer.Option(help="The highest priority that a job may ask for.")] = None,
+) -> None:
+    """Set the weight and the limits of a requester; `none` removes a limit. What is not named stays."""
+    given: dict[LimitName, tuple[str | None, Callable[[str], int]]] = {
+        "weight": (weight, _count),
+        "max_running": (max_running, _count),
+        "max_timeout_seconds": (max_timeout, _seconds),
+        "max_attempts": (max_attempts, _count),
+        "max_priority": (max_priority, _count),
+    }
+    changes = {
+        name: None if text == "none" else read(text)
+        for name, (text, read) in given.items()
+        if text is not None
+    }
+    if not changes:
+        raise typer.BadParameter("name at least one limit; see --help")
+    with opened() as store:
+        store.requester_limits.set(store.requesters.find(requester), changes)
+    shown = (f"{name} is {'not limited' if value is None else value}" for name, value in changes.items())
+    out(f"{requester}: {', '.join(shown)}")
+
+
 @command(app, "disable", example="euterpe requester disable newsroom")
 def disable(requester: Requester) -> None:
     """Refuse all its keys from now on. Its jobs stay."""
     with opened() as store:
         store.requesters.disable(store.requesters.find(requester))
     out(f"{requester} is disabled")
+
+
+def _count(text: str) -> int:
+    if not _COUNT.fullmatch(text):
+        raise typer.BadParameter(f"{text!r} is not a whole number, nor `none`")
+    return int(text)
+
+
+def _seconds(text: str) -> int:
+    return duration_ms(text, "--max-timeout") // 1000
+
+
+def _limits_of(row: Mapping[str, object]) -> str:
+    """Return what the operator has set for a requester, in few words."""
+    named = {"weight": "weight", "max_running": "running", "max_timeout_seconds": "timeout s"}
+    named |= {"max_attempts": "attempts", "max_priority": "priority"}
+    unset = {"weight": DEFAULT_WEIGHT}
+    return ", ".join(f"{word} {row[name]}" for name, word in named.items() if row[name] != unset.get(name))
 
 
 def _tell_once(as_json: bool, **values: str) -> None:

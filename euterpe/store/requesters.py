@@ -12,6 +12,7 @@ from euterpe.crypto.envelope import Sealed, seal, unseal, webhook_secret_context
 from euterpe.crypto.keyring import KeyRing
 from euterpe.crypto.signing import mint_webhook_secret
 from euterpe.domain.errors import FieldError, InvalidSpec
+from euterpe.domain.job_limits import NO_LIMITS, JobLimits
 from euterpe.domain.scopes import DEFAULT_SCOPES, Scope
 from euterpe.domain.text import check_text
 from euterpe.store.database import Database
@@ -24,6 +25,7 @@ _ID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 # A receiver's header has room for some sixty signatures.
 _MAX_SECRETS = 10
 _key, _secret, _requester = api_keys.c, webhook_secrets.c, requesters.c
+_LIMITS = (_requester.max_timeout_seconds, _requester.max_attempts, _requester.max_priority)
 
 
 @dataclass(frozen=True)
@@ -41,13 +43,14 @@ class Principal:
 
     requester_id: str
     scopes: frozenset[str]
+    limits: JobLimits = NO_LIMITS
 
 
 class Requesters:
     def __init__(self, database: Database, ring: KeyRing) -> None:
         self._database, self._ring = database, ring
         self._by_key = (
-            sa.select(_key.requester_id, _key.secret_hash, _key.scopes)
+            sa.select(_key.requester_id, _key.secret_hash, _key.scopes, *_LIMITS)
             .join(requesters)
             .where(
                 _key.key_id == sa.bindparam("key_id"),
@@ -141,7 +144,8 @@ class Requesters:
         matches = apikeys.matches(parsed, row.secret_hash if row else "0" * 64)
         if row is None or not matches:
             raise Unauthorized
-        return Principal(row.requester_id, frozenset(row.scopes))
+        limits = JobLimits(row.max_timeout_seconds, row.max_attempts, row.max_priority)
+        return Principal(row.requester_id, frozenset(row.scopes), limits)
 
     def webhook_secrets(self, requester_id: str) -> list[str]:
         """The secrets that are valid now, newest first: a webhook is signed with each."""

@@ -7,6 +7,7 @@ from typing import Self
 
 from euterpe.crypto.keyring import KeyRing
 from euterpe.domain.canonical import request_hash, split_secrets
+from euterpe.domain.job_limits import NO_LIMITS, JobLimits
 from euterpe.domain.retry import Backoff
 from euterpe.domain.spec import JobSpec
 from euterpe.domain.text import check_text
@@ -24,6 +25,7 @@ from euterpe.store.migrate import require_current
 from euterpe.store.outbox import Outbox
 from euterpe.store.progress import ProgressReports
 from euterpe.store.prune import Prune
+from euterpe.store.requester_limits import RequesterLimits
 from euterpe.store.requesters import Requesters
 from euterpe.store.rewrap import Rewrap
 from euterpe.store.transitions import Transitions
@@ -51,15 +53,16 @@ class Store:
             self.database.close()
             raise
         self._job_max_attempts = job_max_attempts
-        transitions = Transitions(self.database)
+        transitions = Transitions(self.database, advance_every_ms=tidy_every_ms)
         self.inbox = Inbox(self.database, transitions, backoff=backoff, tidy_every_ms=tidy_every_ms)
         self.control = Control(self.database, transitions)
         self.outbox = Outbox(self.database, max_attempts=outbox_max_attempts, tidy_every_ms=tidy_every_ms)
-        self.enqueue = Enqueue(self.database, transitions.groups, idempotency_ttl_ms=idempotency_ttl_ms)
+        self.enqueue = Enqueue(self.database, transitions.admission, idempotency_ttl_ms=idempotency_ttl_ms)
         self.progress = ProgressReports(self.database)
         self.jobs = Jobs(self.database)
-        self.prune = Prune(self.database, self.enqueue, transitions.groups)
+        self.prune = Prune(self.database, self.enqueue, transitions.admission)
         self.requesters = Requesters(self.database, ring)
+        self.requester_limits = RequesterLimits(self.database)
         self.credentials = Credentials(self.database, ring)
         self.rewrap = Rewrap(self.database, ring)
         self.commits: GroupCommit[NewJob, Accepted] = GroupCommit(self.enqueue.many, name="enqueue")
@@ -68,10 +71,16 @@ class Store:
         self._steps.start()
 
     def submit(
-        self, spec: JobSpec, requester_id: str, *, idempotency_key: str | None = None
+        self,
+        spec: JobSpec,
+        requester_id: str,
+        *,
+        idempotency_key: str | None = None,
+        limits: JobLimits = NO_LIMITS,
     ) -> "Future[Accepted]":
         """Enqueues durably, sharing the commit with whoever else is submitting now."""
-        return self.commits.submit(self.new_job(spec, requester_id, idempotency_key=idempotency_key))
+        job = self.new_job(spec, requester_id, idempotency_key=idempotency_key, limits=limits)
+        return self.commits.submit(job)
 
     def advance(self, step: Advance) -> "Future[bool]":
         """Moves one job on, sharing the commit with whoever else is moving on now. False: it is stale."""
@@ -88,6 +97,7 @@ class Store:
         *,
         idempotency_key: str | None = None,
         source_ref: str | None = None,
+        limits: JobLimits = NO_LIMITS,
     ) -> NewJob:
         """The job as it will be stored: secrets sealed, the rest in the open."""
         key = None
@@ -100,7 +110,7 @@ class Store:
             job_id=job_id,
             requester_id=requester_id,
             spec=public,
-            max_attempts=spec.max_attempts or self._job_max_attempts,
+            max_attempts=spec.max_attempts or limits.attempts(self._job_max_attempts),
             queue=spec.queue,
             priority=spec.priority,
             group_id=spec.group.id if spec.group else None,

@@ -1,0 +1,46 @@
+"""The most that an operator lets a job ask for, of all requesters or of one."""
+
+from dataclasses import dataclass, fields
+
+from euterpe.domain.errors import FieldError, InvalidSpec
+from euterpe.domain.spec import JobSpec
+
+
+@dataclass(frozen=True)
+class JobLimits:
+    """None leaves it to the job spec's own bounds."""
+
+    max_timeout_seconds: int | None = None
+    max_attempts: int | None = None
+    max_priority: int | None = None
+
+    def tightest(self, other: "JobLimits") -> "JobLimits":
+        """Return the smaller of both for each limit."""
+        names = [field.name for field in fields(self)]
+        return JobLimits(**{name: _smaller(getattr(self, name), getattr(other, name)) for name in names})
+
+    def check(self, spec: JobSpec) -> None:
+        """Raise InvalidSpec, with an error for each field in which a job asks for more."""
+        asked = (
+            ("timeout_seconds", spec.timeout_seconds, self.max_timeout_seconds),
+            ("max_attempts", spec.max_attempts, self.max_attempts),
+            ("priority", spec.priority, self.max_priority),
+        )
+        problems = tuple(
+            FieldError((name,), f"must be at most {most}: the operator allows no more")
+            for name, value, most in asked
+            if value is not None and most is not None and value > most
+        )
+        if problems:
+            raise InvalidSpec(problems)
+
+    def attempts(self, default: int) -> int:
+        """Return how many attempts a job gets that does not say."""
+        return _smaller(default, self.max_attempts) or default
+
+
+NO_LIMITS = JobLimits()
+
+
+def _smaller(one: int | None, other: int | None) -> int | None:
+    return min((value for value in (one, other) if value is not None), default=None)

@@ -1,0 +1,76 @@
+"""What the operator sets for one requester: its weight, its cap on running jobs, what its jobs may ask."""
+
+from collections.abc import Mapping
+from typing import Literal
+
+import sqlalchemy as sa
+
+from euterpe.domain.states import JobStatus, Lane
+from euterpe.store.database import Database
+from euterpe.store.errors import NotFound
+from euterpe.store.fair_shares import MAX_WEIGHT
+from euterpe.store.inputs import check_count
+from euterpe.store.tables import fair_shares, inbox_jobs, requesters
+from euterpe.store.wake import Topic
+
+LimitName = Literal["weight", "max_running", "max_timeout_seconds", "max_attempts", "max_priority"]
+_BOUNDS: Mapping[LimitName, tuple[int, int]] = {
+    "weight": (1, MAX_WEIGHT),
+    "max_running": (1, 100_000),
+    "max_timeout_seconds": (1, 604_800),
+    "max_attempts": (1, 100),
+    "max_priority": (0, 100),
+}
+# What counts for jobs that wait already.
+_OF_THE_QUEUE: frozenset[LimitName] = frozenset({"weight", "max_running"})
+_BATCH = 1_000
+_job = inbox_jobs.c
+
+
+class RequesterLimits:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def set(self, requester_id: str, changes: Mapping[LimitName, int | None]) -> None:
+        """Change the limits that are named; None removes one. A weight cannot be removed."""
+        for name, value in changes.items():
+            if value is not None or name == "weight":
+                check_count(value, name, *_BOUNDS[name])
+        with self._database.transaction() as connection:
+            row = sa.update(requesters).where(requesters.c.requester_id == requester_id).values(changes)
+            if connection.execute(row).rowcount == 0:
+                raise NotFound(f"there is no requester {requester_id!r}")
+        if not _OF_THE_QUEUE.isdisjoint(changes):
+            self._line_up_again(requester_id)
+
+    def _line_up_again(self, requester_id: str) -> None:
+        """Send the waiting jobs of a requester through admission anew: ranks and caps were set there."""
+        with self._database.transaction() as connection:
+            connection.execute(
+                sa.update(fair_shares).where(fair_shares.c.requester_id == requester_id).values(finish=0)
+            )
+        after = ""
+        while batch := self._delay(requester_id, after):
+            after = batch
+
+    def _delay(self, requester_id: str, after: str) -> str | None:
+        """Move one batch of waiting jobs to where the sweep finds them; return the last, if any."""
+        waits = sa.or_(
+            *(_job.lane == sa.literal_column(f"'{lane}'") for lane in (Lane.READY, Lane.CAPPED)),
+        )
+        unfinished = _job.lane != sa.literal_column(f"'{Lane.REST}'")
+        some = sa.select(_job.job_id).where(
+            _job.requester_id == requester_id, waits, unfinished, _job.job_id > after
+        )
+        some = some.order_by(_job.job_id).limit(_BATCH).with_for_update()
+        with self._database.transaction() as connection:
+            job_ids = connection.execute(some).scalars().all()
+            if not job_ids:
+                return None
+            connection.execute(
+                sa.update(inbox_jobs)
+                .where(_job.job_id.in_(job_ids), _job.status == JobStatus.QUEUED)
+                .values(lane=Lane.DELAYED.value, rank=None)
+            )
+            self._database.announce(connection, Topic.INBOX)
+        return str(job_ids[-1])
