@@ -16,7 +16,7 @@ from pathlib import Path
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
-_PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS = 1, 38
+_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS = 1, 4, 38
 _CLONE_NEWUSER, _CLONE_NEWNET = 0x10000000, 0x40000000
 _CAPABILITY_VERSION_3 = 0x20080522
 
@@ -66,6 +66,15 @@ def give_up_privileges() -> None:
     _check(_libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "prctl")
     header = struct.pack("=Ii", _CAPABILITY_VERSION_3, 0)
     _check(_libc.capset(header, bytes(24)), "capset")
+
+
+def forbid_inspection() -> None:
+    """Close `/proc/PID/{mem,environ,maps,fd,…}` and ptrace(2) of this process to others of the same user.
+
+    A child that is kept from files by nothing could otherwise read the worker's credentials out of its
+    memory, or write to it. It lasts until something is executed, and forbids core dumps as well.
+    """
+    _check(_libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0), "prctl")
 
 
 def die_with(parent: int) -> None:

@@ -21,7 +21,7 @@ from pathlib import Path
 from selectors import EVENT_READ, DefaultSelector
 from typing import Any
 
-from euterpe.media import confine, examine
+from euterpe.media import confine, examine, seccomp
 
 _MAX_WORD_BYTES = 16
 _MAX_FDS = 16
@@ -49,9 +49,18 @@ class _Nursery:
         confine.call_first_when_memory_runs_out()
         self._alone = confine.leave_the_network()
         confine.give_up_privileges()
+        confine.forbid_inspection()
+        self._filters = seccomp.can_filter()
 
     def run(self) -> None:
-        _say(self._control.fileno(), {"no_network": self._alone, "no_files": confine.can_hide_files()})
+        _say(
+            self._control.fileno(),
+            {
+                "no_network": self._alone,
+                "no_files": confine.can_hide_files(),
+                "few_system_calls": self._filters,
+            },
+        )
         while not self._deserted:
             for key, _ in self._selector.select():
                 key.data()
@@ -84,7 +93,7 @@ class _Nursery:
         parent = os.getpid()
         pid = os.fork()
         if pid == 0:
-            _live(channel, fds, parent, count_processes=self._alone)
+            _live(channel, fds, parent, count_processes=self._alone, filters=self._filters)
         with ExitStack() as undo:
             undo.callback(os.waitpid, pid, 0)
             undo.callback(_kill, pid)
@@ -134,7 +143,9 @@ def _kill(pid: int) -> None:
         os.killpg(pid, signal.SIGKILL)
 
 
-def _live(channel: socket.socket, fds: Sequence[int], parent: int, *, count_processes: bool) -> None:
+def _live(
+    channel: socket.socket, fds: Sequence[int], parent: int, *, count_processes: bool, filters: bool
+) -> None:
     """What a child does from its first instruction to its last, to read its order included: a bad one is
     its own problem. Never returns."""
     line = channel.fileno()
@@ -152,8 +163,12 @@ def _live(channel: socket.socket, fds: Sequence[int], parent: int, *, count_proc
             writable=[Path()] if order["writable"] else [],
         )
         confine.limit(confine.Limits(**order["limits"]), count_processes=count_processes)
-        if argv := order.get("argv"):
+        argv = order.get("argv")
+        if filters:
+            seccomp.refuse_other_calls(executes=bool(argv))  # last: what came before is refused from here on
+        if argv:
             os.execve(argv[0], argv, _ENVIRONMENT)  # noqa: S606  no shell is meant
+        os.close(line)  # it leads to the worker, and a probe that was taken over could tell lies over it
         examine.perform(order["task"], order["arguments"])
         os._exit(0)
     except BaseException as error:  # noqa: BLE001  a child must not go on as if it were its parent

@@ -46,10 +46,11 @@ _SYSTEM = (
 @dataclass(frozen=True)
 class Isolation:
     """What the kernel and the container runtime let the children be kept from, beyond the limits that always
-    hold: every network, and every file but those that they need."""
+    hold: every network, every file but those that they need, every system call that media does not need."""
 
     no_network: bool
     no_files: bool
+    few_system_calls: bool
 
 
 class Sandbox:
@@ -57,7 +58,7 @@ class Sandbox:
 
     def __init__(self, ffmpeg: Path) -> None:
         self.ffmpeg = ffmpeg
-        self.isolation = Isolation(no_network=False, no_files=False)
+        self.isolation = Isolation(no_network=False, no_files=False, few_system_calls=False)
         self._lock = threading.Lock()
         self._helper: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None

@@ -27,12 +27,13 @@ def output(child: Child) -> str:
 
 
 @contextmanager
-def sleeper(sandbox: Sandbox, folder: Path) -> Iterator[tuple[Child, int]]:
-    """A child, and a child of its own, that wait for a word that never comes."""
+def sleeper(sandbox: Sandbox, folder: Path) -> Iterator[Child]:
+    """Yield a child that waits for a word that never comes."""
     never, _held = os.pipe()
     try:
-        with shell(sandbox, "(read word <&7) & echo $!; read word <&7", folder, given=never) as child:
-            yield child, int(first_words(child))
+        with shell(sandbox, "echo ready; read word <&7", folder, given=never) as child:
+            assert first_words(child) == b"ready\n"
+            yield child
     finally:
         os.close(never)
         os.close(_held)

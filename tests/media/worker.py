@@ -1,4 +1,4 @@
-"""A worker to be killed: starts a sandbox with a child in it, says who they are, and waits."""
+"""A worker to be killed: starts a sandbox with a child in it, says which it is, and waits."""
 
 import os
 import signal
@@ -11,10 +11,10 @@ from euterpe.media.sandbox import Sandbox
 with Sandbox(Path("/bin/true")) as sandbox:
     limits = Limits(memory_bytes=1 << 30, cpu_seconds=60)
     never, held = os.pipe()
-    script = "(read word <&7) & echo $!; read word <&7"
+    script = "echo ready; read word <&7"
     child = sandbox.run(["/bin/sh", "-c", script], fds={7: never}, cwd=Path(sys.argv[1]), limits=limits)
     for event in child.events(60.0):
         if event is not None:
-            sys.stdout.write(f"{child.pid} {event[1].decode()}")
+            sys.stdout.write(f"{child.pid}\n")
             sys.stdout.flush()
             signal.pause()

@@ -1,0 +1,204 @@
+"""The system calls that decoding, encoding and writing files need: the allow list of the seccomp filter.
+
+Measured with `strace -f` over every encode, probe, check and still of the tests (bundled ffmpeg 9.0.2, PyAV
+18, glibc 2.36: 52 different calls), and widened by what the same work needs with another libc (musl, older
+and newer glibc) or another ffmpeg. It is an allow list because each kernel release brings new calls that do
+what an old one was refused for: `io_uring` opens sockets, `setxattrat` (6.13) and `file_setattr` (6.17)
+change files by name.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+_WORD = 0xFFFFFFFF
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A test of 32 bits of one argument: `argument & mask` must be one of `values`.
+
+    The kernel itself uses only the low half of an `int`. A pointer needs a second condition, on its high
+    half.
+    """
+
+    argument: int
+    values: tuple[int, ...]
+    mask: int = _WORD
+    high: bool = False
+
+
+# All conditions must hold. No condition: the call is always allowed.
+Rule = tuple[Condition, ...]
+
+# Numbers on x86-64 and on arm64, from the kernel's unistd.h. None: the architecture has no such call.
+NUMBERS: Mapping[str, tuple[int | None, int | None]] = MappingProxyType(
+    {
+        # memory
+        "brk": (12, 214),
+        "madvise": (28, 233),
+        "membarrier": (324, 283),
+        "mincore": (27, 232),
+        "mmap": (9, 222),
+        "mprotect": (10, 226),
+        "mremap": (25, 216),
+        "msync": (26, 227),
+        "munmap": (11, 215),
+        # open files
+        "close": (3, 57),
+        "close_range": (436, 436),
+        "dup": (32, 23),
+        "dup2": (33, None),
+        "dup3": (292, 24),
+        "epoll_create1": (291, 20),
+        "epoll_ctl": (233, 21),
+        "epoll_pwait": (281, 22),
+        "epoll_wait": (232, None),
+        "eventfd2": (290, 19),
+        "fadvise64": (221, 223),
+        "fallocate": (285, 47),
+        "fcntl": (72, 25),
+        "fdatasync": (75, 83),
+        "fstat": (5, 80),
+        "fsync": (74, 82),
+        "ftruncate": (77, 46),
+        "getdents": (78, None),
+        "getdents64": (217, 61),
+        "ioctl": (16, 29),
+        "lseek": (8, 62),
+        "pipe": (22, None),
+        "pipe2": (293, 59),
+        "poll": (7, None),
+        "ppoll": (271, 73),
+        "pread64": (17, 67),
+        "preadv": (295, 69),
+        "preadv2": (327, 286),
+        "pselect6": (270, 72),
+        "pwrite64": (18, 68),
+        "pwritev": (296, 70),
+        "pwritev2": (328, 287),
+        "read": (0, 63),
+        "readv": (19, 65),
+        "select": (23, None),
+        "sync_file_range": (277, 84),
+        "write": (1, 64),
+        "writev": (20, 66),
+        # files by name: Landlock decides which
+        "access": (21, None),
+        "faccessat": (269, 48),
+        "faccessat2": (439, 439),
+        "getcwd": (79, 17),
+        "lstat": (6, None),
+        "newfstatat": (262, 79),
+        "open": (2, None),
+        "openat": (257, 56),
+        "readlink": (89, None),
+        "readlinkat": (267, 78),
+        "rename": (82, None),
+        "renameat": (264, 38),
+        "renameat2": (316, 276),
+        "stat": (4, None),
+        "statx": (332, 291),
+        "unlink": (87, None),
+        "unlinkat": (263, 35),
+        # threads and processes
+        "arch_prctl": (158, None),
+        "clone": (56, 220),
+        "execve": (59, 221),
+        "exit": (60, 93),
+        "exit_group": (231, 94),
+        "fork": (57, None),
+        "futex": (202, 98),
+        "getcpu": (309, 168),
+        "getegid": (108, 177),
+        "geteuid": (107, 175),
+        "getgid": (104, 176),
+        "getpgid": (121, 155),
+        "getpgrp": (111, None),
+        "getpid": (39, 172),
+        "getppid": (110, 173),
+        "getpriority": (140, 141),
+        "getresgid": (120, 150),
+        "getresuid": (118, 148),
+        "gettid": (186, 178),
+        "getuid": (102, 174),
+        "prctl": (157, 167),
+        "rseq": (334, 293),
+        "sched_getaffinity": (204, 123),
+        "sched_setaffinity": (203, 122),
+        "sched_setscheduler": (144, 119),
+        "sched_yield": (24, 124),
+        "set_robust_list": (273, 99),
+        "set_tid_address": (218, 96),
+        "setpriority": (141, 140),
+        "vfork": (58, None),
+        # limits, usage and the machine
+        "getrandom": (318, 278),
+        "getrlimit": (97, 163),
+        "getrusage": (98, 165),
+        "prlimit64": (302, 261),
+        "sysinfo": (99, 179),
+        "times": (100, 153),
+        "uname": (63, 160),
+        # signals
+        "kill": (62, 129),
+        "pause": (34, None),
+        "restart_syscall": (219, 128),
+        "rt_sigaction": (13, 134),
+        "rt_sigpending": (127, 136),
+        "rt_sigprocmask": (14, 135),
+        "rt_sigreturn": (15, 139),
+        "rt_sigsuspend": (130, 133),
+        "rt_sigtimedwait": (128, 137),
+        "sigaltstack": (131, 132),
+        "tgkill": (234, 131),
+        # time
+        "clock_getres": (229, 114),
+        "clock_gettime": (228, 113),
+        "clock_nanosleep": (230, 115),
+        "gettimeofday": (96, 169),
+        "nanosleep": (35, 101),
+        "time": (201, None),
+    }
+)
+
+_CLONE_THREAD = 0x10000
+# CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID and NEWNET.
+_CLONE_NEW = 0x20000 | 0x02000000 | 0x04000000 | 0x08000000 | 0x10000000 | 0x20000000 | 0x40000000
+_F_DUPFD, _F_GETFD, _F_SETFD, _F_GETFL, _F_SETFL, _F_DUPFD_CLOEXEC = 0, 1, 2, 3, 4, 1030
+_TCGETS, _TIOCGWINSZ, _FIONREAD, _FIONCLEX, _FIOCLEX = 0x5401, 0x5413, 0x541B, 0x5450, 0x5451
+_PR_SET_NAME, _PR_GET_NAME, _PR_SET_VMA = 15, 16, 0x53564D41
+_PRIO_PROCESS = 0
+
+ALWAYS: Rule = ()
+# Answered with EPERM, where ENOSYS would make a program give up. The refusal is the kernel's own answer to a
+# process without privileges.
+NEVER: Rule = (Condition(0, ()),)
+
+
+def rules_for(pid: int, *, executes: bool) -> dict[str, Rule]:
+    """Return the rule of each allowed call for the process `pid`; `executes` lets it start its program."""
+    return {
+        **dict.fromkeys(NUMBERS, ALWAYS),
+        # Threads, and no process: one would have a memory limit of its own, could leave the session that is
+        # killed as a whole, and would not die with the helper.
+        "clone": (Condition(0, (_CLONE_THREAD,), mask=_CLONE_THREAD | _CLONE_NEW),),
+        "fork": NEVER,
+        "vfork": NEVER,
+        "execve": ALWAYS if executes else NEVER,
+        # F_SETOWN and F_SETSIG send any signal to any process; F_SETPIPE_SZ takes memory that no limit
+        # counts.
+        "fcntl": (Condition(1, (_F_DUPFD, _F_GETFD, _F_SETFD, _F_GETFL, _F_SETFL, _F_DUPFD_CLOEXEC)),),
+        "ioctl": (Condition(1, (_TCGETS, _TIOCGWINSZ, _FIONREAD, _FIONCLEX, _FIOCLEX)),),
+        # abort() and raise() signal the process itself.
+        "kill": (Condition(0, (pid,)),),
+        "tgkill": (Condition(0, (pid,)),),
+        # PR_SET_PDEATHSIG would let it outlive the helper.
+        "prctl": (Condition(0, (_PR_SET_NAME, _PR_GET_NAME, _PR_SET_VMA)),),
+        # It may read its own limits; the third argument points to new ones.
+        "prlimit64": (Condition(0, (0, pid)), Condition(2, (0,)), Condition(2, (0,), high=True)),
+        "sched_setaffinity": (Condition(0, (0, pid)),),
+        # As root, SVT-AV1 asks for real time, and goes on without after EPERM only.
+        "sched_setscheduler": NEVER,
+        "setpriority": (Condition(0, (_PRIO_PROCESS,)), Condition(1, (0, pid))),
+    }

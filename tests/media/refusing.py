@@ -1,0 +1,47 @@
+"""Run a module in a process that is refused namespaces and Landlock, as many container runtimes refuse them:
+
+`python -m tests.media.refusing namespaces,landlock MODULE ARGUMENT...`
+
+An outer seccomp filter does it, in the words of Docker's default profile: `unshare` and `clone`
+with a namespace answer EPERM. It holds for everything that the process starts.
+"""
+
+import platform
+import runpy
+import sys
+
+from euterpe.media import confine, seccomp
+from euterpe.media.system_calls import NEVER, Condition, Rule
+
+_NUMBERS = {  # on x86-64 and arm64
+    "unshare": (272, 97),
+    "clone": (56, 220),
+    "landlock_create_ruleset": (444, 444),
+}
+_CLONE_NEWUSER, _CLONE_NEWNET = 0x10000000, 0x40000000
+_NO_NAMESPACE: Rule = (Condition(0, (0,), mask=_CLONE_NEWUSER | _CLONE_NEWNET),)
+_RULES: dict[str, dict[str, Rule]] = {
+    "namespaces": {"unshare": NEVER, "clone": _NO_NAMESPACE},
+    "landlock": {"landlock_create_ruleset": NEVER},
+}
+
+
+def refuse(layers: list[str]) -> None:
+    """Refuse these layers to this process and to all that it starts."""
+    architecture = seccomp.ARCHITECTURES[platform.machine()]
+    rules = {
+        _NUMBERS[name][architecture.column]: rule for layer in layers for name, rule in _RULES[layer].items()
+    }
+    confine.give_up_privileges()
+    seccomp.install(seccomp.assemble(architecture, rules, otherwise=seccomp.ALLOW))
+
+
+def main() -> None:
+    layers, module = sys.argv[1].split(","), sys.argv[2]
+    refuse(layers)
+    sys.argv = sys.argv[2:]
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
+
+
+if __name__ == "__main__":
+    main()
