@@ -198,7 +198,7 @@ def rules_for(pid: int, *, executes: bool) -> dict[str, Rule]:
         # It may read its own limits; the third argument points to new ones.
         "prlimit64": (Condition(0, (0, pid)), Condition(2, (0,)), Condition(2, (0,), high=True)),
         "sched_setaffinity": (Condition(0, (0, pid)),),
-        # As root, SVT-AV1 asks for real time, and goes on without after EPERM only.
+        # As root, SVT-AV1 asks for real time. EPERM is what the kernel answers without CAP_SYS_NICE.
         "sched_setscheduler": NEVER,
         "setpriority": (Condition(0, (_PRIO_PROCESS,)), Condition(1, (0, pid))),
     }

@@ -28,10 +28,17 @@ def answer_of(number: int, arguments: list[int | str]) -> int:
 
 
 def main() -> None:
-    own = {"$own pid": os.getpid(), "$parent pid": os.getppid()}
+    parent = str(os.getppid())
     for name, number, arguments in json.loads(sys.argv[1]):
-        answer = answer_of(number, [own.get(value, value) for value in arguments])
-        sys.stdout.write(json.dumps([name, answer]) + "\n")
+        filled = [
+            int(parent)
+            if value == "$parent"
+            else value.replace("$parent", parent)
+            if isinstance(value, str)
+            else value
+            for value in arguments
+        ]
+        sys.stdout.write(json.dumps([name, answer_of(number, filled)]) + "\n")
         sys.stdout.flush()
 
 

@@ -10,7 +10,7 @@ import platform
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from errno import ENOSYS, EPERM
+from errno import EACCES, ENOSYS, EPERM
 from pathlib import Path
 
 from euterpe.media.confine import Limits
@@ -74,12 +74,12 @@ def _network(socket: str) -> Iterator[Attack]:
 
 def _processes(worker: int) -> Iterator[Attack]:
     yield Attack("prlimit64 of the worker", (302, 261), (worker, _RLIMIT_NOFILE, 0, _ROOM), EPERM)
-    yield Attack("prlimit64 of the helper", (302, 261), ("$parent pid", _RLIMIT_NOFILE, 0, _ROOM), EPERM)
+    yield Attack("prlimit64 of the helper", (302, 261), ("$parent", _RLIMIT_NOFILE, 0, _ROOM), EPERM)
     yield Attack("prlimit64 that sets its own", (302, 261), (0, 16, _ROOM, 0), EPERM)
     yield Attack("prlimit64 with a limit above 4 GiB in memory", (302, 261), (0, 16, 1 << 32, 0), EPERM)
     yield Attack("setrlimit", (160, 164), (16, _ROOM))
     yield Attack("kill of the worker", (62, 129), (worker, 0), EPERM)
-    yield Attack("kill of the helper", (62, 129), ("$parent pid", 0), EPERM)
+    yield Attack("kill of the helper", (62, 129), ("$parent", 0), EPERM)
     yield Attack("kill of everything", (62, 129), (-1, 0), EPERM)
     yield Attack("kill of its group", (62, 129), (0, 0), EPERM)
     yield Attack("tgkill of the worker", (234, 131), (worker, worker, 0), EPERM)
@@ -91,6 +91,7 @@ def _processes(worker: int) -> Iterator[Attack]:
     yield Attack("pidfd_open", (434, 434), (worker, 0))
     yield Attack("pidfd_send_signal", (424, 424), (0, 0, 0, 0))
     yield Attack("pidfd_getfd", (438, 438), (0, 0, 0))
+    yield Attack("the memory of the helper", (257, 56), (_AT_FDCWD, "/proc/$parent/mem", os.O_RDWR), EACCES)
     yield Attack("ptrace", (101, 117), (1, worker, 0, 0))
     yield Attack("process_vm_readv", (310, 270), (worker, _ROOM, 1, _ROOM, 1, 0))
     yield Attack("process_vm_writev", (311, 271), (worker, _ROOM, 1, _ROOM, 1, 0))

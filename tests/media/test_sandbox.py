@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+from dataclasses import astuple
 from pathlib import Path
 
 import pytest
@@ -103,8 +104,12 @@ def test_a_child_makes_nothing_but_files(sandbox: Sandbox, tmp_path: Path, act: 
     ) as child:
         said = output(child)
     made = sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*"))
-    assert sandbox.isolation.no_files == (made == ["inner", "own"]), said
-    assert sandbox.isolation.no_files == ("Error" in said), said
+    # Renaming is allowed within a folder, so that only Landlock can tell the two.
+    refused = sandbox.isolation.no_files or (
+        sandbox.isolation.few_system_calls and not act.startswith("rename")
+    )
+    assert refused == (made == ["inner", "own"]), said
+    assert refused == ("Error" in said), said
 
 
 def test_a_child_makes_and_renames_files(sandbox: Sandbox, tmp_path: Path) -> None:
@@ -124,7 +129,7 @@ def test_a_child_reaches_no_network(sandbox: Sandbox, tmp_path: Path) -> None:
         with sandbox.run(argv, fds={}, cwd=tmp_path, limits=LIMITS_OF_FFMPEG) as child:
             said = output(child)
         assert child.end.code != 0
-        assert sandbox.isolation.no_network or sandbox.isolation.no_files, said
+        assert any(astuple(sandbox.isolation)), said
         with pytest.raises(BlockingIOError):
             listener.accept()
 
