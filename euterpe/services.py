@@ -43,6 +43,7 @@ class Services:
         self._parts = ExitStack()
         self._intake: list[Callable[[], None]] = []
         self._store: Store | None = None
+        self._sandbox: Sandbox | None = None
         self.is_stuck = False  # something did not end when it was told to
 
     @property
@@ -74,8 +75,10 @@ class Services:
     def start_worker(self) -> None:
         settings = self._settings
         egress = self._parts.enter_context(Egress(egress_policy(settings)))
+        tools = worker_tools(settings, self.store, egress)
+        self._start_sandbox(tools.sandbox)
         worker = Worker(
-            worker_tools(settings, self.store, egress),
+            tools,
             worker_id(),
             slots=settings.worker_slots,
             queues=settings.worker_queues,
@@ -85,6 +88,21 @@ class Services:
         worker.start()
         self._intake.append(worker.claim_no_more)
         self._parts.callback(self._stop_worker, worker)
+
+    def _start_sandbox(self, sandbox: Sandbox) -> None:
+        """Start it before the first claim: a worker whose sandbox is not as required takes no job."""
+        self._sandbox = self._parts.enter_context(sandbox)
+        for layer in sandbox.isolation.missing():
+            _log.warning(
+                "sandbox_incomplete", missing=layer.name, without_it=layer.open_without, advice=layer.advice
+            )
+        if self._settings.require_sandbox:
+            sandbox.isolation.require()
+
+    def _sandbox_layers(self) -> dict[str, bool] | None:
+        if self._sandbox is None:
+            return None
+        return {layer.name: layer.holds for layer in self._sandbox.isolation.layers()}
 
     def _stop_worker(self, worker: Worker) -> None:
         self.is_stuck = not worker.stop(drain_s=self._settings.drain_timeout_ms / 1000)
@@ -98,7 +116,13 @@ class Services:
             max_unfinished_of_all=settings.max_unfinished_of_all,
             of_a_job=limits_of_a_job(settings),
         )
-        app = create_app(self.store, limits, storage_policy(settings), egress_policy(settings))
+        app = create_app(
+            self.store,
+            limits,
+            storage_policy(settings),
+            egress_policy(settings),
+            sandbox_layers=self._sandbox_layers,
+        )
         try:
             server = ApiServer(app, host, port)
         except OSError as error:

@@ -44,6 +44,8 @@ _LARGEST_ON_LIBSQL = 512 * 1024  # fifteen specs are read at once
 _LONGEST_WORKER_ID = 255  # as the store takes it
 
 _SENTENCES = {
+    "bool_parsing": "must be true or false",
+    "bool_type": "must be true or false",
     "int_parsing": "must be an integer",
     "int_type": "must be an integer",
     "int_from_float": "must be an integer",
@@ -115,6 +117,9 @@ class Settings(BaseSettings):
     stall_timeout_ms: Milliseconds = 120_000  # an ffmpeg that gets nowhere for so long is stopped
     drain_timeout_ms: Annotated[int, Field(ge=0, le=_DAY_MS)] = 15_000  # Kubernetes kills after 30 s in all
     ffmpeg: Path | None = None  # the one in the imageio-ffmpeg wheel
+    require_sandbox: bool = (
+        True  # no setting closes s3:// and https://, so that any requester may bring media
+    )
 
     storage_roots: Words = ()
     storage_endpoints: Words = ()

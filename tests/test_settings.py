@@ -39,6 +39,7 @@ def test_the_defaults_are_those_of_the_interface() -> None:
         "stall_timeout_ms": 120_000,
         "drain_timeout_ms": 15_000,
         "ffmpeg": None,
+        "require_sandbox": True,
         "storage_roots": (),
         "storage_endpoints": (),
         "egress_allow": (),

@@ -17,6 +17,7 @@ from euterpe.api.exchange import Exchanges
 from euterpe.api.health import Health
 from euterpe.api.limits import ApiLimits
 from euterpe.api.listing import Listing
+from euterpe.api.metrics import SandboxLayers
 from euterpe.api.problems import answer_known_error, answer_routing_error
 from euterpe.api.service import Service, SpecPolicy, new_service
 from euterpe.api.status import Status
@@ -25,13 +26,20 @@ from euterpe.net.policy import EgressPolicy
 from euterpe.store.store import Store
 
 
-def create_app(store: Store, limits: ApiLimits, policy: SpecPolicy, egress: EgressPolicy) -> Starlette:
+def create_app(
+    store: Store,
+    limits: ApiLimits,
+    policy: SpecPolicy,
+    egress: EgressPolicy,
+    *,
+    sandbox_layers: SandboxLayers = lambda: None,
+) -> Starlette:
     """The service over an open store, which stays its caller's to close.
 
     `app.state.end_waits()`, from any thread, ends event streams and long polls: call it before the server
     waits for its connections, or it will wait for an hour.
     """
-    service = new_service(store, limits, policy, egress)
+    service = new_service(store, limits, policy, egress, sandbox_layers)
     routes = _routes(service)
 
     @asynccontextmanager

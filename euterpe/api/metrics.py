@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter as Tally
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import structlog
@@ -24,10 +24,12 @@ _DEPTH_KEPT_S = 2.0
 _MOST_QUEUES = 200
 
 Backlog = Callable[[], list[dict[str, Any]]]
+# Layer by layer, whether it holds; None where this process runs no worker.
+SandboxLayers = Callable[[], Mapping[str, bool] | None]
 
 
 class Metrics:
-    def __init__(self, backlog: Backlog, calls: Calls) -> None:
+    def __init__(self, backlog: Backlog, calls: Calls, sandbox_layers: SandboxLayers) -> None:
         self._calls = calls
         self._registry = CollectorRegistry()
         self._requests = Counter(
@@ -47,6 +49,7 @@ class Metrics:
             "euterpe_http_waits", "Event streams and long polls open now.", registry=self._registry
         )
         self._registry.register(Depth(backlog))
+        self._registry.register(SandboxIsolation(sandbox_layers))
         self._children: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
 
     def count(self, route: str, method: str, status: int, seconds: float) -> None:
@@ -95,6 +98,25 @@ class Depth(Collector):
         except EuterpeError as error:
             log.warning("backlog_unknown", code=error.code)
             return None
+
+
+class SandboxIsolation(Collector):
+    """What the worker of this process keeps its children from. Without a worker there is no such metric."""
+
+    def __init__(self, layers: SandboxLayers) -> None:
+        self._layers = layers
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        if (layers := self._layers()) is None:
+            return
+        isolated = GaugeMetricFamily(
+            "euterpe_sandbox_isolated",
+            "1 where a layer of the worker's sandbox holds, 0 where the kernel or the container refuses it.",
+            labels=("from",),
+        )
+        for name, holds in layers.items():
+            isolated.add_metric((name,), int(holds))
+        yield isolated
 
 
 def _summed(rows: list[dict[str, Any]]) -> dict[tuple[str, str], int]:

@@ -7,7 +7,7 @@ from euterpe.api.auth import Door
 from euterpe.api.backpressure import Backpressure
 from euterpe.api.calls import Calls
 from euterpe.api.limits import ApiLimits
-from euterpe.api.metrics import Metrics
+from euterpe.api.metrics import Metrics, SandboxLayers
 from euterpe.api.seats import Seats
 from euterpe.api.watcher import Watcher
 from euterpe.domain.errors import FieldError
@@ -36,9 +36,11 @@ class Service:
     metrics: Metrics
 
 
-def new_service(store: Store, limits: ApiLimits, policy: SpecPolicy, egress: EgressPolicy) -> Service:
+def new_service(
+    store: Store, limits: ApiLimits, policy: SpecPolicy, egress: EgressPolicy, sandbox_layers: SandboxLayers
+) -> Service:
     calls = Calls()
-    metrics = Metrics(store.jobs.backlog, calls)
+    metrics = Metrics(store.jobs.backlog, calls, sandbox_layers)
     return Service(
         store=store,
         limits=limits,

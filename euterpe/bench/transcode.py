@@ -102,6 +102,7 @@ class Workshop:
         environ = {
             "EUTERPE_WORKER_QUEUES": self._queue,
             "EUTERPE_WORKER_SLOTS": str(slots),
+            "EUTERPE_REQUIRE_SANDBOX": "false",  # the only media are the clips that it made itself
             **self._place.environ,
         }
         with self._installation.running("worker", **environ) as worker:

@@ -35,6 +35,13 @@ class Finding:
     check: str
     ok: bool
     detail: str  # of a failure: also what to do about it
+    is_warning: bool = False  # it is not as it should be, and Euterpe runs all the same
+
+    @property
+    def verdict(self) -> str:
+        if not self.ok:
+            return "FAILED"
+        return "warning" if self.is_warning else "ok"
 
 
 def register(app: typer.Typer) -> None:
@@ -47,13 +54,14 @@ def run(as_json: AsJson = False) -> None:
     if as_json:
         json_document([asdict(finding) for finding in findings])
     else:
-        table(("", "check", "detail"), [("ok" if f.ok else "FAILED", f.check, f.detail) for f in findings])
+        table(("", "check", "detail"), [(f.verdict, f.check, f.detail) for f in findings])
     if not all(finding.ok for finding in findings):
         raise typer.Exit(1)
 
 
 def examine(settings: Settings) -> Iterator[Finding]:
     yield _check("ffmpeg", partial(_ffmpeg, settings))
+    yield from _sandbox(settings)
     yield _check("Java", _java)
     yield _check("work directory", partial(_work_dir, settings))
     yield _check("what jobs may reach", partial(_reach, settings))
@@ -86,6 +94,28 @@ def _ffmpeg(settings: Settings) -> str:
             "limits; unset EUTERPE_FFMPEG to use the bundled one"
         )
     return f"{found.version} at {found.path}"
+
+
+def _sandbox(settings: Settings) -> Iterator[Finding]:
+    """Start the sandbox of a worker, and yield a finding for each of its layers."""
+    from euterpe.media.sandbox import Sandbox
+
+    try:
+        with Sandbox(Path(os.devnull)) as sandbox:
+            isolation = sandbox.isolation
+    except EuterpeError as error:
+        yield Finding("sandbox", False, str(error))
+        return
+    for layer in isolation.layers():
+        check = f"sandbox: {layer.name}"
+        if layer.holds:
+            yield Finding(check, True, f"{layer.mechanism} holds")
+            continue
+        refused = layer.is_essential and settings.require_sandbox
+        detail = f"no {layer.mechanism}: after a takeover of ffmpeg {layer.open_without}; {layer.advice}"
+        if refused:
+            detail += "; or accept the risk with EUTERPE_REQUIRE_SANDBOX=false"
+        yield Finding(check, not refused, detail, is_warning=not refused)
 
 
 def _java() -> str:

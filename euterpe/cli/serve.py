@@ -66,11 +66,13 @@ def dispatcher() -> None:
 
 
 def _run(start: "Callable[[Services], None]") -> None:
+    from euterpe.media.confine import forbid_inspection
     from euterpe.services import running
 
     settings = load()
     logs.configure(settings.log_level)
     _leave_no_cores()
+    forbid_inspection()
     _open_as_many_files_as_allowed()
     told = _told_to_stop()
     with running(settings) as services:

@@ -13,7 +13,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from time import monotonic
 from typing import Any, Self
@@ -22,6 +22,7 @@ from euterpe.media.child import PATIENCE_S, Child, first_word
 from euterpe.media.confine import Limits
 from euterpe.media.errors import MediaError
 from euterpe.media.info import MediaInfo
+from euterpe.media.isolation import Isolation
 
 _MAX_ANSWER_BYTES = 4 << 20
 # As often `on_tick` is called while a child looks into a file.
@@ -43,16 +44,6 @@ _SYSTEM = (
 )
 
 
-@dataclass(frozen=True)
-class Isolation:
-    """What the kernel and the container runtime let the children be kept from, beyond the limits that always
-    hold: every network, every file but those that they need, every system call that media does not need."""
-
-    no_network: bool
-    no_files: bool
-    few_system_calls: bool
-
-
 class Sandbox:
     """Starts with `start` or as a context manager, and takes all its children with it when it stops."""
 
@@ -64,8 +55,10 @@ class Sandbox:
         self._control: socket.socket | None = None
 
     def start(self) -> None:
+        """Start the helper process, which measures the `isolation`. Do nothing if it was started before."""
         with self._lock:
-            self._start()
+            if self._helper is None:
+                self._start()
 
     def stop(self) -> None:
         with self._lock:

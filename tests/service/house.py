@@ -21,13 +21,20 @@ from tests.service.receiver import Receiver
 class Program:
     """One `euterpe` process. Its log is kept, line by line."""
 
-    def __init__(self, arguments: tuple[str, ...], environ: Mapping[str, str], folder: Path) -> None:
+    def __init__(
+        self,
+        arguments: tuple[str, ...],
+        environ: Mapping[str, str],
+        folder: Path,
+        *,
+        module: tuple[str, ...] = ("euterpe",),
+    ) -> None:
         self.arguments = arguments
         self.log: list[str] = []
         self.last_words = ""  # on stdout, which nobody read before it ended
         self._logged = threading.Condition()
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "euterpe", *arguments],
+            [sys.executable, "-m", *module, *arguments],
             env={**environ},
             cwd=folder,
             stdout=subprocess.PIPE,
