@@ -1,7 +1,7 @@
 """The system calls that decoding, encoding and writing files need: the allow list of the seccomp filter.
 
 Measured with `strace -f` over every encode, probe, check and still of the tests (bundled ffmpeg 9.0.2, PyAV
-18, glibc 2.36: 52 different calls), and widened by what the same work needs with another libc (musl, older
+18, glibc 2.36: 37 different calls), and widened by what the same work needs with another libc (musl, older
 and newer glibc) or another ffmpeg. It is an allow list because each kernel release brings new calls that do
 what an old one was refused for: `io_uring` opens sockets, `setxattrat` (6.13) and `file_setattr` (6.17)
 change files by name.
