@@ -117,9 +117,8 @@ class Settings(BaseSettings):
     stall_timeout_ms: Milliseconds = 120_000  # an ffmpeg that gets nowhere for so long is stopped
     drain_timeout_ms: Annotated[int, Field(ge=0, le=_DAY_MS)] = 15_000  # Kubernetes kills after 30 s in all
     ffmpeg: Path | None = None  # the one in the imageio-ffmpeg wheel
-    require_sandbox: bool = (
-        True  # no setting closes s3:// and https://, so that any requester may bring media
-    )
+    # On, because no setting closes s3:// and https://: any requester may bring media.
+    require_sandbox: bool = True
 
     storage_roots: Words = ()
     storage_endpoints: Words = ()

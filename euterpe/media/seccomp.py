@@ -102,9 +102,8 @@ def _decide(rule: Rule) -> Iterator[Instruction]:
 
 
 def _require(condition: Condition) -> Iterator[Instruction]:
-    offset = (
-        _ARGUMENTS + 8 * condition.argument + (4 if condition.high else 0)
-    )  # both architectures: little endian
+    # Both architectures are little endian: the low half comes first.
+    offset = _ARGUMENTS + 8 * condition.argument + (4 if condition.high else 0)
     yield (_LOAD, 0, 0, offset)
     yield (_AND, 0, 0, condition.mask)
     for place, value in enumerate(condition.values):
