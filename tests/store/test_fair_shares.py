@@ -1,5 +1,6 @@
 """No requester delays another beyond its share, whatever it sends (invariant `fair`)."""
 
+import threading
 from collections import Counter
 from collections.abc import Sequence
 
@@ -301,3 +302,39 @@ def test_a_backlog_behind_a_cap_delays_nobody(store: Store, newsroom: str) -> No
     enqueue(store, 200, requester_id=newsroom)
     enqueue(store, 5, requester_id="other", spec=SPEC)
     assert Counter(owners(store.inbox.claim("w1", 10))) == {newsroom: 1, "other": 5}
+
+
+@pytest.mark.parametrize("engine", ["sqlite", "postgres"], indirect=True)
+def test_a_cap_holds_among_many_workers(store: Store, newsroom: str) -> None:
+    """Two sweeps at once must not both count before either has let a job through."""
+    cap, workers = 3, 8
+    capped(store, newsroom, cap)
+    jobs = enqueue(store, 120, requester_id=newsroom)
+    most, lock, errors = [0], threading.Lock(), list[Exception]()
+
+    def work(name: str) -> None:
+        try:
+            while any(status is JobStatus.QUEUED for status in statuses(store, jobs[-5:])):
+                for job in store.inbox.claim(name, 2):
+                    with lock:
+                        most[0] = max(most[0], at_work(store, newsroom))
+                    advance(store, job, until=JobStatus.SUCCEEDED)
+        except Exception as error:  # noqa: BLE001  the assertion below shows it
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(f"w{number}",)) for number in range(workers)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    assert errors == []
+    assert 1 < most[0] <= cap
+
+
+def at_work(store: Store, requester_id: str) -> int:
+    job = inbox_jobs.c
+    working = sa.select(sa.func.count()).where(
+        job.requester_id == requester_id, job.lane.in_(["ready", "leased"])
+    )
+    with store.database.snapshot() as connection:
+        return int(connection.execute(working).scalar_one())
