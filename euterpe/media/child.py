@@ -6,6 +6,7 @@ import socket
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from selectors import EVENT_READ, DefaultSelector
 from typing import Any, Self
 
@@ -65,8 +66,8 @@ class Child:
 
     @property
     def cpu_seconds(self) -> float:
-        """What it cost, as far as we have heard of its end."""
-        return self._exit.cpu_seconds if self._exit else 0.0
+        """Return the processor time used so far, with that of children already waited for."""
+        return self._exit.cpu_seconds if self._exit else _running_cpu_seconds(self.pid)
 
     def kill(self) -> None:
         """With everything that it started. From any thread; twice is once."""
@@ -93,6 +94,16 @@ class Child:
     def _take_exit(self, timeout_s: float | None) -> None:
         self._channel.settimeout(timeout_s)
         self._exit = Exit(**_hear(self._channel))
+
+
+def _running_cpu_seconds(pid: int) -> float:
+    """Return 0.0 when the process has just been reaped: its end tells the whole time."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    # Fields 14 to 17 of proc(5): utime, stime, cutime, cstime. The first two fields are cut off here.
+    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
 
 
 def first_word(line: socket.socket) -> dict[str, Any]:

@@ -45,12 +45,12 @@ def encode(
     stall_seconds: float,
     max_output_bytes: int,
     on_progress: Callable[[Progress], None],
-    on_end: Callable[[float], None],
+    on_cpu: Callable[[float], None],
     memory_bytes: int,
 ) -> EncodeStats:
     """Makes the planned files in `folder`. Whatever ends it, also what `on_progress` raises to stop it,
-    ffmpeg is dead and gone before it leaves here, and `on_end` has been told the seconds of processor time
-    that it cost."""
+    ffmpeg is dead and gone before it leaves here. `on_cpu` is called with the seconds of processor time used
+    so far, every half second and once more at the end."""
     limits = Limits(
         memory_bytes=memory_bytes,
         cpu_seconds=int(timeout_seconds * (os.cpu_count() or 1)) + 1,
@@ -61,12 +61,18 @@ def encode(
     with ExitStack() as ended:
         source = ended.enter_context(reopened(source_fd))
         child = sandbox.run(plan.argv(sandbox.ffmpeg), fds={SOURCE_FD: source}, cwd=folder, limits=limits)
-        ended.callback(lambda: on_end(child.cpu_seconds))
+        ended.callback(lambda: on_cpu(child.cpu_seconds))
         ended.enter_context(child)
         watch = _Watch(plan, folder, child.pid, stall_seconds, max_output_bytes)
-        evidence = _follow(child, watch, began + timeout_seconds, on_progress)
+
+        def on_tick(progress: Progress) -> None:
+            on_cpu(child.cpu_seconds)
+            on_progress(progress)
+
+        evidence = _follow(child, watch, began + timeout_seconds, on_tick)
         if child.end.code != 0:
-            raise evidence.verdict(child.end)
+            watch.refuse_a_full_file()
+            raise evidence.verdict(child.end, limits, watch.held_memory_bytes)
         watch.refuse_an_early_end()
         watch.look()
         wall = monotonic() - began
@@ -110,6 +116,7 @@ class _Watch:
     ) -> None:
         self.report = Report(None, None)
         self.out_bytes = 0
+        self.held_memory_bytes = 0
         self._plan, self._folder, self._pid = plan, folder, pid
         self._stall_seconds, self._max_output_bytes = stall_seconds, max_output_bytes
         self._signs: object = None
@@ -125,6 +132,7 @@ class _Watch:
                 raise MediaError(
                     "output_too_large", f"output {output} grew beyond {self._max_output_bytes} bytes"
                 )
+        self.held_memory_bytes = max(self.held_memory_bytes, _data_bytes(self._pid))
         # Written bytes too: to move the index of a large file to its front takes minutes in which it
         # neither grows nor progresses.
         signs = (self.report.done_seconds, self.out_bytes, _written_bytes(self._pid))
@@ -132,6 +140,14 @@ class _Watch:
             self._signs, self._moved_at = signs, monotonic()
         elif monotonic() - self._moved_at > self._stall_seconds:
             raise MediaError("encode_stalled", f"ffmpeg got nowhere for {self._stall_seconds:g} s")
+
+    def refuse_a_full_file(self) -> None:
+        """Raise when a file is as large as its limit: a program that catches SIGXFSZ fails by itself."""
+        for output, size in self._sizes():
+            if size >= self._max_output_bytes:
+                raise MediaError(
+                    "output_too_large", f"output {output} grew to {self._max_output_bytes} bytes"
+                )
 
     def refuse_an_early_end(self) -> None:
         """Some demuxers take a source that is cut off for one that is over."""
@@ -151,6 +167,15 @@ class _Watch:
             for path in (self._folder / file.path, *parts):
                 with suppress(FileNotFoundError):  # not begun yet
                     yield file.output, path.stat().st_size
+
+
+def _data_bytes(pid: int) -> int:
+    """Return the memory that RLIMIT_DATA counts, touched or not; 0 once the process has ended."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmData:"))
+    except (OSError, StopIteration):
+        return 0
 
 
 def _written_bytes(pid: int) -> str:

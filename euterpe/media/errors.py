@@ -24,13 +24,15 @@ _RETRY: Mapping[str, RetryClass] = MappingProxyType(
         "encode_stalled": RetryClass.TRANSIENT,
         "encode_killed": RetryClass.TRANSIENT,
         "out_of_memory": RetryClass.TRANSIENT,
-        "disk_full": RetryClass.TRANSIENT,
         "sandbox_failed": RetryClass.TRANSIENT,
         "ffmpeg_missing": RetryClass.TRANSIENT,
     }
 )
 
 MEDIA_CODES = tuple(_RETRY)
+
+# The helper process is gone or cannot start a child, or somebody outside killed a child within its limits.
+_WORKER_FAULTS = frozenset({"sandbox_failed", "encode_killed"})
 
 
 class MediaError(EuterpeError):
@@ -41,6 +43,11 @@ class MediaError(EuterpeError):
         self.code = code
         self.retry_class = _RETRY[code]
         self.retryable = self.retry_class is RetryClass.TRANSIENT
+
+    @property
+    def is_worker_fault(self) -> bool:
+        """Return whether the machine failed and not the job, so that no attempt is charged at first."""
+        return self.code in _WORKER_FAULTS
 
     def job_error(self, phase: str) -> JobError:
         return JobError(self.code, str(self), phase, self.retry_class)

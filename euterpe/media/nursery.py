@@ -168,7 +168,10 @@ def _live(
             seccomp.refuse_other_calls(executes=bool(argv))  # last: what came before is refused from here on
         if argv:
             os.execve(argv[0], argv, _ENVIRONMENT)  # noqa: S606  no shell is meant
-        os.close(line)  # it leads to the worker, and a probe that was taken over could tell lies over it
+        # From here on this process parses media. A parser that was taken over, or an exception that media
+        # provokes, must not speak on the line on which the helper says what the machine did.
+        os.close(line)
+        line = -1
         examine.perform(order["task"], order["arguments"])
         os._exit(0)
     except BaseException as error:  # noqa: BLE001  a child must not go on as if it were its parent

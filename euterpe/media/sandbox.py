@@ -6,7 +6,6 @@ helper that was killed is replaced when it is next needed; what it had under way
 
 import json
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -18,9 +17,11 @@ from pathlib import Path
 from time import monotonic
 from typing import Any, Self
 
-from euterpe.media.child import PATIENCE_S, Child, first_word
+from euterpe.domain.retry import RetryClass
+from euterpe.media.child import PATIENCE_S, Child, Exit, first_word
 from euterpe.media.confine import Limits
 from euterpe.media.errors import MediaError
+from euterpe.media.evidence import proved_by_facts
 from euterpe.media.info import MediaInfo
 from euterpe.media.isolation import Isolation
 
@@ -74,9 +75,18 @@ class Sandbox:
     def run(self, argv: Sequence[str], *, fds: Mapping[int, int], cwd: Path, limits: Limits) -> Child:
         """Executes `argv` in `cwd`, all that it can see. `fds` says which of our open files it finds under
         which number, beside its stdout and stderr."""
-        program = Path(argv[0])
-        seen = [str(program), str(program.parent.parent / "lib"), *_SYSTEM]
-        return self._bear({"argv": [*argv], "readable": seen, "writable": True}, fds, cwd, limits)
+        return self._bear(_order_to_execute(argv, writable=True), fds, cwd, limits)
+
+    def check(self) -> None:
+        """Run a child that needs nothing of any job. Raise MediaError or OSError when that fails."""
+        order = _order_to_execute([str(self.ffmpeg), "-version"], writable=False)
+        with self._bear(order, {}, Path("/"), _TASK_LIMITS) as child:
+            deadline = monotonic() + PATIENCE_S
+            for _ in child.events(_TICK_S):
+                if monotonic() > deadline:
+                    raise MediaError("sandbox_failed", "a trivial child process does not end")
+            if child.end.code != 0:
+                raise MediaError("sandbox_failed", f"a trivial child ended with code {child.end.code}")
 
     def call(
         self,
@@ -93,13 +103,21 @@ class Sandbox:
         is gone before that leaves here."""
         order = {"task": task, "arguments": arguments, "readable": ["."] if cwd else [], "writable": False}
         with self._bear(order, fds or {}, cwd or Path("/"), _TASK_LIMITS) as child:
-            return _answer_of(child, blame, on_tick)
+            return answer_of(child, blame, on_tick, _TASK_LIMITS)
 
     def probe(self, fd: int, *, on_tick: Callable[[], None] = lambda: None) -> MediaInfo:
         """Looks into a source from its beginning, wherever `fd` is: its offset is left alone."""
         with reopened(fd) as own:
             found = self.call("probe", {"fd": 3}, blame="source_unsupported", fds={3: own}, on_tick=on_tick)
-        return MediaInfo.parse(found, os.fstat(fd).st_size)
+        try:
+            return MediaInfo.parse(found, os.fstat(fd).st_size)
+        except (
+            KeyError,
+            TypeError,
+            ValueError,
+            AttributeError,
+        ):  # the child was taken over: the source's work
+            raise MediaError("source_unsupported", "makes the process that looks into it lie") from None
 
     def _bear(self, order: dict[str, Any], fds: Mapping[int, int], cwd: Path, limits: Limits) -> Child:
         with ExitStack() as ours, ExitStack() as theirs:
@@ -178,7 +196,14 @@ def reopened(fd: int) -> Iterator[int]:
         os.close(own)
 
 
-def _answer_of(child: Child, blame: str, on_tick: Callable[[], None]) -> Any:
+def _order_to_execute(argv: Sequence[str], *, writable: bool) -> dict[str, Any]:
+    program = Path(argv[0])
+    seen = [str(program), str(program.parent.parent / "lib"), *_SYSTEM]
+    return {"argv": [*argv], "readable": seen, "writable": writable}
+
+
+def answer_of(child: Child, blame: str, on_tick: Callable[[], None], limits: Limits) -> Any:
+    """Return what a child found in a file. Raise with the code `blame` when the file broke it."""
     said, deadline = bytearray(), monotonic() + PATIENCE_S
     for event in child.events(_TICK_S):
         on_tick()
@@ -186,11 +211,24 @@ def _answer_of(child: Child, blame: str, on_tick: Callable[[], None]) -> Any:
             said += event[1]
         if monotonic() > deadline or len(said) > _MAX_ANSWER_BYTES:
             raise MediaError(blame, "takes too long, or has too much in it, to be looked into")
-    if child.end.code == -signal.SIGKILL:
-        raise MediaError("out_of_memory", "the process that looked into a file was killed")
     if child.end.code != 0:
-        raise MediaError(blame, f"breaks the process that looks into it (exit code {child.end.code})")
-    answer = json.loads(said)
-    if "error" in answer:
-        raise MediaError(*answer["error"])
-    return answer["found"]
+        raise _failure_of(child.end, blame, limits)
+    try:
+        answer = json.loads(said)
+        if "error" not in answer:
+            return answer["found"]
+        error = MediaError(*answer["error"])
+    except (KeyError, TypeError, ValueError):
+        raise MediaError(blame, "makes the process that looks into it lie") from None
+    # A child that was taken over may claim anything, but no more than that its file is at fault.
+    raise error if error.retry_class is RetryClass.PERMANENT else MediaError(blame, str(error))
+
+
+def _failure_of(end: Exit, blame: str, limits: Limits) -> MediaError:
+    """Return why a child failed that looked into a file: the file's fault unless facts prove another's."""
+    proved = proved_by_facts(end, limits)
+    if proved is not None and proved.code == "encode_killed":
+        return MediaError("sandbox_failed", "the process that looked into a file was killed from outside")
+    if proved is not None and proved.code == "out_of_memory":
+        return proved
+    return MediaError(blame, f"breaks the process that looks into it (exit code {end.code})")

@@ -198,7 +198,7 @@ class Attempt:
                 max_output_bytes=max_output_bytes(info.size_bytes),
                 memory_bytes=self._tools.memory_bytes,
                 on_progress=self._on_encoded,
-                on_end=self._on_end,
+                on_cpu=self._on_end,
             )
         with self._timed("verify"):
             return verify(self._tools.sandbox, planned, folder, on_tick=self._pulse.check)

@@ -39,7 +39,7 @@ def run(
     stall_seconds: float = PATIENCE_S,
     max_output_bytes: int = 1 << 30,
     on_progress: Callable[[Progress], None] = lambda _: None,
-    on_end: Callable[[float], None] = lambda _: None,
+    on_cpu: Callable[[float], None] = lambda _: None,
     memory_bytes: int = 4 << 30,
 ) -> EncodeStats:
     with source.open("rb") as file:
@@ -52,7 +52,7 @@ def run(
             stall_seconds=stall_seconds,
             max_output_bytes=max_output_bytes,
             on_progress=on_progress,
-            on_end=on_end,
+            on_cpu=on_cpu,
             memory_bytes=memory_bytes,
         )
 
