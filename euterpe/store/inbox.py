@@ -165,15 +165,25 @@ class Inbox:
             admitted = admission.admit_capped(connection, limit)
         return len(expired) + due + admitted
 
-    def heartbeat(self, jobs: Sequence[ClaimedJob], *, lease_ms: int | None = None) -> Beat:
+    def heartbeat(
+        self,
+        jobs: Sequence[ClaimedJob],
+        *,
+        lease_ms: int | None = None,
+        used: Mapping[str, Mapping[str, Any]] = NOTHING,
+    ) -> Beat:
         """One statement for all of them, by default for as long as they were claimed. A job that is not in
-        `held` is somebody else's by now."""
+        `held` is somebody else's by now. `used` is what their attempts have used so far, by job id: it is
+        written, by one more statement, for those that are held."""
         if not jobs:
             return Beat(frozenset(), frozenset())
         lease_ms = jobs[0].lease_ms if lease_ms is None else lease_ms
         check_count(lease_ms, "lease_ms", 1, WEEK_MS)
+        check_documents(used)
         with self._database.transaction() as connection:
             rows = self._transitions.jobs.heartbeat(connection, [job.holding for job in jobs], lease_ms)
+            held = {row.job_id for row in rows}
+            self._transitions.account(connection, used, [job.holding for job in jobs if job.job_id in held])
         canceled = frozenset(row.job_id for row in rows if row.cancel_requested_at is not None)
         return Beat(frozenset(row.job_id for row in rows), canceled)
 
@@ -193,15 +203,24 @@ class Inbox:
             decisions = self._settlement.write(connection, rows, [error for _ in rows], timings=timings)
         return decisions[0] if decisions else None
 
-    def release(self, job: ClaimedJob, *, delay_ms: int = 0, reason: JobError | None = None) -> bool:
+    def release(
+        self,
+        job: ClaimedJob,
+        *,
+        delay_ms: int = 0,
+        reason: JobError | None = None,
+        timings: Mapping[str, Any] | None = None,
+    ) -> bool:
         """Hands a job back for no fault of its own, and its attempt with it; `reason` is for people to read.
         False when stale."""
         check_count(delay_ms, "delay_ms", 0, WEEK_MS)
+        check_documents({"timings": timings})
         with self._database.transaction() as connection:
             rows = self._owned(connection, job)
             if any(row.cancel_requested_at is not None for row in rows):
-                return bool(self._settlement.write(connection, rows, [canceled(row.status) for row in rows]))
-            steps = [_release(row, delay_ms, reason) for row in rows]
+                errors = [canceled(row.status) for row in rows]
+                return bool(self._settlement.write(connection, rows, errors, timings=timings))
+            steps = [_release(row, delay_ms, reason, timings) for row in rows]
             return bool(self._transitions.apply(connection, steps))
 
     def _owned(self, connection: sa.Connection, job: ClaimedJob) -> Sequence[AnyRow]:
@@ -243,10 +262,12 @@ def _claimed(row: AnyRow, subject: Subject, written: AnyRow, worker_id: str, lea
     )
 
 
-def _release(row: AnyRow, delay_ms: int, reason: JobError | None) -> Step:
+def _release(row: AnyRow, delay_ms: int, reason: JobError | None, timings: Mapping[str, Any] | None) -> Step:
     move = Move(row.status, JobStatus.QUEUED, lane_when_queued(row.group_id, delay_ms), attempts=-1)
     extra: dict[str, Any] = {"outcome": "released"}
     if reason is not None:
         extra["last_error"] = reason.document()
+    if timings is not None:
+        extra["timings"] = timings
     change = Change(row.job_id, row.claim_version, move, delay_ms or None, extra)
     return Step(subject_of(row), change)

@@ -17,7 +17,7 @@ from euterpe.store.bulk_insert import BulkInsert
 from euterpe.store.database import Database
 from euterpe.store.events import Events, event_row
 from euterpe.store.ids import new_ids
-from euterpe.store.leases import Change, LeasedTable, Move
+from euterpe.store.leases import Change, Holding, LeasedTable, Move
 from euterpe.store.rows import REAL, AnyRow, Rows, as_parameter
 from euterpe.store.subjects import Subject, as_json
 from euterpe.store.tables import inbox_jobs, job_attempts, json_document
@@ -61,6 +61,7 @@ class Transitions:
         self._events = Events(database)
         self._open_attempts = BulkInsert(database.engines, job_attempts, _ATTEMPT_COLUMNS)
         self._close_attempts = _close_attempts()
+        self._account_attempts = _account_attempts()
 
     def apply(self, connection: sa.Connection, steps: Sequence[Step]) -> Mapping[str, AnyRow]:
         """Returns the rows that held, by job id; a step that is not among them was stale."""
@@ -76,6 +77,19 @@ class Transitions:
             self._keep_attempts(connection, written)
             self._tell(connection, [step for step, _ in written])
         return held
+
+    def account(
+        self, connection: sa.Connection, used: Mapping[str, Mapping[str, Any]], holdings: Sequence[Holding]
+    ) -> None:
+        """Write what attempts have used so far, by job id. The caller has just proved that these holdings
+        hold, and has locked their jobs: whoever ends an attempt locks its job first."""
+        rows = [
+            {"job_id": key, "claim_version": version, "timings": used[key]}
+            for key, version in sorted(holdings)
+            if key in used
+        ]
+        if rows:
+            connection.execute(self._account_attempts, as_parameter(rows))
 
     def _keep_attempts(self, connection: sa.Connection, written: Sequence[tuple[Step, AnyRow]]) -> None:
         opened = [(step.change, row) for step, row in written if step.change.move.attempts > 0]
@@ -181,8 +195,24 @@ def _close_attempts() -> sa.Executable:
             ended_at=rows["ended_at"],
             outcome=rows["outcome"],
             error=rows["error"],
-            timings=rows["timings"],
+            # Whoever ends an attempt in its worker's stead, like the sweep, knows of none: what the worker
+            # wrote at its last heartbeat stays.
+            timings=sa.func.coalesce(rows["timings"], attempt.timings, type_=attempt.timings.type),
         )
+        .where(
+            attempt.job_id == rows["job_id"],
+            attempt.claim_version == rows["claim_version"],
+            attempt.ended_at.is_(None),
+        )
+    )
+
+
+def _account_attempts() -> sa.Executable:
+    attempt = job_attempts.c
+    rows = Rows({name: attempt[name].type for name in ("job_id", "claim_version", "timings")})
+    return (
+        sa.update(job_attempts)
+        .values(timings=rows["timings"])
         .where(
             attempt.job_id == rows["job_id"],
             attempt.claim_version == rows["claim_version"],
