@@ -1,5 +1,6 @@
 """`euterpe jobs`: the operator's view of the inbox."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
@@ -49,7 +50,7 @@ def show(job_id: Job, as_json: AsJson = False) -> None:
     job_fields(job)
     out("")
     table(
-        ("attempt", "worker", "started", "ended", "outcome", "error"),
+        ("attempt", "worker", "started", "ended", "outcome", "cpu s", "bytes in", "bytes out", "error"),
         [
             (
                 row["attempt_no"],
@@ -57,6 +58,7 @@ def show(job_id: Job, as_json: AsJson = False) -> None:
                 document(row)["started_at"],
                 document(row)["ended_at"],
                 row["outcome"],
+                *_used(row["timings"]),
                 row["error"] and row["error"]["message"],
             )
             for row in attempts
@@ -119,3 +121,11 @@ def _line(row: dict[str, Any]) -> tuple[object, ...]:
     attempts = f"{row['attempt_count']}/{row['max_attempts']}"
     error = row["last_error"] and row["last_error"]["code"]
     return row["job_id"], row["status"], row["queue"], attempts, age(row["created_at"]), error
+
+
+def _used(timings: Mapping[str, Any] | None) -> tuple[str, ...]:
+    """Return what an attempt used; with "≥" when its last heartbeat said so, and nobody measured its end."""
+    known = timings or {}
+    least = "≥ " if known.get("measured") == "last_beat" else ""
+    figures = (known.get(name) for name in ("cpu_seconds", "bytes_in", "bytes_out"))
+    return tuple("" if figure is None else f"{least}{figure}" for figure in figures)

@@ -53,6 +53,22 @@ def test_one_job_is_shown_with_its_attempts_and_events(installed: Cli) -> None:
     assert "\x1b" not in shown, "a requester's text must not steer the terminal"
 
 
+def test_a_shown_attempt_tells_what_it_used_and_whether_that_is_all(installed: Cli) -> None:
+    job_id = submit()
+    beat = {"cpu_seconds": 2.5, "bytes_in": 4096, "measured": "last_beat"}
+    with opened() as store:
+        job = claim_one(store)
+        store.inbox.heartbeat([job], used={job_id: beat})
+    assert "≥ 2.5" in installed.ok("jobs", "show", job_id).out
+    with opened() as store:
+        store.inbox.release(job, timings={**beat, "measured": "final"})
+    (attempt,) = installed.json("jobs", "show", job_id)["attempts"]
+    assert attempt["timings"] == {**beat, "measured": "final"}
+    shown = installed.ok("jobs", "show", job_id).out
+    assert "4096" in shown
+    assert "≥" not in shown
+
+
 def test_credentials_are_never_shown(installed: Cli) -> None:
     job_id = submit(source={"url": f"https://cdn.example/a.mov?signature={CANARY}"}, credentials=None)
     submit()

@@ -1,0 +1,45 @@
+"""What an attempt uses, told at each heartbeat and at its end."""
+
+from contextlib import suppress
+
+from euterpe.worker.meter import Meter
+
+
+class Now:
+    def __init__(self) -> None:
+        self.s = 0.0
+
+    def __call__(self) -> float:
+        return self.s
+
+
+def test_a_phase_that_is_under_way_counts_as_far_as_it_got() -> None:
+    now = Now()
+    meter = Meter(now)
+    with meter.phase("fetch"):
+        now.s = 1.5
+        assert meter.changes() == {"fetch_ms": 1500, "measured": "last_beat"}
+        now.s = 2.0
+    with meter.phase("encode"):
+        now.s = 5.0
+        assert meter.document("final") == {"fetch_ms": 2000, "encode_ms": 3000, "measured": "final"}
+
+
+def test_a_phase_that_fails_is_measured_too() -> None:
+    now = Now()
+    meter = Meter(now)
+    with suppress(KeyError), meter.phase("encode"):
+        now.s = 3.0
+        raise KeyError
+    assert meter.document("final")["encode_ms"] == 3000
+
+
+def test_nothing_new_is_nothing_to_write() -> None:
+    meter = Meter()
+    meter.note(cpu_seconds=1.5)
+    meter.add("bytes_out", 10)
+    meter.add("bytes_out", 5)
+    assert meter.changes() == {"cpu_seconds": 1.5, "bytes_out": 15, "measured": "last_beat"}
+    assert meter.changes() is None
+    meter.note(cpu_seconds=2.0)
+    assert meter.changes() == {"cpu_seconds": 2.0, "bytes_out": 15, "measured": "last_beat"}
