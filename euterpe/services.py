@@ -24,6 +24,7 @@ from euterpe.storage.policy import StoragePolicy
 from euterpe.storage.storage import Storage
 from euterpe.store.store import Store
 from euterpe.worker.attempt import Tools
+from euterpe.worker.disk import DiskLedger
 from euterpe.worker.workdir import WorkDir
 from euterpe.worker.worker import Worker
 
@@ -161,12 +162,16 @@ def worker_tools(settings: Settings, store: Store, egress: Egress) -> Tools:
     found = examine_ffmpeg(find_ffmpeg(settings.ffmpeg))
     if not found.is_safe:
         _log.warning("ffmpeg_is_old", version=found.version, advice="see `euterpe doctor`")
+    workdir = WorkDir(settings.work_dir)
     return Tools(
         store=store,
         storage=Storage(storage_policy(settings), egress),
         egress=egress,
         sandbox=Sandbox(found.path),
-        workdir=WorkDir(settings.work_dir, min_free_bytes=settings.min_free_bytes),
+        workdir=workdir,
+        disk=DiskLedger(
+            workdir.free_bytes, slots=settings.worker_slots, min_free_bytes=settings.min_free_bytes
+        ),
         ffmpeg_version=found.version,
         threads=threads_of_a_slot(settings.worker_slots),
         memory_bytes=memory_of_a_slot(settings.worker_slots, memory_of_the_machine()),

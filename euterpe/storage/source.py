@@ -14,6 +14,13 @@ class SourceObject:
     def stat(self) -> ObjectInfo:
         return persist(self._reader.stat)
 
+    def check_announced(self, expect: ObjectInfo, max_bytes: int) -> None:
+        """Raise when what the store announces cannot be fetched: no byte of it has to be asked for."""
+        if expect.size == 0:
+            raise self._error("source_empty", "is empty")
+        if expect.size is not None and expect.size > max_bytes:
+            raise self._too_large(max_bytes)
+
     def fetch(self, file: BinaryIO, *, expect: ObjectInfo, max_bytes: int, on_chunk: OnChunk) -> FetchedInfo:
         """Appends what `file` lacks of the object that `expect` describes.
 
@@ -21,10 +28,7 @@ class SourceObject:
         told of each chunk that was written, and of none after a try that failed; it may raise: all is
         closed then.
         """
-        if expect.size == 0:
-            raise self._error("source_empty", "is empty")
-        if expect.size is not None and expect.size > max_bytes:
-            raise self._too_large(max_bytes)
+        self.check_announced(expect, max_bytes)
         if file.tell() != expect.size:
             persist(lambda: self._try(file, expect, max_bytes, on_chunk), progress=file.tell)
         if (size := file.tell()) == 0:

@@ -1,41 +1,39 @@
 """One attempt at a job, from its claim to its end: fetch, probe, encode, verify, upload."""
 
-import random
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, assert_never
 
 import structlog
 
-from euterpe.crypto.errors import CannotDecrypt, UnknownFormat, UnknownKek
 from euterpe.domain.credentials import StorageCredentials
-from euterpe.domain.retry import Backoff, JobError, RetryClass, canceled
+from euterpe.domain.retry import JobError
 from euterpe.domain.spec import JobSpec, resolve_outputs
 from euterpe.domain.states import JobStatus
 from euterpe.media.encode import encode, max_output_bytes
-from euterpe.media.errors import MediaError
 from euterpe.media.info import MediaInfo
 from euterpe.media.plan import Plan, plan
 from euterpe.media.progress import Progress
 from euterpe.media.sandbox import Sandbox
 from euterpe.media.verify import MadeFile, verify
 from euterpe.net.egress import Egress
-from euterpe.storage.errors import StorageError
 from euterpe.storage.source import SourceObject
 from euterpe.storage.storage import Storage
-from euterpe.storage.transfer import Stored
+from euterpe.storage.transfer import ObjectInfo, Stored
 from euterpe.store.errors import Conflict
-from euterpe.store.inbox import ClaimedJob
 from euterpe.store.store import Store
 from euterpe.worker.access import Access
-from euterpe.worker.ends import CancelRequested, HandBack, LeaseLost, TimeSpent
+from euterpe.worker.blame import Charge, NoCharge, Verdict, judge
+from euterpe.worker.disk import DiskLedger
+from euterpe.worker.ends import AttemptResult, HandBack, LeaseLost
+from euterpe.worker.hand_back import LIMITED_CODES, HandBackPolicy
+from euterpe.worker.health import SelfCheck
 from euterpe.worker.heart import Pulse
 from euterpe.worker.journal import Journal
 from euterpe.worker.outputs import output_documents
-from euterpe.worker.workdir import DiskFull, WorkDir, for_want_of_means, for_want_of_room
+from euterpe.worker.workdir import WorkDir
 
 _log = structlog.get_logger()
 # What each phase is of a job's progress, in percent: nearly all of the work is the encode.
@@ -44,15 +42,6 @@ _FETCHED, _ENCODED = 5.0, 95.0
 _LOOK_EVERY_BYTES = 16 * 1024 * 1024
 # When the time is up the pulse says so, wherever the attempt is: ffmpeg's own limits are the net below it.
 _PULSE_FIRST_S = 5.0
-# What this worker lacks, another may have: a key that is being rolled out, a newer release.
-_FOR_ANOTHER_WORKER_MS = 5_000
-# A key may be lost for good: so often, at least, such a job is tried once more.
-_LONGEST_PAUSE_MS = 300_000
-_OUT_OF_REACH = (
-    "the job's credentials cannot be opened for now; if that lasts, "
-    "PUT /transcode/{job_id}/credentials stores new ones"
-)
-_OUR_FAULT = frozenset({"internal_error", "disk_full", "sandbox_failed", "out_of_memory"})
 
 
 @dataclass(frozen=True)
@@ -70,66 +59,71 @@ class Tools:
     max_source_bytes: int
     stall_seconds: float
     max_refreshes: int
+    disk: DiskLedger
+    hand_backs: HandBackPolicy = field(default_factory=HandBackPolicy)
+
+    @property
+    def self_check(self) -> SelfCheck:
+        return SelfCheck(self.workdir, self.disk, self.sandbox)
 
 
 class Attempt:
     def __init__(self, tools: Tools, pulse: Pulse) -> None:
         self._tools, self._pulse, self._job = tools, pulse, pulse.job
         self._journal = Journal(tools.store, pulse)
-        self._timings: dict[str, Any] = {"ffmpeg": tools.ffmpeg_version}
+        self._meter = pulse.meter
+        self._meter.note(ffmpeg=tools.ffmpeg_version)
         self._unchecked = _LOOK_EVERY_BYTES
 
-    def run(self) -> bool:
-        """Ends with the job moved on as far as it got; when it is not ours any more, with nothing written.
-        False when the worker itself is in trouble, and not the job."""
+    def run(self) -> AttemptResult:
+        """Run the attempt and record its outcome. Write nothing once the lease is lost."""
         try:
-            with self._tools.workdir.folder(f"{self._job.job_id}-{self._job.claim_version}") as folder:
+            with self._workplace() as folder:
                 outputs = self._work(folder)
             # Once nothing of it is left here: an end that is told is a whole end.
-            self._journal.advance(JobStatus.SUCCEEDED, outputs=outputs, timings=self._timings)
-            _log.info("job_succeeded", **self._timings)
+            timings = self._meter.document("final")
+            self._journal.advance(JobStatus.SUCCEEDED, outputs=outputs, timings=timings)
+            _log.info("job_succeeded", **timings)
         except (LeaseLost, Conflict):  # the latter is the store's word for a claim that is over
             _log.warning("lease_lost", phase=self._journal.phase)
+            return AttemptResult.LEASE_LOST
         except HandBack:
-            self._write_end(self._journal.release)
-        except (UnknownKek, UnknownFormat) as error:
-            self._put_off(error)
+            self._write_end(lambda: self._journal.release(self._meter.document("final")))
+            return AttemptResult.HANDED_BACK
         except Exception as error:  # noqa: BLE001  a slot must outlive whatever a job does
-            if isinstance(error, OSError) and for_want_of_means(error):
-                # The worker's own lack: the job is not to pay for it.
-                _log.error("worker_lacks_means", error=str(error))
-                self._write_end(lambda: self._journal.release(_FOR_ANOTHER_WORKER_MS))
-                return False
-            failure = self._failure(error)
-            self._write_end(lambda: self._journal.fail(failure, self._timings))
-            return failure.code not in _OUR_FAULT
-        return True
+            return self._end(judge(error, self._journal.phase, self._tools.self_check.quick))
+        return AttemptResult.SUCCEEDED
 
-    def _put_off(self, lacks: UnknownKek | UnknownFormat) -> None:
-        """The secrets of this job alone are out of our reach: others that we hold can go on."""
-        pause = _pause_ms(self._job)
-        _log.warning("job_put_off", code=lacks.code, error=str(lacks), pause_ms=pause)
-        # Its requester reads this too, and need not know our keys by name.
-        reason = JobError(lacks.code, _OUT_OF_REACH, self._journal.phase, RetryClass.TRANSIENT)
-        self._write_end(lambda: self._journal.release(pause, reason))
+    @contextmanager
+    def _workplace(self) -> Iterator[Path]:
+        """Yield a folder, with a share of its disk that is free again once the folder is gone."""
+        self._room = self._tools.disk.open()
+        try:
+            with self._tools.workdir.folder(f"{self._job.job_id}-{self._job.claim_version}") as folder:
+                yield folder
+        finally:
+            self._room.close()
 
-    def _failure(self, error: Exception) -> JobError:
-        phase = self._journal.phase
-        match error:
-            case CancelRequested():
-                return canceled(phase)
-            case TimeSpent():
-                return JobError(error.code, str(error), phase)
-            case CannotDecrypt():
-                return JobError(error.code, str(error), phase)
-            case StorageError() | MediaError() | DiskFull():
-                return error.job_error(phase)
-            case OSError() if for_want_of_room(error):
-                return DiskFull("the work directory has no room left").job_error(phase)
-        _log.error("attempt_broke", exc_info=error)
-        # The type alone: the text of a foreign error may hold what must not be shown.
-        said = f"the worker met an unexpected {type(error).__name__}"
-        return JobError("internal_error", said, phase, RetryClass.TRANSIENT)
+    def _end(self, verdict: Verdict) -> AttemptResult:
+        match verdict:
+            case Charge(error):
+                self._write_end(lambda: self._journal.fail(error, self._meter.document("final")))
+                return AttemptResult.FAILED
+            case NoCharge(error, suspects_worker):
+                self._write_end(lambda: self._hand_back(error))
+                return AttemptResult.WORKER_FAULT if suspects_worker else AttemptResult.HANDED_BACK
+            case _:
+                assert_never(verdict)
+
+    def _hand_back(self, reason: JobError) -> None:
+        """Return the attempt to the job, unless the job has used up what it may have for nothing."""
+        policy, timings = self._tools.hand_backs, self._meter.document("final")
+        if reason.code in LIMITED_CODES and policy.is_spent(self._journal.attempts()):
+            self._journal.fail(reason, timings)
+            return
+        pause = policy.pause_ms(self._job)
+        _log.warning("job_put_off", code=reason.code, message=reason.message, pause_ms=pause)
+        self._journal.release(timings, pause, reason)
 
     def _write_end(self, write: Callable[[], None]) -> None:
         try:
@@ -145,18 +139,19 @@ class Attempt:
         )
         self._journal.advance(JobStatus.FETCHING)
         with (folder / "source").open("w+b") as source:
-            with self._timed("fetch"):
+            with self._meter.phase("fetch"):
                 self._fetch(access, source)
-            with self._timed("probe"):
+            with self._meter.phase("probe"):
                 info = self._tools.sandbox.probe(source.fileno(), on_tick=self._pulse.check)
             self._journal.advance(JobStatus.PROCESSING, source_info=info.document())
             (made_in := folder / "out").mkdir()
             made = self._make(access.spec, info, source, made_in)
         (folder / "source").unlink()  # room for whoever needs it: the upload may take long
+        self._room.hold(sum(file.path.stat().st_size for file in made))
         self._journal.advance(JobStatus.UPLOADING)
-        with self._timed("upload"):
+        with self._meter.phase("upload"):
             stored = self._upload_all(access, made)
-        self._timings["bytes_out"] = sum(done.size_bytes for done in stored)
+        self._meter.note(bytes_out=sum(done.size_bytes for done in stored))
         return output_documents(made, stored)
 
     def _fetch(self, access: Access, source: BinaryIO) -> None:
@@ -168,26 +163,40 @@ class Attempt:
                 found[id(spec)] = self._tools.storage.source(spec.source, credentials)
             return found[id(spec)]
 
-        expected = access.on("source", lambda spec, credentials: at(spec, credentials).stat())
-        self._tools.workdir.check_room(expected.size or 0)
+        def announced(spec: JobSpec, credentials: StorageCredentials | None) -> ObjectInfo:
+            info = at(spec, credentials).stat()
+            at(spec, credentials).check_announced(info, self._limit_of(spec))
+            return info
+
+        # First what is wrong with the job, for good; only then what this worker has room for.
+        expected = access.on("source", announced)
+        self._room.reserve(expected.size)
 
         def on_chunk(size: int) -> None:
+            self._room.hold(source.tell())
             self._look_around(size)
+            self._meter.note(bytes_in=source.tell())
             if expected.size:
                 self._journal.report(_FETCHED * source.tell() / expected.size)
 
         def fetch(spec: JobSpec, credentials: StorageCredentials | None) -> None:
-            limit = min(self._tools.max_source_bytes, spec.max_source_bytes or self._tools.max_source_bytes)
+            limit = self._limit_of(spec)
             at(spec, credentials).fetch(source, expect=expected, max_bytes=limit, on_chunk=on_chunk)
 
         access.on("source", fetch)
         source.flush()
-        self._timings["bytes_in"] = source.tell()
+        self._meter.note(bytes_in=source.tell())
+        self._room.allow_growth()
+        self._source_bytes = source.tell()
+
+    def _limit_of(self, spec: JobSpec) -> int:
+        of_service = self._tools.max_source_bytes
+        return min(of_service, spec.max_source_bytes or of_service)
 
     def _make(self, spec: JobSpec, info: MediaInfo, source: BinaryIO, folder: Path) -> tuple[MadeFile, ...]:
         planned: Plan = plan(resolve_outputs(spec), info, threads=self._tools.threads)
-        self._timings["media_seconds"] = info.duration_seconds
-        with self._timed("encode"):
+        self._meter.note(media_seconds=info.duration_seconds)
+        with self._meter.phase("encode"):
             encode(
                 self._tools.sandbox,
                 planned,
@@ -198,16 +207,17 @@ class Attempt:
                 max_output_bytes=max_output_bytes(info.size_bytes),
                 memory_bytes=self._tools.memory_bytes,
                 on_progress=self._on_encoded,
-                on_cpu=self._on_end,
+                on_cpu=self._on_cpu,
             )
-        with self._timed("verify"):
+        with self._meter.phase("verify"):
             return verify(self._tools.sandbox, planned, folder, on_tick=self._pulse.check)
 
-    def _on_end(self, cpu_seconds: float) -> None:
+    def _on_cpu(self, cpu_seconds: float) -> None:
         # Of an encode that failed too: somebody pays for it.
-        self._timings["cpu_seconds"] = round(cpu_seconds, 3)
+        self._meter.note(cpu_seconds=round(cpu_seconds, 3))
 
     def _on_encoded(self, progress: Progress) -> None:
+        self._room.hold(self._source_bytes + progress.out_bytes)
         self._look_around(_LOOK_EVERY_BYTES)
         done = _FETCHED + (_ENCODED - _FETCHED) * (progress.percent or 0.0) / 100
         self._journal.report(round(done, 2), eta_seconds=progress.eta_seconds, speed=progress.speed)
@@ -229,30 +239,18 @@ class Attempt:
                 file.path,
                 content_type=file.content_type,
                 before_publish=self._journal.prove_ownership,
-                on_chunk=lambda _: self._pulse.check(),
+                on_chunk=self._on_sent,
             )
 
         return access.on("output", put)
+
+    def _on_sent(self, size: int) -> None:
+        self._meter.add("bytes_out", size)
+        self._pulse.check()
 
     def _look_around(self, written_bytes: int) -> None:
         self._pulse.check()
         self._unchecked += written_bytes
         if self._unchecked >= _LOOK_EVERY_BYTES:
             self._unchecked = 0
-            self._tools.workdir.check_room()
-
-    @contextmanager
-    def _timed(self, phase: str) -> Iterator[None]:
-        began = time.monotonic()
-        try:
-            yield
-        finally:
-            self._timings[f"{phase}_ms"] = round((time.monotonic() - began) * 1000)
-
-
-def _pause_ms(job: ClaimedJob) -> int:
-    """Grows with each claim of the job that has cost it no attempt: the versions count them all."""
-    given_back = job.claim_version - job.attempt_count
-    backoff = Backoff(_FOR_ANOTHER_WORKER_MS, _LONGEST_PAUSE_MS)
-    draw = random.random()  # noqa: S311  jitter, not a secret
-    return backoff.delay_ms(given_back + 1, RetryClass.TRANSIENT, draw)
+            self._room.check()

@@ -1,6 +1,18 @@
-"""Why an attempt stops before it is through, other than by an error of its own."""
+"""How an attempt ends, and why it stops before it is through other than by an error of its own."""
+
+from enum import Enum, auto
 
 from euterpe.domain.errors import EuterpeError
+
+
+class AttemptResult(Enum):
+    """What became of an attempt, as far as its worker has to know."""
+
+    SUCCEEDED = auto()
+    FAILED = auto()  # charged to the job
+    HANDED_BACK = auto()  # not charged, and nothing is wrong with the worker
+    WORKER_FAULT = auto()  # something is wrong with the worker, as it seems: it is to check itself
+    LEASE_LOST = auto()
 
 
 class AttemptEnded(EuterpeError):

@@ -12,6 +12,7 @@ from euterpe.store.errors import StoreUnavailable
 from euterpe.store.inbox import ClaimedJob
 from euterpe.store.store import Store
 from euterpe.worker.ends import AttemptEnded, CancelRequested, HandBack, LeaseLost, TimeSpent
+from euterpe.worker.meter import Meter
 
 _log = structlog.get_logger()
 # A worker that stops does not wait for its database: what it holds is reclaimed when its leases run out.
@@ -28,6 +29,7 @@ class Pulse:
     def __init__(self, job: ClaimedJob, timeout_s: float, now: Callable[[], float] = time.monotonic) -> None:
         self.job = job
         self._now, self._ends_at, self._timeout_s = now, now() + timeout_s, timeout_s
+        self.meter = Meter()
         self._end: AttemptEnded | None = None
         self._changed = threading.Event()
 
@@ -106,7 +108,10 @@ class Heart:
 
     def beat(self) -> None:
         pulses = [pulse for pulse in self.held() if not pulse.hangs]
-        beat = self._store.inbox.heartbeat([pulse.job for pulse in pulses])
+        used = {
+            pulse.job.job_id: changes for pulse in pulses if (changes := pulse.meter.changes()) is not None
+        }
+        beat = self._store.inbox.heartbeat([pulse.job for pulse in pulses], used=used)
         for pulse in pulses:
             if pulse.job.job_id not in beat.held:
                 pulse.end(LeaseLost("the job is not ours any more"))

@@ -1,7 +1,7 @@
 """What an attempt writes to the store: steps, progress and its end, all under the fence."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import structlog
@@ -71,10 +71,16 @@ class Journal:
             decision=type(decision).__name__ if decision else "stale",
         )
 
-    def release(self, delay_ms: int = 0, reason: JobError | None = None) -> None:
+    def release(self, timings: Mapping[str, Any], delay_ms: int = 0, reason: JobError | None = None) -> None:
         release = self._store.inbox.release
-        held = self._pulse.insist(lambda: release(self._job, delay_ms=delay_ms, reason=reason))
+        held = self._pulse.insist(
+            lambda: release(self._job, delay_ms=delay_ms, reason=reason, timings=timings)
+        )
         _log.info("job_handed_back", held=held)
+
+    def attempts(self) -> Sequence[Mapping[str, Any]]:
+        """Return the job's attempts, oldest first, this one last."""
+        return self._pulse.insist(lambda: self._store.jobs.attempts(self._job.job_id))
 
     def _is_at(self, target: JobStatus) -> bool:
         """A connection that breaks during its commit does not tell whether it was made: look."""

@@ -1,48 +1,33 @@
 """Where attempts keep their files: a folder for each, gone with it, whatever happens to the process."""
 
-import errno
 import fcntl
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from uuid import uuid4
 
 import structlog
 
-from euterpe.domain.errors import EuterpeError
-from euterpe.domain.retry import JobError, RetryClass
-
 _log = structlog.get_logger()
 _PREFIX = "euterpe-worker-"
 _LOCK = "in-use"
+_TRIED_BYTES = 1 << 20
 
 
-class DiskFull(EuterpeError):
-    code = "disk_full"
-    retryable = True
-
-    def job_error(self, phase: str) -> JobError:
-        return JobError(self.code, str(self), phase, RetryClass.TRANSIENT)
-
-
-def for_want_of_means(error: OSError) -> bool:
-    """Files or threads that this process may not open any more."""
-    return error.errno in (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM)
-
-
-def for_want_of_room(error: OSError) -> bool:
-    return error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+def free_bytes_of(folder: Path) -> int:
+    """Return what an unprivileged process may still write there."""
+    return shutil.disk_usage(folder).free
 
 
 class WorkDir:
     """Of one worker. A lock file says that it is in use; the system lets go of it when the process dies."""
 
-    def __init__(self, parent: Path | None, *, min_free_bytes: int) -> None:
+    def __init__(self, parent: Path | None, *, free_bytes: Callable[[Path], int] = free_bytes_of) -> None:
         self._parent = parent or Path(tempfile.gettempdir())
-        self._min_free = min_free_bytes
+        self._free_bytes = free_bytes
         self.path = self._fresh()
         self._lock: int | None = None
 
@@ -78,16 +63,14 @@ class WorkDir:
         finally:
             shutil.rmtree(path)
 
-    def has_room(self) -> bool:
-        """Whether it makes sense to begin anything."""
-        return shutil.disk_usage(self.path).free >= self._min_free
+    def free_bytes(self) -> int:
+        return self._free_bytes(self.path)
 
-    def check_room(self, wanted_bytes: int = 0) -> None:
-        """Whether so much more may be written, and the rest of the machine still has its share."""
-        free = shutil.disk_usage(self.path).free
-        if free - wanted_bytes < self._min_free:
-            _log.warning("disk_full", free=free, wanted=wanted_bytes, kept=self._min_free)
-            raise DiskFull("the worker's disk has too little room for this job")
+    def try_to_write(self) -> None:
+        """Raise the `OSError` that a job would meet here. A quota, a lack of inodes and a file system that
+        has become read-only do not show in the free space."""
+        with tempfile.TemporaryFile(dir=self.path) as file:
+            os.posix_fallocate(file.fileno(), 0, _TRIED_BYTES)
 
 
 def _take(folder: Path) -> int | None:

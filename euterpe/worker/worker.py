@@ -12,12 +12,12 @@ from euterpe.store.errors import StoreError
 from euterpe.store.inbox import ClaimedJob
 from euterpe.store.wake import Topic
 from euterpe.worker.attempt import Attempt, Tools
+from euterpe.worker.ends import AttemptResult
+from euterpe.worker.health import ClaimGate
 from euterpe.worker.heart import Heart, Pulse
 
 _log = structlog.get_logger()
 _POLL_S = (0.5, 1.5)
-# A worker whose own fault jobs fail by is always free, and would claim and fail a whole queue in seconds.
-_LONGEST_REST_S = 60.0
 # What does not end so long after it was told to is left behind.
 _GRACE_S = 10.0
 
@@ -40,7 +40,7 @@ class Worker:
         self.heart = Heart(tools.store, interval_ms=heartbeat_ms)
         self._pool = ThreadPoolExecutor(slots, thread_name_prefix="euterpe-slot")
         self._busy: set[Future[None]] = set()
-        self._troubles, self._rests_until = 0, 0.0
+        self._gate = ClaimGate(tools.self_check, tools.disk)
         self._drains_since = float("inf")
         self._changed = threading.Condition()
         self._stopping = False
@@ -96,19 +96,18 @@ class Worker:
                     self._listener.wait(_poll_s())
             except Exception:  # noqa: BLE001  a worker that claims no more looks alive and does nothing
                 _log.exception("claim_broke")
-                self._note_trouble()
+                self._gate.suspect()
                 with self._changed:  # the listener may be what broke
                     self._changed.wait_for(lambda: self._stopping, _poll_s())
 
     def _finds_nothing(self, free: int) -> bool:
         try:
-            return self._must_rest() or not self._claim(free)
+            # Large jobs may hold the disk of several slots.
+            free = min(free, self._tools.disk.free_slots())
+            return not (self._gate.may_claim() and free) or not self._claim(free)
         except StoreError as error:
             _log.warning("claim_failed", error=str(error))
             return True
-
-    def _must_rest(self) -> bool:
-        return time.monotonic() < self._rests_until or not self._tools.workdir.has_room()
 
     def _claim(self, free: int) -> int:
         jobs = self._tools.store.inbox.claim(
@@ -135,14 +134,6 @@ class Worker:
             raise
         future.add_done_callback(self._end)
 
-    def _note_trouble(self) -> None:
-        """The next claims come later and later, until an attempt goes well."""
-        with self._changed:
-            self._troubles += 1
-            rest = min(_LONGEST_REST_S, 0.5 * 2.0 ** min(self._troubles, 10))
-            self._rests_until = time.monotonic() + rest
-        _log.warning("worker_in_trouble", rests_s=rest)
-
     def _end(self, future: "Future[None]") -> None:
         with self._changed:
             self._busy.discard(future)
@@ -158,10 +149,8 @@ class Worker:
             claim_version=job.claim_version,
         ):
             try:
-                if Attempt(self._tools, pulse).run():
-                    self._troubles = 0
-                else:
-                    self._note_trouble()
+                if Attempt(self._tools, pulse).run() is AttemptResult.WORKER_FAULT:
+                    self._gate.suspect()
             finally:
                 self.heart.drop(pulse)
 

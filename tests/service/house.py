@@ -64,6 +64,14 @@ class Program:
             found = self._logged.wait_for(lambda: any(text in line for line in self.log), timeout_s)
         assert found, f"{text!r} was not logged: " + "".join(self.log[-20:])
 
+    def await_new_log(self, texts: tuple[str, ...], beyond: int, timeout_s: float = 60.0) -> None:
+        """Wait for a line with one of these, among those after the first `beyond`."""
+        with self._logged:
+            found = self._logged.wait_for(
+                lambda: any(text in line for line in self.log[beyond:] for text in texts), timeout_s
+            )
+        assert found, f"none of {texts} was logged: " + "".join(self.log[-20:])
+
     def stop(self, timeout_s: float = 60.0) -> int:
         """Drains it; returns its exit code."""
         self._process.send_signal(signal.SIGTERM)

@@ -17,8 +17,8 @@ from euterpe.dispatch.signing_secrets import NoWebhookSecret
 from euterpe.domain.errors import EuterpeError
 from euterpe.media.errors import MEDIA_CODES, MediaError
 from euterpe.net.errors import EgressError
+from euterpe.worker.disk import DiskFull, TooLargeForWorker
 from euterpe.worker.ends import TimeSpent
-from euterpe.worker.workdir import DiskFull
 
 PACKAGE = Path(euterpe.__file__).parent
 PAGE = PACKAGE.parent / "docs" / "errors.md"
@@ -82,7 +82,14 @@ def test_every_error_of_a_job_has_a_row() -> None:
     files = [*(PACKAGE / "storage").glob("*.py"), *(PACKAGE / "worker").glob("*.py")]
     made = raised_in(*files, PACKAGE / "domain" / "retry.py")
     assert {"source_forbidden", "output_unreachable", "storage_throttled", "source_overlong"} <= made
-    made |= {*MEDIA_CODES, TimeSpent.code, DiskFull.code, CannotDecrypt.code, "canceled"}
+    made |= {
+        *MEDIA_CODES,
+        TimeSpent.code,
+        DiskFull.code,
+        TooLargeForWorker.code,
+        CannotDecrypt.code,
+        "canceled",
+    }
     assert sorted(codes("Of jobs")) == sorted(made)
 
 

@@ -118,6 +118,7 @@ def test_a_killed_ffmpeg_is_tried_again(shop: Workshop) -> None:
     job_id = shop.submit(credentials=shop.keys)
     shop.end_of(job_id)
     assert shop.codes(job_id) == ["encode_killed", None]
+    assert shop.store.jobs.get(job_id)["attempt_count"] == 1, "the first attempt was given back"
 
 
 def test_a_stopping_worker_hands_back_what_it_cannot_finish(
@@ -187,7 +188,6 @@ def test_a_job_is_handed_on_by_a_worker_that_lacks_its_key(
     shop: Workshop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While a key is being rolled out: no attempt is spent, and the others have their chance."""
-    monkeypatch.setattr(attempt, "_FOR_ANOTHER_WORKER_MS", 50)
     real = shop.store.credentials.open
 
     def lacking(_: object) -> None:

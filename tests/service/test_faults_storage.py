@@ -3,22 +3,20 @@
 import os
 import resource
 import signal
-import threading
 from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
 
 from euterpe.domain.spec import parse_spec
-from euterpe.domain.states import FINISHED
+from euterpe.domain.states import FINISHED, JobStatus
 from euterpe.media.child import Child
 from euterpe.storage import buckets, transfer
 from euterpe.store.wake import Topic
-from euterpe.worker.workdir import WorkDir
 from tests.net.servers import Server
 from tests.s3 import S3Server
 from tests.service.house import House
-from tests.service.workshop import LONG_S, Front, Workshop, working
+from tests.service.workshop import LONG_S, FakeDisk, Front, Workshop, working
 from tests.storage.servers import Call, Reply, each
 
 pytest_plugins = ("tests.service.shop",)
@@ -101,37 +99,37 @@ def test_a_job_outlives_a_restart_of_its_store(
 
 
 def test_without_room_a_job_waits_for_another_time(
-    tmp_path: Path, front_server: Server, bucket: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, front_server: Server, bucket: Path
 ) -> None:
-    looked, full = threading.Semaphore(0), threading.Event()
-    has_room = WorkDir.has_room
-
-    def look(workdir: WorkDir) -> bool:
-        looked.release()
-        return not full.is_set() and has_room(workdir)
-
-    full.set()
-    monkeypatch.setattr(WorkDir, "has_room", look)
-    with working(tmp_path, front_server, bucket) as shop:
+    disk = FakeDisk()
+    disk.free = 0
+    with working(tmp_path, front_server, bucket, disk) as shop:
         job_id = shop.submit(credentials=shop.keys)
         for _ in range(3):
-            assert looked.acquire(timeout=30)
+            assert disk.looked.acquire(timeout=30)
         assert (shop.store.jobs.get(job_id)["status"], shop.codes(job_id)) == ("queued", [])
-        full.clear()
+        disk.free = None
         assert shop.end_of(job_id)["attempt_count"] == 1
 
 
-def test_a_disk_that_fills_up_during_an_encode_ends_it(
-    shop: Workshop, monkeypatch: pytest.MonkeyPatch
+def test_fair_a_disk_that_others_fill_during_an_encode_costs_the_job_nothing(
+    tmp_path: Path, front_server: Server, bucket: Path
 ) -> None:
+    disk = FakeDisk()
+
     def fill(child: Child) -> None:
         os.kill(child.pid, signal.SIGSTOP)
-        monkeypatch.setattr(shop.tools.workdir, "_min_free", 1 << 60)
+        disk.free = 0
 
-    shop.sandbox.on_ffmpeg = fill
-    job_id = shop.submit(credentials=shop.keys, max_attempts=1)
-    job = shop.end_of(job_id)
-    assert (job["last_error"]["code"], job["last_error"]["phase"]) == ("disk_full", "processing")
+    with working(tmp_path, front_server, bucket, disk) as shop:
+        shop.sandbox.on_ffmpeg = fill
+        job_id = shop.submit(credentials=shop.keys, max_attempts=1)
+        shop.reaches(job_id, JobStatus.PROCESSING)
+        waiting = shop.reaches(job_id, JobStatus.QUEUED)
+        assert (waiting["last_error"]["code"], waiting["attempt_count"]) == ("disk_full", 0)
+        disk.free = None
+        assert shop.end_of(job_id)["status"] == "succeeded"
+        assert shop.codes(job_id) == ["disk_full", None]
 
 
 def test_an_output_that_grows_too_large_is_ended(shop: Workshop) -> None:
@@ -153,6 +151,7 @@ def test_a_sandbox_that_was_killed_is_replaced(shop: Workshop) -> None:
     job_id = shop.submit(credentials=shop.keys)
     assert shop.end_of(job_id)["status"] == "succeeded"
     assert shop.codes(job_id) == ["sandbox_failed", None]
+    assert shop.store.jobs.get(job_id)["attempt_count"] == 1, "the first attempt was given back"
 
 
 @pytest.mark.parametrize("engine", ["sqlite"], indirect=True)

@@ -1,7 +1,9 @@
 """A worker in the test's own process, on real parts: an SQLite store, ffmpeg, and S3 behind a front."""
 
+import os
+import signal
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +25,9 @@ from euterpe.settings import Settings
 from euterpe.store.store import Store
 from euterpe.store.wake import Topic
 from euterpe.worker.attempt import Tools
+from euterpe.worker.disk import DiskLedger
+from euterpe.worker.hand_back import HandBackPolicy
+from euterpe.worker.workdir import WorkDir, free_bytes_of
 from euterpe.worker.worker import Worker
 from tests.engines import Sqlite
 from tests.net.servers import Authority, Server
@@ -92,17 +97,69 @@ class Gate:
             self._open.set()
 
 
+class FakeDisk:
+    """The free space of a work directory, as a test sets it; None: as it is."""
+
+    def __init__(self) -> None:
+        self.free: int | None = None
+        self.looked = threading.Semaphore(0)
+
+    def __call__(self, folder: Path) -> int:
+        self.looked.release()
+        return free_bytes_of(folder) if self.free is None else self.free
+
+
 class WatchedSandbox(Sandbox):
     """The real one; the next ffmpeg that starts is handed to `on_ffmpeg`."""
 
     on_ffmpeg: Callable[[Child], None] | None = None
+    _breaks_at, _breaks_left, _breaks_now = "", 0, False
+
+    def break_helper(self, phase: str, times: int = 1) -> None:
+        """Kill the helper process under the next children of a phase: "encode", "probe" or "inspect"."""
+        self._breaks_at, self._breaks_left = phase, times
+
+    def kill_helper(self) -> None:
+        assert self._helper is not None
+        self._helper.kill()
+        self._helper.wait()
 
     def run(self, *args: Any, **kwargs: Any) -> Child:
         child = super().run(*args, **kwargs)
         if self.on_ffmpeg is not None:
             handle, self.on_ffmpeg = self.on_ffmpeg, None
             handle(child)
+        if self._breaks_at == "encode" and self._breaks_left:
+            self._breaks_left -= 1
+            _stop_once_bound(child.pid)
+            self.kill_helper()
         return child
+
+    def call(self, task: str, *args: Any, **kwargs: Any) -> Any:
+        if self._breaks_at == task and self._breaks_left:
+            self._breaks_left -= 1
+            self._breaks_now = True
+        return super().call(task, *args, **kwargs)
+
+    def _send(self, fds: Sequence[int]) -> None:
+        if not self._breaks_now:
+            return super()._send(fds)
+        self._breaks_now = False
+        assert self._helper is not None
+        # A child that looks into a small file is faster than any signal: its helper never begins with it.
+        os.kill(self._helper.pid, signal.SIGSTOP)
+        super()._send(fds)
+        return self.kill_helper()
+
+
+def _stop_once_bound(pid: int) -> None:
+    """Stop a child that dies with its helper from here on: it blocks its signals right after that."""
+    while True:
+        os.kill(pid, signal.SIGSTOP)
+        status = Path(f"/proc/{pid}/status").read_text().partition("SigBlk:")[2].split()[0]
+        if int(status, 16) >> (signal.SIGTERM - 1) & 1:
+            return
+        os.kill(pid, signal.SIGCONT)
 
 
 class Workshop:
@@ -169,7 +226,9 @@ class Workshop:
 
 
 @contextmanager
-def working(folder: Path, front: Server, bucket: Path, **settings: Any) -> Iterator[Workshop]:
+def working(
+    folder: Path, front: Server, bucket: Path, disk: FakeDisk | None = None, **settings: Any
+) -> Iterator[Workshop]:
     """Drained at the end."""
     endpoint = f"http://{front.pair}"
     plan: dict[str, Any] = {
@@ -188,7 +247,16 @@ def working(folder: Path, front: Server, bucket: Path, **settings: Any) -> Itera
         store = enter(Store(url, ring, backoff=Backoff(20, 100, 20), tidy_every_ms=0))
         egress = enter(Egress(EgressPolicy(LOOPBACK), ssl_context=authority.client_context()))
         tools = worker_tools(Settings(**plan), store, egress)
-        tools = replace(tools, sandbox=WatchedSandbox(tools.sandbox.ffmpeg))
+        workdir = WorkDir(plan["work_dir"], free_bytes=disk or free_bytes_of)
+        tools = replace(
+            tools,
+            sandbox=WatchedSandbox(tools.sandbox.ffmpeg),
+            workdir=workdir,
+            disk=DiskLedger(
+                workdir.free_bytes, slots=plan["worker_slots"], min_free_bytes=plan["min_free_bytes"]
+            ),
+            hand_backs=HandBackPolicy(first_pause_ms=20, longest_pause_ms=100),
+        )
         # A retry is due within milliseconds, and nothing but the poll finds it.
         enter(pytest.MonkeyPatch.context()).setattr("euterpe.worker.worker._POLL_S", (0.02, 0.05))
         worker = Worker(tools, "w1", slots=plan["worker_slots"])

@@ -11,6 +11,7 @@ from euterpe.domain.strict_json import canonical_text
 from euterpe.store.clock import SettableClock
 from euterpe.store.store import Store
 from euterpe.worker.attempt import Attempt, Tools
+from euterpe.worker.ends import AttemptResult
 from euterpe.worker.heart import Pulse
 from tests.store.jobs import claim_one, told
 from tests.worker.sealed import CREDENTIALS, seal_otherwise, submit
@@ -23,7 +24,7 @@ def _opened(tools: Tools) -> Iterator[None]:
     tools.workdir.close()
 
 
-def attempt(tools: Tools) -> bool:
+def attempt(tools: Tools) -> AttemptResult:
     return Attempt(tools, Pulse(claim_one(tools.store), 60)).run()
 
 
@@ -36,7 +37,7 @@ def test_a_job_whose_secrets_are_out_of_reach_is_put_off_and_pays_nothing(
 ) -> None:
     seal_otherwise(store, job_id := submit(store, max_attempts=1), **sealed)
     with capture_logs() as logs:
-        assert attempt(tools), "the worker is well"
+        assert attempt(tools) is AttemptResult.HANDED_BACK, "the worker is well"
     row = store.jobs.get(job_id)
     assert (row["status"], row["attempt_count"]) == ("queued", 0)
     assert 2_500 <= row["available_at"] - clock.now_ms <= 5_000

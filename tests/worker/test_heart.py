@@ -1,6 +1,7 @@
 """The heartbeat, and what an attempt learns from it."""
 
 import threading
+from typing import Any
 
 import pytest
 
@@ -86,11 +87,11 @@ def test_the_heart_outlives_a_database_that_is_away(
     beats, beat = threading.Semaphore(0), store.inbox.heartbeat
     troubles: list[Exception] = [StoreUnavailable("away"), RuntimeError("odd")]
 
-    def flaky(jobs: list[ClaimedJob]) -> object:
+    def flaky(jobs: list[ClaimedJob], **options: Any) -> object:
         beats.release()
         if troubles:
             raise troubles.pop()
-        return beat(jobs)
+        return beat(jobs, **options)
 
     monkeypatch.setattr(store.inbox, "heartbeat", flaky)
     heart.keep(Pulse(job, 60))

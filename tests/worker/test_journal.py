@@ -49,7 +49,7 @@ def test_a_step_without_the_lease_is_refused(
     with pytest.raises(LeaseLost):
         journal.prove_ownership()
     journal.fail(JobError("encode_failed", "…", "claimed"), {})
-    journal.release()
+    journal.release({})
     assert told(store, job.job_id) == ["claimed", "queued"]
 
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from euterpe.worker.workdir import DiskFull, WorkDir
+from euterpe.worker.workdir import WorkDir
 
 HOLDS_ONE = """
 import sys
 from pathlib import Path
 from euterpe.worker.workdir import WorkDir
-workdir = WorkDir(Path(sys.argv[1]), min_free_bytes=0)
+workdir = WorkDir(Path(sys.argv[1]))
 workdir.open()
 (workdir.path / "job").mkdir()
 (workdir.path / "job" / "source").write_text("of a job")
@@ -24,7 +24,7 @@ sys.stdin.read()
 
 @pytest.fixture
 def workdir(tmp_path: Path) -> WorkDir:
-    return WorkDir(tmp_path, min_free_bytes=0)
+    return WorkDir(tmp_path)
 
 
 def test_a_folder_goes_with_its_attempt_whatever_happens(workdir: WorkDir) -> None:
@@ -53,7 +53,7 @@ def test_what_a_killed_worker_left_is_removed_and_what_a_living_one_has_stays(tm
     killed.kill()
     killed.communicate()
     assert len(list(tmp_path.glob("*/job/source"))) == 2
-    workdir = WorkDir(tmp_path, min_free_bytes=0)
+    workdir = WorkDir(tmp_path)
     workdir.open()
     assert len(list(tmp_path.glob("*/job/source"))) == 1
     workdir.close()
@@ -63,7 +63,7 @@ def test_what_a_killed_worker_left_is_removed_and_what_a_living_one_has_stays(tm
 def test_a_worker_that_starts_is_not_taken_for_one_that_was_killed(
     workdir: WorkDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    other, mkdir = WorkDir(tmp_path, min_free_bytes=0), Path.mkdir
+    other, mkdir = WorkDir(tmp_path), Path.mkdir
 
     def and_another_starts(path: Path, **options: Any) -> None:
         monkeypatch.undo()
@@ -86,16 +86,11 @@ def test_other_folders_are_not_touched(workdir: WorkDir, tmp_path: Path) -> None
     assert {path.name for path in tmp_path.iterdir()} == {"somebody-elses", "euterpe-worker-not-a-folder"}
 
 
-def test_room_is_kept_for_the_rest_of_the_machine(tmp_path: Path) -> None:
-    greedy = WorkDir(tmp_path, min_free_bytes=2**60)
-    greedy.open()
-    with pytest.raises(DiskFull, match="too little room") as full:
-        greedy.check_room()
-    assert full.value.job_error("fetching").document()["retryable"]
-    greedy.close()
-    modest = WorkDir(tmp_path, min_free_bytes=0)
-    modest.open()
-    modest.check_room(1)
-    with pytest.raises(DiskFull):
-        modest.check_room(2**60)
-    modest.close()
+def test_a_folder_that_takes_no_more_files_is_found_by_writing(tmp_path: Path) -> None:
+    workdir = WorkDir(tmp_path)
+    workdir.open()
+    workdir.try_to_write()
+    assert [path.name for path in workdir.path.iterdir()] == ["in-use"], "nothing is left of it"
+    workdir.close()
+    with pytest.raises(OSError, match="No such file"):
+        workdir.try_to_write()

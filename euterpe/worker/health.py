@@ -1,0 +1,188 @@
+"""What a worker measures about itself, without any job, and when it may claim."""
+
+import errno
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+import structlog
+
+from euterpe.domain.retry import JobError, RetryClass
+from euterpe.media.errors import MediaError
+from euterpe.media.sandbox import Sandbox
+from euterpe.storage.errors import StorageError
+from euterpe.worker.disk import DiskLedger
+from euterpe.worker.workdir import WorkDir
+
+_log = structlog.get_logger()
+# An attempt opens about twenty at once: its source, the pipes and sockets of a child, connections.
+_SPARE_DESCRIPTORS = 32
+_SANDBOX_TRIES = 3
+
+_EXHAUSTED = frozenset(
+    {errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM, errno.ENOBUFS, errno.ETOOMANYREFS}
+)
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """Something that this worker lacks for any job."""
+
+    code: str
+    message: str
+
+    def job_error(self, phase: str) -> JobError:
+        return JobError(self.code, self.message, phase, RetryClass.TRANSIENT)
+
+
+def exhaustion_in(error: BaseException | None) -> Trouble | None:
+    """Return what this process ran out of, if a system call of its own said so. An error that was put into
+    other words keeps the first one as its context; a message is never read."""
+    for cause in _chain(error):
+        if isinstance(cause, OSError) and cause.errno in _EXHAUSTED:
+            return Trouble("worker_exhausted", "the worker ran out of file descriptors, threads or memory")
+        # The interpreter's own words, when the system gives it no thread.
+        if isinstance(cause, MemoryError) or (type(cause), str(cause)) == (
+            RuntimeError,
+            "can't start new thread",
+        ):
+            return Trouble("worker_exhausted", "the worker ran out of threads or memory")
+    return None
+
+
+def full_disk_in(error: Exception) -> Trouble | None:
+    """Return that the work directory's disk is full, if a write of the worker's own failed for that."""
+    if isinstance(error, StorageError) and error.side == "output":
+        return None  # the disk of a `file://` output is not the worker's
+    if any(isinstance(cause, OSError) and cause.errno in _FULL for cause in _chain(error)):
+        return Trouble("disk_full", "the worker's disk took no more, and not because of this job")
+    return None
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+class SelfCheck:
+    """Measure disk, descriptors, threads and sandbox as any job would need them."""
+
+    def __init__(
+        self,
+        workdir: WorkDir,
+        disk: DiskLedger,
+        sandbox: Sandbox,
+        *,
+        spare_descriptors: int = _SPARE_DESCRIPTORS,
+    ) -> None:
+        self._workdir, self._disk, self._sandbox = workdir, disk, sandbox
+        self._spare = spare_descriptors
+
+    def quick(self) -> Trouble | None:
+        """Return what is lacking now; takes a millisecond and starts no process."""
+        return self._first_trouble(self._try_disk, self._try_descriptors, self._try_thread)
+
+    def full(self) -> Trouble | None:
+        """Return what is lacking now, a child of the sandbox included; takes some twenty milliseconds."""
+        return self.quick() or self._sandbox_trouble()
+
+    def _sandbox_trouble(self) -> Trouble | None:
+        """Believe only a child that fails every time: a job in another slot that breaks the helper takes the
+        child of one check with it, and would earn the worker a rest."""
+        trouble: Trouble | None = None
+        for _ in range(_SANDBOX_TRIES):
+            trouble = self._first_trouble(self._sandbox_child)
+            if trouble is None:
+                return None
+        return trouble
+
+    def _first_trouble(self, *tries: Callable[[], Trouble | None]) -> Trouble | None:
+        for attempt in tries:
+            try:
+                trouble = attempt()
+            except (OSError, RuntimeError, MemoryError, MediaError) as error:
+                trouble = _trouble_of(error)
+            if trouble is not None:
+                return trouble
+        return None
+
+    def _try_disk(self) -> Trouble | None:
+        if self._disk.is_short():
+            return Trouble("disk_full", "the worker's disk is below its reserve")
+        self._workdir.try_to_write()
+        return None
+
+    def _try_descriptors(self) -> None:
+        with ExitStack() as opened:
+            for _ in range(self._spare):
+                opened.callback(os.close, os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+
+    def _try_thread(self) -> None:
+        thread = threading.Thread(target=lambda: None, name="euterpe-self-check")
+        thread.start()
+        thread.join()
+
+    def _sandbox_child(self) -> None:
+        self._sandbox.check()
+
+
+def _trouble_of(error: Exception) -> Trouble:
+    if isinstance(error, OSError) and error.errno in _FULL:
+        return Trouble("disk_full", "the worker's disk takes no more files")
+    if isinstance(error, MediaError):
+        return Trouble(error.code, str(error))
+    return exhaustion_in(error) or Trouble("worker_broken", f"the worker met {type(error).__name__}")
+
+
+class ClaimGate:
+    """Decide when a worker may claim.
+
+    Only trouble that the worker measures without any job earns it a rest. After a suspicious attempt it
+    checks itself: when the check passes it claims on at once, whatever jobs do, and however often.
+    """
+
+    def __init__(
+        self,
+        check: SelfCheck,
+        disk: DiskLedger,
+        *,
+        first_rest_s: float = 0.5,
+        longest_rest_s: float = 60.0,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._check, self._disk, self._now = check, disk, now
+        self._first_rest_s, self._longest_rest_s = first_rest_s, longest_rest_s
+        self._is_suspect, self._rests, self._until = False, 0, float("-inf")
+
+    def suspect(self) -> None:
+        """Ask for a full self-check before the next claim. Any thread may call it."""
+        self._is_suspect = True
+
+    def may_claim(self) -> bool:
+        """Return whether to claim now. One thread calls it, before each claim."""
+        if self._now() < self._until:
+            return False
+        if self._is_suspect or self._rests:
+            return self._passes_the_check()
+        return not self._disk.is_short()
+
+    def _passes_the_check(self) -> bool:
+        self._is_suspect = False
+        trouble = self._check.full()
+        if trouble is None:
+            if self._rests:
+                _log.info("worker_recovered", rests=self._rests)
+            self._rests = 0
+            return True
+        rest = min(self._longest_rest_s, self._first_rest_s * 2.0 ** min(self._rests, 10))
+        self._rests += 1
+        self._until = self._now() + rest
+        _log.warning("worker_rests", code=trouble.code, message=trouble.message, rest_s=rest)
+        return False
