@@ -109,7 +109,7 @@ def test_blame_a_job_that_uses_up_its_processor_time_was_not_killed_by_somebody_
 
 
 def test_a_child_that_somebody_kills_is_no_fault_of_its_job(sandbox: Sandbox, tmp_path: Path) -> None:
-    with sleeper(sandbox, tmp_path) as (child, _):
+    with sleeper(sandbox, tmp_path) as child:
         os.kill(child.pid, signal.SIGKILL)
         child.wait(PATIENCE_S)
         assert Evidence().verdict(child.end, LIMITS).is_worker_fault
