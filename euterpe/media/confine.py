@@ -33,6 +33,9 @@ _ALL_TCP, _ALL_SCOPES = 0b11, 0b11
 _OF_A_FILE = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEV
 
 _MOST_KILLABLE = "500"
+# From SIGXCPU at the limit of processor time to SIGKILL. With the same limit for both, a process would end by
+# SIGKILL, like one that was killed by somebody else.
+CPU_GRACE_S = 5
 # Addresses are no memory: the heaps of ffmpeg's threads set them aside and never fill them, over 1 GiB on two
 # cores, more on more. What is shared counts as address space only, so it has to have an end as well.
 _SET_ASIDE_BYTES = 12 << 30
@@ -99,9 +102,10 @@ def limit(limits: Limits, *, count_processes: bool) -> None:
         # too.
         wanted[resource.RLIMIT_NPROC] = limits.processes
     for what, value in wanted.items():
-        hardest = resource.getrlimit(what)[1]
-        least = value if hardest == resource.RLIM_INFINITY else min(value, hardest)
-        resource.setrlimit(what, (least, least))
+        hard = value + (CPU_GRACE_S if what == resource.RLIMIT_CPU else 0)
+        if (hardest := resource.getrlimit(what)[1]) != resource.RLIM_INFINITY:
+            hard = min(hard, hardest)
+        resource.setrlimit(what, (min(value, hard), hard))
 
 
 def can_hide_files() -> bool:
