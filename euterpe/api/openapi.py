@@ -19,7 +19,7 @@ Post a job, then poll its status, follow its events or be told by signed webhook
 Every answer has an `x-request-id` (your own, if you send a sane one); every error is a problem document
 (RFC 9457) with a stable `code`. A key that is disabled may be let in for two seconds more."""
 
-_EVERYWHERE = ("internal",)
+_EVERYWHERE = ("malformed_http", "internal")
 _KEYED = (
     "unauthorized",
     "malformed_api_key",
