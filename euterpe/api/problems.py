@@ -23,9 +23,7 @@ class Kind:
 
 PROBLEMS: Mapping[str, Kind] = MappingProxyType(
     {
-        "malformed_http": Kind(
-            400, "Malformed HTTP", "Send HTTP/1.1 exactly as RFC 9112 spells it."
-        ),
+        "malformed_http": Kind(400, "Malformed HTTP", "Send HTTP/1.1 exactly as RFC 9112 spells it."),
         "unauthorized": Kind(401, "No valid API key", "Send a key that is known, not expired and enabled."),
         "malformed_api_key": Kind(401, "Not an API key", "Copy the key anew: its checksum does not match."),
         "forbidden": Kind(403, "Scope missing", "Use a key that has the scope that the detail names."),

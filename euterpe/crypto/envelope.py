@@ -59,6 +59,10 @@ def credentials_context(job_id: str, requester_id: str, credential_version: int)
     return Context(b"euterpe-cred-v1\0", fields)
 
 
+def callbacks_context(job_id: str, requester_id: str) -> Context:
+    return Context(b"euterpe-call-v1\0", {"job_id": job_id, "requester_id": requester_id, "of": "callbacks"})
+
+
 def webhook_secret_context(requester_id: str, secret_id: str) -> Context:
     return Context(b"euterpe-hook-v1\0", {"requester_id": requester_id, "secret_id": secret_id})
 

@@ -13,6 +13,7 @@ from euterpe.crypto.signing import new_nonce, signature_headers
 from euterpe.dispatch.destinations import Heard
 from euterpe.dispatch.retry_after import retry_after_ms
 from euterpe.dispatch.signing_secrets import SigningSecrets
+from euterpe.domain.callbacks import hide_query
 from euterpe.domain.errors import EuterpeError
 from euterpe.domain.retry import (
     Backoff,
@@ -25,6 +26,7 @@ from euterpe.domain.retry import (
 from euterpe.domain.text import storable
 from euterpe.net.egress import Answer, Egress
 from euterpe.net.errors import EgressError, EgressRefused
+from euterpe.store.callbacks import Callbacks
 from euterpe.store.errors import StoreUnavailable
 from euterpe.store.outbox import ClaimedEvent, Delivery
 
@@ -47,17 +49,21 @@ class Courier:
         egress: Egress,
         secrets: SigningSecrets,
         policy: Policy,
+        callbacks: Callbacks,
         *,
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
         self._egress, self._secrets, self._policy, self._wall_clock = egress, secrets, policy, wall_clock
+        self._callbacks = callbacks
 
     def deliver(self, event: ClaimedEvent) -> tuple[Delivery, Heard]:
         """Raises nothing but `StoreUnavailable`: then there was no attempt, for want of the secrets."""
         began = time.monotonic()
         answer: Answer | None = None
+        url = event.url
         try:
-            answer = self._send(event)
+            url = self._whole_url(event)
+            answer = self._send(event, url)
             decision, heard = self._judge(event, answer), Heard.ANSWER
         except StoreUnavailable:
             raise
@@ -72,17 +78,22 @@ class Courier:
             _log.exception("a delivery attempt broke", event_id=event.event_id, job_id=event.job_id)
             decision, heard = self._retry(event, f"internal_error: {type(error).__name__}"), Heard.NOTHING
         took_ms = int((time.monotonic() - began) * 1000)
-        delivery = _delivery(event, decision, answer, took_ms)
+        delivery = _delivery(event, decision, answer, took_ms, url)
         _tell(delivery)
         return delivery, heard
 
-    def _send(self, event: ClaimedEvent) -> Answer:
+    def _whole_url(self, event: ClaimedEvent) -> str:
+        return self._callbacks.webhook_url(
+            event.url, event.job_id, event.requester_id, event.sealed_callbacks
+        )
+
+    def _send(self, event: ClaimedEvent, url: str) -> Answer:
         body = event.body.encode()
         secrets = self._secrets.of(event.requester_id)
         signed = signature_headers(secrets, event.event_id, body, int(self._wall_clock()), new_nonce())
         return self._egress.request(
             "POST",
-            event.url,
+            url,
             headers={
                 "content-type": "application/json",
                 "user-agent": f"euterpe/{__version__}",
@@ -124,11 +135,11 @@ def _reason(error: EuterpeError) -> str:
 
 
 def _delivery(
-    event: ClaimedEvent, decision: DeliveryDecision, answer: Answer | None, took_ms: int
+    event: ClaimedEvent, decision: DeliveryDecision, answer: Answer | None, took_ms: int, url: str
 ) -> Delivery:
     if answer is None:
         return Delivery(event, decision, duration_ms=took_ms)
-    said = answer.body.decode("utf-8", "replace")
+    said = hide_query(answer.body.decode("utf-8", "replace"), url)
     return Delivery(event, decision, answer.status, duration_ms=took_ms, answer=said)
 
 

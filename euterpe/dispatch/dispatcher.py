@@ -55,7 +55,7 @@ class Dispatcher:
         self._store, self._worker_id = store, worker_id
         self._poll_s, self._deadline_s = poll_ms / 1000, deadline_s
         policy = Policy(max_attempts, backoff or Backoff(), deadline_s, max_answer_bytes)
-        self._courier = Courier(egress, SigningSecrets(store.requesters), policy)
+        self._courier = Courier(egress, SigningSecrets(store.requesters), policy, store.callbacks)
         self._keeper = Keeper(store.outbox, lease_ms=lease_ms, heartbeat_ms=heartbeat_ms)
         self._settler = Settler(store.outbox, self._keeper.forget, give_up_s=_LAST_WORDS_S)
         self._destinations = Destinations(concurrency, batch, time.monotonic)

@@ -1,7 +1,8 @@
 """A spec in two parts: what may lie in the open, and what must be sealed.
 
 Credentials are secret, and so is the query of a signed URL, which carries the signature. The open part
-alone is what the request means; the secret part is only how to get at it.
+alone is what the request means; the secret part is only how to get at it. The queries of callback URLs are
+sealed apart (`callbacks.py`), for they live longer; they belong to what the request means.
 """
 
 import json
@@ -10,6 +11,7 @@ from typing import Any
 
 from pydantic import SecretStr
 
+from euterpe.domain.callbacks import with_callback_queries, without_callback_queries
 from euterpe.domain.locations import split_query, without_query
 from euterpe.domain.spec import JobSpec, parse_spec
 from euterpe.domain.strict_json import canonical_text
@@ -28,11 +30,12 @@ def split_secrets(spec: JobSpec) -> tuple[Json, bytes | None]:
         public["source"]["url"] += "?"
     for name in secret.get("output_queries", ()):
         public["output"]["urls"][name] += "?"
-    return public, canonical_text(secret).encode() if secret else None
+    return without_callback_queries(public), canonical_text(secret).encode() if secret else None
 
 
-def join_secrets(public: Json, secret: bytes | None) -> JobSpec:
-    """The spec that `split_secrets` took apart."""
+def join_secrets(public: Json, secret: bytes | None, callbacks: bytes | None = None) -> JobSpec:
+    """The spec that `split_secrets` and `callback_queries` took apart."""
+    public = with_callback_queries(public, callbacks)
     sealed = json.loads(secret) if secret else {}
     source, output = dict(public["source"]), dict(public["output"])
     source["url"] = without_query(source["url"]) + sealed.get("source_query", "")

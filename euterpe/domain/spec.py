@@ -120,8 +120,8 @@ class JobSpec(StrictModel):
     profile: ProfileName | None = None
     outputs: Annotated[OutputSpecs | None, exactly_one_with("profile"), Field(validate_default=True)] = None
     credentials: Credentials | None = None
-    refresh_url: CallbackUrl | None = None
-    status_webhook_url: CallbackUrl | None = None
+    refresh_url: CallbackUrl | None = Field(default=None, repr=False)
+    status_webhook_url: CallbackUrl | None = Field(default=None, repr=False)
     webhook_events: WebhookEvents | None = None
     queue: Name = "default"
     priority: Annotated[int, Field(ge=0, le=100)] = 50

@@ -46,6 +46,7 @@ class NewJob:
     external_id: str | None = None
     source_ref: str | None = None
     sealed: Sealed | None = None
+    sealed_callbacks: Sealed | None = None
     key: Key | None = None
     job_id: str = field(default_factory=new_id)
 
@@ -243,7 +244,7 @@ def _answer(request_hash: str, stored: AnyRow) -> Accepted | IdempotencyConflict
 def new_row(job: NewJob, now: int, rank: int | None) -> dict[str, Any]:
     """Return the row of a new job. One that waits for nothing is ready if it has a rank, else capped."""
     available_at = max(now, job.not_before or 0)
-    sealed = job.sealed
+    sealed, callbacks = job.sealed, job.sealed_callbacks
     return {
         "job_id": job.job_id,
         "requester_id": job.requester_id,
@@ -281,4 +282,8 @@ def new_row(job: NewJob, now: int, rank: int | None) -> dict[str, Any]:
         "updated_at": now,
         "started_at": None,
         "finished_at": None,
+        "callbacks_encrypted": callbacks and callbacks.ciphertext,
+        "callbacks_dek_wrapped": callbacks and callbacks.dek_wrapped,
+        "callbacks_kek_id": callbacks and callbacks.kek_id,
+        "callbacks_encryption_version": callbacks and callbacks.version,
     }

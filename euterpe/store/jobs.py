@@ -6,6 +6,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from euterpe.domain.callbacks import without_callback_queries
 from euterpe.domain.states import JobStatus, Lane, OutboxStatus
 from euterpe.store.database import Database
 from euterpe.store.errors import NotFound, Pruned
@@ -20,7 +21,8 @@ from euterpe.store.tables import (
     pruned_jobs,
 )
 
-_SHOWN = [column for column in inbox_jobs.c if not column.name.startswith("storage_creds_")]
+_SEALED = ("storage_creds_", "callbacks_")
+_SHOWN = [column for column in inbox_jobs.c if not column.name.startswith(_SEALED)]
 # What a status document shows. Of the spec only this: two hundred whole ones can be 50 MB.
 _LISTED = [
     *(column for column in _SHOWN if column.name != "spec"),
@@ -50,7 +52,8 @@ class Jobs:
             if self.pruned([job_id], requester_id=requester_id):
                 raise Pruned(f"the history of job {job_id} has been removed")
             raise NotFound(f"there is no job {job_id!r}")
-        return found[0]
+        # Rows that were stored before the queries were sealed have them in the open.
+        return {**found[0], "spec": without_callback_queries(found[0]["spec"])}
 
     def many(self, job_ids: Sequence[str], *, requester_id: str) -> list[dict[str, Any]]:
         """Those of them that are there; of their specs the metadata alone."""

@@ -1,15 +1,17 @@
 """The dispatcher's side of the outbox: the same ownership protocol as the inbox, over events."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, assert_never
 
 import sqlalchemy as sa
 
+from euterpe.crypto.envelope import Sealed
 from euterpe.domain.retry import Delivered, DeliveryDecision, Redeliver, Undeliverable
 from euterpe.domain.states import Lane, OutboxStatus, check_outbox_transition
 from euterpe.domain.text import storable
 from euterpe.store.bulk_insert import BulkInsert
+from euterpe.store.callbacks import SEALED_CALLBACKS, sealed_callbacks
 from euterpe.store.database import Database
 from euterpe.store.errors import NotFound
 from euterpe.store.ids import new_id
@@ -24,13 +26,18 @@ _event = job_outbox_events.c
 _TIDY_LIMIT = 100
 # Built once: to build it for every claim took a quarter of the claim.
 _URLS = sa.select(
-    inbox_jobs.c.job_id, inbox_jobs.c.spec["status_webhook_url"].as_string().label("url")
+    inbox_jobs.c.job_id,
+    inbox_jobs.c.spec["status_webhook_url"].as_string().label("url"),
+    *SEALED_CALLBACKS,
 ).where(inbox_jobs.c.job_id.in_(sa.bindparam("job_ids", expanding=True)))
 
 
 @dataclass(frozen=True)
 class ClaimedEvent:
-    """An event that this dispatcher owns until its lease ends. `body` goes out as it is."""
+    """An event that this dispatcher owns until its lease ends. `body` goes out as it is.
+
+    `url` has no query when that is in `sealed_callbacks`; `Callbacks.webhook_url` opens it.
+    """
 
     event_id: str
     job_id: str
@@ -42,6 +49,7 @@ class ClaimedEvent:
     claim_version: int
     attempt_count: int
     worker_id: str
+    sealed_callbacks: Sealed | None = field(default=None, repr=False)
 
     @property
     def holding(self) -> Holding:
@@ -109,10 +117,11 @@ class Outbox:
                 row.sequence,
                 row.type,
                 row.payload,
-                urls[row.job_id],
+                urls[row.job_id].url,
                 held[row.event_id].claim_version,
                 held[row.event_id].attempt_count,
                 worker_id,
+                sealed_callbacks(urls[row.job_id]),
             )
             for row in picked
             if row.event_id in held and row.job_id in urls
@@ -209,11 +218,11 @@ class Outbox:
             self._database.announce(connection, Topic.OUTBOX)
         return {row.event_id: row for row in self.events.write(connection, changes)}
 
-    def _urls(self, connection: sa.Connection, rows: Sequence[AnyRow]) -> dict[str, str]:
+    def _urls(self, connection: sa.Connection, rows: Sequence[AnyRow]) -> dict[str, AnyRow]:
         if not rows:
             return {}
         of = {"job_ids": list({row.job_id for row in rows})}
-        return {row.job_id: row.url for row in connection.execute(_URLS, of) if row.url is not None}
+        return {row.job_id: row for row in connection.execute(_URLS, of) if row.url is not None}
 
     def _put_out(self, row: AnyRow) -> Change:
         spent = row.attempt_count >= self._max_attempts

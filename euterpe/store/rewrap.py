@@ -15,6 +15,7 @@ import sqlalchemy as sa
 from euterpe.crypto.envelope import (
     Context,
     Sealed,
+    callbacks_context,
     check,
     credentials_context,
     rewrap,
@@ -57,6 +58,15 @@ _PLACES = (
         "storage_creds_encryption_version",
         lambda row: credentials_context(row.job_id, row.requester_id, row.credential_version),
         ("credential_version",),
+    ),
+    _Sealed(
+        inbox_jobs,
+        "callbacks_encrypted",
+        "callbacks_dek_wrapped",
+        "callbacks_kek_id",
+        "callbacks_encryption_version",
+        lambda row: callbacks_context(row.job_id, row.requester_id),
+        (),
     ),
     _Sealed(
         webhook_secrets,

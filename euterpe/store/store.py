@@ -6,11 +6,13 @@ from types import TracebackType
 from typing import Self
 
 from euterpe.crypto.keyring import KeyRing
+from euterpe.domain.callbacks import callback_queries
 from euterpe.domain.canonical import request_hash, split_secrets
 from euterpe.domain.job_limits import NO_LIMITS, JobLimits
 from euterpe.domain.retry import Backoff
 from euterpe.domain.spec import JobSpec
 from euterpe.domain.text import check_text
+from euterpe.store.callbacks import Callbacks
 from euterpe.store.clock import Clock
 from euterpe.store.control import Control
 from euterpe.store.credentials import Credentials
@@ -64,6 +66,7 @@ class Store:
         self.requesters = Requesters(self.database, ring)
         self.requester_limits = RequesterLimits(self.database)
         self.credentials = Credentials(self.database, ring)
+        self.callbacks = Callbacks(self.database, ring)
         self.rewrap = Rewrap(self.database, ring)
         self.commits: GroupCommit[NewJob, Accepted] = GroupCommit(self.enqueue.many, name="enqueue")
         self.commits.start()
@@ -119,6 +122,7 @@ class Store:
             external_id=spec.external_id,
             source_ref=source_ref,
             sealed=self.credentials.seal_first(job_id, requester_id, secret),
+            sealed_callbacks=self.callbacks.seal_first(job_id, requester_id, callback_queries(spec)),
             key=key,
         )
 

@@ -67,6 +67,10 @@ inbox_jobs = Table(
     Column("started_at", BigInteger),
     Column("finished_at", BigInteger),
     Column("rank", BigInteger),
+    Column("callbacks_encrypted", LargeBinary),
+    Column("callbacks_dek_wrapped", LargeBinary),
+    Column("callbacks_kek_id", Text),
+    Column("callbacks_encryption_version", BigInteger),
 )
 
 job_attempts = Table(

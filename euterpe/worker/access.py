@@ -45,6 +45,7 @@ class Access:
     def __init__(self, store: Store, egress: Egress, pulse: Pulse, *, max_refreshes: int) -> None:
         self._store, self._egress, self._pulse, self._job = store, egress, pulse, pulse.job
         self._max_refreshes = max_refreshes
+        self._callbacks = pulse.insist(lambda: store.callbacks.of(self._job))
         self.spec, self._version = self._read()
         self._asked_early = 0  # the version that was about to expire then
 
@@ -65,7 +66,7 @@ class Access:
 
     def _read(self) -> tuple[JobSpec, int]:
         secret, version = self._pulse.insist(lambda: self._store.credentials.open(self._job))
-        return join_secrets(dict(self._job.spec), secret), version
+        return join_secrets(dict(self._job.spec), secret, self._callbacks), version
 
     def _expires_soon(self, side: Side) -> bool:
         credentials = of_side(self.spec.credentials, side)

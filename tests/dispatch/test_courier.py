@@ -57,7 +57,7 @@ def hire(store: Store, dialled: Dialled, open_receivers: ExitStack) -> Hire:
 
     def hired(policy: Policy = POLICY, requesters: Requesters = store.requesters) -> Courier:
         egress = open_receivers.enter_context(Egress(LOOPBACK, dial=dialled))
-        return Courier(egress, SigningSecrets(requesters), policy, wall_clock=lambda: NOW)
+        return Courier(egress, SigningSecrets(requesters), policy, store.callbacks, wall_clock=lambda: NOW)
 
     return hired
 

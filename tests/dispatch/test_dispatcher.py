@@ -7,17 +7,20 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+import structlog
 
 from euterpe.dispatch.dispatcher import Dispatcher
-from euterpe.domain.retry import Backoff
+from euterpe.domain.retry import Backoff, Redeliver
+from euterpe.domain.spec import parse_spec
 from euterpe.domain.states import OutboxStatus
 from euterpe.net.egress import Egress
 from euterpe.store.engines import Kind
 from euterpe.store.requesters import NewRequester
 from euterpe.store.store import Store
-from euterpe.store.tables import job_deliveries, job_outbox_events
+from euterpe.store.tables import inbox_jobs, job_deliveries, job_outbox_events, metadata
 from tests.dispatch.receivers import LONG_S, BlackHole, Received, Receiver, Reply
 from tests.dispatch.stage import LOOPBACK, WatchedOutbox, dispatching, tell, verified
+from tests.store.jobs import SPEC
 
 SQLITE = pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
 
@@ -311,3 +314,38 @@ def test_a_listener_that_breaks_ends_no_deliveries(
         assert broke.wait(LONG_S)
         tell(store, requester, receiver.url)
         receiver.wait_for(1)
+
+
+def test_a_webhook_url_with_a_query_is_called_whole_and_its_query_is_kept_nowhere(
+    store: Store, requester: NewRequester, receiver: Receiver, outbox: WatchedOutbox
+) -> None:
+    quoting = Reply(500, body=b"Cannot POST /hook?token=canary, for canary is wrong")
+    receiver.answering = lambda _: quoting if len(receiver.received) == 1 else Reply(204)
+    spec = parse_spec({**SPEC, "status_webhook_url": receiver.url})
+    store.submit(spec, requester.requester_id).result(timeout=LONG_S)
+    store.inbox.claim("w1", 1)
+    with structlog.testing.capture_logs() as logged, dispatching(store):
+        received = receiver.wait_for(2)
+        first, second = outbox.wait_settled(2)
+    assert {one.path for one in received} == {"/hook?token=canary"}
+    assert (first.status_code, second.status_code) == (500, 204)
+    with store.database.snapshot() as connection:
+        kept = [str(row) for table in metadata.sorted_tables for row in connection.execute(sa.select(table))]
+    assert "canary" not in "".join([*kept, *map(str, logged), repr(first), repr(second)])
+    assert first.answer == "Cannot POST /hook?…, for … is wrong"
+
+
+@SQLITE
+def test_an_event_whose_query_cannot_be_opened_is_tried_again(
+    store: Store, requester: NewRequester, receiver: Receiver, outbox: WatchedOutbox
+) -> None:
+    spec = parse_spec({**SPEC, "status_webhook_url": receiver.url})
+    store.submit(spec, requester.requester_id).result(timeout=LONG_S)
+    with store.database.transaction() as connection:
+        connection.execute(sa.update(inbox_jobs).values(callbacks_kek_id="gone"))
+    store.inbox.claim("w1", 1)
+    with dispatching(store):
+        (failed, *_) = outbox.wait_settled(1)
+    assert isinstance(failed.decision, Redeliver)
+    assert failed.decision.reason.startswith("unknown_kek")
+    assert receiver.received == []

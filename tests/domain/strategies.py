@@ -37,7 +37,9 @@ segments = some(r"[A-Za-z0-9_ÄéЖ日-][A-Za-z0-9._ÄéЖ日-]{0,12}(%20|%C3%A9
 paths = st.lists(segments, min_size=1, max_size=4).map("/".join)
 hosts = some(r"[a-z0-9][a-z0-9-]{0,10}(\.[a-z]{2,5})?(:[1-9][0-9]{0,3})?") | st.just("[::1]:8080")
 signed_urls = st.builds("https://{}/{}{}".format, hosts, paths, queries | st.sampled_from(["", "?"]))
-callback_urls = st.builds("http{}://{}/{}".format, st.sampled_from(["", "s"]), hosts, paths)
+callback_urls = st.builds(
+    "http{}://{}/{}{}".format, st.sampled_from(["", "s"]), hosts, paths, queries | st.sampled_from(["", "?"])
+)
 file_names = some(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,20}(/[A-Za-z0-9_][A-Za-z0-9._-]{0,20}){0,3}")
 
 heights = st.integers(8, 2160).map(lambda half: half * 2)

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from euterpe.domain.callbacks import callback_queries, hide_query
 from euterpe.domain.canonical import join_secrets, request_hash, split_secrets
 from euterpe.domain.spec import parse_spec, parse_spec_json
 from euterpe.domain.strict_json import canonical_json
@@ -27,9 +28,11 @@ def hash_of(document: object) -> str:
 def test_what_was_split_is_joined_again(document: Json) -> None:
     spec = parse_spec(document)
     public, secret = split_secrets(spec)
-    stored = json.loads(canonical_json(public))
-    assert join_secrets(stored, secret) == spec
-    assert split_secrets(join_secrets(stored, secret)) == (public, secret)
+    stored, callbacks = json.loads(canonical_json(public)), callback_queries(spec)
+    joined = join_secrets(stored, secret, callbacks)
+    assert joined == spec
+    assert split_secrets(joined) == (public, secret)
+    assert callback_queries(joined) == callbacks
 
 
 @given(requests())
@@ -38,7 +41,7 @@ def test_no_secret_lies_in_the_open(document: Json) -> None:
     public, secret = split_secrets(spec)
     assert CANARY not in canonical_json(public)
     assert CANARY not in repr(spec)
-    assert (secret is not None) >= (CANARY in canonical_json(document))
+    assert (secret or callback_queries(spec)) or CANARY not in canonical_json(document)
 
 
 def test_a_signed_url_is_split_after_its_question_mark() -> None:
@@ -95,7 +98,8 @@ def test_the_hash_does_not_depend_on_spelling(document: Json, random: Random) ->
 def test_defaults_filled_in_hash_like_defaults_left_out(document: Json) -> None:
     spec = parse_spec(document)
     public, secret = split_secrets(spec)
-    assert request_hash(join_secrets(public, secret)) == request_hash(spec)
+    whole = join_secrets(public, secret, callback_queries(spec))
+    assert request_hash(whole) == request_hash(spec)
 
 
 @pytest.mark.parametrize(
@@ -156,3 +160,47 @@ def test_hashes_stay_the_same_from_release_to_release() -> None:
     assert hash_of(MINIMAL) == "8a84748cc727b3076e71a4be6a5b575b7c8c2073b01ecc61e0d09b2ac25ecddc"
     assert hash_of(EXAMPLE) == "a2347e7c4b0d0230a5281f4f4d90c63ab06481f3187914086bf40a775c5c5c61"
     assert hash_of(SIGNED) == "724481a57148871eb41b0cc820c3d3fd02b1457024331b19a93a5207bf7f9961"
+
+
+CALLED = {
+    **MINIMAL,
+    "status_webhook_url": "https://requester.example/hook?token=canary",
+    "refresh_url": "https://requester.example/creds",
+}
+
+
+def test_a_callback_url_is_split_after_its_question_mark() -> None:
+    spec = parse_spec(CALLED)
+    public, secret = split_secrets(spec)
+    assert public["status_webhook_url"] == "https://requester.example/hook?"
+    assert public["refresh_url"] == "https://requester.example/creds"
+    assert secret is None
+    assert callback_queries(spec) == b'{"status_webhook_url":"?token=canary"}'
+
+
+def test_a_callback_url_that_was_stored_whole_stays_as_it_is() -> None:
+    """Rows from before the queries were sealed have no sealed part."""
+    public, _ = split_secrets(parse_spec(MINIMAL))
+    old = {**public, "status_webhook_url": CALLED["status_webhook_url"]}
+    assert join_secrets(old, None, None).status_webhook_url == CALLED["status_webhook_url"]
+
+
+def test_the_query_of_a_callback_url_belongs_to_what_the_request_means() -> None:
+    """As before it was sealed: a hash that changes with a release turns a retry into a conflict."""
+    assert hash_of(CALLED) == "9f3dcba855fd19cd99bf73911408a1a8b8c238c3cb718929ca2c1aa84b5f5e3d"
+    other = {**CALLED, "status_webhook_url": "https://requester.example/hook?token=other"}
+    assert hash_of(other) != hash_of(CALLED)
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ("Cannot POST /hook?token=canary-1", "Cannot POST /hook?…"),
+        ("no token=canary-1 here", "no … here"),
+        ("a&amp;token=canary-1", "a&amp;…"),
+        ("canary-1 and canary 1", "… and …"),
+        ("nothing of it, a=1", "nothing of it, a=1"),
+    ],
+)
+def test_an_answer_that_quotes_the_query_is_kept_without_it(said: str, shown: str) -> None:
+    assert hide_query(said, "https://requester.example/hook?a=1&token=canary-1&b=canary%201") == shown

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from secrets import token_hex
 from typing import Any
 
 from euterpe.client import Event, MemoryNonces, verify, verify_refresh
@@ -19,6 +20,7 @@ class Receiver:
 
     def __init__(self) -> None:
         self.secrets: list[str] = []
+        self.token = f"callbacktoken{token_hex(8)}"  # whoever calls without it is refused
         self.bodies: dict[str, list[bytes]] = defaultdict(list)  # by event id, one for each delivery
         self.refreshes: list[Refresh] = []
         self.hook: Callable[[Event], Answer] = lambda _: (204, b"")
@@ -38,11 +40,11 @@ class Receiver:
 
     @property
     def hook_url(self) -> str:
-        return f"http://{self.address}/hook"
+        return f"http://{self.address}/hook?token={self.token}"
 
     @property
     def refresh_url(self) -> str:
-        return f"http://{self.address}/refresh"
+        return f"http://{self.address}/refresh?token={self.token}"
 
     def events(self, job_id: str) -> list[Event]:
         """Those that arrived, in the order of their sequence."""
@@ -80,7 +82,9 @@ class Receiver:
 
     def take(self, path: str, headers: Mapping[str, str], body: bytes) -> Answer:
         try:
-            if path == "/refresh":
+            address, _, token = path.partition("?token=")
+            assert token == self.token, "a callback URL was called without its query"
+            if address == "/refresh":
                 call = verify_refresh(headers, body, self.secrets, replay_cache=self._nonces)
                 self.refreshes.append(call)
                 return self.refresh(call)

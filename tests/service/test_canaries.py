@@ -109,6 +109,7 @@ def _secrets_of(house: House) -> dict[str, str]:
     (kek,) = json.loads((house.folder / "keks.json").read_text())["keys"].values()
     return {
         "API key": house.api_key.rpartition("_")[2],
+        "callback token": house.receiver.token,
         "webhook secret": house.receiver.secrets[0].removeprefix("whsec_"),
         "KEK": kek,
         "S3 key": SECRET_ACCESS_KEY,
