@@ -119,34 +119,45 @@ _REFUSED = ("does not exist", "authentication failed", "no pg_hba.conf entry", "
 
 @contextmanager
 def _typed_errors() -> Iterator[None]:
+    """Raise the store's errors instead of the driver's.
+
+    `from None`, because Postgres puts whole rows into the details of its errors, and a traceback that is
+    logged prints the errors that caused it: `DETAIL: Failing row contains (…)` with the job's spec in it.
+    """
     try:
         yield
     except exc.IntegrityError as error:
         if "invalid transition" in str(error.orig):
-            raise InvalidTransition("?", "?", "the database refused it") from error
-        raise StoreError(_first_line(error)) from error
-    except exc.TimeoutError as error:
-        raise StoreUnavailable("every database connection of this process is busy; try again") from error
+            raise InvalidTransition("?", "?", "the database refused it") from None
+        raise StoreError(_without_rows(error)) from None
+    except exc.TimeoutError:
+        raise StoreUnavailable("every database connection of this process is busy; try again") from None
     except exc.DBAPIError as error:
         # libSQL's server hangs up on text that is no UTF-8 (1007): sending it again will not help.
         unreadable = "closed with code 1007" in str(error.orig)
         if not unreadable and (error.connection_invalidated or _is_passing(error)):
             raise StoreUnavailable(
-                f"the database cannot be reached right now: {_first_line(error)}"
-            ) from error
-        raise StoreError(_first_line(error)) from error
+                f"the database cannot be reached right now: {_without_rows(error)}"
+            ) from None
+        raise StoreError(_without_rows(error)) from None
     except (exc.StatementError, UnicodeError, OverflowError) as error:
-        raise StoreError(f"a value is not one that the database can hold: {type(error).__name__}") from error
+        raise StoreError(f"a value is not one that the database can hold: {type(error).__name__}") from None
     except Exception as error:
         # libsql-client lets some errors of its web socket out as they are.
         if not isinstance(error, OSError) and not type(error).__module__.startswith("aiohttp"):
             raise
         reason = str(error) or type(error).__name__
-        raise StoreUnavailable(f"the database cannot be reached right now: {reason}") from error
+        raise StoreUnavailable(f"the database cannot be reached right now: {reason}") from None
 
 
-def _first_line(error: exc.DBAPIError) -> str:
-    """Without the lines that quote the row: it may hold what must not be shown."""
+def _without_rows(error: exc.DBAPIError) -> str:
+    """Return what the driver says, without the row or the value that it says it of.
+
+    The lines after the first quote rows. In Postgres' class 22 (data exception) the first quotes the value.
+    """
+    state = getattr(error.orig, "sqlstate", None)
+    if state is not None and state.startswith("22"):
+        return f"{type(error.orig).__name__} (SQLSTATE {state})"
     return str(error.orig).strip().partition("\n")[0]
 
 

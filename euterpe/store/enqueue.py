@@ -127,7 +127,7 @@ class Enqueue:
             self._insert_jobs(connection, sorted(rows, key=lambda row: row["source_ref"] or ""))
         except sa.exc.IntegrityError as error:
             if "source_ref" in str(error.orig):
-                raise DuplicateSource([job.source_ref for job in jobs if job.source_ref]) from error
+                raise DuplicateSource([job.source_ref for job in jobs if job.source_ref]) from None
             raise
         self._admission.admit(connection, limits, locked=True)
         self._database.announce(connection, Topic.INBOX)

@@ -146,7 +146,7 @@ def _apply(connection: sa.Connection, migration: Migration, kind: Kind) -> None:
         raise SchemaMismatch(
             f"migration {migration.version:04d}_{migration.name} does not fit this database, and nothing was "
             f"applied: {says}; if it has tables of something else, give Euterpe a database of its own"
-        ) from error
+        ) from None
 
 
 def _place(connection: sa.Connection) -> None:
