@@ -50,6 +50,7 @@ def create_app(
         finally:
             service.watcher.stop()
             service.calls.stop()
+            service.writes.stop()
 
     paths = {route.endpoint: route.path for route in routes}
     app = Starlette(

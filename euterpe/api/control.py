@@ -22,7 +22,7 @@ from euterpe.domain.strict_json import parse_json
 class Controls:
     def __init__(self, service: Service) -> None:
         self._door, self._store, self._policy = service.door, service.store, service.policy
-        self._calls, self._max_body_bytes = service.calls, service.limits.max_body_bytes
+        self._calls, self._max_body_bytes = service.writes, service.limits.max_body_bytes
 
     async def cancel(self, request: Request) -> Response:
         return await self._change(request, self._store.control.cancel)

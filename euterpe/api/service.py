@@ -5,7 +5,7 @@ from typing import Protocol
 
 from euterpe.api.auth import Door
 from euterpe.api.backpressure import Backpressure
-from euterpe.api.calls import Calls
+from euterpe.api.calls import WRITING_THREADS, Calls
 from euterpe.api.limits import ApiLimits
 from euterpe.api.metrics import Metrics, SandboxLayers
 from euterpe.api.seats import Seats
@@ -29,6 +29,7 @@ class Service:
     policy: SpecPolicy
     egress: EgressPolicy
     calls: Calls
+    writes: Calls
     door: Door
     watcher: Watcher
     seats: Seats
@@ -39,7 +40,8 @@ class Service:
 def new_service(
     store: Store, limits: ApiLimits, policy: SpecPolicy, egress: EgressPolicy, sandbox_layers: SandboxLayers
 ) -> Service:
-    calls = Calls()
+    wait_s = store.database.write_wait_s
+    calls, writes = Calls(write_wait_s=wait_s), Calls(WRITING_THREADS, write_wait_s=wait_s)
     metrics = Metrics(store.jobs.backlog, calls, sandbox_layers)
     return Service(
         store=store,
@@ -47,6 +49,7 @@ def new_service(
         policy=policy,
         egress=egress,
         calls=calls,
+        writes=writes,
         door=Door(store.requesters.authenticate, calls),
         watcher=Watcher(store.jobs.versions),
         seats=Seats(limits, metrics.waits.set),

@@ -10,6 +10,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from euterpe.domain.errors import InvalidTransition
 from euterpe.store.clock import Clock, DatabaseClock
+from euterpe.store.deadlines import WRITE_WAIT_S, in_time, waiting_until
 from euterpe.store.engines import READ_ONLY, Engines, Kind, open_engines
 from euterpe.store.errors import StoreError, StoreUnavailable
 from euterpe.store.turns import Turns
@@ -19,7 +20,8 @@ _Claim = TypeVar("_Claim")
 
 
 class Database:
-    def __init__(self, url: str, clock: Clock | None = None) -> None:
+    def __init__(self, url: str, clock: Clock | None = None, *, write_wait_s: float = WRITE_WAIT_S) -> None:
+        self.write_wait_s = write_wait_s
         self.engines: Engines = open_engines(url)
         self.clock: Clock = clock or DatabaseClock()
         self._announcer = announcer(self.engines)
@@ -34,7 +36,12 @@ class Database:
     def transaction(self) -> Iterator[sa.Connection]:
         """Everything in it, or nothing. What was announced in it is told once it is committed."""
         topics: set[Topic] = set()
-        with _typed_errors(), self._turn(), self.engines.write.begin() as connection:
+        with (
+            _typed_errors(),
+            waiting_until(in_time(self.write_wait_s)),
+            self._turn(),
+            self.engines.write.begin() as connection,
+        ):
             connection.info["topics"] = topics
             yield connection
         for topic in topics:

@@ -12,9 +12,10 @@ from sqlalchemy import event
 from sqlalchemy.exc import ArgumentError
 
 import euterpe.store.libsql  # noqa: F401  registers the dialect
+from euterpe.store.deadlines import seconds_left
 from euterpe.store.errors import StoreUnavailable, UnsupportedDatabase
 
-# SQLite waits this long for another process's write before it gives up.
+# How long SQLite waits where it waits by itself: when a connection is opened, and when it reads.
 BUSY_TIMEOUT_MS = 30_000
 # Postgres' word for a write on a server that stands by for another.
 READ_ONLY = "25006"
@@ -167,12 +168,12 @@ def _begin_when_free(connection: sa.Connection) -> None:
     Waits by itself. SQLite would sleep up to a tenth of a second between two looks, and the file lie idle;
     libSQL's server lets writers queue for a tenth of a second only.
     """
-    deadline, pause = time.monotonic() + BUSY_TIMEOUT_MS / 1000, _SHORTEST_WAIT_S
+    pause = _SHORTEST_WAIT_S
     while True:
         try:
             connection.exec_driver_sql("BEGIN IMMEDIATE")
         except sa.exc.OperationalError as error:
-            if not _is_busy(error) or time.monotonic() > deadline:
+            if not _is_busy(error) or not seconds_left():
                 raise
             time.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311  jitter, not a secret
             pause = min(2 * pause, _LONGEST_WAIT_S)

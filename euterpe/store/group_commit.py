@@ -9,10 +9,12 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Generic, TypeVar
 
+from euterpe.store.deadlines import WRITE_WAIT_S, in_time, waiting_until
 from euterpe.store.errors import StoreError, StoreUnavailable
 
 T = TypeVar("T")
 R = TypeVar("R")
+_Entry = tuple[T, Future[R], float]  # what to write, its answer, and the deadline of its caller
 
 
 class GroupCommit(Generic[T, R]):
@@ -26,9 +28,11 @@ class GroupCommit(Generic[T, R]):
         name: str,
         max_batch: int = 128,
         max_waiting: int = 4096,
+        max_wait_s: float = WRITE_WAIT_S,
     ) -> None:
         self._flush, self._max_batch, self._max_waiting = flush, max_batch, max_waiting
-        self._waiting: list[tuple[T, Future[R]]] = []
+        self._max_wait_s = max_wait_s
+        self._waiting: list[_Entry[T, R]] = []
         self._changed = threading.Condition()
         self._stopping = False
         self._thread = threading.Thread(target=self._loop, name=f"euterpe-{name}", daemon=True)
@@ -43,7 +47,7 @@ class GroupCommit(Generic[T, R]):
             refused = [] if drain else self._waiting
             self._waiting = self._waiting if drain else []
             self._changed.notify_all()
-        for _, future in refused:
+        for _, future, _ in refused:
             if future.set_running_or_notify_cancel():
                 future.set_exception(StoreUnavailable("the service is stopping; try again"))
         self._thread.join()
@@ -53,7 +57,7 @@ class GroupCommit(Generic[T, R]):
         with self._changed:
             if self._stopping or len(self._waiting) >= self._max_waiting:
                 raise StoreUnavailable("too many writes are waiting for the database; try again")
-            self._waiting.append((item, future))
+            self._waiting.append((item, future, in_time(self._max_wait_s)))
             self._changed.notify()
         return future
 
@@ -67,24 +71,25 @@ class GroupCommit(Generic[T, R]):
                 return
             self._write([entry for entry in batch if entry[1].set_running_or_notify_cancel()])
 
-    def _write(self, batch: Sequence[tuple[T, "Future[R]"]]) -> None:
+    def _write(self, batch: Sequence[_Entry[T, R]]) -> None:
         if not batch:
             return
         try:
-            answers = self._flush([item for item, _ in batch])
+            with waiting_until(min(deadline for _, _, deadline in batch)):
+                answers = self._flush([item for item, _, _ in batch])
         except BaseException as error:  # noqa: BLE001  it is handed to the callers it belongs to
             if len(batch) > 1 and isinstance(error, Exception) and not isinstance(error, StoreUnavailable):
                 # One bad item must not fail its neighbours: nothing was written, so each by itself.
                 for entry in batch:
                     self._write([entry])
                 return
-            for _, future in batch:
+            for _, future, _ in batch:
                 future.set_exception(error)
             return
         # A caller without an answer would wait for ever.
         unanswered = StoreError("the write was made, but nothing was said of it")
         missing = [unanswered] * (len(batch) - len(answers))
-        for (_, future), answer in zip(batch, [*answers, *missing], strict=True):
+        for (_, future, _), answer in zip(batch, [*answers, *missing], strict=True):
             if isinstance(answer, Exception):
                 future.set_exception(answer)
             else:

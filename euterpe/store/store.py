@@ -17,6 +17,7 @@ from euterpe.store.clock import Clock
 from euterpe.store.control import Control
 from euterpe.store.credentials import Credentials
 from euterpe.store.database import Database
+from euterpe.store.deadlines import WRITE_WAIT_S
 from euterpe.store.enqueue import Accepted, Enqueue, Key, NewJob
 from euterpe.store.group_commit import GroupCommit
 from euterpe.store.ids import new_id
@@ -47,8 +48,10 @@ class Store:
         outbox_max_attempts: int = 12,
         idempotency_ttl_ms: int = WEEK_MS,
         tidy_every_ms: int = 100,
+        write_wait_s: float = WRITE_WAIT_S,
     ) -> None:
-        self.database = Database(url, clock)
+        """Open the store; a caller that wants to write waits `write_wait_s` at most for other writers."""
+        self.database = Database(url, clock, write_wait_s=write_wait_s)
         try:
             require_current(self.database)
         except BaseException:
@@ -68,9 +71,13 @@ class Store:
         self.credentials = Credentials(self.database, ring)
         self.callbacks = Callbacks(self.database, ring)
         self.rewrap = Rewrap(self.database, ring)
-        self.commits: GroupCommit[NewJob, Accepted] = GroupCommit(self.enqueue.many, name="enqueue")
+        self.commits: GroupCommit[NewJob, Accepted] = GroupCommit(
+            self.enqueue.many, name="enqueue", max_wait_s=write_wait_s
+        )
         self.commits.start()
-        self._steps: GroupCommit[Advance, bool] = GroupCommit(self._advance, name="advance")
+        self._steps: GroupCommit[Advance, bool] = GroupCommit(
+            self._advance, name="advance", max_wait_s=write_wait_s
+        )
         self._steps.start()
 
     def submit(

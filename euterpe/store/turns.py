@@ -9,6 +9,9 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from euterpe.store.deadlines import seconds_left
+from euterpe.store.errors import StoreUnavailable
+
 
 class Turns:
     def __init__(self) -> None:
@@ -24,7 +27,7 @@ class Turns:
             first = len(self._waiting) == 1
         try:
             if not first:
-                mine.acquire()  # until the one before us hands over; a person may interrupt it
+                self._wait(mine)
             yield
         finally:
             with self._guard:
@@ -32,3 +35,8 @@ class Turns:
                 self._waiting.remove(mine)
                 if had_turn and self._waiting:
                     self._waiting[0].release()
+
+    def _wait(self, mine: threading.Lock) -> None:
+        """Wait until the caller before hands over; a person may interrupt it."""
+        if not mine.acquire(timeout=seconds_left()):
+            raise StoreUnavailable("other writes keep the database busy; try again")

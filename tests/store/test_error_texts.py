@@ -4,6 +4,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -23,7 +24,7 @@ from tests.domain.documents import MINIMAL
 from tests.store.jobs import SPEC, claim_one, enqueue, new_job
 
 CANARY = "canary-in-a-row"
-JOB = {"spec": {**SPEC, "metadata": {"note": CANARY}}, "external_id": CANARY}
+JOB: dict[str, Any] = {"spec": {**SPEC, "metadata": {"note": CANARY}}, "external_id": CANARY}
 
 Provoke = Callable[[Store], object]
 
@@ -75,10 +76,9 @@ def a_text_that_is_no_json(store: Store) -> None:
     enqueue(store, **JOB)
     claim_one(store)
     run(store, sa.update(job_outbox_events).values(payload=CANARY))
-    document = sa.func.json(job_outbox_events.c.payload)
-    if store.database.engines.locks_rows:
-        document = sa.cast(job_outbox_events.c.payload, sa.JSON)
-    run(store, sa.select(document))
+    payload = job_outbox_events.c.payload
+    on_postgres = store.database.engines.locks_rows
+    run(store, sa.select(sa.cast(payload, sa.JSON) if on_postgres else sa.func.json(payload)))
 
 
 def a_parameter_that_nobody_can_store(store: Store) -> None:

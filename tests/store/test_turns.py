@@ -3,6 +3,8 @@ import threading
 
 import pytest
 
+from euterpe.store.deadlines import in_time, seconds_left, waiting_until
+from euterpe.store.errors import StoreUnavailable
 from euterpe.store.turns import Turns
 
 
@@ -75,3 +77,34 @@ def test_whoever_is_interrupted_in_the_line_leaves_it() -> None:
     assert followed.wait(30)
     for thread in threads:
         thread.join(30)
+
+
+def test_whoever_waited_too_long_for_a_turn_leaves_the_line() -> None:
+    turns, may_end, holding = Turns(), threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with turns.turn():
+            holding.set()
+            may_end.wait(30)
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    holding.wait(30)
+    with waiting_until(in_time(0.01)):
+        for _ in range(3):
+            with pytest.raises(StoreUnavailable), turns.turn():
+                pass
+    assert len(turns._waiting) == 1
+    may_end.set()
+    holder.join(30)
+    with turns.turn():
+        assert len(turns._waiting) == 1
+
+
+def test_an_earlier_deadline_of_the_caller_holds() -> None:
+    with waiting_until(in_time(1_000)):
+        with waiting_until(in_time(2_000)):
+            assert 0 < seconds_left() <= 1_000
+        with waiting_until(in_time(-1)):
+            assert seconds_left() == 0
+        assert seconds_left() > 0
