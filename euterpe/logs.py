@@ -7,9 +7,12 @@ import logging
 import re
 import sys
 from collections.abc import MutableMapping
+from contextlib import nullcontext
 from typing import Any, TextIO
 
 import structlog
+
+from euterpe.log_budget import LogBudget
 
 _SECRET_NAME = re.compile(
     r"(?i)secret|password|passwd|token|authorization|api_?key|credentials$|signature|cookie"
@@ -37,7 +40,7 @@ def configure(level: str, stream: TextIO = sys.stderr) -> None:
         wrapper_class=structlog.make_filtering_bound_logger(level),
         cache_logger_on_first_use=True,
     )
-    handler = logging.StreamHandler(stream)
+    handler = _Handler(stream)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=[structlog.stdlib.ExtraAdder(), *shared],
@@ -50,6 +53,24 @@ def configure(level: str, stream: TextIO = sys.stderr) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
+
+
+class _Handler(logging.StreamHandler[TextIO]):
+    """Writes lines within their budget; at the end it tells what was left out last."""
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__(stream)
+        self._budget = LogBudget(self._tell)
+        self.addFilter(self._budget)
+
+    def _tell(self, summary: logging.LogRecord) -> None:
+        """Write a summary, whatever budget is left."""
+        with self.lock or nullcontext():
+            self.emit(summary)
+
+    def close(self) -> None:
+        self._budget.flush()
+        super().close()
 
 
 def redact(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:

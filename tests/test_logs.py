@@ -90,3 +90,19 @@ def test_what_is_no_secret_stays(stream: io.StringIO) -> None:
     structlog.get_logger().info("x", credential_version=3, url="s3://bucket/key")
     (line,) = lines(stream)
     assert (line["credential_version"], line["url"]) == (3, "s3://bucket/key")
+
+
+def test_a_flood_of_one_line_is_logged_as_some_lines_and_a_count(stream: io.StringIO) -> None:
+    for _ in range(5_000):
+        structlog.get_logger("euterpe.api").info("request", status=401, route="unmatched")
+    structlog.get_logger("euterpe.api").info("request", status=202)
+    logging.getLogger().handlers[0].close()
+    told = lines(stream)
+    refused = [line for line in told if line.get("status") == 401 and line["event"] == "request"]
+    summaries = [line for line in told if line["event"] == "log_suppressed"]
+    assert len(refused) < 1_000
+    assert len(refused) + sum(int(str(line["suppressed"])) for line in summaries) == 5_000
+    assert {(line["of"], line["status"], line["level"]) for line in summaries} == {
+        ("request", 401, "warning")
+    }
+    assert [line for line in told if line.get("status") == 202]

@@ -12,7 +12,11 @@ from starlette.requests import Request
 from euterpe.api.calls import Calls
 from euterpe.api.exchange import exchange_of
 from euterpe.api.problems import Refused
+from euterpe.api.wrong_keys import WrongKeys
+from euterpe.crypto.apikeys import parse
+from euterpe.crypto.errors import MalformedApiKey
 from euterpe.domain.scopes import Scope
+from euterpe.store.errors import Unauthorized
 from euterpe.store.requesters import Principal
 
 # A busy key costs one query in this time; one that is disabled is refused after it at the latest.
@@ -28,13 +32,20 @@ class Door:
         authenticate: Callable[[str], Principal],
         calls: Calls,
         clock: Callable[[], float] = time.monotonic,
+        wrong_keys: WrongKeys | None = None,
     ) -> None:
         self._authenticate, self._calls, self._clock = authenticate, calls, clock
+        self._wrong_keys = WrongKeys() if wrong_keys is None else wrong_keys
         self._known: OrderedDict[bytes, tuple[Principal, float]] = OrderedDict()
         self._asking: dict[bytes, asyncio.Task[Principal]] = {}
 
     async def admit(self, request: Request, scope: Scope) -> Principal:
-        principal = await self._principal(_key_in(request))
+        address = request.client.host if request.client else ""
+        try:
+            principal = await self._principal(_key_in(request), address)
+        except (Unauthorized, MalformedApiKey, _NoKey):
+            await self._wrong_keys.count(address)
+            raise
         exchange_of(request).requester_id = principal.requester_id
         if scope not in principal.scopes:
             raise Refused(
@@ -46,12 +57,20 @@ class Door:
             )
         return principal
 
-    async def _principal(self, key: str) -> Principal:
+    async def _principal(self, key: str, address: str) -> Principal:
         digest = sha256(key.encode()).digest()
         known = self._known.get(digest)
         if known is not None and known[1] > self._clock():
             return known[0]
-        # One query for all who come with this key now; it goes on if the first of them leaves.
+        # A key that was valid a while ago waits behind nobody's guesses.
+        if known is not None or digest in self._asking:
+            return await self._shared_look(key, digest)
+        parse(key)  # a key with a typo costs no query
+        async with self._wrong_keys.lookup(address):
+            return await self._shared_look(key, digest)
+
+    async def _shared_look(self, key: str, digest: bytes) -> Principal:
+        """Make one query for all who come with this key now; it goes on if the first of them leaves."""
         asking = self._asking.get(digest)
         if asking is None:
             asking = self._asking[digest] = asyncio.ensure_future(self._ask(key, digest))
@@ -61,6 +80,9 @@ class Door:
         until = self._clock() + REMEMBERED_S
         try:
             principal = await self._calls.run(partial(self._authenticate, key))
+        except Unauthorized:
+            self._known.pop(digest, None)
+            raise
         finally:
             del self._asking[digest]
         self._known[digest] = principal, until
@@ -68,6 +90,10 @@ class Door:
         if len(self._known) > _MOST_REMEMBERED:
             self._known.popitem(last=False)
         return principal
+
+
+class _NoKey(Refused):
+    """A request without a key."""
 
 
 def _key_in(request: Request) -> str:
@@ -79,7 +105,7 @@ def _key_in(request: Request) -> str:
     key = request.headers.get("x-api-key", "")
     if key:
         return key
-    raise Refused(
+    raise _NoKey(
         "unauthorized",
         "send an API key, as `Authorization: Bearer …` or as `X-API-Key`",
         headers={"www-authenticate": 'Bearer realm="euterpe"'},

@@ -23,6 +23,7 @@ _EVERYWHERE = ("malformed_http", "internal")
 _KEYED = (
     "unauthorized",
     "malformed_api_key",
+    "too_many_wrong_keys",
     "forbidden",
     "database_unavailable",
     "overloaded",

@@ -46,6 +46,9 @@ PROBLEMS: Mapping[str, Kind] = MappingProxyType(
             429, "Too many unfinished jobs", "Wait for some of your jobs to finish, at least `Retry-After`."
         ),
         "queue_full": Kind(429, "The queue is full", "Try again after `Retry-After`."),
+        "too_many_wrong_keys": Kind(
+            429, "Too many wrong API keys", "Send a valid key; wrong ones are answered after `Retry-After`."
+        ),
         "too_many_waits": Kind(
             429, "Too many streams and long polls", "Close some, or try again after `Retry-After`."
         ),

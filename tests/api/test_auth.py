@@ -1,7 +1,9 @@
 """Who is let in, and for how long that is remembered."""
 
 import asyncio
+import threading
 from collections.abc import Callable
+from functools import cache
 
 import pytest
 from starlette.requests import Request
@@ -9,7 +11,10 @@ from starlette.requests import Request
 from euterpe.api.auth import REMEMBERED_S, Door
 from euterpe.api.calls import Calls
 from euterpe.api.exchange import Exchange
+from euterpe.api.problems import Refused
+from euterpe.api.wrong_keys import WrongKeys, network_of
 from euterpe.crypto import apikeys
+from euterpe.crypto.errors import MalformedApiKey
 from euterpe.domain.scopes import Scope
 from euterpe.store.errors import Unauthorized
 from euterpe.store.requesters import Principal
@@ -47,6 +52,17 @@ def test_a_disabled_requester_is_refused(served: Served, requester: Requester) -
     assert_problem(requester.status("x"), 401, "unauthorized")
 
 
+NAMES: dict[str, str] = {}
+
+
+@cache
+def minted(name: str) -> str:
+    """A well-formed key that the tests call by a name."""
+    key = apikeys.mint().plaintext
+    NAMES[key] = name
+    return key
+
+
 class Keys:
     """Counts how often the database is asked."""
 
@@ -57,7 +73,7 @@ class Keys:
         self.asked += 1
         if not self.valid:
             raise Unauthorized
-        return Principal(f"owner of {key}", frozenset({Scope.READ}))
+        return Principal(f"owner of {NAMES[key]}", frozenset({Scope.READ}))
 
 
 @pytest.fixture
@@ -67,15 +83,17 @@ def keys() -> Keys:
 
 def admitting(keys: Keys, visit: Callable[[Door], object]) -> None:
     calls = Calls()
+    wrong_keys = WrongKeys(burst=3, hold_s=0.0, clock=lambda: keys.now)
     try:
-        asyncio.run(visit(Door(keys.authenticate, calls, lambda: keys.now)))  # type: ignore[arg-type]
+        asyncio.run(visit(Door(keys.authenticate, calls, lambda: keys.now, wrong_keys)))  # type: ignore[arg-type]
     finally:
         calls.stop()
 
 
-def request(key: str = "k") -> Request:
-    headers = [(b"x-api-key", key.encode())]
-    return Request({"type": "http", "headers": headers, "euterpe.exchange": Exchange("id")})
+def request(name: str = "k", *, address: str = "192.0.2.1") -> Request:
+    headers = [(b"x-api-key", minted(name).encode())]
+    scope = {"type": "http", "headers": headers, "client": (address, 1), "euterpe.exchange": Exchange("id")}
+    return Request(scope)
 
 
 def test_a_busy_key_is_looked_up_once_in_two_seconds(keys: Keys) -> None:
@@ -123,3 +141,129 @@ def test_a_flood_of_keys_is_not_kept(keys: Keys) -> None:
         assert keys.asked == 5_001
 
     admitting(keys, visit)
+
+
+async def outcome(door: Door, request: Request) -> str:
+    try:
+        return (await door.admit(request, Scope.READ)).requester_id
+    except Unauthorized:
+        return "401"
+    except Refused as refused:
+        return f"429 {refused.code}" if int(refused.headers["retry-after"]) > 0 else "no time"
+
+
+def test_wrong_keys_of_one_address_are_refused_after_a_burst_and_others_are_not(keys: Keys) -> None:
+    async def visit(door: Door) -> None:
+        keys.valid = False
+        told = [await outcome(door, request(f"wrong {n}")) for n in range(5)]
+        assert told == ["401"] * 3 + ["429 too_many_wrong_keys"] * 2
+        assert await outcome(door, request("wrong", address="192.0.2.2")) == "401"
+        keys.now += 1
+        assert [await outcome(door, request("wrong")) for _ in range(2)] == [
+            "401",
+            "429 too_many_wrong_keys",
+        ]
+
+    admitting(keys, visit)
+
+
+def test_a_valid_key_is_admitted_from_an_address_that_sent_too_many_wrong_ones(keys: Keys) -> None:
+    """Behind one NAT, or one proxy, there are many clients."""
+
+    async def visit(door: Door) -> None:
+        assert await outcome(door, request("seen before")) == "owner of seen before"
+        keys.valid = False
+        for n in range(10):
+            await outcome(door, request(f"wrong {n}"))
+        keys.valid = True
+        assert await outcome(door, request("never seen")) == "owner of never seen"
+        keys.now += REMEMBERED_S
+        assert await outcome(door, request("seen before")) == "owner of seen before"
+
+    admitting(keys, visit)
+
+
+def test_a_key_with_a_typo_costs_no_query(keys: Keys) -> None:
+    async def visit(door: Door) -> None:
+        typo = request()
+        typo.scope["headers"] = [(b"x-api-key", minted("k").encode()[:-1] + b"-")]
+        with pytest.raises(MalformedApiKey):
+            await door.admit(typo, Scope.READ)
+        assert keys.asked == 0
+
+    admitting(keys, visit)
+
+
+def test_a_key_that_is_valid_no_longer_is_forgotten(keys: Keys) -> None:
+    async def visit(door: Door) -> None:
+        await door.admit(request(), Scope.READ)
+        keys.valid, keys.now = False, REMEMBERED_S
+        assert await outcome(door, request()) == "401"
+        assert door._known == {}
+
+    admitting(keys, visit)
+
+
+def test_guesses_of_one_address_keep_no_more_than_their_share_of_the_threads() -> None:
+    """The other threads answer whoever comes from elsewhere."""
+    started, may_end = threading.Semaphore(0), threading.Event()
+
+    def guessed(key: str) -> Principal:
+        if NAMES[key].startswith("wrong"):
+            started.release()
+            may_end.wait(30)
+            raise Unauthorized
+        return Principal(NAMES[key], frozenset({Scope.READ}))
+
+    async def visit() -> None:
+        door = Door(guessed, calls)
+        guesses = [asyncio.ensure_future(outcome(door, request(f"wrong {n}"))) for n in range(20)]
+        for _ in range(4):
+            await asyncio.to_thread(started.acquire)
+        assert await outcome(door, request("tenant", address="192.0.2.9")) == "tenant"
+        assert not any(guess.done() for guess in guesses)
+        may_end.set()
+        assert set(await asyncio.gather(*guesses)) == {"401"}
+
+    calls = Calls()
+    try:
+        asyncio.run(visit())
+    finally:
+        calls.stop()
+
+
+def test_addresses_are_remembered_up_to_a_bound() -> None:
+    async def count() -> None:
+        wrong_keys = WrongKeys(most_addresses=100)
+        for n in range(1_000):
+            await wrong_keys.count(f"2001:db8:{n:x}::1")
+        assert len(wrong_keys) == 100
+
+    asyncio.run(count())
+
+
+@pytest.mark.parametrize(
+    ("address", "network"),
+    [
+        ("192.0.2.7", "192.0.2.7"),
+        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::"),
+        ("2001:db8:1:2::ffff", "2001:db8:1:2::"),
+        ("::ffff:192.0.2.7", "192.0.2.7"),
+        ("fe80::1%eth0", "fe80::"),
+        ("/run/socket", "/run/socket"),
+        ("", ""),
+    ],
+)
+def test_an_ipv6_client_is_known_by_its_network(address: str, network: str) -> None:
+    assert network_of(address) == network
+
+
+def test_a_flood_of_wrong_keys_is_slowed_down_and_its_connections_are_closed(served: Served) -> None:
+    requester = served.requester()
+    answers = [served.anonymous.get("/transcode/jobs") for _ in range(30)]
+    assert {answer.status_code for answer in answers} == {401}
+    refused = served.anonymous.get("/transcode/jobs", headers={"x-api-key": apikeys.mint().plaintext})
+    assert_problem(refused, 429, "too_many_wrong_keys")
+    assert int(refused.headers["retry-after"]) > 0
+    assert refused.headers["connection"] == "close"
+    assert requester.http.get("/transcode/jobs").status_code == 200

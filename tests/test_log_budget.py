@@ -1,0 +1,109 @@
+"""However often something is logged, the log grows by no more than its budget, and says what it left out."""
+
+import logging
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import pytest
+
+from euterpe.log_budget import LogBudget
+
+
+@dataclass
+class Log:
+    """A budget of 5 lines of trouble and 10 others each second, on a clock of the test's own."""
+
+    now: float = 0.0
+    told: list[logging.LogRecord] = field(default_factory=list)
+    changed: threading.Event = field(default_factory=threading.Event)
+
+    def __post_init__(self) -> None:
+        self.budget = LogBudget(
+            self.tell,
+            lines_per_s=10,
+            trouble_per_s=5,
+            summary_after_s=3600.0,
+            most_keys=50,
+            clock=lambda: self.now,
+        )
+
+    def tell(self, record: logging.LogRecord) -> None:
+        self.told.append(record)
+        self.changed.set()
+
+    def write(self, count: int, event: str = "request", level: int = logging.INFO, **line: object) -> int:
+        """Return how many of the lines were logged."""
+        record = logging.makeLogRecord({"name": "x", "levelno": level, "msg": {"event": event, **line}})
+        return sum(bool(self.budget.filter(record)) for _ in range(count))
+
+    def summaries(self) -> list[tuple[object, ...]]:
+        self.budget.flush()
+        found: list[tuple[object, ...]] = [
+            (record.__dict__["of"], record.__dict__["suppressed"], record.__dict__.get("status"))
+            for record in self.told
+        ]
+        self.told.clear()
+        return found
+
+
+@pytest.fixture
+def log() -> Iterator[Log]:
+    log = Log()
+    yield log
+    if log.budget._timer is not None:
+        log.budget._timer.cancel()
+
+
+def test_lines_beyond_the_budget_are_counted_and_the_count_is_told(log: Log) -> None:
+    assert log.write(1_000, status=401) == 5
+    assert log.summaries() == [("request", 995, 401)]
+    assert log.summaries() == []
+
+
+def test_a_budget_fills_up_again(log: Log) -> None:
+    assert log.write(20, status=401) == 5
+    log.now += 0.4
+    assert log.write(20, status=401) == 2
+    log.now += 100
+    assert log.write(20, status=401) == 5
+    assert log.summaries() == [("request", 48, 401)]
+
+
+def test_what_is_no_trouble_has_the_larger_budget(log: Log) -> None:
+    assert log.write(100, status=202) == 10
+    assert log.write(100, event="broke", level=logging.ERROR) == 5
+
+
+def test_the_lines_of_one_requester_or_status_crowd_out_no_others(log: Log) -> None:
+    log.write(1_000, status=401)
+    log.write(1_000, status=422, requester_id="a")
+    assert log.write(1, status=422, requester_id="b") == 1
+    assert log.write(1, status=500) == 1
+    assert log.write(1, event="request_failed", level=logging.ERROR) == 1
+
+
+def test_lines_of_the_standard_library_are_counted_by_their_template(log: Log) -> None:
+    records = [
+        logging.makeLogRecord({"name": "lib", "levelno": logging.WARNING, "msg": "to %s", "args": (n,)})
+        for n in range(100)
+    ]
+    assert sum(bool(log.budget.filter(record)) for record in records) == 5
+    assert log.summaries() == [("to %s", 95, None)]
+
+
+def test_kinds_of_lines_are_remembered_up_to_a_bound_and_no_count_is_lost(log: Log) -> None:
+    log.write(100, event="first")
+    for n in range(1_000):
+        log.write(1, event=f"event {n}")
+    assert len(log.budget._budgets) == 50
+    assert log.summaries() == [("first", 90, None)]
+
+
+def test_a_summary_comes_by_itself(log: Log) -> None:
+    budget = LogBudget(log.tell, trouble_per_s=1, summary_after_s=0.01)
+    record = logging.makeLogRecord({"name": "x", "levelno": logging.WARNING, "msg": {"event": "e"}})
+    for _ in range(10):
+        budget.filter(record)
+    assert log.changed.wait(30)
+    assert log.told[0].__dict__["of"] == "e"
