@@ -1,30 +1,72 @@
 """Alive, and ready: for whoever starts this process and sends it requests. Neither needs a key."""
 
 import asyncio
+import time
+from collections.abc import Callable
 
+import structlog
 from starlette.requests import Request
 from starlette.responses import Response
 
 from euterpe.api.answers import json_answer
+from euterpe.api.calls import Calls
 from euterpe.api.service import Service
 from euterpe.store.errors import StoreUnavailable
 from euterpe.store.migrate import require_current
+from euterpe.store.write_probe import check_writes
+
+log = structlog.get_logger("euterpe.api")
 
 _PATIENCE_S = 5.0
+_PROBE_EVERY_S = 5.0
+
+
+class WriteProbe:
+    """A write that all callers share: at most one in `every_s`, for anybody may ask."""
+
+    def __init__(
+        self,
+        write: Callable[[], None],
+        calls: Calls,
+        *,
+        every_s: float = _PROBE_EVERY_S,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._write, self._calls, self._every_s, self._clock = write, calls, every_s, clock
+        self._last: asyncio.Task[StoreUnavailable | None] | None = None
+        self._again_at = 0.0
+
+    async def check(self) -> None:
+        """Raise StoreUnavailable if the last write failed."""
+        if self._last is None or (self._last.done() and self._clock() >= self._again_at):
+            self._again_at = self._clock() + self._every_s
+            self._last = asyncio.ensure_future(self._try())
+        if trouble := await asyncio.shield(self._last):
+            raise trouble
+
+    async def _try(self) -> StoreUnavailable | None:
+        try:
+            await self._calls.run(self._write)
+        except StoreUnavailable as error:
+            log.warning("write_probe_failed", error=str(error))
+            return error
+        return None
 
 
 class Health:
     def __init__(self, service: Service) -> None:
         self._database, self._calls = service.store.database, service.calls
+        self._probe = WriteProbe(lambda: check_writes(self._database), service.writes)
 
     async def alive(self, _: Request) -> Response:
         return json_answer({"status": "ok"})
 
     async def ready(self, _: Request) -> Response:
-        """The database answers in time, and its schema is this program's."""
+        """The database answers in time, its schema is this program's, and it takes writes."""
         try:
             async with asyncio.timeout(_PATIENCE_S):
                 await self._calls.run(lambda: require_current(self._database))
+                await self._probe.check()
         except TimeoutError:
             raise StoreUnavailable(f"the database has not answered for {_PATIENCE_S} s") from None
         return json_answer({"status": "ready"})

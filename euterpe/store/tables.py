@@ -209,6 +209,13 @@ pruned_jobs = Table(
     Column("pruned_at", BigInteger, nullable=False),
 )
 
+write_probe = Table(
+    "write_probe",
+    metadata,
+    Column("probe_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("written_at", BigInteger, nullable=False),
+)
+
 schema_migrations = Table(
     "schema_migrations",
     metadata,

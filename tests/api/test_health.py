@@ -1,14 +1,25 @@
 """Alive, and ready."""
 
+import asyncio
+import resource
 import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
 
 from euterpe.api import health
+from euterpe.api.calls import Calls
+from euterpe.api.health import WriteProbe
+from euterpe.crypto.keyring import LocalKeyRing
+from euterpe.store.engines import sqlite_file
 from euterpe.store.errors import StoreUnavailable
+from euterpe.store.store import Store
 from euterpe.store.tables import schema_migrations
-from tests.api.serving import Served, assert_problem
+from tests import engines
+from tests.api.serving import Served, assert_problem, serving
+from tests.store import outages
 
 
 def test_a_running_service_is_alive_and_ready_and_asks_for_no_key(on_every_engine: Served) -> None:
@@ -44,3 +55,95 @@ def test_a_database_that_does_not_answer_is_not_ready(
     monkeypatch.setattr(health, "_PATIENCE_S", 0.02)
     assert_problem(served.anonymous.get("/readyz"), 503, "database_unavailable")
     answered.set()
+
+
+def test_a_database_that_takes_no_writes_is_not_ready(
+    servers: Callable[[str], engines.Engine], ring: LocalKeyRing
+) -> None:
+    """As a role whose transactions are read-only, or a server after a failover, would be."""
+    with servers("postgres").fresh() as url:
+        with Store(url, ring) as opened, serving(opened) as served:
+            assert served.anonymous.get("/readyz").status_code == 200
+        reads_only = sa.make_url(url).update_query_dict({"options": "-c default_transaction_read_only=on"})
+        with (
+            Store(reads_only.render_as_string(hide_password=False), ring) as opened,
+            serving(opened) as served,
+        ):
+            assert_problem(served.anonymous.get("/readyz"), 503, "database_unavailable")
+            assert served.anonymous.get("/healthz").status_code == 200
+
+
+def test_a_server_that_stands_by_for_another_is_not_ready(tmp_path: Path, ring: LocalKeyRing) -> None:
+    postgres = outages.FragilePostgres(tmp_path)
+    try:
+        with Store(postgres.url, ring) as opened:
+            with postgres.standing_by(), serving(opened) as served:
+                assert_problem(served.anonymous.get("/readyz"), 503, "database_unavailable")
+            with serving(opened) as served:
+                assert served.anonymous.get("/readyz").status_code == 200
+    finally:
+        postgres.stop()
+
+
+@pytest.fixture
+def full_disk() -> Iterator[Callable[[Path], None]]:
+    """Lets no file of this process grow beyond the present size of the one that is given."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    yield lambda path: resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size, before[1]))
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_full_disk_is_not_ready_and_is_ready_when_there_is_room_again(
+    served: Served, full_disk: Callable[[Path], None]
+) -> None:
+    requester = served.requester()
+    requester.submit()
+    unlimited = resource.getrlimit(resource.RLIMIT_FSIZE)
+    database = sqlite_file(str(served.store.database.engines.write.url))
+    assert database is not None
+    full_disk(database.with_name(f"{database.name}-wal"))
+    assert_problem(served.anonymous.get("/readyz"), 503, "database_unavailable")
+    assert_problem(requester.post(), 503, "database_unavailable")
+    resource.setrlimit(resource.RLIMIT_FSIZE, unlimited)
+    assert requester.post().status_code == 202
+
+
+def test_a_database_on_a_read_only_file_system_is_not_ready(served: Served) -> None:
+    """SQLite answers as it would there."""
+    with served.store.database.engines.write.begin() as connection:
+        connection.exec_driver_sql("PRAGMA query_only = 1")
+    assert_problem(served.anonymous.get("/readyz"), 503, "database_unavailable")
+
+
+def test_whoever_asks_writes_at_most_once_in_a_while() -> None:
+    now, written, trouble = 0.0, list[float](), list[Exception]()
+
+    def write() -> None:
+        written.append(now)
+        if trouble:
+            raise trouble[0]
+
+    async def ask() -> None:
+        nonlocal now
+        probe = WriteProbe(write, calls, every_s=5.0, clock=lambda: now)
+        await asyncio.gather(*(probe.check() for _ in range(100)))
+        assert written == [0.0]
+        now = 4.9
+        await probe.check()
+        assert written == [0.0]
+        trouble.append(StoreUnavailable("the disk is full"))
+        now = 5.0
+        for _ in range(100):
+            with pytest.raises(StoreUnavailable, match="full"):
+                await probe.check()
+        assert written == [0.0, 5.0]
+        trouble.clear()
+        now = 10.0
+        await probe.check()
+        assert written == [0.0, 5.0, 10.0]
+
+    calls = Calls()
+    try:
+        asyncio.run(ask())
+    finally:
+        calls.stop()
