@@ -22,6 +22,7 @@ _CLOUDS = re.compile(
 _PORTS = {"http": 80, "https": 443}
 
 ENDPOINT_ADVICE = "the operator must allow this endpoint by EUTERPE_STORAGE_ENDPOINTS"
+NAME_ADVICE = "must name something below the folder that the operator allows, and not that folder itself"
 ROOT_ADVICE = "the operator must allow a folder above it by EUTERPE_STORAGE_ROOTS"
 
 
@@ -66,8 +67,13 @@ class StoragePolicy:
 
     def _problems(self, spec: JobSpec) -> Iterator[FieldError]:
         for side, url in (("source", spec.source.url), ("output", spec.output.url or "")):
-            if scheme_of(url) == "file" and self.root_of(path_of(url)) is None:
+            if scheme_of(url) != "file":
+                continue
+            path = path_of(url)
+            if self.root_of(path) is None:
                 yield FieldError((side, "url"), ROOT_ADVICE)
+            elif path in self.roots:
+                yield FieldError((side, "url"), NAME_ADVICE)
         for loc, given in _given(spec):
             if not self.allows(given.endpoint):
                 yield FieldError((*loc, "endpoint"), ENDPOINT_ADVICE)

@@ -2,9 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from euterpe.domain.errors import FieldError
+from euterpe.domain.errors import FieldError, InvalidSpec
 from euterpe.domain.spec import parse_spec
-from euterpe.storage.policy import ENDPOINT_ADVICE, ROOT_ADVICE, StoragePolicy
+from euterpe.storage.policy import ENDPOINT_ADVICE, NAME_ADVICE, ROOT_ADVICE, StoragePolicy
 from tests.domain.documents import MINIMAL, Document
 
 MINIO = "https://minio.example:9000"
@@ -35,6 +35,36 @@ def test_a_file_below_a_root_is_allowed(path: str) -> None:
 def test_a_file_beside_the_roots_is_refused(path: str) -> None:
     policy = StoragePolicy(roots=(Path("/data"), Path("/other/x")))
     assert list(problems(policy, {"source": {"url": f"file://{path}"}})) == [("source", "url")]
+
+
+@pytest.mark.parametrize("path", ["/data", "/%64ata", "/da%74a", "/other/x", "/other%2Fx"])
+def test_a_root_itself_is_no_source(path: str) -> None:
+    policy = StoragePolicy(roots=(Path("/data"), Path("/other/x/"), Path("/other")))
+    assert problems(policy, {"source": {"url": f"file://{path}"}}) == {("source", "url"): NAME_ADVICE}
+
+
+@pytest.mark.parametrize("prefix", ["/data/", "/%64ata/", "/other/x/", "/other%2Fx/"])
+def test_a_root_itself_is_no_output(prefix: str) -> None:
+    policy = StoragePolicy(roots=(Path("/data"), Path("/other/x/")))
+    assert problems(policy, {"output": {"url": f"file://{prefix}"}}) == {("output", "url"): NAME_ADVICE}
+    assert problems(policy, {"output": {"url": f"file://{prefix}a/"}}) == {}
+
+
+def test_a_root_that_is_a_link_is_no_source_by_either_name(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    policy = StoragePolicy(roots=(tmp_path / "link",))
+    for name, says in (("link", NAME_ADVICE), ("real", ROOT_ADVICE)):
+        assert problems(policy, {"source": {"url": f"file://{tmp_path}/{name}"}}) == {("source", "url"): says}
+
+
+@pytest.mark.parametrize(
+    "url", ["file:///data/", "file:///data//", "file:///data/.", "file:///data/a/..", "file://data"]
+)
+def test_another_spelling_of_a_root_is_refused_before_the_policy_is_asked(url: str) -> None:
+    with pytest.raises(InvalidSpec) as refused:
+        parse_spec(MINIMAL | {"source": {"url": url}})
+    assert [error.loc for error in refused.value.errors] == [("source", "url")]
 
 
 @pytest.mark.parametrize(
