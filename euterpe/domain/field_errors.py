@@ -8,9 +8,14 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from euterpe.domain.errors import FieldError
+from euterpe.domain.model import StrictModel
 from euterpe.domain.text import legible
 
+# A name that is not ours may be a secret that was put into the wrong place: its beginning is enough.
+_UNKNOWN_NAME_LENGTH = 16
 MAX_ERRORS = 100  # a body of 256 KiB has room for 40,000 unknown keys; the answer has not
+
+_MAPS_OF_FILES = ("urls", "output_urls")
 
 _SENTENCES = {
     "missing": "is required",
@@ -56,10 +61,35 @@ def _path(detail: ErrorDetails, data: Any) -> tuple[str | int, ...]:
     for step in detail["loc"]:
         if _leads_on(data, step):
             data = data[step]
-            path.append(legible(step))
+            path.append(step)
     if detail["type"] == "missing":
         path.append(detail["loc"][-1])
-    return tuple(path)
+    return shown_path(path)
+
+
+def shown_path(path: Iterable[str | int]) -> tuple[str | int, ...]:
+    """Return the path as an answer may show it: our own names whole, of others a short, printable prefix."""
+    known = _known_names()
+    shown: list[str | int] = []
+    parent: str | int | None = None
+    for step in path:
+        shown.append(step if step in known else _shortened(step, parent))
+        parent = step
+    return tuple(shown)
+
+
+def _shortened(step: str | int, parent: str | int | None) -> str | int:
+    if parent in _MAPS_OF_FILES and isinstance(step, str):
+        return legible(step.partition("?")[0])  # whoever listed a hundred files wants to find the wrong one
+    return legible(step, _UNKNOWN_NAME_LENGTH)
+
+
+def _known_names() -> frozenset[str]:
+    models, names = [StrictModel], set[str]()
+    for model in models:
+        models += model.__subclasses__()
+        names.update(model.model_fields)
+    return frozenset(names)
 
 
 def _leads_on(data: Any, step: str | int) -> bool:

@@ -7,8 +7,8 @@ from math import isfinite
 from typing import Any
 
 from euterpe.domain.errors import FieldError, InvalidSpec
-from euterpe.domain.field_errors import abridged
-from euterpe.domain.text import flaw_of_text, legible
+from euterpe.domain.field_errors import abridged, shown_path
+from euterpe.domain.text import flaw_of_text
 
 MAX_DEPTH = 32
 MAX_VALUES = 262_144
@@ -127,7 +127,7 @@ def _noting(repeating: list[_Repeating]) -> Callable[[Pairs], dict[str, object]]
 
 def _repeats_in(document: object) -> tuple[FieldError, ...]:
     errors = abridged(
-        FieldError((*map(legible, loc), legible(key)), "is given more than once")
+        FieldError(shown_path((*loc, key)), "is given more than once")
         for loc, item in _walk(document, MAX_DEPTH, MAX_VALUES)
         if isinstance(item, _Repeating)
         for key in item.repeated

@@ -136,12 +136,13 @@ def flaw_of_text(text: str) -> str | None:
     return None
 
 
-def legible(part: str | int) -> str | int:
+def legible(part: str | int, longest: int = _LEGIBLE_LENGTH) -> str | int:
     """A piece of somebody's document that is fit to be shown: in one line, short, and encodable."""
     if isinstance(part, int):
         return part
-    shown = part if part.isprintable() else ascii(part)[1:-1]
-    return shown if len(shown) <= _LEGIBLE_LENGTH else f"{shown[:_LEGIBLE_LENGTH]}…"
+    some = part[: longest + 1]
+    shown = some if some.isprintable() else ascii(some)[1:-1]
+    return shown if len(shown) <= longest else f"{shown[:longest]}…"
 
 
 # What a foreign program or server said: any bytes, of any length.

@@ -113,7 +113,7 @@ def test_no_poison_is_a_request(poison: object) -> None:
 
 @pytest.mark.parametrize(
     ("key", "shown"),
-    [("\0", r"\x00"), ("\x1b[2J", r"\x1b[2J"), ("k" * 500, "k" * 64 + "…"), ("__class__", "__class__")],
+    [("\0", r"\x00"), ("\x1b[2J", r"\x1b[2J"), ("k" * 500, "k" * 16 + "…"), ("__class__", "__class__")],
 )
 def test_an_unknown_field_is_named_legibly(key: str, shown: str) -> None:
     assert refusals(EXAMPLE | {key: 1}) == {(shown,): "is not a known field"}
@@ -190,3 +190,60 @@ def test_a_damaged_body_is_a_request_or_is_refused(document: object, data: st.Da
 def test_arbitrary_bytes_are_refused(raw: bytes) -> None:
     with pytest.raises(InvalidSpec):
         parse_spec_json(raw)
+
+
+SECRET_NAME = "AKIAIOSFODNN7EXAMPLE-wJalrXUtnFEMI-K7MDENG-bPxRfiCYEXAMPLEKEY"
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        (SECRET_NAME,),
+        ("source", SECRET_NAME),
+        ("outputs", 0, SECRET_NAME),
+        ("outputs", 0, "video", SECRET_NAME),
+        ("credentials", SECRET_NAME),
+        ("metadata", SECRET_NAME),
+        ("metadata", "any", SECRET_NAME),
+    ],
+)
+def test_of_an_unknown_name_only_the_beginning_is_told(place: Loc) -> None:
+    poisoned = altered({**EXAMPLE, "metadata": {"any": {}}}, *place, to=float("nan"))
+    (loc,) = refusals(poisoned)
+    assert loc == (*place[:-1], "AKIAIOSFODNN7EXA…")
+
+
+@pytest.mark.parametrize("name", [SECRET_NAME, "\x1b[2J" * 100, "\u202e" * 100, "\n" * 100, "é" * 1000])
+def test_a_name_that_is_given_twice_is_told_by_its_beginning_in_one_line(name: str) -> None:
+    written = json.dumps(name)
+    raw = f'{{"source": {{{written}: 1, {written}: 2}}}}'.encode()
+    with pytest.raises(InvalidSpec) as refused:
+        parse_spec_json(raw)
+    ((source, shown),) = [error.loc for error in refused.value.errors]
+    assert source == "source"
+    assert len(str(shown)) <= 17
+    assert str(shown).isprintable()
+    assert SECRET_NAME not in str(refused.value)
+
+
+def test_our_own_names_are_told_whole() -> None:
+    document = {
+        **EXAMPLE,
+        "credentials": {"type": "gs", "service_account_json": "x"},
+        "status_webhook_url": 1,
+    }
+    told = refusals(document)
+    assert ("credentials", "service_account_json") in told
+    assert ("status_webhook_url",) in told
+
+
+def test_a_file_is_found_by_its_name_and_its_signature_is_not_told() -> None:
+    name = "hls/1080p/segment-00001.m4s"
+    document = {
+        "source": {"url": "s3://in/a"},
+        "output": {"urls": {name: "ftp://x", "https://out/a?sig=canary": "https://out/a"}},
+        "profile": "audio-aac",
+    }
+    told = refusals(document)
+    assert ("output", "urls", name) in told
+    assert "canary" not in str(told)
