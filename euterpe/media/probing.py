@@ -18,6 +18,10 @@ from euterpe.media.info import MediaInfo, StreamInfo
 
 # A film that shows no picture in so many packets will be ffmpeg's to judge.
 _FIRST_PACKETS = 500
+# Clocks of media tick at least a thousand times a second; with such ticks durations are guesses.
+_COARSE_TICK_S = 0.1
+_LAST_PACKETS = 10_000
+_FAR_AWAY = 2**62
 _LONGEST_SECONDS = 1e9  # beyond it is damage, not duration
 _UNSPECIFIED = 2  # of a colour property, in H.273
 
@@ -38,9 +42,10 @@ def probe(fd: int) -> dict[str, Any]:
         info = MediaInfo(container.format.name.split(",")[0], 0, _seconds(container.duration), tuple(streams))
         if (video := info.video) is not None:
             streams[video.index] = _with_first_picture(container, video)
+        streams, duration = _with_measured_ends(container, streams, info.duration_seconds)
     return {
         "container": info.container,
-        "duration_seconds": info.duration_seconds,
+        "duration_seconds": duration,
         "streams": [asdict(stream) for stream in streams],
     }
 
@@ -104,6 +109,37 @@ def _with_first_picture(container: InputContainer, video: StreamInfo) -> StreamI
     except av.FFmpegError:
         pass
     return video
+
+
+def _with_measured_ends(
+    container: InputContainer, streams: list[StreamInfo], duration: float | None
+) -> tuple[list[StreamInfo], float | None]:
+    """Return the streams and the container's duration, by the last packets where the headers are too coarse.
+
+    An MP4 may count in ticks of a second. Its edit lists are then rounded to ticks of another clock: the
+    headers of a film of 35,840 s said 4 s.
+    """
+    measured = {
+        stream.index: end
+        for stream in container.streams
+        if isinstance(stream, VideoStream | AudioStream) and (stream.time_base or 0) >= _COARSE_TICK_S
+        if (end := _end_of(container, stream)) is not None
+    }
+    if not measured:
+        return streams, duration
+    right = [replace(s, duration_seconds=measured.get(s.index, s.duration_seconds)) for s in streams]
+    return right, max(stream.duration_seconds or 0.0 for stream in right)
+
+
+def _end_of(container: InputContainer, stream: Stream) -> float | None:
+    """Return when the stream's last packet ends, from the last keyframe on."""
+    try:
+        container.seek(_FAR_AWAY, stream=stream)
+        packets = islice(container.demux(stream), _LAST_PACKETS)
+        ends = [packet.pts + (packet.duration or 0) for packet in packets if packet.pts is not None]
+    except av.FFmpegError:
+        return None
+    return _positive(float(max(ends) * stream.time_base)) if ends and stream.time_base else None
 
 
 def _as_shown(video: StreamInfo, frame: VideoFrame) -> StreamInfo:

@@ -23,3 +23,12 @@ def with_outside_data(film: bytes, target: Path) -> bytes:
 
 def _box(kind: bytes, body: bytes) -> bytes:
     return (len(body) + 8).to_bytes(4, "big") + kind + body
+
+
+def with_timescale(film: bytes, kind: bytes, timescale: int) -> bytes:
+    """The film, whose boxes of this kind (`mvhd` or `mdhd`, of version 0) count so many ticks a second."""
+    out, position = bytearray(film), 0
+    while (position := out.find(kind, position)) != -1:
+        position += len(kind) + 12  # version and flags, creation, modification
+        out[position : position + 4] = timescale.to_bytes(4, "big")
+    return bytes(out)

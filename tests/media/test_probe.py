@@ -1,9 +1,12 @@
 import os
+from pathlib import Path
 
+import av
 import pytest
 
 from euterpe.media.errors import MediaError
 from euterpe.media.sandbox import Sandbox
+from tests.media.boxes import with_timescale
 from tests.media.children import helper_of
 from tests.media.clips import Clips
 from tests.media.making import probe
@@ -120,3 +123,39 @@ def test_what_cannot_be_read_is_refused_with_a_code(
         probe(sandbox, clips.make(name))
     assert refused.value.code == code
     assert refused.value.job_error("processing").document()["retryable"] is False
+
+
+def ends_of_packets(path: Path) -> dict[str, float]:
+    """When the last packet of each stream ends, after a look at all of them."""
+    ends: dict[str, float] = {}
+    with av.open(str(path)) as container:
+        for packet in container.demux():
+            if packet.pts is not None and packet.time_base is not None:
+                end = float((packet.pts + (packet.duration or 0)) * packet.time_base)
+                ends[packet.stream.type] = max(end, ends.get(packet.stream.type, 0.0))
+    return ends
+
+
+@pytest.mark.parametrize(
+    "patched", [[], [b"mvhd"], [b"mdhd"], [b"mvhd", b"mdhd"]], ids=lambda kinds: b"+".join(kinds).decode()
+)
+def test_a_film_that_counts_in_seconds_is_as_long_as_its_packets_say(
+    clips: Clips, sandbox: Sandbox, tmp_path: Path, patched: list[bytes]
+) -> None:
+    film = clips.make("film.mp4").read_bytes()
+    for kind in patched:
+        film = with_timescale(film, kind, 1)
+    path = tmp_path / "film.mp4"
+    path.write_bytes(film)
+    ends, info = ends_of_packets(path), probe(sandbox, path)
+    assert info.duration_seconds == pytest.approx(max(ends.values()), abs=0.1)
+    assert {s.kind: s.duration_seconds for s in info.streams} == pytest.approx(ends, abs=0.1)
+
+
+def test_a_film_that_was_made_with_ticks_of_a_second_is_as_long_as_its_packets_say(
+    clips: Clips, sandbox: Sandbox, tmp_path: Path
+) -> None:
+    path = tmp_path / "ticks.mp4"
+    clips.encode("-f lavfi -i testsrc=d=3.5:r=10:s=160x120 -video_track_timescale 1 -c:v libx264", path)
+    info = probe(sandbox, path)
+    assert info.duration_seconds == max(ends_of_packets(path).values()) == 35.0
