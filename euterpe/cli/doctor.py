@@ -18,6 +18,7 @@ from euterpe.compose import LazyRing, key_ring, open_database, open_store, refus
 from euterpe.crypto.errors import UnknownKek
 from euterpe.domain.errors import EuterpeError
 from euterpe.settings import Settings, load
+from euterpe.store.damage import TIME_S, look_for_damage
 from euterpe.store.engines import Kind
 from euterpe.store.errors import StoreError, StoreUnavailable
 from euterpe.store.migrate import require_current, verify
@@ -67,7 +68,12 @@ def examine(settings: Settings) -> Iterator[Finding]:
     yield _check("what jobs may reach", partial(_reach, settings))
     yield _check("key ring", partial(_key_ring, settings))
     # Each of these stands on the one before it.
-    for name, step in (("database", _database), ("schema", _schema), ("stored secrets", _secrets)):
+    for name, step in (
+        ("database", _database),
+        ("schema", _schema),
+        ("stored data", _damage),
+        ("stored secrets", _secrets),
+    ):
         finding = _check(name, partial(step, settings))
         yield finding
         if not finding.ok:
@@ -194,6 +200,17 @@ def _schema(settings: Settings) -> str:
         require_current(database)
         verify(database)
     return "is that of this program: nothing to migrate"
+
+
+def _damage(settings: Settings) -> str:
+    with closing(open_database(settings)) as database:
+        report = look_for_damage(database)
+    if report.damage:
+        raise StoreError(
+            f"the database is damaged: {'; '.join(report.damage)}; stop all programs and restore a backup"
+        )
+    told = f"no damage found in {report.extent}"
+    return told if report.is_complete else f"{told}, as far as {TIME_S:g} s reached; it is too large for all"
 
 
 def _secrets(settings: Settings) -> str:

