@@ -52,12 +52,13 @@ def older(
 def _filled(url: str) -> Iterator[Database]:
     database = Database(url)
     migrate.migrate(database)
-    columns = [column.name for column in inbox_jobs.c if column.name != "rank"]
     with database.transaction() as connection:
+        columns = [column["name"] for column in sa.inspect(connection).get_columns(inbox_jobs.name)]
         for name, state in STATES.items():
             job = new_job(job_id=name, group_id=state.get("group_id"))
             row = {**new_row(job, 1, None), **state}
-            connection.execute(sa.insert(inbox_jobs).values({column: row[column] for column in columns}))
+            known = {column: row[column] for column in columns if column in row}
+            connection.execute(sa.insert(inbox_jobs).values(known))
     yield database
     database.close()
 
