@@ -38,10 +38,11 @@ def older(
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Database]:
     """Yield a database of the schema before, with a job in each lane."""
+    # First: a server that starts now makes the database of all other tests.
+    server = servers("postgres") if request.param == "postgres" else None
     all_of_them = migrate.shipped
     monkeypatch.setattr(migrate, "shipped", lambda kind: all_of_them(kind)[:BEFORE])
     monkeypatch.setattr(migrate, "_verify", lambda _: None)
-    server = servers("postgres") if request.param == "postgres" else None
     if isinstance(server, Postgres):
         with server.blank() as url:
             yield from _filled(url)
