@@ -13,6 +13,7 @@ import typer
 from euterpe.cli.commands import command, group
 from euterpe.cli.extras import importing
 from euterpe.cli.output import note, out
+from euterpe.cli.paths import local_path
 from euterpe.cli.progress import Progress
 from euterpe.cli.times import instant_ms
 from euterpe.compose import open_database, refuse_missing
@@ -32,9 +33,14 @@ app = group(
     example="euterpe analytics run --lake lake --out report",
 )
 
-LakeDir = Annotated[Path, typer.Option("--lake", metavar="DIR", help="The folder of the lake.")]
+LakeDir = Annotated[
+    Path, typer.Option("--lake", metavar="DIR", parser=local_path, help="The folder of the lake.")
+]
 OutDir = Annotated[
-    Path, typer.Option("--out", metavar="DIR", help="Where report.html, report.json and marts/ go.")
+    Path,
+    typer.Option(
+        "--out", metavar="DIR", parser=local_path, help="Where report.html, report.json and marts/ go."
+    ),
 ]
 Master = Annotated[
     str, typer.Option(metavar="URL", help="local[*], spark://…, k8s://… or sc://… (Spark Connect).")
@@ -46,7 +52,10 @@ KeepDays = Annotated[int | None, typer.Option(min=1, help="Drop days from the la
 Since = Annotated[str, typer.Option(help="Jobs accepted since that day (UTC): 30d, or 2030-01-31.")]
 Requester = Annotated[str, typer.Option(help="Of this requester alone: its name or its id.")]
 PriceFile = Annotated[
-    Path | None, typer.Option("--prices", metavar="FILE", help="JSON: cpu_hour, gib_in, gib_out, currency.")
+    Path | None,
+    typer.Option(
+        "--prices", metavar="FILE", parser=local_path, help="JSON: cpu_hour, gib_in, gib_out, currency."
+    ),
 ]
 Open = Annotated[bool, typer.Option("--open", help="Show the page in the browser.")]
 
@@ -110,7 +119,10 @@ def synthesize(
     days: Annotated[int, typer.Option(min=1, help="Over how many days.")] = 28,
     until: Annotated[str, typer.Option(help="The end of it; the last midnight (UTC) without.")] = "",
     lake: Annotated[
-        Path | None, typer.Option("--lake", metavar="DIR", help="Into this lake, not into the database.")
+        Path | None,
+        typer.Option(
+            "--lake", metavar="DIR", parser=local_path, help="Into this lake, not into the database."
+        ),
     ] = None,
 ) -> None:
     """Make a realistic history of so many jobs, to try things with. Never beside real jobs."""

@@ -12,6 +12,7 @@ import typer
 from euterpe.cli.commands import AsJson, command, group
 from euterpe.cli.extras import importing
 from euterpe.cli.output import fields, json_document, note, out
+from euterpe.cli.paths import is_url, local_path
 from euterpe.cli.progress import FirstLines, Outages, Progress
 from euterpe.cli.requests import HERE, KEY, Url, connected, read_credentials
 from euterpe.client import ClientError
@@ -32,22 +33,42 @@ app = group(
     example="euterpe batch submit june.csv --set profile=h264-720p",
 )
 
-Manifest = Annotated[str, typer.Argument(metavar="MANIFEST", help="The file, folder, pattern or s3:// URL.")]
+
+def manifest_place(text: str) -> str:
+    """Return the manifest as it was given, or raise `BadParameter` for a URL of another scheme than s3."""
+    if is_url(text) and not text.startswith("s3://"):
+        raise typer.BadParameter(f"{text} is a URL; a manifest is a path of this machine, or s3://…")
+    return text
+
+
+Manifest = Annotated[
+    str,
+    typer.Argument(metavar="MANIFEST", parser=manifest_place, help="The file, folder, pattern or s3:// URL."),
+]
 Set = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="COLUMN=VALUE", help="For rows that do not say; repeatable."),
 ]
 Credentials = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="JSON with the keys of the storage, for rows without.")
+    Path | None,
+    typer.Option(
+        metavar="FILE", parser=local_path, help="JSON with the keys of the storage, for rows without."
+    ),
 ]
 MaxInFlight = Annotated[int, typer.Option(min=1, max=256, help="Requests at a time.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Check, and submit nothing.")]
 SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Submit the good rows though there are bad ones.")]
 RejectsFile = Annotated[
-    Path | None, typer.Option("--rejects", metavar="FILE", help="Every error of every row: .csv or .jsonl.")
+    Path | None,
+    typer.Option(
+        "--rejects", metavar="FILE", parser=local_path, help="Every error of every row: .csv or .jsonl."
+    ),
 ]
 Jobs = Annotated[
-    Path | None, typer.Option("--jobs", metavar="FILE", help="Which row is which job; else MANIFEST.jobs.")
+    Path | None,
+    typer.Option(
+        "--jobs", metavar="FILE", parser=local_path, help="Which row is which job; else MANIFEST.jobs."
+    ),
 ]
 Master = Annotated[str, typer.Option(metavar="URL", help="Where Spark checks: local[*], spark://…, sc://…")]
 Wait = Annotated[bool, typer.Option("--wait", help="Stay until the last job has finished.")]
@@ -96,7 +117,9 @@ def submit(
 
 @command(app, "status", example="euterpe batch status june.csv --wait")
 def status(
-    manifest: Annotated[str, typer.Argument(metavar="MANIFEST", help="As it was given to submit.")] = "",
+    manifest: Annotated[
+        str, typer.Argument(metavar="MANIFEST", parser=manifest_place, help="As it was given to submit.")
+    ] = "",
     jobs: Jobs = None,
     wait: Wait = False,
     url: Url = HERE,
