@@ -1,7 +1,7 @@
 """From the lake to answers: facts, marts, and the report in three forms."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -12,12 +12,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import euterpe
+from euterpe.analytics.dates import count_dates, in_time
 from euterpe.analytics.errors import AnalyticsError, LakeError
 from euterpe.analytics.facts import Facts, facts
 from euterpe.analytics.lake import Lake
 from euterpe.analytics.marts import MAKERS, Options
 from euterpe.analytics.marts.horizon import horizon
-from euterpe.analytics.report import Results, Totals, render, to_json
+from euterpe.analytics.report import Misdated, Results, Totals, render, to_json
 
 
 @dataclass(frozen=True)
@@ -49,13 +50,14 @@ def analyse(
         raise AnalyticsError(f"the lake knows no requester {question.requester!r}, neither by name nor by id")
     known = facts(lake.read(session, since=question.since, commit=commit))
     asked = Facts(*(_of(frame, question.requester).persist(StorageLevel.MEMORY_AND_DISK) for frame in known))
+    sound = in_time(asked, commit.read_at)
     try:
         marts = {}
         for name, make in MAKERS.items():
             on_mart(name)
-            marts[name] = make(asked, options).toArrow()
-        counts = [frame.count() for frame in asked]
-        span = horizon(asked)
+            marts[name] = make(sound, replace(options, read_at=commit.read_at)).toArrow()
+        dates = count_dates(asked, commit.read_at)
+        span = horizon(sound)
     finally:
         for frame in asked:
             frame.unpersist()
@@ -67,9 +69,14 @@ def analyse(
         prices=options.prices,
         objective=options.objective,
         forecast=options.forecast,
-        totals=Totals(*counts),
+        totals=Totals(*(each.sound for each in dates.values())),
         generated_at=datetime.now(UTC),
         version=euterpe.__version__,
+        read_at=commit.read_at,
+        misdated=Misdated(
+            future=Totals(*(each.future for each in dates.values())),
+            past=Totals(*(each.past for each in dates.values())),
+        ),
     )
 
 

@@ -36,7 +36,7 @@ def ingest(
     """Adds what the database has beyond the lake's positions; of a job's metadata only the named keys."""
     with lake.append("ingest") as append, history_of(url) as history:
         _refuse_another(lake, append.before, history)
-        now = history.now()
+        append.read_ms, now = history.clock_ms(), history.now()
         since = _where_we_were(append.before.positions, history)
         anew = since == Cut()
         rows = {}

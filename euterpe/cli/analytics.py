@@ -132,6 +132,8 @@ def synthesize(
         from euterpe.analytics.synthesize.store import synthesize_store
     # Of the same day the same history: a run that was killed goes on where it was.
     until_ms = instant_ms(until, "--until") if until else int(time.time()) // 86_400 * 86_400_000
+    if until_ms > time.time() * 1000:
+        raise typer.BadParameter("is in the future: no report would count such rows", param_hint="--until")
     plan = Plan(jobs=jobs, seed=seed, days=days, until_ms=until_ms)
     with Progress("jobs are made", jobs) as progress:
         if lake is not None:

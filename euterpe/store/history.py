@@ -174,6 +174,11 @@ class History:
             with driver.cursor().copy(f"COPY ({text}) TO STDOUT (FORMAT csv)", ()) as copy:
                 yield from copy
 
+    def clock_ms(self) -> int:
+        """Return the instant of the clock that has dated the rows."""
+        with self._database.snapshot() as connection:
+            return self._database.read_clock(connection)
+
     def installation(self) -> str:
         """What a backup, a restore and a failover leave as it is: when the first migration was applied."""
         first = sa.select(sa.func.min(schema_migrations.c.applied_at))

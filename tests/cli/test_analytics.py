@@ -6,6 +6,7 @@ import pytest
 import typer
 
 from euterpe.cli.analytics import _question, _try_to_write
+from tests.cli.running import Cli
 
 
 @pytest.mark.parametrize(
@@ -26,3 +27,13 @@ def test_a_folder_that_cannot_be_written_is_told_before_all_is_computed(tmp_path
     (tmp_path / "report").touch()
     with pytest.raises(typer.BadParameter, match="report: File exists"):
         _try_to_write(tmp_path / "report")
+
+
+def test_a_made_history_cannot_end_in_the_future(cli: Cli, tmp_path: Path) -> None:
+    said = cli.fails(
+        *("analytics", "synthesize", "--jobs", "1", "--lake", "lake", "--until", "2037-01-01T00:00:00Z"),
+        code=2,
+    )
+    assert "--until" in said
+    assert "is in the future" in said
+    assert not (tmp_path / "lake").exists()

@@ -10,6 +10,7 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,13 @@ class Commit:
     files: Mapping[str, Sequence[DataFile]] = field(default_factory=lambda: dict.fromkeys(HISTORY, ()))
     positions: Mapping[str, Any] = field(default_factory=dict)
     requesters: Mapping[str, str] = field(default_factory=dict)  # names by id
+    # By the clock of the database, when it was read; 0 in a commit of an earlier program.
+    read_ms: int = 0
+
+    @property
+    def read_at(self) -> datetime:
+        """Return the instant after which nothing in the files can have happened."""
+        return datetime.fromtimestamp((self.read_ms or self.at_ms) / 1000, UTC)
 
     def rows(self, table: str) -> int:
         return sum(file.rows for file in self.files[table])

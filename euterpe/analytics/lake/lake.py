@@ -34,6 +34,7 @@ class Append:
     positions: Mapping[str, Any] = field(default_factory=dict)
     requesters: Mapping[str, str] = field(default_factory=dict)
     drop: frozenset[str] = frozenset()  # paths of files that no longer count
+    read_ms: int = 0  # when the database was read, by its own clock
 
     def path(self, table: str) -> str:
         """For Spark to write to."""
@@ -93,7 +94,7 @@ class Lake:
             before = self.commit()
             folder = self.root / _STAGING / uuid4().hex
             folder.mkdir(parents=True)
-            append = Append(folder, before, before.positions, before.requesters)
+            append = Append(folder, before, before.positions, before.requesters, read_ms=before.read_ms)
             try:
                 yield append
                 self._take_in(append, cause)
@@ -103,7 +104,8 @@ class Lake:
     def _take_in(self, append: Append, cause: str) -> None:
         before, version = append.before, append.before.version + 1
         added = {name: [*self._move(append.folder, name, version)] for name in HISTORY}
-        if before.version and not any(added.values()) and not append.drop:
+        was_read = append.read_ms != before.read_ms
+        if before.version and not any(added.values()) and not append.drop and not was_read:
             return  # a position further on that says nothing is not worth a commit
         for folder in {(self.root / file.path).parent for new in added.values() for file in new}:
             for each in (folder, folder.parent, self.root):
@@ -121,6 +123,7 @@ class Lake:
                 files=files,
                 positions=append.positions,
                 requesters=append.requesters,
+                read_ms=append.read_ms,
             )
         )
 

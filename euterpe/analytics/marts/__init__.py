@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from pyspark.sql import DataFrame
 
@@ -24,11 +25,12 @@ __all__ = ["Forecast", "Objective", "Options", "Prices", "all_marts"]
 
 @dataclass(frozen=True)
 class Options:
-    """What is the operator's to say."""
+    """What marts need beside the facts: what the operator decides, and when the history was read."""
 
     prices: Prices = field(default_factory=Prices)
     objective: Objective = field(default_factory=Objective)
     forecast: Forecast = field(default_factory=Forecast)
+    read_at: datetime | None = None
 
 
 # Some look at the facts as soon as they are called: whoever shows progress calls them one by one.

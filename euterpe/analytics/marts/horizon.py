@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from functools import reduce
 
 from pyspark.sql import Column, DataFrame
@@ -16,10 +17,14 @@ _EXCUSED = ("canceled", "released")
 
 @dataclass(frozen=True)
 class Horizon:
-    """The first and the last instant of the history, in microseconds. Marts know no other clock."""
+    """The first and the last instant of the history, in microseconds, and when the history was read.
+
+    Windows such as "the last week" count back from `end`; what is still waiting is as old as `now` makes it.
+    """
 
     start: int
     end: int
+    now: int
 
     @property
     def days(self) -> float:
@@ -31,10 +36,12 @@ class Horizon:
         return (ago >= after * DAY_US) & (ago < days * DAY_US)
 
 
-def horizon(facts: Facts) -> Horizon:
+def horizon(facts: Facts, read_at: datetime | None = None) -> Horizon:
+    """Return the span of the facts, with `now` at `read_at`, or at the end of them where that is later."""
     spans = reduce(DataFrame.union, _spans(facts)).agg(F.min("start"), F.max("end"))
     start, end = spans.collect()[0]
-    return Horizon(start or 0, end or 0)
+    read = round(read_at.timestamp() * 1_000_000) if read_at else 0
+    return Horizon(start or 0, end or 0, max(end or 0, read))
 
 
 def _spans(facts: Facts) -> Iterator[DataFrame]:

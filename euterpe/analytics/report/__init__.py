@@ -2,6 +2,6 @@
 
 from euterpe.analytics.report.document import to_json
 from euterpe.analytics.report.page import render
-from euterpe.analytics.report.results import Results, Totals
+from euterpe.analytics.report.results import Misdated, Results, Totals
 
-__all__ = ["Results", "Totals", "render", "to_json"]
+__all__ = ["Misdated", "Results", "Totals", "render", "to_json"]

@@ -22,6 +22,8 @@ def to_json(results: Results) -> str:
         "objective": asdict(results.objective),
         "forecast": asdict(results.forecast),
         "totals": asdict(results.totals),
+        "read_at": results.read_at,
+        "misdated": asdict(results.misdated),
         "findings": [{**asdict(found), "severity": found.severity.name} for found in findings(results)],
         "marts": {name: _mart(results, name) for name in MARTS},
     }

@@ -3,12 +3,13 @@
 from base64 import b64encode
 from hashlib import sha256
 
+from euterpe.analytics.dates import EARLIEST
 from euterpe.analytics.report import words
 from euterpe.analytics.report.blocks import Section, Tone, badge, drawn, tile
 from euterpe.analytics.report.findings import findings
 from euterpe.analytics.report.findings.finding import Finding, Severity
 from euterpe.analytics.report.html import Html, join, tag
-from euterpe.analytics.report.results import Results, on_time, share, succeeded_share
+from euterpe.analytics.report.results import Results, Totals, on_time, share, succeeded_share
 from euterpe.analytics.report.sections import OF_EVERYBODY, SECTIONS
 from euterpe.analytics.report.style import STYLE
 
@@ -58,6 +59,7 @@ def _header(results: Results, sections: list[Section]) -> Html:
         "header",
         tag("h1", _TITLE),
         tag("p", _scope(results), class_="scope"),
+        *(tag("p", tag("strong", "Data quality: "), said, class_="scope") for said in _misdated(results)),
         tag("dl", *_tiles(results), class_="tiles"),
         tag("nav", tag("ul", *links), aria_label="Questions"),
     )
@@ -78,6 +80,31 @@ def _scope(results: Results) -> str:
         f"{words.of(totals.deliveries, 'webhook')}"
     )
     return f"{said} · {read}{f' · only {asked}' if asked else ''}"
+
+
+def _misdated(results: Results) -> list[str]:
+    """Return the line about rows whose dates cannot be right; nothing where there are none."""
+    misdated, read = results.misdated, words.instant(results.read_at)
+    said = [
+        f"{counted} dated {when}"
+        for totals, when in (
+            (misdated.future, f"after the history was read ({read})"),
+            (misdated.past, f"before {EARLIEST.year}"),
+        )
+        if (counted := _rows(totals))
+    ]
+    if not said:
+        return []
+    return [
+        f"{'; '.join(said)}. They are in no number of this page: the clock of the database was wrong when "
+        "they were written."
+    ]
+
+
+def _rows(totals: Totals) -> str:
+    counts = {"job": totals.jobs, "attempt": totals.attempts, "webhook": totals.deliveries}
+    named = [words.of(count, thing) for thing, count in counts.items() if count]
+    return f"{words.listed(named)} {'is' if sum(counts.values()) == 1 else 'are'}" if named else ""
 
 
 def _tiles(results: Results) -> list[Html]:

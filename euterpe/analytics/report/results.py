@@ -25,6 +25,14 @@ class Totals:
 
 
 @dataclass(frozen=True)
+class Misdated:
+    """Rows that are in no mart, because they are dated after the history was read, or before 2020."""
+
+    future: Totals = Totals(0, 0, 0)
+    past: Totals = Totals(0, 0, 0)
+
+
+@dataclass(frozen=True)
 class Results:
     """`since` and `until` are the first and the last instant of the history, None when it is empty;
     `filters` is what was asked for, such as {"requester": "acme"}."""
@@ -39,6 +47,8 @@ class Results:
     totals: Totals
     generated_at: datetime
     version: str
+    read_at: datetime | None = None
+    misdated: Misdated = Misdated()
 
     def rows(self, mart: str) -> list[dict[str, Any]]:
         """A count that is not known is 0; what was measured and is not known is None."""

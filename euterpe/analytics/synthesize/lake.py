@@ -35,6 +35,7 @@ def synthesize_lake(lake: Lake, plan: Plan, on_progress: OnProgress) -> int:
             _write(plan, indexes, append.folder)
             on_progress(plan.jobs_of(indexes[-1]).stop)
         append.requesters = {**append.requesters, **made_up}
+        append.read_ms = max(append.read_ms, plan.until_ms)
     return plan.jobs
 
 

@@ -72,6 +72,20 @@ def test_pieces_make_the_whole_and_twice_is_once(
         assert lake.commit().rows(table) == whole.commit().rows(table) > 0
 
 
+def test_an_ingest_that_finds_nothing_new_still_says_when_it_looked(
+    store: Store, url: str, spark: SparkSession, lake: Lake
+) -> None:
+    """Otherwise an event that waits for a day would look as young as the last row that was read."""
+    enqueue(store, 1)
+    ingest(spark, lake, url)
+    first = lake.commit()
+    assert sum(ingest(spark, lake, url).rows.values()) == 0
+    second = lake.commit()
+    assert second.read_at > first.read_at
+    assert second.files == first.files
+    assert abs(second.read_ms - second.at_ms) < 3_600_000
+
+
 def test_what_is_pruned_stays_in_the_lake(
     store: Store, clock: SettableClock, url: str, spark: SparkSession, lake: Lake
 ) -> None:

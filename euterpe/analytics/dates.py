@@ -1,0 +1,69 @@
+"""Rows whose dates cannot be right: counted, and kept out of every number.
+
+One job dated 2037 made "the last 28 days" empty and every failure "gone". A date comes from the database's
+clock, so an impossible one means that this clock was wrong when the row was written.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from euterpe.analytics.facts import Facts
+
+# No installation is older. A clock without a battery starts at 1970, or at the year its board was made.
+EARLIEST = datetime(2020, 1, 1, tzinfo=UTC)
+# What the clocks of two database servers may be apart after a failover.
+CLOCK_SKEW = timedelta(minutes=5)
+# When something happened. `due_at` is not among them: a requester may well ask for next year.
+_INSTANTS: Mapping[str, tuple[str, ...]] = {
+    "jobs": ("created_at", "first_claimed_at", "finished_at"),
+    "attempts": ("started_at", "ended_at"),
+    "deliveries": ("created_at", "first_tried_at", "delivered_at"),
+}
+
+
+@dataclass(frozen=True)
+class Dates:
+    """How many rows of a table have dates that can be right, lie after the reading, or before `EARLIEST`."""
+
+    sound: int
+    future: int
+    past: int
+
+
+def in_time(facts: Facts, read_at: datetime) -> Facts:
+    """Return the facts without the rows of which an instant lies in the future or before `EARLIEST`."""
+    return Facts(
+        *(frame.where(~_is_future(name, read_at) & ~_is_past(name)) for name, frame in _named(facts))
+    )
+
+
+def count_dates(facts: Facts, read_at: datetime) -> dict[str, Dates]:
+    """Return the counts of each table, in one pass over each."""
+    return {name: _counted(frame, name, read_at) for name, frame in _named(facts)}
+
+
+def _counted(frame: DataFrame, name: str, read_at: datetime) -> Dates:
+    future, past = _is_future(name, read_at), _is_past(name)
+    row = frame.agg(F.count("*"), F.count_if(future), F.count_if(past & ~future)).collect()[0]
+    return Dates(sound=row[0] - row[1] - row[2], future=row[1], past=row[2])
+
+
+def _named(facts: Facts) -> list[tuple[str, DataFrame]]:
+    return list(facts._asdict().items())
+
+
+def _is_future(name: str, read_at: datetime) -> Column:
+    latest = F.unix_micros(F.greatest(*_INSTANTS[name]))  # it ignores nulls
+    return F.coalesce(latest > _micros(read_at + CLOCK_SKEW), F.lit(False))
+
+
+def _is_past(name: str) -> Column:
+    return F.coalesce(F.unix_micros(F.least(*_INSTANTS[name])) < _micros(EARLIEST), F.lit(False))
+
+
+def _micros(instant: datetime) -> int:
+    return round(instant.timestamp() * 1_000_000)
