@@ -141,16 +141,11 @@ def _attempt_facts(jobs: DataFrame, attempts: DataFrame) -> DataFrame:
 
 def _delivery_facts(events: DataFrame, deliveries: DataFrame, names: DataFrame) -> DataFrame:
     # Both by event, so that the sort which finds what was read twice serves the join and the sums as well.
-    happened = events.select("event_id", "type", "created_at").repartition("event_id")
-    tries = deliveries.repartition("event_id").dropDuplicates(["event_id", "delivery_id"])
-    told = tries.join(happened.dropDuplicates(["event_id"]), "event_id")
+    happened = _wanted(events.repartition("event_id"))
+    told = deliveries.repartition("event_id").dropDuplicates(["event_id", "delivery_id"])
     place = F.struct("claim_version", "ended_at", "delivery_id")
     delivered = F.col("outcome") == "delivered"
     by_event = told.groupBy("event_id").agg(
-        F.max("job_id").alias("job_id"),
-        F.max("requester_id").alias("requester_id"),
-        F.max("type").alias("type"),
-        F.max("created_at").alias("created_at"),
         F.count("*").alias("tries"),
         F.min(F.timestamp_millis(F.unix_millis(F.col("ended_at")) - F.col("duration_ms"))).alias(
             "first_tried_at"
@@ -162,8 +157,25 @@ def _delivery_facts(events: DataFrame, deliveries: DataFrame, names: DataFrame) 
     )
     columns = {
         # Who replays what was delivered takes nothing back.
-        "outcome": F.when(F.col("delivered_at").isNotNull(), "delivered").otherwise(F.col("latest")),
+        "outcome": F.when(F.col("delivered_at").isNotNull(), "delivered").otherwise(
+            F.coalesce("latest", F.lit("pending"))
+        ),
+        "tries": F.coalesce("tries", F.lit(0)),
         "latency_ms": milliseconds("created_at", "delivered_at"),
         "day": F.to_date("created_at"),
     }
-    return shaped(_named(by_event, names).withColumns(columns), DELIVERY_FACTS)
+    # An event without a try says of itself that it waits for one. What an earlier program has read does not.
+    known = happened.join(by_event, "event_id", "left").where("wanted OR tries IS NOT NULL")
+    return shaped(_named(known, names).withColumns(columns), DELIVERY_FACTS)
+
+
+def _wanted(events: DataFrame) -> DataFrame:
+    """Return each event once, without those that nobody is told of."""
+    return (
+        events.where("wanted IS NOT false")
+        .groupBy("event_id")
+        .agg(
+            *(F.max(name).alias(name) for name in ("job_id", "requester_id", "type", "created_at")),
+            F.bool_or("wanted").alias("wanted"),
+        )
+    )

@@ -76,7 +76,7 @@ ATTEMPT_FACTS = Table(
 
 DELIVERY_FACTS = Table(
     "delivery_facts",
-    "A row for each event that somebody was to be told of, and at least one try was made.",
+    "A row for each event that a receiver is to be told of, tried or not.",
     ("event_id",),
     columns("""
         event_id string The event.
@@ -85,10 +85,10 @@ DELIVERY_FACTS = Table(
         requester string The requester's name or id.
         type string job.<status>, or job.progress.
         created_at time When it happened.
-        tries int Tries so far.
-        first_tried_at time When the first try began.
+        tries int Tries so far; 0 where it still waits for the first.
+        first_tried_at time When the first try began; null before it.
         delivered_at time When the receiver took it; null where it has not.
-        outcome string delivered once any try was; else that of the latest try: pending or dead_letter.
+        outcome string delivered once any try was; else that of the latest try, pending or dead_letter; pending before the first.
         latency_ms long From created_at to delivered_at, at least 0.
         status_code int What the receiver answered the latest try.
         error_code string Why the latest failed try failed.

@@ -79,6 +79,7 @@ EVENTS = Table(
         sequence long Its place among the events of the job, from 1 without gaps.
         type string job.<status>, or job.progress.
         created_at time When it happened.
+        wanted bool Whether a receiver is to be told of it; null where an earlier program has read it.
     """),
 )
 

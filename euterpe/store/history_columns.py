@@ -153,8 +153,12 @@ _ATTEMPTS: Mapping[str, sa.ColumnElement[Any]] = {
 }
 
 _EVENTS: Mapping[str, sa.ColumnElement[Any]] = {
-    name: job_outbox_events.c[name]
-    for name in ("event_id", "job_id", "requester_id", "sequence", "type", "created_at")
+    **{
+        name: job_outbox_events.c[name]
+        for name in ("event_id", "job_id", "requester_id", "sequence", "type", "created_at")
+    },
+    # Whether it is skipped is decided as it is written, and never changes.
+    "wanted": job_outbox_events.c.status != "skipped",
 }
 
 _DELIVERIES: Mapping[str, sa.ColumnElement[Any]] = {

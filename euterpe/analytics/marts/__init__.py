@@ -40,7 +40,7 @@ MAKERS: Mapping[str, Callable[[Facts, Options], DataFrame]] = {
     "speed": lambda facts, _: speed(facts),
     "failures": lambda facts, _: failures(facts),
     "refreshes": lambda facts, _: refreshes(facts),
-    "webhooks": lambda facts, options: webhooks(facts, options.objective),
+    "webhooks": lambda facts, options: webhooks(facts, options.objective, options.read_at),
     "sizes": lambda facts, _: sizes(facts),
     "costs": lambda facts, options: costs(facts, options.prices),
     "utilisation": lambda facts, _: utilisation(facts),

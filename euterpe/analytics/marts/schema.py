@@ -94,15 +94,16 @@ WEBHOOKS = Table(
     ("requester",),
     columns("""
         requester string The requester.
-        events long Events tried.
+        events long Events that its receiver is to be told of.
         delivered long Taken by the receiver.
-        pending long To be tried again.
+        pending long To be tried, for the first time or again.
+        untried long Of the pending, those that were never tried.
         dead_letter long Given up.
-        tries_per_event double Tries for each event.
+        tries_per_event double Tries for each event that was tried.
         p50_ms double Half of the delivered were there this long after they happened.
         p95_ms double 95 % of them.
         p99_ms double 99 % of them.
-        judged long Events that ended, or are pending for longer than the objective's time.
+        judged long Events that ended, or were pending for longer than the objective's time when read.
         within_slo double Share of the judged that were delivered within the objective's time; null when none.
         meets_slo bool Whether that is as large as the objective asks.
         worst_error string The commonest error code of its events' latest failed tries; null when none failed.

@@ -1,11 +1,12 @@
 """Whether receivers hear in time, and whether they answer.
 
-The objective: that share of the events was delivered within that time after it happened. An event that is
-still to be tried again counts as missed once it is older than that at the end of the history, and before
-that for neither side. An event that was never tried is in no table of the history: nothing is said of it.
+The objective: that share of the events was delivered within that time after it happened. An event that waits
+to be tried, for the first time or again, counts as missed once it was older than that when the history was
+read, and before that for neither side. Events that nobody is told of (`skipped`) do not count.
 """
 
 from dataclasses import dataclass
+from datetime import datetime
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -22,16 +23,18 @@ class Objective:
     share: float = 0.99
 
 
-def webhooks(facts: Facts, objective: Objective = Objective()) -> DataFrame:
+def webhooks(facts: Facts, objective: Objective = Objective(), read_at: datetime | None = None) -> DataFrame:
     outcome = F.col("outcome")
+    is_untried = F.col("tries") == 0
     is_delivered = outcome == "delivered"
-    age_ms = (F.lit(horizon(facts).end) - F.unix_micros("created_at")) / 1000
+    age_ms = (F.lit(horizon(facts, read_at).now) - F.unix_micros("created_at")) / 1000
     is_judged = (outcome != "pending") | (age_ms > objective.within_seconds * 1000)
     in_time = is_delivered & (F.col("latency_ms") <= objective.within_seconds * 1000)
     grouped = facts.deliveries.groupBy("requester").agg(
         F.count("*").alias("events"),
         *(F.count_if(outcome == each).alias(each) for each in ("delivered", "pending", "dead_letter")),
-        over(F.sum("tries"), F.count("*")).alias("tries_per_event"),
+        F.count_if(is_untried).alias("untried"),
+        over(F.sum("tries"), F.count_if(~is_untried)).alias("tries_per_event"),
         percentiles(F.when(is_delivered, F.col("latency_ms")), (0.5, 0.95, 0.99)).alias("shares"),
         F.count_if(is_judged).alias("judged"),
         over(F.count_if(in_time), F.count_if(is_judged)).alias("within_slo"),

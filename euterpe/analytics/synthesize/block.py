@@ -7,7 +7,7 @@ from euterpe.analytics.synthesize.arrow import instants, table_of, words
 from euterpe.analytics.synthesize.attempt_rows import attempt_rows
 from euterpe.analytics.synthesize.customers import requester_id
 from euterpe.analytics.synthesize.cut import Cut, cut
-from euterpe.analytics.synthesize.deliveries import delivery_rows
+from euterpe.analytics.synthesize.deliveries import delivery_rows, wanted
 from euterpe.analytics.synthesize.job_rows import job_rows
 from euterpe.analytics.synthesize.lives import EVENTS as KINDS
 from euterpe.analytics.synthesize.plan import Plan
@@ -39,5 +39,6 @@ def _event_rows(found: Cut) -> pa.Table:
             "sequence": events["sequence"],
             "type": words([f"job.{name}" for name in KINDS], events["kind"]),
             "created_at": instants(events["at_ms"]),
+            "wanted": wanted(found.plan)[events["requester"], events["kind"]],
         },
     )

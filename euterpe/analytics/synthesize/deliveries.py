@@ -59,7 +59,7 @@ def delivery_rows(block: Cut, rng: np.random.Generator) -> pa.Table:
 def _try(block: Cut, receivers: list[Receiver], rng: np.random.Generator) -> Tries:
     """Each event that its requester wants to hear of, to the end."""
     events = block.events
-    told = np.flatnonzero(_wanted(block.plan)[events["requester"], events["kind"]])
+    told = np.flatnonzero(wanted(block.plan)[events["requester"], events["kind"]])
     failing = np.array([one.failing for one in receivers])[events["requester"][told]]
     # With a receiver that never answers no number of tries will do.
     needed = np.where(failing < 1, rng.geometric(np.maximum(1 - failing, 1e-9)), MAX_TRIES + 1)
@@ -72,8 +72,8 @@ def _try(block: Cut, receivers: list[Receiver], rng: np.random.Generator) -> Tri
     return Tries(of, number, outcome, took, events["at_ms"][of] + _since(tries, _waited(number, rng) + took))
 
 
-def _wanted(plan: Plan) -> Bools:
-    """Of each requester, which events it hears of."""
+def wanted(plan: Plan) -> Bools:
+    """Return for each requester which kinds of events its receiver is told of."""
     of = [customer(number) for number in range(plan.requesters)]
     return np.array([[one.wants(name) for name in EVENTS] for one in of])
 

@@ -244,9 +244,10 @@ class Life:
             "sequence": self.job["event_sequence"],
             "type": f"job.{self.job['status']}",
             "created_at": self.now,
+            "wanted": self.job["requester_id"] != "r3",  # it polls
         }
         self.rows["events"].append(event)
-        if event["requester_id"] != "r3":  # it polls
+        if event["wanted"] and self.chance.random() > 0.01:  # the others wait for their first try
             self.deliver(event)
 
     def deliver(self, event: Row) -> None:

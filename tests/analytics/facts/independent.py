@@ -62,23 +62,23 @@ FROM attempt JOIN job_facts USING (job_id)
 
 DELIVERY_FACTS = """
 WITH tries AS (SELECT DISTINCT * FROM deliveries),
-     happened AS (SELECT DISTINCT event_id, type, created_at FROM events),
+     happened AS (SELECT DISTINCT event_id, job_id, requester_id, type, created_at, wanted FROM events),
      told AS (
-    SELECT event_id, any_value(job_id) AS job_id, any_value(requester_id) AS requester_id,
-           count(*) AS tries, min(ended_at - to_milliseconds(duration_ms)) AS first_tried_at,
+    SELECT event_id, count(*)::INT AS tries, min(ended_at - to_milliseconds(duration_ms)) AS first_tried_at,
            min(ended_at) FILTER (outcome = 'delivered') AS delivered_at,
            last(outcome ORDER BY claim_version) AS latest,
            last(status_code ORDER BY claim_version) AS status_code,
            last(error_code ORDER BY claim_version) FILTER (outcome <> 'delivered') AS error_code
     FROM tries GROUP BY event_id
 )
-SELECT event_id, job_id, requester_id, coalesce(name, requester_id) AS requester, type, created_at, tries,
-       first_tried_at, delivered_at,
-       CASE WHEN delivered_at IS NULL THEN latest ELSE 'delivered' END AS outcome,
+SELECT event_id, job_id, requester_id, coalesce(name, requester_id) AS requester, type, created_at,
+       coalesce(tries, 0) AS tries, first_tried_at, delivered_at,
+       CASE WHEN tries IS NULL THEN 'pending' WHEN delivered_at IS NULL THEN latest
+            ELSE 'delivered' END AS outcome,
        CASE WHEN delivered_at < created_at THEN 0
             ELSE epoch_ms(delivered_at) - epoch_ms(created_at) END AS latency_ms,
        status_code, error_code, created_at::DATE AS day
-FROM told JOIN happened USING (event_id) LEFT JOIN names USING (requester_id)
+FROM happened LEFT JOIN told USING (event_id) LEFT JOIN names USING (requester_id) WHERE wanted
 """
 
 

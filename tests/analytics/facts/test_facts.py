@@ -181,6 +181,22 @@ def test_an_event_that_was_never_delivered_is_as_its_latest_try(spark: SparkSess
     assert (event["delivered_at"], event["latency_ms"]) == (None, None)
 
 
+def test_an_event_that_waits_for_its_first_try_is_a_fact_and_a_skipped_one_is_none(
+    spark: SparkSession,
+) -> None:
+    events: list[Row] = [
+        {"event_id": "waits", "wanted": True, "type": "job.succeeded", "created_at": at(1)},
+        {"event_id": "waits", "wanted": True, "type": "job.succeeded", "created_at": at(1)},
+        {"event_id": "skipped", "wanted": False},
+        {"event_id": "of-an-earlier-program"},
+    ]
+    named = [{"requester_id": "r1", "name": "newsroom"}]
+    event = only(facts(history(spark, events=events, requesters=named)).deliveries)
+    assert (event["event_id"], event["outcome"], event["tries"]) == ("waits", "pending", 0)
+    assert (event["job_id"], event["requester"], event["created_at"]) == ("j1", "newsroom", at(1))
+    assert (event["first_tried_at"], event["delivered_at"], event["latency_ms"]) == (None, None, None)
+
+
 def test_of_nothing_the_facts_are_empty_and_have_their_columns(spark: SparkSession) -> None:
     for table, frame in zip(FACTS.values(), facts(history(spark)), strict=True):
         assert_shape(table, frame)

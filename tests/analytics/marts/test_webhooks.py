@@ -2,7 +2,7 @@ from pyspark.sql import SparkSession
 
 from euterpe.analytics.marts.webhooks import Objective, webhooks
 from tests.analytics.facts.history import Row, at
-from tests.analytics.marts.rows import by, known, told
+from tests.analytics.marts.rows import by, known, only, told
 
 EVENTS: list[Row] = [
     {"latency_ms": 1_000},
@@ -40,3 +40,25 @@ def test_what_is_pending_for_too_long_is_missed(spark: SparkSession) -> None:
     young: Row = {"outcome": "pending", "created_at": at(1 - 59 / 3600)}
     row = by(webhooks(known(spark, jobs=jobs, deliveries=[late, young])), "requester")["newsroom"]
     assert told(row, "events", "pending", "judged", "within_slo", "meets_slo") == (2, 2, 1, 0, False)
+
+
+def test_an_event_that_was_never_tried_counts_as_missed_once_it_is_older_than_the_objective(
+    spark: SparkSession,
+) -> None:
+    """With a dispatcher that stands still nothing is tried, and nothing may look as if all were well."""
+    told_in_time: Row = {"latency_ms": 1_000, "tries": 1}
+    never: Row = {"outcome": "pending", "tries": 0, "created_at": at()}
+    young: Row = {"outcome": "pending", "tries": 0, "created_at": at(2)}
+    facts = known(spark, deliveries=[told_in_time, never, never, never, young])
+    row = only(webhooks(facts, read_at=at(2)))
+    assert told(row, "events", "delivered", "pending", "untried") == (5, 1, 4, 4)
+    assert told(row, "judged", "within_slo", "meets_slo") == (4, 0.25, False)
+    assert row["tries_per_event"] == 1  # of the events that were tried
+
+
+def test_what_waits_is_as_old_as_it_was_when_the_history_was_read(spark: SparkSession) -> None:
+    """The last row of a service that stands still is the event itself."""
+    facts = known(spark, deliveries=[{"outcome": "pending", "tries": 0, "created_at": at()}])
+    assert only(webhooks(facts))["judged"] == 0
+    assert only(webhooks(facts, read_at=at(0, seconds=59)))["judged"] == 0
+    assert only(webhooks(facts, read_at=at(0, seconds=61)))["judged"] == 1

@@ -57,6 +57,18 @@ def test_every_table_is_read_whole_in_parts(lived: Store, url: str, spark: Spark
     assert [row["sequence"] for row in shown] == [1, 2, 3, 4, 5]
 
 
+def test_an_event_says_whether_a_receiver_is_to_be_told_of_it(
+    store: Store, url: str, spark: SparkSession
+) -> None:
+    enqueue(store, spec=SPEC)
+    enqueue(store, spec={**SPEC, "status_webhook_url": None})
+    for _ in range(2):
+        advance(store, claim_one(store), until=JobStatus.SUCCEEDED)
+    found = rows(read_table(spark, "events", url=url))
+    ends = [event["wanted"] for event in found if event["type"] == "job.succeeded"]
+    assert sorted(map(str, ends)) == ["False", "True"]
+
+
 def test_nothing_secret_leaves_the_database(lived: Store, url: str, spark: SparkSession) -> None:
     del lived
     found = {table: rows(read_table(spark, table, url=url, metadata="title")) for table in HISTORY}

@@ -11,7 +11,7 @@ from euterpe.analytics.report.leading import leading
 from euterpe.analytics.report.results import Results, Row, on_time, share, total
 
 _DRAWN = 20
-_SUMS = ("events", "delivered", "pending", "dead_letter")
+_SUMS = ("events", "delivered", "pending", "untried", "dead_letter")
 
 
 def webhooks(results: Results) -> Section:
@@ -39,9 +39,14 @@ def _answer(results: Results, rows: Sequence[Row]) -> str:
     )
     return (
         f"{words.percent(share(punctual, ended))} of {words.of(ended, 'event')} arrived within {within}; "
-        f"{words.count(whole['dead_letter'])} were given up, {words.count(whole['pending'])} are still on "
-        f"their way. {asked} {met}"
+        f"{words.count(whole['dead_letter'])} were given up, {words.count(whole['pending'])} are pending"
+        f"{_untried(whole['untried'])}. What is pending for longer than {within} counts as missed. "
+        f"{asked} {met}"
     )
+
+
+def _untried(count: int) -> str:
+    return f", {words.count(count)} of them never tried" if count else ""
 
 
 def _evidence(results: Results, rows: Sequence[Row]) -> Html:
@@ -69,6 +74,7 @@ def _evidence(results: Results, rows: Sequence[Row]) -> Html:
                 "#events",
                 "#delivered",
                 "#pending",
+                "#never tried",
                 "#given up",
                 "#tries each",
                 "#p50",
@@ -88,12 +94,13 @@ def _together(rows: Sequence[Row]) -> dict[str, Any]:
     """What can be said of several receivers: percentiles cannot be added up."""
     whole = total(rows, _SUMS)
     judged = [row["meets_slo"] for row in rows if row["meets_slo"] is not None]
-    tries = sum((row["tries_per_event"] or 0) * row["events"] for row in rows)
+    tried = whole["events"] - whole["untried"]
+    tries = sum((row["tries_per_event"] or 0) * (row["events"] - row["untried"]) for row in rows)
     unknown = dict.fromkeys(("p50_ms", "p95_ms", "p99_ms", "worst_error"))
     return {
         **whole,
         **unknown,
-        "tries_per_event": share(tries, whole["events"]),
+        "tries_per_event": share(tries, tried),
         "within_slo": share(*on_time(rows)),
         "meets_slo": f"{sum(judged)} of {len(judged)}",
     }
