@@ -38,7 +38,7 @@ def facts(history: History) -> Facts:
     # Both by job, so that one shuffle serves the versions, the sums and the joins.
     jobs = latest_jobs(history.jobs.repartition("job_id"))
     jobs = _named(jobs, names).withColumn("profile", F.coalesce("profile", F.lit("custom")))
-    attempts = shaped(latest_attempts(history.attempts.repartition("job_id")), ATTEMPTS)
+    attempts = _with_use(shaped(latest_attempts(history.attempts.repartition("job_id")), ATTEMPTS))
     return Facts(
         _job_facts(jobs, attempts),
         _attempt_facts(jobs, attempts),
@@ -88,8 +88,9 @@ def _job_facts(jobs: DataFrame, attempts: DataFrame) -> DataFrame:
     succeeded = F.col("outcome") == "succeeded"
     spent = attempts.groupBy("job_id").agg(
         F.min("started_at").alias("first_started_at"),
-        F.sum("cpu_seconds").alias("cpu_seconds"),
-        F.sum(F.when(F.col("outcome") != "succeeded", F.col("cpu_seconds"))).alias("wasted_cpu_seconds"),
+        F.sum("used_seconds").alias("cpu_seconds"),
+        F.sum(F.when(F.col("outcome") != "succeeded", F.col("used_seconds"))).alias("wasted_cpu_seconds"),
+        F.sum(F.when(F.col("used_from") == "slot", F.col("used_seconds"))).alias("estimated_seconds"),
         F.sum("bytes_in").alias("bytes_in"),
         F.max(F.when(succeeded, F.col("bytes_out"))).alias("bytes_out"),
         F.max(F.when(succeeded, F.col("vmaf"))).alias("vmaf"),
@@ -112,7 +113,8 @@ def _job_facts(jobs: DataFrame, attempts: DataFrame) -> DataFrame:
         "waiting_ms": milliseconds("due_at", "first_claimed_at"),
         "total_ms": milliseconds("due_at", "finished_at"),
     }
-    known = jobs.join(spent, "job_id", "left").fillna(0, ["cpu_seconds", "wasted_cpu_seconds", "bytes_in"])
+    sums = ["cpu_seconds", "wasted_cpu_seconds", "estimated_seconds", "bytes_in"]
+    known = jobs.join(spent, "job_id", "left").fillna(0, sums)
     return shaped(known.withColumns(columns).withColumns(worked_out), JOB_FACTS)
 
 
@@ -123,6 +125,30 @@ def _job_outcome() -> Column:
         .when(status.isin("succeeded", "failed", "dead_letter"), status)
         .otherwise("in_flight")
     )
+
+
+def _with_use(attempts: DataFrame) -> DataFrame:
+    """Add what each attempt used: its processor time or, where that is unknown, the time it held its slot.
+
+    A worker that ends an attempt itself tells `ffmpeg` and, if ffmpeg ran at all, `encode_ms` and
+    `cpu_seconds`: without `encode_ms` it used none. A worker that was killed told nothing, or what it had
+    measured at its last heartbeat.
+    """
+    at_last_beat = F.col("measured").eqNullSafe("last_beat")
+    never_encoded = F.col("ffmpeg").isNotNull() & F.col("encode_ms").isNull() & ~at_last_beat
+    used_from = (
+        F.when(F.col("ended_at").isNull(), None)
+        .when(F.col("cpu_seconds").isNotNull(), F.when(at_last_beat, "last_beat").otherwise("cpu"))
+        .when(never_encoded, "cpu")
+        .otherwise("slot")
+    )
+    used = F.when(
+        F.col("used_from").isNotNull(),
+        F.when(F.col("used_from") == "slot", milliseconds("started_at", "ended_at") / 1000).otherwise(
+            F.coalesce("cpu_seconds", F.lit(0.0))
+        ),
+    )
+    return attempts.withColumn("used_from", used_from).withColumn("used_seconds", used)
 
 
 def _attempt_facts(jobs: DataFrame, attempts: DataFrame) -> DataFrame:

@@ -26,8 +26,9 @@ JOB_FACTS = Table(
         finished_at time When it ended; null in flight.
         waiting_ms long From due_at to first_claimed_at, at least 0.
         total_ms long From due_at to finished_at, at least 0.
-        cpu_seconds double Processor time of ffmpeg in all its attempts.
+        cpu_seconds double What all its attempts used: used_seconds, added up.
         wasted_cpu_seconds double The part of it in attempts that did not succeed.
+        estimated_seconds double The part of it that is slot time, because processor time is unknown.
         bytes_in long Bytes read in all its attempts.
         bytes_out long Bytes of its outputs, once it succeeded.
         source_bytes long Size of the source.
@@ -64,7 +65,9 @@ ATTEMPT_FACTS = Table(
         encode_ms long ffmpeg.
         verify_ms long Checking what ffmpeg made.
         upload_ms long Writing the outputs.
-        cpu_seconds double Processor time of ffmpeg.
+        cpu_seconds double Processor time of ffmpeg; null where it is unknown.
+        used_seconds double Processor time, or busy_ms where it is unknown; null while it runs.
+        used_from string cpu, last_beat (processor time until the last heartbeat) or slot (busy_ms).
         media_seconds double Duration of the source.
         speed double Real-time factor: seconds of media for each second of encoding, where both are known.
         bytes_in long Bytes read.
@@ -88,7 +91,7 @@ DELIVERY_FACTS = Table(
         tries int Tries so far; 0 where it still waits for the first.
         first_tried_at time When the first try began; null before it.
         delivered_at time When the receiver took it; null where it has not.
-        outcome string delivered once any try was; else that of the latest try, pending or dead_letter; pending before the first.
+        outcome string delivered once any try was; else that of the latest try; pending before the first.
         latency_ms long From created_at to delivered_at, at least 0.
         status_code int What the receiver answered the latest try.
         error_code string Why the latest failed try failed.

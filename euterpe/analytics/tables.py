@@ -65,6 +65,7 @@ ATTEMPTS = Table(
         bytes_out long Bytes written.
         ffmpeg string Version of ffmpeg.
         vmaf double Quality of the output against the source, where it was measured.
+        measured string last_beat where the figures are those of the last heartbeat, else null.
     """),
 )
 

@@ -150,6 +150,7 @@ _ATTEMPTS: Mapping[str, sa.ColumnElement[Any]] = {
     "bytes_out": _whole(_attempt.timings, "bytes_out"),
     "ffmpeg": _text(_attempt.timings, "ffmpeg"),
     "vmaf": _number(_attempt.timings, "vmaf"),
+    "measured": _text(_attempt.timings, "measured"),
 }
 
 _EVENTS: Mapping[str, sa.ColumnElement[Any]] = {

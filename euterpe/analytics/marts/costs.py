@@ -1,8 +1,12 @@
-"""What each requester and profile cost: what all their attempts used, at the operator's prices."""
+"""What each requester and profile cost: what all their attempts used, at the operator's prices.
+
+Used is the processor time of ffmpeg. Where it is unknown, as of an attempt whose worker was killed, the time
+that the attempt held its slot stands for it, and is counted as estimated as well.
+"""
 
 from dataclasses import dataclass
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from euterpe.analytics.facts import Facts, shaped
@@ -21,12 +25,15 @@ class Prices:
 
 
 def costs(facts: Facts, prices: Prices = Prices()) -> DataFrame:
-    wasted = F.when(F.col("outcome") != "succeeded", F.col("cpu_seconds"))
+    used, is_estimate = F.col("used_seconds"), F.col("used_from") == "slot"
+    is_wasted = F.col("outcome") != "succeeded"
     ended = facts.attempts.where("ended_at IS NOT NULL")
-    used = ended.groupBy(*COSTS.key).agg(
+    spent = ended.groupBy(*COSTS.key).agg(
         F.count_distinct("job_id").alias("jobs"),
-        (total("cpu_seconds") / 3600).alias("cpu_hours"),
-        (total(wasted) / 3600).alias("wasted_cpu_hours"),
+        _hours(used).alias("cpu_hours"),
+        _hours(F.when(is_estimate, used)).alias("estimated_hours"),
+        _hours(F.when(is_wasted, used)).alias("wasted_cpu_hours"),
+        _hours(F.when(is_wasted & is_estimate, used)).alias("wasted_estimated_hours"),
         (total("bytes_in") / _GIB).alias("gib_in"),
         (total("bytes_out") / _GIB).alias("gib_out"),
     )
@@ -38,5 +45,9 @@ def costs(facts: Facts, prices: Prices = Prices()) -> DataFrame:
         + F.col("gib_out") * prices.gib_out,
         "wasted_cost": F.col("wasted_cpu_hours") * prices.cpu_hour,
     }
-    joined = used.join(made, list(COSTS.key), "left").fillna(0, ["output_minutes"]).withColumns(priced)
+    joined = spent.join(made, list(COSTS.key), "left").fillna(0, ["output_minutes"]).withColumns(priced)
     return shaped(joined.withColumn("cost_per_output_minute", over("cost", "output_minutes")), COSTS)
+
+
+def _hours(seconds: Column) -> Column:
+    return total(seconds) / 3600

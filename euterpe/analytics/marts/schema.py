@@ -138,8 +138,10 @@ COSTS = Table(
         requester string The requester.
         profile string The profile.
         jobs long Jobs with at least one ended attempt.
-        cpu_hours double Processor time.
-        wasted_cpu_hours double The part of it in attempts that did not succeed.
+        cpu_hours double Processor time; where it is unknown, the time that the attempt held its slot.
+        estimated_hours double The part of cpu_hours that is slot time.
+        wasted_cpu_hours double The part of cpu_hours in attempts that did not succeed.
+        wasted_estimated_hours double The part of wasted_cpu_hours that is slot time.
         gib_in double GiB read.
         gib_out double GiB written.
         output_minutes double Minutes of media made.

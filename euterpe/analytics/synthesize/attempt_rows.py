@@ -65,5 +65,6 @@ def _timings(block: Cut, rng: np.random.Generator) -> dict[str, Any]:
         "bytes_in": numbers(jobs.bytes[of], fetched),
         "bytes_out": numbers(attempts["bytes_out"], done),
         "ffmpeg": words((FFMPEG_BEFORE, FFMPEG_SINCE), attempts["upgraded"].astype(np.int64), told),
+        "measured": pa.nulls(len(of), pa.string()),
         "vmaf": figures(vmaf.round(2), done & (rng.random(len(of)) < _MEASURED)),
     }

@@ -182,11 +182,26 @@ class Life:
             self.rows["attempts"].append(attempt | {"outcome": "released"})
             self.step("queued")
             return True
+        if draw < 0.07:
+            return self.kill(attempt, version)
         attempt |= self.timings(version)
         if draw < 0.22:
             return self.fail(attempt)
         self.succeed(attempt)
         return False
+
+    def kill(self, attempt: Row, version: str) -> bool:
+        """End it by a lost lease: nothing is known of it, or what a heartbeat has told."""
+        told = {
+            "ffmpeg": version,
+            "cpu_seconds": round(self.chance.uniform(1, 90), 3),
+            "measured": "last_beat",
+        }
+        code: Row = {"error_code": "lease_expired", "error_phase": "processing", "error_retryable": True}
+        seen = told if self.chance.random() < 0.5 else {}
+        self.rows["attempts"].append(attempt | seen | code | {"outcome": "lease_expired"})
+        self.step("queued", error_code="lease_expired", error_phase="processing")
+        return True
 
     def timings(self, version: str) -> Row:
         encode = round(1000 * self.job["source_seconds"] / self.chance.lognormvariate(1, 0.3))

@@ -15,8 +15,9 @@ WITH job AS (
 ), spent AS (
     SELECT job_id,
            min(started_at) AS first_started_at,
-           coalesce(sum(cpu_seconds), 0) AS cpu_seconds,
-           coalesce(sum(cpu_seconds) FILTER (outcome IS DISTINCT FROM 'succeeded'), 0) AS wasted_cpu_seconds,
+           coalesce(sum(used_seconds), 0) AS cpu_seconds,
+           coalesce(sum(used_seconds) FILTER (outcome IS DISTINCT FROM 'succeeded'), 0) AS wasted_cpu_seconds,
+           coalesce(sum(used_seconds) FILTER (used_from = 'slot'), 0) AS estimated_seconds,
            coalesce(sum(bytes_in), 0) AS bytes_in,
            max(bytes_out) FILTER (outcome = 'succeeded') AS bytes_out,
            max(vmaf) FILTER (outcome = 'succeeded') AS vmaf
@@ -42,6 +43,7 @@ SELECT job_id, requester_id, coalesce(name, requester_id) AS requester,
             ELSE epoch_ms(first_claimed_at) - epoch_ms(due_at) END AS waiting_ms,
        CASE WHEN finished_at < due_at THEN 0 ELSE epoch_ms(finished_at) - epoch_ms(due_at) END AS total_ms,
        coalesce(cpu_seconds, 0) AS cpu_seconds, coalesce(wasted_cpu_seconds, 0) AS wasted_cpu_seconds,
+       coalesce(estimated_seconds, 0)::DOUBLE AS estimated_seconds,
        coalesce(bytes_in, 0)::BIGINT AS bytes_in, coalesce(bytes_out, output_bytes) AS bytes_out,
        source_bytes,
        source_seconds AS media_seconds, output_seconds, vmaf, created_at::DATE AS day
@@ -53,7 +55,8 @@ SELECT attempt_id, job_id, requester_id, requester, profile, queue, attempt_no, 
        coalesce(ffmpeg, 'unknown') AS ffmpeg, coalesce(attempt.outcome, 'running') AS outcome,
        attempt.error_code, attempt.error_phase, error_retryable AS retryable, started_at, ended_at,
        CASE WHEN ended_at < started_at THEN 0 ELSE epoch_ms(ended_at) - epoch_ms(started_at) END AS busy_ms,
-       fetch_ms, probe_ms, encode_ms, verify_ms, upload_ms, attempt.cpu_seconds, attempt.media_seconds,
+       fetch_ms, probe_ms, encode_ms, verify_ms, upload_ms, attempt.cpu_seconds, used_seconds, used_from,
+       attempt.media_seconds,
        CASE WHEN encode_ms > 0 AND attempt.media_seconds > 0
             THEN attempt.media_seconds / (encode_ms / 1000) END AS speed,
        attempt.bytes_in, attempt.bytes_out, attempt.vmaf, started_at::DATE AS day
@@ -93,8 +96,18 @@ def independently(folder: Path) -> Iterator[duckdb.DuckDBPyConnection]:
         sql.execute("CREATE VIEW names AS SELECT DISTINCT requester_id, name FROM requesters")
         # The version of an attempt that has an end has its outcome as well.
         sql.execute(
-            "CREATE TABLE attempt AS SELECT DISTINCT ON (attempt_id) * FROM attempts "
+            "CREATE TABLE latest AS SELECT DISTINCT ON (attempt_id) * FROM attempts "
             "ORDER BY attempt_id, (ended_at IS NOT NULL) DESC"
+        )
+        sql.execute(
+            "CREATE TABLE attempt AS SELECT *, "
+            "CASE WHEN ended_at IS NULL THEN NULL "
+            "WHEN cpu_seconds IS NOT NULL THEN coalesce(measured, 'cpu') "
+            "WHEN ffmpeg IS NOT NULL AND encode_ms IS NULL AND measured IS NULL THEN 'cpu' "
+            "ELSE 'slot' END AS used_from, "
+            "CASE used_from WHEN 'slot' THEN greatest(0, epoch_ms(ended_at) - epoch_ms(started_at)) / 1000 "
+            "WHEN NULL THEN NULL ELSE CASE WHEN used_from IS NOT NULL THEN coalesce(cpu_seconds, 0) END END "
+            "AS used_seconds FROM latest"
         )
         facts = {"job_facts": JOB_FACTS, "attempt_facts": ATTEMPT_FACTS, "delivery_facts": DELIVERY_FACTS}
         for name, query in facts.items():

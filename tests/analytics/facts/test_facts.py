@@ -130,7 +130,10 @@ def test_what_is_no_number_is_nothing(spark: SparkSession) -> None:
     attempt = only(facts(history(spark, jobs=[{}], attempts=[{"vmaf": -float("inf")}])).attempts)
     assert attempt["vmaf"] is None
     seconds = (float("nan"), float("inf"), 2.0)
-    spent = [{"attempt_id": f"a{n}", "cpu_seconds": some} for n, some in enumerate(seconds)]
+    spent = [
+        {"attempt_id": f"a{n}", "cpu_seconds": some, "ended_at": at(), "ffmpeg": "9.1"}
+        for n, some in enumerate(seconds)
+    ]
     assert only(facts(history(spark, jobs=[{}], attempts=spent)).jobs)["cpu_seconds"] == 2.0
 
 
@@ -165,6 +168,45 @@ def test_a_delivery_is_what_its_tries_came_to(spark: SparkSession) -> None:
     assert (event["first_tried_at"], event["delivered_at"]) == (at(seconds=0.5), at(seconds=9))
     assert (event["status_code"], event["error_code"]) == (503, "egress_timeout")
     assert event["type"] == "job.claimed"
+
+
+ENDED: Row = {"ended_at": at(seconds=90), "outcome": "failed"}
+TOLD: Row = {**ENDED, "ffmpeg": "9.0.2"}
+
+
+@pytest.mark.parametrize(
+    ("attempt", "used"),
+    [
+        ({**TOLD, "encode_ms": 1, "cpu_seconds": 12.5}, (12.5, "cpu")),
+        # Measured at a heartbeat before the worker was killed: at least so much.
+        (
+            {**TOLD, "outcome": "lease_expired", "cpu_seconds": 7.0, "measured": "last_beat"},
+            (7.0, "last_beat"),
+        ),
+        ({**TOLD, "outcome": "lease_expired", "measured": "last_beat"}, (90.0, "slot")),
+        # Killed before anything was written down.
+        ({**ENDED, "outcome": "lease_expired"}, (90.0, "slot")),
+        ({**ENDED, "outcome": "released"}, (90.0, "slot")),
+        ({**TOLD, "encode_ms": 5}, (90.0, "slot")),
+        # A worker that tells its timings would have told of ffmpeg, had it run.
+        ({**TOLD, "error_code": "source_not_found", "fetch_ms": 80_000}, (0.0, "cpu")),
+        ({"outcome": None}, (None, None)),
+    ],
+)
+def test_an_attempt_of_unknown_processor_time_used_its_slot(
+    spark: SparkSession, attempt: Row, used: tuple[float | None, str | None]
+) -> None:
+    row = only(facts(history(spark, jobs=[{"job_id": "j1"}], attempts=[attempt])).attempts)
+    assert (row["used_seconds"], row["used_from"]) == used
+
+
+def test_a_job_counts_the_slot_time_of_attempts_that_were_killed(spark: SparkSession) -> None:
+    attempts: list[Row] = [
+        {**ENDED, "attempt_id": "a1", "outcome": "lease_expired"},
+        {"attempt_id": "a2", "ended_at": at(1), "outcome": "succeeded", "ffmpeg": "9.1", "cpu_seconds": 30.0},
+    ]
+    job = only(facts(history(spark, jobs=[{"job_id": "j1"}], attempts=attempts)).jobs)
+    assert (job["cpu_seconds"], job["wasted_cpu_seconds"], job["estimated_seconds"]) == (120.0, 90.0, 90.0)
 
 
 def test_an_event_that_was_never_delivered_is_as_its_latest_try(spark: SparkSession) -> None:

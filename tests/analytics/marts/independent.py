@@ -139,8 +139,11 @@ WITH made AS (
     FROM job_facts WHERE outcome = 'succeeded' GROUP BY ALL
 )
 SELECT requester, profile, count(DISTINCT job_id) AS jobs,
-       coalesce(sum(cpu_seconds), 0) / 3600 AS cpu_hours,
-       coalesce(sum(cpu_seconds) FILTER (outcome <> 'succeeded'), 0) / 3600 AS wasted_cpu_hours,
+       coalesce(sum(used_seconds), 0) / 3600 AS cpu_hours,
+       coalesce(sum(used_seconds) FILTER (used_from = 'slot'), 0) / 3600 AS estimated_hours,
+       coalesce(sum(used_seconds) FILTER (outcome <> 'succeeded'), 0) / 3600 AS wasted_cpu_hours,
+       coalesce(sum(used_seconds) FILTER (used_from = 'slot' AND outcome <> 'succeeded'), 0) / 3600
+           AS wasted_estimated_hours,
        coalesce(sum(bytes_in), 0) / 1024 ** 3 AS gib_in,
        coalesce(sum(bytes_out), 0) / 1024 ** 3 AS gib_out,
        coalesce(any_value(minutes), 0)::DOUBLE AS output_minutes,

@@ -56,9 +56,16 @@ Many = Sequence[Mapping[str, Any]]
 
 
 def known(spark: SparkSession, *, jobs: Many = (), attempts: Many = (), deliveries: Many = ()) -> Facts:
-    rows = zip(FACTS.items(), (jobs, attempts, deliveries), strict=True)
+    used = [_with_use(row) for row in attempts]
+    rows = zip(FACTS.items(), (jobs, used, deliveries), strict=True)
     tables = (table_of(table, some, _DEFAULTS[name]) for (name, table), some in rows)
     return Facts(*map(spark.createDataFrame, tables))
+
+
+def _with_use(attempt: Mapping[str, Any]) -> Row:
+    """Return the attempt with what it used, as facts would have it of a known processor time."""
+    known = attempt.get("cpu_seconds")
+    return {"used_seconds": known, "used_from": None if known is None else "cpu", **attempt}
 
 
 def by(frame: DataFrame, *key: str) -> dict[Any, Row]:

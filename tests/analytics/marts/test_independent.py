@@ -52,5 +52,5 @@ def test_the_facts_and_marts_of_a_generated_history_are_those_of_plain_sql(
 def assert_has_something_of_everything(known: Facts) -> None:
     jobs, attempts, deliveries = ({row["outcome"] for row in rows_of(frame)} for frame in known)
     assert jobs == {"succeeded", "failed", "dead_letter", "canceled", "in_flight"}
-    assert attempts == {"succeeded", "failed", "requeued", "canceled", "released", "running"}
+    assert attempts == {"succeeded", "failed", "requeued", "lease_expired", "canceled", "released", "running"}
     assert deliveries == {"delivered", "pending", "dead_letter"}

@@ -10,10 +10,14 @@ from euterpe.analytics.report.html import Content, Html, join
 from euterpe.analytics.report.leading import leading
 from euterpe.analytics.report.results import Results, Row, share, total
 
-SUMS = ("jobs", "cpu_hours", "wasted_cpu_hours", "gib_in", "gib_out", "output_minutes", "cost", "wasted_cost")
+SUMS = (
+    *("jobs", "cpu_hours", "estimated_hours", "wasted_cpu_hours", "wasted_estimated_hours"),
+    *("gib_in", "gib_out", "output_minutes", "cost", "wasted_cost"),
+)
 _HEADS = (
     "#jobs",
     "#processor hours",
+    "#estimated",
     "#wasted",
     "#GiB out",
     "#output minutes",
@@ -51,7 +55,22 @@ def _answer(results: Results, requesters: Sequence[Row], whole: Row) -> str:
         f"{money(whole['cpu_hours'] * prices.cpu_hour)} of it for processor time. "
         f"{most['requester']} caused {words.percent(caused)}; "
         f"{money(whole['wasted_cost'])} ({words.percent(wasted)}) went into attempts that did not succeed. "
-        f"{price}"
+        f"{_estimated(whole)}{price}"
+    )
+
+
+def _estimated(whole: Row) -> str:
+    """Return how much of the processor time nobody has measured, in two sentences; nothing where that is 0."""
+    hours = whole["estimated_hours"]
+    if not hours:
+        return ""
+    of_all = words.percent(share(hours, whole["cpu_hours"]))
+    of_waste = words.percent(share(whole["wasted_estimated_hours"], whole["wasted_cpu_hours"]))
+    return (
+        f"{words.number(hours)} of {words.number(whole['cpu_hours'])} processor hours ({of_all}) are estimated: "
+        "nothing was measured of attempts such as those that were killed, and the time that they held a slot "
+        f"stands for it, which is too little where an encode keeps several processors busy. {of_waste} of the "
+        "waste is estimated so. "
     )
 
 
@@ -92,6 +111,7 @@ def _cells(row: Row, by: str, whole: Row, currency: str) -> list[Content]:
         row[by],
         counted(row["jobs"]),
         words.number(row["cpu_hours"]),
+        words.percent(share(row["estimated_hours"], row["cpu_hours"])),
         words.percent(share(row["wasted_cpu_hours"], row["cpu_hours"])),
         words.number(row["gib_out"]),
         counted(row["output_minutes"]),

@@ -16,6 +16,17 @@ def test_the_cost_names_its_causer_its_waste_and_its_prices() -> None:
     )
 
 
+def test_how_much_of_the_sum_is_estimated_is_said() -> None:
+    rows = [{**row, "estimated_hours": 5.0, "wasted_estimated_hours": 4.0} for row in ROWS]
+    section = cost(results(costs=rows))
+    assert (
+        "10 of 200 processor hours (5 %) are estimated: nothing was measured of attempts such as those that "
+        "were killed, and the time that they held a slot stands for it, which is too little where an encode "
+        "keeps several processors busy. 40 % of the waste is estimated so."
+    ) in section.answer
+    assert ">5 %<" in section.evidence
+
+
 def test_a_table_ends_with_the_sum_of_all() -> None:
     foot = cost(results(costs=ROWS)).evidence.split("<tfoot>")[1].split("</tfoot>")[0]
     assert ">all<" in foot
