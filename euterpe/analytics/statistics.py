@@ -2,38 +2,12 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 _SMALLEST = 1e-300
 _PRECISION = 1e-15
 _MOST_TERMS = 100_000  # about the root of the larger parameter is needed
 # With more hits the sum of Fisher's test is long, and the normal distribution as good.
 _FEW = 20_000
-
-
-@dataclass(frozen=True)
-class Sample:
-    count: int
-    mean: float
-    variance: float  # with count - 1
-
-
-def welch(before: Sample, after: Sample) -> float:
-    """Two-sided p of equal means, where variances may differ (Welch's t, Satterthwaite's degrees)."""
-    if min(before.count, after.count) < 2:
-        return 1.0
-    shares = [sample.variance / sample.count for sample in (before, after)]
-    error = sum(shares)
-    if error <= 0:
-        return 1.0 if before.mean == after.mean else 0.0
-    t2 = (after.mean - before.mean) ** 2 / error
-    # Shares of the whole, lest a tiny variance squared become nothing.
-    squares = sum(
-        (share / error) ** 2 / (sample.count - 1)
-        for share, sample in zip(shares, (before, after), strict=True)
-    )
-    degrees = 1 / squares
-    return regularised_beta(degrees / 2, 0.5, degrees / (degrees + t2))
 
 
 def equal_rates(hits_a: int, count_a: int, hits_b: int, count_b: int) -> float:

@@ -1,100 +1,158 @@
 """What a new ffmpeg changed beyond noise: each version of a profile beside the one first seen before it.
 
-Speed: the logarithms of the real-time factors of attempts that succeeded, by Welch's t. Failure rate:
-attempts that ended, but for canceled ones and those handed back unharmed, by Fisher's exact test or, of many,
-the pooled z. What no version is known of is left out. Holm's correction holds all comparisons of one history
-together, so that one in which nothing changed raises any alarm at all with a probability of at most 1 %.
+Speed: the logarithms of the real-time factors of attempts that succeeded. Failure rate: attempts that failed
+while ffmpeg ran, with a code that a version of ffmpeg can cause (encoder_codes.py), among those and the ones
+that succeeded; what storage, the network, the machine or a person ended is in neither number. Attempts that
+name no version are left out.
+
+Attempts near each other in time are alike, so blocks of consecutive attempts are compared (block_permutation.py): at
+least 60 attempts each, three times an outage of 20. Holm's correction holds all comparisons of one history
+together, so that one in which nothing changed raises any alarm at all with a probability of about 1 %.
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import groupby, pairwise
 from operator import itemgetter
 from typing import Any
 
-from pyspark.sql import DataFrame
+import numpy as np
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
+from euterpe.analytics.block_permutation import FEWEST_BLOCKS, Blocks, equal_ratios
+from euterpe.analytics.encoder_codes import ENCODER_CODES, ENCODER_PHASE
 from euterpe.analytics.facts import Facts
 from euterpe.analytics.marts.handful import Row, given, taken
-from euterpe.analytics.marts.horizon import has_ended, has_failed
 from euterpe.analytics.marts.schema import REGRESSIONS
-from euterpe.analytics.statistics import Sample, equal_rates, holm, welch
+from euterpe.analytics.statistics import holm
 
 _NOISE = 0.01
 # A sure change may still be too small to act on: of the speed, and in points of the failure rate.
 _LEAST = {"speed": 0.03, "failure_rate": 0.005}
+# Of each version so many attempts are looked at, the latest: more would find changes too small to act on.
+LATEST = 20_000
+# Spark adds up so many consecutive attempts; blocks are made of these sums.
+ATOM = 20
+BLOCK = 60
+FEWEST_ATTEMPTS = BLOCK * FEWEST_BLOCKS
+# Of the version with fewer attempts. The other one brings at most `_WIDER` times as many.
+_MOST_BLOCKS, _WIDER = 30, 4
+
+
+@dataclass(frozen=True)
+class FalseAlarms:
+    """How many histories without a change raised an alarm, of those that were simulated."""
+
+    histories: int
+    alarms: int
+    outages: int  # of 20 consecutive jobs of one profile, in each history
+
+
+# tests/analytics/marts/test_false_alarms.py measures them again; the page shows them.
+MEASURED = FalseAlarms(histories=1_000, alarms=5, outages=3)
 
 
 def regressions(facts: Facts) -> DataFrame:
-    measured = F.when((F.col("outcome") == "succeeded") & F.col("speed").isNotNull(), F.log("speed"))
-    seen = (
-        facts.attempts.where("ffmpeg <> 'unknown'")
-        .groupBy("profile", "ffmpeg")
+    return given(facts.attempts.sparkSession, compared(taken(_atoms(facts))), REGRESSIONS)
+
+
+def _atoms(facts: Facts) -> DataFrame:
+    """Return sums over consecutive attempts of each profile and version, numbered from the latest."""
+    named = facts.attempts.where("ffmpeg <> 'unknown'")
+    succeeded = F.col("outcome") == "succeeded"
+    failed = ~succeeded & F.col("error_code").isin(*ENCODER_CODES) & (F.col("error_phase") == ENCODER_PHASE)
+    version = ("profile", "ffmpeg")
+    latest_first = Window.partitionBy(*version).orderBy(F.desc("started_at"), F.desc("attempt_id"))
+    judged = named.where(F.col("ended_at").isNotNull() & (succeeded | failed)).select(
+        *version,
+        failed.alias("has_failed"),
+        F.when(succeeded, F.log("speed")).alias("log_speed"),
+        F.row_number().over(latest_first).alias("place"),
+    )
+    atoms = (
+        judged.where(F.col("place") <= LATEST)
+        .groupBy(*version, F.floor((F.col("place") - 1) / ATOM).alias("atom"))
         .agg(
-            F.min("started_at").alias("first_seen"),
-            F.count(measured).alias("measured"),
-            F.avg(measured).alias("mean"),
-            F.var_samp(measured).alias("variance"),
-            F.count_if(has_ended()).alias("ended"),
-            F.count_if(has_failed()).alias("failed"),
+            F.count("*").alias("ended"),
+            F.count_if("has_failed").alias("failed"),
+            F.count("log_speed").alias("measured"),
+            F.coalesce(F.sum("log_speed"), F.lit(0.0)).alias("log_speed"),
         )
     )
-    return given(facts.attempts.sparkSession, compared(taken(seen)), REGRESSIONS)
+    # A version is as old as its first attempt, judged or not.
+    first_seen = named.groupBy(*version).agg(F.min("started_at").alias("first_seen"))
+    return atoms.join(first_seen, list(version))
 
 
-def compared(versions: Iterable[Row]) -> list[dict[str, Any]]:
-    """From what is known of each profile and version, the judged comparisons."""
-    ordered = sorted(versions, key=itemgetter("profile", "first_seen", "ffmpeg"))
-    pairs = [
-        pair for _, history in groupby(ordered, key=itemgetter("profile")) for pair in pairwise(list(history))
+@dataclass(frozen=True)
+class _Version:
+    profile: str
+    ffmpeg: str
+    atoms: Sequence[Row]  # from the latest
+
+    @property
+    def attempts(self) -> int:
+        return sum(atom["ended"] for atom in self.atoms)
+
+    def latest(self, attempts: int) -> "_Version":
+        """Return the version with no more of its latest attempts than these, in whole atoms."""
+        return _Version(self.profile, self.ffmpeg, self.atoms[: math.ceil(attempts / ATOM)])
+
+    def blocks(self, attempts_each: float, sums: str, counts: str) -> Blocks:
+        count = max(1, round(self.attempts / attempts_each))
+        values = np.array([[atom[sums], atom[counts]] for atom in self.atoms], dtype=np.float64)
+        parts = np.array([part.sum(axis=0) for part in np.array_split(values, min(count, len(values)))])
+        return Blocks(parts[:, 0], parts[:, 1])
+
+
+def compared(atoms: Iterable[Row]) -> list[dict[str, Any]]:
+    """Return the judged comparisons, from the atoms of all profiles and versions."""
+    by_age = itemgetter("profile", "first_seen", "ffmpeg")
+    ordered = sorted(atoms, key=lambda atom: (*by_age(atom), atom["atom"]))
+    versions = [
+        _Version(profile, ffmpeg, list(own)) for (profile, _, ffmpeg), own in groupby(ordered, key=by_age)
     ]
-    found = [row for pair in pairs for row in (_speed(*pair), _failure_rate(*pair)) if row is not None]
-    for row, p_value in zip(found, holm([row["p_value"] for row in found]), strict=True):
+    pairs = [(old, new) for old, new in pairwise(versions) if old.profile == new.profile]
+    found = [row for pair in pairs for row in _compare(*pair)]
+    tested = [row for row in found if row["p_value"] is not None]
+    for row, p_value in zip(tested, holm([row["p_value"] for row in tested]), strict=True):
         row["p_value"] = p_value
-        row["verdict"] = _verdict(row)
-    return found
+    return [{**row, "verdict": _verdict(row)} for row in found]
 
 
-def _speed(old: Row, new: Row) -> dict[str, Any] | None:
-    if not (old["measured"] and new["measured"]):
-        return None
-    # Of one value there is no variance; the test does not ask for it then.
-    before, after = (
-        Sample(one["measured"], one["mean"], 0.0 if one["measured"] < 2 else one["variance"])
-        for one in (old, new)
-    )
-    return _names(old, new) | {
-        "measure": "speed",
-        "before": math.exp(before.mean),
-        "after": math.exp(after.mean),
-        "change": math.expm1(after.mean - before.mean),
-        "count_before": before.count,
-        "count_after": after.count,
-        "p_value": welch(before, after),
-    }
+def _compare(old: _Version, new: _Version) -> Iterable[dict[str, Any]]:
+    fewer = min(old.attempts, new.attempts)
+    before, after = (one.latest(_WIDER * fewer) for one in (old, new))
+    each = max(BLOCK, fewer / _MOST_BLOCKS)
+    for measure, sums, counts in (
+        ("speed", "log_speed", "measured"),
+        ("failure_rate", "failed", "ended"),
+    ):
+        one, other = (version.blocks(each, sums, counts) for version in (before, after))
+        if one.counts.sum() and other.counts.sum():
+            yield {
+                "profile": new.profile,
+                "ffmpeg": new.ffmpeg,
+                "baseline": old.ffmpeg,
+                "measure": measure,
+                **_moved(measure, one.ratio, other.ratio),
+                "count_before": round(one.counts.sum()),
+                "count_after": round(other.counts.sum()),
+                "p_value": equal_ratios(one, other),
+            }
 
 
-def _failure_rate(old: Row, new: Row) -> dict[str, Any] | None:
-    if not (old["ended"] and new["ended"]):
-        return None
-    before, after = (one["failed"] / one["ended"] for one in (old, new))
-    return _names(old, new) | {
-        "measure": "failure_rate",
-        "before": before,
-        "after": after,
-        "change": after - before,
-        "count_before": old["ended"],
-        "count_after": new["ended"],
-        "p_value": equal_rates(old["failed"], old["ended"], new["failed"], new["ended"]),
-    }
-
-
-def _names(old: Row, new: Row) -> dict[str, Any]:
-    return {"profile": new["profile"], "ffmpeg": new["ffmpeg"], "baseline": old["ffmpeg"]}
+def _moved(measure: str, before: float, after: float) -> dict[str, float]:
+    if measure == "speed":  # of logarithms: geometric means, and their ratio
+        return {"before": math.exp(before), "after": math.exp(after), "change": math.expm1(after - before)}
+    return {"before": before, "after": after, "change": after - before}
 
 
 def _verdict(row: Mapping[str, Any]) -> str:
+    if row["p_value"] is None:
+        return "too few"
     if row["p_value"] > _NOISE or abs(row["change"]) < _LEAST[row["measure"]]:
         return "no evidence"
     # More speed is good, more failures are not.

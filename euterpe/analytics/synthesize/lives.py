@@ -22,6 +22,7 @@ from euterpe.analytics.synthesize.fates import (
     SUCCESS,
 )
 from euterpe.analytics.synthesize.jobs import Bools, Jobs
+from euterpe.analytics.synthesize.outages import draw_outages
 from euterpe.analytics.synthesize.plan import Plan
 from euterpe.domain.retry import Backoff, RetryClass
 from euterpe.domain.states import IN_PROGRESS
@@ -55,6 +56,7 @@ class Lives:
         self._count, self._version, self._claims, self._refreshes = np.zeros((4, len(jobs)), dtype=np.int64)
         self._was = np.full(len(jobs), SUCCESS)
         self._retried = np.zeros(len(jobs), dtype=bool)
+        self._outages = draw_outages(plan, jobs, rng)
         self._attempts: list[Columns] = []
         self._events: list[Columns] = []
 
@@ -84,8 +86,10 @@ class Lives:
         """One attempt at each; returns those that wait for another one."""
         claimed = self._ready[of] + self._wait(self._ready[of], self._jobs.priority[of])
         upgraded = claimed >= self._plan.upgraded_ms
-        fates = draw_fates(self._jobs, of, upgraded, self._was[of], self._rng)
-        course = run(self._jobs, of, upgraded, fates, self._rng)
+        changed = upgraded & self._plan.regresses
+        fates = draw_fates(self._jobs, of, changed, self._was[of], self._rng)
+        fates = self._outages.strike(fates, claimed, self._jobs.profile[of])
+        course = run(self._jobs, of, changed, fates, self._rng)
         ended = claimed + course.took_ms
         self._count[of] += 1
         self._version[of] += 1

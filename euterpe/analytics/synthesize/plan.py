@@ -16,16 +16,29 @@ UPGRADED_AFTER = 2 / 3
 
 @dataclass(frozen=True)
 class Plan:
-    """So many jobs of so many requesters, accepted in the days before `until_ms`."""
+    """So many jobs of so many requesters, accepted in the days before `until_ms`.
+
+    With `regresses` the newer ffmpeg is slower with one profile and fails twice as often with another.
+    Each of the `outages` makes 20 consecutive jobs of one profile fail with `outage_code`, in every block.
+    """
 
     jobs: int
     seed: int
     until_ms: int
     days: int = 28
     requesters: int = 12
+    regresses: bool = True
+    outages: int = 0
+    outage_code: str = "source_unreachable"
 
     def __post_init__(self) -> None:
-        limits = {"jobs": (0, _MOST_JOBS), "seed": (0, 2**63 - 1), "days": (1, 3_660), "requesters": (1, 500)}
+        limits = {
+            "jobs": (0, _MOST_JOBS),
+            "seed": (0, 2**63 - 1),
+            "days": (1, 3_660),
+            "requesters": (1, 500),
+            "outages": (0, 1_000),
+        }
         for name, (least, most) in limits.items():
             if not least <= getattr(self, name) <= most:
                 raise AnalyticsError(f"{name} must be from {least} to {most}, not {getattr(self, name)}")

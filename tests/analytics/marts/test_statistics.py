@@ -7,52 +7,13 @@ import numpy as np
 import pytest
 
 from euterpe.analytics.statistics import (
-    Sample,
     equal_counts,
     equal_rates,
     holm,
     regularised_beta,
     slope,
-    welch,
 )
 from tests.analytics.marts import statistical
-
-
-@pytest.mark.parametrize("t", [0.1, 1.0, 3.0, 30.0])
-def test_two_and_two_values_have_two_degrees_of_freedom(t: float) -> None:
-    before, after = Sample(2, 0.0, 1.0), Sample(2, t, 1.0)
-    assert welch(before, after) == pytest.approx(1 - t / math.sqrt(2 + t * t), rel=1e-12)
-
-
-def test_one_sample_that_varies_and_one_that_does_not_is_students_test() -> None:
-    # One degree of freedom: Cauchy's distribution.
-    p_value = welch(Sample(2, 3.0, 2.0), Sample(1_000, 0.0, 0.0))
-    assert p_value == pytest.approx(1 - 2 / math.pi * math.atan(3), rel=1e-12)
-
-
-def test_samples_of_all_sizes_agree_with_integration() -> None:
-    draw = np.random.default_rng(0)
-    for _ in range(20):
-        sizes = draw.integers(2, 5_000, 2)
-        samples = [Sample(int(n), draw.normal(0, 3 / math.sqrt(n)), draw.uniform(0.1, 9)) for n in sizes]
-        theirs = statistical.student(*([s.count, s.mean, s.variance] for s in samples))
-        assert welch(*samples) == pytest.approx(theirs, rel=1e-7)
-
-
-def test_without_variance_means_are_equal_or_not() -> None:
-    assert welch(Sample(5, 1.0, 0.0), Sample(5, 1.0, 0.0)) == 1
-    assert welch(Sample(5, 1.0, 0.0), Sample(5, 2.0, 0.0)) == 0
-    assert welch(Sample(1, 1.0, 0.0), Sample(5, 2.0, 1.0)) == 1
-    assert welch(Sample(5, 0.0, 1e-300), Sample(5, 1.0, 1e-300)) == 0
-
-
-def test_welchs_p_is_below_five_percent_in_five_percent_of_cases() -> None:
-    draw = np.random.default_rng(1)
-    count = 4_000
-    few, many = draw.normal(0, 3, (count, 8)), draw.normal(0, 1, (count, 40))
-    pairs = zip(few, many, strict=True)
-    hits = sum(welch(*(Sample(len(x), x.mean(), x.var(ddof=1)) for x in pair)) < 0.05 for pair in pairs)
-    assert hits / count == pytest.approx(0.05, abs=0.01)
 
 
 def test_the_lady_tasting_tea() -> None:

@@ -1,5 +1,7 @@
 """What a plan may ask for."""
 
+from typing import Any
+
 import pytest
 
 from euterpe.analytics.errors import AnalyticsError
@@ -22,8 +24,10 @@ def test_two_thirds_of_the_days_have_the_older_ffmpeg() -> None:
     assert plan.upgraded_ms - plan.since_ms == 6 * DAY_MS
 
 
-@pytest.mark.parametrize("wrong", [{"jobs": -1}, {"seed": -1}, {"days": 0}, {"requesters": 0}])
-def test_what_cannot_be_made_is_refused_by_name(wrong: dict[str, int]) -> None:
+@pytest.mark.parametrize(
+    "wrong", [{"jobs": -1}, {"seed": -1}, {"days": 0}, {"requesters": 0}, {"outages": -1}]
+)
+def test_what_cannot_be_made_is_refused_by_name(wrong: dict[str, Any]) -> None:
     (name,) = wrong
     with pytest.raises(AnalyticsError, match=f"{name} must be from"):
         Plan(**{"jobs": 1, "seed": 1, "until_ms": UNTIL_MS, **wrong})

@@ -60,17 +60,18 @@ def _answer(results: Results, requesters: Sequence[Row], whole: Row) -> str:
 
 
 def _estimated(whole: Row) -> str:
-    """Return how much of the processor time nobody has measured, in two sentences; nothing where that is 0."""
+    """Return how much of the processor time was not measured; nothing where all of it was."""
     hours = whole["estimated_hours"]
     if not hours:
         return ""
     of_all = words.percent(share(hours, whole["cpu_hours"]))
     of_waste = words.percent(share(whole["wasted_estimated_hours"], whole["wasted_cpu_hours"]))
     return (
-        f"{words.number(hours)} of {words.number(whole['cpu_hours'])} processor hours ({of_all}) are estimated: "
+        f"{words.number(hours)} of {words.number(whole['cpu_hours'])} processor hours ({of_all}) are "
+        "estimated: "
         "nothing was measured of attempts such as those that were killed, and the time that they held a slot "
-        f"stands for it, which is too little where an encode keeps several processors busy. {of_waste} of the "
-        "waste is estimated so. "
+        "stands for it, which is too little where an encode keeps several processors busy. "
+        f"{of_waste} of the waste is estimated so. "
     )
 
 

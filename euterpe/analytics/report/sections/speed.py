@@ -3,10 +3,11 @@
 import math
 from collections.abc import Sequence
 
+from euterpe.analytics.marts.regressions import BLOCK, FEWEST_ATTEMPTS, MEASURED
 from euterpe.analytics.report import words
 from euterpe.analytics.report.blocks import Section, Tone, badge, counted, figure, nothing, table
 from euterpe.analytics.report.charts.lying import Bar, bars
-from euterpe.analytics.report.html import Content, Html, join
+from euterpe.analytics.report.html import Content, Html, join, tag
 from euterpe.analytics.report.results import Results, Row
 
 _DRAWN = 20
@@ -25,7 +26,7 @@ def speed(results: Results) -> Section:
         _answer(speeds, compared),
         join(
             _speeds(speeds) if speeds else nothing("No encode has been measured yet."),
-            _comparisons(compared)
+            join(_comparisons(compared), _assumptions())
             if compared
             else nothing("No profile has run with two versions of ffmpeg yet."),
         ),
@@ -44,8 +45,13 @@ def _answer(speeds: Sequence[Row], compared: Sequence[Row]) -> str:
     worse = [row for row in compared if row["verdict"] == "worse"]
     if worse:
         said.append(f"Since a new version of ffmpeg: {'; '.join(map(regressed, worse))}.")
-    elif compared:
+    elif any(row["p_value"] is not None for row in compared):
         said.append("No profile became slower or less reliable with a new version of ffmpeg, beyond noise.")
+    elif compared:
+        said.append(
+            "No new version of ffmpeg can be judged yet: it takes "
+            f"{FEWEST_ATTEMPTS} attempts with each version."
+        )
     return " ".join(said) or "Nothing has been encoded yet."
 
 
@@ -94,6 +100,21 @@ def _speeds(speeds: Sequence[Row]) -> Html:
                 for row in speeds
             ],
         ),
+    )
+
+
+def _assumptions() -> Html:
+    """Return what the comparison counts, what it assumes, and how often it was wrong."""
+    rate = words.percent(MEASURED.alarms / MEASURED.histories)
+    return tag(
+        "p",
+        "Counted are only failures that a version of ffmpeg can cause: those of storage, network, "
+        "credentials, a full disk, a lost lease or a cancel are left out. The test assumes that blocks of "
+        f"at least {BLOCK} consecutive attempts are independent of each other; what lasts longer, such as a "
+        "week of unusual sources, can look like a change of version. In "
+        f"{words.count(MEASURED.histories)} made histories without a change, each with {MEASURED.outages} "
+        f"outages of 20 jobs, {rate} raised an alarm.",
+        class_="note",
     )
 
 

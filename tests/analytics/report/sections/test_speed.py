@@ -1,3 +1,5 @@
+from euterpe.analytics.marts.regressions import MEASURED
+from euterpe.analytics.report import words
 from euterpe.analytics.report.sections.speed import speed
 from tests.analytics.report.sample import empty, month, results
 
@@ -39,6 +41,26 @@ def test_a_change_of_failures_is_in_points() -> None:
 def test_no_evidence_is_said_to_be_none() -> None:
     row = {**MOVED, "profile": "av1", "measure": "speed", "verdict": "no evidence"}
     assert speed(results(regressions=[row])).answer.startswith("No profile became slower or less reliable")
+
+
+def test_the_page_states_what_the_test_assumes_and_how_often_it_was_wrong() -> None:
+    row = {**MOVED, "profile": "av1", "measure": "speed", "verdict": "no evidence"}
+    evidence = speed(results(regressions=[row])).evidence
+    assert "Counted are only failures that a version of ffmpeg can cause" in evidence
+    assert "blocks of at least 60 consecutive attempts are independent" in evidence
+    assert (
+        f"In 1,000 made histories without a change, each with 3 outages of 20 jobs, "
+        f"{words.percent(MEASURED.alarms / 1_000)} raised an alarm."
+    ) in evidence
+
+
+def test_versions_with_too_few_attempts_are_not_said_to_be_as_good() -> None:
+    row = {**MOVED, "profile": "av1", "measure": "speed", "verdict": "too few", "p_value": None}
+    section = speed(results(regressions=[row]))
+    assert section.answer == (
+        "No new version of ffmpeg can be judged yet: it takes 240 attempts with each version."
+    )
+    assert ">too few<" in section.evidence
 
 
 def test_nothing_encoded_is_said() -> None:
