@@ -44,9 +44,9 @@ MAKERS: Mapping[str, Callable[[Facts, Options], DataFrame]] = {
     "sizes": lambda facts, _: sizes(facts),
     "costs": lambda facts, options: costs(facts, options.prices),
     "utilisation": lambda facts, _: utilisation(facts),
-    "capacity": lambda facts, options: capacity(facts, options.forecast),
+    "capacity": lambda facts, options: capacity(facts, options.forecast, options.read_at),
     "regressions": lambda facts, _: regressions(facts),
-    "fairness": lambda facts, _: fairness(facts),
+    "fairness": lambda facts, options: fairness(facts, options.read_at),
 }
 
 

@@ -4,25 +4,32 @@ Jobs arrive as in the busiest hour of those days, grown to the day of the foreca
 as long as all its attempts did together. How long the line then is, queueing.py says. Growth is that of the
 last whole weeks, eight at most, back from the end of the history; an empty week counts as one job, and more
 than halving or doubling a week is not believed.
+
+Beside what the model expects of the slots that were seen in use stands what the jobs of that hour really
+waited: where the two are far apart, the forecast deserves no more trust than the model of today does.
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
+from functools import reduce
 from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from euterpe.analytics.facts import Facts
 from euterpe.analytics.marts.handful import Row, given, taken
-from euterpe.analytics.marts.horizon import DAY_US, Horizon, horizon
+from euterpe.analytics.marts.horizon import DAY_US, Horizon, horizon, is_waiting, waited_ms
 from euterpe.analytics.marts.occupancy import most_at_once, parts
+from euterpe.analytics.marts.ratios import percentiles
 from euterpe.analytics.marts.schema import CAPACITY
 from euterpe.analytics.queueing import MODEL, fewest_slots, wait_quantile
 from euterpe.analytics.statistics import slope
 
 _DAYS, _WEEKS, _FEWEST_WEEKS = 28, 8, 3
+_SHARES = (0.5, 0.95)
 
 
 @dataclass(frozen=True)
@@ -31,10 +38,11 @@ class Forecast:
     p95_wait_seconds: float = 60
 
 
-def capacity(facts: Facts, forecast: Forecast = Forecast()) -> DataFrame:
-    now = horizon(facts)
+def capacity(facts: Facts, forecast: Forecast = Forecast(), read_at: datetime | None = None) -> DataFrame:
+    now = horizon(facts, read_at)
     arrivals, services = _arrivals(facts.jobs, now), _services(facts.attempts, now)
-    seen = arrivals.join(services, "queue", "left").join(_slots(facts.attempts, now), "queue", "left")
+    parts_of_it = (services, _slots(facts.attempts, now), _waits(facts.jobs, arrivals, now))
+    seen = reduce(lambda known, part: known.join(part, "queue", "left"), parts_of_it, arrivals)
     rows = (_row(row, forecast) for row in taken(seen))
     return given(facts.jobs.sparkSession, rows, CAPACITY)
 
@@ -42,14 +50,35 @@ def capacity(facts: Facts, forecast: Forecast = Forecast()) -> DataFrame:
 def _arrivals(jobs: DataFrame, now: Horizon) -> DataFrame:
     """`busiest` hour of the last days, jobs by week back from the end, and how many whole weeks there are."""
     recent = jobs.where(now.within("created_at", days=_DAYS))
-    by_hour = recent.groupBy("queue", F.date_trunc("hour", "created_at").alias("hour")).count()
-    busiest = by_hour.groupBy("queue").agg(F.max("count").alias("busiest"))
+    by_hour = recent.groupBy("queue", _hour().alias("hour")).count()
+    largest = F.max(F.struct("count", "hour"))  # the later of two that are alike
+    busiest = by_hour.groupBy("queue").agg(
+        largest["count"].alias("busiest"), largest["hour"].alias("busiest_hour")
+    )
     weeks = (F.count_if(now.within("created_at", days=7 * (ago + 1), after=7 * ago)) for ago in range(_WEEKS))
     age = F.lit(now.end) - F.min(F.unix_micros("created_at"))
     weekly = jobs.groupBy("queue").agg(
         F.array(*weeks).alias("by_week"), F.floor(age / (7 * DAY_US)).alias("whole_weeks")
     )
     return busiest.join(weekly, "queue")
+
+
+def _hour() -> Column:
+    return F.date_trunc("hour", "created_at")
+
+
+def _waits(jobs: DataFrame, arrivals: DataFrame, now: Horizon) -> DataFrame:
+    """Return what jobs really waited: those of the last days, and those of the busiest hour among them."""
+    recent = jobs.where(now.within("created_at", days=_DAYS)).join(
+        arrivals.select("queue", "busiest_hour"), "queue"
+    )
+    seconds = waited_ms(now) / 1000
+    in_busiest = F.when(_hour() == F.col("busiest_hour"), seconds)
+    return recent.groupBy("queue").agg(
+        percentiles(seconds, _SHARES).alias("waited"),
+        percentiles(in_busiest, _SHARES).alias("waited_in_busiest"),
+        F.count_if(is_waiting(now)).alias("still_waiting"),
+    )
 
 
 def _services(attempts: DataFrame, now: Horizon) -> DataFrame:
@@ -73,10 +102,14 @@ def _row(seen: Row, forecast: Forecast) -> dict[str, Any]:
         "arrivals_per_hour": float(seen["busiest"]),
         "weekly_growth": growth,
         "slots_now": seen["slots"] or 0,
+        "still_waiting": seen["still_waiting"],
         "model": MODEL,
     }
+    for name, shares in (("waited", seen["waited"]), ("busiest", seen["waited_in_busiest"])):
+        row |= {f"p50_{name}_seconds": shares and shares[0], f"p95_{name}_seconds": shares and shares[1]}
     if seen["mean"]:
         row |= _needed(seen, growth, forecast)
+        row["model_gap"] = gap(row["p95_model_seconds"], row["p95_busiest_seconds"])
     return row
 
 
@@ -93,7 +126,20 @@ def _needed(seen: Row, growth: float, forecast: Forecast) -> dict[str, float | i
         "slots_needed": slots,
         "p95_wait_seconds": wait,
         "p95_wait_now_seconds": wait_quantile(seen["slots"], grown, service, cv2),
+        **{
+            f"p{round(share * 100)}_model_seconds": wait_quantile(
+                seen["slots"], load, service, cv2, share=share
+            )
+            for share in _SHARES
+        },
     }
+
+
+def gap(model: float | None, observed: float | None) -> float | None:
+    """Return how many times larger one is than the other. A second more each: nobody cares for less."""
+    if model is None or observed is None:
+        return None
+    return (max(model, observed) + 1) / (min(model, observed) + 1)
 
 
 def weekly_growth(latest_first: Sequence[int]) -> float:

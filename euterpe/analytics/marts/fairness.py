@@ -1,32 +1,51 @@
-"""Whether some requesters wait for others: what they waited for a slot, beside what they asked of it."""
+"""Whether some requesters wait for others in the same queue: what they waited, beside what they asked of it.
+
+Queues have workers and priorities of their own, so waits of different queues say nothing of each other. A
+requester is compared in a queue where it has at least `FEWEST_JOBS` jobs and another requester has as many.
+"""
+
+from datetime import datetime
 
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from euterpe.analytics.facts import Facts, shaped
+from euterpe.analytics.marts.horizon import horizon, is_waiting, waited_ms
 from euterpe.analytics.marts.ratios import over, percentiles, total
 from euterpe.analytics.marts.schema import FAIRNESS
 
+# Of fewer, the 95th percentile is hardly more than the slowest job.
+FEWEST_JOBS = 30
 
-def fairness(facts: Facts) -> DataFrame:
-    claimed = facts.jobs.where("waiting_ms IS NOT NULL")
-    waited = claimed.groupBy("requester").agg(
+
+def fairness(facts: Facts, read_at: datetime | None = None) -> DataFrame:
+    now = horizon(facts, read_at)
+    seen = facts.jobs.withColumn("waited", waited_ms(now)).where("waited IS NOT NULL")
+    waits = seen.groupBy("queue", "requester").agg(
         F.count("*").alias("jobs"),
-        percentiles("waiting_ms", (0.5, 0.95)).alias("shares"),
+        F.count_if(is_waiting(now)).alias("still_waiting"),
+        percentiles("waited", (0.5, 0.95)).alias("shares"),
+        F.avg("priority").alias("mean_priority"),
         # In the index a second more: of waits near nothing it would say that they are very uneven.
-        (F.avg("waiting_ms") + 1000).alias("mean_ms"),
+        (F.avg("waited") + 1000).alias("mean_ms"),
     )
-    worked = facts.attempts.groupBy("requester").agg(total("busy_ms").alias("work"))
-    everyone = claimed.agg(F.percentile("waiting_ms", 0.95).alias("p95_of_all"))
-    joined = waited.join(worked, "requester", "left").crossJoin(F.broadcast(everyone))
-    all_of = Window.partitionBy(F.lit(True))
+    worked = facts.attempts.groupBy("queue", "requester").agg(total("busy_ms").alias("work"))
+    everyone = seen.groupBy("queue").agg(F.percentile("waited", 0.95).alias("p95_of_queue"))
+    joined = waits.join(worked, ["queue", "requester"], "left").join(F.broadcast(everyone), "queue")
+    of_queue = Window.partitionBy("queue")
+    has_enough = F.col("jobs") >= FEWEST_JOBS
+    comparable = F.count_if(has_enough).over(of_queue)
+    mean_ms = F.when(F.col("is_compared"), F.col("mean_ms"))
     columns = {
-        "share_of_jobs": over("jobs", F.sum("jobs").over(all_of)),
-        "share_of_work": over("work", F.sum("work").over(all_of)),
+        "share_of_jobs": over("jobs", F.sum("jobs").over(of_queue)),
+        "share_of_work": over("work", F.sum("work").over(of_queue)),
         "p50_waiting_ms": F.col("shares")[0],
         "p95_waiting_ms": F.col("shares")[1],
-        "waiting_ratio": over(F.col("shares")[1], "p95_of_all"),
-        "jain": F.pow(F.sum("mean_ms").over(all_of), 2)
-        / (F.count("*").over(all_of) * F.sum(F.pow("mean_ms", F.lit(2))).over(all_of)),
+        "waiting_ratio": over(F.col("shares")[1], "p95_of_queue"),
+        "is_compared": has_enough & (comparable > 1),
     }
-    return shaped(joined.withColumns(columns), FAIRNESS)
+    index = over(
+        F.pow(F.sum(mean_ms).over(of_queue), 2),
+        F.count(mean_ms).over(of_queue) * F.sum(F.pow(mean_ms, F.lit(2))).over(of_queue),
+    )
+    return shaped(joined.withColumns(columns).withColumn("jain", index), FAIRNESS)

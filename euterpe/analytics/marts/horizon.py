@@ -62,3 +62,18 @@ def has_ended() -> Column:
 
 def has_failed() -> Column:
     return has_ended() & (F.col("outcome") != "succeeded")
+
+
+def is_waiting(now: Horizon) -> Column:
+    """Return whether a job is due and has not been claimed yet."""
+    due = F.unix_micros("due_at") < now.now
+    return F.col("waiting_ms").isNull() & (F.col("outcome") == "in_flight") & due
+
+
+def waited_ms(now: Horizon) -> Column:
+    """Return what a job waited for its first claim, or has waited so far; null for one that is not due.
+
+    Of claimed jobs alone, a queue that serves nobody would look fast.
+    """
+    so_far = (F.lit(now.now) - F.unix_micros("due_at")) / 1000
+    return F.coalesce(F.col("waiting_ms").cast("double"), F.when(is_waiting(now), so_far))

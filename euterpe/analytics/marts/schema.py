@@ -183,6 +183,14 @@ CAPACITY = Table(
         slots_needed long Fewest slots that keep p95 waiting within the target at forecast_load.
         p95_wait_seconds double The waiting that the model expects with them.
         p95_wait_now_seconds double The same of slots_now at forecast_load; null when they cannot keep up.
+        p50_model_seconds double The median waiting that the model expects of slots_now in that hour.
+        p95_model_seconds double The 95th percentile of the same; null when they cannot keep up.
+        p50_busiest_seconds double The median waiting that was seen of the jobs of that hour.
+        p95_busiest_seconds double The 95th percentile of the same.
+        p50_waited_seconds double The median waiting that was seen in the last 28 days.
+        p95_waited_seconds double The 95th percentile of the same.
+        still_waiting long Jobs of the last 28 days that still wait: in all of these for as long as they have.
+        model_gap double Larger over smaller of p95_model_seconds and p95_busiest_seconds, each plus 1 s.
         model string The model and what it assumes.
     """),
 )
@@ -196,29 +204,33 @@ REGRESSIONS = Table(
         ffmpeg string The newer version (first seen later).
         baseline string The version before it.
         measure string speed (real-time factor) or failure_rate.
-        before double With the baseline: geometric mean, or rate.
+        before double With the baseline: geometric mean, or failures that an encoder can cause by attempt.
         after double With the newer one.
         change double after / before - 1 for speed, after - before for failure_rate.
-        count_before long Attempts with the baseline.
-        count_after long Attempts with the newer one.
-        p_value double Of such a change by chance alone, corrected for the number of comparisons (Holm).
-        verdict string worse, better, or no evidence (p > 1 %, or < 3 % of speed, half a point of failures).
+        count_before long Attempts with the baseline that are compared, the latest ones.
+        count_after long Attempts with the newer one that are compared.
+        p_value double Of such a change by chance, corrected for all comparisons (Holm); null for too few.
+        verdict string worse, better, no evidence (p > 1 %, < 3 % of speed, < half a point) or too few.
     """),
 )
 
 FAIRNESS = Table(
     "fairness",
-    "Whether some requesters wait for others.",
-    ("requester",),
+    "Whether some requesters wait for others in the same queue.",
+    ("queue", "requester"),
     columns("""
+        queue string The queue.
         requester string The requester.
-        jobs long Its jobs that were claimed.
-        share_of_jobs double Of all claimed jobs.
-        share_of_work double Of all busy time.
-        p50_waiting_ms double Its median waiting.
+        jobs long Its jobs in this queue that were claimed, or are due and wait.
+        still_waiting long Of these, the jobs that wait: they count with what they have waited so far.
+        share_of_jobs double Of these jobs of the queue.
+        share_of_work double Of the queue's busy time.
+        mean_priority double Mean priority of its jobs: those of a higher one are claimed first.
+        p50_waiting_ms double Its median waiting in this queue.
         p95_waiting_ms double Its 95th percentile.
-        waiting_ratio double p95_waiting_ms over that of all jobs; null when that is 0.
-        jain double Jain's index of all requesters' mean waiting + 1 s: 1 is even, 1/n one who waits for all.
+        waiting_ratio double p95_waiting_ms over that of all jobs of the queue; null when that is 0.
+        is_compared bool Whether it and another requester have at least 30 jobs in this queue.
+        jain double Jain's index of the compared requesters' mean waiting + 1 s; null where there are none.
     """),
 )
 

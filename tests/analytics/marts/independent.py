@@ -32,7 +32,6 @@ FROM attempt_facts
 WHERE outcome NOT IN ('running', 'canceled', 'released') AND error_code IS DISTINCT FROM 'canceled'
 """
 
-PREPARE = (HORIZON, PARTS, FAILED)
 
 THROUGHPUT = """
 SELECT day, requester, profile, queue, count(*) AS jobs,
@@ -187,6 +186,14 @@ WITH hour AS (
 ), week AS (
     SELECT queue, floor((epoch_us(finish) - epoch_us(created_at)) / (7 * 86400e6)) AS ago, count(*) AS n
     FROM job_facts, horizon GROUP BY ALL
+), busiest AS (
+    SELECT queue, max_by(hour, (n, hour)) AS hour FROM hour GROUP BY queue
+), seen AS (
+    SELECT queue, quantile_cont(waited_ms, 0.5) AS p50_waited, quantile_cont(waited_ms, 0.95) AS p95_waited,
+           quantile_cont(waited_ms, 0.5) FILTER (date_trunc('hour', created_at) = hour) AS p50_busiest,
+           quantile_cont(waited_ms, 0.95) FILTER (date_trunc('hour', created_at) = hour) AS p95_busiest,
+           count(*) FILTER (is_waiting) AS still_waiting
+    FROM waited JOIN busiest USING (queue), horizon WHERE created_at > finish - INTERVAL 28 DAY GROUP BY ALL
 ), growth AS (
     SELECT queue, exp(regr_slope(ln(n), -ago)) - 1 AS weekly_growth
     FROM week WHERE ago < 5 GROUP BY ALL  -- forty days are five whole weeks
@@ -195,50 +202,62 @@ SELECT queue, max(n)::DOUBLE AS arrivals_per_hour, any_value(mean) AS service_se
        any_value(variance) / any_value(mean) ** 2 AS service_cv2,
        arrivals_per_hour * service_seconds / 3600 AS load, any_value(weekly_growth) AS weekly_growth,
        load * (1 + any_value(weekly_growth)) ** (30 / 7) AS forecast_load,
-       any_value(slots_now) AS slots_now
-FROM hour JOIN service USING (queue) JOIN slots USING (queue) JOIN growth USING (queue) GROUP BY queue
+       any_value(slots_now) AS slots_now, any_value(still_waiting) AS still_waiting,
+       any_value(p50_waited) / 1000 AS p50_waited_seconds, any_value(p95_waited) / 1000 AS p95_waited_seconds,
+       any_value(p50_busiest) / 1000 AS p50_busiest_seconds,
+       any_value(p95_busiest) / 1000 AS p95_busiest_seconds
+FROM hour JOIN service USING (queue) JOIN slots USING (queue) JOIN growth USING (queue)
+JOIN seen USING (queue) GROUP BY queue
 """  # noqa: S608
 
 REGRESSIONS = """
-WITH version AS (
-    SELECT profile, ffmpeg, min(started_at) AS first_seen,
-           count(*) FILTER (outcome = 'succeeded' AND speed IS NOT NULL) AS measured,
-           avg(ln(speed)) FILTER (outcome = 'succeeded') AS mean,
-           var_samp(ln(speed)) FILTER (outcome = 'succeeded') AS variance
-    FROM attempt_facts WHERE ffmpeg <> 'unknown' GROUP BY ALL
-), ended AS (
-    SELECT profile, ffmpeg, count(*) AS ended, count(*) FILTER (has_failed) AS failed FROM failed GROUP BY ALL
-), both_versions AS (
-    SELECT profile, ffmpeg, measured, mean, variance, ended, failed,
-           lag(ffmpeg) OVER before AS baseline, lag(measured) OVER before AS old_measured,
-           lag(mean) OVER before AS old_mean, lag(variance) OVER before AS old_variance,
-           lag(ended) OVER before AS old_ended, lag(failed) OVER before AS old_failed
-    FROM version JOIN ended USING (profile, ffmpeg)
-    WINDOW before AS (PARTITION BY profile ORDER BY first_seen)
+WITH named AS (FROM attempt_facts WHERE ffmpeg <> 'unknown'),
+seen AS (SELECT profile, ffmpeg, min(started_at) AS first_seen FROM named GROUP BY ALL),
+judged AS (
+    SELECT *, row_number() OVER (
+               PARTITION BY profile, ffmpeg ORDER BY started_at DESC, attempt_id DESC) AS place
+    FROM named
+    WHERE outcome = 'succeeded' OR (outcome <> 'running' AND error_phase = 'processing'
+          AND (error_code LIKE 'encode_%' OR error_code LIKE 'source_damaged'))
 )
-SELECT profile, ffmpeg, 'speed' AS measure, baseline, exp(old_mean) AS before, exp(mean) AS after,
-       exp(mean) / exp(old_mean) - 1 AS change, old_measured AS count_before, measured AS count_after,
-       [old_measured, old_mean, old_variance] AS _before, [measured, mean, variance] AS _after
-FROM both_versions WHERE baseline IS NOT NULL
-UNION ALL
-SELECT profile, ffmpeg, 'failure_rate', baseline, old_failed / old_ended, failed / ended,
-       failed / ended - old_failed / old_ended, old_ended, ended, [old_failed, old_ended], [failed, ended]
-FROM both_versions WHERE baseline IS NOT NULL
+SELECT profile, ffmpeg, first_seen, (place - 1) // 20 AS atom, count(*) AS ended,
+       count(*) FILTER (outcome <> 'succeeded') AS failed,
+       count(speed) FILTER (outcome = 'succeeded') AS measured,
+       coalesce(sum(ln(speed)) FILTER (outcome = 'succeeded'), 0) AS log_speed
+FROM judged JOIN seen USING (profile, ffmpeg) GROUP BY ALL
+"""
+
+# Of a history that was read at its end.
+WAITED = """
+CREATE TABLE waited AS
+SELECT job_facts.*, waiting_ms IS NULL AND outcome = 'in_flight' AND due_at < finish AS is_waiting,
+       CASE WHEN is_waiting THEN (epoch_us(finish) - epoch_us(due_at)) / 1000
+            ELSE waiting_ms::DOUBLE END AS waited_ms
+FROM job_facts, horizon
 """
 
 FAIRNESS = """
-WITH waited AS (
-    SELECT requester, count(*) AS jobs, avg(waiting_ms) + 1000 AS mean,
-           quantile_cont(waiting_ms::DOUBLE, 0.5) AS p50_waiting_ms,
-           quantile_cont(waiting_ms::DOUBLE, 0.95) AS p95_waiting_ms
-    FROM job_facts WHERE waiting_ms IS NOT NULL GROUP BY ALL
-), worked AS (SELECT requester, sum(busy_ms) AS work FROM attempt_facts GROUP BY ALL)
-SELECT requester, jobs, jobs / sum(jobs) OVER () AS share_of_jobs, work / sum(work) OVER () AS share_of_work,
-       p50_waiting_ms, p95_waiting_ms,
-       p95_waiting_ms / (SELECT quantile_cont(waiting_ms::DOUBLE, 0.95) FROM job_facts) AS waiting_ratio,
-       sum(mean) OVER () ** 2 / (count(*) OVER () * sum(mean ** 2) OVER ()) AS jain
-FROM waited JOIN worked USING (requester)
+WITH by_requester AS (
+    SELECT queue, requester, count(*) AS jobs, count(*) FILTER (is_waiting) AS still_waiting,
+           avg(waited_ms) + 1000 AS mean, avg(priority) AS mean_priority,
+           quantile_cont(waited_ms, 0.5) AS p50_waiting_ms, quantile_cont(waited_ms, 0.95) AS p95_waiting_ms
+    FROM waited WHERE waited_ms IS NOT NULL GROUP BY ALL
+), worked AS (SELECT queue, requester, sum(busy_ms) AS work FROM attempt_facts GROUP BY ALL),
+of_queue AS (
+    SELECT queue, quantile_cont(waited_ms, 0.95) AS p95 FROM waited WHERE waited_ms IS NOT NULL GROUP BY ALL
+), comparable AS (
+    SELECT queue, count(*) AS n, sum(mean) ** 2 / (count(*) * sum(mean ** 2)) AS jain
+    FROM by_requester WHERE jobs >= 30 GROUP BY queue HAVING count(*) > 1
+)
+SELECT queue, requester, jobs, still_waiting, jobs / sum(jobs) OVER (PARTITION BY queue) AS share_of_jobs,
+       work / sum(work) OVER (PARTITION BY queue) AS share_of_work, mean_priority,
+       p50_waiting_ms, p95_waiting_ms, p95_waiting_ms / p95 AS waiting_ratio,
+       jobs >= 30 AND n IS NOT NULL AS is_compared, jain
+FROM by_requester JOIN worked USING (queue, requester) JOIN of_queue USING (queue)
+LEFT JOIN comparable USING (queue)
 """
+
+PREPARE = (HORIZON, PARTS, FAILED, WAITED)
 
 MARTS = {
     "throughput": THROUGHPUT,

@@ -1,8 +1,12 @@
 """What SQL cannot say of a mart, by other ways than those of euterpe.analytics: whole sums in exact numbers,
-Student's t by integration, waiting by Erlang's own formula."""
+blocks shuffled one by one, waiting by Erlang's own formula."""
 
 import math
+import random
+from collections.abc import Sequence
 from fractions import Fraction
+from itertools import pairwise
+from operator import itemgetter
 from typing import Any
 
 from euterpe.analytics.queueing import MODEL
@@ -30,25 +34,92 @@ def capacity(rows: list[Row]) -> list[Row]:
         row["slots_needed"] = min(slots for slots, wait in waits.items() if wait <= 60)
         row["p95_wait_seconds"] = waits[row["slots_needed"]]
         row["p95_wait_now_seconds"] = waits.get(row["slots_now"])
+        slots, now = row["slots_now"], row["load"]
+        keeps_up = slots > now
+        row["p50_model_seconds"] = wait_share(0.5, slots, now, service, cv2) if keeps_up else None
+        row["p95_model_seconds"] = wait_share(0.95, slots, now, service, cv2) if keeps_up else None
+        both = [row["p95_model_seconds"], row["p95_busiest_seconds"]]
+        row["model_gap"] = (max(both) + 1) / (min(both) + 1) if keeps_up else None
         row["model"] = MODEL
     return rows
 
 
-def regressions(rows: list[Row]) -> list[Row]:
-    for row in rows:
-        row["raw"] = float(
-            student(row["_before"], row["_after"])
-            if row["measure"] == "speed"
-            else fisher(*map(int, row["_before"]), *map(int, row["_after"]))
-        )
-    for rank, row in enumerate(sorted(rows, key=lambda row: row["raw"])):
-        smaller = [one["p_value"] for one in rows if "p_value" in one]
-        row["p_value"] = min(1.0, max([(len(rows) - rank) * row["raw"], *smaller]))
-        row["verdict"] = "no evidence"
-        least = 0.03 if row["measure"] == "speed" else 0.005
-        if row["p_value"] <= 0.01 and abs(row["change"]) >= least:
-            row["verdict"] = "better" if (row["change"] > 0) == (row["measure"] == "speed") else "worse"
-    return rows
+def regressions(atoms: list[Row]) -> list[Row]:
+    """Compare the versions of each profile by shuffling blocks, with chances of its own."""
+    found: list[Row] = []
+    for profile in sorted({atom["profile"] for atom in atoms}):
+        own = [atom for atom in atoms if atom["profile"] == profile]
+        versions = sorted({(atom["first_seen"], atom["ffmpeg"]) for atom in own})
+        for (_, old), (_, new) in pairwise(versions):
+            sides = [
+                sorted((a for a in own if a["ffmpeg"] == name), key=itemgetter("atom")) for name in (old, new)
+            ]
+            fewer = min(sum(atom["ended"] for atom in side) for side in sides)
+            sides = [side[: math.ceil(4 * fewer / 20)] for side in sides]
+            for measure, top, under in (
+                ("speed", "log_speed", "measured"),
+                ("failure_rate", "failed", "ended"),
+            ):
+                one, other = (_blocks(side, max(60, fewer / 30), top, under) for side in sides)
+                before, after = _ratio(one), _ratio(other)
+                if measure == "speed":
+                    before, after = math.exp(before), math.exp(after)
+                found.append(
+                    {
+                        "profile": profile,
+                        "ffmpeg": new,
+                        "baseline": old,
+                        "measure": measure,
+                        "before": before,
+                        "after": after,
+                        "change": after / before - 1 if measure == "speed" else after - before,
+                        "count_before": int(sum(count for _, count in one)),
+                        "count_after": int(sum(count for _, count in other)),
+                        "p_value": shuffled(one, other) if min(len(one), len(other)) >= 4 else None,
+                    }
+                )
+    tested = [row for row in found if row["p_value"] is not None]
+    least = 0.0
+    for rank, row in enumerate(sorted(tested, key=itemgetter("p_value"))):
+        least = row["p_value"] = max(least, min(1.0, (len(tested) - rank) * row["p_value"]))
+    return found
+
+
+def _blocks(atoms: list[Row], each: float, top: str, under: str) -> list[tuple[float, float]]:
+    count = min(len(atoms), max(1, round(sum(atom["ended"] for atom in atoms) / each)))
+    size, longer = divmod(len(atoms), count)
+    blocks, rest = [], list(atoms)
+    for number in range(count):
+        taken = size + (number < longer)
+        part, rest = rest[:taken], rest[taken:]
+        blocks.append((math.fsum(a[top] for a in part), math.fsum(a[under] for a in part)))
+    return blocks
+
+
+def _ratio(blocks: Sequence[tuple[float, float]]) -> float:
+    return math.fsum(value for value, _ in blocks) / math.fsum(count for _, count in blocks)
+
+
+def shuffled(one: Sequence[tuple[float, float]], other: Sequence[tuple[float, float]]) -> float:
+    """Return the share of 2,000 shuffles that are as extreme as what was seen."""
+    chance, pool, deals = random.Random(3), [*one, *other], 2_000
+    seen, hits = studentised(one, other), 1
+    for _ in range(deals - 1):
+        chance.shuffle(pool)
+        hits += studentised(pool[: len(one)], pool[len(one) :]) >= seen * (1 - 1e-9)
+    return hits / deals
+
+
+def studentised(one: Sequence[tuple[float, float]], other: Sequence[tuple[float, float]]) -> float:
+    variance = 0.0
+    for side in (one, other):
+        ratio, counts = _ratio(side), math.fsum(count for _, count in side)
+        residuals = math.fsum((value - ratio * count) ** 2 for value, count in side)
+        variance += residuals * len(side) / (len(side) - 1) / counts**2
+    apart = abs(_ratio(one) - _ratio(other))
+    if apart < 1e-12:
+        return 0.0
+    return apart / math.sqrt(variance) if variance > 0 else math.inf
 
 
 def equal_counts(one: int, other: int) -> Fraction:
@@ -67,22 +138,6 @@ def fisher(hits_a: int, count_a: int, hits_b: int, count_b: int) -> Fraction:
     return Fraction(sum(each for each in ways.values() if each <= ways[hits_a]), math.comb(count, count_a))
 
 
-def student(before: list[float], after: list[float]) -> float:
-    """Welch's test; the tail of Student's t by Simpson's rule over the angle, t² = degrees × tan² angle."""
-    (n1, m1, v1), (n2, m2, v2) = before, after
-    error = v1 / n1 + v2 / n2
-    degrees = error**2 / ((v1 / n1) ** 2 / (n1 - 1) + (v2 / n2) ** 2 / (n2 - 1))
-    t = abs(m1 - m2) / math.sqrt(error)
-    front = math.exp(math.lgamma((degrees + 1) / 2) - math.lgamma(degrees / 2)) / math.sqrt(math.pi)
-    begin, steps = math.atan(t / math.sqrt(degrees)), 20_000
-    width = (math.pi / 2 - begin) / steps
-    heights: list[float] = [
-        max(0.0, math.cos(begin + step * width)) ** (degrees - 1) for step in range(steps + 1)
-    ]
-    area = width / 3 * (heights[0] + heights[-1] + 4 * sum(heights[1:-1:2]) + 2 * sum(heights[2:-1:2]))
-    return 2 * front * area
-
-
 def erlang_c(slots: int, load: float) -> float:
     """As he wrote it."""
     all_taken = load**slots / math.factorial(slots) * slots / (slots - load)
@@ -90,6 +145,10 @@ def erlang_c(slots: int, load: float) -> float:
 
 
 def wait95(slots: int, load: float, service: float, cv2: float) -> float:
+    return wait_share(0.95, slots, load, service, cv2)
+
+
+def wait_share(share: float, slots: int, load: float, service: float, cv2: float) -> float:
     waits = erlang_c(slots, load)
     mean_of_those = service / (slots - load) * (1 + cv2) / 2
-    return mean_of_those * math.log(waits / 0.05) if waits > 0.05 else 0.0
+    return mean_of_those * math.log(waits / (1 - share)) if waits > 1 - share else 0.0

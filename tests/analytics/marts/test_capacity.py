@@ -1,7 +1,7 @@
 import pytest
 from pyspark.sql import SparkSession
 
-from euterpe.analytics.marts.capacity import Forecast, capacity, weekly_growth
+from euterpe.analytics.marts.capacity import Forecast, capacity, gap, weekly_growth
 from euterpe.analytics.queueing import MODEL, fewest_slots, wait_quantile
 from tests.analytics.facts.history import Row, at
 from tests.analytics.marts.rows import by, known, told
@@ -64,3 +64,29 @@ def test_growth_is_a_line_through_logarithms_within_bounds() -> None:
     assert weekly_growth([10_000, 100, 1]) == 1
     assert weekly_growth([0, 0, 1_000]) == -0.5
     assert weekly_growth([0, 0, 0]) == 0
+
+
+def test_the_waiting_that_was_seen_stands_beside_that_of_the_model(spark: SparkSession) -> None:
+    busiest = [accepted(1, due_at=at(1), waiting_ms=1_000 * n) for n in range(11)]
+    quiet = [accepted(3, due_at=at(3), waiting_ms=60_000) for _ in range(9)]
+    starved = accepted(1.5, due_at=at(1.5), outcome="in_flight")
+    other = accepted(1, due_at=at(1), waiting_ms=5_000, queue="other")
+    attempts = [{"busy_ms": 100_000, "started_at": at(1), "ended_at": at(3.5)} for _ in range(2)]
+    facts = known(spark, jobs=[*busiest, *quiet, starved, other], attempts=attempts)
+    row = by(capacity(facts, read_at=at(3.5)), "queue")["default"]
+    assert told(row, "arrivals_per_hour", "still_waiting") == (12, 1)
+    # Twelve jobs of that hour: 0 to 10 seconds, and two hours so far.
+    assert row["p50_busiest_seconds"] == 5.5
+    assert row["p95_busiest_seconds"] == pytest.approx(10 + 0.45 * (7_200 - 10))
+    assert row["p50_waited_seconds"] == 10
+    assert told(row, "slots_now") == (2,)
+    assert row["p95_model_seconds"] == pytest.approx(wait_quantile(2, 12 * 100 / 3600, 100, 0))
+    assert row["model_gap"] == pytest.approx(
+        (row["p95_busiest_seconds"] + 1) / (row["p95_model_seconds"] + 1)
+    )
+
+
+def test_a_gap_is_the_same_in_both_directions_and_unknown_of_what_is_unknown() -> None:
+    assert gap(9, 99) == gap(99, 9) == 10
+    assert gap(0, 0) == 1
+    assert gap(None, 3) is gap(3, None) is None

@@ -1,31 +1,72 @@
 import pytest
 from pyspark.sql import SparkSession
 
-from euterpe.analytics.marts.fairness import fairness
-from tests.analytics.facts.history import Row
+from euterpe.analytics.marts.fairness import FEWEST_JOBS, fairness
+from tests.analytics.facts.history import Row, at
 from tests.analytics.marts.rows import by, known, told
 
 
-def test_who_waits_for_whom(spark: SparkSession) -> None:
-    jobs: list[Row] = [
-        *({"waiting_ms": 0} for _ in range(3)),
-        {"waiting_ms": 8_000, "requester": "archive"},
-        {"requester": "archive"},
-        {"requester": "not-served-yet"},
+def waited(jobs: int, seconds: float, **fields: object) -> list[Row]:
+    return [{"waiting_ms": round(seconds * 1000), **fields} for _ in range(jobs)]
+
+
+def test_requesters_are_compared_within_a_queue_and_never_across(spark: SparkSession) -> None:
+    """All jobs of the one that waits longest were in another queue: nobody made it wait."""
+    jobs = [
+        *waited(60, 1),
+        *waited(40, 1, requester="archive"),
+        *waited(50, 600, queue="bulk", requester="overnight"),
+        *waited(40, 300, queue="bulk", requester="archive"),
     ]
-    attempts: list[Row] = [{"busy_ms": 1_000}, {"busy_ms": 2_000}, {"busy_ms": 7_000, "requester": "archive"}]
-    rows = by(fairness(known(spark, jobs=jobs, attempts=attempts)), "requester")
-    assert set(rows) == {"newsroom", "archive"}
-    assert told(rows["newsroom"], "jobs", "share_of_jobs", "share_of_work") == (3, 0.75, 0.3)
-    assert told(rows["archive"], "jobs", "share_of_jobs", "share_of_work") == (1, 0.25, 0.7)
-    assert told(rows["archive"], "p50_waiting_ms", "p95_waiting_ms") == (8_000, 8_000)
-    # 95 % of all waited at most 85 % of the way from 0 to 8 seconds.
-    assert rows["archive"]["waiting_ratio"] == pytest.approx(1 / 0.85)
-    # Means of 1 and 9 seconds: 10² / (2 × 82).
-    assert rows["archive"]["jain"] == rows["newsroom"]["jain"] == pytest.approx(100 / 164)
+    attempts: list[Row] = [
+        {"busy_ms": 3_000},
+        {"busy_ms": 7_000, "requester": "archive"},
+        {"busy_ms": 900_000, "requester": "overnight", "queue": "bulk"},
+        {"busy_ms": 100_000, "requester": "archive", "queue": "bulk"},
+    ]
+    rows = by(fairness(known(spark, jobs=jobs, attempts=attempts)), "queue", "requester")
+    assert set(rows) == {
+        ("default", "newsroom"),
+        ("default", "archive"),
+        ("bulk", "overnight"),
+        ("bulk", "archive"),
+    }
+    default, bulk = rows["default", "archive"], rows["bulk", "archive"]
+    assert told(default, "jobs", "share_of_jobs", "share_of_work") == (40, 0.4, 0.7)
+    assert told(bulk, "jobs", "share_of_jobs", "share_of_work") == (40, 40 / 90, 0.1)
+    assert told(default, "waiting_ratio", "jain", "is_compared") == (1, 1, True)
+    assert told(bulk, "p95_waiting_ms", "waiting_ratio") == (300_000, 0.5)
+    # Means of 601 and 301 seconds.
+    assert bulk["jain"] == rows["bulk", "overnight"]["jain"]
+    assert bulk["jain"] == pytest.approx(902**2 / (2 * (601**2 + 301**2)))
+
+
+def test_few_jobs_are_listed_and_not_compared(spark: SparkSession) -> None:
+    jobs = [*waited(FEWEST_JOBS, 1), *waited(FEWEST_JOBS - 1, 900, requester="archive")]
+    rows = by(fairness(known(spark, jobs=jobs)), "requester")
+    for name in ("newsroom", "archive"):
+        assert told(rows[name], "is_compared", "jain", "share_of_work") == (False, None, None)
+    rows = by(fairness(known(spark, jobs=[*jobs, *waited(1, 1, requester="archive")])), "requester")
+    assert told(rows["archive"], "is_compared", "jobs") == (True, FEWEST_JOBS)
+    assert rows["archive"]["jain"] < 0.6
+
+
+def test_a_requester_whose_jobs_are_never_claimed_is_seen_to_wait(spark: SparkSession) -> None:
+    starved: Row = {"requester": "starved", "outcome": "in_flight", "due_at": at()}
+    jobs = [
+        *waited(40, 0),
+        *(dict(starved) for _ in range(40)),
+        {**starved, "due_at": at(9)},  # it is not due yet
+        {**starved, "outcome": "canceled"},
+    ]
+    row = by(fairness(known(spark, jobs=jobs), read_at=at(1)), "requester")["starved"]
+    assert told(row, "jobs", "still_waiting", "p50_waiting_ms") == (40, 40, 3_600_000)
+    assert row["jain"] == pytest.approx(0.5, abs=0.01)
 
 
 def test_where_nobody_waits_there_is_no_ratio_and_all_is_even(spark: SparkSession) -> None:
-    jobs: list[Row] = [{"waiting_ms": 0}, {"waiting_ms": 0, "requester": "archive"}]
-    for row in by(fairness(known(spark, jobs=jobs)), "requester").values():
+    jobs = [*waited(30, 0, priority=10), *waited(30, 0, requester="archive", priority=90)]
+    rows = by(fairness(known(spark, jobs=jobs)), "requester")
+    for row in rows.values():
         assert told(row, "waiting_ratio", "jain", "share_of_work") == (None, 1, None)
+    assert [rows[name]["mean_priority"] for name in ("newsroom", "archive")] == [10, 90]

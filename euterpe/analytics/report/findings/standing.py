@@ -4,8 +4,9 @@ from collections.abc import Iterator
 
 from euterpe.analytics.report import words
 from euterpe.analytics.report.findings.finding import Finding, Severity
-from euterpe.analytics.report.results import Results, share, total
-from euterpe.analytics.report.sections.fairness import EVEN
+from euterpe.analytics.report.results import Results, Row, share, total
+from euterpe.analytics.report.sections.capacity import observed
+from euterpe.analytics.report.sections.fairness import EVEN, by_queue
 
 _FEW_EVENTS, _FEW_JOBS, _FEW_FAILURES = 10, 20, 5
 
@@ -61,10 +62,16 @@ def missing_slots(results: Results) -> Iterator[Finding]:
         yield Finding(
             Severity.bad if wait is None else Severity.warning,
             f"Queue {row['queue']} needs {words.of(needed, 'slot')} in {results.forecast.days_ahead} days.",
-            f"at most {words.count(now)} were seen in use: {outlook}",
+            f"at most {words.count(now)} were seen in use: {outlook}{_beside(row)}",
             "capacity",
             weight=(needed - now) / needed,
         )
+
+
+def _beside(row: Row) -> str:
+    """Return how far the model is to be trusted, after a forecast of it."""
+    said = observed(row)
+    return f". {said}" if said else ""
 
 
 def wasted_work(results: Results) -> Iterator[Finding]:
@@ -119,16 +126,18 @@ def generous_bits(results: Results) -> Iterator[Finding]:
 
 
 def uneven_waiting(results: Results) -> Iterator[Finding]:
-    rows = [row for row in results.rows("fairness") if row["waiting_ratio"] is not None]
-    if len(rows) < 2 or rows[0]["jain"] >= EVEN:
-        return
-    worst = max(rows, key=lambda row: (row["waiting_ratio"], row["requester"]))
-    yield Finding(
-        Severity.warning,
-        f"Some requesters wait for others: {worst['requester']} waits longest.",
-        f"95 % of its jobs within {words.duration_ms(worst['p95_waiting_ms'])}, "
-        f"{words.factor(worst['waiting_ratio'])} that of all jobs; "
-        f"Jain's index is {rows[0]['jain']:.2f}, and 1 is even",
-        "fairness",
-        weight=1 - rows[0]["jain"],
-    )
+    """Yield one finding for each queue in which a requester waits for the others."""
+    for queue in by_queue(results.rows("fairness")):
+        jain, worst = queue.jain, queue.waits_for_others()
+        if jain is None or jain >= EVEN or worst is None:
+            continue
+        yield Finding(
+            Severity.warning,
+            f"In queue {queue.name}, {worst['requester']} waits for others.",
+            f"95 % of its {words.of(worst['jobs'], 'job')} there within "
+            f"{words.duration_ms(worst['p95_waiting_ms'])}, {words.factor(worst['waiting_ratio'])} that of "
+            f"all jobs of the queue, though it has {words.percent(worst['share_of_work'])} of its work; "
+            f"Jain's index of {len(queue.compared)} requesters is {jain:.2f}, and 1 is even",
+            "fairness",
+            weight=1 - jain,
+        )

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import date, timedelta
 
 from euterpe.analytics.report import words
-from euterpe.analytics.report.blocks import Section, counted, figure, nothing, table
+from euterpe.analytics.report.blocks import Section, badge, counted, figure, nothing, table
 from euterpe.analytics.report.charts.upright import Column, lines
 from euterpe.analytics.report.html import Content, Html, join, tag
 from euterpe.analytics.report.leading import leading
@@ -12,6 +12,7 @@ from euterpe.analytics.report.results import Results, Row, share, total
 
 _SUMS = ("attempts", "busy_seconds", "present_seconds", "peak_busy")
 _DAY_SECONDS = 86_400
+DISAGREEMENT = 3  # times, between the waiting that was seen and that of the model
 _LEGEND = {"work": "jobs at once, on average", "slots": "slots that the workers were seen to fill"}
 
 
@@ -116,6 +117,7 @@ def _needed(queues: Sequence[Row]) -> Html:
             ),
             [_cells(row) for row in queues],
         ),
+        _observations(queues),
     )
 
 
@@ -131,8 +133,69 @@ def _forecast(row: Row) -> str:
         f"{grown}, that becomes {words.number(row['forecast_load'])}. "
         f"It takes {words.of(row['slots_needed'], 'slot')} "
         f"({words.count(row['slots_now'])} were seen in use), and then 95 % would wait at most "
-        f"{words.duration(row['p95_wait_seconds'])}."
+        f"{words.duration(row['p95_wait_seconds'])}. {observed(row)}".rstrip()
     )
+
+
+def observed(row: Row) -> str:
+    """Return what the jobs of the busiest hour waited beside what the model says they would have."""
+    seen, model = row["p95_busiest_seconds"], row["p95_model_seconds"]
+    if seen is None:
+        return ""
+    says = "would grow without end" if model is None else f"was at most {words.duration(model)}"
+    said = (
+        f"In that hour 95 % really waited at most {words.duration(seen)}; the model says that the wait {says}"
+    )
+    if model is not None and (row["model_gap"] or 0) <= DISAGREEMENT:
+        return f"{said}."
+    return f"{said}: do not trust its forecast for this queue."
+
+
+def _observations(queues: Sequence[Row]) -> Html:
+    return join(
+        table(
+            "Waiting: seen and modelled",
+            (
+                "queue",
+                "#p50 seen, 28 days",
+                "#p95 seen, 28 days",
+                "#still waiting",
+                "#p50 seen, busiest hour",
+                "#p95 seen, busiest hour",
+                "#p50 model, that hour",
+                "#p95 model, that hour",
+                "the model",
+            ),
+            [_seen(row) for row in queues],
+        ),
+        tag(
+            "p",
+            "The model disagrees where the two 95th percentiles (plus 1 s each) are more than "
+            f"{DISAGREEMENT}× apart. It knows nothing of priorities, fair shares, limits of groups and "
+            "requesters, paused queues, jobs that come in batches rather than at random, a backlog from the "
+            "hour before, or workers that stood idle because a job needed what they had not.",
+            class_="note",
+        ),
+    )
+
+
+def _seen(row: Row) -> list[Content]:
+    unknown, gap = row["slots_needed"] == 0 or row["p95_busiest_seconds"] is None, row["model_gap"]
+    model = [
+        words.UNKNOWN if unknown else "without end" if row[name] is None else words.duration(row[name])
+        for name in ("p50_model_seconds", "p95_model_seconds")
+    ]
+    agrees = gap is not None and gap <= DISAGREEMENT
+    return [
+        row["queue"],
+        words.duration(row["p50_waited_seconds"]),
+        words.duration(row["p95_waited_seconds"]),
+        counted(row["still_waiting"]),
+        words.duration(row["p50_busiest_seconds"]),
+        words.duration(row["p95_busiest_seconds"]),
+        *model,
+        words.UNKNOWN if unknown else badge("agrees", "good") if agrees else badge("disagrees", "warning"),
+    ]
 
 
 def _cells(row: Row) -> list[Content]:

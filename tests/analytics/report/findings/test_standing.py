@@ -126,28 +126,67 @@ def test_sizes_of_few_jobs_or_within_reason_are_no_news(row: dict[str, int]) -> 
     assert [*standing.wasted_bits(made), *standing.generous_bits(made)] == []
 
 
-def waiting(jain: float, *ratios: float) -> list[dict[str, Any]]:
+def waiting(jain: float, *ratios: float, queue: str = "bulk", **fields: Any) -> list[dict[str, Any]]:
     return [
         {
+            "queue": queue,
             "requester": f"r{n}",
-            "jobs": 9,
+            "jobs": 90,
+            "share_of_work": 0.3,
+            "mean_priority": 50.0,
             "waiting_ratio": ratio,
             "p95_waiting_ms": ratio * 60_000,
+            "is_compared": True,
             "jain": jain,
+            **fields,
         }
         for n, ratio in enumerate(ratios)
     ]
 
 
-def test_uneven_waiting_names_who_waits() -> None:
+def test_uneven_waiting_names_the_queue_and_who_waits() -> None:
     (found,) = standing.uneven_waiting(results(fairness=waiting(0.6, 0.5, 3.0)))
-    assert found.what == "Some requesters wait for others: r1 waits longest."
-    assert (
-        found.evidence
-        == "95 % of its jobs within 3 min, 3.00× that of all jobs; Jain's index is 0.60, and 1 is even"
+    assert found.what == "In queue bulk, r1 waits for others."
+    assert found.evidence == (
+        "95 % of its 90 jobs there within 3 min, 3.00× that of all jobs of the queue, though it has 30 % of "
+        "its work; Jain's index of 2 requesters is 0.60, and 1 is even"
     )
 
 
-@pytest.mark.parametrize("rows", [waiting(0.6, 1.0), waiting(0.85, 0.5, 3.0), []])
+def test_who_waits_in_another_queue_than_the_others_is_no_headline() -> None:
+    """The headline of the demo was false: all jobs of the one that "waits longest" were in another queue."""
+    rows = [
+        *waiting(1.0, 1.0, 1.0, queue="default"),
+        *waiting(0.5, 9.0, queue="bulk", requester="alone", is_compared=False),
+    ]
+    assert list(standing.uneven_waiting(results(fairness=rows))) == []
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        {"share_of_work": 0.7},  # it waits for its own jobs
+        {"mean_priority": 10.0},  # it asked to wait
+        {"is_compared": False},  # too few jobs to tell
+    ],
+    ids=["its own work", "its own priority", "few jobs"],
+)
+def test_a_long_wait_of_ones_own_making_is_no_headline(own: dict[str, Any]) -> None:
+    first, last = waiting(0.6, 0.5, 3.0)
+    assert list(standing.uneven_waiting(results(fairness=[first, {**last, **own}]))) == []
+
+
+@pytest.mark.parametrize("rows", [waiting(0.6, 1.0), waiting(0.85, 0.5, 3.0), waiting(0.6, 0.9, 1.2), []])
 def test_even_waiting_or_a_single_requester_is_no_news(rows: list[dict[str, Any]]) -> None:
     assert list(standing.uneven_waiting(results(fairness=rows))) == []
+
+
+def test_a_forecast_stands_beside_what_was_seen() -> None:
+    row = {"queue": "default", "slots_needed": 14, "slots_now": 10, "p95_wait_now_seconds": 240.0}
+    seen = {"p95_busiest_seconds": 4.0, "p95_model_seconds": 99.0, "model_gap": 20.0}
+    (found,) = standing.missing_slots(results(capacity=[{**row, **seen}]))
+    assert found.evidence == (
+        "at most 10 were seen in use: with those, 95 % would wait up to 4 min. In that hour 95 % really "
+        "waited at most 4 s; the model says that the wait was at most 1 min 39 s: do not trust its forecast "
+        "for this queue."
+    )

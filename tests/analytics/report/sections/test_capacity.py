@@ -1,6 +1,8 @@
 from datetime import timedelta
 from typing import Any
 
+import pytest
+
 from euterpe.analytics.report.sections.capacity import capacity
 from tests.analytics.report.sample import UNTIL, empty, month, results
 
@@ -49,6 +51,41 @@ def test_the_forecast_is_a_sentence_with_its_assumptions() -> None:
     ) in evidence
     assert "The model: M/G/c, one line." in evidence
     assert "without end" in evidence  # of the slots there are now
+
+
+SEEN = {
+    **{"p50_waited_seconds": 2.0, "p95_waited_seconds": 30.0, "still_waiting": 3, "p50_busiest_seconds": 5.0},
+    **{
+        "p95_busiest_seconds": 60.0,
+        "p50_model_seconds": 0.0,
+        "p95_model_seconds": 40.0,
+        "model_gap": 61 / 41,
+    },
+}
+
+
+def test_the_waiting_that_was_seen_stands_beside_that_of_the_model() -> None:
+    evidence = capacity(results(capacity=[{**QUEUE, **SEEN}])).evidence
+    assert (
+        "In that hour 95 % really waited at most 1 min; the model says that the wait was at most 40 s."
+        in evidence
+    )
+    row = evidence.split("<caption>Waiting: seen and modelled")[1].split("<tbody>")[1].split("</tbody>")[0]
+    assert [
+        cell for cell in ("2 s", "30 s", "3", "5 s", "1 min", "0 s", "40 s") if f">{cell}<" not in row
+    ] == []
+    assert '<span class="badge good">agrees</span>' in row
+
+
+@pytest.mark.parametrize(
+    "model", [{"p95_model_seconds": 2.0, "model_gap": 61 / 3}, {"p95_model_seconds": None, "model_gap": None}]
+)
+def test_a_model_that_is_far_from_what_was_seen_is_said_to_disagree_and_why(model: dict[str, Any]) -> None:
+    evidence = capacity(results(capacity=[{**QUEUE, **SEEN, **model}])).evidence
+    assert '<span class="badge warning">disagrees</span>' in evidence
+    assert "do not trust its forecast for this queue" in evidence
+    assert "more than 3× apart" in evidence
+    assert "priorities, fair shares, limits of groups and requesters, paused queues" in evidence
 
 
 def test_the_same_model_of_several_queues_is_explained_once() -> None:
