@@ -5,9 +5,10 @@ while ffmpeg ran, with a code that a version of ffmpeg can cause (encoder_codes.
 that succeeded; what storage, the network, the machine or a person ended is in neither number. Attempts that
 name no version are left out.
 
-Attempts near each other in time are alike, so blocks of consecutive attempts are compared (block_permutation.py): at
-least 60 attempts each, three times an outage of 20. Holm's correction holds all comparisons of one history
-together, so that one in which nothing changed raises any alarm at all with a probability of about 1 %.
+Attempts near each other in time are alike, so blocks of consecutive attempts are compared, of at least 60
+attempts each, three times an outage of 20 (block_permutation.py). Holm's correction holds all comparisons of
+one history together, so that one in which nothing changed raises any alarm at all with a probability of about
+1 %.
 """
 
 import math

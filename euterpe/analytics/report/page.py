@@ -11,6 +11,7 @@ from euterpe.analytics.report.findings.finding import Finding, Severity
 from euterpe.analytics.report.html import Html, join, tag
 from euterpe.analytics.report.results import Results, Totals, on_time, share, succeeded_share
 from euterpe.analytics.report.sections import OF_EVERYBODY, SECTIONS
+from euterpe.analytics.report.sections.capacity import disagreeing
 from euterpe.analytics.report.style import STYLE
 
 _CSP = "default-src 'none'; style-src 'sha256-{}'; base-uri 'none'; form-action 'none'"
@@ -120,7 +121,7 @@ def _tiles(results: Results) -> list[Html]:
             words.count(jobs["jobs"]),
             f"{words.of(round(jobs['output_minutes']), 'minute')} of output",
         ),
-        tile("Succeeded", words.percent(succeeded_share(jobs)), "of those that ended"),
+        tile("Succeeded", words.percent(succeeded_share(jobs)), "of those that ended, canceled left out"),
         tile(
             "Webhooks in time",
             words.percent(share(*on_time(results.rows("webhooks")))),
@@ -132,7 +133,10 @@ def _tiles(results: Results) -> list[Html]:
 
 def _slots(results: Results) -> Html:
     (needed,) = results.total("capacity", ("slots_needed",)).values()
-    return tile("Slots next month", words.count(needed or None), "were none shared between queues")
+    note = "were none shared between queues"
+    if disagreeing(results.rows("capacity")):
+        note += "; the model disagrees with what was seen"
+    return tile("Slots next month", words.count(needed or None), note)
 
 
 def _changes(found: list[Finding]) -> Html:

@@ -54,8 +54,8 @@ def failing(results: Results) -> Iterator[Finding]:
     rows = sorted(results.rows("failures"), key=lambda row: -row["jobs"])
     for trend, of_week, least, phrase in (
         ("new", "last_week", 5, "is new"),
-        ("rising", "last_week", 5, "is getting more frequent"),
-        ("falling", "week_before", 20, "is getting rarer"),
+        ("rising", "last_week", 5, "was more frequent than in the week before"),
+        ("falling", "week_before", 20, "was rarer than in the week before"),
         ("gone", "week_before", 20, "is gone"),
     ):
         for row in [row for row in rows if row["trend"] == trend and row[of_week] >= least][:3]:

@@ -75,18 +75,21 @@ def _beside(row: Row) -> str:
 
 
 def wasted_work(results: Results) -> Iterator[Finding]:
-    rows = results.grouped("costs", ["requester"], ("cost", "wasted_cost"))
-    whole = total(rows, ("cost", "wasted_cost"))
+    names = ("cost", "wasted_cost", "wasted_cpu_hours", "wasted_estimated_hours")
+    rows = results.grouped("costs", ["requester"], names)
+    whole = total(rows, names)
     wasted = share(whole["wasted_cost"], whole["cost"]) or 0.0
     if wasted < 0.05:
         return
     worst = max(rows, key=lambda row: (row["wasted_cost"], row["requester"]))
+    estimated = share(whole["wasted_estimated_hours"], whole["wasted_cpu_hours"])
     currency = results.prices.currency
     yield Finding(
         Severity.warning,
-        f"{words.percent(wasted)} of the cost went into attempts that did not succeed.",
+        f"{words.percent(wasted)} of the cost is processor time of attempts that did not succeed.",
         f"{words.money(whole['wasted_cost'], currency)} of {words.money(whole['cost'], currency)}, "
-        f"{words.money(worst['wasted_cost'], currency)} of it for {worst['requester']}",
+        f"{words.money(worst['wasted_cost'], currency)} of it for {worst['requester']}"
+        + (f"; {words.percent(estimated)} of it is estimated" if estimated else ""),
         "cost",
         weight=wasted,
     )

@@ -49,6 +49,11 @@ def _answer(results: Results, queues: Sequence[Row], days: Sequence[Row]) -> str
             f"In {results.forecast.days_ahead} days, {words.of(needed, 'slot')} would keep 95 % of the waits "
             f"in each queue's busiest hour within {target}, were no slot shared between queues."
         )
+    if doubtful := disagreeing(queues):
+        said.append(
+            f"Do not trust that for {words.listed(doubtful)}: the model is more than {DISAGREEMENT}× off the "
+            "waiting that was seen there."
+        )
     return " ".join(said) or "Nothing has run yet."
 
 
@@ -113,7 +118,7 @@ def _needed(queues: Sequence[Row]) -> Html:
                 "#slots now",
                 "#slots needed",
                 "#p95 wait then",
-                "#p95 wait now",
+                "#p95 wait then, slots of now",
             ),
             [_cells(row) for row in queues],
         ),
@@ -137,6 +142,19 @@ def _forecast(row: Row) -> str:
     )
 
 
+def disagreeing(queues: Sequence[Row]) -> list[str]:
+    """Return the queues in which the model is far from what was seen."""
+    return [row["queue"] for row in queues if _is_judged(row) and not _agrees(row)]
+
+
+def _is_judged(row: Row) -> bool:
+    return bool(row["slots_needed"]) and row["p95_busiest_seconds"] is not None
+
+
+def _agrees(row: Row) -> bool:
+    return row["model_gap"] is not None and row["model_gap"] <= DISAGREEMENT
+
+
 def observed(row: Row) -> str:
     """Return what the jobs of the busiest hour waited beside what the model says they would have."""
     seen, model = row["p95_busiest_seconds"], row["p95_model_seconds"]
@@ -146,7 +164,7 @@ def observed(row: Row) -> str:
     said = (
         f"In that hour 95 % really waited at most {words.duration(seen)}; the model says that the wait {says}"
     )
-    if model is not None and (row["model_gap"] or 0) <= DISAGREEMENT:
+    if _agrees(row):
         return f"{said}."
     return f"{said}: do not trust its forecast for this queue."
 
@@ -179,13 +197,18 @@ def _observations(queues: Sequence[Row]) -> Html:
     )
 
 
+def _verdict(row: Row) -> Content:
+    if not _is_judged(row):
+        return words.UNKNOWN
+    return badge("agrees", "good") if _agrees(row) else badge("disagrees", "warning")
+
+
 def _seen(row: Row) -> list[Content]:
-    unknown, gap = row["slots_needed"] == 0 or row["p95_busiest_seconds"] is None, row["model_gap"]
+    unknown = not _is_judged(row)
     model = [
         words.UNKNOWN if unknown else "without end" if row[name] is None else words.duration(row[name])
         for name in ("p50_model_seconds", "p95_model_seconds")
     ]
-    agrees = gap is not None and gap <= DISAGREEMENT
     return [
         row["queue"],
         words.duration(row["p50_waited_seconds"]),
@@ -194,7 +217,7 @@ def _seen(row: Row) -> list[Content]:
         words.duration(row["p50_busiest_seconds"]),
         words.duration(row["p95_busiest_seconds"]),
         *model,
-        words.UNKNOWN if unknown else badge("agrees", "good") if agrees else badge("disagrees", "warning"),
+        _verdict(row),
     ]
 
 

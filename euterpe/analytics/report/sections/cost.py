@@ -54,7 +54,8 @@ def _answer(results: Results, requesters: Sequence[Row], whole: Row) -> str:
         f"{money(whole['cost'])} for {words.of(whole['jobs'], 'job')}, "
         f"{money(whole['cpu_hours'] * prices.cpu_hour)} of it for processor time. "
         f"{most['requester']} caused {words.percent(caused)}; "
-        f"{money(whole['wasted_cost'])} ({words.percent(wasted)}) went into attempts that did not succeed. "
+        f"{money(whole['wasted_cost'])} ({words.percent(wasted)}) "
+        "is processor time of attempts that did not succeed. "
         f"{_estimated(whole)}{price}"
     )
 
@@ -84,7 +85,10 @@ def _evidence(results: Results, requesters: Sequence[Row], whole: Row) -> Html:
         figure(
             "Cost by requester",
             partial(bars, [_bar(row, whole, currency) for row in shown], "Cost by requester"),
-            legend=(("work", "attempts that succeeded, and data"), ("waste", "attempts that did not")),
+            legend=(
+                ("work", "attempts that succeeded, and data"),
+                ("waste", "processor time of attempts that did not"),
+            ),
         ),
         *(
             table(

@@ -106,7 +106,7 @@ def _said(queue: Queue) -> str:
         f"{'evenly' if jain >= EVEN else 'unevenly'} (Jain's index {jain:.2f}, where 1 is even and "
         f"{1 / count:.2g} is one requester who waits for all)."
     )
-    waited = [row for row in queue.compared if row["waiting_ratio"] is not None]
+    waited = [row for row in queue.compared if (row["waiting_ratio"] or 0) >= _LONGER]
     if not waited:
         return evenly
     worst = max(waited, key=lambda row: (row["waiting_ratio"], row["requester"]))

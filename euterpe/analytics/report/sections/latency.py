@@ -49,11 +49,11 @@ def _answer(kinds: dict[Kind, dict[str, Row]]) -> str:
         )
     if parts := [row for name, row in stages.items() if name != "total"]:
         usual, worst = (max(parts, key=lambda row: row[p]) for p in ("p50_ms", "p95_ms"))
-        slow = f"a slow one {_DOING[worst['stage']]}" if worst is not usual else "and a slow one, too"
+        too = " too" if worst is usual else ""
         said.append(
             f"A usual job spends most of its time {_DOING[usual['stage']]} "
-            f"(median {words.duration_ms(usual['p50_ms'])}), {slow} "
-            f"(95 % within {words.duration_ms(worst['p95_ms'])})."
+            f"(median {words.duration_ms(usual['p50_ms'])}); what takes longest where it takes long is "
+            f"{_DOING[worst['stage']]}{too} (95 % within {words.duration_ms(worst['p95_ms'])})."
         )
     return " ".join(said)
 

@@ -46,7 +46,9 @@ def _answer(speeds: Sequence[Row], compared: Sequence[Row]) -> str:
     if worse:
         said.append(f"Since a new version of ffmpeg: {'; '.join(map(regressed, worse))}.")
     elif any(row["p_value"] is not None for row in compared):
-        said.append("No profile became slower or less reliable with a new version of ffmpeg, beyond noise.")
+        said.append(
+            "There is no evidence that a new version of ffmpeg made a profile slower or less reliable."
+        )
     elif compared:
         said.append(
             "No new version of ffmpeg can be judged yet: it takes "

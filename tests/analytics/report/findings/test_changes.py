@@ -41,6 +41,19 @@ def regression(**row: Any) -> Results:
     return results(jobs=1_606, regressions=[{**usual, **counts, **row}])
 
 
+@pytest.mark.parametrize(
+    ("trend", "what"),
+    [
+        ("rising", "disk_full while uploading was more frequent than in the week before."),
+        ("falling", "disk_full while uploading was rarer than in the week before."),
+    ],
+)
+def test_a_change_of_counts_is_no_prophecy(trend: str, what: str) -> None:
+    """One outage is enough for it: nothing says that it goes on."""
+    (found,) = changes.failing(failures(trend=trend, last_week=30, week_before=30))
+    assert found.what == what
+
+
 def test_a_falling_success_rate_is_said_with_both_rates() -> None:
     made = weeks({"succeeded": 98, "failed": 2}, {"succeeded": 90, "failed": 10})
     (found,) = changes.success(made)

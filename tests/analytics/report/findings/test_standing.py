@@ -83,8 +83,11 @@ def test_wasted_work_is_said_in_money() -> None:
         {"requester": "b", "profile": "p", "cost": 30.8, "wasted_cost": 10.3},
     ]
     (found,) = standing.wasted_work(results(costs=rows))
-    assert found.what == "9.4 % of the cost went into attempts that did not succeed."
+    assert found.what == "9.4 % of the cost is processor time of attempts that did not succeed."
     assert found.evidence == "USD 12.30 of USD 130.80, USD 10.30 of it for b"
+    hours = {"wasted_cpu_hours": 8.0, "wasted_estimated_hours": 2.0}
+    (found,) = standing.wasted_work(results(costs=[{**row, **hours} for row in rows]))
+    assert found.evidence == "USD 12.30 of USD 130.80, USD 10.30 of it for b; 25 % of it is estimated"
 
 
 @pytest.mark.parametrize("wasted", [0.0, 4.9])

@@ -3,7 +3,9 @@ from typing import Any
 
 import pytest
 
+from euterpe.analytics.report import render
 from euterpe.analytics.report.sections.capacity import capacity
+from tests.analytics.report.reading import Page
 from tests.analytics.report.sample import UNTIL, empty, month, results
 
 QUEUE = {
@@ -40,6 +42,16 @@ def test_the_answer_says_how_busy_and_how_many() -> None:
         "Slots busy on average, over all hours of 2 days: 1. In 30 days, 6 slots would keep 95 % of the "
         "waits in each queue's busiest hour within 1 min, were no slot shared between queues."
     )
+
+
+def test_a_forecast_that_what_was_seen_contradicts_is_said_to_be_one() -> None:
+    wrong = {**QUEUE, **SEEN, "p95_model_seconds": 0.0, "model_gap": 61.0}
+    made = results(capacity=[wrong, {**QUEUE, **SEEN, "queue": "default"}])
+    assert capacity(made).answer.endswith(
+        "Do not trust that for bulk: the model is more than 3× off the waiting that was seen there."
+    )
+    assert "the model disagrees with what was seen" in Page(render(made)).words
+    assert "the model disagrees" not in Page(render(results(capacity=[{**QUEUE, **SEEN}]))).words
 
 
 def test_the_forecast_is_a_sentence_with_its_assumptions() -> None:

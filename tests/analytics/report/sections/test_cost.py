@@ -11,8 +11,8 @@ ROWS = [
 def test_the_cost_names_its_causer_its_waste_and_its_prices() -> None:
     assert cost(results(costs=ROWS)).answer == (
         "USD 15.20 for 8 jobs, USD 8.00 of it for processor time. acme caused 73.7 %; USD 0.80 (5.3 %) "
-        "went into attempts that did not succeed. Reckoned with USD 0.04 for an hour of processor time, "
-        "0 for a GiB read and 0.09 for a GiB written."
+        "is processor time of attempts that did not succeed. Reckoned with USD 0.04 for an hour of "
+        "processor time, 0 for a GiB read and 0.09 for a GiB written."
     )
 
 

@@ -16,8 +16,8 @@ def test_the_answer_says_where_the_time_of_a_usual_and_of_a_slow_job_goes() -> N
     made = results(latency=[waiting, stage("encode", 60_000.0), stage("total", 70_000.0)])
     assert latency(made).answer == (
         "The commonest work is h264: half of it was done 1 min 10 s after it was due, 95 % after "
-        "3 min 30 s. A usual job spends most of its time encoding (median 1 min), a slow one "
-        "waiting (95 % within 10 min)."
+        "3 min 30 s. A usual job spends most of its time encoding (median 1 min); what "
+        "takes longest where it takes long is waiting (95 % within 10 min)."
     )
 
 
