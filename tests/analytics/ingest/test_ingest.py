@@ -160,7 +160,8 @@ def test_what_a_restore_has_undone_is_undone_in_the_lake(
     assert {job.job_id: job.outcome for job in jobs}.pop(pruned) == "succeeded"
     assert sorted(job.outcome for job in jobs) == ["failed", "failed", "succeeded"]
     assert facts(lake.read(spark)).attempts.count() == 3
-    deliveries = facts(lake.read(spark)).deliveries.collect()
+    # The others wait for their first try again.
+    deliveries = facts(lake.read(spark)).deliveries.where("tries > 0").collect()
     assert {row.job_id for row in deliveries} == {pruned}
     with store.database.snapshot() as connection:
         there = {row.event_id for row in connection.execute(sa.select(job_outbox_events.c.event_id))}
