@@ -18,6 +18,7 @@ from euterpe.media.ffmpeg import examine_ffmpeg, find_ffmpeg
 from euterpe.media.memory import memory_of_a_slot, memory_of_the_machine
 from euterpe.media.sandbox import Sandbox
 from euterpe.net.egress import Egress
+from euterpe.net.pace import MinimumPace
 from euterpe.net.policy import EgressPolicy
 from euterpe.settings import Settings, SettingsError, worker_id
 from euterpe.storage.policy import StoragePolicy
@@ -158,6 +159,10 @@ def storage_policy(settings: Settings) -> StoragePolicy:
         raise SettingsError([f"EUTERPE_STORAGE_ENDPOINTS: {error}"]) from None
 
 
+def minimum_pace(settings: Settings) -> MinimumPace:
+    return MinimumPace(settings.min_transfer_bytes_per_s, settings.min_transfer_window_ms / 1000)
+
+
 def worker_tools(settings: Settings, store: Store, egress: Egress) -> Tools:
     found = examine_ffmpeg(find_ffmpeg(settings.ffmpeg))
     if not found.is_safe:
@@ -165,7 +170,7 @@ def worker_tools(settings: Settings, store: Store, egress: Egress) -> Tools:
     workdir = WorkDir(settings.work_dir)
     return Tools(
         store=store,
-        storage=Storage(storage_policy(settings), egress),
+        storage=Storage(storage_policy(settings), egress, pace=minimum_pace(settings)),
         egress=egress,
         sandbox=Sandbox(found.path),
         workdir=workdir,

@@ -33,6 +33,7 @@ from pydantic_settings import (
 
 from euterpe.domain.errors import EuterpeError
 from euterpe.domain.text import NAME
+from euterpe.net.pace import MIN_BYTES_PER_SECOND, WINDOW_S
 
 FILE = "euterpe.toml"
 _PREFIX = "EUTERPE_"
@@ -119,6 +120,10 @@ class Settings(BaseSettings):
     ffmpeg: Path | None = None  # the one in the imageio-ffmpeg wheel
     # On, because no setting closes s3:// and https://: any requester may bring media.
     require_sandbox: bool = True
+
+    # What a fetch or an upload must move, on the average of so long a wait; 0 asks for nothing.
+    min_transfer_bytes_per_s: Annotated[int, Field(ge=0)] = MIN_BYTES_PER_SECOND
+    min_transfer_window_ms: Milliseconds = int(WINDOW_S * 1000)
 
     storage_roots: Words = ()
     storage_endpoints: Words = ()

@@ -18,6 +18,7 @@ from euterpe.net.connections import IdleConnections
 from euterpe.net.dialer import Dial, Dialer, Resolve, system_dial, system_resolve
 from euterpe.net.errors import EgressBadAnswer, EgressUnreachable
 from euterpe.net.limits import Limits
+from euterpe.net.pace import TransferPace
 from euterpe.net.policy import EgressPolicy
 from euterpe.net.target import Target
 
@@ -59,8 +60,11 @@ class Egress:
         ssl_context: ssl.SSLContext | None = None,
         max_idle: int = 100,
     ) -> None:
-        self._dialer = Dialer(policy, resolve, dial, ssl_context or httpcore.default_ssl_context())
+        self._policy, self._resolve, self._dial, self._max_idle = policy, resolve, dial, max_idle
+        self._ssl_context = ssl_context or httpcore.default_ssl_context()
+        self._dialer = Dialer(policy, resolve, dial, self._ssl_context)
         self._idle = IdleConnections(max_idle)
+        self._derived: list[Egress] = []
 
     def __enter__(self) -> Self:
         return self
@@ -72,6 +76,23 @@ class Egress:
 
     def close(self) -> None:
         self._idle.close()
+        for derived in self._derived:
+            derived.close()
+
+    def opened_to(self, pairs: Iterable[str]) -> "Egress":
+        """Return an egress that may also reach these `host:port` pairs; it is closed together with this one.
+
+        It has idle connections of its own: one that the wider policy opened must not serve the narrower.
+        """
+        derived = Egress(
+            self._policy.opened_to(pairs),
+            resolve=self._resolve,
+            dial=self._dial,
+            ssl_context=self._ssl_context,
+            max_idle=self._max_idle,
+        )
+        self._derived.append(derived)
+        return derived
 
     def request(
         self,
@@ -100,10 +121,11 @@ class Egress:
         headers: Mapping[str, str],
         deadline_s: float,
         idle_s: float = _IDLE_S,
+        pace: TransferPace | None = None,
     ) -> Iterator[OpenAnswer]:
-        """An answer that is read as it comes, as long as it keeps the pace of `Limits`."""
+        """An answer that is read as it comes, as long as it keeps the pace of `Limits` and its own."""
         target = Target.parse(url)
-        limits = Limits(target.origin, deadline_s, idle_s=idle_s)
+        limits = Limits(target.origin, deadline_s, idle_s=idle_s, pace=pace)
         with self._exchange(method, target, headers, b"", limits) as response:
             limits.head_read(math.inf)
             yield OpenAnswer(response.status, _headers(response), _chunks(response, limits))
@@ -119,10 +141,11 @@ class Egress:
         deadline_s: float,
         idle_s: float = _IDLE_S,
         max_bytes: int = _SLACK,
+        pace: TransferPace | None = None,
     ) -> Answer:
         """A body of exactly `size` bytes that is sent as it comes."""
         target = Target.parse(url)
-        limits = Limits(target.origin, deadline_s, idle_s=idle_s)
+        limits = Limits(target.origin, deadline_s, idle_s=idle_s, pace=pace)
         length = {"content-length": str(size)}
         body = _sized(chunks, size, limits)
         with self._exchange(method, target, {**headers, **length}, body, limits) as response:
@@ -157,7 +180,8 @@ class Egress:
                     self._idle.keep(target.origin, connection)
 
     def _connect(self, target: Target, limits: Limits) -> httpcore.HTTP11Connection:
-        stream = self._dialer.connect(target, limits)
+        with limits.connecting():
+            stream = self._dialer.connect(target, limits)
         return httpcore.HTTP11Connection(target.url.origin, stream, keepalive_expiry=_KEEP_ALIVE_S)
 
 

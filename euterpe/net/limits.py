@@ -2,9 +2,11 @@
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
-from euterpe.net.errors import EgressBadAnswer, EgressTimeout
+from euterpe.net.errors import EgressBadAnswer, EgressTimeout, EgressTooSlow
+from euterpe.net.pace import TransferPace
 
 # Slower than this is not slow but stuck, or wants to hold us: 50 GiB would take more than a year.
 MIN_BYTES_PER_SECOND = 1024
@@ -25,9 +27,11 @@ class Limits:
         deadline_s: float,
         *,
         idle_s: float = math.inf,
+        pace: TransferPace | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.where = where
+        self._transfer = pace
         self.answer_ended = False
         self._clock = clock
         self._deadline_s, self._ends = deadline_s, clock() + deadline_s
@@ -39,7 +43,7 @@ class Limits:
     def begin_wait(self) -> float:
         """How many seconds the wait that begins now may take."""
         self._began = self._clock()
-        left = min(self._ends - self._began, self._idle_s - self._waited)
+        left = min(self._ends - self._began, self._idle_s - self._waited, self._of_transfer())
         if left <= 0:
             raise self.timeout()
         if self._receivable < 0:
@@ -48,8 +52,11 @@ class Limits:
 
     def end_wait(self, moved: int) -> None:
         """The wait brought, or took, `moved` bytes."""
-        self._waited += self._clock() - self._began
+        waited = self._clock() - self._began
+        self._waited += waited
         self._moved += moved
+        if self._transfer is not None:
+            self._transfer.add(waited, moved)
         if self._moved >= self._pace:
             self.turn()
 
@@ -67,7 +74,30 @@ class Limits:
         self.turn()
         self._receivable = receivable
 
+    def _of_transfer(self) -> float:
+        return math.inf if self._transfer is None else self._transfer.seconds_left
+
+    @contextmanager
+    def connecting(self) -> Iterator[None]:
+        """Count the time that it takes to connect, successful or not: a server that hangs up after each drop
+        would otherwise stay below the pace."""
+        transfer, self._transfer = self._transfer, None
+        began = self._clock()
+        try:
+            yield
+        finally:
+            self._transfer = transfer
+            if transfer is not None:
+                transfer.add(self._clock() - began, 0)
+
     def timeout(self) -> EgressTimeout:
+        """Return the error for a wait that ended without anything; it counts for the pace of the transfer."""
+        if self._transfer is not None:
+            self._transfer.add(self._clock() - self._began, 0)
+            if self._transfer.is_too_slow:
+                return EgressTooSlow(self.where, f"moved {self._transfer}")
+            if self._transfer.seconds_left <= 0:
+                self._transfer.begin_anew()
         if self._ends - self._began <= self._idle_s - self._waited:
             return EgressTimeout(self.where, f"did not finish within {self._deadline_s:g} s")
         return EgressTimeout(self.where, f"moved less than 1 KiB a second for {self._idle_s:g} s")

@@ -64,10 +64,15 @@ class EgressPolicy:
     """
 
     def __init__(self, allow: Sequence[str] = (), nat64: Sequence[str] = ()) -> None:
+        self._allow, self._prefixes = tuple(allow), tuple(nat64)
         opened = [_entry(entry) for entry in allow]
         self._networks = [entry for entry in opened if not isinstance(entry, tuple)]
         self._pairs = frozenset(entry for entry in opened if isinstance(entry, tuple))
         self._nat64 = [_nat64_prefix(prefix) for prefix in nat64]
+
+    def opened_to(self, pairs: Iterable[str]) -> "EgressPolicy":
+        """Return a policy that allows these pairs, too."""
+        return EgressPolicy((*self._allow, *pairs), self._prefixes)
 
     def check(self, host: str, address: Address, port: int) -> None:
         """Returns if `host`, which is at `address`, may be dialled on `port`; else raises `EgressRefused`.

@@ -55,6 +55,7 @@ class GuardedStream(httpcore.NetworkStream):
             except TimeoutError:
                 raise limits.timeout() from None
             except OSError as error:
+                limits.end_wait(0)
                 # httpcore goes on to read then: who refuses a body early may have said why.
                 raise httpcore.WriteError from error
             limits.end_wait(sent)
@@ -76,5 +77,6 @@ class GuardedStream(httpcore.NetworkStream):
 
 def cut(limits: Limits, error: OSError) -> EgressUnreachable:
     """With the system's words, or OpenSSL's; neither quotes what was sent."""
+    limits.end_wait(0)
     what = error.reason if isinstance(error, ssl.SSLError) else error.strerror
     return EgressUnreachable(limits.where, f"the connection was cut ({what})")

@@ -1,78 +1,74 @@
-"""`s3://`, `gs://` and `az://`: objects of a bucket, through obstore."""
+"""`s3://`, `gs://` and `az://`: objects of a bucket."""
 
-import re
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
 from urllib.parse import unquote
 
-import obstore
-from obstore.exceptions import BaseError
-
-from euterpe.domain.credentials import Side, StorageCredentials
-from euterpe.domain.locations import scheme_of
-from euterpe.storage.clients import open_client
-from euterpe.storage.errors import StorageError, Unreachable, answered, reason_in
+from euterpe.net.pace import TransferPace
+from euterpe.storage.answers import extent, refusal_of
+from euterpe.storage.errors import StorageError, Unreachable
+from euterpe.storage.objects.client import ObjectClient
+from euterpe.storage.objects.dialects import DIALECTS
+from euterpe.storage.objects.request import ObjectRequest
+from euterpe.storage.objects.uploads import BlocksUpload, PartsUpload, Upload, UploadTarget, WholeObject
+from euterpe.storage.publication import UNKNOWN, Changed, ObjectState, Owner, Unconditional, conflict
 from euterpe.storage.transfer import Body, ObjectInfo, OnChunk, Outgoing, Stored, persist
 
-if TYPE_CHECKING:
-    from obstore import BytesStream, GetResult
-
-P = ParamSpec("P")
-T = TypeVar("T")
-
 PART = 16 * 1024 * 1024
-# obstore collects so much before it hands it on: whoever drips would keep us from looking whether the attempt
-# is to stop. One byte costs no speed: of a fast stream it hands on what it has, some 400 KB at once.
-_LEAST_CHUNK = 1
-_MAX_PARTS = 9_999  # S3 allows one more: the rest
-
-_STATUS = re.compile(r"Server returned non-2xx status code: ([0-9]{3})")
+_MAX_PARTS = 10_000
+# So often an object that changes under our hands is looked at again before its publication is given up.
+_PUBLISH_TRIES = 3
 
 
 class BucketReader:
-    def __init__(self, url: str, credentials: StorageCredentials | None) -> None:
+    def __init__(self, url: str, scheme: str, client: ObjectClient, pace: TransferPace) -> None:
         self.where = url
-        bucket, self._key = split_bucket(url)
-        self._client = open_client(scheme_of(url), bucket, credentials, "source")
+        self._key = split_bucket(url)[1]
+        self._client, self._pace = client, pace
+        self._dialect = DIALECTS[scheme]
 
     def stat(self) -> ObjectInfo:
-        meta = _ask(self.where, "source", obstore.head, self._client, self._key)
-        return ObjectInfo(meta["size"], meta["e_tag"])
+        answer = self._client.ask(self.where, self._request("HEAD"), self._client.idle_s)
+        headers = self._client.succeeded(self.where, answer).headers
+        return ObjectInfo(extent(headers)[1], headers.get("etag"))
 
     @contextmanager
     def open(self, offset: int) -> Iterator[Body]:
-        result = self._ranged(offset) if offset else None
-        if result is None:
-            result = _ask(self.where, "source", obstore.get, self._client, self._key)
-        chunks = self._chunks(result.stream(min_chunk_size=_LEAST_CHUNK))
-        try:
-            yield Body(ObjectInfo(result.meta["size"], result.meta["e_tag"]), result.range[0], chunks)
-        finally:
-            chunks.close()  # drops the stream, and with it the connection
+        request = self._request("GET")
+        if offset:
+            request = request.with_headers(range=f"bytes={offset}-")
+        with self._client.open(self.where, request, self._pace) as answer:
+            if answer.status not in (200, 206):
+                raise refusal_of(self.where, "source", answer)
+            start, size = extent(answer.headers)
+            if start > offset:
+                raise Unreachable(self.where, "answered with another range than asked for", side="source")
+            yield Body(ObjectInfo(size, answer.headers.get("etag")), start, answer.chunks)
 
-    def _ranged(self, offset: int) -> "GetResult | None":
-        """From `offset` on; None if the store does not do ranges, or does not say so properly: `rclone
-        serve s3` answers them with 200."""
-        try:
-            return obstore.get(self._client, self._key, options={"range": {"offset": offset}})
-        except (BaseError, OSError) as error:
-            if "non-partial response" in str(error):
-                return None
-            failure = _explained(self.where, "source", error)
-        raise failure
-
-    def _chunks(self, stream: "BytesStream") -> Generator[bytes, None, None]:
-        while chunk := _ask(self.where, "source", next, stream, b""):
-            yield bytes(chunk)
+    def _request(self, method: str) -> ObjectRequest:
+        return ObjectRequest(method, self._client.path(self._key))
 
 
 class BucketDestination:
-    def __init__(self, prefix: str, credentials: StorageCredentials | None) -> None:
-        self._prefix = prefix
-        bucket, self._key = split_bucket(prefix)
-        self._client = open_client(scheme_of(prefix), bucket, credentials, "output")
+    """`honours_conditions`: the store is known to check If-Match and If-None-Match by itself. Of any other
+    store each object is looked at right before it is replaced, as well."""
+
+    def __init__(
+        self,
+        prefix: str,
+        scheme: str,
+        client: ObjectClient,
+        pace: TransferPace,
+        *,
+        owner: Owner | None = None,
+        honours_conditions: bool = False,
+        part_bytes: int = PART,
+    ) -> None:
+        self._prefix, self._key = prefix, split_bucket(prefix)[1]
+        self._client, self._pace, self._owner = client, pace, owner
+        self._dialect, self._part_bytes = DIALECTS[scheme], part_bytes
+        self._looks_first, self._is_conditional = not honours_conditions, True
 
     def put(
         self,
@@ -84,66 +80,86 @@ class BucketDestination:
         on_chunk: OnChunk,
     ) -> Stored:
         outgoing = Outgoing(file, on_chunk)
-        # Twice: the client has sent each part as often as makes sense.
-        persist(lambda: self._put(name, outgoing, content_type, before_publish), tries=2)
-        return outgoing.stored(self._prefix + name)
+        # Twice: each part was tried as often as makes sense.
+        identity = persist(lambda: self._put(name, outgoing, content_type, before_publish), tries=2)
+        return outgoing.stored(self._prefix + name, identity)
+
+    def check(self, name: str, stored: Stored) -> None:
+        found = self._look(name)
+        if found is UNKNOWN:
+            return  # these credentials may write and not read
+        same = found is not None and stored.identity in (None, found.identity)
+        if not same or (found and found.size not in (None, stored.size_bytes)):
+            raise (self._owner or Owner("", 0)).differs(self._prefix + name, found)
 
     def _put(
         self, name: str, outgoing: Outgoing, content_type: str, before_publish: Callable[[], None]
-    ) -> None:
-        where = self._prefix + name
-        writer = obstore.open_writer(
-            self._client,
-            self._key + name,
-            attributes={"Content-Type": content_type},
-            buffer_size=part_size(outgoing.size),
-            # One part in flight: then to write is also to wait until all parts before have arrived.
-            max_concurrency=1,
-        )
+    ) -> str | None:
+        upload = self._begin(name, outgoing, content_type)
         try:
-            for chunk in outgoing.chunks():
-                _ask(where, "output", writer.write, chunk)
-            _ask(where, "output", writer.write, b"")
-            before_publish()
-        except BaseException as error:
-            with suppress(BaseError, OSError):  # what made us stop is the news
-                writer.__exit__(type(error), error, None)
+            for part in outgoing.parts(part_size(outgoing.size, self._part_bytes)):
+                upload.send(part)
+            return self._publish(name, upload, before_publish)
+        except BaseException:
+            with suppress(StorageError):  # what made us stop is the news
+                upload.abort()
             raise
-        _ask(where, "output", writer.close)
+
+    def _begin(self, name: str, outgoing: Outgoing, content_type: str) -> Upload:
+        target = UploadTarget(
+            self._client,
+            self._dialect,
+            self._key + name,
+            self._prefix + name,
+            self._dialect.describe(content_type, self._owner.metadata if self._owner else {}),
+            self._pace,
+            lambda: outgoing.on_chunk(0),
+        )
+        if outgoing.size <= self._part_bytes:
+            return WholeObject(target)
+        return BlocksUpload(target) if self._dialect is DIALECTS["az"] else PartsUpload(target)
+
+    def _publish(self, name: str, upload: Upload, before_publish: Callable[[], None]) -> str | None:
+        """Publish on the condition that the object is still what we found, or that there is none."""
+        where = self._prefix + name
+        looks = self._looks_first or not (self._is_conditional and upload.is_conditional)
+        found = self._look(name) if looks else None
+        for _ in range(_PUBLISH_TRIES):
+            if self._owner is not None:
+                self._owner.refuse_foreign(where, found)
+            before_publish()
+            try:
+                return upload.publish(found, conditional=self._is_conditional)
+            except Changed:
+                # What is there already is likely to be there for the next name, too.
+                self._looks_first = True
+            except Unconditional:
+                self._looks_first, self._is_conditional = True, False
+            found = self._look(name)
+        raise conflict(where)
+
+    def _look(self, name: str) -> ObjectState | None:
+        """Return what is under a name, None if nothing is, UNKNOWN if these credentials may not look."""
+        where, request = self._prefix + name, ObjectRequest("HEAD", self._client.path(self._key + name))
+
+        def look() -> ObjectState | None:
+            answer = self._client.ask(where, request, self._client.idle_s)
+            if answer.status == 404:
+                return None
+            if answer.status in (400, 401, 403, 405, 501):
+                return UNKNOWN
+            return self._dialect.state(self._client.succeeded(where, answer).headers)
+
+        return persist(look, tries=3)
 
 
-def part_size(size: int) -> int:
-    """Up to 16 MiB an object goes in one request. Above that in equal parts and a rest of a few bytes, which
-    alone is still to be sent when the fence is checked: the client sends its rest together with the end.
-
-    Equal, because R2 demands it; at most 10,000, so above 156 GiB they grow.
-    """
-    if size <= PART:
-        return size + 1
-    parts = min(-(-(size - 1) // PART), _MAX_PARTS)
-    return (size - 1) // parts
+def part_size(size: int, part_bytes: int = PART) -> int:
+    """Return the size of all parts but the last. R2 demands that they are equal, and S3 takes 10,000 of them:
+    they grow above 156 GiB."""
+    return max(part_bytes, -(-size // _MAX_PARTS))
 
 
 def split_bucket(url: str) -> tuple[str, str]:
     """The bucket, and the key or prefix, without its percent escapes."""
     bucket, _, key = url.partition("://")[2].partition("/")
     return bucket, unquote(key)
-
-
-def _ask(where: str, side: Side, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    try:
-        return call(*args, **kwargs)
-    except (BaseError, OSError) as error:
-        failure = _explained(where, side, error)
-    # Not raised inside `except`: obstore's words quote URLs and answers.
-    raise failure
-
-
-def _explained(where: str, side: Side, error: Exception) -> StorageError:
-    """obstore tells the status of an answer only in its text."""
-    text = str(error)
-    if status := _STATUS.search(text):
-        return answered(where, int(status[1]), side, reason_in(text))
-    if "Received redirect without LOCATION" in text:
-        return answered(where, 301, side, "PermanentRedirect")
-    return Unreachable(where, "gave no answer, or not all of it", side=side)

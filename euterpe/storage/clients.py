@@ -1,103 +1,90 @@
 """The clients of object stores: they act on the requester's keys or on none, and never on the operator's."""
 
-import os
 from collections.abc import Mapping
-from datetime import timedelta
-from typing import TYPE_CHECKING, Any
 
-from obstore.exceptions import BaseError
-from obstore.store import AzureStore, GCSStore, S3Store
-from pydantic import SecretStr
-
-from euterpe.domain.credentials import Side, StorageCredentials
+from euterpe.domain.credentials import (
+    AzCredentials,
+    GsCredentials,
+    S3Credentials,
+    Side,
+    StorageCredentials,
+)
 from euterpe.domain.retry import RetryClass
+from euterpe.net.egress import Egress
 from euterpe.storage.errors import StorageError
+from euterpe.storage.objects.azure_signer import AccountKey, SharedAccessSignature
+from euterpe.storage.objects.client import ObjectClient
+from euterpe.storage.objects.google_signer import BearerToken, ServiceAccount
+from euterpe.storage.objects.request import Anonymous, Signer
+from euterpe.storage.objects.s3_signer import S3Signer
 
-if TYPE_CHECKING:
-    from obstore.store import ClientConfig, RetryConfig
-
-Client = S3Store | GCSStore | AzureStore
-
-_KINDS: Mapping[str, type[S3Store] | type[GCSStore] | type[AzureStore]] = {
-    "s3": S3Store,
-    "gs": GCSStore,
-    "az": AzureStore,
-}
-# Our name of each part of the credentials, and obstore's.
-_SETTINGS: Mapping[str, Mapping[str, str]] = {
-    "s3": {
-        "access_key_id": "access_key_id",
-        "secret_access_key": "secret_access_key",
-        "session_token": "session_token",
-        "region": "region",
-        "endpoint": "endpoint",
-    },
-    "gs": {
-        "service_account_json": "service_account_key",
-        "access_token": "bearer_token",
-        "endpoint": "base_url",
-    },
-    "az": {
-        "account_name": "account_name",
-        "sas_token": "sas_key",
-        "account_key": "account_key",
-        "endpoint": "endpoint",
-    },
-}
-
-_AMBIENT = ("AWS_", "GOOGLE_", "AZURE_")
-
-# A download is one request however long it takes, and is resumed by us; a part of an upload is sent again by
-# the client, which keeps it. What waits for a part's answer also waits for the part to be sent: 16 MiB in a
-# minute need 2 Mbit/s. A store that hangs holds an attempt, deaf to its end, for two such requests and no
-# more; one that fails at once is asked five times.
-CLIENT: dict[Side, "ClientConfig"] = {
-    "source": {"connect_timeout": "10s", "read_timeout": "30s", "timeout": "7d"},
-    "output": {"connect_timeout": "10s", "timeout": "60s"},
-}
-RETRIES: dict[Side, "RetryConfig"] = {
-    "source": {"max_retries": 0},
-    "output": {"max_retries": 4, "retry_timeout": timedelta(seconds=90)},
+_REGION = "us-east-1"
+# A store that says nothing for so long is given up for this try.
+IDLE_S = 30.0
+_ENDPOINTS: Mapping[str, str] = {
+    "s3": f"https://s3.{_REGION}.amazonaws.com",
+    "gs": "https://storage.googleapis.com",
 }
 
 
-def forget_ambient_keys() -> None:
-    """Takes the cloud variables out of this process: obstore reads them all when it builds a client, and
-    they would fill whatever the requester left out, with the operator's identity."""
-    for name in [name for name in os.environ if name.startswith(_AMBIENT)]:
-        del os.environ[name]
-
-
-def open_client(scheme: str, bucket: str, credentials: StorageCredentials | None, side: Side) -> Client:
-    """Without credentials its requests are not signed: it looks for none, here or at an instance."""
+def open_client(
+    egress: Egress,
+    scheme: str,
+    bucket: str,
+    credentials: StorageCredentials | None,
+    side: Side,
+    *,
+    idle_s: float = IDLE_S,
+) -> ObjectClient:
+    """Return a client for one bucket. Without credentials its requests are not signed."""
     where = f"{scheme}://{bucket}"
     if credentials is not None and credentials.type != scheme:
-        problem = f"{where}: credentials of type {credentials.type} do not fit it"
-        raise StorageError(f"{side}_forbidden", problem, side=side, retry_class=RetryClass.CREDENTIALS)
+        raise _unusable(f"{where}: credentials of type {credentials.type} do not fit it", side)
     if scheme == "az" and credentials is None:
-        problem = f"{where}: needs credentials, for only they name the storage account"
-        raise StorageError(f"{side}_forbidden", problem, side=side, retry_class=RetryClass.CREDENTIALS)
+        raise _unusable(f"{where}: needs credentials, for only they name the storage account", side)
     try:
-        return _build(scheme, bucket, credentials, side)
-    except (BaseError, ValueError):
-        problem = f"{where}: these credentials are malformed"  # the cause may quote them
-    raise StorageError(f"{side}_forbidden", problem, side=side, retry_class=RetryClass.CREDENTIALS)
+        signer = Anonymous() if credentials is None else _signer(credentials)
+    except ValueError:
+        signer = None
+    if signer is None:  # not raised inside `except`: the cause may quote the keys
+        raise _unusable(f"{where}: these credentials are malformed", side)
+    base = _ENDPOINTS[scheme] if credentials is None else _endpoint(credentials)
+    return ObjectClient(egress, base.rstrip("/"), bucket, signer, side, idle_s)
 
 
-def _build(scheme: str, bucket: str, credentials: StorageCredentials | None, side: Side) -> Client:
-    config: Any = _settings(credentials) if credentials else {"skip_signature": True}
-    endpoint = credentials.endpoint if credentials else None
-    client_options: ClientConfig = {
-        **CLIENT[side],
-        "allow_http": endpoint is not None and endpoint.startswith("http://"),
-    }
-    return _KINDS[scheme](bucket, config=config, client_options=client_options, retry_config=RETRIES[side])
+def _unusable(problem: str, side: Side) -> StorageError:
+    return StorageError(f"{side}_forbidden", problem, side=side, retry_class=RetryClass.CREDENTIALS)
 
 
-def _settings(credentials: StorageCredentials) -> dict[str, str]:
-    given = {setting: getattr(credentials, field) for field, setting in _SETTINGS[credentials.type].items()}
-    return {
-        setting: value.get_secret_value() if isinstance(value, SecretStr) else value
-        for setting, value in given.items()
-        if value is not None
-    }
+def _endpoint(credentials: StorageCredentials) -> str:
+    if credentials.endpoint is not None:
+        return credentials.endpoint
+    match credentials:
+        case S3Credentials():
+            return f"https://s3.{credentials.region or _REGION}.amazonaws.com"
+        case AzCredentials():
+            return f"https://{credentials.account_name}.blob.core.windows.net"
+        case GsCredentials():
+            return _ENDPOINTS["gs"]
+
+
+def _signer(credentials: StorageCredentials) -> Signer:
+    """Raise ValueError when the keys cannot be read."""
+    match credentials:
+        case S3Credentials(session_token=token):
+            return S3Signer(
+                credentials.access_key_id.get_secret_value(),
+                credentials.secret_access_key.get_secret_value(),
+                None if token is None else token.get_secret_value(),
+                credentials.region or _REGION,
+            )
+        case GsCredentials(service_account_json=key_file) if key_file is not None:
+            return ServiceAccount(key_file.get_secret_value())
+        case GsCredentials(access_token=token) if token is not None:
+            return BearerToken(token.get_secret_value())
+        case AzCredentials(sas_token=sas) if sas is not None:
+            return SharedAccessSignature(sas.get_secret_value())
+        case AzCredentials(account_key=key) if key is not None:
+            return AccountKey.decode(credentials.account_name, key.get_secret_value())
+        case _:
+            raise ValueError("no keys")

@@ -11,10 +11,18 @@ class StorageError(EuterpeError):
     """`retry_class` says what can be done about it: try again, refresh the credentials, or nothing."""
 
     def __init__(
-        self, code: str, message: str, *, side: Side, retry_class: RetryClass = RetryClass.PERMANENT
+        self,
+        code: str,
+        message: str,
+        *,
+        side: Side,
+        retry_class: RetryClass = RetryClass.PERMANENT,
+        status: int | None = None,
+        reason: str = "",
     ) -> None:
         super().__init__(message)
         self.code, self.side, self.retry_class = code, side, retry_class
+        self.status, self.reason = status, reason  # of the store's answer, if it was one
         self.retryable = retry_class not in (RetryClass.PERMANENT, RetryClass.UNRECOVERABLE)
 
     def job_error(self, phase: str) -> JobError:
@@ -62,6 +70,9 @@ def reason_in(answer: str) -> str:
 
 def answered(where: str, status: int, side: Side, reason: str = "") -> StorageError:
     """What an HTTP answer means that is no success; `reason` is the store's own word, like `NoSuchBucket`."""
+    if 300 <= status < 400:
+        problem = f"{where}: answered {status}: redirects are not followed: name the right region or endpoint"
+        return StorageError(f"{side}_refused", problem, side=side)
     said = f"answered {status}" + (f" ({reason})" if reason else "")
     retry_class = RetryClass.CREDENTIALS if reason in _STALE_CREDENTIALS else classify_status(status)
     if retry_class is RetryClass.TRANSIENT or reason in _PASSING:
@@ -76,7 +87,16 @@ def answered(where: str, status: int, side: Side, reason: str = "") -> StorageEr
         code, advice = "source_changed", "it is not the object any more that it was"
     else:
         code, advice = f"{side}_refused", "the store does not do this: check the URL and the store's settings"
-    return StorageError(code, f"{where}: {said}: {advice}", side=side, retry_class=retry_class)
+    return StorageError(
+        code, f"{where}: {said}: {advice}", side=side, retry_class=retry_class, status=status, reason=reason
+    )
+
+
+def too_slow(where: str, side: Side, problem: str) -> StorageError:
+    """Return the error of a transfer below its least pace. A later attempt may meet a faster store."""
+    return StorageError(
+        f"{side}_too_slow", f"{where}: {problem}", side=side, retry_class=RetryClass.TRANSIENT
+    )
 
 
 def disk_full(what: str, side: Side) -> StorageError:

@@ -10,12 +10,14 @@ import stat
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from secrets import token_hex
-from typing import NamedTuple
+from time import monotonic
 
 from euterpe.domain.credentials import Side
-from euterpe.storage.errors import StorageError, Unreachable, disk_full
+from euterpe.net.pace import TransferPace
+from euterpe.storage.errors import StorageError, Unreachable, disk_full, too_slow
 from euterpe.storage.policy import ROOT_ADVICE, StoragePolicy, path_of
+from euterpe.storage.publication import Owner
+from euterpe.storage.replacing import Part, Replacement, identity_of, lock
 from euterpe.storage.transfer import CHUNK, Body, ObjectInfo, OnChunk, Outgoing, Stored
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
@@ -25,14 +27,9 @@ _CREATE_UNNAMED = os.O_WRONLY | os.O_TMPFILE | os.O_CLOEXEC
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 
 
-class _Part(NamedTuple):
-    name: str
-    descriptor: int
-
-
 class FileReader:
-    def __init__(self, policy: StoragePolicy, url: str) -> None:
-        self.where = url
+    def __init__(self, policy: StoragePolicy, url: str, pace: TransferPace) -> None:
+        self.where, self._pace = url, pace
         self._root, self._names = _below_a_root(policy, url, "source")
 
     def stat(self) -> ObjectInfo:
@@ -47,7 +44,7 @@ class FileReader:
 
     def _chunks(self, read: Callable[[int], bytes]) -> Iterator[bytes]:
         while True:
-            with _told(self.where, "source"):
+            with _told(self.where, "source"), _paced(self.where, "source", self._pace, CHUNK):
                 chunk = read(CHUNK)
             if not chunk:
                 return
@@ -67,8 +64,11 @@ class FileReader:
 
 
 class FileDestination:
-    def __init__(self, policy: StoragePolicy, prefix: str) -> None:
-        self._policy, self._prefix = policy, prefix
+    def __init__(
+        self, policy: StoragePolicy, prefix: str, pace: TransferPace, owner: Owner | None = None
+    ) -> None:
+        self._policy, self._prefix, self._pace = policy, prefix, pace
+        self._replacement = Replacement(owner)
 
     def put(
         self,
@@ -83,18 +83,36 @@ class FileDestination:
         url = self._prefix + name
         root, (*folders, last) = _below_a_root(self._policy, url, "output")
         outgoing = Outgoing(file, on_chunk)
-        with _folder(url, "output", root, folders, create=True) as folder, _temporary(url, folder) as part:
+        with _folder(url, "output", root, folders, create=True) as folder, self._part(url, folder) as part:
             for chunk in outgoing.chunks():
-                with _told(url, "output"):
+                with _told(url, "output"), _paced(url, "output", self._pace, len(chunk)):
                     _write(part.descriptor, chunk)
             with _told(url, "output"):
                 os.fsync(part.descriptor)
-            before_publish()
-            with _told(url, "output"):
-                _name(part, folder)
-                os.rename(part.name, last, src_dir_fd=folder, dst_dir_fd=folder)
+                self._replacement.prepare(part)
+                self._replacement.publish(part, last, url, before_publish)
                 os.fsync(folder)
-        return outgoing.stored(url)
+            return outgoing.stored(url, identity_of(os.fstat(part.descriptor)))
+
+    def check(self, name: str, stored: Stored) -> None:
+        url = self._prefix + name
+        root, (*folders, last) = _below_a_root(self._policy, url, "output")
+        with _folder(url, "output", root, folders) as folder, _told(url, "output"):
+            self._replacement.check(folder, last, url, stored.identity)
+
+    @contextmanager
+    def _part(self, where: str, folder: int) -> Iterator[Part]:
+        """Yield a new file that is gone at the end, unless it was given another name."""
+        name = self._replacement.part_name()
+        with _told(where, "output"):
+            descriptor = _create(name, folder)
+        lock(descriptor)
+        try:
+            yield Part(name, descriptor, folder)
+        finally:
+            os.close(descriptor)
+            with suppress(FileNotFoundError):
+                os.unlink(name, dir_fd=folder)
 
 
 def _below_a_root(policy: StoragePolicy, url: str, side: Side) -> tuple[Path, tuple[str, ...]]:
@@ -129,35 +147,15 @@ def _enter(folder: int, name: str, *, create: bool) -> int:
     return os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=folder)
 
 
-@contextmanager
-def _temporary(where: str, folder: int) -> Iterator[_Part]:
-    """A file that is gone at the end, unless it was given another name."""
-    name = f".{token_hex(8)}.part"
-    with _told(where, "output"):
-        descriptor = _create(name, folder)
-    try:
-        yield _Part(name, descriptor)
-    finally:
-        os.close(descriptor)
-        with suppress(FileNotFoundError):
-            os.unlink(name, dir_fd=folder)
-
-
 def _create(name: str, folder: int) -> int:
-    """Without its name at first, so that a process that is killed leaves nothing in the folder. On NFS, where
-    each file has a name, a killed one's stays: locks need not tell there whether it is being written."""
+    """Create a file without its name at first, so that a process that is killed while it writes leaves
+    nothing in the folder. On NFS each file has a name from the start."""
     try:
         return os.open(".", _CREATE_UNNAMED, 0o666, dir_fd=folder)
     except OSError as error:
         if error.errno != errno.EOPNOTSUPP:
             raise
     return os.open(name, _CREATE, 0o666, dir_fd=folder)
-
-
-def _name(part: _Part, folder: int) -> None:
-    """For the moment until it is renamed: a link replaces nothing."""
-    with suppress(FileExistsError):  # where it had its name from the start
-        os.link(f"/proc/self/fd/{part.descriptor}", part.name, dst_dir_fd=folder, follow_symlinks=True)
 
 
 def _write(descriptor: int, chunk: bytes) -> None:
@@ -168,7 +166,18 @@ def _write(descriptor: int, chunk: bytes) -> None:
 
 def _info(descriptor: int) -> ObjectInfo:
     status = os.fstat(descriptor)
-    return ObjectInfo(status.st_size, f"{status.st_ino}-{status.st_mtime_ns}-{status.st_size}")
+    return ObjectInfo(status.st_size, identity_of(status))
+
+
+@contextmanager
+def _paced(where: str, side: Side, pace: TransferPace, moved: int) -> Iterator[None]:
+    """Count a call to a file system, which may be a server at the end of a slow line. Nothing can interrupt
+    the call: the pace is judged when it returns."""
+    began = monotonic()
+    yield
+    pace.add(monotonic() - began, moved)
+    if pace.is_too_slow:
+        raise too_slow(where, side, f"moved {pace}")
 
 
 @contextmanager

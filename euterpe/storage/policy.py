@@ -59,8 +59,11 @@ class StoragePolicy:
     def allows(self, endpoint: str | None) -> bool:
         if endpoint is None:
             return True
-        asked = origin(endpoint)
-        return asked in self.endpoints or _CLOUDS.fullmatch(asked) is not None
+        return origin(endpoint) in self.endpoints or self.is_a_cloud(endpoint)
+
+    def is_a_cloud(self, endpoint: str | None) -> bool:
+        """Tell the clouds' own endpoints from others that speak the same protocol."""
+        return endpoint is None or _CLOUDS.fullmatch(origin(endpoint)) is not None
 
     def problems(self, spec: JobSpec) -> tuple[FieldError, ...]:
         return tuple(self._problems(spec))

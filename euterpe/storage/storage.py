@@ -1,46 +1,83 @@
 """The way to every kind of storage: the one place that looks at a URL's scheme."""
 
+from urllib.parse import urlsplit
+
 from euterpe.domain.credentials import Side, StorageCredentials
 from euterpe.domain.spec import Output, Source
 from euterpe.net.egress import Egress
-from euterpe.storage.buckets import BucketDestination, BucketReader
-from euterpe.storage.clients import forget_ambient_keys
+from euterpe.net.pace import MinimumPace, TransferPace
+from euterpe.storage.buckets import PART, BucketDestination, BucketReader, split_bucket
+from euterpe.storage.clients import IDLE_S, open_client
 from euterpe.storage.errors import StorageError
 from euterpe.storage.files import FileDestination, FileReader
+from euterpe.storage.objects.client import ObjectClient
 from euterpe.storage.policy import ENDPOINT_ADVICE, StoragePolicy
+from euterpe.storage.publication import Owner
 from euterpe.storage.signed import SignedDestination, SignedReader
 from euterpe.storage.source import SourceObject
 from euterpe.storage.transfer import Destination, Reader
 
 
 class Storage:
-    """One for each process: from here on the process has no cloud credentials of its own."""
+    """One for each process. Stores are reached by an egress that is open to the operator's endpoints, too."""
 
-    def __init__(self, policy: StoragePolicy, egress: Egress) -> None:
-        forget_ambient_keys()
+    def __init__(
+        self,
+        policy: StoragePolicy,
+        egress: Egress,
+        *,
+        pace: MinimumPace | None = None,
+        idle_s: float = IDLE_S,
+        part_bytes: int = PART,
+    ) -> None:
         self._policy, self._egress = policy, egress
+        self._stores = egress.opened_to(_pair(endpoint) for endpoint in policy.endpoints)
+        self._pace, self._idle_s, self._part_bytes = pace or MinimumPace(), idle_s, part_bytes
 
     def source(self, source: Source, credentials: StorageCredentials | None) -> SourceObject:
-        return SourceObject(self._reader(source, credentials))
+        return SourceObject(self._reader(source, credentials, TransferPace(self._pace)))
 
-    def _reader(self, source: Source, credentials: StorageCredentials | None) -> Reader:
+    def _reader(self, source: Source, credentials: StorageCredentials | None, pace: TransferPace) -> Reader:
         if source.scheme == "https":
-            return SignedReader(self._egress, source.url)
+            return SignedReader(self._egress, source.url, pace)
         if source.scheme == "file":
-            return FileReader(self._policy, source.url)
-        self._check_endpoint(credentials, "source")
-        return BucketReader(source.url, credentials)
+            return FileReader(self._policy, source.url, pace)
+        client = self._client(source.scheme, source.url, credentials, "source")
+        return BucketReader(source.url, source.scheme, client, pace)
 
-    def destination(self, output: Output, credentials: StorageCredentials | None) -> Destination:
+    def destination(
+        self, output: Output, credentials: StorageCredentials | None, owner: Owner | None = None
+    ) -> Destination:
+        """Return where one attempt, `owner`, puts all its outputs: their pace is measured together."""
+        pace = TransferPace(self._pace)
         if output.url is None:
-            return SignedDestination(self._egress, output.urls or {})
+            return SignedDestination(self._egress, output.urls or {}, pace)
         if output.scheme == "file":
-            return FileDestination(self._policy, output.url)
-        self._check_endpoint(credentials, "output")
-        return BucketDestination(output.url, credentials)
+            return FileDestination(self._policy, output.url, pace, owner)
+        return BucketDestination(
+            output.url,
+            output.scheme,
+            self._client(output.scheme, output.url, credentials, "output"),
+            pace,
+            owner=owner,
+            honours_conditions=self._policy.is_a_cloud(credentials.endpoint if credentials else None),
+            part_bytes=self._part_bytes,
+        )
+
+    def _client(
+        self, scheme: str, url: str, credentials: StorageCredentials | None, side: Side
+    ) -> ObjectClient:
+        self._check_endpoint(credentials, side)
+        bucket = split_bucket(url)[0]
+        return open_client(self._stores, scheme, bucket, credentials, side, idle_s=self._idle_s)
 
     def _check_endpoint(self, credentials: StorageCredentials | None, side: Side) -> None:
         """Again, though the API has: a refresh may bring another endpoint."""
         if credentials and not self._policy.allows(credentials.endpoint):
             problem = f"{credentials.endpoint}: {ENDPOINT_ADVICE}"
             raise StorageError("endpoint_not_allowed", problem, side=side)
+
+
+def _pair(endpoint: str) -> str:
+    """Return the `host:port` of an origin, which always names its port."""
+    return urlsplit(endpoint).netloc

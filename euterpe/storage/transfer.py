@@ -45,6 +45,7 @@ class Stored:
     url: str
     size_bytes: int
     sha256: str
+    identity: str | None = None  # as the store told it when it was published
 
 
 @dataclass(frozen=True)
@@ -83,12 +84,16 @@ class Destination(Protocol):
         """
         ...
 
+    def check(self, name: str, stored: Stored) -> None:
+        """Raise when `name` is not any more what `put` returned, as far as the store lets us look."""
+        ...
+
 
 class Outgoing:
     """A file on its way out: counted and hashed as it is read, from the start at each try."""
 
     def __init__(self, file: Path, on_chunk: OnChunk) -> None:
-        self._file, self._on_chunk = file, on_chunk
+        self._file, self.on_chunk = file, on_chunk
         with _opened(file) as opened:
             self.size = os.fstat(opened.fileno()).st_size
         self._told = 0
@@ -101,12 +106,23 @@ class Outgoing:
             while chunk := opened.read(CHUNK):
                 self._digest.update(chunk)
                 sent += len(chunk)
-                self._on_chunk(max(0, min(len(chunk), sent - self._told)))
+                self.on_chunk(max(0, min(len(chunk), sent - self._told)))
                 self._told = max(self._told, sent)
                 yield chunk
 
-    def stored(self, url: str) -> Stored:
-        return Stored(url, self.size, self._digest.hexdigest())
+    def parts(self, size: int) -> Iterator[bytes]:
+        """Yield the file in pieces of `size` bytes and a last one of the rest; an empty file is one piece."""
+        part = bytearray()
+        for chunk in self.chunks():
+            part += chunk
+            while len(part) >= size:
+                yield bytes(part[:size])
+                del part[:size]
+        if part or self.size == 0:
+            yield bytes(part)
+
+    def stored(self, url: str, identity: str | None = None) -> Stored:
+        return Stored(url, self.size, self._digest.hexdigest(), identity)
 
 
 @contextmanager

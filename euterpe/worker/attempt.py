@@ -19,6 +19,7 @@ from euterpe.media.progress import Progress
 from euterpe.media.sandbox import Sandbox
 from euterpe.media.verify import MadeFile, verify
 from euterpe.net.egress import Egress
+from euterpe.storage.publication import Owner
 from euterpe.storage.source import SourceObject
 from euterpe.storage.storage import Storage
 from euterpe.storage.transfer import ObjectInfo, Stored
@@ -33,6 +34,7 @@ from euterpe.worker.health import SelfCheck
 from euterpe.worker.heart import Pulse
 from euterpe.worker.journal import Journal
 from euterpe.worker.outputs import output_documents
+from euterpe.worker.uploading import Uploader
 from euterpe.worker.workdir import WorkDir
 
 _log = structlog.get_logger()
@@ -74,6 +76,7 @@ class Attempt:
         self._meter = pulse.meter
         self._meter.note(ffmpeg=tools.ffmpeg_version)
         self._unchecked = _LOOK_EVERY_BYTES
+        self._owner = Owner(pulse.job.job_id, pulse.job.claim_version)
 
     def run(self) -> AttemptResult:
         """Run the attempt and record its outcome. Write nothing once the lease is lost."""
@@ -225,24 +228,20 @@ class Attempt:
     def _upload_all(self, access: Access, made: Sequence[MadeFile]) -> list[Stored]:
         """In the order in which they were made: what refers to others comes after them."""
         whole, sent, stored = sum(file.path.stat().st_size for file in made), 0, list[Stored]()
-        for file in made:
-            stored.append(self._upload(access, file))
-            sent += stored[-1].size_bytes
+        uploader = Uploader(
+            self._tools.storage,
+            access,
+            self._pulse,
+            self._owner,
+            self._journal.prove_ownership,
+            on_sent=self._on_sent,
+        )
+        for done in uploader.publish(made):
+            stored.append(done)
+            sent += done.size_bytes
             self._journal.report(_ENCODED + (100.0 - _ENCODED) * sent / max(1, whole))
+        uploader.check(made, stored)
         return stored
-
-    def _upload(self, access: Access, file: MadeFile) -> Stored:
-        def put(spec: JobSpec, credentials: StorageCredentials | None) -> Stored:
-            destination = self._tools.storage.destination(spec.output, credentials)
-            return destination.put(
-                file.name,
-                file.path,
-                content_type=file.content_type,
-                before_publish=self._journal.prove_ownership,
-                on_chunk=self._on_sent,
-            )
-
-        return access.on("output", put)
 
     def _on_sent(self, size: int) -> None:
         self._meter.add("bytes_out", size)

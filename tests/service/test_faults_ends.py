@@ -11,7 +11,6 @@ from euterpe.crypto.errors import UnknownKek
 from euterpe.domain.states import JobStatus
 from euterpe.media.child import Child
 from euterpe.net.errors import EgressUnreachable
-from euterpe.storage import buckets
 from euterpe.worker import attempt
 from tests.net.servers import Server
 from tests.service.workshop import Front, Gate, Workshop, working
@@ -60,10 +59,7 @@ def test_a_cancel_kills_ffmpeg(shop: Workshop, ffmpeg: Gate) -> None:
     assert job["last_error"]["phase"] == "processing"
 
 
-def test_a_cancel_aborts_an_upload_in_parts(
-    shop: Workshop, front: Front, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(buckets, "PART", 2048)
+def test_a_cancel_aborts_an_upload_in_parts(shop: Workshop, front: Front) -> None:
     gate = front.gate("PUT", "partNumber=2")
     prefix = f"s3://{shop.bucket.name}/canceled/"
     job = canceled_at(gate, shop, shop.submit(credentials=shop.keys, output={"url": prefix}))

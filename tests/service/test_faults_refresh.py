@@ -13,7 +13,6 @@ from euterpe.client.documents import Refresh
 from euterpe.domain.instants import iso
 from euterpe.domain.replacement import new_secret
 from euterpe.domain.states import JobStatus
-from euterpe.storage import buckets
 from euterpe.worker import access
 from tests.dispatch.receivers import BlackHole
 from tests.service.receiver import Answer, Receiver, with_credentials
@@ -73,12 +72,6 @@ def requester(receiver: Receiver, shop: Workshop, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.fixture
-def in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The outputs of the tests are small."""
-    monkeypatch.setattr(buckets, "PART", 2048)
-
-
-@pytest.fixture
 def black_hole() -> Iterator[BlackHole]:
     with closing(BlackHole()) as opened:
         yield opened
@@ -103,7 +96,6 @@ def assert_refused(job: dict[str, Any]) -> None:
     assert job["refresh_count"] == 3, "its budget is spent, and no more"
 
 
-@pytest.mark.usefixtures("in_parts")
 @pytest.mark.parametrize("call", ["HEAD clip", "GET clip", "PUT partNumber=2"])
 def test_a_job_goes_on_with_the_credentials_of_the_answer(
     shop: Workshop, front: Front, tokens: Tokens, requester: Receiver, call: str

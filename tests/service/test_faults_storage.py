@@ -11,7 +11,7 @@ import pytest
 from euterpe.domain.spec import parse_spec
 from euterpe.domain.states import FINISHED, JobStatus
 from euterpe.media.child import Child
-from euterpe.storage import buckets, transfer
+from euterpe.storage import transfer
 from euterpe.store.wake import Topic
 from tests.net.servers import Server
 from tests.s3 import S3Server
@@ -27,18 +27,11 @@ def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transfer, "_FIRST_PAUSE_S", 0.001)
 
 
-@pytest.fixture
-def in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The outputs of the tests are small."""
-    monkeypatch.setattr(buckets, "PART", 2048)
-
-
 def only(front: Front, method: str, reply: Reply) -> None:
     """So it answers each such call, and the others as ever."""
     front.answer = lambda call: reply if call.method == method else front.honest(call)
 
 
-@pytest.mark.usefixtures("in_parts")
 def test_an_output_that_may_not_be_written_is_told(shop: Workshop, front: Front) -> None:
     only(front, "POST", Reply(403, body=b"<Error><Code>AccessDenied</Code></Error>"))
     job_id = shop.submit(credentials=shop.keys, max_attempts=2)
@@ -54,7 +47,6 @@ def test_an_output_bucket_that_is_not_there_is_told(shop: Workshop) -> None:
     assert shop.codes(job_id) == ["output_not_found"]
 
 
-@pytest.mark.usefixtures("in_parts")
 def test_a_store_that_fails_every_third_call_is_good_enough(shop: Workshop, front: Front) -> None:
     front.answer = each(3, front.honest, lambda _: Reply(503))
     job = shop.end_of(shop.submit(credentials=shop.keys))
@@ -80,7 +72,6 @@ def test_a_store_that_is_asked_too_often_is_left_alone_for_a_while(shop: Worksho
     assert shop.codes(job_id) == ["storage_throttled", None]
 
 
-@pytest.mark.usefixtures("in_parts")
 @pytest.mark.parametrize(("method", "part"), [("GET", "clip"), ("PUT", "partNumber=2")])
 def test_a_job_outlives_a_restart_of_its_store(
     shop: Workshop, s3: S3Server, front: Front, method: str, part: str

@@ -20,8 +20,9 @@ from euterpe.media.child import Child
 from euterpe.media.sandbox import Sandbox
 from euterpe.net.egress import Egress
 from euterpe.net.policy import EgressPolicy
-from euterpe.services import worker_tools
+from euterpe.services import minimum_pace, storage_policy, worker_tools
 from euterpe.settings import Settings
+from euterpe.storage.storage import Storage
 from euterpe.store.store import Store
 from euterpe.store.wake import Topic
 from euterpe.worker.attempt import Tools
@@ -36,6 +37,7 @@ from tests.service.processes import at_home_in
 from tests.storage.servers import Answer, Call, Reply, forwarding
 
 LONG_S = 60.0
+SMALL_PART = 2048
 LOOPBACK = ("127.0.0.0/8", "::1/128")
 SOUND = {"outputs": [{"name": "sound", "type": "m4a", "audio": {"codec": "aac", "bitrate_kbps": 64}}]}
 
@@ -246,11 +248,15 @@ def working(
         url = enter(Sqlite(folder).fresh())
         store = enter(Store(url, ring, backoff=Backoff(20, 100, 20), tidy_every_ms=0))
         egress = enter(Egress(EgressPolicy(LOOPBACK), ssl_context=authority.client_context()))
-        tools = worker_tools(Settings(**plan), store, egress)
+        chosen = Settings(**plan)
+        tools = worker_tools(chosen, store, egress)
         workdir = WorkDir(plan["work_dir"], free_bytes=disk or free_bytes_of)
+        # The outputs of the tests are small, and go in parts all the same.
+        storage = Storage(storage_policy(chosen), egress, pace=minimum_pace(chosen), part_bytes=SMALL_PART)
         tools = replace(
             tools,
             sandbox=WatchedSandbox(tools.sandbox.ffmpeg),
+            storage=storage,
             workdir=workdir,
             disk=DiskLedger(
                 workdir.free_bytes, slots=plan["worker_slots"], min_free_bytes=plan["min_free_bytes"]

@@ -8,8 +8,9 @@ import pytest
 
 from euterpe.domain.credentials import S3Credentials
 from euterpe.net.egress import Egress
+from euterpe.net.pace import MinimumPace
 from euterpe.net.policy import EgressPolicy
-from euterpe.storage import buckets
+from euterpe.storage.clients import IDLE_S
 from euterpe.storage.policy import StoragePolicy
 from euterpe.storage.storage import Storage
 from tests.net.servers import Authority, Server
@@ -17,6 +18,7 @@ from tests.s3 import S3Server, serving_s3
 from tests.storage.servers import Answer, talking
 
 Serve = Callable[[Answer], Server]
+PART = 500_000
 
 
 @pytest.fixture(scope="session")
@@ -49,12 +51,18 @@ def open_storage(authority: Authority) -> Iterator[Callable[..., Storage]]:
     """Storage whose operator allows these servers, as endpoints and to the egress, and these roots."""
     with ExitStack() as stack:
 
-        def open_it(*servers: Server | S3Server, roots: tuple[Path, ...] = ()) -> Storage:
+        def open_it(
+            *servers: Server | S3Server,
+            roots: tuple[Path, ...] = (),
+            pace: MinimumPace | None = None,
+            idle_s: float = IDLE_S,
+        ) -> Storage:
             endpoints = tuple(endpoint_of(server) for server in servers)
             pairs = [f"localhost:{server.port}" for server in servers if isinstance(server, Server)]
             egress = Egress(EgressPolicy(pairs), ssl_context=authority.client_context())
             stack.enter_context(egress)
-            return Storage(StoragePolicy(roots=roots, endpoints=endpoints), egress)
+            policy = StoragePolicy(roots=roots, endpoints=endpoints)
+            return Storage(policy, egress, pace=pace, idle_s=idle_s, part_bytes=PART)
 
         yield open_it
 
@@ -70,9 +78,8 @@ def storage(open_storage: Callable[..., Storage], s3: S3Server) -> Storage:
 
 
 @pytest.fixture
-def large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def large(tmp_path: Path) -> Path:
     """Of more than one part, of which the tests have smaller ones."""
-    monkeypatch.setattr(buckets, "PART", 500_000)
     large = tmp_path / "large.mp4"
     large.write_bytes(os.urandom(1_234_567))
     return large

@@ -8,39 +8,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from cryptography.hazmat.primitives.asymmetric import rsa
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-from pydantic import TypeAdapter
 
-from euterpe.domain.credentials import StorageCredentials
 from euterpe.domain.retry import RetryClass
-from euterpe.storage import buckets, clients
-from euterpe.storage.clients import forget_ambient_keys, open_client
 from euterpe.storage.errors import StorageError
 from euterpe.storage.storage import Storage
 from tests.net.servers import Server, silent
 from tests.storage.conftest import Serve, endpoint_of
+from tests.storage.keys import AZ, AZ_KEY, GS, S3, credentials, key_file
 from tests.storage.servers import Call, Reply, Shelf, calls
 from tests.storage.stage import Download, Fenced, Upload, destination, source
-
-_CREDENTIALS: TypeAdapter[StorageCredentials] = TypeAdapter(StorageCredentials)
-
-
-def credentials(document: dict[str, str], server: Server) -> StorageCredentials:
-    return _CREDENTIALS.validate_python({**document, "endpoint": endpoint_of(server)})
-
-
-def key_file() -> str:
-    key = rsa.generate_private_key(65537, 2048)
-    pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
-    parts = {"type": "service_account", "private_key": pem, "private_key_id": "k", "client_email": "w@p"}
-    return json.dumps(parts)
-
-
-S3 = {"type": "s3", "access_key_id": "AKIAMINE", "secret_access_key": "s3cret", "region": "eu-central-1"}
-GS = {"type": "gs", "access_token": "t0ken"}
-AZ = {"type": "az", "account_name": "account", "sas_token": "sv=2026&sig=a%2Bb%3D"}
-AZ_KEY = {"type": "az", "account_name": "account", "account_key": "a2V5"}
 
 
 def signed_by_s3(call: Call) -> bool:
@@ -108,12 +84,9 @@ def test_every_store_is_understood(
     assert "sig=" not in str(refused.value)
 
 
-def test_a_store_that_says_nothing_is_given_up(
-    open_storage: Callable[..., Storage], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(clients.CLIENT, "source", {"read_timeout": "50ms"})
+def test_a_store_that_says_nothing_is_given_up(open_storage: Callable[..., Storage]) -> None:
     with Server(silent) as server:
-        origin = source(open_storage(server), "s3://in/a.mov", credentials(S3, server))
+        origin = source(open_storage(server, idle_s=0.05), "s3://in/a.mov", credentials(S3, server))
         with pytest.raises(StorageError) as failed:
             origin.stat()
     assert (failed.value.code, failed.value.retry_class) == ("source_unreachable", RetryClass.TRANSIENT)
@@ -132,10 +105,8 @@ def test_a_stale_worker_completes_nothing_anywhere(
     serve: Serve,
     open_storage: Callable[..., Storage],
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
     document: dict[str, str],
 ) -> None:
-    monkeypatch.setattr(buckets, "PART", 500_000)
     (tmp_path / "made").write_bytes(bytes(1_234_567))
     begun = b"<R><Bucket>out</Bucket><Key>k</Key><UploadId>u</UploadId></R>"
     server = serve(lambda call: Reply(200, {"etag": '"part"'}, begun if call.method == "POST" else b""))
@@ -143,14 +114,9 @@ def test_a_stale_worker_completes_nothing_anywhere(
     with pytest.raises(Fenced):
         Upload().put(to, "mp4.mp4", tmp_path / "made", stale=True)
     parts = [call for call in puts(server) if "partNumber" in call.query or "comp=block&" in call.query]
-    assert sum(len(call.body) for call in parts) >= 1_234_567 - 3
+    assert sum(len(call.body) for call in parts) == 1_234_567
     assert not [call for call in puts(server) if "comp=blocklist" in call.query]
     assert not [raw for raw in server.requests if b"CompleteMultipartUpload" in raw]
-
-
-@pytest.mark.parametrize("kind", ["s3", "gs"])
-def test_without_credentials_nothing_is_signed(kind: str) -> None:
-    assert open_client(kind, "in", None, "source").config == {"bucket": "in", "skip_signature": "true"}
 
 
 @pytest.mark.parametrize(
@@ -186,13 +152,6 @@ def test_azure_needs_credentials_to_be_found(open_storage: Callable[..., Storage
     with pytest.raises(StorageError) as refused:
         source(open_storage(), "az://in/a.mov")
     assert (refused.value.code, refused.value.retry_class) == ("source_forbidden", RetryClass.CREDENTIALS)
-
-
-def test_the_operators_own_keys_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("AWS_ACCESS_KEY_ID", "GOOGLE_SERVICE_ACCOUNT", "AZURE_STORAGE_ACCOUNT_KEY", "EUTERPE_X"):
-        monkeypatch.setenv(name, "ambient")
-    forget_ambient_keys()
-    assert [name for name, value in os.environ.items() if value == "ambient"] == ["EUTERPE_X"]
 
 
 def test_nothing_of_the_operators_environment_reaches_a_store(serve: Serve) -> None:

@@ -151,14 +151,19 @@ def test_a_stale_worker_leaves_nothing(storage: Storage, root: Path, made: Path)
     assert list((root / "out").iterdir()) == []
 
 
-def test_a_killed_worker_leaves_nothing(root: Path, made: Path) -> None:
-    """It is killed when all is sent, and nothing published."""
+def test_what_a_killed_worker_leaves_is_hidden_and_goes_with_the_next_output(
+    storage: Storage, root: Path, made: Path
+) -> None:
+    """It is killed in the moment of its fence check: all is sent, and nothing published."""
     command = [sys.executable, "-m", "tests.storage.uploader", str(root), str(made)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as worker:
         assert worker.stdout is not None
         assert worker.stdout.readline() == "sent\n"
         worker.kill()
-    assert list((root / "out").iterdir()) == []
+    assert [path.suffix for path in (root / "out").glob("*")] in ([], [".part"])
+    assert all(path.name.startswith(".euterpe-") for path in (root / "out").iterdir())
+    Upload().put(destination(storage, f"file://{root}/out/"), "other.mp4", made)
+    assert [path.name for path in (root / "out").iterdir()] == ["other.mp4"]
 
 
 @pytest.fixture

@@ -126,7 +126,7 @@ def test_an_output_is_put_where_its_url_says(
     assert (stored.size_bytes, stored.sha256) == (3_000_000, sha256(made.read_bytes()).hexdigest())
     (call,) = calls(server)
     assert (call.method, f"?{call.query}", call.headers["content-type"]) == ("PUT", QUERY, "video/mp4")
-    assert (upload.fences, sum(upload.chunks)) == (1, 3_000_000)
+    assert (upload.fences, sum(upload.chunks)) == (2, 3_000_000)
 
 
 def test_an_output_without_a_url_is_told(open_storage: Callable[..., Storage], made: Path) -> None:
@@ -145,6 +145,25 @@ def test_a_stale_worker_asks_for_nothing(
     assert server.requests == []
 
 
+def test_a_worker_that_goes_stale_while_it_sends_publishes_nothing(
+    serve_tls: Serve, open_storage: Callable[..., Storage], made: Path
+) -> None:
+    shelf, fences = Shelf(), count()
+    server = serve_tls(shelf)
+
+    def before_publish() -> None:
+        if next(fences) == 1:
+            raise Fenced
+
+    to = destination(open_storage(server), {"mp4.mp4": put_url(server)})
+    with pytest.raises(Fenced):
+        to.put(
+            "mp4.mp4", made, content_type="video/mp4", before_publish=before_publish, on_chunk=lambda _: None
+        )
+    assert server.hung_up.acquire(timeout=10)
+    assert shelf.objects == {}
+
+
 def test_an_output_is_sent_again_when_its_store_was_away(
     serve_tls: Serve, open_storage: Callable[..., Storage], made: Path
 ) -> None:
@@ -153,7 +172,7 @@ def test_an_output_is_sent_again_when_its_store_was_away(
     upload = Upload()
     upload.put(destination(open_storage(server), {"mp4.mp4": put_url(server)}), "mp4.mp4", made)
     assert shelf.objects["/out/mp4.mp4"] == made.read_bytes()
-    assert upload.fences == 3
+    assert upload.fences == 3 * 2  # before each try, and before the last of its chunks
     assert sum(upload.chunks) == 3_000_000
 
 

@@ -1,0 +1,57 @@
+"""The least average pace of one transfer, over all the requests that it takes."""
+
+import math
+from dataclasses import dataclass
+
+MIN_BYTES_PER_SECOND = 64 * 1024
+WINDOW_S = 60.0
+
+
+@dataclass(frozen=True)
+class MinimumPace:
+    """What a transfer must bring in each window of waiting for the other side; 0 bytes ask for nothing."""
+
+    bytes_per_s: int = MIN_BYTES_PER_SECOND
+    window_s: float = WINDOW_S
+
+
+class TransferPace:
+    """Count what one transfer moves, and how long it waits for the other side to move it.
+
+    Time that our own side takes (a disk, an encoder) does not count. A window ends as soon as it has brought
+    what it must bring, so a fast second does not pay for a slow hour. Not for several threads at once.
+    """
+
+    def __init__(self, minimum: MinimumPace | None = None) -> None:
+        self._minimum = minimum or MinimumPace()
+        self._due = self._minimum.bytes_per_s * self._minimum.window_s
+        self._waited = 0.0
+        self._moved = 0.0
+
+    @property
+    def seconds_left(self) -> float:
+        """Return how long the wait that begins now may take."""
+        return self._minimum.window_s - self._waited if self._due else math.inf
+
+    @property
+    def is_too_slow(self) -> bool:
+        """Tell a slow transfer from one that is silent: silence may be an outage, and is tried again."""
+        return self._due > 0 and self._moved > 0 and self._waited >= self._minimum.window_s
+
+    def add(self, waited_s: float, moved: int) -> None:
+        self._waited += waited_s
+        self._moved += moved
+        if self._moved >= self._due:
+            self._waited = self._moved = 0.0
+
+    def add_request(self) -> None:
+        """Count one more request that was answered: each is worth a second of the pace, so that thousands of
+        small files do not fail by the time that every answer takes."""
+        self.add(0.0, self._minimum.bytes_per_s)
+
+    def begin_anew(self) -> None:
+        """Forget a window that was silent: the next try has a whole one."""
+        self._waited = self._moved = 0.0
+
+    def __str__(self) -> str:
+        return f"less than {self._minimum.bytes_per_s} bytes a second for {self._minimum.window_s:g} s"

@@ -1,0 +1,119 @@
+"""Requests to one bucket: signed, sent through the guarded egress, answered in our words.
+
+The egress follows no redirect, asks no proxy and reads no environment; each address that it dials was judged.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+from euterpe.domain.credentials import Side
+from euterpe.net.egress import Answer, Egress, OpenAnswer
+from euterpe.net.pace import TransferPace
+from euterpe.net.target import Target
+from euterpe.storage.answers import REASON_BYTES, in_our_words, reading, refusal
+from euterpe.storage.objects.request import ObjectRequest, Signer, encode_path
+
+# A download is one request however long it takes; its pace is watched, and so is its job's time.
+_DOWNLOAD_S = 7 * 24 * 3600.0
+# One part of 16 MiB: its pace is watched as well, this is the net below.
+_PART_S = 600.0
+# S3 takes minutes to put the parts of a large object together.
+_CALL_S = 300.0
+_ANSWER_BYTES = 64 * 1024
+_SLICE = 256 * 1024
+
+
+def _utc() -> datetime:
+    return datetime.now(UTC)
+
+
+@dataclass(frozen=True)
+class ObjectClient:
+    """`base` is the URL of the store without a slash at its end, `bucket` the bucket or container."""
+
+    egress: Egress
+    base: str
+    bucket: str
+    signer: Signer
+    side: Side
+    idle_s: float
+    now: Callable[[], datetime] = _utc
+
+    def path(self, key: str) -> str:
+        return f"{self._base_path}/{encode_path(self.bucket)}/{encode_path(key)}"
+
+    @property
+    def _base_path(self) -> str:
+        return "/".join(("", *self.base.split("/")[3:])) if self.base.count("/") > 2 else ""
+
+    @contextmanager
+    def open(self, where: str, request: ObjectRequest, pace: TransferPace) -> Iterator[OpenAnswer]:
+        """Yield an answer of any status, whose body is read as it comes."""
+        url, signed = self._signed(request)
+        with ExitStack() as stack:
+            with in_our_words(where, self.side):
+                answer = stack.enter_context(
+                    self.egress.open(
+                        request.method,
+                        url,
+                        headers=signed.headers,
+                        deadline_s=_DOWNLOAD_S,
+                        idle_s=self.idle_s,
+                        pace=pace,
+                    )
+                )
+            yield replace(answer, chunks=reading(where, answer.chunks))
+
+    def ask(self, where: str, request: ObjectRequest, deadline_s: float = _CALL_S) -> Answer:
+        """Return the answer to a short call, whatever its status."""
+        url, signed = self._signed(request)
+        with in_our_words(where, self.side):
+            return self.egress.request(
+                request.method,
+                url,
+                headers=signed.headers,
+                body=request.body,
+                deadline_s=deadline_s,
+                max_bytes=_ANSWER_BYTES,
+            )
+
+    def send(
+        self, where: str, request: ObjectRequest, pace: TransferPace, on_slice: Callable[[], None]
+    ) -> Answer:
+        """Send a body slice by slice; `on_slice` is called before each, and may raise. Return any answer."""
+        url, signed = self._signed(request)
+
+        def slices() -> Iterator[bytes]:
+            for start in range(0, len(request.body), _SLICE):
+                on_slice()
+                yield request.body[start : start + _SLICE]
+
+        with in_our_words(where, self.side):
+            answer = self.egress.send(
+                request.method,
+                url,
+                headers=signed.headers,
+                chunks=slices(),
+                size=len(request.body),
+                deadline_s=_PART_S,
+                idle_s=self.idle_s,
+                max_bytes=_ANSWER_BYTES,
+                pace=pace,
+            )
+        pace.add_request()
+        return answer
+
+    def succeeded(self, where: str, answer: Answer) -> Answer:
+        """Return `answer` if it is a success, else raise what it means."""
+        if 200 <= answer.status < 300:
+            return answer
+        raise refusal(where, self.side, answer.status, answer.body[:REASON_BYTES])
+
+    def _signed(self, request: ObjectRequest) -> tuple[str, ObjectRequest]:
+        with in_our_words(self.base, self.side):
+            host = Target.parse(self.base).host_header
+        signed = self.signer.sign(request, host, self.now())
+        origin = "/".join(self.base.split("/")[:3])
+        return f"{origin}{signed.target}", signed

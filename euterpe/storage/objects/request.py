@@ -1,0 +1,52 @@
+"""One request to an object store, before and after it is signed."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Protocol
+from urllib.parse import quote
+
+
+@dataclass(frozen=True)
+class ObjectRequest:
+    """`path` and `query` go over the wire as they stand here: they are percent-encoded already."""
+
+    method: str
+    path: str
+    query: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict)  # names in lower case
+    body: bytes = field(default=b"", repr=False)
+
+    @property
+    def target(self) -> str:
+        return f"{self.path}?{self.query}" if self.query else self.path
+
+    def with_headers(self, **added: str) -> "ObjectRequest":
+        """Return a copy with more headers; an underscore in a name stands for a hyphen."""
+        named = {name.replace("_", "-"): value for name, value in added.items()}
+        return replace(self, headers={**self.headers, **named})
+
+
+class Signer(Protocol):
+    """Add to a request what proves whose it is. `host` is the request's `Host` header."""
+
+    def sign(self, request: ObjectRequest, host: str, now: datetime) -> ObjectRequest: ...
+
+
+class Anonymous:
+    """Leave requests as they are: for objects that everybody may read."""
+
+    def sign(self, request: ObjectRequest, host: str, now: datetime) -> ObjectRequest:
+        del host, now
+        return request
+
+
+def encode_path(key: str) -> str:
+    """Escape all but unreserved characters and slashes, as the signature of S3 demands it."""
+    return quote(key, safe="/~")
+
+
+def encode_query(**parameters: str) -> str:
+    """Sort and escape as the signature of S3 demands it."""
+    pairs = sorted((quote(name, safe="~"), quote(value, safe="~")) for name, value in parameters.items())
+    return "&".join(f"{name}={value}" for name, value in pairs)

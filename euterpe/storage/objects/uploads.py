@@ -1,0 +1,209 @@
+"""How an object is sent: whole, in parts (S3, Google), or in blocks (Azure). Unseen until it is published."""
+
+import re
+from base64 import b64encode
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from html import unescape
+from secrets import token_hex
+from types import MappingProxyType
+from typing import Protocol
+from xml.sax.saxutils import escape
+
+from euterpe.net.egress import Answer
+from euterpe.net.pace import TransferPace
+from euterpe.storage.errors import StorageError, Unreachable, answered, reason_in
+from euterpe.storage.objects.client import ObjectClient
+from euterpe.storage.objects.dialects import Dialect, bare_etag
+from euterpe.storage.objects.request import ObjectRequest, encode_query
+from euterpe.storage.publication import Changed, ObjectState, Unconditional
+from euterpe.storage.transfer import persist
+
+# A part is kept and sent again; one that fails at once is tried for half a second, one that hangs for 90 s.
+_PART_TRIES = 3
+_NONE: Mapping[str, str] = MappingProxyType({})
+_UPLOAD_ID = re.compile(r"<UploadId>([^<]{1,2048})</UploadId>")
+_ETAG = re.compile(r"<ETag>([^<]{1,1024})</ETag>")
+
+
+@dataclass(frozen=True)
+class UploadTarget:
+    """One object to be, and how to reach it."""
+
+    client: ObjectClient
+    dialect: Dialect
+    key: str
+    where: str
+    kept: dict[str, str]  # the headers that the object keeps
+    pace: TransferPace
+    on_slice: Callable[[], None] = field(repr=False)
+
+    def send(self, request: ObjectRequest) -> Answer:
+        """Send a body; a passing failure is tried again."""
+
+        def attempt() -> Answer:
+            self.on_slice()
+            answer = self.client.send(self.where, request, self.pace, self.on_slice)
+            return self.client.succeeded(self.where, answer)
+
+        return persist(attempt, tries=_PART_TRIES)
+
+    def request(
+        self, method: str, query: str = "", body: bytes = b"", headers: Mapping[str, str] = _NONE
+    ) -> ObjectRequest:
+        return ObjectRequest(method, self.client.path(self.key), query, headers, body)
+
+
+class Upload(Protocol):
+    """One upload of one object. After `publish` has raised Changed it may be published again."""
+
+    is_conditional: bool
+
+    def send(self, part: bytes) -> None:
+        """Send the next part; nothing is visible yet."""
+        ...
+
+    def publish(self, expected: ObjectState | None, *, conditional: bool) -> str | None:
+        """Make the object visible and return its identity, if its store tells one.
+
+        Raise Changed when the store refuses to replace anything but `expected`, None being no object.
+        """
+        ...
+
+    def abort(self) -> None:
+        """Leave nothing behind of an upload that was not published."""
+        ...
+
+
+class WholeObject:
+    """An object of one part: to send it is to publish it."""
+
+    is_conditional = True
+
+    def __init__(self, target: UploadTarget) -> None:
+        self._target, self._body = target, b""
+
+    def send(self, part: bytes) -> None:
+        self._body = part
+
+    def publish(self, expected: ObjectState | None, *, conditional: bool) -> str | None:
+        target = self._target
+        condition = target.dialect.condition(expected) if conditional else {}
+        headers = {
+            **target.kept,
+            **target.dialect.put,
+            **target.dialect.checksum(self._body),
+            **condition,
+        }
+        request = target.request("PUT", body=self._body, headers=headers)
+        answer = _published(lambda: target.send(request), condition)
+        return target.dialect.identity(answer.headers)
+
+    def abort(self) -> None:
+        """Nothing was sent."""
+
+
+class PartsUpload:
+    """The multipart upload of S3, which Google speaks as well."""
+
+    def __init__(self, target: UploadTarget) -> None:
+        self._target, self._etags = target, list[str]()
+        self.is_conditional = target.dialect.conditional_parts
+        self._id = self._begin()
+
+    def _begin(self) -> str:
+        target = self._target
+        request = target.request("POST", "uploads=", headers=target.kept)
+        answer = persist(
+            lambda: target.client.succeeded(target.where, target.client.ask(target.where, request)),
+            tries=_PART_TRIES,
+        )
+        match = _UPLOAD_ID.search(answer.body.decode("utf-8", "replace"))
+        if match is None:
+            raise Unreachable(target.where, "began an upload without naming it", side="output")
+        return unescape(match[1])
+
+    def send(self, part: bytes) -> None:
+        number = str(len(self._etags) + 1)
+        request = self._target.request(
+            "PUT", self._query(partNumber=number), part, self._target.dialect.checksum(part)
+        )
+        etag = self._target.send(request).headers.get("etag")
+        if etag is None:
+            raise Unreachable(self._target.where, "took a part without an ETag", side="output")
+        self._etags.append(etag)
+
+    def publish(self, expected: ObjectState | None, *, conditional: bool) -> str | None:
+        target = self._target
+        condition = target.dialect.condition(expected) if conditional and self.is_conditional else {}
+        parts = "".join(
+            f"<Part><ETag>{escape(etag)}</ETag><PartNumber>{number}</PartNumber></Part>"
+            for number, etag in enumerate(self._etags, 1)
+        )
+        body = f"<CompleteMultipartUpload>{parts}</CompleteMultipartUpload>".encode()
+        request = target.request("POST", self._query(), body, condition)
+        answer = _published(lambda: self._completed(request), condition)
+        if target.dialect.has_generations:
+            return target.dialect.identity(answer.headers)
+        etag = _ETAG.search(answer.body.decode("utf-8", "replace"))
+        return bare_etag(unescape(etag[1])) if etag else None
+
+    def _completed(self, request: ObjectRequest) -> Answer:
+        """S3 may answer 200 before it knows, and then tell of a failure in the body."""
+        target = self._target
+        answer = target.client.succeeded(target.where, target.client.ask(target.where, request))
+        if b"<Error>" in answer.body:
+            text = answer.body.decode("utf-8", "replace")
+            raise answered(target.where, 500, "output", reason_in(text))
+        return answer
+
+    def abort(self) -> None:
+        self._target.client.ask(self._target.where, self._target.request("DELETE", self._query()))
+
+    def _query(self, **more: str) -> str:
+        return encode_query(uploadId=self._id, **more)
+
+
+class BlocksUpload:
+    """Azure's blocks; those that nobody commits are gone after a week."""
+
+    is_conditional = True
+
+    def __init__(self, target: UploadTarget) -> None:
+        self._target, self._ids = target, list[str]()
+        self._prefix = token_hex(8)  # two attempts must not mix their blocks
+
+    def send(self, part: bytes) -> None:
+        # All names of blocks must be of one length.
+        block = b64encode(f"{self._prefix}{len(self._ids):08}".encode()).decode()
+        query = encode_query(comp="block", blockid=block)
+        self._target.send(self._target.request("PUT", query, part, self._target.dialect.checksum(part)))
+        self._ids.append(block)
+
+    def publish(self, expected: ObjectState | None, *, conditional: bool) -> str | None:
+        target = self._target
+        condition = target.dialect.condition(expected) if conditional else {}
+        blocks = "".join(f"<Uncommitted>{block}</Uncommitted>" for block in self._ids)
+        body = f'<?xml version="1.0" encoding="utf-8"?><BlockList>{blocks}</BlockList>'.encode()
+        request = target.request("PUT", "comp=blocklist", body, {**target.kept, **condition})
+        answer = _published(
+            lambda: target.client.succeeded(target.where, target.client.ask(target.where, request)), condition
+        )
+        return target.dialect.identity(answer.headers)
+
+    def abort(self) -> None:
+        """There is no call for it."""
+
+
+def _published(call: Callable[[], Answer], condition: dict[str, str]) -> Answer:
+    """Tell a condition that does not hold, and a store that does not do conditions, from other refusals."""
+    try:
+        return call()
+    except StorageError as refused:
+        if not condition or refused.status is None:
+            raise
+        if refused.status == 412 or refused.reason in ("BlobAlreadyExists", "ConditionNotMet", "NoSuchKey"):
+            raise Changed from None
+        if refused.status == 501:
+            raise Unconditional from None
+        raise
