@@ -68,6 +68,7 @@ class BucketDestination:
         self._prefix, self._key = prefix, split_bucket(prefix)[1]
         self._client, self._pace, self._owner = client, pace, owner
         self._dialect, self._part_bytes = DIALECTS[scheme], part_bytes
+        self._honours_conditions = honours_conditions
         self._looks_first, self._is_conditional = not honours_conditions, True
 
     def put(
@@ -129,14 +130,22 @@ class BucketDestination:
                 self._owner.refuse_foreign(where, found)
             before_publish()
             try:
-                return upload.publish(found, conditional=self._is_conditional)
+                told = upload.publish(found, conditional=self._is_conditional)
             except Changed:
                 # What is there already is likely to be there for the next name, too.
                 self._looks_first = True
             except Unconditional:
                 self._looks_first, self._is_conditional = True, False
+            else:
+                return told if self._honours_conditions else self._identity_shown(name)
             found = self._look(name)
         raise conflict(where)
+
+    def _identity_shown(self, name: str) -> str | None:
+        """Look at an object right after it was published: `rclone serve s3` answers the end of an upload in
+        parts with another ETag than a HEAD."""
+        found = self._look(name)
+        return None if found is None else found.identity
 
     def _look(self, name: str) -> ObjectState | None:
         """Return what is under a name, None if nothing is, UNKNOWN if these credentials may not look."""

@@ -48,6 +48,10 @@ class UploadTarget:
 
         return persist(attempt, tries=_PART_TRIES)
 
+    def ask(self, request: ObjectRequest) -> Answer:
+        """Make one short call."""
+        return self.client.succeeded(self.where, self.client.ask(self.where, request))
+
     def request(
         self, method: str, query: str = "", body: bytes = b"", headers: Mapping[str, str] = _NONE
     ) -> ObjectRequest:
@@ -114,10 +118,7 @@ class PartsUpload:
     def _begin(self) -> str:
         target = self._target
         request = target.request("POST", "uploads=", headers=target.kept)
-        answer = persist(
-            lambda: target.client.succeeded(target.where, target.client.ask(target.where, request)),
-            tries=_PART_TRIES,
-        )
+        answer = persist(lambda: target.ask(request), tries=_PART_TRIES)
         match = _UPLOAD_ID.search(answer.body.decode("utf-8", "replace"))
         if match is None:
             raise Unreachable(target.where, "began an upload without naming it", side="output")
@@ -142,7 +143,7 @@ class PartsUpload:
         )
         body = f"<CompleteMultipartUpload>{parts}</CompleteMultipartUpload>".encode()
         request = target.request("POST", self._query(), body, condition)
-        answer = _published(lambda: self._completed(request), condition)
+        answer = _published(lambda: persist(lambda: self._completed(request), tries=_PART_TRIES), condition)
         if target.dialect.has_generations:
             return target.dialect.identity(answer.headers)
         etag = _ETAG.search(answer.body.decode("utf-8", "replace"))
@@ -151,7 +152,7 @@ class PartsUpload:
     def _completed(self, request: ObjectRequest) -> Answer:
         """S3 may answer 200 before it knows, and then tell of a failure in the body."""
         target = self._target
-        answer = target.client.succeeded(target.where, target.client.ask(target.where, request))
+        answer = target.ask(request)
         if b"<Error>" in answer.body:
             text = answer.body.decode("utf-8", "replace")
             raise answered(target.where, 500, "output", reason_in(text))
@@ -186,9 +187,7 @@ class BlocksUpload:
         blocks = "".join(f"<Uncommitted>{block}</Uncommitted>" for block in self._ids)
         body = f'<?xml version="1.0" encoding="utf-8"?><BlockList>{blocks}</BlockList>'.encode()
         request = target.request("PUT", "comp=blocklist", body, {**target.kept, **condition})
-        answer = _published(
-            lambda: target.client.succeeded(target.where, target.client.ask(target.where, request)), condition
-        )
+        answer = _published(lambda: persist(lambda: target.ask(request), tries=_PART_TRIES), condition)
         return target.dialect.identity(answer.headers)
 
     def abort(self) -> None:
