@@ -12,7 +12,7 @@ from euterpe.storage.objects.client import ObjectClient
 from euterpe.storage.objects.dialects import DIALECTS
 from euterpe.storage.objects.request import ObjectRequest
 from euterpe.storage.objects.uploads import BlocksUpload, PartsUpload, Upload, UploadTarget, WholeObject
-from euterpe.storage.publication import UNKNOWN, Changed, ObjectState, Owner, Unconditional, conflict
+from euterpe.storage.publication import UNKNOWN, Changed, ObjectState, Owner, Unconditional, conflict, is_same
 from euterpe.storage.transfer import Body, ObjectInfo, OnChunk, Outgoing, Stored, persist
 
 PART = 16 * 1024 * 1024
@@ -89,8 +89,7 @@ class BucketDestination:
         found = self._look(name)
         if found is UNKNOWN:
             return  # these credentials may write and not read
-        same = found is not None and stored.identity in (None, found.identity)
-        if not same or (found and found.size not in (None, stored.size_bytes)):
+        if not is_same(found, stored):
             raise (self._owner or Owner("", 0)).differs(self._prefix + name, found)
 
     def _put(
@@ -100,7 +99,7 @@ class BucketDestination:
         try:
             for part in outgoing.parts(part_size(outgoing.size, self._part_bytes)):
                 upload.send(part)
-            return self._publish(name, upload, before_publish)
+            return self._publish(name, upload, outgoing.sha256, before_publish)
         except BaseException:
             with suppress(StorageError):  # what made us stop is the news
                 upload.abort()
@@ -112,7 +111,7 @@ class BucketDestination:
             self._dialect,
             self._key + name,
             self._prefix + name,
-            self._dialect.describe(content_type, self._owner.metadata if self._owner else {}),
+            self._dialect.describe(content_type, self._metadata(outgoing)),
             self._pace,
             lambda: outgoing.on_chunk(0),
         )
@@ -120,14 +119,19 @@ class BucketDestination:
             return WholeObject(target)
         return BlocksUpload(target) if self._dialect is DIALECTS["az"] else PartsUpload(target)
 
-    def _publish(self, name: str, upload: Upload, before_publish: Callable[[], None]) -> str | None:
+    def _metadata(self, outgoing: Outgoing) -> dict[str, str]:
+        return {**self._owner.metadata, "sha256": outgoing.sha256} if self._owner else {}
+
+    def _publish(
+        self, name: str, upload: Upload, sha256: str, before_publish: Callable[[], None]
+    ) -> str | None:
         """Publish on the condition that the object is still what we found, or that there is none."""
         where = self._prefix + name
         looks = self._looks_first or not (self._is_conditional and upload.is_conditional)
         found = self._look(name) if looks else None
         for _ in range(_PUBLISH_TRIES):
             if self._owner is not None:
-                self._owner.refuse_foreign(where, found)
+                self._owner.refuse_foreign(where, found, sha256)
             before_publish()
             try:
                 told = upload.publish(found, conditional=self._is_conditional)

@@ -89,8 +89,8 @@ class FileDestination:
                     _write(part.descriptor, chunk)
             with _told(url, "output"):
                 os.fsync(part.descriptor)
-                self._replacement.prepare(part)
-                self._replacement.publish(part, last, url, before_publish)
+                self._replacement.prepare(part, outgoing.sha256)
+                self._replacement.publish(part, last, url, outgoing.sha256, before_publish)
                 os.fsync(folder)
             return outgoing.stored(url, identity_of(os.fstat(part.descriptor)))
 
@@ -98,7 +98,7 @@ class FileDestination:
         url = self._prefix + name
         root, (*folders, last) = _below_a_root(self._policy, url, "output")
         with _folder(url, "output", root, folders) as folder, _told(url, "output"):
-            self._replacement.check(folder, last, url, stored.identity)
+            self._replacement.check(folder, last, url, stored)
 
     @contextmanager
     def _part(self, where: str, folder: int) -> Iterator[Part]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from euterpe.domain.retry import RetryClass
 from euterpe.storage.errors import StorageError
+from euterpe.storage.transfer import Stored
 
 # HTTP dates have whole seconds: an object of the second in which the attempt began may be older than it.
 _GRAIN_S = 1.0
@@ -19,6 +20,7 @@ class ObjectState:
     size: int | None = None
     job_id: str | None = None  # of the job that published it, if a job of Euterpe did
     age_s: float | None = None  # by the store's own clock
+    sha256: str | None = None  # as its publisher, if that was Euterpe, noted it
 
 
 UNKNOWN = ObjectState(None)
@@ -49,13 +51,16 @@ class Owner:
     def metadata(self) -> dict[str, str]:
         return {"job-id": self.job_id, "claim-version": str(self.claim_version)}
 
-    def refuse_foreign(self, where: str, found: ObjectState | None) -> None:
+    def refuse_foreign(self, where: str, found: ObjectState | None, sha256: str) -> None:
         """Raise `output_conflict` for an object that another job published since this attempt began.
 
         Two ages are compared, of the object and of the attempt, each by one clock: skew does no harm. What is
-        older is replaced: to run a job again into the same prefix is no conflict.
+        older is replaced: to run a job again into the same prefix is no conflict. Nor are two jobs that make
+        the same bytes: what each says of its output is true.
         """
         if found is None or found.job_id in (None, self.job_id) or found.age_s is None:
+            return
+        if found.sha256 == sha256:
             return
         if found.age_s + _GRAIN_S < self.now() - self.began:
             raise conflict(where)
@@ -67,6 +72,13 @@ class Owner:
         what = "is gone" if found is None else "was replaced"
         problem = f"{where}: {what} after it was published and before the job had succeeded"
         return StorageError("output_changed", problem, side="output", retry_class=RetryClass.TRANSIENT)
+
+
+def is_same(found: ObjectState | None, stored: Stored) -> bool:
+    """Tell whether an object is still what was stored, or was replaced by the same bytes."""
+    if found is None or found.size not in (None, stored.size_bytes):
+        return False
+    return stored.identity in (None, found.identity) or found.sha256 == stored.sha256
 
 
 def conflict(where: str) -> StorageError:

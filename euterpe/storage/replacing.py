@@ -16,10 +16,11 @@ from secrets import token_hex
 from typing import NamedTuple
 
 from euterpe.storage.errors import Unreachable
-from euterpe.storage.publication import ObjectState, Owner, conflict
+from euterpe.storage.publication import ObjectState, Owner, conflict, is_same
+from euterpe.storage.transfer import Stored
 
 _PART = re.compile(r"\.euterpe-(?P<job>[0-9A-Za-z-]{1,64})-(?P<claim>[0-9]{1,18})-[0-9a-f]{16}\.part")
-_JOB = "user.euterpe.job_id"
+_JOB = "user.euterpe.published"  # the job's id and the SHA-256
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _PUBLISH_TRIES = 3
 # File systems that know no second name for a file, or no extended attributes.
@@ -55,22 +56,24 @@ class Replacement:
         job, claim = (self._owner.job_id, self._owner.claim_version) if self._owner else ("none", 0)
         return f".euterpe-{job}-{claim}-{token_hex(8)}.part"
 
-    def prepare(self, part: Part) -> None:
+    def prepare(self, part: Part, sha256: str) -> None:
         """Name the new file, and disarm earlier claims of this job."""
         if self._owner is not None:
             with suppress(OSError):
-                os.setxattr(part.descriptor, _JOB, self._owner.job_id.encode())
+                os.setxattr(part.descriptor, _JOB, f"{self._owner.job_id} {sha256}".encode())
         with suppress(FileExistsError):  # where it had its name from the start
             source = f"/proc/self/fd/{part.descriptor}"
             os.link(source, part.name, dst_dir_fd=part.folder, follow_symlinks=True)
         self._clear(part)
 
-    def publish(self, part: Part, name: str, where: str, before_publish: Callable[[], None]) -> None:
+    def publish(
+        self, part: Part, name: str, where: str, sha256: str, before_publish: Callable[[], None]
+    ) -> None:
         """Check the fence and rename the new file; look before and after, as others may publish as well."""
         for _ in range(_PUBLISH_TRIES):
             found = self._look(part.folder, name, part)
             if self._owner is not None:
-                self._owner.refuse_foreign(where, found)
+                self._owner.refuse_foreign(where, found, sha256)
             before_publish()
             try:
                 if self._take(part, name, found):
@@ -82,10 +85,10 @@ class Replacement:
                 ) from None
         raise conflict(where)
 
-    def check(self, folder: int, name: str, where: str, identity: str | None) -> None:
+    def check(self, folder: int, name: str, where: str, stored: Stored) -> None:
         """Raise when `name` is not any more what was published."""
         found = self._look(folder, name)
-        if found is None or found.identity != identity:
+        if not is_same(found, stored):
             raise (self._owner or Owner("", 0)).differs(where, found)
 
     def _take(self, part: Part, name: str, found: ObjectState | None) -> bool:
@@ -114,7 +117,8 @@ class Replacement:
             return None
         # By the clock of the file system, which has just written our own file.
         age = os.fstat(part.descriptor).st_ctime - status.st_ctime if part else None
-        return ObjectState(identity_of(status), status.st_size, _job_of(folder, name), age)
+        job_id, _, sha256 = _note_of(folder, name).partition(" ")
+        return ObjectState(identity_of(status), status.st_size, job_id or None, age, sha256 or None)
 
     def _clear(self, part: Part) -> None:
         """Remove what earlier claims of this job left under names of theirs, and what dead writers left."""
@@ -152,14 +156,14 @@ def _is_abandoned(folder: int, name: str) -> bool:
         os.close(descriptor)
 
 
-def _job_of(folder: int, name: str) -> str | None:
+def _note_of(folder: int, name: str) -> str:
     try:
         descriptor = os.open(name, _READ, dir_fd=folder)
     except OSError:
-        return None
+        return ""
     try:
         return os.getxattr(descriptor, _JOB).decode("ascii", "replace")
     except OSError:
-        return None
+        return ""
     finally:
         os.close(descriptor)

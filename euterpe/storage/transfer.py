@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 from typing import BinaryIO, Protocol, TypeVar
@@ -90,21 +91,28 @@ class Destination(Protocol):
 
 
 class Outgoing:
-    """A file on its way out: counted and hashed as it is read, from the start at each try."""
+    """A file on its way out: counted as it is read, from the start at each try."""
 
     def __init__(self, file: Path, on_chunk: OnChunk) -> None:
         self._file, self.on_chunk = file, on_chunk
         with _opened(file) as opened:
             self.size = os.fstat(opened.fileno()).st_size
         self._told = 0
-        self._digest = sha256()
+
+    @cached_property
+    def sha256(self) -> str:
+        """Read the whole file: an object carries its hash with it from the start, as metadata."""
+        digest = sha256()
+        with _opened(self._file) as opened:
+            while chunk := opened.read(CHUNK):
+                self.on_chunk(0)
+                digest.update(chunk)
+        return digest.hexdigest()
 
     def chunks(self) -> Iterator[bytes]:
-        self._digest = sha256()
         sent = 0
         with _opened(self._file) as opened:
             while chunk := opened.read(CHUNK):
-                self._digest.update(chunk)
                 sent += len(chunk)
                 self.on_chunk(max(0, min(len(chunk), sent - self._told)))
                 self._told = max(self._told, sent)
@@ -122,7 +130,7 @@ class Outgoing:
             yield bytes(part)
 
     def stored(self, url: str, identity: str | None = None) -> Stored:
-        return Stored(url, self.size, self._digest.hexdigest(), identity)
+        return Stored(url, self.size, self.sha256, identity)
 
 
 @contextmanager

@@ -13,8 +13,8 @@ from euterpe.storage.publication import ObjectState
 @dataclass(frozen=True)
 class Dialect:
     content_type: str  # the header that names an object's type
-    job_id: str  # the headers of our metadata
-    claim_version: str
+    metadata: str  # what the headers of our metadata begin with
+    hyphen: str = "-"
     put: Mapping[str, str] = field(default_factory=dict)  # headers of a whole object that is sent
     has_generations: bool = False
     wants_md5: bool = True  # S3 is sent a SHA-256 instead, in the signature
@@ -22,8 +22,10 @@ class Dialect:
 
     def describe(self, content_type: str, metadata: Mapping[str, str]) -> dict[str, str]:
         """Return the headers that an object keeps."""
-        names = {"job-id": self.job_id, "claim-version": self.claim_version}
-        return {self.content_type: content_type, **{names[name]: value for name, value in metadata.items()}}
+        return {self.content_type: content_type, **{self._named(name): metadata[name] for name in metadata}}
+
+    def _named(self, name: str) -> str:
+        return self.metadata + f"euterpe-{name}".replace("-", self.hyphen)
 
     def condition(self, expected: ObjectState | None) -> dict[str, str]:
         """Return the headers by which the store replaces nothing but `expected`; None is no object."""
@@ -43,7 +45,13 @@ class Dialect:
         """Return what the answer to a HEAD says of an object."""
         asked, modified = instant(headers, "date"), instant(headers, "last-modified")
         age = (asked - modified).total_seconds() if asked and modified else None
-        return ObjectState(self.identity(headers), extent(headers)[1], headers.get(self.job_id), age)
+        return ObjectState(
+            self.identity(headers),
+            extent(headers)[1],
+            headers.get(self._named("job-id")),
+            age,
+            headers.get(self._named("sha256")),
+        )
 
     def identity(self, headers: Mapping[str, str]) -> str | None:
         """Return what is new whenever an object is replaced."""
@@ -59,22 +67,19 @@ def bare_etag(etag: str | None) -> str | None:
 
 DIALECTS: Mapping[str, Dialect] = MappingProxyType(
     {
-        "s3": Dialect(
-            "content-type", "x-amz-meta-euterpe-job-id", "x-amz-meta-euterpe-claim-version", wants_md5=False
-        ),
+        "s3": Dialect("content-type", "x-amz-meta-", wants_md5=False),
         # Google takes no precondition when an upload in parts is completed.
         "gs": Dialect(
             "content-type",
-            "x-goog-meta-euterpe-job-id",
-            "x-goog-meta-euterpe-claim-version",
+            "x-goog-meta-",
             has_generations=True,
             conditional_parts=False,
         ),
         # Azure takes no hyphen in the name of a metadatum.
         "az": Dialect(
             "x-ms-blob-content-type",
-            "x-ms-meta-euterpe_job_id",
-            "x-ms-meta-euterpe_claim_version",
+            "x-ms-meta-",
+            hyphen="_",
             put={"x-ms-blob-type": "BlockBlob"},
         ),
     }
