@@ -1,7 +1,7 @@
 """Films and sound in one file each."""
 
 from euterpe.domain.outputs import M4aOutput, Mp4Output
-from euterpe.media.encoders import audio_arguments, video_arguments
+from euterpe.media.encoders import EXACT, audio_arguments, video_arguments
 from euterpe.media.errors import MediaError
 from euterpe.media.files import Planned, PlannedFile, Track, least_seconds, mapped, video_of
 from euterpe.media.info import MediaInfo
@@ -11,16 +11,16 @@ from euterpe.media.picture import filters, fitted_size
 NO_TAGS = ("-map_metadata", "-1", "-map_chapters", "-1")
 # While a stream has not begun, ffmpeg holds the packets of the others: more of them than it would like to.
 PATIENT = ("-max_muxing_queue_size", "4096")
-_MP4 = (*NO_TAGS, *PATIENT, "-movflags", "+faststart", "-f", "mp4", "-y")
+_MP4 = (*NO_TAGS, *PATIENT, *EXACT, "-movflags", "+faststart", "-f", "mp4", "-y")
 
 
-def mp4(output: Mp4Output, info: MediaInfo, threads: int) -> Planned:
+def mp4(output: Mp4Output, info: MediaInfo) -> Planned:
     """A source without sound makes a film without sound: there is nothing that could be missing."""
     video = video_of(info, output.name)
     codec, size = output.video.codec, fitted_size(video, output.video.height, output.video.codec)
     tracks = [Track("video", codec, least_seconds(info, video), size.width, size.height)]
     words = [*mapped(video), "-vf", filters(video, size)]
-    words += video_arguments(codec, output.video.crf, video, threads)
+    words += video_arguments(codec, output.video.crf, video, size)
     if output.audio is not None and (audio := info.audio) is not None:
         tracks.append(Track("audio", output.audio.codec, least_seconds(info, audio)))
         words += [*mapped(audio), *audio_arguments(output.audio, audio)]

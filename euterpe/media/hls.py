@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from euterpe.domain.outputs import HlsOutput
-from euterpe.media.encoders import audio_arguments, video_arguments
+from euterpe.media.encoders import EXACT, audio_arguments, video_arguments
 from euterpe.media.files import Planned, PlannedFile, Track, least_seconds, mapped, video_of
 from euterpe.media.films import NO_TAGS, PATIENT
 from euterpe.media.info import MediaInfo
@@ -13,14 +13,14 @@ _PLAYLIST_TYPE = "application/vnd.apple.mpegurl"
 _MASTER = "master.m3u8"
 
 
-def hls(output: HlsOutput, info: MediaInfo, threads: int) -> Planned:
+def hls(output: HlsOutput, info: MediaInfo) -> Planned:
     """Heights above the source's own would all be the source's own: there is one of them."""
     video, codec = video_of(info, output.name), output.video.codec
     sizes = list(dict.fromkeys(fitted_size(video, height, codec) for height in output.video.ladder))
     words = [word for _ in sizes for word in mapped(video)]
     for place, size in enumerate(sizes):
         words += [f"-filter:v:{place}", filters(video, size)]
-    words += video_arguments(codec, None, video, threads)
+    words += video_arguments(codec, None, video, *sizes)
     # Segments begin at the same moments in every rendition, so that a player can change between them.
     words += ["-force_key_frames:v", f"expr:gte(t,n_forced*{output.segment_seconds})"]
     lists = {
@@ -33,7 +33,7 @@ def hls(output: HlsOutput, info: MediaInfo, threads: int) -> Planned:
         lists["audio"] = Track("audio", output.audio.codec, least_seconds(info, audio))
         variants = [f"{variant},agroup:audio" for variant in variants]
         variants.append("a:0,agroup:audio,name:audio,default:yes")
-    words += [*NO_TAGS, *PATIENT, *_muxer(output, variants, tuple(lists))]
+    words += [*NO_TAGS, *PATIENT, *EXACT, *_muxer(output, variants, tuple(lists))]
     words += ["-y", f"file:{output.name}/%v.m3u8"]
     playlists = [
         PlannedFile(

@@ -55,9 +55,13 @@ class Plan:
 
 
 def plan(outputs: Sequence[OutputSpec], info: MediaInfo, *, threads: int) -> Plan:
-    """The command that makes all of `outputs` from such a source, with so many threads for each encoder."""
+    """The command that makes all of `outputs` from such a source.
+
+    `threads` are those of the decoders, whose pictures are the same with any number; how many an encoder has
+    follows from its pictures: the same plan makes the same bytes on every worker.
+    """
     refuse_too_many((output for output in outputs if isinstance(output, SpriteOutput)), info)
-    planned = [_plan_one(output, info, threads) for output in outputs]
+    planned = [_plan_one(output, info) for output in outputs]
     files = tuple(file for one in planned for file in one.files)
     _refuse_a_clash(files)
     words = tuple(word for one in planned for word in one.words)
@@ -71,14 +75,14 @@ def _refuse_a_clash(files: Sequence[PlannedFile]) -> None:
         raise MediaError("output_unsupported", f"{both[0]} would be a file and a folder: rename an output")
 
 
-def _plan_one(output: OutputSpec, info: MediaInfo, threads: int) -> Planned:
+def _plan_one(output: OutputSpec, info: MediaInfo) -> Planned:
     match output:
         case Mp4Output():
-            return mp4(output, info, threads)
+            return mp4(output, info)
         case M4aOutput():
             return m4a(output, info)
         case HlsOutput():
-            return hls(output, info, threads)
+            return hls(output, info)
         case ImageOutput():
             return image(output, info)
         case SpriteOutput():

@@ -5,12 +5,13 @@ from dataclasses import dataclass
 from math import ceil
 
 from euterpe.domain.outputs import ImageOutput, SpriteOutput
+from euterpe.media.encoders import EXACT
 from euterpe.media.errors import MediaError
 from euterpe.media.files import Planned, PlannedFile, Track, mapped, video_of
 from euterpe.media.info import MediaInfo, StreamInfo
 from euterpe.media.picture import Size, filters, fitted_size, shown_size
 
-_JPEG = ("-c:v", "mjpeg", "-q:v", "3", "-f", "image2", "-y")
+_JPEG = (*EXACT, "-threads", "1", "-c:v", "mjpeg", "-q:v", "3", "-f", "image2", "-y")
 _JPEG_TYPE = "image/jpeg"
 _USUAL_FPS = 25.0
 _THUMBNAIL_LINES = 90

@@ -25,6 +25,7 @@ def _film(size: str = "160x90", rate: str = "25", seconds: float = SECONDS) -> s
 _RECIPES = {
     "film.mp4": f"{_film('320x180')} {_SOUND} {_X264} -c:a aac -movflags +faststart",
     "one.mp4": f"{_film('128x72', seconds=1)} -f lavfi -i sine=440:duration=1 {_X264} -c:a aac",
+    "wide-and-loud.mp4": f"{_film('640x360', seconds=3)} -f lavfi -i sine=440:duration=3 {_X264} -c:a aac",
     "long.mp4": f"{_film('160x90', seconds=9)} -f lavfi -i sine=440:duration=9 {_X264} -c:a aac",
     "silent.mp4": f"{_film()} {_X264}",
     "sound.m4a": f"{_SOUND} -c:a aac",
