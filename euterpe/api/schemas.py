@@ -72,7 +72,7 @@ def _job() -> Schema:
         queue=_TEXT,
         priority={"type": "integer", "minimum": 0, "maximum": 100},
         source_info={"type": ["object", "null"]},
-        outputs=_list({"type": "object"}),
+        outputs=_list(_output()),
         error={
             "type": ["object", "null"],
             "properties": {
@@ -89,6 +89,25 @@ def _job() -> Schema:
         started_at=_nullable(_INSTANT),
         finished_at=_nullable(_INSTANT),
         next_attempt_at=_nullable(_INSTANT),
+    )
+
+
+def _output() -> Schema:
+    return _object(
+        name=_TEXT,
+        url={**_TEXT, "description": "of the file that one opens: the playlist, the film, the last picture"},
+        content_type={**_TEXT, "description": "of that file"},
+        size_bytes={**_COUNT, "description": "of all files of the output together"},
+        sha256={**_TEXT, "pattern": "^[0-9a-f]{64}$", "description": "of the file at `url`"},
+        duration_seconds=_nullable(_NUMBER),
+        width=_nullable(_COUNT),
+        height=_nullable(_COUNT),
+        file_count={**_COUNT, "description": "how many files the output has"},
+        files={
+            **_list(_object(path=_TEXT, size_bytes=_COUNT, sha256=_TEXT)),
+            "description": "each file, by its path below the output prefix; of more than about 900 files of "
+            "one job the last segments are left out, and `file_count` is larger than the list",
+        },
     )
 
 

@@ -25,6 +25,7 @@ class MadeFile:
     duration_seconds: float | None
     width: int | None
     height: int | None
+    is_part: bool = False  # a segment, which nobody opens by itself
 
 
 def verify(
@@ -63,7 +64,7 @@ def _checked(
     _check_streams(file, facts.get("streams", ()))
     for part in parts:
         name = part.relative_to(folder).as_posix()
-        yield MadeFile(file.output, name, part, _PART_TYPES[part.suffix], None, None, None)
+        yield MadeFile(file.output, name, part, _PART_TYPES[part.suffix], None, None, None, is_part=True)
     shown = next((track for track in file.tracks if track.width is not None), None)
     yield MadeFile(
         file.output,

@@ -13,6 +13,8 @@ from urllib.parse import unquote, urlsplit
 from euterpe.domain.credentials import CredentialPair, Side, StorageCredentials
 from euterpe.domain.errors import FieldError
 from euterpe.domain.locations import scheme_of
+from euterpe.domain.own_source import ADVICE as OWN_SOURCE_ADVICE
+from euterpe.domain.own_source import replaces_its_source
 from euterpe.domain.spec import JobSpec
 
 _CLOUDS = re.compile(
@@ -77,6 +79,8 @@ class StoragePolicy:
                 yield FieldError((side, "url"), ROOT_ADVICE)
             elif path in self.roots:
                 yield FieldError((side, "url"), NAME_ADVICE)
+        if replaces_its_source(spec):
+            yield FieldError(("output", "urls" if spec.output.url is None else "url"), OWN_SOURCE_ADVICE)
         for loc, given in _given(spec):
             if not self.allows(given.endpoint):
                 yield FieldError((*loc, "endpoint"), ENDPOINT_ADVICE)

@@ -1,26 +1,70 @@
 """What a job shows of its outputs once they are all there."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from euterpe.media.verify import MadeFile
 from euterpe.storage.transfer import Stored
 
+# A row may hold 256 KiB of outputs: a libSQL server gives no answer beyond 10 MiB for 15 rows, and each
+# of up to 25 webhooks of one claim carries this. A film of three hours in four renditions has 8,000 segments.
+MAX_FILES_BYTES = 128 * 1024
 
-def output_documents(made: Sequence[MadeFile], stored: Sequence[Stored]) -> list[dict[str, Any]]:
-    """One for each output, about the file that one opens: the last of it, which refers to the others."""
-    documents: dict[str, dict[str, Any]] = {}
+
+def output_documents(
+    made: Sequence[MadeFile], stored: Sequence[Stored], *, max_files_bytes: int = MAX_FILES_BYTES
+) -> list[dict[str, Any]]:
+    """Return one document for each output.
+
+    `url` and `sha256` are those of the file that one opens: the last one, which refers to the others.
+    `size_bytes` is the sum of all files, and `file_count` their number. `files` lists as many of them as fit
+    into `max_files_bytes` with those of the job's other outputs: playlists and such before their segments.
+    """
+    pairs: dict[str, list[tuple[MadeFile, Stored]]] = {}
     for file, object_ in zip(made, stored, strict=True):
-        before = documents.get(file.output, {"size_bytes": 0, "files": 0})
-        documents[file.output] = {
-            "name": file.output,
-            "url": object_.url,
-            "content_type": file.content_type,
-            "size_bytes": before["size_bytes"] + object_.size_bytes,
-            "sha256": object_.sha256,
-            "duration_seconds": file.duration_seconds,
-            "width": file.width,
-            "height": file.height,
-            "files": before["files"] + 1,
-        }
-    return list(documents.values())
+        pairs.setdefault(file.output, []).append((file, object_))
+    lists = _lists(pairs, max_files_bytes)
+    return [_document(of_output, lists[name]) for name, of_output in pairs.items()]
+
+
+def _lists(
+    pairs: Mapping[str, Sequence[tuple[MadeFile, Stored]]], max_bytes: int
+) -> dict[str, list[dict[str, Any]]]:
+    """Share the room among the outputs: what a short list does not need is left to the longer ones."""
+    lists: dict[str, list[dict[str, Any]]] = {}
+    for name in sorted(pairs, key=lambda name: len(pairs[name])):
+        lists[name] = _listed(pairs[name], max_bytes // (len(pairs) - len(lists)))
+        max_bytes -= sum(len(json.dumps(entry)) + 1 for entry in lists[name])
+    return lists
+
+
+def _document(pairs: Sequence[tuple[MadeFile, Stored]], files: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    file, object_ = pairs[-1]
+    return {
+        "name": file.output,
+        "url": object_.url,
+        "content_type": file.content_type,
+        "size_bytes": sum(stored.size_bytes for _, stored in pairs),
+        "sha256": object_.sha256,
+        "duration_seconds": file.duration_seconds,
+        "width": file.width,
+        "height": file.height,
+        "file_count": len(pairs),
+        "files": files,
+    }
+
+
+def _listed(pairs: Sequence[tuple[MadeFile, Stored]], max_bytes: int) -> list[dict[str, Any]]:
+    """List the files in the order in which they were published; leave out the last segments first."""
+    ranked = sorted(range(len(pairs)), key=lambda place: (pairs[place][0].is_part, place))
+    listed: dict[int, dict[str, Any]] = {}
+    taken = 0
+    for place in ranked:
+        file, stored = pairs[place]
+        entry = {"path": file.name, "size_bytes": stored.size_bytes, "sha256": stored.sha256}
+        taken += len(json.dumps(entry)) + 1
+        if taken > max_bytes:
+            break
+        listed[place] = entry
+    return [listed[place] for place in sorted(listed)]

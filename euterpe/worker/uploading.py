@@ -4,8 +4,10 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 
 from euterpe.domain.credentials import StorageCredentials
+from euterpe.domain.own_source import ADVICE, over_source
 from euterpe.domain.spec import JobSpec
 from euterpe.media.verify import MadeFile
+from euterpe.storage.errors import StorageError
 from euterpe.storage.publication import Owner
 from euterpe.storage.storage import Storage
 from euterpe.storage.transfer import Destination, Stored
@@ -37,6 +39,8 @@ class Uploader:
     def publish(self, made: Sequence[MadeFile]) -> Iterator[Stored]:
         """Yield each file as it is stored, in the order in which they were made: what refers to others comes
         after them."""
+        if (name := over_source(self._access.spec, [file.name for file in made])) is not None:
+            raise StorageError("output_is_source", f"{name}: {ADVICE}", side="output")
         for file in made:
             yield self._put(file)
 

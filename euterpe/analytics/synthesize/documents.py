@@ -97,7 +97,8 @@ def output_documents(job: Row) -> list[Document] | None:
             "duration_seconds": job["source_seconds"],
             "width": height and height * 16 // 9,
             "height": height,
-            "files": 1,
+            "file_count": 1,
+            "files": [],
         }
         for place, (name, content_type, height) in enumerate(made)
     ]

@@ -1,0 +1,49 @@
+"""Outputs that would replace the source of their own job."""
+
+from collections.abc import Iterable
+from urllib.parse import unquote, urlsplit
+
+from euterpe.domain.credentials import AzCredentials, Credentials, of_side
+from euterpe.domain.locations import split_query
+from euterpe.domain.outputs import M4aOutput, Mp4Output
+from euterpe.domain.spec import JobSpec, resolve_outputs
+
+_PORTS = {"http": 80, "https": 443}
+ADVICE = "this job would write an output over its own source: choose another output prefix or name"
+
+
+def replaces_its_source(spec: JobSpec) -> bool:
+    """Tell from the spec alone. The plan alone knows the names of an output of many files."""
+    names = [f"{output.name}.mp4" for output in resolve_outputs(spec) if isinstance(output, Mp4Output)]
+    names += [f"{output.name}.m4a" for output in resolve_outputs(spec) if isinstance(output, M4aOutput)]
+    return over_source(spec, [*names, *(spec.output.urls or {})]) is not None
+
+
+def over_source(spec: JobSpec, names: Iterable[str]) -> str | None:
+    """Return the first of these files that would be written over the source, if any would."""
+    if spec.source.scheme != spec.output.scheme or not _is_one_store(spec.credentials):
+        return None
+    source = _place(spec.source.url)
+    for name in names:
+        urls, prefix = spec.output.urls or {}, spec.output.url
+        url = urls.get(name) if prefix is None else prefix + name.replace("%", "%25")
+        if url is not None and _place(url) == source:
+            return name
+    return None
+
+
+def _place(url: str) -> tuple[str, str, int | None, str]:
+    """Return what two spellings of one object have in common."""
+    parts = urlsplit(split_query(url)[0])
+    port = parts.port or _PORTS.get(parts.scheme) if parts.scheme in _PORTS else None
+    host = (parts.hostname or "") if parts.scheme in _PORTS else parts.netloc
+    return parts.scheme, host, port, unquote(parts.path)
+
+
+def _is_one_store(credentials: Credentials | None) -> bool:
+    """Two endpoints, or two accounts, may have buckets of one name."""
+    source, output = of_side(credentials, "source"), of_side(credentials, "output")
+    if source is None or output is None:
+        return True
+    accounts = {given.account_name for given in (source, output) if isinstance(given, AzCredentials)}
+    return source.endpoint == output.endpoint and len(accounts) <= 1
