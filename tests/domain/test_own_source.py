@@ -1,0 +1,65 @@
+"""A job that would write over its own source is refused."""
+
+from typing import Any
+
+import pytest
+
+from euterpe.domain.own_source import over_source, replaces_its_source
+from euterpe.domain.spec import JobSpec, parse_spec
+
+S3 = {"type": "s3", "access_key_id": "a", "secret_access_key": "b"}
+
+
+def spec(source: str, output: str | dict[str, str], **fields: Any) -> JobSpec:
+    where = {"url": output} if isinstance(output, str) else {"urls": output}
+    outputs = {
+        "outputs": [
+            {"name": "mp4", "type": "mp4"},
+            {"name": "hls", "type": "hls", "video": {"ladder": [720]}},
+        ]
+    }
+    return parse_spec({"source": {"url": source}, "output": where, **outputs, **fields})
+
+
+@pytest.mark.parametrize(
+    ("source", "output"),
+    [
+        ("s3://b/out/mp4.mp4", "s3://b/out/"),
+        ("s3://b/o%75t/mp4%2Emp4", "s3://b/out/"),
+        ("s3://b/out/mp4.mp4", "s3://b/%6Fut/"),
+        ("file:///media/a/mp4.mp4", "file:///media/a/"),
+        ("https://h/mp4.mp4?sig=1", {"mp4.mp4": "https://H:443/mp4.mp4?sig=2"}),
+    ],
+)
+def test_an_output_onto_its_own_source_is_known_from_the_spec(
+    source: str, output: str | dict[str, str]
+) -> None:
+    assert replaces_its_source(spec(source, output))
+
+
+@pytest.mark.parametrize(
+    ("source", "output"),
+    [
+        ("s3://b/out/a.mp4", "s3://b/out/"),
+        ("s3://c/out/mp4.mp4", "s3://b/out/"),
+        ("gs://b/out/mp4.mp4", "s3://b/out/"),
+        ("s3://b/OUT/mp4.mp4", "s3://b/out/"),
+        ("https://h/a.mp4", {"mp4.mp4": "https://h/mp4.mp4"}),
+    ],
+)
+def test_another_object_is_none(source: str, output: str | dict[str, str]) -> None:
+    assert not replaces_its_source(spec(source, output))
+
+
+def test_buckets_of_one_name_at_two_endpoints_are_two_buckets() -> None:
+    pair = {"source": {**S3, "endpoint": "https://one.example"}, "output": S3}
+    assert not replaces_its_source(spec("s3://b/out/mp4.mp4", "s3://b/out/", credentials=pair))
+    assert replaces_its_source(
+        spec("s3://b/out/mp4.mp4", "s3://b/out/", credentials={"source": S3, "output": S3})
+    )
+
+
+def test_the_files_of_a_folder_are_compared_when_they_are_known() -> None:
+    job = spec("s3://b/out/hls/master.m3u8", "s3://b/out/")
+    assert not replaces_its_source(job)
+    assert over_source(job, ["hls/720p.m3u8", "hls/master.m3u8"]) == "hls/master.m3u8"

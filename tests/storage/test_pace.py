@@ -1,0 +1,154 @@
+"""A source that drips, and a store that swallows bytes slowly, hold a slot no longer than their window."""
+
+import socket
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from euterpe.domain.retry import RetryClass
+from euterpe.net.pace import MinimumPace, TransferPace
+from euterpe.storage.errors import StorageError
+from euterpe.storage.storage import Storage
+from tests.net.servers import Authority, Serve, Server
+from tests.storage.keys import AZ, GS, S3, credentials
+from tests.storage.stage import Download, Upload, destination, source
+
+# A drip of 100 bytes in 20 ms is 5,000 bytes a second.
+STRICT = MinimumPace(bytes_per_s=100_000, window_s=0.3)
+LENIENT = MinimumPace(bytes_per_s=1000, window_s=0.3)
+OFF = MinimumPace(bytes_per_s=0, window_s=0.3)
+SIZE = 4000
+HEAD = b"HTTP/1.1 200 OK\r\nlast-modified: Wed, 21 Oct 2015 07:28:00 GMT\r\ncontent-length: 4000\r\n\r\n"
+DOCUMENTS = {"s3": S3, "gs": GS, "az": AZ}
+
+
+def dripping(server: Server, sock: socket.socket) -> None:
+    while request := server.read_request(sock):
+        sock.sendall(HEAD)
+        if not request.startswith(b"HEAD"):
+            server.drip(sock, bytes(SIZE), at_once=100)
+
+
+def swallowing(server: Server, sock: socket.socket) -> None:
+    """Take a few bytes now and then: what is sent waits in the way."""
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    while sock.recv(512) and not server.stopping.wait(0.02):
+        pass
+
+
+@pytest.mark.parametrize("kind", DOCUMENTS)
+def test_a_source_that_drips_is_too_slow(open_storage: Callable[..., Storage], kind: str) -> None:
+    with Server(dripping) as server:
+        storage = open_storage(server, pace=STRICT)
+        origin = source(storage, f"{kind}://in/a.mov", credentials(DOCUMENTS[kind], server))
+        with pytest.raises(StorageError) as slow:
+            Download().fetch(origin)
+    assert (slow.value.code, slow.value.retry_class) == ("source_too_slow", RetryClass.TRANSIENT)
+    assert "moved less than 100000 bytes a second for 0.3 s" in str(slow.value)
+
+
+@pytest.mark.parametrize("pace", [LENIENT, OFF], ids=["lenient", "off"])
+def test_a_source_that_keeps_the_pace_is_fetched(
+    open_storage: Callable[..., Storage], pace: MinimumPace
+) -> None:
+    with Server(dripping) as server:
+        origin = source(open_storage(server, pace=pace), "s3://in/a.mov", credentials(S3, server))
+        assert Download().fetch(origin) == bytes(SIZE)
+
+
+def test_a_signed_url_that_drips_is_too_slow(
+    open_storage: Callable[..., Storage], authority: Authority
+) -> None:
+    with Server(dripping, authority.server_context(["localhost"])) as server:
+        origin = source(open_storage(server, pace=STRICT), f"https://localhost:{server.port}/a.mov")
+        with pytest.raises(StorageError) as slow:
+            Download().fetch(origin)
+    assert slow.value.code == "source_too_slow"
+
+
+@pytest.mark.parametrize("how", ["whole", "parts", "signed"])
+def test_a_store_that_takes_bytes_slowly_is_too_slow(
+    open_storage: Callable[..., Storage], authority: Authority, tmp_path: Path, how: str
+) -> None:
+    size = {"whole": 490_000, "parts": 1_500_000, "signed": 20_000_000}[how]
+    (made := tmp_path / "made.mp4").write_bytes(bytes(size))
+    serve: Serve = swallowing if how == "signed" else taking_slowly_after_the_beginning
+    tls = authority.server_context(["localhost"]) if how == "signed" else None
+    with Server(serve, tls) as server:
+        storage = open_storage(server, pace=MinimumPace(bytes_per_s=100_000_000, window_s=0.3))
+        if how == "signed":
+            to = destination(storage, {"mp4.mp4": f"https://localhost:{server.port}/out/mp4.mp4"})
+        else:
+            to = destination(storage, "s3://out/", credentials(S3, server))
+        with pytest.raises(StorageError) as slow:
+            Upload().put(to, "mp4.mp4", made)
+    assert (slow.value.code, slow.value.retry_class) == ("output_too_slow", RetryClass.TRANSIENT)
+
+
+def taking_slowly_after_the_beginning(server: Server, sock: socket.socket) -> None:
+    head = sock.recv(65536)
+    while head.startswith((b"HEAD", b"POST", b"DELETE")):
+        body = b"" if head.startswith(b"HEAD") else b"<R><UploadId>u</UploadId></R>"
+        status = 404 if head.startswith(b"HEAD") else 200
+        sock.sendall(b"HTTP/1.1 %d so\r\ncontent-length: %d\r\n\r\n" % (status, len(body)) + body)
+        head = sock.recv(65536)
+    swallowing(server, sock)
+
+
+def test_a_file_at_the_end_of_a_slow_line_is_too_slow(
+    open_storage: Callable[..., Storage], tmp_path: Path
+) -> None:
+    (tmp_path / "a.mov").write_bytes(bytes(SIZE))
+    impossible = MinimumPace(bytes_per_s=1 << 50, window_s=1e-9)
+    origin = source(open_storage(roots=(tmp_path,), pace=impossible), f"file://{tmp_path}/a.mov")
+    with pytest.raises(StorageError) as slow:
+        Download().fetch(origin)
+    assert slow.value.code == "source_too_slow"
+
+
+def test_a_window_ends_when_it_has_brought_what_it_must() -> None:
+    pace = TransferPace(MinimumPace(bytes_per_s=100, window_s=10))
+    pace.add(9.0, 999)
+    assert pace.seconds_left == 1.0
+    pace.add(0.5, 1)
+    assert pace.seconds_left == 10.0
+
+
+def test_silence_is_not_slowness() -> None:
+    pace = TransferPace(MinimumPace(bytes_per_s=100, window_s=10))
+    pace.add(11.0, 0)
+    assert not pace.is_too_slow
+    pace.begin_anew()
+    pace.add(11.0, 1)
+    assert pace.is_too_slow
+
+
+def test_many_small_files_are_worth_a_second_each() -> None:
+    pace = TransferPace(MinimumPace(bytes_per_s=100, window_s=10))
+    for _ in range(1000):
+        pace.add(0.9, 1)
+        pace.add_request()
+    assert not pace.is_too_slow
+
+
+def test_who_hangs_up_after_each_drop_is_too_slow_as_well(open_storage: Callable[..., Storage]) -> None:
+    """Each try brings 64 KiB, which counts as progress; the pace of the transfer counts them together."""
+    served = threading.Semaphore(0)
+
+    def some(server: Server, sock: socket.socket) -> None:
+        request = server.read_request(sock)
+        sock.sendall(HEAD.replace(b"4000", b"40000000"))
+        if not request.startswith(b"HEAD"):
+            server.stopping.wait(0.05)
+            sock.sendall(bytes(70_000))
+            served.release()
+
+    with Server(some) as server:
+        pace = MinimumPace(bytes_per_s=10_000_000, window_s=0.3)
+        origin = source(open_storage(server, pace=pace), "s3://in/a.mov", credentials(S3, server))
+        with pytest.raises(StorageError) as slow:
+            Download().fetch(origin)
+    assert slow.value.code == "source_too_slow"
+    assert served.acquire(timeout=0)
