@@ -27,8 +27,6 @@ class EgressTimeout(EgressError):
 class EgressTooSlow(EgressTimeout):
     """Something comes all the time, and less than the least pace of a transfer."""
 
-    code = "egress_too_slow"
-
 
 class EgressUnreachable(EgressError):
     """No address, no connection, or one that was cut."""

@@ -95,15 +95,6 @@ def test_what_the_operator_does_not_allow_is_refused_before_it_is_stored(request
     assert told_fields(answer) == {("output", "url"): "is not allowed here"}
 
 
-def test_an_output_onto_its_own_source_is_refused(requester: Requester) -> None:
-    document = {**MINIMAL, "source": {"url": "s3://out/a/mp4.mp4"}, "output": {"url": "s3://out/a/"}}
-    outputs = [{"name": "mp4", "type": "mp4"}]
-    answer = requester.post("/transcode", json={**document, "profile": None, "outputs": outputs})
-    assert (answer.status_code, answer.json()["code"]) == (422, "invalid_request")
-    (error,) = answer.json()["errors"]
-    assert (error["loc"], "over its own source" in error["msg"]) == (["output", "url"], True)
-
-
 def test_a_body_that_is_not_json_says_where(requester: Requester) -> None:
     answer = requester.http.post("/transcode", content=b"{", headers={"content-type": "application/json"})
     assert "is not JSON at line 1" in told_fields(answer)[()]

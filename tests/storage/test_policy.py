@@ -3,6 +3,7 @@ from pathlib import Path
 import pytest
 
 from euterpe.domain.errors import FieldError, InvalidSpec
+from euterpe.domain.own_source import ADVICE as OWN_SOURCE_ADVICE
 from euterpe.domain.spec import parse_spec
 from euterpe.storage.policy import ENDPOINT_ADVICE, NAME_ADVICE, ROOT_ADVICE, StoragePolicy
 from tests.domain.documents import MINIMAL, Document
@@ -23,6 +24,12 @@ def test_without_roots_there_are_no_files() -> None:
         ("source", "url"): ROOT_ADVICE,
         ("output", "url"): ROOT_ADVICE,
     }
+
+
+def test_an_output_onto_its_own_source_is_refused() -> None:
+    outputs = {"profile": None, "outputs": [{"name": "mp4", "type": "mp4"}]}
+    places = {"source": {"url": "s3://b/a/mp4.mp4"}, "output": {"url": "s3://b/a/"}}
+    assert problems(StoragePolicy(), {**outputs, **places}) == {("output", "url"): OWN_SOURCE_ADVICE}
 
 
 @pytest.mark.parametrize("path", ["/data/a.mov", "/data/a/b.mov", "/data/%61.mov", "/other/x/a.mov"])
