@@ -55,7 +55,9 @@ def test_a_later_claim_disarms_the_rename_of_an_earlier_one(
         if checks:
             raise Fenced
         checks.append("passed")
+        assert len(list((root / "out").glob(".euterpe-job-1-*.part"))) == 1
         put(to(claim=2), made(tmp_path, b"new"))
+        assert list((root / "out").glob(".euterpe-job-1-*.part")) == [], "nothing is left to be renamed"
 
     with pytest.raises(Fenced):
         put(to(claim=1), made(tmp_path, b"old"), stopped_after_its_check)
