@@ -1,7 +1,8 @@
 import pytest
 
-from euterpe.net.errors import EgressBadAnswer, EgressTimeout
+from euterpe.net.errors import EgressBadAnswer, EgressTimeout, EgressTooSlow
 from euterpe.net.limits import MAX_HEAD_BYTES, Limits
+from euterpe.net.pace import MinimumPace, TransferPace
 
 
 class Clock:
@@ -89,4 +90,15 @@ def test_after_the_head_as_much_as_is_wanted_may_come(clock: Clock) -> None:
     limits.begin_wait()
     limits.received(1)
     with pytest.raises(EgressBadAnswer):
+        limits.begin_wait()
+
+
+def test_the_time_that_it_takes_to_connect_counts_for_the_pace_of_a_transfer(clock: Clock) -> None:
+    pace = TransferPace(MinimumPace(bytes_per_s=100, window_s=10))
+    pace.add(0.5, 10)
+    for _ in range(3):  # whoever hangs up after each drop is connected to again and again
+        limits = Limits("here", 100, pace=pace, clock=clock)
+        with limits.connecting():
+            clock.now += 4
+    with pytest.raises(EgressTooSlow, match="here: moved less than 100 bytes a second for 10 s"):
         limits.begin_wait()
