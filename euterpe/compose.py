@@ -9,7 +9,7 @@ from euterpe.crypto import keyfile
 from euterpe.crypto.errors import KeyRingError
 from euterpe.crypto.filering import FileKeyRing
 from euterpe.crypto.keyring import KeyRing, LocalKeyRing, load_value
-from euterpe.domain.retry import Backoff
+from euterpe.domain.retry import Backoff, DeliverySchedule
 from euterpe.settings import Settings
 from euterpe.store.database import Database
 from euterpe.store.engines import sqlite_file
@@ -63,6 +63,10 @@ def open_store(settings: Settings, ring: KeyRing | None = None) -> Store:
 
 def backoff_of(settings: Settings) -> Backoff:
     return Backoff(settings.backoff_base_ms, settings.backoff_cap_ms, settings.backoff_429_base_ms)
+
+
+def delivery_schedule_of(settings: Settings) -> DeliverySchedule:
+    return DeliverySchedule(settings.outbox_retry_delays, throttled_ms=settings.backoff_429_base_ms)
 
 
 def open_database(settings: Settings) -> Database:

@@ -10,7 +10,7 @@ import structlog
 from euterpe.api.app import create_app
 from euterpe.api.limits import ApiLimits
 from euterpe.api.server import ApiServer
-from euterpe.compose import backoff_of, open_store
+from euterpe.compose import delivery_schedule_of, open_store
 from euterpe.dispatch.dispatcher import Dispatcher
 from euterpe.domain.errors import EuterpeError
 from euterpe.domain.job_limits import JobLimits
@@ -67,7 +67,7 @@ class Services:
             lease_ms=settings.lease_ttl_ms,
             heartbeat_ms=settings.heartbeat_interval_ms,
             max_attempts=settings.outbox_max_attempts,
-            backoff=backoff_of(settings),
+            schedule=delivery_schedule_of(settings),
             deadline_s=min(10.0, settings.lease_ttl_ms / 2000),
         )
         dispatcher.start()

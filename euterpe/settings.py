@@ -31,7 +31,9 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
+from euterpe.domain.durations import parse_duration
 from euterpe.domain.errors import EuterpeError
+from euterpe.domain.retry import DeliverySchedule
 from euterpe.domain.text import NAME
 from euterpe.net.pace import MIN_BYTES_PER_SECOND, WINDOW_S
 
@@ -42,6 +44,8 @@ _DAY_MS = 24 * 3600 * 1000
 _GIB = 1024**3
 _LIBSQL = ("libsql:", "ws:", "wss:", "http:", "https:")
 _LARGEST_ON_LIBSQL = 512 * 1024  # fifteen specs are read at once
+_MOST_RETRY_DELAYS = 100
+_SHORTEST_RETRY_DELAY_MS, _LONGEST_RETRY_DELAY_MS = 1_000, 7 * _DAY_MS  # a postponed row waits a week at most
 _LONGEST_WORKER_ID = 255  # as the store takes it
 
 _SENTENCES = {
@@ -71,7 +75,27 @@ def _queues(words: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(NAME(word) for word in words)
 
 
+def _retry_delays(value: object) -> tuple[int, ...]:
+    """Return the milliseconds of a list of durations."""
+    if isinstance(value, tuple) and all(isinstance(part, int) for part in value):
+        return value  # the default
+    words = _split(value)
+    if not isinstance(words, list | tuple) or not 1 <= len(words) <= _MOST_RETRY_DELAYS:
+        raise ValueError(f"must be 1 to {_MOST_RETRY_DELAYS} durations with commas, like 5s,30s,2m")
+    return tuple(_retry_delay(word) for word in words)
+
+
+def _retry_delay(word: object) -> int:
+    delay_ms = parse_duration(word) if isinstance(word, str) else None
+    if delay_ms is None:
+        raise ValueError("must be durations with commas, each a number and a unit, like 5s, 15m, 12h or 1d")
+    if not _SHORTEST_RETRY_DELAY_MS <= delay_ms <= _LONGEST_RETRY_DELAY_MS:
+        raise ValueError("must be durations of 1s to 7d each")
+    return delay_ms
+
+
 Words = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)]
+RetryDelays = Annotated[tuple[int, ...], NoDecode, BeforeValidator(_retry_delays)]
 Attempts = Annotated[int, Field(ge=1, le=100)]
 Milliseconds = Annotated[int, Field(ge=1, le=365 * _DAY_MS)]
 
@@ -135,6 +159,7 @@ class Settings(BaseSettings):
     outbox_poll_ms: Milliseconds = 1000  # the middle: each wait is drawn from half of it to one and a half
 
     outbox_max_attempts: Attempts = 12
+    outbox_retry_delays: RetryDelays = DeliverySchedule().delays_ms
     job_max_attempts: Attempts = 3
     refresh_max_attempts: Attempts = 3
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from euterpe.domain.retry import DeliverySchedule
 from euterpe.settings import SettingsError, load, worker_id
 
 CANARY = "canary-in-a-secret"
@@ -49,6 +50,7 @@ def test_the_defaults_are_those_of_the_interface() -> None:
         "outbox_concurrency": 5,
         "outbox_poll_ms": 1_000,
         "outbox_max_attempts": 12,
+        "outbox_retry_delays": DeliverySchedule().delays_ms,
         "job_max_attempts": 3,
         "refresh_max_attempts": 3,
         "backoff_base_ms": 1_000,
@@ -82,6 +84,32 @@ def test_the_environment_wins_over_the_file_and_the_file_over_the_defaults(
     monkeypatch.setenv("EUTERPE_OUTBOX_BATCH", "25")
     settings = load()
     assert (settings.outbox_batch, settings.outbox_concurrency, settings.job_max_attempts) == (25, 7, 3)
+
+
+def test_the_pauses_of_deliveries_are_durations_with_commas(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EUTERPE_OUTBOX_RETRY_DELAYS", "5s, 2m,1h,1d")
+    assert load().outbox_retry_delays == (5_000, 120_000, 3_600_000, 86_400_000)
+    monkeypatch.delenv("EUTERPE_OUTBOX_RETRY_DELAYS")
+    Path("euterpe.toml").write_text('outbox_retry_delays = ["30s", "7d"]\n')
+    assert load().outbox_retry_delays == (30_000, 7 * 86_400_000)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (",", "must be 1 to 100 durations with commas, like 5s,30s,2m"),
+        (",".join(["1s"] * 101), "must be 1 to 100 durations with commas, like 5s,30s,2m"),
+        ("5", "must be durations with commas, each a number and a unit, like 5s, 15m, 12h or 1d"),
+        ("5s;30s", "must be durations with commas, each a number and a unit, like 5s, 15m, 12h or 1d"),
+        ("5s,0s", "must be durations of 1s to 7d each"),
+        ("8d", "must be durations of 1s to 7d each"),
+    ],
+)
+def test_wrong_pauses_of_deliveries_are_refused_with_a_reason(
+    monkeypatch: pytest.MonkeyPatch, text: str, says: str
+) -> None:
+    monkeypatch.setenv("EUTERPE_OUTBOX_RETRY_DELAYS", text)
+    assert wrong() == [f"EUTERPE_OUTBOX_RETRY_DELAYS {says}"]
 
 
 def test_an_empty_variable_is_not_set(monkeypatch: pytest.MonkeyPatch) -> None:

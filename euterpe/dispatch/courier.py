@@ -10,15 +10,15 @@ import structlog
 
 from euterpe import __version__
 from euterpe.crypto.signing import new_nonce, signature_headers
-from euterpe.dispatch.destinations import Heard
+from euterpe.dispatch.destination import Heard, origin_of
 from euterpe.dispatch.retry_after import retry_after_ms
 from euterpe.dispatch.signing_secrets import SigningSecrets
 from euterpe.domain.callbacks import hide_query
 from euterpe.domain.errors import EuterpeError
 from euterpe.domain.retry import (
-    Backoff,
     Delivered,
     DeliveryDecision,
+    DeliverySchedule,
     Redeliver,
     Undeliverable,
     decide_delivery,
@@ -38,7 +38,7 @@ class Policy:
     """Of one attempt and of those that may follow it."""
 
     max_attempts: int
-    backoff: Backoff
+    schedule: DeliverySchedule
     deadline_s: float
     max_answer_bytes: int
 
@@ -64,7 +64,8 @@ class Courier:
         try:
             url = self._whole_url(event)
             answer = self._send(event, url)
-            decision, heard = self._judge(event, answer), Heard.ANSWER
+            decision = self._judge(event, answer)
+            heard = Heard.ANSWER if isinstance(decision, Delivered) else Heard.REFUSAL
         except StoreUnavailable:
             raise
         except EgressRefused as refused:
@@ -81,6 +82,13 @@ class Courier:
         delivery = _delivery(event, decision, answer, took_ms, url)
         _tell(delivery)
         return delivery, heard
+
+    def refuse(self, event: ClaimedEvent, failures: int) -> Delivery:
+        """Return the attempt as failed without a send: the circuit breaker of its receiver is open."""
+        reason = f"receiver_down: {failures} sends in a row were not answered, and this one was not made"
+        delivery = _delivery(event, self._retry(event, reason), None, 0, event.url)
+        _tell(delivery)
+        return delivery
 
     def _whole_url(self, event: ClaimedEvent) -> str:
         return self._callbacks.webhook_url(
@@ -124,7 +132,7 @@ class Courier:
             attempt_count=event.attempt_count,
             max_attempts=self._policy.max_attempts,
             retry_after_ms=retry_after_ms,
-            backoff=self._policy.backoff,
+            schedule=self._policy.schedule,
             draw=random.random(),  # noqa: S311  jitter, not a secret
             failure=failure,
         )
@@ -137,10 +145,13 @@ def _reason(error: EuterpeError) -> str:
 def _delivery(
     event: ClaimedEvent, decision: DeliveryDecision, answer: Answer | None, took_ms: int, url: str
 ) -> Delivery:
+    # A receiver that named a time is not asked before it.
+    is_timed = answer is not None and (answer.status == 429 or "retry-after" in answer.headers)
+    waits_for = origin_of(event.url) if isinstance(decision, Redeliver) and not is_timed else None
     if answer is None:
-        return Delivery(event, decision, duration_ms=took_ms)
+        return Delivery(event, decision, duration_ms=took_ms, waits_for=waits_for)
     said = hide_query(answer.body.decode("utf-8", "replace"), url)
-    return Delivery(event, decision, answer.status, duration_ms=took_ms, answer=said)
+    return Delivery(event, decision, answer.status, duration_ms=took_ms, answer=said, waits_for=waits_for)
 
 
 def _tell(delivery: Delivery) -> None:

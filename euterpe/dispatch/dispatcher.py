@@ -6,21 +6,27 @@ One thread claims and hands out, one for each delivery under way sends, one sett
 import random
 import threading
 import time
+from collections.abc import Mapping, Set
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
 import structlog
 
 from euterpe.dispatch.courier import Courier, Policy
-from euterpe.dispatch.destinations import Destinations, Flight, HandBack, Heard, most_under_way
+from euterpe.dispatch.destination import Flight, Heard
+from euterpe.dispatch.destinations import Destinations, HandBack, Refusal
 from euterpe.dispatch.keeper import Keeper
 from euterpe.dispatch.patience import outage_pause_s
+from euterpe.dispatch.places import most_under_way
 from euterpe.dispatch.settler import Settler
 from euterpe.dispatch.signing_secrets import SigningSecrets
-from euterpe.domain.retry import Backoff
+from euterpe.domain.retry import DeliverySchedule
 from euterpe.net.egress import Egress
 from euterpe.store.errors import StoreUnavailable
+from euterpe.store.origins import KnownOrigin, OriginKey
+from euterpe.store.outbox import ClaimedEvent, Delivery
 from euterpe.store.store import Store
 from euterpe.store.wake import Listener, Topic
 
@@ -45,7 +51,7 @@ class Dispatcher:
         lease_ms: int = 60_000,
         heartbeat_ms: int = 15_000,
         max_attempts: int = 12,
-        backoff: Backoff | None = None,
+        schedule: DeliverySchedule | None = None,
         deadline_s: float = 10.0,
         max_answer_bytes: int = 4096,
     ) -> None:
@@ -54,13 +60,14 @@ class Dispatcher:
             raise ValueError("deadline_s must be at most half of the lease, or deliveries would overlap")
         self._store, self._worker_id = store, worker_id
         self._poll_s, self._deadline_s = poll_ms / 1000, deadline_s
-        policy = Policy(max_attempts, backoff or Backoff(), deadline_s, max_answer_bytes)
+        policy = Policy(max_attempts, schedule or DeliverySchedule(), deadline_s, max_answer_bytes)
         self._courier = Courier(egress, SigningSecrets(store.requesters), policy, store.callbacks)
         self._keeper = Keeper(store.outbox, lease_ms=lease_ms, heartbeat_ms=heartbeat_ms)
         self._settler = Settler(store.outbox, self._keeper.forget, give_up_s=_LAST_WORDS_S)
-        self._destinations = Destinations(concurrency, batch, time.monotonic)
+        self._destinations = Destinations(concurrency, batch, time.monotonic, max_attempts=max_attempts)
         self._turn = threading.Lock()  # of whoever uses the destinations
         self._there_is_more = False  # in the outbox, than there was room for
+        self._skipped: Set[str] = frozenset()  # requesters that the last claim passed over
         self._stopping = threading.Event()
         self._senders = ThreadPoolExecutor(most_under_way(concurrency), "euterpe-dispatch-send")
         self._thread = threading.Thread(target=self._loop, name="euterpe-dispatch-claim", daemon=True)
@@ -114,21 +121,36 @@ class Dispatcher:
         """Whether there is nothing more to claim, or to claim for."""
         self._hand_out()
         with self._turn:
-            room = self._destinations.room()
+            room, self._skipped = self._destinations.room(), self._destinations.saturated()
         if not room:
             return True
-        events = self._keeper.claim(self._worker_id, room)
+        events = self._keeper.claim(self._worker_id, room, skipped=self._skipped)
         with self._turn:
-            self._destinations.add(events)
+            asked = self._destinations.unsure_of(events)
+        known = self._read_origins(asked)
+        with self._turn:
+            self._destinations.add(events, asked, known)
             self._there_is_more = len(events) == room
         self._hand_out()
         with self._turn:
             return not (self._there_is_more and self._destinations.room())
 
+    def _read_origins(self, asked: Set[OriginKey]) -> Mapping[OriginKey, KnownOrigin] | None:
+        """Return what the database knows of these receivers. Without it their events are sent all the
+        same."""
+        try:
+            return self._store.outbox.origins.read(asked)
+        except StoreUnavailable as error:
+            _tell_trouble(error)
+            return None
+
     def _hand_out(self) -> None:
         with self._turn:
+            refusals = self._destinations.refuse()
             self._start_flights()
             surplus = self._destinations.hand_back()
+        for refusal in refusals:
+            self._refuse(refusal)
         while surplus:
             try:
                 self._postpone(surplus[-1])
@@ -139,7 +161,7 @@ class Dispatcher:
             surplus.pop()
 
     def _postpone(self, surplus: HandBack) -> None:
-        self._store.outbox.postpone(surplus.events, surplus.delay_ms)
+        self._store.outbox.postpone(surplus.events, surplus.delay_ms, waits_for=surplus.origin)
         self._keeper.forget(surplus.events)
         _log.info(
             "events wait for a receiver that does not keep up",
@@ -147,6 +169,10 @@ class Dispatcher:
             requester_id=surplus.events[0].requester_id,
             again_in_ms=surplus.delay_ms,
         )
+
+    def _refuse(self, refusal: Refusal) -> None:
+        for event in refusal.events:
+            self._settler.put(self._courier.refuse(event, refusal.failures))
 
     def _wait(self) -> None:
         """For a hint, for room, for a delivery to step aside, or for the next poll."""
@@ -166,27 +192,28 @@ class Dispatcher:
 
     def _fly(self, flight: Flight | None) -> None:
         while flight is not None:
-            flight = self._land(flight, self._deliver(flight))
+            delivery, heard = self._deliver(flight.event)
+            flight = self._land(flight, delivery, heard)
 
-    def _deliver(self, flight: Flight) -> Heard | None:
-        """None: it must wait until the database is back."""
-        event = flight.event
+    def _deliver(self, event: ClaimedEvent) -> tuple[Delivery | None, Heard | None]:
+        """Return the attempt, if there was one, and what it tells of the receiver; None instead of that
+        when the event must wait until the database is back."""
         if not self._keeper.lasts(event, self._deadline_s):
             _log.warning("an event's lease was lost before it was sent", event_id=event.event_id)
             self._keeper.forget([event])
-            return Heard.NOTHING
+            return None, Heard.NOTHING
         try:
-            delivery, heard = self._courier.deliver(event)
+            return self._courier.deliver(event)
         except StoreUnavailable as error:
             _tell_trouble(error)
-            return None
-        self._settler.put(delivery)
-        return heard
+            return None, None
 
-    def _land(self, flight: Flight, heard: Heard | None) -> Flight | None:
-        """What this thread is to send next."""
+    def _land(self, flight: Flight, delivery: Delivery | None, heard: Heard | None) -> Flight | None:
+        """Settle a delivery that has ended; return what this thread is to send next."""
         with self._turn:
-            self._destinations.land(flight, heard or Heard.NOTHING)
+            change = self._destinations.land(flight, heard or Heard.NOTHING)
+            if delivery is not None:
+                self._settler.put(replace(delivery, origin_change=change) if change else delivery)
             if heard is None:
                 self._destinations.add([flight.event])
                 return None  # the thread that claims will see when the database is back
@@ -194,9 +221,15 @@ class Dispatcher:
                 return None
             following = self._destinations.start_next()
             self._start_flights()
-            if self._there_is_more and self._destinations.room():
+            if self._may_claim_more():
                 self._listener.wake()
         return following
+
+    def _may_claim_more(self) -> bool:
+        """Return whether a delivery that has ended made room for what the last claim left in the outbox."""
+        if self._there_is_more and self._destinations.room():
+            return True
+        return bool(self._skipped) and not self._skipped <= self._destinations.saturated()
 
     def _release_waiting(self) -> None:
         with self._turn:

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 import structlog
@@ -35,9 +35,9 @@ class Keeper:
         self._stopping.set()
         self._thread.join()
 
-    def claim(self, worker_id: str, limit: int) -> list[ClaimedEvent]:
+    def claim(self, worker_id: str, limit: int, *, skipped: Collection[str] = ()) -> list[ClaimedEvent]:
         asked = time.monotonic()
-        events = self._outbox.claim(worker_id, limit, lease_ms=self._lease_ms)
+        events = self._outbox.claim(worker_id, limit, lease_ms=self._lease_ms, skipped=skipped)
         with self._guard:
             self._held.update((event.event_id, Hold(event, self._end(asked))) for event in events)
         return events

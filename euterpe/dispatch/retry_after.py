@@ -4,7 +4,7 @@ import re
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 
-# More digits than any wait needs; the bound is the backoff's.
+# More digits than any wait needs; the bound is the schedule's.
 _SECONDS = re.compile(r"[0-9]{1,10}")
 
 

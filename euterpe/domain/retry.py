@@ -80,6 +80,44 @@ class Backoff:
 
 
 @dataclass(frozen=True)
+class DeliverySchedule:
+    """The pauses between the attempts to deliver an event.
+
+    The default pauses add up to 25 h 52 min: a receiver may be down for a day. Jitter only lengthens a pause,
+    so the whole is never shorter than its pauses.
+    """
+
+    delays_ms: tuple[int, ...] = (
+        5_000,
+        30_000,
+        120_000,
+        300_000,
+        900_000,
+        1_800_000,
+        3_600_000,
+        7_200_000,
+        14_400_000,
+        28_800_000,
+        36_000_000,
+    )
+    jitter: float = 0.1  # the largest part of a pause that is added to it
+    throttled_ms: int = 30_000  # the shortest pause after 429
+    longest_retry_after_ms: int = 3_600_000
+
+    def pauses_ms(self, max_attempts: int) -> tuple[int, ...]:
+        """Return the pauses between this many attempts; the last one repeats when there are too few."""
+        longer = max_attempts - 1 - len(self.delays_ms)
+        return (self.delays_ms + self.delays_ms[-1:] * longer)[: max_attempts - 1]
+
+    def delay_ms(self, failures: int, retry_class: RetryClass, draw: float) -> int:
+        """Return the pause after this many failures; `draw` is uniform in [0, 1)."""
+        pause = self.delays_ms[min(failures, len(self.delays_ms)) - 1]
+        if retry_class is RetryClass.THROTTLED:
+            pause = max(pause, self.throttled_ms)
+        return pause + int(pause * self.jitter * draw)
+
+
+@dataclass(frozen=True)
 class Requeue:
     delay_ms: int
     error: JobError
@@ -147,7 +185,7 @@ def decide_delivery(
     attempt_count: int,
     max_attempts: int,
     retry_after_ms: int | None,
-    backoff: Backoff,
+    schedule: DeliverySchedule,
     draw: float,
     failure: str = "no answer",
 ) -> DeliveryDecision:
@@ -161,6 +199,6 @@ def decide_delivery(
     if attempt_count >= max_attempts:
         return Undeliverable(f"{reason}; all {max_attempts} attempts are spent")
     retry_class = RetryClass.THROTTLED if status == 429 else RetryClass.TRANSIENT
-    delay = backoff.delay_ms(attempt_count, retry_class, draw)
-    asked = min(retry_after_ms or 0, backoff.cap_ms)
+    delay = schedule.delay_ms(attempt_count, retry_class, draw)
+    asked = min(retry_after_ms or 0, schedule.longest_retry_after_ms)
     return Redeliver(max(delay, asked), reason)

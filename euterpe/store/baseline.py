@@ -6,7 +6,7 @@ import sqlalchemy as sa
 
 from euterpe.store.database import Database
 from euterpe.store.jobs import Jobs
-from euterpe.store.tables import api_keys, requesters, webhook_secrets
+from euterpe.store.tables import api_keys, requesters, webhook_origins, webhook_secrets
 
 
 class BareTable:
@@ -39,5 +39,5 @@ def erase_requester(database: Database, requester_id: str) -> None:
     """With its jobs, its keys and its secrets."""
     Jobs(database).erase(requester_id)
     with database.transaction() as connection:
-        for table in (api_keys, webhook_secrets, requesters):
+        for table in (api_keys, webhook_secrets, webhook_origins, requesters):
             connection.execute(sa.delete(table).where(table.c.requester_id == requester_id))

@@ -17,7 +17,9 @@ from euterpe.store.errors import NotFound
 from euterpe.store.ids import new_id
 from euterpe.store.inputs import MAX_BATCH, WEEK_MS, check_count, check_name
 from euterpe.store.leases import Change, Holding, LeasedTable, Move
-from euterpe.store.rows import INTEGER, TEXT, AnyRow, AnySelect, Rows, fetched
+from euterpe.store.origins import OriginChange, Origins, OriginState
+from euterpe.store.requester_turns import RequesterTurns
+from euterpe.store.rows import INTEGER, TEXT, AnyRow, AnySelect, Rows, as_parameter
 from euterpe.store.sweeps import Sweeps
 from euterpe.store.tables import inbox_jobs, job_deliveries, job_outbox_events
 from euterpe.store.wake import Topic
@@ -65,6 +67,8 @@ class Delivery:
     status_code: int | None = None
     duration_ms: int = 0
     answer: str | None = None  # its first bytes
+    waits_for: str | None = None  # the origin whose recovery makes the event due before its time
+    origin_change: OriginChange | None = None  # what the attempt has shown about the receiver
 
 
 class Outbox:
@@ -76,7 +80,7 @@ class Outbox:
             job_outbox_events,
             check=check_outbox_transition,
             order=[_event.available_at, _event.event_id],
-            brings={"code": INTEGER, "reason": TEXT},
+            brings={"code": INTEGER, "reason": TEXT, "origin": TEXT},
             columns=lambda move, rows: _event_columns(move, rows, database.now),
             returning=(
                 _event.event_id,
@@ -86,20 +90,34 @@ class Outbox:
             ),
         )
         self._log = BulkInsert(database.engines, job_deliveries, job_deliveries.columns.keys())
-        self._ready = self.events.ready(_CLAIMED)
+        self.origins = Origins(database)
+        self._turns = RequesterTurns(database, self.events, _CLAIMED)
+        waiting = _event.event_id.in_(sa.select(Rows({"key": TEXT})["key"]))
+        self._due_now = (
+            sa.update(job_outbox_events)
+            .values(lane=Lane.READY.value, available_at=database.now)
+            .where(waiting, _event.status == OutboxStatus.PENDING)
+        )
         self._expired = self.events.expired(_LOCKED)
 
-    def claim(self, worker_id: str, limit: int, *, lease_ms: int = 60_000) -> list[ClaimedEvent]:
+    def claim(
+        self, worker_id: str, limit: int, *, lease_ms: int = 60_000, skipped: Collection[str] = ()
+    ) -> list[ClaimedEvent]:
+        """Claim events of requesters in turn, except of those that are `skipped`."""
         check_name(worker_id, "worker_id")
         check_count(limit, "limit", 1, MAX_BATCH)
         check_count(lease_ms, "lease_ms", 1, WEEK_MS)
         return self._sweeps.around(
-            lambda: self._database.in_parts(limit, lambda part: self._claim_some(worker_id, part, lease_ms))
+            lambda: self._database.in_parts(
+                limit, lambda part: self._claim_some(worker_id, part, lease_ms, skipped)
+            )
         )
 
-    def _claim_some(self, worker_id: str, limit: int, lease_ms: int) -> list[ClaimedEvent]:
+    def _claim_some(
+        self, worker_id: str, limit: int, lease_ms: int, skipped: Collection[str]
+    ) -> list[ClaimedEvent]:
         with self._database.transaction() as connection:
-            picked = fetched(connection.execute(self._ready, {"limit": limit}))
+            picked = self._turns.pick(connection, limit, skipped)
             take = Move(
                 OutboxStatus.PENDING, OutboxStatus.CLAIMED, Lane.LEASED, worker_id, lease_ms, True, attempts=1
             )
@@ -128,12 +146,14 @@ class Outbox:
         ]
 
     def tidy(self, limit: int = _TIDY_LIMIT) -> int:
-        """Takes events from dispatchers whose lease ran out, and brings due ones back."""
+        """Take events from dispatchers whose lease ran out, and bring back those that are due or whose
+        receiver has recovered."""
         with self._database.transaction() as connection:
             expired = connection.execute(self._expired, {"limit": limit}).all()
             self._apply(connection, [self._put_out(row) for row in expired])
             due = self.events.promote_due(connection, limit)
-        return len(expired) + len(due)
+            released = self.origins.release(connection, limit)
+        return len(expired) + len(due) + released
 
     def heartbeat(self, events: Sequence[ClaimedEvent], *, lease_ms: int = 60_000) -> frozenset[str]:
         """Extends the leases; returns the ids of the events that are still held."""
@@ -153,20 +173,30 @@ class Outbox:
                 if change.key in held
             ]
             self._log(connection, logged)
+            shown = [delivery.origin_change for delivery in deliveries if delivery.origin_change]
+            self.origins.record(connection, shown)
+            if any(change.state is OriginState.RECOVERED for change in shown):
+                self._database.announce(connection, Topic.OUTBOX)
         return frozenset(held)
 
     def release(self, events: Sequence[ClaimedEvent]) -> frozenset[str]:
         """Hands events back undelivered, and their attempts with them."""
-        return self._hand_back(events, Lane.READY, None)
+        return self._hand_back(events, Lane.READY, None, None)
 
-    def postpone(self, events: Sequence[ClaimedEvent], delay_ms: int) -> frozenset[str]:
-        """The same of events that nobody is to try before this time has passed."""
+    def postpone(
+        self, events: Sequence[ClaimedEvent], delay_ms: int, *, waits_for: str | None = None
+    ) -> frozenset[str]:
+        """Hand back events that nobody is to try before this time has passed, or before the receiver that
+        they wait for has recovered."""
         check_count(delay_ms, "delay_ms", 1, WEEK_MS)
-        return self._hand_back(events, Lane.DELAYED, delay_ms)
+        return self._hand_back(events, Lane.DELAYED, delay_ms, waits_for)
 
-    def _hand_back(self, events: Sequence[ClaimedEvent], lane: Lane, delay_ms: int | None) -> frozenset[str]:
+    def _hand_back(
+        self, events: Sequence[ClaimedEvent], lane: Lane, delay_ms: int | None, waits_for: str | None
+    ) -> frozenset[str]:
         move = Move(OutboxStatus.CLAIMED, OutboxStatus.PENDING, lane, attempts=-1)
-        changes = [Change(event.event_id, event.claim_version, move, delay_ms) for event in events]
+        extra = {} if waits_for is None else {"origin": waits_for}
+        changes = [Change(event.event_id, event.claim_version, move, delay_ms, extra) for event in events]
         with self._database.transaction() as connection:
             return frozenset(self._apply(connection, changes))
 
@@ -184,6 +214,8 @@ class Outbox:
 
     def _replay(self, wanted: AnySelect) -> Collection[str]:
         with self._database.transaction() as connection:
+            rows = connection.execute(wanted).all()
+            self.origins.forget(connection, {row.requester_id for row in rows})
             changes = [
                 Change(
                     row.event_id,
@@ -191,21 +223,46 @@ class Outbox:
                     Move(row.status, OutboxStatus.PENDING, Lane.READY, attempts=-row.attempt_count),
                     delay_ms=0,
                 )
-                for row in connection.execute(wanted).all()
+                for row in rows
             ]
             return self._apply(connection, changes).keys()
 
     def replay_one(self, event_id: str) -> None:
         """One that waits for its next attempt is due at once, and keeps its budget."""
-        if not (self.replay(_event.event_id == event_id) or self._hasten(event_id)):
+        if not (self.replay(_event.event_id == event_id) or self._replay_waiting(event_id)):
             raise NotFound(f"there is no delivered, dead or waiting event {event_id!r} to replay")
 
-    def _hasten(self, event_id: str) -> int:
+    def _replay_waiting(self, event_id: str) -> int:
+        waiting = sa.select(_event.event_id, _event.requester_id)
+        waiting = waiting.where(_event.event_id == event_id, _event.status == OutboxStatus.PENDING)
+        return len(self._make_due(waiting.with_for_update()))
+
+    def replay_pending(self, requester_id: str | None = None) -> int:
+        """Make all events due now that wait for their next attempt; return how many. They keep their
+        budgets, and
+        what is known about the receivers of these requesters is forgotten, so that they are really tried."""
+        key = sa.tuple_(_event.available_at, _event.event_id)
+        waiting = sa.select(_event.event_id, _event.requester_id, _event.available_at)
+        waiting = waiting.where(self.events.lane_is(Lane.DELAYED))
+        if requester_id is not None:
+            waiting = waiting.where(_event.requester_id == requester_id)
+        waiting = waiting.order_by(_event.available_at, _event.event_id)
+        waiting = waiting.limit(MAX_BATCH).with_for_update(skip_locked=True)
+        done, after = 0, (0, "")
+        # In batches, each behind the one before: an event that has failed again meanwhile would be
+        # replayed twice.
+        while batch := self._make_due(waiting.where(key > after)):
+            done, after = done + len(batch), (batch[-1].available_at, batch[-1].event_id)
+        return done
+
+    def _make_due(self, waiting: AnySelect) -> Sequence[AnyRow]:
+        """Make waiting events due now, without another change; return them as they were found."""
         with self._database.transaction() as connection:
+            found = connection.execute(waiting).all()
+            self.origins.forget(connection, {row.requester_id for row in found})
+            connection.execute(self._due_now, as_parameter({"key": row.event_id} for row in found))
             self._database.announce(connection, Topic.OUTBOX)
-            waiting = sa.update(job_outbox_events).values(available_at=self._database.now)
-            waiting = waiting.where(_event.event_id == event_id, _event.status == OutboxStatus.PENDING)
-            return connection.execute(waiting).rowcount
+        return found
 
     def replay_dead_letters(self, requester_id: str) -> int:
         return self.replay(_event.requester_id == requester_id, _event.status == OutboxStatus.DEAD_LETTER)
@@ -245,7 +302,7 @@ _CLAIMED = (
     _event.type,
     _event.payload,
 )
-_LOCKED = (_event.event_id, _event.claim_version, _event.status, _event.attempt_count)
+_LOCKED = (_event.event_id, _event.requester_id, _event.claim_version, _event.status, _event.attempt_count)
 
 
 def _event_columns(move: Move, rows: Rows | None, now: sa.ColumnElement[int]) -> Mapping[str, Any]:
@@ -253,6 +310,8 @@ def _event_columns(move: Move, rows: Rows | None, now: sa.ColumnElement[int]) ->
     if rows is not None:
         columns["last_status_code"] = sa.func.coalesce(rows["code"], _event.last_status_code)
         columns["last_error"] = sa.func.coalesce(rows["reason"], _event.last_error)
+        if move.lane is Lane.DELAYED:
+            columns["origin"] = rows["origin"]
     if move.target == OutboxStatus.DELIVERED:
         columns["delivered_at"], columns["last_error"] = now, sa.null()
     if move.target == OutboxStatus.PENDING:
@@ -282,6 +341,8 @@ def _settled(delivery: Delivery) -> Change:
             assert_never(decision)
     if delivery.status_code is not None:
         extra["code"] = delivery.status_code
+    if delivery.waits_for is not None:
+        extra["origin"] = delivery.waits_for
     return Change(event.event_id, event.claim_version, Move(OutboxStatus.CLAIMED, target, lane), delay, extra)
 
 

@@ -103,6 +103,7 @@ job_outbox_events = Table(
     Column("last_error", Text),
     Column("created_at", BigInteger, nullable=False),
     Column("delivered_at", BigInteger),
+    Column("origin", Text),
 )
 
 job_deliveries = Table(
@@ -199,6 +200,18 @@ webhook_secrets = Table(
     Column("secret_encryption_version", BigInteger, nullable=False),
     Column("created_at", BigInteger, nullable=False),
     Column("expires_at", BigInteger),
+)
+
+webhook_origins = Table(
+    "webhook_origins",
+    metadata,
+    Column("requester_id", Text, primary_key=True),
+    Column("origin", Text, primary_key=True),
+    Column("state", Text, nullable=False),
+    Column("failures", BigInteger, nullable=False),
+    Column("failing_since", BigInteger, nullable=False),
+    Column("retry_at", BigInteger, nullable=False),
+    Column("updated_at", BigInteger, nullable=False),
 )
 
 pruned_jobs = Table(

@@ -9,7 +9,7 @@ from typing import Any
 from euterpe.crypto.nonces import MemoryNonces
 from euterpe.crypto.signing import verify
 from euterpe.dispatch.dispatcher import Dispatcher
-from euterpe.domain.retry import Backoff
+from euterpe.domain.retry import DeliverySchedule
 from euterpe.net.egress import Egress
 from euterpe.net.policy import EgressPolicy
 from euterpe.store.errors import StoreError
@@ -21,7 +21,7 @@ from tests.dispatch.receivers import LONG_S, Received
 from tests.store.jobs import PATH, SPEC, enqueue
 
 LOOPBACK = EgressPolicy(allow=["127.0.0.0/8"])
-QUICK = Backoff(base_ms=10, cap_ms=40, throttled_base_ms=10)
+QUICK = DeliverySchedule((10, 20, 40), throttled_ms=10, longest_retry_after_ms=40)
 
 
 class WatchedOutbox(Outbox):
@@ -47,8 +47,10 @@ class WatchedOutbox(Outbox):
         self._note(self.settled, (each for each in deliveries if each.event.event_id in held))
         return held
 
-    def postpone(self, events: Sequence[ClaimedEvent], delay_ms: int) -> frozenset[str]:
-        held = super().postpone(events, delay_ms)
+    def postpone(
+        self, events: Sequence[ClaimedEvent], delay_ms: int, *, waits_for: str | None = None
+    ) -> frozenset[str]:
+        held = super().postpone(events, delay_ms, waits_for=waits_for)
         self._note(self.postponed, ((event_id, delay_ms) for event_id in held))
         return held
 
@@ -75,7 +77,7 @@ def watch(store: Store) -> WatchedOutbox:
 @contextmanager
 def dispatching(store: Store, worker_id: str = "d1", **options: Any) -> Iterator[Dispatcher]:
     """Drained at the end: what was received is settled then."""
-    plan = {"backoff": QUICK, "poll_ms": 50, "deadline_s": 10.0, **options}
+    plan = {"schedule": QUICK, "poll_ms": 50, "deadline_s": 10.0, **options}
     with Egress(LOOPBACK) as egress, Dispatcher(store, egress, worker_id, **plan) as dispatcher:
         yield dispatcher
 

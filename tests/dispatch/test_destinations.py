@@ -2,8 +2,8 @@
 
 import pytest
 
-from euterpe.dispatch import destinations as module
-from euterpe.dispatch.destinations import PATIENCE_S, Heard, most_under_way
+from euterpe.dispatch.destination import PATIENCE_S, Heard
+from euterpe.dispatch.places import most_under_way
 from euterpe.store.outbox import ClaimedEvent
 from tests.dispatch.tower import LONG_S, Tower, event, events, ids
 
@@ -63,18 +63,21 @@ def test_a_destination_with_a_delivery_that_waits_long_gets_no_other(tower: Towe
     assert ids(tower.start_all()) == ["a-None-2"]
 
 
-def test_no_more_wait_aside_than_there_is_room_for() -> None:
+def test_no_requester_holds_more_places_for_trials_than_it_leaves_free() -> None:
     tower = Tower(concurrency=2)
     under_way = 0
     for number in range(20):
         tower.add(event(1, to=f"hole{number}"))
         under_way += len(tower.start_all())
         tower.clock.now += PATIENCE_S
-    # One seat is kept for those that answer.
-    assert under_way == most_under_way(2) - 1 == 9
+    # Eight of the ten places are for receivers that have not answered: half of them each.
+    assert most_under_way(2) == 10
+    assert under_way == 4
     tower.hand_back()
     tower.add(event(2, to="hole0"))
     assert tower.start_all() == []
+    tower.add(event(1, to="hole", requester="another"))
+    assert len(tower.start_all()) == 1
 
 
 def test_one_seat_is_kept_for_those_that_answer(tower: Tower) -> None:
@@ -125,9 +128,9 @@ def test_a_suspect_that_fails_fast_is_tried_on(tower: Tower) -> None:
 
 
 def test_what_waits_too_long_for_a_trial_is_handed_back() -> None:
-    """The one seat and all the room aside are taken by receivers that nobody had heard of before."""
+    """The requester's places are taken by receivers that nobody had heard of before."""
     tower = Tower(concurrency=1)
-    for number in range(5):
+    for number in range(2):
         tower.add(event(1, to=f"hole{number}"))
         assert len(tower.start_all()) == 1
         tower.clock.now += PATIENCE_S
@@ -300,8 +303,8 @@ def test_what_is_cleared_is_gone(tower: Tower) -> None:
     assert ids(tower.start_all()) == ["a-None-9"]
 
 
-def test_only_so_many_destinations_are_remembered(tower: Tower, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_REMEMBERED", 2)
+def test_only_so_many_destinations_of_a_requester_are_remembered() -> None:
+    tower = Tower(most_known_of_a_requester=2)
     tower.hear("a")
     tower.add(event(1, to="busy"))
     tower.start_all()

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 import structlog
 
 from euterpe.dispatch.dispatcher import Dispatcher
-from euterpe.domain.retry import Backoff, Redeliver
+from euterpe.domain.retry import DeliverySchedule, Redeliver
 from euterpe.domain.spec import parse_spec
 from euterpe.domain.states import OutboxStatus
 from euterpe.net.egress import Egress
@@ -173,7 +173,7 @@ def test_an_event_does_not_wait_for_the_backoff_of_the_one_before_it(
 ) -> None:
     receiver.answering = lambda request: Reply(500 if b'"sequence":1,' in request.body else 200)
     job_ids = tell(store, requester, receiver.url, steps=5)
-    with dispatching(store, backoff=Backoff(base_ms=600_000)):
+    with dispatching(store, schedule=DeliverySchedule((600_000,))):
         receiver.wait_for(5)
     assert statuses(store, job_ids) == {OutboxStatus.PENDING: 1, OutboxStatus.DELIVERED: 4}
 

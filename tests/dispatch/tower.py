@@ -1,6 +1,7 @@
 """Destinations in the hands of a test: a clock that it moves, and flights that land when it says so."""
 
-from euterpe.dispatch.destinations import Destinations, Flight, HandBack, Heard
+from euterpe.dispatch.destination import Flight, Heard
+from euterpe.dispatch.destinations import Destinations, HandBack
 from euterpe.store.outbox import ClaimedEvent
 
 LONG_S = 10.0  # a delivery's deadline
@@ -37,9 +38,9 @@ def events(count: int, *, to: str = "a", first: int = 1) -> list[ClaimedEvent]:
 class Tower:
     """Destinations, their clock, and the flights that the test is in charge of."""
 
-    def __init__(self, concurrency: int = 5, batch: int = 10) -> None:
+    def __init__(self, concurrency: int = 5, batch: int = 10, **limits: int) -> None:
         self.clock = Clock()
-        self.destinations = Destinations(concurrency, batch, self.clock)
+        self.destinations = Destinations(concurrency, batch, self.clock, **limits)
 
     def add(self, *added: ClaimedEvent) -> None:
         self.destinations.add(added)

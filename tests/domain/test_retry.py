@@ -8,6 +8,7 @@ from euterpe.domain.retry import (
     Backoff,
     DeadLetter,
     Delivered,
+    DeliverySchedule,
     Fail,
     JobDecision,
     JobError,
@@ -28,6 +29,7 @@ CLASSES = {
     RetryClass.THROTTLED: (429,),
     RetryClass.CREDENTIALS: (401, 403),
 }
+DAY_MS, HOUR_MS = 86_400_000, 3_600_000
 RETRYABLE = (RetryClass.TRANSIENT, RetryClass.THROTTLED, RetryClass.CREDENTIALS)
 
 
@@ -117,7 +119,7 @@ def deliver(status: int | None, *, attempts: int = 1, retry_after_ms: int | None
         attempt_count=attempts,
         max_attempts=12,
         retry_after_ms=retry_after_ms,
-        backoff=Backoff(),
+        schedule=DeliverySchedule(),
         draw=0.5,
     )
 
@@ -138,10 +140,10 @@ def test_a_delivery_budget_ends() -> None:
 
 def test_retry_after_is_honoured_within_bounds() -> None:
     assert deliver(503, retry_after_ms=60_000) == Redeliver(60_000, "answered 503")
-    assert deliver(503, retry_after_ms=10**12) == Redeliver(Backoff().cap_ms, "answered 503")
+    assert deliver(503, retry_after_ms=10**12) == Redeliver(HOUR_MS, "answered 503")
     early = deliver(503, retry_after_ms=1)
     assert isinstance(early, Redeliver)
-    assert early.delay_ms >= 500, "never sooner than the backoff"
+    assert early.delay_ms >= 5_000, "never sooner than the schedule"
 
 
 def test_an_errors_message_can_always_be_stored() -> None:
@@ -151,3 +153,29 @@ def test_an_errors_message_can_always_be_stored() -> None:
     assert len(odd) < 2_100
     assert odd.startswith("bad ")
     assert odd.endswith("xxx")
+
+
+@given(st.lists(st.floats(0, 1, exclude_max=True), min_size=11, max_size=11))
+def test_the_attempts_of_a_delivery_span_at_least_a_day_whatever_is_drawn(draws: list[float]) -> None:
+    schedule = DeliverySchedule()
+    pauses = [schedule.delay_ms(n + 1, RetryClass.TRANSIENT, draw) for n, draw in enumerate(draws)]
+    assert DAY_MS <= sum(schedule.pauses_ms(12)) <= sum(pauses) <= 1.2 * DAY_MS
+
+
+@given(
+    st.lists(st.integers(1_000, DAY_MS), min_size=1, max_size=20), st.integers(1, 100), st.floats(0, 0.999)
+)
+def test_a_pause_is_never_shorter_than_the_schedule_and_the_last_one_repeats(
+    delays: list[int], failures: int, draw: float
+) -> None:
+    schedule = DeliverySchedule(tuple(delays))
+    pause = delays[min(failures, len(delays)) - 1]
+    assert pause <= schedule.delay_ms(failures, RetryClass.TRANSIENT, draw) <= 1.1 * pause
+    assert schedule.pauses_ms(failures + 1)[-1] == pause
+    assert len(schedule.pauses_ms(failures + 1)) == failures
+
+
+def test_a_throttled_delivery_waits_longer_from_the_first_time() -> None:
+    schedule = DeliverySchedule()
+    assert schedule.delay_ms(1, RetryClass.THROTTLED, 0.0) == 30_000
+    assert schedule.delay_ms(9, RetryClass.THROTTLED, 0.0) == schedule.delay_ms(9, RetryClass.TRANSIENT, 0.0)

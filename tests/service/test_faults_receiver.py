@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from euterpe.dispatch.dispatcher import Dispatcher
-from euterpe.domain.retry import Backoff
+from euterpe.domain.retry import DeliverySchedule
 from euterpe.net.egress import Egress
 from euterpe.net.policy import EgressPolicy
 from euterpe.store.store import Store
@@ -17,7 +17,7 @@ from tests.net.dialing import Names, Record
 from tests.net.servers import OK, Authority, Serve, Server, answering, endless, saying
 
 KEPT = 4096  # of an answer, in the log
-QUICK = Backoff(base_ms=10, cap_ms=20, throttled_base_ms=10)
+QUICK = DeliverySchedule((10, 20), throttled_ms=10)
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def dispatch(store: Store) -> Iterator[Callable[..., None]]:
 
         def start(*allowed: str, **seams: Any) -> None:
             egress = running.enter_context(Egress(EgressPolicy(allowed), **seams))
-            plan = {"backoff": QUICK, "poll_ms": 20, "deadline_s": 0.5, "max_attempts": 2}
+            plan = {"schedule": QUICK, "poll_ms": 20, "deadline_s": 0.5, "max_attempts": 2}
             running.enter_context(Dispatcher(store, egress, "d1", **plan))  # type: ignore[arg-type]
 
         yield start

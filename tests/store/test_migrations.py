@@ -37,6 +37,7 @@ def shape(sql: str) -> list[str]:
     sql = re.sub(r"\b(JSONB|TEXT)\b", "TEXT", sql)
     sql = re.sub(r"\b(BYTEA|BLOB)\b", "BLOB", sql)
     sql = re.sub(r"\b(DOUBLE PRECISION|REAL)\b", "REAL", sql)
+    sql = sql.replace(' COLLATE "C"', "")  # the order of bytes, which SQLite has anyway
     sql = re.sub(r"\)( STRICT| WITH \([^)]*\))?;", ");", sql)
     tables = re.findall(r"(?:CREATE (?:TABLE|UNIQUE INDEX|INDEX)|ALTER TABLE) .*?;", sql, re.DOTALL)
     # On Postgres alone the order of commits needs a column (0003), and a page room for new versions (0004).
