@@ -68,13 +68,24 @@ def replay(
         str | None, typer.Option(help="All delivered and dead events from then on: 2h, 2030-01-31T12:00:00Z.")
     ] = None,
     until: Annotated[str | None, typer.Option(help="With --since: only those before then.")] = None,
+    pending: Annotated[
+        bool, typer.Option("--pending", help="All that wait for their next attempt; with --requester only its.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Send events again, with the same id and body and a new budget. One that waits is sent at once."""
-    if sum(choice is not None for choice in (event_id, requester, since)) != 1 or (until and not since):
-        raise typer.BadParameter("name one event, or --requester, or --since with or without --until")
+    """Send events again, with the same id and body and a new budget.
+
+    One that waits is sent at once, and keeps its budget."""
+    chosen = (event_id, since, True) if pending else (event_id, requester, since)
+    if sum(choice is not None for choice in chosen) != 1 or (until and not since):
+        raise typer.BadParameter(
+            "name one event, or --requester, or --since with or without --until, or --pending with or without "
+            "--requester"
+        )
     with opened() as store:
-        if event_id is not None:
+        if pending:
+            count = _pending(store, requester)
+        elif event_id is not None:
             store.outbox.replay_one(event_id)
             count = 1
         elif requester is not None:
@@ -91,6 +102,14 @@ def _dead_letters(store: Store, requester: str) -> int:
     count = store.outbox.replay_dead_letters(store.requesters.find(requester))
     if not count:
         raise NotFound(f"nothing was replayed: {requester} has no dead letters")
+    return count
+
+
+def _pending(store: Store, requester: str | None) -> int:
+    count = store.outbox.replay_pending(store.requesters.find(requester) if requester else None)
+    if not count:
+        whose = f" of {requester}" if requester else ""
+        raise NotFound(f"nothing was replayed: no event{whose} waits for its next attempt")
     return count
 
 

@@ -74,6 +74,32 @@ def test_a_range_of_time_is_replayed(installed: Cli) -> None:
     assert "2 events" in installed.ok("outbox", "replay", "--since", "1h").out
 
 
+def test_all_that_waits_is_sent_at_once_and_keeps_its_budget(installed: Cli, newsroom: str) -> None:
+    waiting = deliver_all(Redeliver(900_000, "answered 503"))
+    assert installed.json("outbox", "replay", "--pending") == {"replayed": 2}
+    rows = installed.json("outbox", "list", "--requester", newsroom)
+    assert [row["attempt_count"] for row in rows] == [1, 1]
+    assert sorted(deliver_all(Delivered())) == sorted(waiting)
+
+
+def test_what_waits_of_one_requester_is_sent_at_once(installed: Cli, newsroom: str) -> None:
+    own = deliver_all(Redeliver(900_000, "answered 503"))
+    submit("somebody-else")
+    fail_one()
+    deliver_all(Redeliver(900_000, "answered 503"))
+    shown = installed.ok("outbox", "replay", "--pending", "--requester", "newsroom").out
+    assert "2 events will be sent again" in shown
+    assert sorted(deliver_all(Delivered())) == sorted(own)
+    said = installed.fails("outbox", "replay", "--pending", "--requester", newsroom)
+    assert said == f"nothing was replayed: no event of {newsroom} waits for its next attempt"
+
+
+@pytest.mark.usefixtures("newsroom")
+def test_what_is_due_already_is_nothing_to_replay(installed: Cli) -> None:
+    said = installed.fails("outbox", "replay", "--pending")
+    assert said == "nothing was replayed: no event waits for its next attempt"
+
+
 @pytest.mark.usefixtures("newsroom")
 def test_replaying_nothing_is_a_failure_that_says_so(installed: Cli) -> None:
     assert "no delivered, dead or waiting event 'nope'" in installed.fails("outbox", "replay", "nope")
@@ -87,6 +113,9 @@ def test_replaying_nothing_is_a_failure_that_says_so(installed: Cli) -> None:
         ("--until", "1h"),
         ("an-event", "--since", "1h"),
         ("--requester", "x", "--since", "1h"),
+        ("--pending", "an-event"),
+        ("--pending", "--since", "1h"),
+        ("--pending", "--until", "1h"),
         ("--since", "yesterday"),
         ("--since", "1h", "--until", "soon"),
     ],
