@@ -12,11 +12,15 @@ from euterpe.analytics.facts_schema import FACTS
 from euterpe.analytics.marts.schema import MARTS
 from euterpe.analytics.schema import Table
 from euterpe.analytics.tables import HISTORY
+from euterpe.domain.durations import format_duration
+from euterpe.domain.retry import DeliverySchedule
 from euterpe.domain.states import JOB_TRANSITIONS, OUTBOX_TRANSITIONS, JobStatus, OutboxStatus
+from euterpe.settings import Settings
 
 _DOCS = Path(__file__).parents[1] / "docs"
 PAGE, ANALYTICS = _DOCS / "states.md", _DOCS / "analytics.md"
-PAGES = (PAGE, ANALYTICS)
+PAGES = (PAGE, ANALYTICS, _DOCS / "integrate.md", _DOCS / "operate.md")
+_MAX_ATTEMPTS = int(Settings.model_fields["outbox_max_attempts"].default)
 _BLOCK = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 _State = TypeVar("_State", bound=StrEnum)
 
@@ -43,9 +47,30 @@ def definitions(tables: Iterable[Table]) -> str:
     return "\n".join([*lines[1:], "", ""])
 
 
+def retries(max_attempts: int) -> str:
+    """Return the attempts to deliver an event as a table: each with its pause and the time since the first."""
+    lines = [
+        "| attempt | after the one before | at the earliest, after the first |",
+        "| --- | --- | --- |",
+        "| 1 | | |",
+    ]
+    passed_ms = 0
+    for attempt, pause_ms in enumerate(DeliverySchedule().pauses_ms(max_attempts), start=2):
+        passed_ms += pause_ms
+        lines.append(f"| {attempt} | {format_duration(pause_ms)} | {_passed(passed_ms)} |")
+    return "\n".join([*lines, ""])
+
+
+def _passed(duration_ms: int) -> str:
+    minutes, seconds = divmod(duration_ms // 1000, 60)
+    hours, minutes = divmod(minutes, 60)
+    return " ".join(f"{n} {unit}" for n, unit in ((hours, "h"), (minutes, "min"), (seconds, "s")) if n)
+
+
 _GENERATED: Mapping[str, Callable[[], str]] = {
     "jobs": lambda: diagram(JOB_TRANSITIONS, [JobStatus.QUEUED]),
     "events": lambda: diagram(OUTBOX_TRANSITIONS, [OutboxStatus.PENDING, OutboxStatus.SKIPPED]),
+    "retries": lambda: retries(_MAX_ATTEMPTS),
     "lake": lambda: definitions(HISTORY.values()),
     "facts": lambda: definitions(FACTS.values()),
     "marts": lambda: definitions(MARTS.values()),

@@ -18,6 +18,7 @@ from typer.main import get_command
 
 from ci import diagrams
 from euterpe.cli.app import app
+from euterpe.domain.durations import format_duration
 from euterpe.domain.states import Lane
 from euterpe.settings import load
 from tests.cli.running import Cli, capturing
@@ -175,7 +176,8 @@ def shown_default(value: object) -> str:
     if plain is None:
         return "not set"
     if isinstance(plain, tuple):
-        return f"`{','.join(plain)}`" if plain else "none"
+        words = [format_duration(part) if isinstance(part, int) else part for part in plain]
+        return f"`{','.join(words)}`" if words else "none"
     return f"`{plain}`"
 
 

@@ -68,19 +68,22 @@ def replay(
         str | None, typer.Option(help="All delivered and dead events from then on: 2h, 2030-01-31T12:00:00Z.")
     ] = None,
     until: Annotated[str | None, typer.Option(help="With --since: only those before then.")] = None,
+    *,
     pending: Annotated[
-        bool, typer.Option("--pending", help="All that wait for their next attempt; with --requester only its.")
+        bool,
+        typer.Option("--pending", help="All that wait for their next attempt; with --requester only its."),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Send events again, with the same id and body and a new budget.
 
-    One that waits is sent at once, and keeps its budget."""
+    One that waits is sent at once, and keeps its budget.
+    """
     chosen = (event_id, since, True) if pending else (event_id, requester, since)
     if sum(choice is not None for choice in chosen) != 1 or (until and not since):
         raise typer.BadParameter(
-            "name one event, or --requester, or --since with or without --until, or --pending with or without "
-            "--requester"
+            "name one event, or --requester, or --since with or without --until, or --pending with or "
+            "without --requester"
         )
     with opened() as store:
         if pending:

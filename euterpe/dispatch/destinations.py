@@ -65,8 +65,9 @@ class Destinations:
         self._most_known_of_a_requester = most_known_of_a_requester
         self._places = Places(concurrency)
         self._requesters: dict[str, RequesterQueue] = {}  # used last: at the end
-        self._active: dict[str, RequesterQueue] = {}  # something waits; whose turn it is comes first
+        self._active: dict[str, RequesterQueue] = {}  # something waits
         self._flights: list[Flight] = []
+        self._starts = 0
 
     # -- what comes in
 
@@ -122,11 +123,17 @@ class Destinations:
         for flight in self._flights:
             flight.is_aside = flight.is_aside or flight.has_waited(now)
         load = Load(self._flights)
-        for requester_id, requester in self._active.items():
+        # Whoever was served the longest ago comes first: behind all others, one that is seldom heard of would
+        # wait for a send of each of them.
+        by_turn = sorted(self._active.items(), key=lambda item: item[1].last_start)
+        for requester_id, requester in by_turn:
             if not self._places.has_room_for(requester_id, load):
                 continue
             for destination in requester.active.values():
-                if self._places.may_start(destination, load, now) and (event := destination.next_event()):
+                if not self._places.may_start(destination, load, now):
+                    continue
+                event = destination.next_event()
+                if event and not self._is_refused(destination, event, now):
                     return self._start(requester, destination, event, now)
         return None
 
@@ -143,10 +150,9 @@ class Destinations:
         Events on their last attempt stay: no event becomes a dead letter without a last send.
         """
         now, refusals = self._clock(), []
-        for destination in [d for d in self._waiting_ones() if d.is_open(now)]:
-            events = [entry.event for entry in destination.waiting]
-            events = [event for event in events if event.attempt_count < self._max_attempts]
-            if events:
+        for destination in self._waiting_ones():
+            waiting = (entry.event for entry in destination.waiting)
+            if events := [event for event in waiting if self._is_refused(destination, event, now)]:
                 self._take_out(destination, events)
                 refusals.append(Refusal(events, destination.failures))
         return refusals
@@ -205,6 +211,9 @@ class Destinations:
             destination for requester in self._active.values() for destination in requester.active.values()
         ]
 
+    def _is_refused(self, destination: Destination, event: ClaimedEvent, now: float) -> bool:
+        return destination.is_open(now) and event.attempt_count < self._max_attempts
+
     def _start(
         self, requester: RequesterQueue, destination: Destination, event: ClaimedEvent, now: float
     ) -> Flight:
@@ -215,10 +224,10 @@ class Destinations:
         self._flights.append(flight)
         destination.remove([event])
         requester.take_turn(destination)
-        requester_id, _ = destination.key
-        del self._active[requester_id]
-        if requester.active:
-            self._active[requester_id] = requester  # behind the others
+        self._starts += 1
+        requester.last_start = self._starts
+        if not requester.active:
+            del self._active[destination.key[0]]
         return flight
 
     def _take_out(self, destination: Destination, events: list[ClaimedEvent]) -> None:

@@ -214,6 +214,8 @@ class Dispatcher:
             change = self._destinations.land(flight, heard or Heard.NOTHING)
             if delivery is not None:
                 self._settler.put(replace(delivery, origin_change=change) if change else delivery)
+            for refusal in self._destinations.refuse():
+                self._refuse(refusal)
             if heard is None:
                 self._destinations.add([flight.event])
                 return None  # the thread that claims will see when the database is back

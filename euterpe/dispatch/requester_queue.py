@@ -8,6 +8,7 @@ class RequesterQueue:
     def __init__(self, requester_id: str, *, most_known: int) -> None:
         self._requester_id, self._most_known = requester_id, most_known
         self._known: dict[str, Destination] = {}  # used last: at the end
+        self.last_start = 0  # the number of its last send, counted over all requesters
         self.active: dict[str, Destination] = {}  # something waits; whose turn it is comes first
 
     def destination(self, event: ClaimedEvent) -> Destination:

@@ -115,7 +115,7 @@ def test_what_waits_for_a_plugged_destination_is_handed_back(tower: Tower) -> No
     assert tower.hand_back() == []
 
 
-def test_a_suspect_that_fails_fast_is_tried_on(tower: Tower) -> None:
+def test_a_suspect_that_fails_fast_is_tried_on_until_its_circuit_breaker_opens(tower: Tower) -> None:
     """Nobody listens there: each event has its attempt, one after the other."""
     tower.hear("a", Heard.SILENCE, after_s=0.001)
     tower.add(*events(4))
@@ -124,7 +124,9 @@ def test_a_suspect_that_fails_fast_is_tried_on(tower: Tower) -> None:
         tried += len(flights)
         assert tower.hand_back() == []
         tower.land(flights, Heard.SILENCE, after_s=0.001)
-    assert tried == 4
+    assert tried == 2
+    (refusal,) = tower.destinations.refuse()
+    assert (len(refusal.events), refusal.failures) == (2, 3)
 
 
 def test_what_waits_too_long_for_a_trial_is_handed_back() -> None:

@@ -103,9 +103,9 @@ def test_a_claim_of_events_seeks_the_requester_whose_turn_it_is(busy: Store) -> 
     assert "Sort" not in shown
     assert "TEMP B-TREE" not in shown
     if busy.database.kind is Kind.POSTGRES:
-        assert len(re.findall(r"Index Cond: .*requester_id.* > .*requester_id.* < ", shown)) == 2, shown
+        assert len(re.findall(r"Index Cond: .*requester_id.* (>|<=) ", shown)) == 2, shown
     else:
-        assert shown.count("(requester_id>? AND requester_id<?)") == 2, shown
+        assert shown.count("(requester_id>?)") == shown.count("(requester_id<?)") == 1, shown
 
 
 @pytest.mark.parametrize("engine", ["postgres"], indirect=True)
