@@ -48,7 +48,7 @@ def definitions(tables: Iterable[Table]) -> str:
 
 
 def retries(max_attempts: int) -> str:
-    """Return the attempts to deliver an event as a table: each with its pause and the time since the first."""
+    """Return the attempts to deliver an event as a table: each with its pause, and the time in all."""
     lines = [
         "| attempt | after the one before | at the earliest, after the first |",
         "| --- | --- | --- |",

@@ -80,6 +80,20 @@ def test_no_requester_holds_more_places_for_trials_than_it_leaves_free() -> None
     assert len(tower.start_all()) == 1
 
 
+def test_a_requester_whose_receivers_stop_answering_holds_at_most_half_of_all_places(tower: Tower) -> None:
+    names = [f"a{number}" for number in range(20)]
+    for name in names:
+        tower.hear(name)
+    under_way = 0
+    for name in names:
+        tower.add(*events(5, to=name))
+        under_way += len(tower.start_all())
+        tower.clock.now += PATIENCE_S
+    assert under_way == 13, "of twenty-five"
+    tower.add(event(1, to="b", requester="another"))
+    assert len(tower.start_all()) == 1
+
+
 def test_one_seat_is_kept_for_those_that_answer(tower: Tower) -> None:
     tower.hear("good")
     tower.add(*[event(1, to=f"new{number}") for number in range(9)])
