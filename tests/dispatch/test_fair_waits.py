@@ -85,7 +85,7 @@ class Simulation:
 
 @settings(max_examples=30)
 @given(
-    concurrency=st.integers(1, 8),
+    concurrency=st.integers(2, 8),
     hostile=st.dictionaries(
         st.sampled_from(["h1", "h2", "h3"]),
         st.lists(st.sampled_from(sorted(RECEIVERS)), min_size=1, max_size=40),

@@ -38,6 +38,10 @@ def busy(store: Store) -> Store:
         store.inbox.fail(job, JobError("bad", "not media", "fetching"))
     store.enqueue.many([new_job(group_id=f"album {number % 200}") for number in range(400)])
     store.inbox.claim("w1", 10)
+    later = Redeliver(3_600_000, "answered 503")
+    for number, event in enumerate(store.outbox.claim("d0", 200)):
+        origin = f"https://h{number}.example:443"
+        store.outbox.settle([Delivery(event, later, 503, waits_for=origin)])
     if store.database.kind is not Kind.LIBSQL:  # its server refuses the statement
         with store.database.transaction() as connection:
             connection.exec_driver_sql("ANALYZE")
