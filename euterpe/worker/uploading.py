@@ -20,7 +20,10 @@ _LOOK_EVERY_S = 0.5
 
 
 class Uploader:
-    """`prove_ownership` is the fence check before anything becomes visible. `on_sent` counts bytes; it may raise."""
+    """Publish under a fence: `prove_ownership` checks it before anything becomes visible.
+
+    `on_sent` counts bytes, and may raise.
+    """
 
     def __init__(
         self,
