@@ -37,9 +37,13 @@ OTHER_CODES = frozenset(
         "lease_expired",
         "no_audio_stream",
         "no_video_stream",
+        "output_changed",
+        "output_conflict",
         "output_forbidden",
+        "output_is_source",
         "output_not_found",
         "output_refused",
+        "output_too_slow",
         "output_unreachable",
         "output_unsupported",
         "sandbox_failed",
@@ -51,8 +55,10 @@ OTHER_CODES = frozenset(
         "source_overlong",
         "source_refused",
         "source_too_large",
+        "source_too_slow",
         "source_unreachable",
         "storage_throttled",
+        "too_large_for_worker",
     }
 )
 # The only phase in which ffmpeg runs. `source_truncated` while fetching is storage's doing.

@@ -12,6 +12,7 @@ from euterpe.store.database import Database
 from euterpe.store.errors import NotFound, Pruned
 from euterpe.store.rows import AnySelect
 from euterpe.store.tables import (
+    fair_shares,
     idempotency_keys,
     inbox_jobs,
     job_attempts,
@@ -19,6 +20,7 @@ from euterpe.store.tables import (
     job_groups,
     job_outbox_events,
     pruned_jobs,
+    webhook_origins,
 )
 
 _SEALED = ("storage_creds_", "callbacks_")
@@ -184,7 +186,7 @@ class Jobs:
             connection.execute(own.order_by(inbox_jobs.c.job_id).with_for_update())
             for table in (job_attempts, job_outbox_events, job_deliveries):
                 connection.execute(sa.delete(table).where(table.c.job_id.in_(own)))
-            for table in (inbox_jobs, idempotency_keys, job_groups):
+            for table in (inbox_jobs, idempotency_keys, job_groups, fair_shares, webhook_origins):
                 connection.execute(sa.delete(table).where(table.c.requester_id == requester_id))
 
     def _all(self, wanted: AnySelect | sa.CompoundSelect[*tuple[Any, ...]]) -> list[dict[str, Any]]:

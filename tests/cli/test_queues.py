@@ -9,7 +9,7 @@ def test_the_list_tells_the_backlog_of_each_queue(installed: Cli) -> None:
     submit(queue="later", not_before="2199-01-01T00:00:00Z")
     for _ in range(2):
         submit(queue="grouped", group={"id": "g", "limit": 1})
-    none = {"ready": 0, "delayed": 0, "blocked": 0, "leased": 0, "paused": False}
+    none = {"ready": 0, "delayed": 0, "blocked": 0, "capped": 0, "leased": 0, "paused": False}
     with opened() as store:
         claim_one(store)
     assert installed.json("queues", "list") == [

@@ -121,6 +121,7 @@ class House:
             "EUTERPE_BACKOFF_BASE_MS": "50",
             "EUTERPE_BACKOFF_CAP_MS": "500",
             "EUTERPE_OUTBOX_POLL_MS": "100",
+            "EUTERPE_OUTBOX_RETRY_DELAYS": "1s",
             **environ,
         }
         self._programs: list[Program] = []

@@ -85,6 +85,7 @@ def _state(event: Row, tries: Sequence[Row], who: Customer, *, is_wanted: bool) 
         "last_status_code": None,
         "last_error": None,
         "delivered_at": None,
+        "origin": None,
     }
     return {**found, **_after(tries, who)} if tries else found
 
