@@ -137,21 +137,11 @@ def _typed_errors() -> Iterator[None]:
     except exc.IntegrityError as error:
         if "invalid transition" in str(error.orig):
             raise InvalidTransition("?", "?", "the database refused it") from None
-        raise StoreError(_without_rows(error)) from None
+        raise _with_statement(StoreError(_without_rows(error)), error) from None
     except exc.TimeoutError:
         raise StoreUnavailable("every database connection of this process is busy; try again") from None
     except exc.DBAPIError as error:
-        # libSQL's server hangs up on text that is no UTF-8 (1007): sending it again will not help.
-        unreadable = "closed with code 1007" in str(error.orig)
-        if not unreadable and (error.connection_invalidated or _is_passing(error)):
-            raise StoreUnavailable(
-                f"the database cannot be reached right now: {_without_rows(error)}"
-            ) from None
-        if _tells_of_damage(error):
-            raise StoreError(
-                f"the database is damaged: {_without_rows(error)}; restore it from a backup"
-            ) from None
-        raise StoreError(_without_rows(error)) from None
+        raise _with_statement(_of_driver(error), error) from None
     except (exc.StatementError, UnicodeError, OverflowError) as error:
         raise StoreError(f"a value is not one that the database can hold: {type(error).__name__}") from None
     except Exception as error:
@@ -160,6 +150,24 @@ def _typed_errors() -> Iterator[None]:
             raise
         reason = str(error) or type(error).__name__
         raise StoreUnavailable(f"the database cannot be reached right now: {reason}") from None
+
+
+def _of_driver(error: exc.DBAPIError) -> StoreError:
+    # libSQL's server hangs up on text that is no UTF-8 (1007): sending it again will not help.
+    unreadable = "closed with code 1007" in str(error.orig)
+    says = _without_rows(error)
+    if not unreadable and (error.connection_invalidated or _is_passing(error)):
+        return StoreUnavailable(f"the database cannot be reached right now: {says}")
+    if _tells_of_damage(error):
+        return StoreError(f"the database is damaged: {says}; restore it from a backup")
+    return StoreError(says)
+
+
+def _with_statement(raised: StoreError, error: exc.DBAPIError) -> StoreError:
+    """Return the error with a note for the log: the statement, whose parameters are not in its text."""
+    if error.statement is not None:
+        raised.add_note(f"SQL: {error.statement}")
+    return raised
 
 
 def _without_rows(error: exc.DBAPIError) -> str:
