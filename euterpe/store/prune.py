@@ -77,7 +77,7 @@ class Prune:
             done = Pruned(done.jobs, done.keys, done.groups + groups)
             yield done
         while self._forget_shares():
-            yield done
+            pass
 
     def _prune_jobs(self, after: str, age_ms: int) -> tuple[str, int] | None:
         """The last job that was looked at, and how many were removed; None when there are no more."""

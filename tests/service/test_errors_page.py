@@ -111,7 +111,7 @@ def test_every_failure_of_a_delivery_has_a_row() -> None:
         crypto_errors.UnknownKek.code,
         crypto_errors.UnknownFormat.code,
     }
-    made = below(EgressError) | sealed | {NoWebhookSecret.code, "internal_error"}
+    made = below(EgressError) | sealed | {NoWebhookSecret.code, "internal_error", "receiver_down"}
     assert sorted(codes("Of webhooks")) == sorted(made)
 
 

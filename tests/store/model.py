@@ -70,16 +70,18 @@ class Model:
     def expired(self, now: int) -> list[ModelJob]:
         return [j for j in self.jobs.values() if j.lease_ends is not None and j.lease_ends < now]
 
-    def claimable(self, queues: tuple[str, ...], limit: int) -> list[str]:
+    def claimable(self, queues: tuple[str, ...], limit: int) -> list[ModelJob]:
+        """Return jobs that may be claimed next. Among equals the order is that of becoming ready."""
         found: list[ModelJob] = []
         for queue in queues:
             ready = [j for j in self.jobs.values() if j.queue == queue and j.lane is Lane.READY]
             if queue not in self.paused:
                 found += sorted(ready, key=lambda j: (-j.priority, j.available_at, j.job_id))
-        return [job.job_id for job in found[:limit]]
+        return found[:limit]
 
     def claim(self, job: ModelJob, lease_ends: int) -> None:
         assert job.attempts < job.max_attempts, "budget"
+        assert job.lane is Lane.READY, "one-owner"
         job.move(JobStatus.CLAIMED)
         job.lane, job.lease_ends = Lane.LEASED, lease_ends
         job.version += 1
@@ -99,7 +101,7 @@ class Model:
         job.move(JobStatus.QUEUED)
         job.canceling, job.available_at = False, now
         # Of a group, it is in line again at the next tidying.
-        job.lane = Lane.READY if job.group is None else Lane.DELAYED
+        job.lane = Lane.DELAYED
 
     def fail(self, job: ModelJob, *, bury: bool = False) -> None:
         job.move(JobStatus.FAILED)

@@ -62,7 +62,7 @@ def indexes(folder: Path) -> dict[str, str]:
     found: dict[str, str] = {}
     for path in sorted(folder.iterdir()):
         for statement in re.split(r";\s*\n", re.sub(r"--[^\n]*", "", path.read_text())):
-            words = re.sub(r"\s+", " ", statement).strip()
+            words = re.sub(r"\s+", " ", statement).replace(' COLLATE "C"', "").strip()
             if made := re.match(r"CREATE (?:UNIQUE )?INDEX (\w+)", words):
                 found[made[1]] = words
             elif dropped := re.match(r"DROP INDEX (\w+)", words):

@@ -119,9 +119,9 @@ class InboxMachine(RuleBasedStateMachine):
     @rule(queues=st.permutations(QUEUES), limit=st.integers(1, 4))
     def claim(self, queues: list[str], limit: int) -> None:
         self.tidy()
-        expected = self.model.claimable(tuple(queues), limit)
+        expected = [(job.queue, job.priority) for job in self.model.claimable(tuple(queues), limit)]
         claimed = self.store.inbox.claim("w1", limit, queues=queues, lease_ms=LEASE_MS)
-        assert [job.job_id for job in claimed] == expected
+        assert [(job.queue, job.priority) for job in claimed] == expected
         for job in claimed:
             self.model.claim(self.model.jobs[job.job_id], self.clock.now_ms + LEASE_MS)
             self.held.append(Held(job))

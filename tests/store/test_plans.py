@@ -18,7 +18,10 @@ from tests.store.jobs import enqueue, new_job
 
 # Each must be answered by this index (or by the key), and by nothing that reads a whole table.
 HOT = {
-    "claim": "inbox_ready",
+    "claim": "inbox_turns",
+    "most urgent": "inbox_ready",
+    "capped": "inbox_capped",
+    "at work": "inbox_unfinished",
     "promote": "inbox_delayed",
     "sweep": "inbox_leased",
     "admit": "inbox_groups",
@@ -33,6 +36,9 @@ HOT = {
 @pytest.fixture
 def busy(store: Store) -> Store:
     """History, backlog and work in progress, with statistics that know of them."""
+    newsroom = store.requesters.create("newsroom").requester_id
+    store.requester_limits.set(newsroom, {"max_running": 1})
+    enqueue(store, 400, requester_id=newsroom)
     enqueue(store, 400)
     for job in store.inbox.claim("w1", 300):
         store.inbox.fail(job, JobError("bad", "not media", "fetching"))
@@ -56,9 +62,12 @@ def statements_of(store: Store) -> dict[str, tuple[str, Any]]:
         if not many and not text.startswith(("BEGIN", "SET", "PRAGMA")):
             seen.setdefault(text, (text, parameters))
 
+    store.requester_limits.set(store.requesters.find("newsroom"), {"max_running": 5})
+    store.inbox.tidy(1_000)  # its waiting jobs are behind the new cap, and some have room
     engine = store.database.engines.write
     sa.event.listen(engine, "before_cursor_execute", note)
     enqueue(store, 3, group_id="other")
+    enqueue(store, 3, priority=90)
     jobs = store.inbox.claim("w1", 10)
     store.inbox.heartbeat(jobs)
     store.inbox.advance([Advance(job, JobStatus.CLAIMED, JobStatus.FETCHING) for job in jobs[:5]])
