@@ -1,4 +1,4 @@
-"""How long a small requester waits beside the backlog of a large one: a simulation on the real store.
+"""Simulate how long a small requester waits beside the backlog of a large one, on the real store.
 
 Slots and durations are simulated on a settable clock; every enqueue, claim and transition is real.
 """

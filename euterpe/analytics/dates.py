@@ -27,7 +27,7 @@ _INSTANTS: Mapping[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Dates:
-    """How many rows of a table have dates that can be right, lie after the reading, or before `EARLIEST`."""
+    """Count a table's rows whose dates can be right, lie after the reading, or before `EARLIEST`."""
 
     sound: int
     future: int

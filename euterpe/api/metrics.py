@@ -101,7 +101,7 @@ class Depth(Collector):
 
 
 class SandboxIsolation(Collector):
-    """What the worker of this process keeps its children from. Without a worker there is no such metric."""
+    """Show which sandbox layers the worker of this process has. Without a worker there is no such metric."""
 
     def __init__(self, layers: SandboxLayers) -> None:
         self._layers = layers

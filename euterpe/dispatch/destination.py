@@ -35,7 +35,7 @@ class Standing(Enum):
 
 
 class Heard(Enum):
-    """What a delivery tells of its destination."""
+    """Say what a delivery tells about its destination."""
 
     ANSWER = auto()
     REFUSAL = auto()  # it answered, with an error

@@ -9,7 +9,7 @@ WINDOW_S = 60.0
 
 @dataclass(frozen=True)
 class MinimumPace:
-    """What a transfer must bring in each window of waiting for the other side; 0 bytes ask for nothing."""
+    """Set the bytes that a transfer must bring in each window of waiting; 0 bytes ask for nothing."""
 
     bytes_per_s: int = MIN_BYTES_PER_SECOND
     window_s: float = WINDOW_S

@@ -1,4 +1,4 @@
-"""What the answers of stores mean: their errors in our words, and what their headers say of an object."""
+"""Read the answers of stores: their errors in our words, and what their headers say of an object."""
 
 import re
 from collections.abc import Iterator, Mapping

@@ -25,7 +25,7 @@ __all__ = ["Forecast", "Objective", "Options", "Prices", "all_marts"]
 
 @dataclass(frozen=True)
 class Options:
-    """What marts need beside the facts: what the operator decides, and when the history was read."""
+    """Hold what marts need beside the facts: what the operator decides, and when the history was read."""
 
     prices: Prices = field(default_factory=Prices)
     objective: Objective = field(default_factory=Objective)

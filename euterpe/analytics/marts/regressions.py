@@ -44,7 +44,7 @@ _MOST_BLOCKS, _WIDER = 30, 4
 
 @dataclass(frozen=True)
 class FalseAlarms:
-    """How many histories without a change raised an alarm, of those that were simulated."""
+    """Count the simulated histories without a change, and those of them that raised an alarm."""
 
     histories: int
     alarms: int
