@@ -9,6 +9,7 @@ from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import event
+from sqlalchemy.dialects.sqlite.base import SQLiteCompiler
 from sqlalchemy.exc import ArgumentError
 
 import euterpe.store.libsql  # noqa: F401  registers the dialect
@@ -96,9 +97,19 @@ def _parse(url: str) -> tuple[Kind, sa.URL]:
     raise UnsupportedDatabase(f"{name!r} is not an engine of Euterpe; use sqlite, libsql or postgresql")
 
 
+class _HintingCompiler(SQLiteCompiler):
+    """Write the text of `Select.with_hint` after the table, which SQLAlchemy leaves out for SQLite."""
+
+    def get_from_hint_text(self, table: sa.FromClause, text: str | None) -> str | None:  # noqa: ARG002
+        return text
+
+
 def _engine(url: sa.URL, **options: Any) -> sa.Engine:
     # An error that is logged would show the statement's parameters: specs, events, ciphertext.
-    return sa.create_engine(url, hide_parameters=True, **options)
+    engine = sa.create_engine(url, hide_parameters=True, **options)
+    if engine.dialect.name == "sqlite":
+        engine.dialect.statement_compiler = _HintingCompiler
+    return engine
 
 
 def _sqlite(url: sa.URL) -> Engines:
