@@ -18,15 +18,15 @@ _HIDDEN = "…"
 
 def callback_queries(spec: JobSpec) -> bytes | None:
     """Return the part of the callback URLs that must be sealed, if there is one."""
-    queries = {name: split_query(getattr(spec, name) or "")[1] for name in CALLBACK_FIELDS}
-    kept = {name: query for name, query in queries.items() if query}
-    return canonical_text(kept).encode() if kept else None
+    urls = zip(CALLBACK_FIELDS, (spec.refresh_url, spec.status_webhook_url), strict=True)
+    queries = {name: split_query(url)[1] for name, url in urls if url is not None and "?" in url}
+    return canonical_text(queries).encode() if queries else None
 
 
-def without_callback_queries(public: Mapping[str, Any]) -> dict[str, Any]:
+def without_callback_queries(public: dict[str, Any]) -> dict[str, Any]:
     """Return the spec with the queries of its callback URLs cut off behind their question marks."""
-    masked: dict[str, str] = {name: _masked(public[name]) for name in CALLBACK_FIELDS if public.get(name)}
-    return {**public, **masked}
+    urls: dict[str, str] = {name: public[name] for name in CALLBACK_FIELDS if "?" in (public.get(name) or "")}
+    return {**public, **{name: without_query(url) + "?" for name, url in urls.items()}} if urls else public
 
 
 def with_callback_queries(public: Mapping[str, Any], queries: bytes | None) -> dict[str, Any]:
@@ -60,8 +60,3 @@ def hide_query(text: str, url: str) -> str:
         if len(token) >= _SHORTEST_TOKEN:
             text = text.replace(token, _HIDDEN)
     return text
-
-
-def _masked(url: str) -> str:
-    address, query = split_query(url)
-    return address + "?" if query else address
