@@ -20,12 +20,16 @@ ALTER TABLE inbox_jobs ADD CONSTRAINT inbox_lane CHECK (CASE lane
 
 DROP INDEX inbox_ready;
 DROP INDEX inbox_unfinished;
-CREATE INDEX inbox_turns ON inbox_jobs (queue, rank, job_id) WHERE lane = 'ready';
+CREATE INDEX inbox_turns ON inbox_jobs (queue, rank) WHERE lane = 'ready';
 -- Which job of a requester takes its next turn: the one of the highest priority that has waited longest.
-CREATE INDEX inbox_ready ON inbox_jobs (queue, requester_id, priority DESC, available_at, job_id) WHERE lane = 'ready';
+CREATE INDEX inbox_ready ON inbox_jobs (requester_id, queue, priority DESC, available_at, job_id) WHERE lane = 'ready';
 CREATE INDEX inbox_capped ON inbox_jobs (requester_id, priority DESC, available_at, job_id) WHERE lane = 'capped';
--- Quotas count the unfinished jobs of a requester, and caps those that are ready or leased.
-CREATE INDEX inbox_unfinished ON inbox_jobs (requester_id, lane, queue) WHERE lane <> 'rest';
+-- Quotas count the unfinished jobs of a requester, and caps those that are ready or leased: each lane in its own
+-- index. One index over all unfinished jobs was written three times in the life of a job, for nothing else.
+DROP INDEX inbox_leased;
+CREATE INDEX inbox_leased ON inbox_jobs (requester_id, queue) WHERE lane = 'leased';
+CREATE INDEX inbox_parked ON inbox_jobs (requester_id, lane, queue)
+    WHERE lane = 'delayed' OR lane = 'blocked' OR lane = 'capped';
 
 -- Start-time fair queueing. The virtual time of a queue is the highest rank that was ever claimed from it.
 ALTER TABLE queues ADD COLUMN virtual_time BIGINT NOT NULL DEFAULT 0;

@@ -17,6 +17,7 @@ import sqlalchemy as sa
 
 from euterpe.domain.states import Lane
 from euterpe.store.database import Database
+from euterpe.store.lanes import UNFINISHED, lane_is
 from euterpe.store.rows import INTEGER, TEXT, AnyRow, Rows, as_parameter
 from euterpe.store.tables import inbox_jobs, job_groups
 
@@ -98,7 +99,7 @@ def _next_statement() -> sa.Executable:
             job.c.queue == group.queue,
             job.c.requester_id == group.requester_id,
             job.c.group_id == group.group_id,
-            job.c.lane == sa.literal_column(f"'{lane}'"),
+            lane_is(job, lane),
         )
 
     def has_any(lane: Lane) -> sa.ColumnElement[bool]:
@@ -134,13 +135,12 @@ def _parameter(groups: Iterable[Group]) -> dict[str, str]:
 
 def _is_idle() -> sa.ColumnElement[bool]:
     group, job = job_groups.c, inbox_jobs.c
-    unfinished = [lane for lane in Lane if lane is not Lane.REST]
     in_the_works = sa.exists().where(
         job.queue == group.queue,
         job.requester_id == group.requester_id,
         job.group_id == group.group_id,
         job.group_id.is_not(None),  # as the index says it
-        job.lane.in_([sa.literal_column(f"'{lane}'") for lane in unfinished]),
+        job.lane.in_([sa.literal_column(f"'{lane}'") for lane in UNFINISHED]),
     )
     return ~in_the_works
 

@@ -27,6 +27,7 @@ from euterpe.store.inputs import (
     check_name,
 )
 from euterpe.store.job_picker import JobPicker
+from euterpe.store.lanes import lane_is
 from euterpe.store.leases import NOTHING, Change, Holding, Move
 from euterpe.store.rows import AnyRow
 from euterpe.store.settlement import SETTLED, Settlement
@@ -227,7 +228,7 @@ class Inbox:
         held = sa.select(*SETTLED).where(
             _job.job_id == job.job_id,
             _job.claim_version == job.claim_version,
-            self._transitions.jobs.lane_is(Lane.LEASED),
+            lane_is(inbox_jobs, Lane.LEASED),
         )
         return connection.execute(held.with_for_update()).all()
 

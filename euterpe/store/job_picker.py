@@ -14,6 +14,7 @@ import sqlalchemy as sa
 
 from euterpe.domain.states import Lane
 from euterpe.store.fair_shares import FairShares, is_mixed
+from euterpe.store.lanes import own_jobs
 from euterpe.store.leases import LeasedTable
 from euterpe.store.rows import INTEGER, TEXT, AnyRow, AnySelect, Rows, as_parameter, fetched
 from euterpe.store.tables import inbox_jobs, queues
@@ -31,7 +32,7 @@ class JobPicker:
         unpaused = ~sa.exists().where(queues.c.queue == queue, queues.c.paused_at.is_not(None))
         read = (*columns, _job.rank, _job.priority, _job.available_at)
         self._turns = jobs.ready((*read, is_mixed().label("is_mixed")), _job.queue == queue, unpaused)
-        self._most_urgent = _most_urgent_statement(jobs, read)
+        self._most_urgent = _most_urgent_statement(read)
         self._exchange = _exchange_statement()
 
     def pick(self, connection: sa.Connection, queue: str, limit: int) -> list[AnyRow]:
@@ -74,11 +75,9 @@ def _exchanged(turns: Sequence[AnyRow], urgent: Sequence[AnyRow]) -> Mapping[str
     }
 
 
-def _most_urgent_statement(jobs: LeasedTable, columns: Sequence[sa.ColumnElement[Any]]) -> AnySelect:
-    line = sa.select(*columns).where(
-        jobs.lane_is(Lane.READY),
-        _job.queue == sa.bindparam("queue"),
-        _job.requester_id == sa.bindparam("requester_id"),
+def _most_urgent_statement(columns: Sequence[sa.ColumnElement[Any]]) -> AnySelect:
+    line = own_jobs(Lane.READY, *columns).where(
+        _job.queue == sa.bindparam("queue"), _job.requester_id == sa.bindparam("requester_id")
     )
     line = line.order_by(_job.priority.desc(), _job.available_at, _job.job_id).limit(sa.bindparam("limit"))
     return line.with_for_update(skip_locked=True)

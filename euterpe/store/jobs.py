@@ -7,9 +7,10 @@ from typing import Any
 import sqlalchemy as sa
 
 from euterpe.domain.callbacks import without_callback_queries
-from euterpe.domain.states import JobStatus, Lane, OutboxStatus
+from euterpe.domain.states import JobStatus, OutboxStatus
 from euterpe.store.database import Database
 from euterpe.store.errors import NotFound, Pruned
+from euterpe.store.lanes import UNFINISHED, lane_is, unfinished_jobs
 from euterpe.store.rows import AnySelect
 from euterpe.store.tables import (
     fair_shares,
@@ -89,9 +90,7 @@ class Jobs:
         return self._count(at_most=at_most)
 
     def _count(self, *where: sa.ColumnElement[bool], at_most: int) -> int:
-        some = sa.select(inbox_jobs.c.requester_id).where(
-            inbox_jobs.c.lane != sa.literal_column(f"'{Lane.REST}'"), *where
-        )
+        some = unfinished_jobs([inbox_jobs.c.requester_id], *where)
         counted = sa.select(sa.func.count().label("jobs")).select_from(some.limit(at_most).subquery())
         (row,) = self._all(counted)
         return int(row["jobs"])
@@ -168,13 +167,11 @@ class Jobs:
     def backlog(self) -> list[dict[str, Any]]:
         """How many jobs of each queue are in each lane; those that are done with are not counted."""
         job = inbox_jobs.c
-        lanes = [lane for lane in Lane if lane is not Lane.REST]
-        # A literal for each lane, because the indexes that leave history out are partial.
         counts = [
             sa.select(job.queue, job.lane, sa.func.count().label("jobs"))
-            .where(job.lane == sa.literal_column(f"'{lane}'"))
+            .where(lane_is(inbox_jobs, lane))
             .group_by(job.queue, job.lane)
-            for lane in lanes
+            for lane in UNFINISHED
         ]
         return self._all(sa.union_all(*counts))
 

@@ -15,6 +15,7 @@ from sqlalchemy.types import TypeEngine
 
 from euterpe.domain.states import Lane
 from euterpe.store.database import Database
+from euterpe.store.lanes import lane_is
 from euterpe.store.rows import INTEGER, TEXT, AnyRow, AnySelect, Rows, as_parameter, fetched
 
 NOTHING: Mapping[str, Any] = MappingProxyType({})
@@ -89,10 +90,6 @@ class LeasedTable:
         self._lock = self._lock_statement()
         self._promote = self._promote_statement()
 
-    def lane_is(self, lane: Lane) -> sa.ColumnElement[bool]:
-        # A literal in the text: SQLite decides at prepare time whether a partial index applies.
-        return self.table.c.lane == sa.literal_column(f"'{lane}'")
-
     # -- candidates: rows picked here stay locked until the transaction ends
 
     def ready(self, columns: Iterable[sa.ColumnElement[Any]], *where: sa.ColumnElement[bool]) -> AnySelect:
@@ -118,7 +115,7 @@ class LeasedTable:
         *where: sa.ColumnElement[bool],
         order: Sequence[sa.ColumnElement[Any]],
     ) -> AnySelect:
-        picked = sa.select(*columns).where(self.lane_is(lane), *where)
+        picked = sa.select(*columns).where(lane_is(self.table, lane), *where)
         return picked.order_by(*order).limit(sa.bindparam("limit")).with_for_update(skip_locked=True)
 
     def promote_due(self, connection: sa.Connection, limit: int) -> Sequence[AnyRow]:
@@ -218,7 +215,7 @@ class LeasedTable:
         return (
             sa.update(self.table)
             .values(lane=Lane.READY.value)
-            .where(self.key.in_(sa.select(picked.c[self.key.name])), self.lane_is(Lane.DELAYED))
+            .where(self.key.in_(sa.select(picked.c[self.key.name])), lane_is(self.table, Lane.DELAYED))
             .returning(*self._also)
         )
 

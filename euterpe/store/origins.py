@@ -14,6 +14,7 @@ import sqlalchemy as sa
 from euterpe.domain.states import Lane
 from euterpe.store.database import Database
 from euterpe.store.inputs import WEEK_MS
+from euterpe.store.lanes import lane_is
 from euterpe.store.rows import INTEGER, TEXT, Rows, as_parameter
 from euterpe.store.tables import job_outbox_events, webhook_origins
 
@@ -160,7 +161,7 @@ class Origins:
 
     def _release_statement(self) -> sa.Executable:
         now = self._database.now
-        delayed = _event.lane == sa.literal_column(f"'{Lane.DELAYED}'")
+        delayed = lane_is(job_outbox_events, Lane.DELAYED)
         own = (
             (
                 sa.select(_event.event_id)

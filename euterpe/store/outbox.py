@@ -16,6 +16,7 @@ from euterpe.store.database import Database
 from euterpe.store.errors import NotFound
 from euterpe.store.ids import new_id
 from euterpe.store.inputs import MAX_BATCH, WEEK_MS, check_count, check_name
+from euterpe.store.lanes import lane_is
 from euterpe.store.leases import Change, Holding, LeasedTable, Move
 from euterpe.store.origins import OriginChange, Origins, OriginState
 from euterpe.store.requester_turns import RequesterTurns
@@ -243,7 +244,7 @@ class Outbox:
         what is known about the receivers of these requesters is forgotten, so that they are really tried."""
         key = sa.tuple_(_event.available_at, _event.event_id)
         waiting = sa.select(_event.event_id, _event.requester_id, _event.available_at)
-        waiting = waiting.where(self.events.lane_is(Lane.DELAYED))
+        waiting = waiting.where(lane_is(job_outbox_events, Lane.DELAYED))
         if requester_id is not None:
             waiting = waiting.where(_event.requester_id == requester_id)
         waiting = waiting.order_by(_event.available_at, _event.event_id)

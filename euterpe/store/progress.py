@@ -18,6 +18,7 @@ from euterpe.store.events import Events, event_row
 from euterpe.store.ids import new_ids
 from euterpe.store.inbox import ClaimedJob
 from euterpe.store.inputs import check_brought
+from euterpe.store.lanes import lane_is
 from euterpe.store.rows import INTEGER, REAL, TEXT, AnyRow, Rows, as_parameter
 from euterpe.store.subjects import as_json
 from euterpe.store.tables import inbox_jobs
@@ -63,7 +64,7 @@ class ProgressReports:
             .where(
                 _job.job_id == rows["key"],
                 _job.claim_version == rows["version"],
-                _job.lane == sa.literal_column(f"'{Lane.LEASED}'"),
+                lane_is(inbox_jobs, Lane.LEASED),
             )
             .returning(_job.job_id, _job.status, _job.event_sequence, _job.updated_at, _job.attempt_count)
         )

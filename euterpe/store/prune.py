@@ -12,6 +12,7 @@ from euterpe.domain.states import Lane
 from euterpe.store.admission import Admission
 from euterpe.store.database import Database
 from euterpe.store.enqueue import Enqueue
+from euterpe.store.lanes import lane_is
 from euterpe.store.rows import TEXT, AnyRow, Rows, as_parameter
 from euterpe.store.tables import (
     inbox_jobs,
@@ -54,7 +55,7 @@ class Prune:
             .where(
                 _job.job_id > sa.bindparam("after"),
                 _job.created_at < database.now - sa.bindparam("age_ms", type_=sa.BigInteger),
-                _job.lane == sa.literal_column(f"'{Lane.REST}'"),
+                lane_is(inbox_jobs, Lane.REST),
                 _job.finished_at < database.now - sa.bindparam("age_ms", type_=sa.BigInteger),
                 ~telling,
             )

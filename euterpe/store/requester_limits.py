@@ -10,6 +10,7 @@ from euterpe.store.database import Database
 from euterpe.store.errors import NotFound
 from euterpe.store.fair_shares import MAX_WEIGHT
 from euterpe.store.inputs import check_count
+from euterpe.store.lanes import own_jobs
 from euterpe.store.tables import fair_shares, inbox_jobs, requesters
 from euterpe.store.wake import Topic
 
@@ -49,19 +50,14 @@ class RequesterLimits:
             connection.execute(
                 sa.update(fair_shares).where(fair_shares.c.requester_id == requester_id).values(finish=0)
             )
-        after = ""
-        while batch := self._delay(requester_id, after):
-            after = batch
+        for lane in (Lane.READY, Lane.CAPPED):
+            after = ""
+            while batch := self._delay(requester_id, lane, after):
+                after = batch
 
-    def _delay(self, requester_id: str, after: str) -> str | None:
+    def _delay(self, requester_id: str, lane: Lane, after: str) -> str | None:
         """Move one batch of waiting jobs to where the sweep finds them; return the last, if any."""
-        waits = sa.or_(
-            *(_job.lane == sa.literal_column(f"'{lane}'") for lane in (Lane.READY, Lane.CAPPED)),
-        )
-        unfinished = _job.lane != sa.literal_column(f"'{Lane.REST}'")
-        some = sa.select(_job.job_id).where(
-            _job.requester_id == requester_id, waits, unfinished, _job.job_id > after
-        )
+        some = own_jobs(lane, _job.job_id).where(_job.requester_id == requester_id, _job.job_id > after)
         some = some.order_by(_job.job_id).limit(_BATCH).with_for_update()
         with self._database.transaction() as connection:
             job_ids = connection.execute(some).scalars().all()

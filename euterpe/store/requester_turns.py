@@ -14,6 +14,7 @@ import sqlalchemy as sa
 from euterpe.domain.states import Lane
 from euterpe.store.database import Database
 from euterpe.store.engines import Kind
+from euterpe.store.lanes import lane_is
 from euterpe.store.leases import LeasedTable
 from euterpe.store.rows import AnySelect, fetched
 
@@ -69,7 +70,7 @@ class RequesterTurns:
         table = self._events.table.c
         return (
             sa.select(*self._columns)
-            .where(self._events.lane_is(Lane.READY), *where)
+            .where(lane_is(self._events.table, Lane.READY), *where)
             .order_by(self._requester, table.available_at, table.event_id)
             .limit(sa.bindparam("limit"))
             .with_for_update(skip_locked=True)

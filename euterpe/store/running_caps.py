@@ -9,7 +9,8 @@ from collections.abc import Sequence
 import sqlalchemy as sa
 
 from euterpe.domain.states import Lane
-from euterpe.store.rows import TEXT, AnyRow, AnySelect, Rows, as_parameter
+from euterpe.store.lanes import jobs_at_work, own_jobs
+from euterpe.store.rows import TEXT, AnyRow, Rows, as_parameter
 from euterpe.store.tables import inbox_jobs, requesters
 
 _job = inbox_jobs.c
@@ -37,18 +38,18 @@ class RunningCaps:
 
 
 def _lock_statement() -> sa.Executable:
-    waiting = _of_capped(sa.select(_job.job_id)).where(_job.requester_id == requesters.c.requester_id)
-    has_waiting = sa.exists(waiting.correlate(requesters))
-    capped = sa.select(requesters.c.requester_id).where(
-        requesters.c.max_running.is_not(None), has_waiting, _at_work() < requesters.c.max_running
-    )
+    of_requester = _job.requester_id == requesters.c.requester_id
+    has_waiting = sa.exists(own_jobs(Lane.CAPPED, _job.job_id).where(of_requester).correlate(requesters))
+    has_room = jobs_at_work(requesters.c.requester_id) < requesters.c.max_running
+    capped = sa.select(requesters.c.requester_id)
+    capped = capped.where(requesters.c.max_running.is_not(None), has_waiting, has_room)
     capped = capped.order_by(requesters.c.requester_id).limit(sa.bindparam("limit"))
     return capped.with_for_update(skip_locked=True, of=requesters)
 
 
 def _room_statement() -> sa.Executable:
     rows = Rows({"requester_id": TEXT})
-    room = requesters.c.max_running - _at_work()
+    room = requesters.c.max_running - jobs_at_work(requesters.c.requester_id)
     return (
         sa.select(requesters.c.requester_id, room.label("room"))
         .join_from(rows.table, requesters, requesters.c.requester_id == rows["requester_id"])
@@ -57,32 +58,8 @@ def _room_statement() -> sa.Executable:
 
 
 def _next_statement() -> sa.Executable:
-    line = _of_capped(sa.select(_job.job_id, _job.queue, _job.requester_id, _job.priority))
+    columns = (_job.job_id, _job.queue, _job.requester_id, _job.priority)
+    line = own_jobs(Lane.CAPPED, *columns, index="inbox_capped")
     line = line.where(_job.requester_id == sa.bindparam("requester_id"))
     line = line.order_by(_job.priority.desc(), _job.available_at, _job.job_id).limit(sa.bindparam("room"))
     return line.with_for_update(skip_locked=True)
-
-
-def _of_capped(select: AnySelect) -> AnySelect:
-    """Return the select over capped jobs only, by their own index.
-
-    SQLite is told which one: after an ANALYZE that saw many small requesters it would read through all that
-    the requester ever had.
-    """
-    select = select.where(_job.lane == _literal(Lane.CAPPED))
-    return select.with_hint(inbox_jobs, "INDEXED BY inbox_capped", "sqlite")
-
-
-def _at_work() -> sa.ScalarSelect[int]:
-    """Return how many jobs of a requester are ready or leased, as a subquery."""
-    working = sa.or_(_job.lane == _literal(Lane.READY), _job.lane == _literal(Lane.LEASED))
-    of_requester = _job.requester_id == requesters.c.requester_id
-    # The last condition is that of the partial index, in its words.
-    unfinished = _job.lane != _literal(Lane.REST)
-    counted = sa.select(sa.func.count()).select_from(inbox_jobs).where(of_requester, working, unfinished)
-    return counted.correlate(requesters).scalar_subquery()
-
-
-def _literal(lane: Lane) -> sa.ColumnElement[str]:
-    # A literal in the text: SQLite decides at prepare time whether a partial index applies.
-    return sa.literal_column(f"'{lane}'")

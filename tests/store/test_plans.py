@@ -21,7 +21,7 @@ HOT = {
     "claim": "inbox_turns",
     "most urgent": "inbox_ready",
     "capped": "inbox_capped",
-    "at work": "inbox_unfinished",
+    "at work": "inbox_leased",
     "promote": "inbox_delayed",
     "sweep": "inbox_leased",
     "admit": "inbox_groups",
