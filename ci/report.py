@@ -40,6 +40,7 @@ def render(
     rounds: Rounds,
     profiles: Mapping[str, Mapping[str, float]],
     histories: Mapping[str, Mapping[str, float]],
+    shares: Mapping[str, Sequence[Figure]],
     service: Mapping[str, Sequence[Figure]],
 ) -> str:
     def middle(*path: str | int) -> float:
@@ -53,6 +54,7 @@ def render(
             _enqueue(middle),
             _idle(middle),
             _history(histories),
+            _fair_share(shares),
             _profile(profiles),
             _service(service),
         )
@@ -152,6 +154,18 @@ def _history(histories: Mapping[str, Mapping[str, float]]) -> str:
             shown = " | ".join(f"{value:.2f} ms" for value in (p50, p50_large, small, large))
             lines.append(f"| {engine}, {queue} | {shown} | {large / small:.2f} |")
     return "\n".join([*lines, ""])
+
+
+def _fair_share(found: Mapping[str, Sequence[Figure]]) -> str:
+    lines = [
+        "## Fair share",
+        "",
+        "A small requester beside a large one that has dumped its jobs: ten slots and jobs of 20 s,",
+        "simulated on the real store. *Bare* is the same store with jobs in the order of their enqueue; 100",
+        "jobs, all of one requester, to a transaction. Claims that serve ten requesters in turn find their",
+        "rows ten at a place and not a hundred: on SQLite each commit writes more pages, which is the price.",
+    ]
+    return "\n".join([*lines, *_tables(found), ""])
 
 
 def _profile(profiles: Mapping[str, Mapping[str, float]]) -> str:

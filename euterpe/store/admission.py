@@ -15,7 +15,7 @@ import sqlalchemy as sa
 
 from euterpe.domain.states import Lane
 from euterpe.store.database import Database
-from euterpe.store.fair_shares import FairShares, WaitingJob
+from euterpe.store.fair_shares import FairShares
 from euterpe.store.groups import Group, Groups
 from euterpe.store.leases import LeasedTable
 from euterpe.store.rows import INTEGER, TEXT, AnyRow, Rows, as_parameter
@@ -27,8 +27,8 @@ _WAITING = (_job.job_id, _job.queue, _job.requester_id, _job.priority, _job.grou
 
 
 class Admission:
-    def __init__(self, database: Database, jobs: LeasedTable, *, advance_every_ms: int = 100) -> None:
-        self.groups, self.shares = Groups(database), FairShares(database, advance_every_ms=advance_every_ms)
+    def __init__(self, database: Database, jobs: LeasedTable, shares: FairShares) -> None:
+        self.groups, self.shares = Groups(database), shares
         self._caps = RunningCaps()
         self._due = jobs.due(_WAITING)
         self._enter = _enter_statement()
@@ -63,8 +63,7 @@ class Admission:
         """Give each job its rank, or leave it to its requester's cap; return how many are ready."""
         if not rows:
             return 0
-        waiting = [WaitingJob(row.job_id, row.queue, row.requester_id, row.priority) for row in rows]
-        ranks = self.shares.ranks(connection, waiting, past_cap=past_cap).by_job
+        ranks = self.shares.ranks(connection, rows, past_cap=past_cap).by_job
         ready = {job_id: rank for job_id, rank in ranks.items() if rank is not None}
         self._move(connection, ready, Lane.READY)
         self._move(connection, {job_id: None for job_id in ranks if job_id not in ready}, Lane.CAPPED)

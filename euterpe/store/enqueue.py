@@ -14,13 +14,28 @@ from euterpe.store.admission import Admission
 from euterpe.store.bulk_insert import BulkInsert
 from euterpe.store.database import Database
 from euterpe.store.errors import DuplicateSource, IdempotencyConflict
-from euterpe.store.fair_shares import Share, WaitingJob
 from euterpe.store.groups import Group
 from euterpe.store.ids import new_id
 from euterpe.store.inputs import check_count, check_name
 from euterpe.store.rows import TEXT, AnyRow, Rows, as_parameter
 from euterpe.store.tables import idempotency_keys, inbox_jobs
 from euterpe.store.wake import Topic
+
+# What comes to a job later is NULL in a new row.
+_LATER = {
+    "worker_id": None,
+    "lease_expires_at": None,
+    "heartbeat_at": None,
+    "cancel_requested_at": None,
+    "eta_seconds": None,
+    "speed": None,
+    "last_error": None,
+    "outputs": None,
+    "source_info": None,
+    "started_at": None,
+    "finished_at": None,
+}
+_WRITTEN = [column.name for column in inbox_jobs.columns if column.name not in _LATER]
 
 
 @dataclass(frozen=True)
@@ -82,7 +97,7 @@ Answer = Accepted | IdempotencyConflict | DuplicateSource
 class Enqueue:
     def __init__(self, database: Database, admission: Admission, *, idempotency_ttl_ms: int) -> None:
         self._database, self._admission, self._ttl_ms = database, admission, idempotency_ttl_ms
-        self._insert_jobs = BulkInsert(database.engines, inbox_jobs, inbox_jobs.columns.keys())
+        self._insert_jobs = BulkInsert(database.engines, inbox_jobs, _WRITTEN)
         self._take_keys = self._take_keys_statement()
         self._stored_keys = _stored_keys_statement()
 
@@ -140,13 +155,9 @@ class Enqueue:
         if now is None and any(job.not_before is not None for job in jobs):
             now = self._database.read_clock(connection)
         due = [job for job in jobs if job.not_before is None or job.not_before <= (now or 0)]
-        waiting = [
-            WaitingJob(job.job_id, job.queue, job.requester_id, job.priority)
-            for job in due
-            if job.group_id is None
-        ]
-        grouped = {Share(job.queue, job.requester_id) for job in due if job.group_id is not None}
-        ranks = self._admission.shares.ranks(connection, waiting, also_locked=grouped)
+        alone = [job for job in due if job.group_id is None]
+        grouped = {(job.queue, job.requester_id) for job in due if job.group_id is not None}
+        ranks = self._admission.shares.ranks(connection, alone, also_locked=grouped)
         now = now or ranks.now or self._database.read_clock(connection)
         return [new_row(job, now, ranks.by_job.get(job.job_id)) for job in jobs]
 
@@ -246,6 +257,7 @@ def new_row(job: NewJob, now: int, rank: int | None) -> dict[str, Any]:
     available_at = max(now, job.not_before or 0)
     sealed, callbacks = job.sealed, job.sealed_callbacks
     return {
+        **_LATER,
         "job_id": job.job_id,
         "requester_id": job.requester_id,
         "external_id": job.external_id,
@@ -253,10 +265,7 @@ def new_row(job: NewJob, now: int, rank: int | None) -> dict[str, Any]:
         "lane": lane_when_new(job.group_id, available_at - now, rank),
         "rank": rank,
         "available_at": available_at,
-        "worker_id": None,
         "claim_version": 0,
-        "lease_expires_at": None,
-        "heartbeat_at": None,
         "attempt_count": 0,
         "queue": job.queue,
         "priority": job.priority,
@@ -264,13 +273,7 @@ def new_row(job: NewJob, now: int, rank: int | None) -> dict[str, Any]:
         "spec": job.spec,
         "max_attempts": job.max_attempts,
         "refresh_count": 0,
-        "cancel_requested_at": None,
         "progress": 0.0,
-        "eta_seconds": None,
-        "speed": None,
-        "last_error": None,
-        "outputs": None,
-        "source_info": None,
         "storage_creds_encrypted": sealed and sealed.ciphertext,
         "storage_creds_dek_wrapped": sealed and sealed.dek_wrapped,
         "storage_creds_kek_id": sealed and sealed.kek_id,
@@ -280,8 +283,6 @@ def new_row(job: NewJob, now: int, rank: int | None) -> dict[str, Any]:
         "source_ref": job.source_ref,
         "created_at": now,
         "updated_at": now,
-        "started_at": None,
-        "finished_at": None,
         "callbacks_encrypted": callbacks and callbacks.ciphertext,
         "callbacks_dek_wrapped": callbacks and callbacks.dek_wrapped,
         "callbacks_kek_id": callbacks and callbacks.kek_id,

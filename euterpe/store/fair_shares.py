@@ -8,14 +8,13 @@ is later. One job costs a requester `JOB_COST` divided by its weight. So the job
 
 import threading
 import time
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple, Protocol
 
 import sqlalchemy as sa
 
-from euterpe.domain.states import Lane
 from euterpe.store.database import Database
+from euterpe.store.lanes import has_unfinished_job
 from euterpe.store.rows import INTEGER, TEXT, Rows, as_parameter
 from euterpe.store.tables import fair_shares, inbox_jobs, queues, requesters
 
@@ -25,24 +24,21 @@ DEFAULT_WEIGHT, MAX_WEIGHT = 100, 10_000
 JOB_COST = 10_000_000_000
 
 
-class WaitingJob(NamedTuple):
-    """A job that nothing but a cap may keep from being ready."""
-
-    job_id: str
-    queue: str
-    requester_id: str
-    priority: int
+class WaitingJob(Protocol):
+    """A job that nothing but a cap may keep from being ready: a new one, or the row of a waiting one."""
 
     @property
-    def share(self) -> "Share":
-        return Share(self.queue, self.requester_id)
+    def job_id(self) -> str: ...
+    @property
+    def queue(self) -> str: ...
+    @property
+    def requester_id(self) -> str: ...
+    @property
+    def priority(self) -> int: ...
 
 
-class Share(NamedTuple):
-    """One requester's share of one queue."""
-
-    queue: str
-    requester_id: str
+# One requester's share of one queue: the names of the queue and of the requester.
+Share = tuple[str, str]
 
 
 class Ranks(NamedTuple):
@@ -67,35 +63,31 @@ class FairShares:
     def ranks(
         self,
         connection: sa.Connection,
-        jobs: Sequence[WaitingJob],
+        jobs: Iterable[WaitingJob],
         *,
         also_locked: Iterable[Share] = (),
         past_cap: bool = False,
     ) -> Ranks:
-        """Charge each requester for its jobs and return their ranks, in the order of `jobs`.
+        """Charge each requester for its jobs and return their ranks; its jobs go in the order of `jobs`.
 
         A requester with a cap is charged when the cap lets its job through (`past_cap`). The shares in
         `also_locked` will be charged later in this transaction: on Postgres all rows are locked in one order.
         """
-        demands = _demands(jobs, also_locked, past_cap=past_cap)
-        if not demands:
-            return Ranks({}, None)
-        charged = {
-            Share(row.queue, row.requester_id): row
-            for row in connection.execute(self._charge, as_parameter(demands))
-        }
-        counts = Counter(job.share for job in jobs)
-        used: Counter[Share] = Counter()
-        ranks: dict[str, int | None] = {}
+        by_share: dict[Share, list[WaitingJob]] = {share: [] for share in also_locked}
         for job in jobs:
-            row = charged[job.share]
+            by_share.setdefault((job.queue, job.requester_id), []).append(job)
+        if not by_share:
+            return Ranks({}, None)
+        ranks: dict[str, int | None] = {}
+        now = None
+        for row in connection.execute(self._charge, as_parameter(_demands(by_share, past_cap=past_cap))):
+            now, own = row.now, by_share[row.queue, row.requester_id]
             if row.max_running is not None and not past_cap:
-                ranks[job.job_id] = None
-                continue
-            first, step = row.finish - row.charged, row.charged // counts[job.share]
-            ranks[job.job_id] = first + used[job.share] * step
-            used[job.share] += 1
-        return Ranks(ranks, next(iter(charged.values())).now)
+                ranks |= dict.fromkeys((job.job_id for job in own), None)
+            elif own:
+                first, step = row.finish - row.charged, row.charged // len(own)
+                ranks |= {job.job_id: first + place * step for place, job in enumerate(own)}
+        return Ranks(ranks, now)
 
     def note_claimed(self, connection: sa.Connection, queue: str, rank: int | None) -> None:
         """Move the virtual time of a queue on to the highest rank that was claimed from it.
@@ -214,15 +206,7 @@ def is_mixed() -> sa.ColumnElement[int]:
 
 def _idle_statement() -> sa.Executable:
     share, job = fair_shares.c, inbox_jobs.c
-    unfinished: list[sa.ColumnElement[str]] = [
-        sa.literal_column(f"'{lane}'") for lane in Lane if lane is not Lane.REST
-    ]
-    has_jobs = sa.exists().where(
-        job.requester_id == share.requester_id,
-        job.lane.in_(unfinished),
-        job.queue == share.queue,
-        job.lane != sa.literal_column(f"'{Lane.REST}'"),  # the condition of the index, in its words
-    )
+    has_jobs = has_unfinished_job(job.requester_id == share.requester_id, job.queue == share.queue)
     idle = sa.select(share.queue, share.requester_id).where(~has_jobs)
     return idle.limit(sa.bindparam("limit")).with_for_update(skip_locked=True, of=fair_shares)
 
@@ -234,19 +218,16 @@ def _forget_statement() -> sa.Executable:
 
 
 def _demands(
-    jobs: Sequence[WaitingJob], also_locked: Iterable[Share], *, past_cap: bool
-) -> list[dict[str, str | int]]:
-    """Return what each share is charged for, in the one order in which transactions lock shares."""
-    priorities: dict[Share, list[int]] = {share: [] for share in also_locked}
-    for job in jobs:
-        priorities.setdefault(job.share, []).append(job.priority)
-    return [
-        {
-            **share._asdict(),
-            "jobs": len(found),
-            "low": min(found, default=0),
-            "high": max(found, default=0),
+    by_share: Mapping[Share, Sequence[WaitingJob]], *, past_cap: bool
+) -> Iterator[dict[str, str | int]]:
+    """Yield what each share is charged for, in the one order in which transactions lock shares."""
+    for (queue, requester_id), jobs in sorted(by_share.items()):
+        priorities = {job.priority for job in jobs} or {0}
+        yield {
+            "queue": queue,
+            "requester_id": requester_id,
+            "jobs": len(jobs),
+            "low": min(priorities),
+            "high": max(priorities),
             "past_cap": int(past_cap),
         }
-        for share, found in sorted(priorities.items())
-    ]

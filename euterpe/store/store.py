@@ -1,6 +1,6 @@
 """The store as one thing: open it, and everything that can be done with the database hangs off it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from types import TracebackType
 from typing import Self
@@ -19,6 +19,7 @@ from euterpe.store.credentials import Credentials
 from euterpe.store.database import Database
 from euterpe.store.deadlines import WRITE_WAIT_S
 from euterpe.store.enqueue import Accepted, Enqueue, Key, NewJob
+from euterpe.store.fair_shares import FairShares
 from euterpe.store.group_commit import GroupCommit
 from euterpe.store.ids import new_id
 from euterpe.store.inbox import Advance, Inbox
@@ -49,8 +50,12 @@ class Store:
         idempotency_ttl_ms: int = WEEK_MS,
         tidy_every_ms: int = 100,
         write_wait_s: float = WRITE_WAIT_S,
+        shares: Callable[[Database], FairShares] | None = None,
     ) -> None:
-        """Open the store; a caller that wants to write waits `write_wait_s` at most for other writers."""
+        """Open the store; a caller that wants to write waits `write_wait_s` at most for other writers.
+
+        `shares` decides the order of claims; a benchmark measures the fair one against another.
+        """
         self.database = Database(url, clock, write_wait_s=write_wait_s)
         try:
             require_current(self.database)
@@ -58,7 +63,8 @@ class Store:
             self.database.close()
             raise
         self._job_max_attempts = job_max_attempts
-        transitions = Transitions(self.database, advance_every_ms=tidy_every_ms)
+        fair = FairShares(self.database, advance_every_ms=tidy_every_ms)
+        transitions = Transitions(self.database, fair if shares is None else shares(self.database))
         self.inbox = Inbox(self.database, transitions, backoff=backoff, tidy_every_ms=tidy_every_ms)
         self.control = Control(self.database, transitions)
         self.outbox = Outbox(self.database, max_attempts=outbox_max_attempts, tidy_every_ms=tidy_every_ms)

@@ -16,6 +16,7 @@ from euterpe.store.admission import Admission
 from euterpe.store.bulk_insert import BulkInsert
 from euterpe.store.database import Database
 from euterpe.store.events import Events, event_row
+from euterpe.store.fair_shares import FairShares
 from euterpe.store.ids import new_ids
 from euterpe.store.leases import Change, Holding, LeasedTable, Move
 from euterpe.store.rows import REAL, AnyRow, Rows, as_parameter
@@ -34,13 +35,13 @@ class Step(NamedTuple):
 
 
 class Transitions:
-    def __init__(self, database: Database, *, advance_every_ms: int = 100) -> None:
+    def __init__(self, database: Database, shares: FairShares) -> None:
         self._database = database
         self.jobs = LeasedTable(
             database,
             inbox_jobs,
             check=check_job_transition,
-            order=[_job.rank, _job.job_id],
+            order=[_job.rank],
             brings={
                 "progress": REAL,
                 "outputs": json_document,
@@ -57,7 +58,7 @@ class Transitions:
             ),
             also=(_job.cancel_requested_at,),
         )
-        self.admission = Admission(database, self.jobs, advance_every_ms=advance_every_ms)
+        self.admission = Admission(database, self.jobs, shares)
         self._events = Events(database)
         self._open_attempts = BulkInsert(database.engines, job_attempts, _ATTEMPT_COLUMNS)
         self._close_attempts = _close_attempts()

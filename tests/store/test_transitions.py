@@ -18,6 +18,7 @@ from euterpe.domain.states import (
 )
 from euterpe.store.clock import SettableClock
 from euterpe.store.errors import Conflict, NotFound, StoreError
+from euterpe.store.fair_shares import FairShares
 from euterpe.store.leases import Change, Move
 from euterpe.store.store import Store
 from euterpe.store.subjects import Subject
@@ -60,7 +61,7 @@ def apply(store: Store, job_id: str, version: int, source: JobStatus, target: Jo
     subject = Subject("r1", "default", None, "null", "{}", None, None)
     with store.database.transaction() as connection:
         step = Step(subject, Change(job_id, version, move))
-        return set(Transitions(store.database).apply(connection, [step]))
+        return set(Transitions(store.database, FairShares(store.database)).apply(connection, [step]))
 
 
 @pytest.mark.parametrize("source", JobStatus)
