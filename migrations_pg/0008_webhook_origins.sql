@@ -25,3 +25,5 @@ CREATE INDEX outbox_waiting ON job_outbox_events (requester_id, origin, event_id
 -- Claims go from requester to requester, so that no backlog of one is in another's way.
 DROP INDEX outbox_ready;
 CREATE INDEX outbox_ready ON job_outbox_events (requester_id COLLATE "C", available_at, event_id) WHERE lane = 'ready';
+-- The sweep takes from each requester where one has more events due than a sweep can take.
+CREATE INDEX outbox_due ON job_outbox_events (requester_id, available_at, event_id) WHERE lane = 'delayed';

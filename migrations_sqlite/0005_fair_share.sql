@@ -105,6 +105,8 @@ CREATE INDEX inbox_capped ON inbox_jobs (requester_id, priority DESC, available_
 -- Quotas count the unfinished jobs of a requester, and caps those that are ready or leased: each lane in its own
 -- index. One index over all unfinished jobs was written three times in the life of a job, for nothing else.
 CREATE INDEX inbox_leased ON inbox_jobs (requester_id, queue) WHERE lane = 'leased';
+-- The sweep takes from each requester where one has more jobs due than a sweep can take.
+CREATE INDEX inbox_due ON inbox_jobs (requester_id, available_at, job_id) WHERE lane = 'delayed';
 CREATE INDEX inbox_parked ON inbox_jobs (requester_id, lane, queue)
     WHERE lane = 'delayed' OR lane = 'blocked' OR lane = 'capped';
 

@@ -15,9 +15,9 @@ import sqlalchemy as sa
 
 from euterpe.domain.states import Lane
 from euterpe.store.database import Database
+from euterpe.store.due import DueRows
 from euterpe.store.fair_shares import FairShares
 from euterpe.store.groups import Group, Groups
-from euterpe.store.leases import LeasedTable
 from euterpe.store.rows import INTEGER, TEXT, AnyRow, Rows, as_parameter
 from euterpe.store.running_caps import RunningCaps
 from euterpe.store.tables import inbox_jobs
@@ -27,10 +27,10 @@ _WAITING = (_job.job_id, _job.queue, _job.requester_id, _job.priority, _job.grou
 
 
 class Admission:
-    def __init__(self, database: Database, jobs: LeasedTable, shares: FairShares) -> None:
+    def __init__(self, database: Database, shares: FairShares) -> None:
         self.groups, self.shares = Groups(database), shares
         self._caps = RunningCaps()
-        self._due = jobs.due(_WAITING)
+        self._due = DueRows(database, inbox_jobs, _WAITING, "inbox_due")
         self._enter = _enter_statement()
 
     def admit(self, connection: sa.Connection, groups: Iterable[Group], *, locked: bool = False) -> int:
@@ -41,8 +41,8 @@ class Admission:
         return self._make_ready(connection, self.groups.next_in_line(connection, groups, locked=locked))
 
     def promote_due(self, connection: sa.Connection, limit: int) -> int:
-        """Move up to `limit` delayed jobs on whose time has come; return how many were due."""
-        due = connection.execute(self._due, {"limit": limit}).all()
+        """Move delayed jobs on whose time has come, `limit` and a few of each requester; return how many."""
+        due = self._due.pick(connection, limit)
         grouped = [row for row in due if row.group_id is not None]
         if grouped:
             self._move(connection, {row.job_id: None for row in grouped}, Lane.BLOCKED)

@@ -79,7 +79,7 @@ class LeasedTable:
     ) -> None:
         """`check` refuses a transition outside the table; `order` is that of claims; `brings` is what a
         change's `extra` may hold, and `columns` what becomes of it; `returning` is what `write` tells of each
-        row that held, `also` what `heartbeat` and `promote_due` tell besides the key."""
+        row that held, `also` what `heartbeat` tells besides the key."""
         self._database, self.table, self._check = database, table, check
         (self.key,) = table.primary_key.columns
         self._order, self._returning = order, returning
@@ -88,7 +88,6 @@ class LeasedTable:
         self._writes: dict[Any, sa.Executable] = {}
         self._beat = self._beat_statement()
         self._lock = self._lock_statement()
-        self._promote = self._promote_statement()
 
     # -- candidates: rows picked here stay locked until the transaction ends
 
@@ -102,12 +101,6 @@ class LeasedTable:
             columns, Lane.LEASED, self.table.c.lease_expires_at < self._database.now, order=[self.key]
         )
 
-    def due(self, columns: Iterable[sa.ColumnElement[Any]]) -> AnySelect:
-        """Return the query for delayed rows whose time has come, the longest due first."""
-        available_at = self.table.c.available_at
-        is_due = available_at <= self._database.now
-        return self._pick(columns, Lane.DELAYED, is_due, order=[available_at, self.key])
-
     def _pick(
         self,
         columns: Iterable[sa.ColumnElement[Any]],
@@ -117,10 +110,6 @@ class LeasedTable:
     ) -> AnySelect:
         picked = sa.select(*columns).where(lane_is(self.table, lane), *where)
         return picked.order_by(*order).limit(sa.bindparam("limit")).with_for_update(skip_locked=True)
-
-    def promote_due(self, connection: sa.Connection, limit: int) -> Sequence[AnyRow]:
-        """Moves delayed rows whose time has come where a claim finds them. Their status stays."""
-        return connection.execute(self._promote, {"limit": limit}).all()
 
     # -- the writes: batches are sorted, because two that share rows would deadlock if they locked them in
     #    different orders (`engines.py` sees to it that Postgres visits the rows in the order of the batch)
@@ -207,15 +196,6 @@ class LeasedTable:
                 # Not `>= now`: Postgres would expect few such rows and read the table to find them.
                 columns.lease_expires_at - now >= 0,
             )
-            .returning(*self._also)
-        )
-
-    def _promote_statement(self) -> sa.Executable:
-        picked = self.due([self.key]).cte("due").prefix_with("MATERIALIZED")
-        return (
-            sa.update(self.table)
-            .values(lane=Lane.READY.value)
-            .where(self.key.in_(sa.select(picked.c[self.key.name])), lane_is(self.table, Lane.DELAYED))
             .returning(*self._also)
         )
 

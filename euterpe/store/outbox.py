@@ -13,6 +13,7 @@ from euterpe.domain.text import storable
 from euterpe.store.bulk_insert import BulkInsert
 from euterpe.store.callbacks import SEALED_CALLBACKS, sealed_callbacks
 from euterpe.store.database import Database
+from euterpe.store.due import DueRows
 from euterpe.store.errors import NotFound
 from euterpe.store.ids import new_id
 from euterpe.store.inputs import MAX_BATCH, WEEK_MS, check_count, check_name
@@ -94,6 +95,12 @@ class Outbox:
         self.origins = Origins(database)
         self._turns = RequesterTurns(database, self.events, _CLAIMED)
         waiting = _event.event_id.in_(sa.select(Rows({"key": TEXT})["key"]))
+        self._due = DueRows(database, job_outbox_events, [_event.event_id], "outbox_due")
+        self._make_ready = (
+            sa.update(job_outbox_events)
+            .values(lane=Lane.READY.value)
+            .where(waiting, lane_is(job_outbox_events, Lane.DELAYED))
+        )
         self._due_now = (
             sa.update(job_outbox_events)
             .values(lane=Lane.READY.value, available_at=database.now)
@@ -152,7 +159,9 @@ class Outbox:
         with self._database.transaction() as connection:
             expired = connection.execute(self._expired, {"limit": limit}).all()
             self._apply(connection, [self._put_out(row) for row in expired])
-            due = self.events.promote_due(connection, limit)
+            due = self._due.pick(connection, limit)
+            if due:
+                connection.execute(self._make_ready, as_parameter({"key": row.event_id} for row in due))
             released = self.origins.release(connection, limit)
         return len(expired) + len(due) + released
 

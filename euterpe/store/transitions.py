@@ -58,7 +58,7 @@ class Transitions:
             ),
             also=(_job.cancel_requested_at,),
         )
-        self.admission = Admission(database, self.jobs, shares)
+        self.admission = Admission(database, shares)
         self._events = Events(database)
         self._open_attempts = BulkInsert(database.engines, job_attempts, _ATTEMPT_COLUMNS)
         self._close_attempts = _close_attempts()

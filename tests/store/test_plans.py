@@ -8,6 +8,7 @@ import sqlalchemy as sa
 
 from euterpe.domain.retry import Delivered, JobError, Redeliver
 from euterpe.domain.states import JobStatus
+from euterpe.store.clock import SettableClock
 from euterpe.store.database import Database
 from euterpe.store.engines import Kind
 from euterpe.store.inbox import Advance
@@ -50,10 +51,14 @@ def busy(store: Store) -> Store:
     for number, event in enumerate(store.outbox.claim("d0", 200)):
         origin = f"https://h{number}.example:443"
         store.outbox.settle([Delivery(event, later, 503, waits_for=origin)])
+    analyze(store)
+    return store
+
+
+def analyze(store: Store) -> None:
     if store.database.kind is not Kind.LIBSQL:  # its server refuses the statement
         with store.database.transaction() as connection:
             connection.exec_driver_sql("ANALYZE")
-    return store
 
 
 def statements_of(store: Store) -> dict[str, tuple[str, Any]]:
@@ -121,6 +126,28 @@ def test_a_claim_of_events_seeks_the_requester_whose_turn_it_is(busy: Store) -> 
         assert len(re.findall(r"Index Cond: .*requester_id.* (>|<=) ", shown)) == 2, shown
     else:
         assert shown.count("(requester_id>?)") == shown.count("(requester_id<?)") == 1, shown
+
+
+def test_a_sweep_of_a_backlog_seeks_the_requesters(busy: Store, clock: SettableClock) -> None:
+    """One that reads what is not due yet would read through a million retries in each sweep."""
+    enqueue(busy, 300, not_before=2**50)
+    enqueue(busy, 5, not_before=clock.now_ms + 1)
+    analyze(busy)
+    clock.advance(3_600_001)
+    seen: dict[str, Any] = {}
+
+    def note(_: Any, __: Any, text: str, parameters: Any, ___: Any, ____: bool) -> None:
+        if re.search(r"WHERE .*'delayed' AND .*requester_id|WHERE .*requester_id = .*'delayed'", text):
+            seen[text] = parameters
+
+    sa.event.listen(busy.database.engines.write, "before_cursor_execute", note)
+    busy.inbox.tidy(1)
+    busy.outbox.tidy(1)
+    assert len(seen) == 4
+    for statement in list(seen.items()):
+        shown = plan(busy.database, *statement)
+        assert re.search("inbox_due|inbox_parked|outbox_due", shown), shown
+        assert not re.search(r"Seq Scan on (inbox|job_)|SCAN (inbox_jobs|job_\w+)\b(?! USING)", shown), shown
 
 
 @pytest.mark.parametrize("engine", ["postgres"], indirect=True)
