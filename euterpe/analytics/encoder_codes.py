@@ -59,6 +59,8 @@ OTHER_CODES = frozenset(
         "source_unreachable",
         "storage_throttled",
         "too_large_for_worker",
+        "worker_broken",
+        "worker_exhausted",
     }
 )
 # The only phase in which ffmpeg runs. `source_truncated` while fetching is storage's doing.

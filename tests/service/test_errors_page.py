@@ -23,7 +23,7 @@ from euterpe.worker.ends import TimeSpent
 PACKAGE = Path(euterpe.__file__).parent
 PAGE = PACKAGE.parent / "docs" / "errors.md"
 # What takes a code as its first argument.
-_TAKERS = ("StorageError", "JobError", "MediaError", "_error", "__init__")
+_TAKERS = ("StorageError", "JobError", "MediaError", "Trouble", "_error", "__init__")
 _CODE = re.compile(r"[a-z]+(_[a-z]+)+")
 
 
@@ -79,7 +79,7 @@ def below(kind: type[EuterpeError]) -> set[str]:
 
 
 def test_every_error_of_a_job_has_a_row() -> None:
-    files = [*(PACKAGE / "storage").glob("*.py"), *(PACKAGE / "worker").glob("*.py")]
+    files = [*(PACKAGE / "storage").rglob("*.py"), *(PACKAGE / "worker").glob("*.py")]
     made = raised_in(*files, PACKAGE / "domain" / "retry.py")
     assert {"source_forbidden", "output_unreachable", "storage_throttled", "source_overlong"} <= made
     made |= {
