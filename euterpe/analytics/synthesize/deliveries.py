@@ -14,11 +14,13 @@ from euterpe.analytics.synthesize.jobs import Bools
 from euterpe.analytics.synthesize.lives import EVENTS
 from euterpe.analytics.synthesize.plan import Plan
 from euterpe.analytics.tables import DELIVERIES
-from euterpe.domain.retry import Backoff
+from euterpe.domain.retry import DeliverySchedule
 
 MAX_TRIES = 12
 _DEADLINE_MS = 10_000
-_BACKOFF = Backoff()
+_SCHEDULE = DeliverySchedule()
+# Before each attempt; there is none before the first.
+_PAUSES_MS = np.array([0, *_SCHEDULE.pauses_ms(MAX_TRIES)])
 _DISPATCHERS = ("dispatcher-1", "dispatcher-2")
 _OUTCOMES = ("pending", "dead_letter", "delivered")
 
@@ -79,9 +81,8 @@ def wanted(plan: Plan) -> Bools:
 
 
 def _waited(number: Ints, rng: np.random.Generator) -> Ints:
-    """Before each try: for the dispatcher's poll, and after a failed one for its backoff."""
-    full = np.minimum(_BACKOFF.base_ms << np.maximum(number - 2, 0), _BACKOFF.cap_ms)
-    pause: Floats = np.where(number > 1, full * rng.uniform(0.5, 1, len(number)), 0)
+    """Return the wait before each try: for the dispatcher, and after a failed one for its pause."""
+    pause: Floats = _PAUSES_MS[number - 1] * rng.uniform(1, 1 + _SCHEDULE.jitter, len(number))
     return rng.integers(10, 1_500, len(number)) + pause.astype(np.int64)
 
 
