@@ -37,8 +37,11 @@ class PortTaken(EuterpeError):
 
 
 class Services:
-    """What a process runs. `stop` first tells all parts that nothing new is to begin; then it waits for the
-    API, the worker, and last the dispatcher, so that it can still tell how our jobs ended."""
+    """What a process runs.
+
+    `stop` first tells the API and the worker to begin nothing new. Then it waits for the worker, then for the
+    dispatcher, which can still deliver how the worker's jobs ended, and for the API's last answers.
+    """
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
