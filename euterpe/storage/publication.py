@@ -34,14 +34,23 @@ class Unconditional(Exception):
     """The store does not do conditions."""
 
 
+def _unknown(_job_id: str) -> None:
+    """Return None, as of a job of another installation."""
+
+
 @dataclass(frozen=True)
 class Owner:
-    """The attempt that publishes; `began` is when it began, on `now`'s clock."""
+    """The attempt that publishes; `began` is when it began, on `now`'s clock.
+
+    `is_rival` tells whether the job that published an object describes it now, or did so after this attempt
+    began; None of a job that is not in this database.
+    """
 
     job_id: str
     claim_version: int
     now: Callable[[], float] = field(default=time.monotonic, repr=False)
     began: float = field(default=-1.0, repr=False)
+    is_rival: Callable[[str], bool | None] = field(default=_unknown, repr=False)
 
     def __post_init__(self) -> None:
         if self.began < 0:
@@ -54,15 +63,16 @@ class Owner:
     def refuse_foreign(self, where: str, found: ObjectState | None, sha256: str) -> None:
         """Raise `output_conflict` for an object that another job published since this attempt began.
 
-        Two ages are compared, of the object and of the attempt, each by one clock: skew does no harm. What is
-        older is replaced: to run a job again into the same prefix is no conflict. Nor are two jobs that make
-        the same bytes: what each says of its output is true.
+        What is older is replaced: to run a job again into the same prefix is no conflict. Nor are two jobs
+        that make the same bytes: what each says of its output is true. Of a job that is not in this database
+        two ages are compared, of the object and of the attempt, each by one clock: skew does no harm.
         """
-        if found is None or found.job_id in (None, self.job_id) or found.age_s is None:
+        if found is None or found.job_id in (None, self.job_id) or found.sha256 == sha256:
             return
-        if found.sha256 == sha256:
-            return
-        if found.age_s + _GRAIN_S < self.now() - self.began:
+        is_rival = self.is_rival(found.job_id)
+        if is_rival is None and found.age_s is not None:
+            is_rival = found.age_s + _GRAIN_S < self.now() - self.began
+        if is_rival:
             raise conflict(where)
 
     def differs(self, where: str, found: ObjectState | None) -> StorageError:

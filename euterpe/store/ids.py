@@ -1,6 +1,7 @@
 """UUIDv7 strings: sortable, minted once, ascending within a process even inside one millisecond."""
 
 import os
+import re
 import threading
 import time
 
@@ -39,6 +40,14 @@ def _begin_anew() -> None:
 
 # A child would give out the random digits that its parent gives out.
 os.register_at_fork(after_in_child=_begin_anew)
+
+
+_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
+
+
+def is_id(text: str) -> bool:
+    """Return whether a text has the form of an id."""
+    return _ID.fullmatch(text) is not None
 
 
 def new_id() -> str:

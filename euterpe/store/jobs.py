@@ -7,7 +7,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from euterpe.domain.callbacks import without_callback_queries
-from euterpe.domain.states import JobStatus, OutboxStatus
+from euterpe.domain.states import FINISHED, JobStatus, OutboxStatus
 from euterpe.store.database import Database
 from euterpe.store.errors import NotFound, Pruned
 from euterpe.store.lanes import UNFINISHED, lane_is, unfinished_jobs
@@ -68,6 +68,25 @@ class Jobs:
             for start in range(0, len(job_ids), some)
             for row in self._all(wanted.where(job.job_id.in_(job_ids[start : start + some])))
         ]
+
+    def is_rival(self, job_id: str, claim_version: int, other_id: str) -> bool | None:
+        """Return whether another job is unfinished, or succeeded after this attempt of a job had begun.
+
+        None says that there is no such job here.
+        """
+        attempt, other = job_attempts.c, inbox_jobs.c
+        (began,) = self._all(
+            sa.select(attempt.started_at).where(
+                attempt.job_id == job_id, attempt.claim_version == claim_version
+            )
+        )
+        found = self._all(sa.select(other.status, other.finished_at).where(other.job_id == other_id))
+        if not found:
+            return None
+        status, finished_at = found[0].values()
+        if status not in FINISHED:
+            return True
+        return bool(status == JobStatus.SUCCEEDED and finished_at >= began["started_at"])
 
     def pruned(self, job_ids: Sequence[str], *, requester_id: str | None = None) -> frozenset[str]:
         """Those of them that were there once."""

@@ -24,6 +24,7 @@ from euterpe.storage.source import SourceObject
 from euterpe.storage.storage import Storage
 from euterpe.storage.transfer import ObjectInfo, Stored
 from euterpe.store.errors import Conflict
+from euterpe.store.ids import is_id
 from euterpe.store.store import Store
 from euterpe.worker.access import Access
 from euterpe.worker.blame import Charge, NoCharge, Verdict, judge
@@ -76,7 +77,12 @@ class Attempt:
         self._meter = pulse.meter
         self._meter.note(ffmpeg=tools.ffmpeg_version)
         self._unchecked = _LOOK_EVERY_BYTES
-        self._owner = Owner(pulse.job.job_id, pulse.job.claim_version)
+        self._owner = Owner(self._job.job_id, self._job.claim_version, is_rival=self._is_rival)
+
+    def _is_rival(self, other_id: str) -> bool | None:
+        if not is_id(other_id):  # written by anybody who may write to the store
+            return None
+        return self._tools.store.jobs.is_rival(self._job.job_id, self._job.claim_version, other_id)
 
     def run(self) -> AttemptResult:
         """Run the attempt and record its outcome. Write nothing once the lease is lost."""

@@ -2,11 +2,15 @@
 
 from hashlib import sha256
 
-from tests.service.workshop import Workshop
+from tests.service.workshop import Front, Workshop
 
 pytest_plugins = ("tests.service.shop",)
 
 HLS = {"name": "hls", "type": "hls", "video": {"ladder": [90]}}
+
+
+def video(height: int) -> dict[str, object]:
+    return {"name": "video", "type": "mp4", "video": {"codec": "h264", "height": height}}
 
 
 def test_an_output_of_many_files_does_not_replace_its_own_source(shop: Workshop) -> None:
@@ -41,3 +45,19 @@ def test_the_files_of_an_output_are_listed(shop: Workshop) -> None:
     ]
     assert output["url"].endswith("/hls/master.m3u8")
     assert output["size_bytes"] == sum(path.stat().st_size for path in made)
+
+
+def test_of_two_jobs_with_one_output_name_the_later_one_fails(shop: Workshop, front: Front) -> None:
+    """Its file would replace the one that the status of the other job describes."""
+    prefix = {"url": f"s3://{shop.bucket.name}/shared/"}
+    gate = front.gate("GET", "clip.mp4")
+    later = shop.submit(credentials=shop.keys, output=prefix, outputs=[video(180)])
+    (shop.bucket / "copy.mp4").write_bytes((shop.bucket / "clip.mp4").read_bytes())
+    with gate.held():
+        other = shop.submit("copy.mp4", credentials=shop.keys, output=prefix, outputs=[video(90)])
+        first = shop.end_of(other)
+        assert first["status"] == "succeeded"
+    end = shop.end_of(later)
+    assert (end["status"], end["last_error"]["code"]) == ("failed", "output_conflict")
+    (entry,) = (one for output in first["outputs"] for one in output["files"])
+    assert sha256((shop.bucket / "shared" / entry["path"]).read_bytes()).hexdigest() == entry["sha256"]
