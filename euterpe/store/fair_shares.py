@@ -6,9 +6,10 @@ is later. One job costs a requester `JOB_COST` divided by its weight. So the job
 5,000 at once are spread over the virtual time to come, and the next job of anybody else starts now.
 """
 
+import math
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 import sqlalchemy as sa
@@ -49,8 +50,15 @@ class Ranks(NamedTuple):
 
 
 class FairShares:
-    def __init__(self, database: Database, *, advance_every_ms: int = 100) -> None:
+    def __init__(
+        self,
+        database: Database,
+        *,
+        advance_every_ms: int = 100,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._database, self._advance_every_s = database, advance_every_ms / 1000
+        self._monotonic = monotonic
         self._charge = self._charge_statement()
         self._advance = _advance_statement()
         new_queue = database.insert(queues).values(queue=sa.bindparam("of_queue"), virtual_time=0)
@@ -96,19 +104,22 @@ class FairShares:
         otherwise all claims of a queue would wait for this one row. A requester that comes in between starts
         earlier by what was claimed in that time.
         """
-        now = time.monotonic()
+        reached = self._due_to_write(queue, rank)
+        if reached is not None:
+            connection.execute(self._make_queue, {"of_queue": queue})
+            connection.execute(self._advance, {"of_queue": queue, "reached": reached})
+
+    def _due_to_write(self, queue: str, rank: int | None) -> int | None:
+        """Return the highest rank that was claimed since the last write, if it is time to write."""
+        now = self._monotonic()
         with self._lock:
             if rank is not None:
                 self._claimed[queue] = max(rank, self._claimed.get(queue, 0))
-            if queue not in self._claimed or now < self._advanced_at.get(queue, now) + self._advance_every_s:
-                return
-            virtual_time = self._claimed.pop(queue)
-            is_new = queue not in self._advanced_at
+            is_time = now - self._advanced_at.get(queue, -math.inf) >= self._advance_every_s
+            if queue not in self._claimed or not is_time:
+                return None
             self._advanced_at[queue] = now
-        row = {"of_queue": queue, "reached": virtual_time}
-        if is_new:
-            connection.execute(self._make_queue, {"of_queue": queue})
-        connection.execute(self._advance, row)
+            return self._claimed.pop(queue)
 
     def forget_idle(self, connection: sa.Connection, limit: int) -> int:
         """Delete shares without an unfinished job, at most `limit`; return how many.
@@ -132,7 +143,7 @@ class FairShares:
         share = fair_shares.c
         weight = sa.func.coalesce(requesters.c.weight, DEFAULT_WEIGHT)
         free = sa.or_(requesters.c.max_running.is_(None), rows["past_cap"] == 1)
-        charged = sa.case((free, rows["jobs"] * (sa.literal(JOB_COST, sa.BigInteger) / weight)), else_=0)
+        charged = sa.case((free, rows["jobs"] * (sa.literal(JOB_COST, sa.BigInteger) // weight)), else_=0)
         virtual_time = sa.func.coalesce(queues.c.virtual_time, 0)
         wanted = (
             sa.select(

@@ -111,7 +111,8 @@ class Inbox:
         self._settlement = Settlement(transitions, backoff or Backoff())
         self._sweeps = Sweeps(tidy_every_ms, self.tidy)
         self._expired = transitions.jobs.expired(SETTLED)
-        self._picker = JobPicker(transitions.jobs, transitions.admission.shares, _CLAIMED)
+        self.shares = transitions.admission.shares
+        self._picker = JobPicker(transitions.jobs, self.shares, _CLAIMED)
 
     def claim(
         self, worker_id: str, limit: int, *, queues: Sequence[str] = ("default",), lease_ms: int = 60_000

@@ -3,14 +3,18 @@
 import threading
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
 
 import pytest
 import sqlalchemy as sa
 
+from euterpe.crypto.keyring import LocalKeyRing
 from euterpe.domain.retry import JobError, RetryClass
 from euterpe.domain.states import JobStatus
 from euterpe.store.clock import SettableClock
 from euterpe.store.enqueue import Key
+from euterpe.store.fair_shares import DEFAULT_WEIGHT, JOB_COST, FairShares
 from euterpe.store.inbox import ClaimedJob
 from euterpe.store.store import Store
 from euterpe.store.tables import fair_shares, inbox_jobs, queues, requesters
@@ -177,6 +181,62 @@ def test_the_virtual_time_never_goes_back(store: Store) -> None:
 def virtual_time(store: Store) -> int:
     with store.database.snapshot() as connection:
         return int(connection.execute(sa.select(queues.c.virtual_time)).scalar_one())
+
+
+class SlowClock:
+    """A monotonic clock that stands still unless a test moves it."""
+
+    def __init__(self) -> None:
+        self.now = 1_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_the_virtual_time_is_written_also_at_its_pace(
+    url: str, ring: LocalKeyRing, clock: SettableClock
+) -> None:
+    """By default once in 100 ms. Never written, a newcomer would go before everybody's backlog."""
+    monotonic = SlowClock()
+    with Store(url, ring, clock=clock, shares=partial(FairShares, monotonic=monotonic)) as store:
+        enqueue(store, 100, requester_id="large")
+        for _ in range(40):
+            claim_one(store)
+            monotonic.now += 0.02
+        enqueue(store, 40, requester_id="new")
+        turns = owners(claim_each(store, 40))
+    ahead = 5  # what was claimed within 100 ms
+    assert abs(turns.count("new") - 20) <= ahead
+
+
+def test_a_claim_that_is_rolled_back_does_not_stop_the_virtual_time(
+    url: str, ring: LocalKeyRing, clock: SettableClock
+) -> None:
+    monotonic = SlowClock()
+    with Store(url, ring, clock=clock, shares=partial(FairShares, monotonic=monotonic)) as store:
+        enqueue(store, 100, requester_id="large")
+        with suppress(ZeroDivisionError), store.database.transaction() as connection:
+            store.inbox.shares.note_claimed(connection, "default", 1)
+            raise ZeroDivisionError
+        for _ in range(40):
+            claim_one(store)
+            monotonic.now += 0.02
+        with store.database.snapshot() as connection:
+            virtual_time = connection.execute(sa.select(queues.c.virtual_time)).scalar_one()
+    assert virtual_time > 30 * JOB_COST // DEFAULT_WEIGHT
+
+
+@pytest.mark.parametrize("weight", [3, 7, 300, 9_999])
+def test_any_weight_charges_whole_numbers(store: Store, clock: SettableClock, weight: int) -> None:
+    """SQLite refuses a rank with a remainder: then the enqueue fails, and with it everybody's sweep."""
+    with_weight(store, "newsroom", weight)
+    enqueue(store, 1, requester_id="newsroom")
+    enqueue(store, 1, requester_id="newsroom", not_before=clock.now_ms + 1)
+    enqueue(store, 2, requester_id="newsroom", group_id="g")
+    clock.advance(2)
+    for job in claim_each(store, 3):
+        advance(store, job, until=JobStatus.SUCCEEDED)
+    claim_one(store)
 
 
 def test_shares_without_unfinished_jobs_are_pruned(store: Store) -> None:
