@@ -53,4 +53,3 @@ ALTER TABLE requesters ADD COLUMN max_running BIGINT;
 ALTER TABLE requesters ADD COLUMN max_timeout_seconds BIGINT;
 ALTER TABLE requesters ADD COLUMN max_attempts BIGINT;
 ALTER TABLE requesters ADD COLUMN max_priority BIGINT;
-CREATE INDEX requesters_capped ON requesters (requester_id) WHERE max_running IS NOT NULL;

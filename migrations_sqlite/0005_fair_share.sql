@@ -130,4 +130,3 @@ ALTER TABLE requesters ADD COLUMN max_running INTEGER;
 ALTER TABLE requesters ADD COLUMN max_timeout_seconds INTEGER;
 ALTER TABLE requesters ADD COLUMN max_attempts INTEGER;
 ALTER TABLE requesters ADD COLUMN max_priority INTEGER;
-CREATE INDEX requesters_capped ON requesters (requester_id) WHERE max_running IS NOT NULL;

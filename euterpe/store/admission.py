@@ -14,13 +14,14 @@ from collections.abc import Iterable, Sequence
 import sqlalchemy as sa
 
 from euterpe.domain.states import Lane
+from euterpe.store.busy_rows import BusyRows
 from euterpe.store.database import Database
 from euterpe.store.due import DueRows
 from euterpe.store.fair_shares import FairShares
 from euterpe.store.groups import Group, Groups
 from euterpe.store.rows import INTEGER, TEXT, AnyRow, Rows, as_parameter
 from euterpe.store.running_caps import RunningCaps
-from euterpe.store.tables import inbox_jobs
+from euterpe.store.tables import fair_shares, inbox_jobs, job_groups
 
 _job = inbox_jobs.c
 _WAITING = (_job.job_id, _job.queue, _job.requester_id, _job.priority, _job.group_id)
@@ -31,6 +32,8 @@ class Admission:
         self.groups, self.shares = Groups(database), shares
         self._caps = RunningCaps()
         self._due = DueRows(database, inbox_jobs, _WAITING, "inbox_due")
+        self._busy_groups = BusyRows(database, job_groups)
+        self._busy_shares = BusyRows(database, fair_shares)
         self._enter = _enter_statement()
 
     def admit(self, connection: sa.Connection, groups: Iterable[Group], *, locked: bool = False) -> int:
@@ -42,7 +45,8 @@ class Admission:
 
     def promote_due(self, connection: sa.Connection, limit: int) -> int:
         """Move delayed jobs on whose time has come, `limit` and a few of each requester; return how many."""
-        due = self._due.pick(connection, limit)
+        due = self._of_free_groups(connection, self._due.pick(connection, limit))
+        due = self._of_free_shares(connection, due)
         grouped = [row for row in due if row.group_id is not None]
         if grouped:
             self._move(connection, {row.job_id: None for row in grouped}, Lane.BLOCKED)
@@ -54,8 +58,22 @@ class Admission:
 
     def admit_capped(self, connection: sa.Connection, limit: int) -> int:
         """Let capped jobs through whose requester runs fewer than its cap; return how many."""
-        admitted = self._caps.next_in_line(connection, limit)
+        admitted = self._of_free_shares(connection, self._caps.next_in_line(connection, limit))
         return self._make_ready(connection, admitted, past_cap=True)
+
+    # To wait for a row that a frozen program holds would stop the sweeps of all workers: each would hold a
+    # hundred jobs of all requesters, and wait.
+
+    def _of_free_groups(self, connection: sa.Connection, rows: Sequence[AnyRow]) -> Sequence[AnyRow]:
+        """Return the jobs whose groups no other transaction holds."""
+        named = {row.job_id: (row.queue, row.requester_id, row.group_id) for row in rows if row.group_id}
+        busy = self._busy_groups.among(connection, named.values())
+        return [row for row in rows if named.get(row.job_id) not in busy]
+
+    def _of_free_shares(self, connection: sa.Connection, rows: Sequence[AnyRow]) -> Sequence[AnyRow]:
+        """Return the jobs whose shares no other transaction holds."""
+        busy = self._busy_shares.among(connection, [(row.queue, row.requester_id) for row in rows])
+        return [row for row in rows if (row.queue, row.requester_id) not in busy]
 
     def _make_ready(
         self, connection: sa.Connection, rows: Sequence[AnyRow], *, past_cap: bool = False

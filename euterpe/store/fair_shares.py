@@ -140,9 +140,9 @@ class FairShares:
                 "past_cap": INTEGER,
             }
         )
-        share = fair_shares.c
-        weight = sa.func.coalesce(requesters.c.weight, DEFAULT_WEIGHT)
-        free = sa.or_(requesters.c.max_running.is_(None), rows["past_cap"] == 1)
+        share, limits = fair_shares.c, self._limits(rows)
+        weight = sa.func.coalesce(limits.c.weight, DEFAULT_WEIGHT)
+        free = sa.or_(limits.c.max_running.is_(None), rows["past_cap"] == 1)
         charged = sa.case((free, rows["jobs"] * (sa.literal(JOB_COST, sa.BigInteger) // weight)), else_=0)
         virtual_time = sa.func.coalesce(queues.c.virtual_time, 0)
         wanted = (
@@ -153,11 +153,11 @@ class FairShares:
                 charged,
                 rows["high"],
                 sa.case((rows["low"] == rows["high"], 0), else_=1),
-                requesters.c.max_running,
+                limits.c.max_running,
             )
             .select_from(
                 rows.table.outerjoin(queues, queues.c.queue == rows["queue"]).outerjoin(
-                    requesters, requesters.c.requester_id == rows["requester_id"]
+                    limits, limits.c.requester_id == rows["requester_id"]
                 )
             )
             .where(sa.true())  # SQLite's parser needs a WHERE between SELECT and ON CONFLICT.
@@ -191,6 +191,18 @@ class FairShares:
             self._database.now.label("now"),
         )
         return statement
+
+    def _limits(self, rows: Rows) -> sa.FromClause:
+        """Return the limits of the requesters, where Postgres locks them until the transaction ends.
+
+        `requester set` waits for that lock, so that it finds all jobs that were ranked by the old limits.
+        """
+        if not self._database.engines.locks_rows:
+            return requesters
+        columns = (requesters.c.requester_id, requesters.c.weight, requesters.c.max_running)
+        named = requesters.c.requester_id.in_(sa.select(rows["requester_id"]))
+        locked = sa.select(*columns).where(named).order_by(requesters.c.requester_id)
+        return locked.with_for_update(read=True, key_share=True).cte("limits").prefix_with("MATERIALIZED")
 
 
 def _advance_statement() -> sa.Executable:

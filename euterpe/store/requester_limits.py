@@ -37,27 +37,36 @@ class RequesterLimits:
         for name, value in changes.items():
             if value is not None or name == "weight":
                 check_count(value, name, *_BOUNDS[name])
+        is_named = requesters.c.requester_id == requester_id
         with self._database.transaction() as connection:
-            row = sa.update(requesters).where(requesters.c.requester_id == requester_id).values(changes)
-            if connection.execute(row).rowcount == 0:
+            # The strongest lock: it waits for all enqueues that were ranked by the limits before.
+            held = connection.execute(sa.select(requesters.c.name).where(is_named).with_for_update()).first()
+            if held is None:
                 raise NotFound(f"there is no requester {requester_id!r}")
+            connection.execute(sa.update(requesters).where(is_named).values(changes))
         if not _OF_THE_QUEUE.isdisjoint(changes):
-            self._line_up_again(requester_id)
+            self._rank_again(requester_id)
 
-    def _line_up_again(self, requester_id: str) -> None:
-        """Send the waiting jobs of a requester through admission anew: ranks and caps were set there."""
+    def _rank_again(self, requester_id: str) -> None:
+        """Send the ready jobs of a requester behind its cap, where the sweep finds them and ranks them anew.
+
+        Jobs that wait for the cap already are ranked by the new limits when it lets them through. If this is
+        interrupted, the jobs that are left keep the ranks that they have.
+        """
+        own = fair_shares.c.requester_id == requester_id
         with self._database.transaction() as connection:
+            # In the order in which an enqueue locks them, or the two could deadlock.
             connection.execute(
-                sa.update(fair_shares).where(fair_shares.c.requester_id == requester_id).values(finish=0)
+                sa.select(fair_shares).where(own).order_by(fair_shares.c.queue).with_for_update()
             )
-        for lane in (Lane.READY, Lane.CAPPED):
-            after = ""
-            while batch := self._delay(requester_id, lane, after):
-                after = batch
+            connection.execute(sa.update(fair_shares).where(own).values(finish=0))
+        after = ""
+        while batch := self._move_behind_cap(requester_id, after):
+            after = batch
 
-    def _delay(self, requester_id: str, lane: Lane, after: str) -> str | None:
-        """Move one batch of waiting jobs to where the sweep finds them; return the last, if any."""
-        some = own_jobs(lane, _job.job_id).where(_job.requester_id == requester_id, _job.job_id > after)
+    def _move_behind_cap(self, requester_id: str, after: str) -> str | None:
+        """Move one batch of ready jobs; return the last of them, if there were any."""
+        some = own_jobs(Lane.READY, _job.job_id).where(_job.requester_id == requester_id, _job.job_id > after)
         some = some.order_by(_job.job_id).limit(_BATCH).with_for_update()
         with self._database.transaction() as connection:
             job_ids = connection.execute(some).scalars().all()
@@ -66,7 +75,7 @@ class RequesterLimits:
             connection.execute(
                 sa.update(inbox_jobs)
                 .where(_job.job_id.in_(job_ids), _job.status == JobStatus.QUEUED)
-                .values(lane=Lane.DELAYED.value, rank=None)
+                .values(lane=Lane.CAPPED.value, rank=None)
             )
             self._database.announce(connection, Topic.INBOX)
         return str(job_ids[-1])
