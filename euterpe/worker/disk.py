@@ -16,6 +16,9 @@ _FLOOR_BYTES = 1 << 20
 _OUTPUT_SHARE = 0.5
 # What a growing output gets at once, so that not every look at it asks the file system.
 _STEP_BYTES = 64 << 20
+# A slot keeps a quarter of its share for a small source: most outputs need no more. What it gives up is there
+# for large ones, which could wait for ever beside small ones otherwise.
+_LEAST_PART = 4
 _OVER_ITS_SHARE = "the source, which tells no size, is larger than a slot's share of the worker's disk"
 
 
@@ -45,8 +48,8 @@ class DiskLedger:
     """Divide the disk among the slots of one worker.
 
     What can be divided is what is free, plus what the attempts themselves hold, minus the reserve. Each slot
-    is guaranteed an equal share. A job that announces more may have what nobody has reserved, but for half a
-    share, so that another job can always begin.
+    is guaranteed an equal share, until its source tells that it needs less. A job that announces more may
+    have what nobody has reserved, but for half a share, so that another job can always begin.
     """
 
     def __init__(self, free_bytes: Callable[[], int], *, slots: int, min_free_bytes: int) -> None:
@@ -60,7 +63,7 @@ class DiskLedger:
         """Return a slot's share, to be closed. Raise `NoRoomNow` when other jobs hold nearly all of it."""
         with self._lock:
             share, unreserved = self._share(), self._unreserved()
-            if unreserved < share // 4:
+            if unreserved < share // _LEAST_PART:
                 raise NoRoomNow("other jobs of this worker hold its disk for now")
             reservation = DiskReservation(self, min(share, unreserved))
             self._open.add(reservation)
@@ -102,15 +105,17 @@ class DiskLedger:
                 raise self._too_large(reservation, announced)
             if announced > min(largest, room):
                 raise NoRoomNow("the job needs more disk than other jobs of this worker leave it for now")
-            wanted = announced + int(announced * _OUTPUT_SHARE)
-            reservation.reserved = max(reservation.reserved, min(wanted, largest, room))
+            wanted = max(announced + int(announced * _OUTPUT_SHARE), self._share() // _LEAST_PART)
+            reservation.reserved = min(wanted, largest, room)
 
     def grow(self, reservation: "DiskReservation") -> None:
         """Reserve what the attempt holds already beyond its reservation, or raise."""
         with self._lock:
             lacking, unreserved = reservation.used - reservation.reserved, self._unreserved()
-            if lacking > unreserved or reservation.used > self._largest(self._capacity()):
+            if reservation.used > self._largest(self._capacity()):
                 raise self._too_large(reservation, reservation.used)
+            if lacking > unreserved:
+                raise NoRoomNow("the job's outputs need more disk than other jobs of this worker leave it")
             reservation.reserved += min(unreserved, max(lacking, _STEP_BYTES))
 
     def exceeds_a_share(self, reservation: "DiskReservation") -> bool:
@@ -147,7 +152,7 @@ class DiskReservation:
         self._may_grow = True
 
     def hold(self, used_bytes: int) -> None:
-        """Note that the attempt's files have this size. Raise `TooLargeForWorker` when they may not."""
+        """Note that the attempt's files have this size. Raise `DiskFull` when they may not."""
         self.used = used_bytes
         if used_bytes <= self.reserved:
             return

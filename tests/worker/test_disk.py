@@ -105,8 +105,16 @@ def test_outputs_grow_into_what_nobody_has_reserved_and_no_further(disk: Disk, l
     disk.write(job, 10 * MIB)
     disk.write(job, 250 * MIB)
     assert (job.used, other.reserved) == (260 * MIB, 100 * MIB)
+    with pytest.raises(NoRoomNow):
+        disk.write(job, 50 * MIB)
     with pytest.raises(TooLargeForWorker):
         disk.write(job, 50 * MIB)
+
+
+def test_fair_a_large_job_fits_beside_small_ones(ledger: DiskLedger) -> None:
+    for _ in range(3):
+        ledger.open().reserve(1)
+    ledger.open().reserve(200 * MIB)
 
 
 def test_outputs_of_a_source_that_told_no_size_may_grow_once_it_is_whole(
