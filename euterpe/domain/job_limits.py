@@ -20,7 +20,8 @@ class JobLimits:
         return JobLimits(**{name: _smaller(getattr(self, name), getattr(other, name)) for name in names})
 
     def check(self, spec: JobSpec) -> None:
-        """Raise InvalidSpec, with an error for each field in which a job asks for more."""
+        """Raise InvalidSpec, with an error for each field in which a job asks for more. What it does not ask
+        for gets as much as is allowed."""
         asked = (
             ("timeout_seconds", spec.timeout_seconds, self.max_timeout_seconds),
             ("max_attempts", spec.max_attempts, self.max_attempts),
@@ -29,7 +30,7 @@ class JobLimits:
         problems = tuple(
             FieldError((name,), f"must be at most {most}: the operator allows no more")
             for name, value, most in asked
-            if value is not None and most is not None and value > most
+            if name in spec.model_fields_set and value is not None and most is not None and value > most
         )
         if problems:
             raise InvalidSpec(problems)
@@ -37,6 +38,14 @@ class JobLimits:
     def attempts(self, default: int) -> int:
         """Return how many attempts a job gets that does not say."""
         return _smaller(default, self.max_attempts) or default
+
+    def timeout_seconds(self, wanted: int) -> int:
+        """Return the timeout of a job that wants this one, or has it by default."""
+        return _smaller(wanted, self.max_timeout_seconds) or wanted
+
+    def priority(self, wanted: int) -> int:
+        """Return the priority of a job that wants this one, or has it by default."""
+        return wanted if self.max_priority is None else min(wanted, self.max_priority)
 
 
 NO_LIMITS = JobLimits()

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
 from euterpe.domain.credentials import Side
@@ -29,9 +29,11 @@ def extent(headers: Mapping[str, str]) -> tuple[int, int | None]:
 def instant(headers: Mapping[str, str], name: str) -> datetime | None:
     """Return an HTTP date, or None when there is none that can be read."""
     try:
-        return parsedate_to_datetime(headers[name])
+        read = parsedate_to_datetime(headers[name])
     except (KeyError, ValueError):
         return None
+    # "-0000" is UTC of an unknown place: Python leaves it without a zone.
+    return read if read.tzinfo else read.replace(tzinfo=UTC)
 
 
 def refusal(where: str, side: Side, status: int, body: bytes) -> StorageError:

@@ -47,7 +47,8 @@ class Unreachable(StorageError):
 
 # S3 answers these with 400. A completion that is sent again, its answer lost, gets NoSuchUpload with 404.
 _STALE_CREDENTIALS = frozenset({"ExpiredToken", "InvalidToken", "TokenRefreshRequired"})
-_PASSING = frozenset({"RequestTimeout", "OperationAborted", "NoSuchUpload"})
+# The last is S3's word to one of two that write on a condition at once.
+_PASSING = frozenset({"RequestTimeout", "OperationAborted", "NoSuchUpload", "ConditionalRequestConflict"})
 
 _NOT_FOUND = {
     "source": "there is no such object: check the URL",

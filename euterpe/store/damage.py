@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from euterpe.store.database import Database
 from euterpe.store.engines import Kind
-from euterpe.store.errors import StoreError
+from euterpe.store.errors import StoreError, StoreUnavailable
 from euterpe.store.tables import metadata
 
 # A check of a large database takes minutes; doctor is to answer while somebody waits.
@@ -49,6 +49,8 @@ def _sqlite(database: Database, deadline: float) -> Report:
     extent = "every page, and each index against its table"
     try:
         found = _integrity(database, deadline)
+    except StoreUnavailable:  # an outage says nothing about what is stored
+        raise
     except StoreError as error:
         return Report((str(error),), True, extent)
     return Report(tuple(found or ()), found is not None, extent)
@@ -92,6 +94,8 @@ def _run(extent: str, checks: list[Check], database: Database, deadline: float) 
             found = _ask(database, statement, left_ms)
         except _OutOfTime:
             return Report(tuple(damage), False, extent)
+        except StoreUnavailable:
+            raise
         except StoreError as error:
             damage.append(f"{subject}: {error}")
         else:

@@ -228,16 +228,22 @@ def is_mixed() -> sa.ColumnElement[int]:
 
 
 def _idle_statement() -> sa.Executable:
-    share, job = fair_shares.c, inbox_jobs.c
-    has_jobs = has_unfinished_job(job.requester_id == share.requester_id, job.queue == share.queue)
-    idle = sa.select(share.queue, share.requester_id).where(~has_jobs)
+    share = fair_shares.c
+    idle = sa.select(share.queue, share.requester_id).where(_is_idle())
     return idle.limit(sa.bindparam("limit")).with_for_update(skip_locked=True, of=fair_shares)
 
 
 def _forget_statement() -> sa.Executable:
     rows, share = Rows({"queue": TEXT, "requester_id": TEXT}), fair_shares.c
     named = sa.select(rows["queue"], rows["requester_id"])
-    return sa.delete(fair_shares).where(sa.tuple_(share.queue, share.requester_id).in_(named))
+    # Looked at once more: a job may have come between the look and the lock.
+    same = sa.tuple_(share.queue, share.requester_id).in_(named)
+    return sa.delete(fair_shares).where(same, _is_idle())
+
+
+def _is_idle() -> sa.ColumnElement[bool]:
+    share, job = fair_shares.c, inbox_jobs.c
+    return ~has_unfinished_job(job.requester_id == share.requester_id, job.queue == share.queue)
 
 
 def _demands(

@@ -56,12 +56,15 @@ class KnownOrigin:
     failing_for_ms: int
 
 
+_KEY = {"requester_id": TEXT, "origin": TEXT}
+
+
 class Origins:
     def __init__(self, database: Database, *, free_early_tries_ms: int = _DAY_MS) -> None:
         """An event younger than `free_early_tries_ms` gets one attempt back when it is released: a receiver
         that comes and goes must not use up within an hour what is meant to last for a day."""
         self._database, self._free_early_tries_ms = database, free_early_tries_ms
-        asked = Rows({"requester_id": TEXT, "origin": TEXT})
+        asked = Rows(_KEY)
         self._read = sa.select(
             _origin.requester_id,
             _origin.origin,
@@ -70,6 +73,9 @@ class Origins:
             (_origin.retry_at - database.now).label("retry_in_ms"),
             (database.now - _origin.failing_since).label("failing_for_ms"),
         ).where(_origin.requester_id == asked["requester_id"], _origin.origin == asked["origin"])
+        key = sa.tuple_(_origin.requester_id, _origin.origin)
+        held = sa.select(_origin.origin).where(key.in_(sa.select(*(asked[name] for name in _KEY))))
+        self._lock = held.order_by(_origin.requester_id, _origin.origin).with_for_update()
         self._upsert = self._upsert_statement()
         self._recovered = (
             sa.select(_origin.requester_id, _origin.origin)
@@ -99,8 +105,11 @@ class Origins:
         last = {change.key: change for change in changes}
         if not last:
             return
-        # In one order: two batches that share rows would deadlock otherwise.
         changes = [last[key] for key in sorted(last)]
+        # In one order: two batches that share rows would deadlock otherwise.
+        connection.execute(
+            self._lock, as_parameter(dict(zip(_KEY, key, strict=True)) for key in sorted(last))
+        )
         healthy = [change for change in changes if change.state is OriginState.HEALTHY]
         others = [change for change in changes if change.state is not OriginState.HEALTHY]
         for change in healthy:

@@ -122,13 +122,15 @@ class Store:
             key = Key(idempotency_key, request_hash(spec))
         job_id = new_id()
         public, secret = split_secrets(spec)
+        public["timeout_seconds"] = limits.timeout_seconds(spec.timeout_seconds)
+        public["priority"] = priority = limits.priority(spec.priority)
         return NewJob(
             job_id=job_id,
             requester_id=requester_id,
             spec=public,
             max_attempts=spec.max_attempts or limits.attempts(self._job_max_attempts),
             queue=spec.queue,
-            priority=spec.priority,
+            priority=priority,
             group_id=spec.group.id if spec.group else None,
             group_limit=spec.group.limit if spec.group else 1,
             not_before=spec.not_before,

@@ -77,6 +77,7 @@ class Attempt:
         self._meter = pulse.meter
         self._meter.note(ffmpeg=tools.ffmpeg_version)
         self._unchecked = _LOOK_EVERY_BYTES
+        self._cpu_seconds = 0.0
         self._owner = Owner(self._job.job_id, self._job.claim_version, is_rival=self._is_rival)
 
     def _is_rival(self, other_id: str) -> bool | None:
@@ -222,8 +223,10 @@ class Attempt:
             return verify(self._tools.sandbox, planned, folder, on_tick=self._pulse.check)
 
     def _on_cpu(self, cpu_seconds: float) -> None:
-        # Of an encode that failed too: somebody pays for it.
-        self._meter.note(cpu_seconds=round(cpu_seconds, 3))
+        # Of an encode that failed too: somebody pays for it. With a helper that is killed the account of its
+        # child is gone: what was seen last stays.
+        self._cpu_seconds = max(self._cpu_seconds, cpu_seconds)
+        self._meter.note(cpu_seconds=round(self._cpu_seconds, 3))
 
     def _on_encoded(self, progress: Progress) -> None:
         self._room.hold(self._source_bytes + progress.out_bytes)

@@ -20,6 +20,16 @@ def test_a_job_may_not_ask_for_more_than_its_requester_is_allowed(on_every_engin
     assert accepted.json()["max_attempts"] == 2
 
 
+def test_a_plain_request_gets_as_much_as_its_requester_is_allowed(on_every_engine: Served) -> None:
+    requester = on_every_engine.requester()
+    limits: dict[LimitName, int | None] = {"max_timeout_seconds": 600, "max_priority": 40}
+    on_every_engine.store.requester_limits.set(requester.id, limits)
+    accepted = requester.post(MINIMAL)
+    assert (accepted.status_code, accepted.json()["priority"]) == (202, 40)
+    job = on_every_engine.store.jobs.get(accepted.json()["job_id"])
+    assert (job["spec"]["timeout_seconds"], job["spec"]["priority"]) == (600, 40)
+
+
 def test_the_settings_limit_everybody(on_every_engine: Served) -> None:
     limits = ApiLimits(of_a_job=JobLimits(max_priority=10))
     with serving(on_every_engine.store, limits=limits) as served:

@@ -34,3 +34,10 @@ def test_a_job_that_does_not_say_gets_no_more_attempts_than_its_requester() -> N
     assert NO_LIMITS.attempts(3) == 3
     assert JobLimits(max_attempts=2).attempts(3) == 2
     assert JobLimits(max_attempts=9).attempts(3) == 3
+
+
+def test_a_job_that_does_not_say_gets_as_much_as_is_allowed() -> None:
+    limits = JobLimits(max_timeout_seconds=60, max_priority=10)
+    limits.check(spec())
+    assert (limits.timeout_seconds(7200), limits.priority(50)) == (60, 10)
+    assert (NO_LIMITS.timeout_seconds(7200), NO_LIMITS.priority(50)) == (7200, 50)

@@ -19,6 +19,7 @@ from euterpe.storage.errors import StorageError, Unreachable, answered, disk_ful
         (503, "SlowDown", "output", "output_unreachable", RetryClass.TRANSIENT),
         (504, "", "source", "source_unreachable", RetryClass.TRANSIENT),
         (400, "RequestTimeout", "output", "output_unreachable", RetryClass.TRANSIENT),
+        (409, "ConditionalRequestConflict", "output", "output_unreachable", RetryClass.TRANSIENT),
         (404, "NoSuchUpload", "output", "output_unreachable", RetryClass.TRANSIENT),
         (404, "NoSuchKey", "source", "source_not_found", RetryClass.PERMANENT),
         (410, "", "source", "source_not_found", RetryClass.PERMANENT),

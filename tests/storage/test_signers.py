@@ -11,7 +11,12 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.serialization import load_pem_private_key
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    PrivateFormat,
+    load_pem_private_key,
+)
 from obstore.store import AzureStore, S3Store
 
 from euterpe.storage.objects.azure_signer import AccountKey, SharedAccessSignature
@@ -145,6 +150,29 @@ def test_a_service_account_signs_a_token_of_an_hour_and_renews_it_in_time() -> N
     assert isinstance(key, RSAPrivateKey)
     signed = f"{header}.{claims}".encode()
     key.public_key().verify(urlsafe_b64decode(signature + "=="), signed, PKCS1v15(), SHA256())
+
+
+def locked_key() -> str:
+    key = load_pem_private_key(json.loads(key_file())["private_key"].encode(), None)
+    password = BestAvailableEncryption(b"secret")
+    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, password).decode()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[]",
+        "{}",
+        "7",
+        "",
+        '{"private_key": 7}',
+        json.dumps({"private_key": "no key", "private_key_id": "k", "client_email": "w@p"}),
+        json.dumps({"private_key": locked_key(), "private_key_id": "k", "client_email": "w@p"}),
+    ],
+)
+def test_a_service_account_that_cannot_be_read_is_a_value_error(text: str) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011  whatever its words
+        ServiceAccount(text)
 
 
 def at(seconds: int) -> datetime:

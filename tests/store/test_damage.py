@@ -11,6 +11,7 @@ from euterpe.crypto.keyring import LocalKeyRing
 from euterpe.store.damage import look_for_damage
 from euterpe.store.database import Database
 from euterpe.store.engines import sqlite_file
+from euterpe.store.errors import StoreUnavailable
 from euterpe.store.migrate import migrate
 from euterpe.store.store import Store
 from tests import engines
@@ -79,6 +80,16 @@ def test_a_damaged_page_of_postgres_is_found(postgres: outages.FragilePostgres, 
         (finding,) = look_for_damage(database).damage
     assert finding.startswith("inbox_jobs: the database is damaged: invalid page in block 0")
     assert CANARY not in finding
+
+
+def test_an_outage_is_no_damage(postgres: outages.FragilePostgres, ring: LocalKeyRing) -> None:
+    fill(postgres.url, ring)
+    with (
+        closing(Database(postgres.url)) as database,
+        outages.away(postgres),
+        pytest.raises(StoreUnavailable),
+    ):
+        look_for_damage(database)
 
 
 _CONTRADICTION = """

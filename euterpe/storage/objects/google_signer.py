@@ -35,11 +35,15 @@ class ServiceAccount:
 
     def __init__(self, key_file: str) -> None:
         """Raise ValueError when the key cannot be read."""
-        parts = json.loads(key_file)
-        key = load_pem_private_key(parts["private_key"].encode(), password=None)
+        try:
+            parts = json.loads(key_file)
+            key = load_pem_private_key(parts["private_key"].encode(), password=None)
+            self._key_id, self._email = str(parts["private_key_id"]), str(parts["client_email"])
+        except (TypeError, KeyError, AttributeError):  # no such parts, or a key behind a password
+            raise ValueError("the service account's key file is malformed") from None
         if not isinstance(key, RSAPrivateKey):
             raise ValueError("the private key is not an RSA key")  # noqa: TRY004  like any other bad key
-        self._key, self._key_id, self._email = key, parts["private_key_id"], parts["client_email"]
+        self._key = key
         self._token, self._expires_at = "", 0.0
 
     def sign(self, request: ObjectRequest, host: str, now: datetime) -> ObjectRequest:
