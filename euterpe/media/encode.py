@@ -1,22 +1,28 @@
 """Runs the one ffmpeg of a job, and watches it: time, progress, bytes, and whether anybody still wants it."""
 
 import os
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from time import monotonic
+from time import monotonic, sleep
 
 from euterpe.media.child import Child
 from euterpe.media.confine import Limits
 from euterpe.media.errors import MediaError
 from euterpe.media.evidence import Evidence
+from euterpe.media.folder import OutputFolder
 from euterpe.media.plan import SOURCE_FD, Plan
 from euterpe.media.progress import Progress, Report, ReportReader, progress_of
 from euterpe.media.sandbox import Sandbox, reopened
 
 # As often the bytes are counted and `on_progress` is asked, also of an ffmpeg that is silent.
 _TICK_S = 0.5
+
+# So often it is read between two looks; then it is read at this pace. A child that floods its pipes took half
+# of the GIL from the worker's other threads.
+_MOST_WORDS = 100
+_PACE_S = 0.005
 
 _GB = 10**9
 _SMALL_SOURCE_CAP = 10 * _GB
@@ -46,11 +52,13 @@ def encode(
     max_output_bytes: int,
     on_progress: Callable[[Progress], None],
     on_cpu: Callable[[float], None],
+    on_disk: Callable[[int], None],
     memory_bytes: int,
 ) -> EncodeStats:
     """Makes the planned files in `folder`. Whatever ends it, also what `on_progress` raises to stop it,
-    ffmpeg is dead and gone before it leaves here. `on_cpu` is called with the seconds of processor time used
-    so far, every half second and once more at the end."""
+    ffmpeg is dead and gone before it leaves here. Every half second and once more at the end, `on_cpu` is
+    called with the seconds of processor time used so far, and `on_disk`, which may raise, with the bytes that
+    are held of the disk."""
     limits = Limits(
         memory_bytes=memory_bytes,
         cpu_seconds=int(timeout_seconds * (os.cpu_count() or 1)) + 1,
@@ -67,9 +75,13 @@ def encode(
 
         def on_tick(progress: Progress) -> None:
             on_cpu(child.cpu_seconds)
+            on_disk(watch.disk_bytes)
             on_progress(progress)
 
         evidence = _follow(child, watch, began + timeout_seconds, on_tick)
+        # Before it is asked why it failed: one that filled the disk pays for it.
+        watch.count()
+        on_disk(watch.disk_bytes)
         if child.end.code != 0:
             watch.refuse_a_full_file()
             raise evidence.verdict(child.end, limits, watch.held_memory_bytes)
@@ -91,8 +103,11 @@ def _follow(
     child: Child, watch: "_Watch", deadline: float, on_progress: Callable[[Progress], None]
 ) -> Evidence:
     evidence, reports = Evidence(), ReportReader()
-    next_look = monotonic() + _TICK_S
+    next_look, heard = monotonic() + _TICK_S, 0
     for event in child.events(_TICK_S):
+        heard += event is not None
+        if heard > _MOST_WORDS:
+            sleep(_PACE_S)
         match event:
             case (1, data):
                 for report in reports.feed(data):
@@ -104,7 +119,7 @@ def _follow(
         if monotonic() >= next_look:
             watch.look()
             on_progress(watch.progress())
-            next_look = monotonic() + _TICK_S
+            next_look, heard = monotonic() + _TICK_S, 0
     return evidence
 
 
@@ -115,19 +130,21 @@ class _Watch:
         self, plan: Plan, folder: Path, pid: int, stall_seconds: float, max_output_bytes: int
     ) -> None:
         self.report = Report(None, None)
-        self.out_bytes = 0
+        self.out_bytes = self.disk_bytes = 0
         self.held_memory_bytes = 0
-        self._plan, self._folder, self._pid = plan, folder, pid
+        self._plan, self._folder, self._pid = plan, OutputFolder(plan, folder, pid), pid
         self._stall_seconds, self._max_output_bytes = stall_seconds, max_output_bytes
         self._signs: object = None
         self._moved_at = monotonic()
 
+    def count(self) -> Mapping[str, int]:
+        """Count what it holds of the disk, and return the length of each output's files."""
+        holding = self._folder.look()
+        self.out_bytes, self.disk_bytes = holding.out_bytes, holding.disk_bytes
+        return holding.sizes
+
     def look(self) -> None:
-        sizes = {file.output: 0 for file in self._plan.files}
-        for output, size in self._sizes():
-            sizes[output] += size
-        self.out_bytes = sum(sizes.values())
-        for output, size in sizes.items():
+        for output, size in self.count().items():
             if size > self._max_output_bytes:
                 raise MediaError(
                     "output_too_large", f"output {output} grew beyond {self._max_output_bytes} bytes"
@@ -143,7 +160,7 @@ class _Watch:
 
     def refuse_a_full_file(self) -> None:
         """Raise when a file is as large as its limit: a program that catches SIGXFSZ fails by itself."""
-        for output, size in self._sizes():
+        for output, size in self._folder.lengths():
             if size >= self._max_output_bytes:
                 raise MediaError(
                     "output_too_large", f"output {output} grew to {self._max_output_bytes} bytes"
@@ -160,13 +177,6 @@ class _Watch:
 
     def progress(self) -> Progress:
         return progress_of(self.report, self._plan.duration_seconds, self.out_bytes)
-
-    def _sizes(self) -> Iterator[tuple[str, int]]:
-        for file in self._plan.files:
-            parts = self._folder.glob(file.parts) if file.parts else ()
-            for path in (self._folder / file.path, *parts):
-                with suppress(FileNotFoundError):  # not begun yet
-                    yield file.output, path.stat().st_size
 
 
 def _data_bytes(pid: int) -> int:

@@ -25,9 +25,9 @@ class Track:
 
 @dataclass(frozen=True)
 class PlannedFile:
-    """`demuxer` reads it back. A playlist has `parts`, a pattern, that are published before it, and names
-    nothing else; a file that we write ourselves has its `text`; an index of playlists has the names of those
-    in `lists`."""
+    """`demuxer` reads it back. A playlist has `parts`, a pattern, that are published before it, at most
+    `most_parts` of them, and names nothing else; a file that we write ourselves has its `text`; an index of
+    playlists has the names of those in `lists`."""
 
     output: str
     path: str  # in the work folder, and below the job's output prefix
@@ -35,6 +35,7 @@ class PlannedFile:
     demuxer: str | None = None
     tracks: tuple[Track, ...] = ()
     parts: str | None = None
+    most_parts: int = 0
     text: str | None = None
     lists: tuple[str, ...] = ()
 

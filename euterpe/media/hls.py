@@ -11,6 +11,8 @@ from euterpe.media.picture import filters, fitted_size
 
 _PLAYLIST_TYPE = "application/vnd.apple.mpegurl"
 _MASTER = "master.m3u8"
+# Of a source that does not tell its duration: two days in segments of two seconds.
+_MOST_SEGMENTS = 86_400
 
 
 def hls(output: HlsOutput, info: MediaInfo) -> Planned:
@@ -43,12 +45,18 @@ def hls(output: HlsOutput, info: MediaInfo) -> Planned:
             "hls",
             (track,),
             parts=f"{output.name}/{name}_*",
+            most_parts=most_parts(info.duration_seconds, output.segment_seconds),
         )
         for name, track in lists.items()
     ]
     names = tuple(f"{name}.m3u8" for name in lists)
     master = PlannedFile(output.name, f"{output.name}/{_MASTER}", _PLAYLIST_TYPE, "hls master", lists=names)
     return Planned((*playlists, master), words)
+
+
+def most_parts(duration_seconds: float | None, segment_seconds: float) -> int:
+    """Return more segments than a sound source can have: key frames may cut it more often than asked."""
+    return 100 + (_MOST_SEGMENTS if duration_seconds is None else int(3 * duration_seconds / segment_seconds))
 
 
 def _muxer(output: HlsOutput, variants: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:

@@ -218,6 +218,7 @@ class Attempt:
                 memory_bytes=self._tools.memory_bytes,
                 on_progress=self._on_encoded,
                 on_cpu=self._on_cpu,
+                on_disk=self._on_disk,
             )
         with self._meter.phase("verify"):
             return verify(self._tools.sandbox, planned, folder, on_tick=self._pulse.check)
@@ -228,8 +229,10 @@ class Attempt:
         self._cpu_seconds = max(self._cpu_seconds, cpu_seconds)
         self._meter.note(cpu_seconds=round(self._cpu_seconds, 3))
 
+    def _on_disk(self, disk_bytes: int) -> None:
+        self._room.hold(self._source_bytes + disk_bytes)
+
     def _on_encoded(self, progress: Progress) -> None:
-        self._room.hold(self._source_bytes + progress.out_bytes)
         self._look_around(_LOOK_EVERY_BYTES)
         done = _FETCHED + (_ENCODED - _FETCHED) * (progress.percent or 0.0) / 100
         self._journal.report(round(done, 2), eta_seconds=progress.eta_seconds, speed=progress.speed)

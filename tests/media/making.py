@@ -40,6 +40,7 @@ def run(
     max_output_bytes: int = 1 << 30,
     on_progress: Callable[[Progress], None] = lambda _: None,
     on_cpu: Callable[[float], None] = lambda _: None,
+    on_disk: Callable[[int], None] = lambda _: None,
     memory_bytes: int = 4 << 30,
 ) -> EncodeStats:
     with source.open("rb") as file:
@@ -53,6 +54,7 @@ def run(
             max_output_bytes=max_output_bytes,
             on_progress=on_progress,
             on_cpu=on_cpu,
+            on_disk=on_disk,
             memory_bytes=memory_bytes,
         )
 

@@ -1,6 +1,7 @@
 """Jobs of one requester that want to look like the worker's own trouble, beside a job of another."""
 
 import socket
+import struct
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -105,15 +106,17 @@ def test_fair_an_endless_source_costs_the_job_beside_it_nothing(
 def test_fair_a_source_that_announces_the_disk_of_others_waits_for_it_and_pays_nothing(
     tmp_path: Path, front_server: Server, bucket: Path, front: Front
 ) -> None:
-    """It announces 13 of 20 MiB; the job beside it has 10."""
+    """It announces 13 of 20 MiB; the job beside it has 9: its source, and half as much for its outputs."""
     work = tmp_path / "small"
+    padding = struct.pack(">I4s", 6 * MIB, b"free") + bytes(6 * MIB - 8)
+    (bucket / "padded.mp4").write_bytes((bucket / "clip.mp4").read_bytes() + padding)
     with (
         small_disk(work, 24 * MIB) as disk,
         working(tmp_path, front_server, bucket, disk, work_dir=work, min_free_bytes=4 * MIB) as shop,
     ):
         (bucket / "large.mp4").write_bytes(bytes(13 * MIB))
-        gate = front.gate("GET", "clip.mp4")
-        honest = shop.submit(credentials=shop.keys)
+        gate = front.gate("GET", "padded.mp4")
+        honest = shop.submit("padded.mp4", credentials=shop.keys)
         with gate.held():
             large = shop.submit("large.mp4", credentials=shop.keys, max_attempts=1)
             shop.reaches(large, JobStatus.FETCHING)
