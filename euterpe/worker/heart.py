@@ -113,6 +113,8 @@ class Heart:
         }
         beat = self._store.inbox.heartbeat([pulse.job for pulse in pulses], used=used)
         for pulse in pulses:
+            if (written := used.get(pulse.job.job_id)) is not None:
+                pulse.meter.note_written(written)
             if pulse.job.job_id not in beat.held:
                 pulse.end(LeaseLost("the job is not ours any more"))
             elif pulse.job.job_id in beat.cancel_requested:

@@ -20,7 +20,7 @@ class Meter:
         self._now = now
         self._figures: dict[str, Any] = {}
         self._running: dict[str, float] = {}  # phase name -> when it began
-        self._told: Mapping[str, Any] = {}
+        self._written: Mapping[str, Any] = {}
         self._lock = threading.Lock()
 
     def note(self, **figures: Any) -> None:
@@ -49,12 +49,13 @@ class Meter:
             return {**self._figures, **running, "measured": measured}
 
     def changes(self) -> dict[str, Any] | None:
-        """Return the document for a heartbeat, or None when nothing was measured since the last one."""
+        """Return the document for a heartbeat, or None when the last one that was written says the same."""
         document = self.document("last_beat")
-        if document == self._told:
-            return None
-        self._told = document
-        return document
+        return None if document == self._written else document
+
+    def note_written(self, document: Mapping[str, Any]) -> None:
+        """Remember what a heartbeat has written; one that failed is written with the next."""
+        self._written = document
 
     def _elapsed_ms(self, began: float) -> int:
         return round((self._now() - began) * 1000)

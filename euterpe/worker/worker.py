@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 
 import structlog
 
@@ -118,7 +119,8 @@ class Worker:
                 self._begin(job)
             except RuntimeError:  # no thread is to be had
                 for left in jobs[count:]:
-                    self._tools.store.inbox.release(left)
+                    with suppress(StoreError):  # its lease runs out; the others are still to be released
+                        self._tools.store.inbox.release(left)
                 raise
         return len(jobs)
 

@@ -40,6 +40,8 @@ def test_nothing_new_is_nothing_to_write() -> None:
     meter.add("bytes_out", 10)
     meter.add("bytes_out", 5)
     assert meter.changes() == {"cpu_seconds": 1.5, "bytes_out": 15, "measured": "last_beat"}
+    assert meter.changes() is not None, "what was not written yet is told again"
+    meter.note_written(meter.document("last_beat"))
     assert meter.changes() is None
     meter.note(cpu_seconds=2.0)
     assert meter.changes() == {"cpu_seconds": 2.0, "bytes_out": 15, "measured": "last_beat"}
