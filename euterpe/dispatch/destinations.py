@@ -98,8 +98,8 @@ class Destinations:
     def room(self) -> int:
         """How many to claim now: whole batches, so that one is there when the one before has gone out. What
         cannot be sent soon takes no room from the others."""
-        now = self._clock()
-        ready = sum(min(len(d.waiting), self._sendable(d, now)) for d in self._waiting_ones())
+        now, load = self._clock(), Load(self._flights)
+        ready = sum(min(len(d.waiting), self._sendable(d, load, now)) for d in self._waiting_ones())
         return self._batch if ready <= self._batch and not self._is_crowded() else 0
 
     def saturated(self) -> frozenset[str]:
@@ -107,9 +107,11 @@ class Destinations:
 
         The bound is four batches, or as much as the others leave free: no requester can fill all hands.
         """
-        now = self._clock()
+        now, load = self._clock(), Load(self._flights)
         held = {
-            requester_id: sum(len(d.waiting) - self._sendable(d, now) for d in requester.active.values())
+            requester_id: sum(
+                len(d.waiting) - self._sendable(d, load, now) for d in requester.active.values()
+            )
             for requester_id, requester in self._active.items()
         }
         free = max(0, _IN_HAND * self._batch - sum(held.values()))
@@ -159,8 +161,8 @@ class Destinations:
 
     def hand_back(self) -> list[HandBack]:
         """Takes out what has waited for long, and cannot be sent soon."""
-        now, is_crowded = self._clock(), self._is_crowded()
-        surplus = ((d, d.waiting[self._sendable(d, now) :]) for d in self._waiting_ones())
+        now, load, is_crowded = self._clock(), Load(self._flights), self._is_crowded()
+        surplus = ((d, d.waiting[self._sendable(d, load, now) :]) for d in self._waiting_ones())
         return [
             self._postpone(destination, entries, now)
             for destination, entries in surplus
@@ -241,9 +243,14 @@ class Destinations:
     def _is_crowded(self) -> bool:
         return sum(len(d.waiting) for d in self._waiting_ones()) > _IN_HAND * self._batch
 
-    def _sendable(self, destination: Destination, now: float) -> int:
-        """How many can be counted on to go out within `PATIENCE_S`."""
+    def _sendable(self, destination: Destination, load: Load, now: float) -> int:
+        """Return how many events can be counted on to go out within `PATIENCE_S`.
+
+        None of a requester without a place left: counted, they would keep those of others from being claimed.
+        """
         if destination.standing is not Standing.PROVEN or destination.is_plugged(now):
+            return 0
+        if not self._places.has_room_for(destination.key[0], load):
             return 0
         in_time = PATIENCE_S * self._concurrency
         everything = len(destination.waiting)

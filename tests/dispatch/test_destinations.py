@@ -90,8 +90,10 @@ def test_a_requester_whose_receivers_stop_answering_holds_at_most_half_of_all_pl
         under_way += len(tower.start_all())
         tower.clock.now += PATIENCE_S
     assert under_way == 13, "of twenty-five"
+    assert tower.destinations.room() > 0, "what cannot be sent keeps nothing of others from being claimed"
     tower.add(event(1, to="b", requester="another"))
     assert len(tower.start_all()) == 1
+    assert tower.hand_back(), "and does not stay in hand"
 
 
 def test_one_seat_is_kept_for_those_that_answer(tower: Tower) -> None:
