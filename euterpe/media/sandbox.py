@@ -210,7 +210,7 @@ def answer_of(child: Child, blame: str, on_tick: Callable[[], None], limits: Lim
         if "error" not in answer:
             return answer["found"]
         error = MediaError(*answer["error"])
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, RecursionError):  # the last of "[[[[…"
         raise MediaError(blame, "makes the process that looks into it lie") from None
     # A child that was taken over may claim anything, but no more than that its file is at fault.
     raise error if error.retry_class is RetryClass.PERMANENT else MediaError(blame, str(error))
