@@ -148,6 +148,9 @@ def test_a_work_directory_that_cannot_be_written_is_an_error(
         (-signal.SIGXCPU, "", "encode_timeout"),
         (-signal.SIGSEGV, "", "encode_failed"),
         (-signal.SIGKILL, "", "encode_killed"),
+        (-32, "", "encode_failed"),  # of the C library, without a name
+        (-35, "", "encode_failed"),
+        (-63, "", "encode_failed"),
         (1, "[error] av_interleaved_write_frame(): No space left on device", "encode_failed"),
         (228, "[error] av_interleaved_write_frame(): No space left on device", "encode_failed"),
         (1, "[error] Error while decoding: Cannot allocate memory", "source_damaged"),
