@@ -1,5 +1,6 @@
 """Whether what ffmpeg calls a success is one: every file opens, holds what was planned, to its end."""
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,8 @@ from euterpe.media.plan import Plan
 from euterpe.media.sandbox import Sandbox
 
 _PART_TYPES = {".m4s": "video/iso.segment", ".mp4": "video/mp4"}
+# As `hls` has ffmpeg name them. They become names of objects, and parts of URLs.
+_PART_NAME = re.compile(r"[a-z0-9]+_(?:[0-9]{5,9}\.m4s|init\.mp4)")
 
 
 @with_config(extra="forbid")
@@ -63,7 +66,7 @@ def verify(
     sandbox: Sandbox, plan: Plan, folder: Path, *, on_tick: Callable[[], None] = lambda: None
 ) -> tuple[MadeFile, ...]:
     """The made files, in the order in which they may be published. `on_tick` may end it by raising."""
-    parts = {file.path: sorted(folder.glob(file.parts)) if file.parts else [] for file in plan.files}
+    parts = {file.path: _parts_of(file, folder) for file in plan.files}
     asked = [
         (file.path, file.demuxer, [*file.lists, *(part.name for part in parts[file.path])])
         for file in plan.files
@@ -80,6 +83,14 @@ def verify(
     for file in made:
         _check_regular(file)
     return made
+
+
+def _parts_of(file: PlannedFile, folder: Path) -> list[Path]:
+    """Return the parts of a playlist. An ffmpeg that was taken over may give them any name."""
+    parts = sorted(folder.glob(file.parts)) if file.parts else []
+    if not all(_PART_NAME.fullmatch(part.name) for part in parts):
+        raise MediaError("output_undecodable", f"{file.path}: one of its parts has a strange name")
+    return parts
 
 
 def _facts_of(found: object, count: int) -> list[_FileFacts]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from euterpe.domain.outputs import ImageOutput
+from euterpe.domain.outputs import HlsOutput, HlsVideo, ImageOutput
 from euterpe.domain.retry import RetryClass
 from euterpe.media.errors import MediaError
 from euterpe.media.files import Track
@@ -180,4 +180,38 @@ def test_a_lie_about_what_was_made_is_refused_for_good(tmp_path: Path, found: An
         verify_what_is_told(found, tmp_path)
     assert (lied.value.code, lied.value.retry_class) == ("output_undecodable", RetryClass.PERMANENT)
     assert len(str(lied.value)) < 1000
+    assert str(lied.value).isprintable()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(
+            b"360p_x.evil",
+            b"360p_",
+            b"360p_..mp4",
+            b"360p_00000.m4s.",
+            b"360p_00000.M4S",
+            b"360p_00000.m4s\n",
+        ),
+        *(b"360p_\xff\xfe.m4s", b"360p_a\nb\x1b[31m.m4s", "360p_\u202egpj.m4s".encode()),
+        *(b"360p_?versionId=1.m4s", b"360p_#.m4s", b"360p_%2e%2e%2f.m4s", b"360p_\\..\\x.m4s", b"360p_ .mp4"),
+        b"360p_" + b"n" * 240 + b".m4s",
+    ],
+)
+def test_a_part_with_a_name_that_ffmpeg_does_not_give_is_refused(tmp_path: Path, name: bytes) -> None:
+    ladder = HlsOutput(name="hls", type="hls", video=HlsVideo(ladder=(360,)), audio=None)
+    planned = plan([ladder], SOURCE, threads=1)
+    (tmp_path / "hls").mkdir()
+    names = ("360p.m3u8", "360p_init.mp4", "360p_00000.m4s", "360p_123456.m4s", "master.m3u8")
+    for whole in names:
+        (tmp_path / "hls" / whole).write_bytes(b"whole")
+    sandbox = LyingSandbox([*facts(), {"streams": []}])
+    assert [file.name for file in verify(sandbox, planned, tmp_path)] == [
+        f"hls/{name}" for name in ("360p_00000.m4s", "360p_123456.m4s", "360p_init.mp4", *names[::4])
+    ]
+    Path(os.fsdecode(os.fsencode(tmp_path / "hls") + b"/" + name)).write_bytes(b"strange")
+    with pytest.raises(MediaError) as lied:
+        verify(sandbox, planned, tmp_path)
+    assert (lied.value.code, lied.value.retry_class) == ("output_undecodable", RetryClass.PERMANENT)
     assert str(lied.value).isprintable()
