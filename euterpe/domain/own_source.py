@@ -1,7 +1,7 @@
 """Outputs that would replace the source of their own job."""
 
 from collections.abc import Iterable
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from euterpe.domain.credentials import AzCredentials, Credentials, of_side
 from euterpe.domain.locations import split_query
@@ -26,7 +26,7 @@ def over_source(spec: JobSpec, names: Iterable[str]) -> str | None:
     source = _place(spec.source.url)
     for name in names:
         urls, prefix = spec.output.urls or {}, spec.output.url
-        url = urls.get(name) if prefix is None else prefix + name.replace("%", "%25")
+        url = urls.get(name) if prefix is None else prefix + quote(name)
         if url is not None and _place(url) == source:
             return name
     return None

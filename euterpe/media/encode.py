@@ -182,8 +182,8 @@ class _Watch:
 def _data_bytes(pid: int) -> int:
     """Return the memory that RLIMIT_DATA counts, touched or not; 0 once the process has ended."""
     try:
-        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmData:"))
+        lines = Path(f"/proc/{pid}/status").read_bytes().split(b"\n")  # its name may be any bytes
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(b"VmData:"))
     except (OSError, StopIteration):
         return 0
 

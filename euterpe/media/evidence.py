@@ -74,11 +74,7 @@ class Evidence:
         for saying, code, message in _SAYINGS:
             if re.search(saying, text):
                 return MediaError(code, self._with_its_words(message))
-        how = (
-            f"died of {signal.Signals(-end.code).name}"
-            if end.code < 0
-            else f"failed with exit code {end.code}"
-        )
+        how = f"died of {_signal_name(-end.code)}" if end.code < 0 else f"failed with exit code {end.code}"
         return MediaError("encode_failed", self._with_its_words(f"ffmpeg {how}"))
 
     def _with_its_words(self, message: str) -> str:
@@ -98,6 +94,14 @@ def proved_by_facts(end: Exit, limits: Limits, held_memory_bytes: int = 0) -> Me
     if end.code == -signal.SIGKILL:
         return MediaError("encode_killed", "the process was killed from outside, within its own limits")
     return None
+
+
+def _signal_name(number: int) -> str:
+    """Return its name. Signals 32, 33 and most real-time signals have none."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
 
 
 def _used_up_its_time(end: Exit, limits: Limits) -> bool:

@@ -1,30 +1,42 @@
 """What a source is: facts that PyAV reported from the sandbox, in plain frozen data."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Annotated, Any
+
+from pydantic import Field, TypeAdapter, with_config
+
+from euterpe.domain.model import Items
+from euterpe.domain.text import matching
+from euterpe.media.allowed import CONTAINERS, MAX_STREAMS
+from euterpe.media.answers import Flag, Ratio, Seconds, Whole, Word, checked
 
 # The transfer curves of HDR: PQ and HLG, by their numbers in ITU-T H.273.
 _HDR_TRANSFERS = {16: "pq", 18: "hlg"}
 
 
+_KINDS = ("video", "audio", "subtitle", "data", "attachment", "picture", "unknown")  # picture: a cover
+Kind = Annotated[str, matching("|".join(_KINDS), "a kind of stream")]
+Container = Annotated[str, matching("|".join(CONTAINERS), "a container that is allowed")]
+
+
+@with_config(extra="forbid")
 @dataclass(frozen=True)
 class StreamInfo:
-    index: int
-    kind: str  # video, audio, subtitle, data, attachment, picture (a cover), unknown
-    codec: str | None
-    duration_seconds: float | None = None
-    width: int | None = None  # as coded: a rotation of 90 degrees swaps what is shown
-    height: int | None = None
-    rotation: int = 0
-    pixel_aspect: float = 1.0
-    fps: float | None = None
-    pixel_format: str | None = None
-    transfer: int | None = None
-    interlaced: bool = False
-    channels: int | None = None
-    sample_rate: int | None = None
-    is_default: bool = False
+    index: Annotated[Whole, Field(lt=MAX_STREAMS)]
+    kind: Kind
+    codec: Word | None
+    duration_seconds: Seconds | None = None
+    width: Whole | None = None  # as coded: a rotation of 90 degrees swaps what is shown
+    height: Whole | None = None
+    rotation: Annotated[Whole, Field(lt=360)] = 0
+    pixel_aspect: Ratio = 1.0
+    fps: Ratio | None = None
+    pixel_format: Word | None = None
+    transfer: Whole | None = None
+    interlaced: Flag = False
+    channels: Whole | None = None
+    sample_rate: Whole | None = None
+    is_default: Flag = False
 
     @property
     def hdr(self) -> str | None:
@@ -41,17 +53,19 @@ class StreamInfo:
         return kept
 
 
+@with_config(extra="forbid")
 @dataclass(frozen=True)
 class MediaInfo:
-    container: str  # the demuxer's first name
+    container: Container  # the demuxer's first name
     size_bytes: int
-    duration_seconds: float | None
-    streams: tuple[StreamInfo, ...]
+    duration_seconds: Seconds | None
+    streams: Annotated[tuple[StreamInfo, ...], Items(0, MAX_STREAMS)]
 
-    @classmethod
-    def parse(cls, found: Mapping[str, Any], size_bytes: int) -> Self:
-        streams = tuple(StreamInfo(**stream) for stream in found["streams"])
-        return cls(found["container"], size_bytes, found["duration_seconds"], streams)
+    @staticmethod
+    def parse(found: object, size_bytes: int) -> "MediaInfo":
+        """Return what the prober found. Raise when that is not what a prober finds: it was taken over."""
+        answer = {**found, "size_bytes": size_bytes} if isinstance(found, dict) else found
+        return checked(_MEDIA_INFO, answer, blame="source_unsupported")
 
     @property
     def video(self) -> StreamInfo | None:
@@ -73,3 +87,6 @@ class MediaInfo:
         """The one that its author marked as the default, else the first."""
         of_kind = [stream for stream in self.streams if stream.kind == kind]
         return next((stream for stream in of_kind if stream.is_default), of_kind[0] if of_kind else None)
+
+
+_MEDIA_INFO = TypeAdapter(MediaInfo)

@@ -12,6 +12,7 @@ from av.video.frame import VideoFrame
 from av.video.stream import VideoStream
 
 from euterpe.media.allowed import DECODERS, DEMUXER_OPTIONS, MAX_STREAMS
+from euterpe.media.answers import LONGEST_SECONDS
 from euterpe.media.boxes import is_cut_off
 from euterpe.media.errors import MediaError
 from euterpe.media.info import MediaInfo, StreamInfo
@@ -22,7 +23,6 @@ _FIRST_PACKETS = 500
 _COARSE_TICK_S = 0.1
 _LAST_PACKETS = 10_000
 _FAR_AWAY = 2**62
-_LONGEST_SECONDS = 1e9  # beyond it is damage, not duration
 _UNSPECIFIED = 2  # of a colour property, in H.273
 
 
@@ -82,7 +82,7 @@ def _describe(stream: Stream) -> StreamInfo:
             width=stream.codec_context.width,
             height=stream.codec_context.height,
             pixel_aspect=float(stream.sample_aspect_ratio or 1),
-            fps=float(rate) if rate else None,
+            fps=float(rate) if rate and rate > 0 else None,
             pixel_format=stream.codec_context.pix_fmt,
             transfer=stream.codec_context.color_trc,
         )
@@ -163,4 +163,4 @@ def _seconds(microseconds: int | None) -> float | None:
 
 
 def _positive(seconds: float) -> float | None:
-    return round(seconds, 6) if 0 < seconds < _LONGEST_SECONDS else None
+    return round(seconds, 6) if 0 < seconds < LONGEST_SECONDS else None

@@ -2,10 +2,12 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import isfinite
+from math import nan
 
 # A block has some hundred bytes; a child that sends no line end at all is not ffmpeg any more.
 _LONGEST_LINE = 4096
+# Of seconds and of speed: more is not ffmpeg's, and the store takes less only.
+_TOO_MUCH = 1e9
 
 
 @dataclass(frozen=True)
@@ -44,9 +46,11 @@ class ReportReader:
 
     def _report(self) -> Report:
         done = _number(self._fields.get("out_time_us", ""))
+        speed = _number(self._fields.get("speed", "").removesuffix("x"))
         return Report(
-            done_seconds=None if done is None else done / 1_000_000,
-            speed=_number(self._fields.get("speed", "").removesuffix("x")),
+            # Below zero while only what lies before the first moment is done.
+            done_seconds=done / 1_000_000 if abs(done) < _TOO_MUCH * 1_000_000 else None,
+            speed=speed if 0 <= speed < _TOO_MUCH else None,
         )
 
 
@@ -54,19 +58,18 @@ def progress_of(report: Report, duration_seconds: float | None, out_bytes: int) 
     if not duration_seconds or report.done_seconds is None:
         return Progress(speed=report.speed, out_bytes=out_bytes)
     done = min(max(report.done_seconds, 0.0), duration_seconds)
-    left = duration_seconds - done
+    eta = round((duration_seconds - done) / report.speed, 1) if report.speed else nan
     return Progress(
         percent=round(100 * done / duration_seconds, 2),
         speed=report.speed,
-        eta_seconds=round(left / report.speed, 1) if report.speed else None,
+        eta_seconds=eta if eta < _TOO_MUCH else None,
         out_bytes=out_bytes,
     )
 
 
-def _number(text: str) -> float | None:
-    """ffmpeg writes N/A for what it does not know."""
+def _number(text: str) -> float:
+    """Return NaN, which is within no bounds, for what is no number, like the N/A of ffmpeg."""
     try:
-        number = float(text)
+        return float(text)
     except ValueError:
-        return None
-    return number if isfinite(number) else None
+        return nan

@@ -1,10 +1,16 @@
 """Whether what ffmpeg calls a success is one: every file opens, holds what was planned, to its end."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
+from pydantic import TypeAdapter, with_config
+
+from euterpe.domain.model import Items
+from euterpe.media.allowed import MAX_STREAMS
+from euterpe.media.answers import Line, Seconds, Whole, Word, checked
 from euterpe.media.encoders import KEYFRAME_SECONDS
 from euterpe.media.errors import MediaError
 from euterpe.media.files import PlannedFile, Track
@@ -12,6 +18,34 @@ from euterpe.media.plan import Plan
 from euterpe.media.sandbox import Sandbox
 
 _PART_TYPES = {".m4s": "video/iso.segment", ".mp4": "video/mp4"}
+# As `hls` has ffmpeg name them. They become names of objects, and parts of URLs.
+_PART_NAME = re.compile(r"[a-z0-9]+_(?:[0-9]{5,9}\.m4s|init\.mp4)")
+
+
+@with_config(extra="forbid")
+@dataclass(frozen=True)
+class _StreamFacts:
+    """What `inspect` says of one stream of a made file."""
+
+    kind: Word
+    codec: Word
+    width: Whole | None
+    height: Whole | None
+    frames: Whole
+    end_seconds: Seconds
+
+
+@with_config(extra="forbid")
+@dataclass(frozen=True)
+class _FileFacts:
+    """What `inspect` says of a made file; of one that cannot be trusted, its problem alone."""
+
+    streams: Annotated[tuple[_StreamFacts, ...], Items(0, MAX_STREAMS)] = ()
+    duration_seconds: Seconds | None = None
+    problem: Line | None = None
+
+
+_FILE_FACTS = TypeAdapter(_FileFacts)
 
 
 @dataclass(frozen=True)
@@ -32,36 +66,43 @@ def verify(
     sandbox: Sandbox, plan: Plan, folder: Path, *, on_tick: Callable[[], None] = lambda: None
 ) -> tuple[MadeFile, ...]:
     """The made files, in the order in which they may be published. `on_tick` may end it by raising."""
-    parts = {file.path: sorted(folder.glob(file.parts)) if file.parts else [] for file in plan.files}
+    parts = {file.path: _parts_of(file, folder) for file in plan.files}
     asked = [
         (file.path, file.demuxer, [*file.lists, *(part.name for part in parts[file.path])])
         for file in plan.files
         if file.demuxer
     ]
     arguments = {"files": asked, "keyframe_seconds": KEYFRAME_SECONDS}
-    facts = dict(
-        zip(
-            (path for path, _, _ in asked),
-            sandbox.call("inspect", arguments, blame="output_undecodable", cwd=folder, on_tick=on_tick),
-            strict=True,
-        )
-    )
+    found = sandbox.call("inspect", arguments, blame="output_undecodable", cwd=folder, on_tick=on_tick)
+    facts = dict(zip((path for path, _, _ in asked), _facts_of(found, len(asked)), strict=True))
     made = tuple(
         made
         for file in plan.files
-        for made in _checked(file, facts.get(file.path, {}), folder, parts[file.path])
+        for made in _checked(file, facts.get(file.path, _FileFacts()), folder, parts[file.path])
     )
     for file in made:
         _check_regular(file)
     return made
 
 
-def _checked(
-    file: PlannedFile, facts: Mapping[str, Any], folder: Path, parts: Sequence[Path]
-) -> Iterator[MadeFile]:
-    if problem := facts.get("problem"):
-        raise MediaError("output_undecodable", f"{file.path}: {problem}")
-    _check_streams(file, facts.get("streams", ()))
+def _parts_of(file: PlannedFile, folder: Path) -> list[Path]:
+    """Return the parts of a playlist. An ffmpeg that was taken over may give them any name."""
+    parts = sorted(folder.glob(file.parts)) if file.parts else []
+    if not all(_PART_NAME.fullmatch(part.name) for part in parts):
+        raise MediaError("output_undecodable", f"{file.path}: one of its parts has a strange name")
+    return parts
+
+
+def _facts_of(found: object, count: int) -> list[_FileFacts]:
+    if not isinstance(found, list) or len(found) != count:
+        raise MediaError("output_undecodable", f"the check of {count} files speaks of something else")
+    return [checked(_FILE_FACTS, facts, blame="output_undecodable") for facts in found]
+
+
+def _checked(file: PlannedFile, facts: _FileFacts, folder: Path, parts: Sequence[Path]) -> Iterator[MadeFile]:
+    if facts.problem is not None:
+        raise MediaError("output_undecodable", f"{file.path}: {facts.problem}")
+    _check_streams(file, facts.streams)
     for part in parts:
         name = part.relative_to(folder).as_posix()
         yield MadeFile(file.output, name, part, _PART_TYPES[part.suffix], None, None, None, is_part=True)
@@ -71,13 +112,13 @@ def _checked(
         file.path,
         folder / file.path,
         file.content_type,
-        facts.get("duration_seconds") or None,
+        facts.duration_seconds or None,
         shown.width if shown else None,
         shown.height if shown else None,
     )
 
 
-def _check_streams(file: PlannedFile, streams: Any) -> None:
+def _check_streams(file: PlannedFile, streams: Sequence[_StreamFacts]) -> None:
     if len(streams) != len(file.tracks):
         raise MediaError(
             "output_truncated", f"{file.path} has {len(streams)} streams instead of {len(file.tracks)}"
@@ -93,17 +134,16 @@ def _check_regular(made: MadeFile) -> None:
         raise MediaError("output_undecodable", f"{made.name} is not a regular file")
 
 
-def _check_track(path: str, track: Track, stream: Mapping[str, Any]) -> None:
+def _check_track(path: str, track: Track, stream: _StreamFacts) -> None:
     for what in ("kind", "codec", "width", "height"):
-        if stream[what] != getattr(track, what):
-            raise MediaError(
-                "output_undecodable", f"{path}: {what} is {stream[what]} and not {getattr(track, what)}"
-            )
-    if not stream["frames"]:
+        is_, planned = getattr(stream, what), getattr(track, what)
+        if is_ != planned:
+            raise MediaError("output_undecodable", f"{path}: {what} is {is_} and not {planned}")
+    if not stream.frames:
         raise MediaError("output_truncated", f"{path}: there is nothing in its {track.kind} stream")
-    if track.least_seconds is not None and stream["end_seconds"] < track.least_seconds:
+    if track.least_seconds is not None and stream.end_seconds < track.least_seconds:
         raise MediaError(
             "output_truncated",
-            f"{path}: its {track.kind} ends after {stream['end_seconds']:.2f} s, and after "
+            f"{path}: its {track.kind} ends after {stream.end_seconds:.2f} s, and after "
             f"{track.least_seconds:.2f} s at the earliest in the source",
         )

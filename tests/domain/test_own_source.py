@@ -59,6 +59,16 @@ def test_buckets_of_one_name_at_two_endpoints_are_two_buckets() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("source", "part"),
+    [("00000.m4s", "00000.m4s"), ("%3Fa.m4s", "?a.m4s"), ("%23a.m4s", "#a.m4s"), ("%2523.m4s", "%23.m4s")],
+)
+def test_a_part_is_compared_by_its_whole_name(source: str, part: str) -> None:
+    """Though `verify` lets no name pass with the `?` or `#` that ends the path of a URL."""
+    job = spec(f"s3://b/out/hls/360p_{source}", "s3://b/out/")
+    assert over_source(job, ["hls/360p.m3u8", f"hls/360p_{part}"]) == f"hls/360p_{part}"
+
+
 def test_the_files_of_a_folder_are_compared_when_they_are_known() -> None:
     job = spec("s3://b/out/hls/master.m3u8", "s3://b/out/")
     assert not replaces_its_source(job)

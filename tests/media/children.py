@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from euterpe.media.child import Child
 from euterpe.media.confine import Limits
@@ -12,6 +13,17 @@ from tests.media.making import PATIENCE_S
 from tests.media.processes import children_of, has_ended
 
 LIMITS = Limits(memory_bytes=1 << 30, cpu_seconds=60, file_bytes=1 << 20)
+
+
+class LyingSandbox(Sandbox):
+    """Its children were taken over: they find what they are told to find."""
+
+    def __init__(self, found: Any) -> None:
+        super().__init__(Path("/bin/true"))
+        self._found = found
+
+    def call(self, *_: Any, **__: Any) -> Any:
+        return self._found
 
 
 def shell(

@@ -76,6 +76,8 @@ def test_blame_an_exception_in_the_prober_is_the_fault_of_the_file(sandbox: Sand
         "{}",
         "[]",
         "not JSON",
+        pytest.param("[" * 20_000, id="deep list"),
+        pytest.param('{"found":' * 10_000, id="deep object"),
     ],
 )
 def test_blame_a_prober_that_was_taken_over_cannot_accuse_the_worker(

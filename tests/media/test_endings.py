@@ -3,6 +3,7 @@
 import os
 import resource
 import signal
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -148,6 +149,9 @@ def test_a_work_directory_that_cannot_be_written_is_an_error(
         (-signal.SIGXCPU, "", "encode_timeout"),
         (-signal.SIGSEGV, "", "encode_failed"),
         (-signal.SIGKILL, "", "encode_killed"),
+        (-32, "", "encode_failed"),  # of the C library, without a name
+        (-35, "", "encode_failed"),
+        (-63, "", "encode_failed"),
         (1, "[error] av_interleaved_write_frame(): No space left on device", "encode_failed"),
         (228, "[error] av_interleaved_write_frame(): No space left on device", "encode_failed"),
         (1, "[error] Error while decoding: Cannot allocate memory", "source_damaged"),
@@ -172,6 +176,29 @@ def test_what_was_used_up_decides_whatever_the_exit_status_is(code: int) -> None
     assert Evidence().verdict(Exit(code, 60.0, 0), LIMITS).code == "encode_timeout"
     assert Evidence().verdict(Exit(code, 1.0, 1 << 30), LIMITS).code == "out_of_memory"
     assert Evidence().verdict(Exit(code, 1.0, 0), LIMITS, held_memory_bytes=1 << 30).code == "out_of_memory"
+
+
+class TakenOver(Plan):
+    """Runs a text of Python in ffmpeg's place."""
+
+    def argv(self, _: Path) -> tuple[str, ...]:
+        return (os.path.realpath(sys.executable), "-ISc", self.outputs[0])
+
+
+_RENAME = "import ctypes, time; ctypes.CDLL(None).prctl(15, bytes({name})); time.sleep(1.2); {end}"
+
+
+@pytest.mark.parametrize("name", [b"\xff\xfe", b") Z 1 1 1 1 1 ", b"\nVmData: 1\xff"])
+def test_a_process_may_call_itself_what_it_likes(sandbox: Sandbox, tmp_path: Path, name: bytes) -> None:
+    """`/proc/PID/stat` and `status` quote the name as it is."""
+    looks: list[float] = []
+    script = _RENAME.format(name=[*name], end="sum(range(10**6)); raise SystemExit(7)")
+    (source := tmp_path / "source").write_bytes(b"source")
+    planned = TakenOver((script,), (), "mov", 1, None)
+    with pytest.raises(MediaError, match="exit code 7") as ended:
+        run(sandbox, planned, source, tmp_path, on_progress=lambda _: None, on_cpu=looks.append)
+    assert ended.value.code == "encode_failed"
+    assert len(looks) >= 2
 
 
 def test_evidence_is_bounded_printable_and_tells_no_paths() -> None:

@@ -4,6 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from euterpe.media.progress import Progress, Report, ReportReader, progress_of
+from euterpe.store.inputs import check_brought
 
 BLOCK = (
     b"frame=10\nfps=25.0\nbitrate= 198.8kbits/s\ntotal_size=49703\nout_time_us=2500000\n"
@@ -41,3 +42,42 @@ def test_progress_is_a_share_of_the_duration() -> None:
     assert progress_of(Report(-0.1, 0.0), 10.0, 7) == Progress(0.0, 0.0, None, 7)
     assert progress_of(Report(2.5, 2.5), None, 7) == Progress(None, 2.5, None, 7)
     assert progress_of(Report(None, None), 10.0, 7) == Progress(out_bytes=7)
+
+
+ODD = st.sampled_from(
+    [
+        "1e-320",
+        "1e-9",
+        "0",
+        "-0",
+        "2.5",
+        "-5",
+        "1e9",
+        "1e15",
+        "1e300",
+        "1e308",
+        "-1e308",
+        "1e999",
+        "nan",
+        "9" * 400,
+    ]
+)
+
+
+@given(ODD, ODD, st.sampled_from([None, 5e-324, 1e-6, 10.0, 1e9]))
+def test_an_ffmpeg_that_was_taken_over_reports_only_what_the_store_takes(
+    done: str, speed: str, duration: float | None
+) -> None:
+    block = f"out_time_us={done}\nspeed={speed}x\nprogress=continue\n".encode()
+    (report,) = ReportReader().feed(block)
+    progress = progress_of(report, duration, 7)
+    told = {"progress": progress.percent, "speed": progress.speed, "eta_seconds": progress.eta_seconds}
+    check_brought({name: value for name, value in told.items() if value is not None})
+
+
+def test_numbers_that_no_ffmpeg_tells_are_dropped() -> None:
+    lies = (
+        b"out_time_us=1e300\nspeed=-5x\nprogress=continue\nout_time_us=-1e300\nspeed=1e308x\nprogress=end\n"
+    )
+    assert list(ReportReader().feed(lies)) == [Report(None, None)] * 2
+    assert progress_of(Report(1.0, 1e-320), 10.0, 7) == Progress(10.0, 1e-320, None, 7)

@@ -8,12 +8,15 @@ from typing import Any
 
 import pytest
 
-from euterpe.domain.outputs import ImageOutput
+from euterpe.domain.outputs import HlsOutput, HlsVideo, ImageOutput
+from euterpe.domain.retry import RetryClass
 from euterpe.media.errors import MediaError
 from euterpe.media.files import Track
+from euterpe.media.info import MediaInfo, StreamInfo
 from euterpe.media.plan import Plan, plan
 from euterpe.media.sandbox import Sandbox
 from euterpe.media.verify import verify
+from tests.media.children import LyingSandbox
 from tests.media.clips import Clips
 from tests.media.making import FILM, SOUND, probe, run
 from tests.media.processes import working_in
@@ -121,3 +124,94 @@ def test_a_folder_that_became_a_link_is_not_followed(clips: Clips, sandbox: Sand
     (tmp_path / "poster").rename(tmp_path / "other")
     (tmp_path / "poster").symlink_to("other")
     assert refused(sandbox, planned, tmp_path) == "output_undecodable"
+
+
+SOURCE = MediaInfo("mov", 1000, 9.0, (StreamInfo(0, "video", "h264", 9.0, width=640, height=360),))
+STREAM: dict[str, Any] = {
+    "kind": "video",
+    "codec": "h264",
+    "width": 640,
+    "height": 360,
+    "frames": 5,
+    "end_seconds": 9.0,
+}
+
+
+NO_STREAMS: list[Any] = [1, None, {}, "x", [{}], [[]], [0] * 1_000_000]
+NO_SECONDS: list[Any] = [
+    *(True, "9", "9" * 3_000_000, [9], {}, -1, 1e10, 10**400, float("nan"), float("inf"), float("-inf"))
+]
+
+
+def facts(**changes: Any) -> list[Any]:
+    return [{"duration_seconds": 9.0, "streams": [STREAM | changes]}]
+
+
+def verify_what_is_told(found: Any, folder: Path) -> None:
+    (folder / "film.mp4").write_bytes(b"film")
+    verify(LyingSandbox(found), plan([FILM], SOURCE, threads=1), folder)
+
+
+def test_what_is_told_as_it_was_planned_passes(tmp_path: Path) -> None:
+    verify_what_is_told(facts(), tmp_path)
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        *(None, 7, "x", {}, [], [{}, {}], facts() * 2, [[]], ["x"], [None], [0] * 1_000_000),
+        *([{"streams": streams}] for streams in NO_STREAMS),
+        *(
+            [{"problem": problem}]
+            for problem in (7, {"a": 1}, ["a"], "A\0\x1b[2J" * 300_000, "\u202e", "\ud800")
+        ),
+        *([{"duration_seconds": seconds, "streams": [STREAM]}] for seconds in NO_SECONDS),
+        *(facts(end_seconds=end) for end in NO_SECONDS),
+        *(facts(frames=frames) for frames in (True, "x", None, [1], 1.0, -1, 10**15)),
+        *(facts(width=width) for width in (True, "640", 640.0, [640], -1)),
+        *(facts(codec=codec) for codec in (7, None, {"a": 1}, "\x1b[2J", "c" * 300_000)),
+        facts(evil=1),
+        [facts()[0] | {"evil": 1}],
+    ],
+    ids=lambda found: ascii(found)[:60].replace("\\", ""),
+)
+def test_a_lie_about_what_was_made_is_refused_for_good(tmp_path: Path, found: Any) -> None:
+    with pytest.raises(MediaError) as lied:
+        verify_what_is_told(found, tmp_path)
+    assert (lied.value.code, lied.value.retry_class) == ("output_undecodable", RetryClass.PERMANENT)
+    assert len(str(lied.value)) < 1000
+    assert str(lied.value).isprintable()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(
+            b"360p_x.evil",
+            b"360p_",
+            b"360p_..mp4",
+            b"360p_00000.m4s.",
+            b"360p_00000.M4S",
+            b"360p_00000.m4s\n",
+        ),
+        *(b"360p_\xff\xfe.m4s", b"360p_a\nb\x1b[31m.m4s", "360p_\u202egpj.m4s".encode()),
+        *(b"360p_?versionId=1.m4s", b"360p_#.m4s", b"360p_%2e%2e%2f.m4s", b"360p_\\..\\x.m4s", b"360p_ .mp4"),
+        b"360p_" + b"n" * 240 + b".m4s",
+    ],
+)
+def test_a_part_with_a_name_that_ffmpeg_does_not_give_is_refused(tmp_path: Path, name: bytes) -> None:
+    ladder = HlsOutput(name="hls", type="hls", video=HlsVideo(ladder=(360,)), audio=None)
+    planned = plan([ladder], SOURCE, threads=1)
+    (tmp_path / "hls").mkdir()
+    names = ("360p.m3u8", "360p_init.mp4", "360p_00000.m4s", "360p_123456.m4s", "master.m3u8")
+    for whole in names:
+        (tmp_path / "hls" / whole).write_bytes(b"whole")
+    sandbox = LyingSandbox([*facts(), {"streams": []}])
+    assert [file.name for file in verify(sandbox, planned, tmp_path)] == [
+        f"hls/{name}" for name in ("360p_00000.m4s", "360p_123456.m4s", "360p_init.mp4", *names[::4])
+    ]
+    Path(os.fsdecode(os.fsencode(tmp_path / "hls") + b"/" + name)).write_bytes(b"strange")
+    with pytest.raises(MediaError) as lied:
+        verify(sandbox, planned, tmp_path)
+    assert (lied.value.code, lied.value.retry_class) == ("output_undecodable", RetryClass.PERMANENT)
+    assert str(lied.value).isprintable()
