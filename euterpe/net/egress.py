@@ -6,8 +6,9 @@ An answer is whatever was said: a 3xx or a 5xx is no error here. One `Egress` se
 import logging
 import math
 import ssl
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
@@ -65,6 +66,8 @@ class Egress:
         self._dialer = Dialer(policy, resolve, dial, self._ssl_context)
         self._idle = IdleConnections(max_idle)
         self._derived: list[Egress] = []
+        self._seconds_left: Callable[[], float] | None = None
+        self.unbounded = self
 
     def __enter__(self) -> Self:
         return self
@@ -94,6 +97,19 @@ class Egress:
         self._derived.append(derived)
         return derived
 
+    def bounded(self, seconds_left: Callable[[], float]) -> "Egress":
+        """Return this egress for work that ends by a time: no request outlasts it.
+
+        `seconds_left` is called before each request, and may raise instead. `unbounded` of what is returned
+        is this egress, to clean up with.
+        """
+        bounded = copy(self)
+        bounded._seconds_left = seconds_left
+        return bounded
+
+    def _deadline(self, deadline_s: float) -> float:
+        return deadline_s if self._seconds_left is None else min(deadline_s, self._seconds_left())
+
     def request(
         self,
         method: str,
@@ -106,7 +122,7 @@ class Egress:
     ) -> Answer:
         """The whole exchange within `deadline_s`; of the answer's body at most `max_bytes` are kept."""
         target = Target.parse(url)
-        limits = Limits(target.origin, deadline_s)
+        limits = Limits(target.origin, self._deadline(deadline_s))
         sized = body or method not in ("GET", "HEAD")
         length = {"content-length": str(len(body))} if sized else {}
         with self._exchange(method, target, {**headers, **length}, body, limits) as response:
@@ -125,7 +141,7 @@ class Egress:
     ) -> Iterator[OpenAnswer]:
         """An answer that is read as it comes, as long as it keeps the pace of `Limits` and its own."""
         target = Target.parse(url)
-        limits = Limits(target.origin, deadline_s, idle_s=idle_s, pace=pace)
+        limits = Limits(target.origin, self._deadline(deadline_s), idle_s=idle_s, pace=pace)
         with self._exchange(method, target, headers, b"", limits) as response:
             limits.head_read(math.inf)
             yield OpenAnswer(response.status, _headers(response), _chunks(response, limits))
@@ -145,7 +161,7 @@ class Egress:
     ) -> Answer:
         """A body of exactly `size` bytes that is sent as it comes."""
         target = Target.parse(url)
-        limits = Limits(target.origin, deadline_s, idle_s=idle_s, pace=pace)
+        limits = Limits(target.origin, self._deadline(deadline_s), idle_s=idle_s, pace=pace)
         length = {"content-length": str(size)}
         body = _sized(chunks, size, limits)
         with self._exchange(method, target, {**headers, **length}, body, limits) as response:

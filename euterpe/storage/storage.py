@@ -1,5 +1,7 @@
 """The way to every kind of storage: the one place that looks at a URL's scheme."""
 
+from collections.abc import Callable
+from copy import copy
 from urllib.parse import urlsplit
 
 from euterpe.domain.credentials import Side, StorageCredentials
@@ -33,6 +35,14 @@ class Storage:
         self._policy, self._egress = policy, egress
         self._stores = egress.opened_to(_pair(endpoint) for endpoint in policy.endpoints)
         self._pace, self._idle_s, self._part_bytes = pace or MinimumPace(), idle_s, part_bytes
+
+    def bounded(self, seconds_left: Callable[[], float]) -> "Storage":
+        """Return this storage for one attempt: no request outlasts it (`Egress.bounded`)."""
+        bounded = copy(self)
+        bounded._egress, bounded._stores = (
+            egress.bounded(seconds_left) for egress in (self._egress, self._stores)
+        )
+        return bounded
 
     def source(self, source: Source, credentials: StorageCredentials | None) -> SourceObject:
         return SourceObject(self._reader(source, credentials, TransferPace(self._pace)))

@@ -58,6 +58,7 @@ class Access:
             try:
                 return work(self.spec, of_side(self.spec.credentials, side))
             except StorageError as refused:
+                self._pulse.check()  # a request that was cut off at the end of the attempt's time
                 if refused.retry_class is not RetryClass.CREDENTIALS:
                     raise
                 if not self._refresh("forbidden"):

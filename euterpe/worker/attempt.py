@@ -78,6 +78,7 @@ class Attempt:
         self._meter.note(ffmpeg=tools.ffmpeg_version)
         self._unchecked = _LOOK_EVERY_BYTES
         self._cpu_seconds = 0.0
+        self._storage = tools.storage.bounded(pulse.time_left)
         self._owner = Owner(self._job.job_id, self._job.claim_version, is_rival=self._is_rival)
 
     def _is_rival(self, other_id: str) -> bool | None:
@@ -144,9 +145,8 @@ class Attempt:
 
     def _work(self, folder: Path) -> list[dict[str, Any]]:
         _log.info("attempt_started")
-        access = Access(
-            self._tools.store, self._tools.egress, self._pulse, max_refreshes=self._tools.max_refreshes
-        )
+        egress = self._tools.egress.bounded(self._pulse.time_left)
+        access = Access(self._tools.store, egress, self._pulse, max_refreshes=self._tools.max_refreshes)
         self._journal.advance(JobStatus.FETCHING)
         with (folder / "source").open("w+b") as source:
             with self._meter.phase("fetch"):
@@ -170,7 +170,7 @@ class Attempt:
         def at(spec: JobSpec, credentials: StorageCredentials | None) -> SourceObject:
             """To make a client takes 3 ms: one for each version of the credentials."""
             if id(spec) not in found:
-                found[id(spec)] = self._tools.storage.source(spec.source, credentials)
+                found[id(spec)] = self._storage.source(spec.source, credentials)
             return found[id(spec)]
 
         def announced(spec: JobSpec, credentials: StorageCredentials | None) -> ObjectInfo:
@@ -241,7 +241,7 @@ class Attempt:
         """In the order in which they were made: what refers to others comes after them."""
         whole, sent, stored = sum(file.path.stat().st_size for file in made), 0, list[Stored]()
         uploader = Uploader(
-            self._tools.storage,
+            self._storage,
             access,
             self._pulse,
             self._owner,

@@ -49,6 +49,11 @@ class Pulse:
     def seconds_left(self) -> float:
         return max(0.0, self._ends_at - self._now())
 
+    def time_left(self) -> float:
+        """Return the seconds that the attempt has left, or raise when it is to stop."""
+        self.check()
+        return self.seconds_left
+
     @property
     def hangs(self) -> bool:
         return self._now() > self._ends_at + _HANGS_S

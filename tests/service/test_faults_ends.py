@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,8 @@ from euterpe.media.child import Child
 from euterpe.net.errors import EgressUnreachable
 from euterpe.worker import attempt
 from tests.net.servers import Server
-from tests.service.workshop import Front, Gate, Workshop, working
+from tests.service.workshop import LONG_S, Front, Gate, Workshop, working
+from tests.storage.servers import Call, Reply
 
 pytest_plugins = ("tests.service.shop",)
 
@@ -95,6 +97,36 @@ def test_a_fetch_beyond_the_jobs_time_is_ended(
         (pulse,) = shop.worker.heart.held()
         monkeypatch.setattr(pulse, "_now", lambda: float("inf"))
     assert shop.end_of(job_id)["last_error"]["code"] == "attempt_timeout"
+
+
+@pytest.mark.parametrize("method", ["HEAD", "GET", "PUT"])
+def test_a_store_that_says_nothing_holds_no_slot_beyond_the_jobs_time(
+    shop: Workshop, front: Front, method: str
+) -> None:
+    """Five tries of half a minute each held it before."""
+    silence = Gate()
+
+    def hold(call: Call) -> Reply:
+        if call.method == method:
+            silence.pass_through()
+        return front.honest(call)
+
+    front.answer = hold
+    job_id = shop.submit(credentials=shop.keys, timeout_seconds=2)
+    with silence.held():
+        job = shop.end_of(job_id)
+    assert (job["status"], job["last_error"]["code"]) == ("failed", "attempt_timeout")
+
+
+def test_a_host_that_says_nothing_holds_no_slot_beyond_the_jobs_time(shop: Workshop) -> None:
+    def silent(server: Server, sock: socket.socket) -> None:
+        server.read_request(sock)
+        server.stopping.wait(LONG_S)
+
+    with Server(silent, shop.authority.server_context(["localhost"])) as server:
+        source = {"url": f"https://localhost:{server.port}/clip.mp4"}
+        job = shop.end_of(shop.submit(source, timeout_seconds=1))
+    assert (job["status"], job["last_error"]["code"]) == ("failed", "attempt_timeout")
 
 
 def test_an_ffmpeg_that_gets_nowhere_is_ended_and_the_job_tried_again(

@@ -41,6 +41,11 @@ class ObjectClient:
     idle_s: float
     now: Callable[[], datetime] = _utc
 
+    @property
+    def unbounded(self) -> "ObjectClient":
+        """The same client for what an attempt leaves behind when its time is up."""
+        return replace(self, egress=self.egress.unbounded)
+
     def path(self, key: str) -> str:
         return f"{self._base_path}/{encode_path(self.bucket)}/{encode_path(key)}"
 

@@ -21,6 +21,7 @@ from euterpe.storage.transfer import persist
 
 # A part is kept and sent again; one that fails at once is tried for half a second, one that hangs for 90 s.
 _PART_TRIES = 3
+_ABORT_S = 10.0
 _NONE: Mapping[str, str] = MappingProxyType({})
 _UPLOAD_ID = re.compile(r"<UploadId>([^<]{1,2048})</UploadId>")
 _ETAG = re.compile(r"<ETag>([^<]{1,1024})</ETag>")
@@ -159,7 +160,8 @@ class PartsUpload:
         return answer
 
     def abort(self) -> None:
-        self._target.client.ask(self._target.where, self._target.request("DELETE", self._query()))
+        client = self._target.client.unbounded  # also when the attempt's time is up
+        client.ask(self._target.where, self._target.request("DELETE", self._query()), _ABORT_S)
 
     def _query(self, **more: str) -> str:
         return encode_query(uploadId=self._id, **more)
