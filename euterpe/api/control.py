@@ -34,7 +34,8 @@ class Controls:
         principal = await self._door.admit(request, Scope.WRITE)
         job_id = parameters.job_in_path(request)
         body = await read_json_bytes(request, self._max_body_bytes)
-        version = await self._calls.run(partial(self._replace, job_id, principal.requester_id, body))
+        requester_id = principal.requester_id
+        version = await self._calls.run(partial(self._replace, job_id, requester_id, body), requester_id)
         return json_answer({"credential_version": version})
 
     async def _change(self, request: Request, change: Callable[..., object]) -> Response:
@@ -46,7 +47,7 @@ class Controls:
             change(job_id, requester_id=requester_id)
             return status_document(self._store.jobs.get(job_id, requester_id=requester_id))
 
-        return json_answer(await self._calls.run(changed), 202)
+        return json_answer(await self._calls.run(changed, requester_id), 202)
 
     def _replace(self, job_id: str, requester_id: str, body: bytes) -> int:
         job = self._store.jobs.get(job_id, requester_id=requester_id)

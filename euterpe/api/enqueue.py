@@ -35,7 +35,7 @@ class Enqueueing:
         principal = await self._door.admit(request, Scope.WRITE)
         body = await read_json_bytes(request, self._max_body_bytes)
         read = partial(self._read, body)
-        spec = read() if len(body) <= _READ_AT_ONCE else await self._calls.run(read)
+        spec = read() if len(body) <= _READ_AT_ONCE else await self._calls.run(read, principal.requester_id)
         accepted = await self._accept(spec, principal, request.headers.get("idempotency-key"))
         exchange_of(request).about.update(job_id=accepted.job_id, replayed=accepted.replayed)
         headers = {"location": f"/transcode/status?job_id={accepted.job_id}"}
@@ -68,7 +68,7 @@ class Enqueueing:
     async def _stored_answer(self, spec: JobSpec, requester_id: str, key: str) -> Accepted | None:
         """A retry needs no place: its job has one."""
         ask = self._store.enqueue.stored_answer
-        answer = await self._calls.run(partial(ask, requester_id, key, request_hash(spec)))
+        answer = await self._calls.run(partial(ask, requester_id, key, request_hash(spec)), requester_id)
         if isinstance(answer, IdempotencyConflict):
             raise answer
         return answer

@@ -32,7 +32,7 @@ class Events:
         return EventStream(job_id, told, read, seat, partial(self._watcher.watch, [job_id]))
 
     async def _read(self, job_id: str, requester_id: str, told: int) -> News:
-        return await self._calls.run(partial(self._news, job_id, requester_id, told))
+        return await self._calls.run(partial(self._news, job_id, requester_id, told), requester_id)
 
     def _news(self, job_id: str, requester_id: str, told: int) -> News:
         job = self._jobs.get(job_id, requester_id=requester_id)

@@ -26,7 +26,7 @@ class Listing:
             before=parameters.cursor(request),
             limit=limit + 1,  # one more tells whether there is another page
         )
-        rows = await self._calls.run(page)
+        rows = await self._calls.run(page, principal.requester_id)
         shown, more = rows[:limit], len(rows) > limit
         return json_answer(
             {

@@ -23,6 +23,7 @@ _DEPTH_KEPT_S = 2.0
 # A requester may invent queue names; a scrape does not grow with them.
 _MOST_QUEUES = 200
 
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"})
 Backlog = Callable[[], list[dict[str, Any]]]
 # Layer by layer, whether it holds; None where this process runs no worker.
 SandboxLayers = Callable[[], Mapping[str, bool] | None]
@@ -53,6 +54,8 @@ class Metrics:
         self._children: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
 
     def count(self, route: str, method: str, status: int, seconds: float) -> None:
+        # Anybody may make up a method, and each would be a series for ever.
+        method = method if method in _METHODS else "other"
         key = route, method, status
         child = self._children.get(key)
         if child is None:  # to look the labels up costs more than to count

@@ -30,7 +30,8 @@ class JobReads:
         self._wait(requester_id, (job_id, row))
         found = await row
         if found is None:  # the store knows why
-            return await self._calls.run(partial(self._jobs.get, job_id, requester_id=requester_id))
+            one = partial(self._jobs.get, job_id, requester_id=requester_id)
+            return await self._calls.run(one, requester_id)
         return found
 
     def _wait(self, requester_id: str, waiting: Waiting) -> None:
@@ -47,7 +48,7 @@ class JobReads:
             batch, self._waiting[requester_id] = waiting[:_AT_ONCE], waiting[_AT_ONCE:]
             many = partial(self._jobs.many, list({job_id for job_id, _ in batch}), requester_id=requester_id)
             try:
-                rows = {row["job_id"]: row for row in await self._calls.run(many)}
+                rows = {row["job_id"]: row for row in await self._calls.run(many, requester_id)}
             except Exception as error:  # noqa: BLE001  it is handed to those it belongs to
                 _settle(batch, error)
             else:

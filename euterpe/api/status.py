@@ -67,7 +67,7 @@ class Status:
 
     async def _read(self, requester_id: str, job_ids: Sequence[str]) -> Seen:
         if len(job_ids) > 1:
-            return await self._calls.run(partial(self._many, requester_id, job_ids))
+            return await self._calls.run(partial(self._many, requester_id, job_ids), requester_id)
         (job_id,) = job_ids
         if not parameters.looks_like_a_job(job_id):
             raise NotFound("there is no such job")

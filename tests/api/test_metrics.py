@@ -17,6 +17,9 @@ def samples(served: Served) -> dict[tuple[str, ...], float]:
     return {(s.name, *sorted(s.labels.values())): s.value for family in families for s in family.samples}
 
 
+REQUESTS = "euterpe_http_requests_total"
+
+
 def test_requests_are_counted_by_route_method_and_status(served: Served) -> None:
     requester = served.requester()
     for _ in range(3):
@@ -28,6 +31,14 @@ def test_requests_are_counted_by_route_method_and_status(served: Served) -> None
     assert seen["euterpe_http_requests_total", "/transcode/status", "404", "GET"] == 1
     assert seen["euterpe_http_requests_total", "404", "GET", "unmatched"] == 1
     assert seen["euterpe_http_request_seconds_count", "/transcode"] == 3
+
+
+def test_made_up_methods_are_one_series(served: Served) -> None:
+    for number in range(5):
+        served.anonymous.request(f"BREW{number}", "/transcode")
+    served.anonymous.request("PATCH", "/transcode")
+    methods = {labels[-1] for labels in samples(served) if labels[:2] == (REQUESTS, "/transcode")}
+    assert methods == {"other", "PATCH"}
 
 
 def test_the_depth_of_every_queue_and_lane_is_shown(on_every_engine: Served) -> None:
