@@ -26,6 +26,9 @@ _F_SETOWN, _F_SETSIG, _F_SETPIPE_SZ = 8, 10, 1031
 _TIOCSTI, _TIOCLINUX, _FS_IOC_SETFLAGS = 0x5412, 0x541C, 0x40086602
 _PR_SET_PDEATHSIG, _PR_SET_PTRACER = 1, 0x59616D61
 _SIGKILL = 9
+_READ, _WRITE = 1, 2
+_SHARED, _PRIVATE, _SHARED_VALIDATE, _ANONYMOUS, _GROWS_DOWN = 1, 2, 3, 0x20, 0x100
+_KEEP_SIZE, _PUNCH_HOLE = 1, 2
 _PRIO_USER = 2
 _ROOM = "\0" * 256  # where the kernel may read or write a structure
 
@@ -50,6 +53,7 @@ def attacks_on(worker: int, outside: Path) -> Iterator[Attack]:
     yield from _network(str(outside.with_name("socket")))
     yield from _processes(worker)
     yield from _files(file)
+    yield from _memory()
     yield from _kernel()
     yield from _machine()
     yield from _credentials()
@@ -120,6 +124,8 @@ def _processes(worker: int) -> Iterator[Attack]:
 
 
 def _files(file: str) -> Iterator[Attack]:
+    yield Attack("room on the disk that is no size", (285, 47), (1, _KEEP_SIZE, 0, 1 << 30), EPERM)
+    yield Attack("a hole", (285, 47), (1, _KEEP_SIZE | _PUNCH_HOLE, 0, 4096), EPERM)
     yield Attack("chmod", (90, None), (file, 0o777))
     yield Attack("fchmod", (91, 52), (1, 0o777))
     yield Attack("fchmodat", (268, 53), (_AT_FDCWD, file, 0o777))
@@ -153,6 +159,16 @@ def _files(file: str) -> Iterator[Attack]:
     yield Attack("statfs", (137, 43), (file, _ROOM))
     yield Attack("chdir", (80, 49), ("/",))
     yield Attack("sync", (162, 81), ())
+
+
+def _memory() -> Iterator[Attack]:
+    for name, flags in {
+        "shared memory": _SHARED | _ANONYMOUS,
+        "shared memory, validated": _SHARED_VALIDATE | _ANONYMOUS,
+        "shared memory of a file": _SHARED,
+        "a stack of any size": _PRIVATE | _ANONYMOUS | _GROWS_DOWN,
+    }.items():
+        yield Attack(name, (9, 222), (0, 4096, _READ | _WRITE, flags, 0, 0), EPERM)
 
 
 def _kernel() -> Iterator[Attack]:
