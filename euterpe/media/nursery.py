@@ -193,7 +193,8 @@ def _keep_only(channel: socket.socket, wanted: dict[int, int]) -> int:
     """The promised numbers, nothing on stdin, and the channel until something is executed: its new number."""
     aside = {target: fcntl.fcntl(fd, fcntl.F_DUPFD, _ASIDE) for target, fd in wanted.items()}
     line = fcntl.fcntl(channel.detach(), fcntl.F_DUPFD_CLOEXEC, _ASIDE)
-    aside[0] = os.open(os.devnull, os.O_RDWR)
+    # Read only: what is written there would count as progress (`wchar`).
+    aside[0] = os.open(os.devnull, os.O_RDONLY)
     for target, fd in aside.items():
         os.dup2(fd, target)
     for below, above in pairwise((*sorted(aside), line, _ALL_FDS)):

@@ -10,7 +10,7 @@ import platform
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from errno import EACCES, ENOSYS, EPERM
+from errno import EACCES, EBADF, ENOSYS, EPERM
 from pathlib import Path
 
 from euterpe.media.confine import Limits
@@ -125,6 +125,7 @@ def _processes(worker: int) -> Iterator[Attack]:
 
 
 def _files(file: str) -> Iterator[Attack]:
+    yield Attack("a write to its stdin", (1, 64), (0, "x", 1), EBADF)
     yield Attack("room on the disk that is no size", (285, 47), (1, _KEEP_SIZE, 0, 1 << 30), EPERM)
     yield Attack("a hole", (285, 47), (1, _KEEP_SIZE | _PUNCH_HOLE, 0, 4096), EPERM)
     yield Attack("a whiteout", (316, 276), (_AT_FDCWD, "a", _AT_FDCWD, "b", _WHITEOUT), EPERM)
