@@ -102,12 +102,15 @@ class _Nursery:
             self._selector.register(child.pidfd, EVENT_READ, lambda: self._bury(child))
             undo.callback(self._selector.unregister, child.pidfd)
             self._selector.register(channel, EVENT_READ, lambda: self._hear(child))
+            undo.callback(self._selector.unregister, channel)
+            # With the pidfd, for the worker to kill by when this process is gone.
+            with suppress(ConnectionError):  # nobody listens any more
+                socket.send_fds(channel, [json.dumps({"pid": pid}).encode()], [child.pidfd])
             undo.pop_all()
         self._children.add(child)
-        _say(channel.fileno(), {"pid": pid})
 
     def _hear(self, child: _Child) -> None:
-        """Any word, and the end of the line, mean the same."""
+        """The end of the line is the end of the child."""
         if child.listening:
             with suppress(ConnectionError):
                 child.channel.recv(_MAX_WORD_BYTES)

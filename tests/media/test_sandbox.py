@@ -14,10 +14,18 @@ import pytest
 from euterpe.media.confine import Limits
 from euterpe.media.errors import MediaError
 from euterpe.media.sandbox import Sandbox
-from tests.media.children import LIMITS, first_words, helper_of, output, shell, sleeper
+from tests.media.children import (
+    LIMITS,
+    first_words,
+    helper_of,
+    output,
+    shell,
+    sleeper,
+    without_a_death_signal,
+)
 from tests.media.clips import Clips
 from tests.media.making import PATIENCE_S, probe
-from tests.media.processes import has_ended
+from tests.media.processes import has_ended, is_over
 
 
 def test_what_a_child_says_and_how_it_ends_is_heard(sandbox: Sandbox, tmp_path: Path) -> None:
@@ -208,6 +216,43 @@ def test_a_killed_helper_takes_its_children_with_it_and_is_replaced(
         assert has_ended(child.pid)
     assert probe(own_sandbox, clips.make("film.mp4")).container == "mov"
     assert helper_of(own_sandbox) != helper
+
+
+def test_a_child_without_a_death_signal_ends_with_its_helper(own_sandbox: Sandbox, tmp_path: Path) -> None:
+    with without_a_death_signal(own_sandbox, tmp_path) as child:
+        os.kill(helper_of(own_sandbox), signal.SIGKILL)
+        with pytest.raises(MediaError, match="helper process is gone"):
+            child.wait(PATIENCE_S)
+    assert is_over(child.pid)
+
+
+@pytest.mark.parametrize("helper_is_killed", [False, True])
+def test_a_stopped_sandbox_leaves_no_child_without_a_death_signal(
+    own_sandbox: Sandbox, tmp_path: Path, helper_is_killed: bool
+) -> None:
+    with without_a_death_signal(own_sandbox, tmp_path) as child:
+        if helper_is_killed:
+            os.kill(helper_of(own_sandbox), signal.SIGKILL)
+        own_sandbox.stop()
+        assert has_ended(child.pid)
+
+
+def test_a_new_helper_finds_no_child_of_a_killed_one(own_sandbox: Sandbox, tmp_path: Path) -> None:
+    with without_a_death_signal(own_sandbox, tmp_path) as child:
+        os.kill(helper_of(own_sandbox), signal.SIGKILL)
+        with pytest.raises(MediaError):
+            child.wait(PATIENCE_S)
+        with shell(own_sandbox, "echo new", tmp_path) as other:
+            assert output(other) == "new\n"
+        assert has_ended(child.pid)
+
+
+def test_a_closed_child_can_be_killed_and_nobody_is(sandbox: Sandbox, tmp_path: Path) -> None:
+    with shell(sandbox, "true", tmp_path) as child:
+        output(child)
+    with sleeper(sandbox, tmp_path) as other:
+        child.kill()
+        assert other.wait(0.1) is None
 
 
 def test_nothing_outlives_a_killed_worker(tmp_path: Path) -> None:

@@ -67,6 +67,12 @@ def test_media_is_made_where_namespaces_and_landlock_are_refused() -> None:
     assert "100%" in said
 
 
+def test_no_child_outlives_its_helper_where_namespaces_and_landlock_are_refused() -> None:
+    chosen = ("tests/media/test_sandbox.py", "-k", "death_signal or killed_one")
+    said = refusing("namespaces,landlock", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", *chosen)
+    assert "100%" in said
+
+
 def refusing(layers: str, module: str, *arguments: str) -> str:
     command = [sys.executable, "-m", "tests.media.refusing", layers, module, *arguments]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
