@@ -154,6 +154,9 @@ def _live(
     line = channel.fileno()
     try:
         os.setsid()
+        if count_processes:
+            confine.count_threads_apart()
+            confine.give_up_privileges()
         confine.die_with(parent)
         _reset_signals()
         letter, folder, *given = fds

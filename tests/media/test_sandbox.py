@@ -1,13 +1,16 @@
 """What a child of the sandbox can do, and what becomes of it."""
 
+import json
 import os
 import resource
 import signal
 import socket
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import astuple
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -175,6 +178,49 @@ def test_a_child_starts_no_process_that_could_outlive_it(sandbox: Sandbox, tmp_p
         said = output(child)
     assert "Cannot fork" in said
     assert "started" not in said
+
+
+def test_each_child_has_its_own_count_of_threads(sandbox: Sandbox, tmp_path: Path) -> None:
+    """The kernel counts the threads of a user in each user namespace by itself."""
+    with sleeper(sandbox, tmp_path) as child, sleeper(sandbox, tmp_path) as other:
+        counts = {Path(f"/proc/{pid}/ns/user").readlink() for pid in (child.pid, other.pid)}
+        networks = {Path(f"/proc/{pid}/ns/net").readlink() for pid in (child.pid, other.pid)}
+        most = resource.prlimit(child.pid, resource.RLIMIT_NPROC)[0]
+    assert sandbox.isolation.no_network == (len(counts) == 2)
+    assert sandbox.isolation.no_network == (most == Limits(0, 0).processes)
+    assert len(networks) == 1
+
+
+def test_a_child_that_takes_all_threads_leaves_another_its_own() -> None:
+    ended = subprocess.run(
+        [_python_of_nobody(), "-m", "tests.media.crowding"],
+        env=_ENVIRON_OF_NOBODY,
+        capture_output=True,
+        text=True,
+        check=False,
+        **_AS_NOBODY,
+    )
+    assert ended.returncode == 0, ended.stderr
+    most, few = json.loads(ended.stdout)
+    assert (900 < most < 1024, few) == (True, 20)
+
+
+# Of root's processes the kernel counts the threads, and limits none.
+_NOBODY = 65534
+_AS_NOBODY: dict[str, Any] = (
+    {"user": _NOBODY, "group": _NOBODY, "extra_groups": []} if os.geteuid() == 0 else {}
+)
+_ENVIRON_OF_NOBODY = {"PATH": os.defpath, "PYTHONPATH": os.pathsep.join(filter(os.path.isabs, sys.path))}
+
+
+def _python_of_nobody() -> str:
+    """Return an interpreter that another user may start, too. Root's own may be in its home."""
+    for python in (sys.executable, "/usr/bin/python3"):
+        tried = [python, "-c", "import av, euterpe, sys; open(sys.executable)"]
+        with suppress(OSError):
+            if subprocess.run(tried, env=_ENVIRON_OF_NOBODY, check=False, **_AS_NOBODY).returncode == 0:
+                return python
+    pytest.skip("no interpreter that a user who is not root can start")
 
 
 def test_the_end_of_the_block_is_the_end_of_the_child(sandbox: Sandbox, tmp_path: Path) -> None:
