@@ -119,7 +119,8 @@ class Child:
 def _running_cpu_seconds(pid: int) -> float:
     """Return 0.0 when the process has just been reaped: its end tells the whole time."""
     try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        # Bytes: a process chooses its name itself, and it need not be text.
+        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
     except OSError:
         return 0.0
     # Fields 14 to 17 of proc(5): utime, stime, cutime, cstime. The first two fields are cut off here.

@@ -16,6 +16,7 @@ import pytest
 
 from euterpe.media.confine import Limits
 from euterpe.media.errors import MediaError
+from euterpe.media.evidence import proved_by_facts
 from euterpe.media.sandbox import Sandbox
 from tests.media.children import (
     LIMITS,
@@ -94,6 +95,35 @@ def test_a_child_has_as_much_memory_as_it_is_allowed(sandbox: Sandbox, tmp_path:
         with sandbox.run(argv, fds={}, cwd=tmp_path, limits=limits) as child:
             assert ("MemoryError" in output(child)) == (code != 0)
         assert child.end.code == code
+
+
+# RLIMIT_DATA counts what can be written to. The name is what a program may choose, and no text.
+_MEMORY_MADE_READ_ONLY = """
+import ctypes, time
+libc = ctypes.CDLL(None)
+libc.prctl(15, b"\\xff) R")
+libc.mmap.restype = ctypes.c_void_p
+for _ in range(12):
+    address = libc.mmap(None, ctypes.c_size_t(50 << 20), 3, 0x22, -1, ctypes.c_long(0))
+    ctypes.memset(address, 1, 50 << 20)
+    libc.mprotect(ctypes.c_void_p(address), ctypes.c_size_t(50 << 20), 1)
+print("held", flush=True)
+time.sleep(600)
+"""
+
+
+def test_a_child_that_holds_memory_beside_its_limit_is_ended(sandbox: Sandbox, tmp_path: Path) -> None:
+    argv = [os.path.realpath(sys.executable), "-ISc", _MEMORY_MADE_READ_ONLY]
+    limits = Limits(memory_bytes=256 << 20, cpu_seconds=60)
+    with sandbox.run(argv, fds={}, cwd=tmp_path, limits=limits) as child:
+        assert first_words(child) == b"held\n"
+        assert child.cpu_seconds < PATIENCE_S
+        end = child.wait(PATIENCE_S)
+    assert end is not None
+    assert end.code == -signal.SIGKILL
+    proved = proved_by_facts(end, limits)
+    assert proved is not None
+    assert proved.code == "out_of_memory"
 
 
 @pytest.mark.parametrize(
