@@ -1,8 +1,12 @@
 """One child process, as the worker sees it: what it writes, how it ended, and the end of it."""
 
+import errno
 import json
 import os
+import select
+import signal
 import socket
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -30,7 +34,8 @@ class Child:
         self._channel = channel
         self._outputs = dict(outputs)  # target number -> our read end
         self._exit: Exit | None = None
-        self.pid: int = first_word(channel)["pid"]
+        self._lock = threading.Lock()
+        self.pid, self._pidfd = _birth(channel)
 
     def events(self, tick_s: float) -> Iterator[tuple[int, bytes] | None]:
         """What it writes, as (1 or 2, bytes), until it has ended; None whenever a tick passes in silence."""
@@ -70,20 +75,35 @@ class Child:
         return self._exit.cpu_seconds if self._exit else _running_cpu_seconds(self.pid)
 
     def kill(self) -> None:
-        """With everything that it started. From any thread; twice is once."""
-        with suppress(OSError):
-            self._channel.send(b"kill")
+        """Kill the process. From any thread; twice is once, and so is after `close`.
+
+        By its pidfd, which works without the helper and never means another process: a thread has no death
+        signal, so a child in which a thread executed the program again outlives its helper.
+        """
+        with self._lock, suppress(ProcessLookupError):
+            if self._pidfd >= 0:
+                signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
 
     def close(self) -> None:
         try:
             if self._exit is None:
                 self.kill()
-                with suppress(MediaError):  # of a helper that is gone, and took this child with it
+                try:
                     self.wait(PATIENCE_S)
+                except MediaError:  # the helper is gone, so nobody else awaits the end
+                    self._await_end(PATIENCE_S)
         finally:
             self._channel.close()
             for fd in self._outputs.values():
                 os.close(fd)
+            with self._lock:
+                os.close(self._pidfd)
+                self._pidfd = -1
+
+    def _await_end(self, timeout_s: float) -> None:
+        end = select.poll()
+        end.register(self._pidfd, select.POLLIN)
+        end.poll(timeout_s * 1000)
 
     def __enter__(self) -> Self:
         return self
@@ -93,7 +113,7 @@ class Child:
 
     def _take_exit(self, timeout_s: float | None) -> None:
         self._channel.settimeout(timeout_s)
-        self._exit = Exit(**_hear(self._channel))
+        self._exit = Exit(**_hear(self._channel)[0])
 
 
 def _running_cpu_seconds(pid: int) -> float:
@@ -107,8 +127,16 @@ def _running_cpu_seconds(pid: int) -> float:
     return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
 
 
-def first_word(line: socket.socket) -> dict[str, Any]:
-    """Of a helper, or about a child: both are to answer at once."""
+def _birth(line: socket.socket) -> tuple[int, int]:
+    """Return the number of a child and a pidfd of it, which the helper opened before it could reap it."""
+    message, fds = first_word(line)
+    if not fds:  # the kernel leaves out what finds no room; the child ends with the line
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+    return message["pid"], fds[0]
+
+
+def first_word(line: socket.socket) -> tuple[dict[str, Any], list[int]]:
+    """Return what a helper says first, of itself or of a child. Both are to answer at once."""
     line.settimeout(PATIENCE_S)
     try:
         return _hear(line)
@@ -116,14 +144,20 @@ def first_word(line: socket.socket) -> dict[str, Any]:
         raise MediaError("sandbox_failed", "the sandbox's helper process does not answer") from None
 
 
-def _hear(line: socket.socket) -> dict[str, Any]:
+def _hear(line: socket.socket) -> tuple[dict[str, Any], list[int]]:
+    """Return one message, and the files that came with it."""
     try:
-        said = line.recv(65536)
+        said, fds = _receive(line)
     except ConnectionResetError:  # it hung up before it read our last word; its own last word is still here
-        said = line.recv(65536)
+        said, fds = _receive(line)
     if not said:
-        raise MediaError("sandbox_failed", "the sandbox's helper process is gone, and its children with it")
+        raise MediaError("sandbox_failed", "the sandbox's helper process is gone")
     message: dict[str, Any] = json.loads(said)
     if "failed" in message:
         raise MediaError("sandbox_failed", f"a child process could not start: {message['failed']}")
-    return message
+    return message, fds
+
+
+def _receive(line: socket.socket) -> tuple[bytes, list[int]]:
+    said, fds, _flags, _address = socket.recv_fds(line, 65536, 1, socket.MSG_CMSG_CLOEXEC)
+    return said, fds

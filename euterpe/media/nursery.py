@@ -10,6 +10,7 @@ import fcntl
 import gc
 import json
 import os
+import resource
 import signal
 import socket
 import sys
@@ -19,6 +20,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from selectors import EVENT_READ, DefaultSelector
+from time import monotonic
 from typing import Any
 
 from euterpe.media import confine, examine, seccomp
@@ -29,6 +31,10 @@ _ENVIRONMENT = {"LANG": "C.UTF-8"}
 _NICE = 5
 _ASIDE = 64  # above every number that a child is promised
 _ALL_FDS = 1 << 20
+# As often the memory of the children is looked at.
+_LOOK_S = 0.5
+# Main stack and relocations, which RLIMIT_DATA does not count either.
+_UNCOUNTED_BYTES = 64 << 20
 
 
 @dataclass(eq=False)
@@ -46,6 +52,7 @@ class _Nursery:
         self._selector.register(control, EVENT_READ, self._take_order)
         self._children: set[_Child] = set()
         self._deserted = False
+        self._looked_at = monotonic()
         confine.call_first_when_memory_runs_out()
         self._alone = confine.leave_the_network()
         confine.give_up_privileges()
@@ -62,8 +69,9 @@ class _Nursery:
             },
         )
         while not self._deserted:
-            for key, _ in self._selector.select():
+            for key, _ in self._selector.select(_LOOK_S if self._children else None):
                 key.data()
+            self._end_what_is_too_large()
         for child in self._children:
             _kill(child.pid)
         for child in self._children:
@@ -102,12 +110,27 @@ class _Nursery:
             self._selector.register(child.pidfd, EVENT_READ, lambda: self._bury(child))
             undo.callback(self._selector.unregister, child.pidfd)
             self._selector.register(channel, EVENT_READ, lambda: self._hear(child))
+            undo.callback(self._selector.unregister, channel)
+            # With the pidfd, for the worker to kill by when this process is gone.
+            with suppress(ConnectionError):  # nobody listens any more
+                socket.send_fds(channel, [json.dumps({"pid": pid}).encode()], [child.pidfd])
             undo.pop_all()
         self._children.add(child)
-        _say(channel.fileno(), {"pid": pid})
+
+    def _end_what_is_too_large(self) -> None:
+        """Kill children that hold more memory than they are allowed. RLIMIT_DATA counts what they may write
+        to: 1,000 MiB that one filled and made read-only were held under a limit of 256 MiB."""
+        if monotonic() - self._looked_at < _LOOK_S:
+            return
+        for child in self._children:
+            with suppress(OSError):  # /proc may hide it
+                most, _ = resource.prlimit(child.pid, resource.RLIMIT_DATA)
+                if most != resource.RLIM_INFINITY and _anonymous_bytes(child.pid) > most + _UNCOUNTED_BYTES:
+                    _kill(child.pid)
+        self._looked_at = monotonic()
 
     def _hear(self, child: _Child) -> None:
-        """Any word, and the end of the line, mean the same."""
+        """The end of the line is the end of the child."""
         if child.listening:
             with suppress(ConnectionError):
                 child.channel.recv(_MAX_WORD_BYTES)
@@ -136,6 +159,13 @@ class _Nursery:
         self._children.discard(child)
 
 
+def _anonymous_bytes(pid: int) -> int:
+    """Return the memory that a process holds and that is of no file."""
+    # Numbers only: `status` also has the name, which a process chooses itself.
+    _size, resident, of_files, *_ = map(int, Path(f"/proc/{pid}/statm").read_bytes().split())
+    return (resident - of_files) * resource.getpagesize()
+
+
 def _kill(pid: int) -> None:
     """It is not reaped yet, so its number is still its own."""
     os.kill(pid, signal.SIGKILL)  # it may not have made its group yet
@@ -151,6 +181,9 @@ def _live(
     line = channel.fileno()
     try:
         os.setsid()
+        if count_processes:
+            confine.count_threads_apart()
+            confine.give_up_privileges()
         confine.die_with(parent)
         _reset_signals()
         letter, folder, *given = fds
@@ -193,7 +226,8 @@ def _keep_only(channel: socket.socket, wanted: dict[int, int]) -> int:
     """The promised numbers, nothing on stdin, and the channel until something is executed: its new number."""
     aside = {target: fcntl.fcntl(fd, fcntl.F_DUPFD, _ASIDE) for target, fd in wanted.items()}
     line = fcntl.fcntl(channel.detach(), fcntl.F_DUPFD_CLOEXEC, _ASIDE)
-    aside[0] = os.open(os.devnull, os.O_RDWR)
+    # Read only: what is written there would count as progress (`wchar`).
+    aside[0] = os.open(os.devnull, os.O_RDONLY)
     for target, fd in aside.items():
         os.dup2(fd, target)
     for below, above in pairwise((*sorted(aside), line, _ALL_FDS)):

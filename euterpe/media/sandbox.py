@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
@@ -54,6 +55,7 @@ class Sandbox:
         self._lock = threading.Lock()
         self._helper: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
+        self._children = weakref.WeakSet[Child]()  # of this helper, and not closed yet
 
     def start(self) -> None:
         """Start the helper process, which measures the `isolation`. Do nothing if it was started before."""
@@ -131,6 +133,8 @@ class Sandbox:
             theirs.close()  # now, or the end of the helper would not be the end of the line
             child = Child(channel, outputs)
             ours.pop_all()
+            with self._lock:
+                self._children.add(child)
             return child
 
     def _send(self, fds: Sequence[int]) -> None:
@@ -160,7 +164,7 @@ class Sandbox:
                 start_new_session=True,  # what is typed at a terminal is for the worker
             )
         try:
-            self.isolation = Isolation(**first_word(self._control))
+            self.isolation = Isolation(**first_word(self._control)[0])
         except BaseException:
             self._stop()
             raise
@@ -173,9 +177,12 @@ class Sandbox:
             try:
                 self._helper.wait(PATIENCE_S)
             except subprocess.TimeoutExpired:
-                self._helper.kill()  # its children die with it
+                self._helper.kill()
                 self._helper.wait()
             self._helper = None
+        for child in self._children:  # a helper that was killed may leave some
+            child.kill()
+        self._children.clear()
 
 
 @contextmanager

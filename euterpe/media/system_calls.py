@@ -169,6 +169,10 @@ _F_DUPFD, _F_GETFD, _F_SETFD, _F_GETFL, _F_SETFL, _F_DUPFD_CLOEXEC = 0, 1, 2, 3,
 _TCGETS, _TIOCGWINSZ, _FIONREAD, _FIONCLEX, _FIOCLEX = 0x5401, 0x5413, 0x541B, 0x5450, 0x5451
 _PR_SET_NAME, _PR_GET_NAME, _PR_SET_VMA = 15, 16, 0x53564D41
 _PRIO_PROCESS = 0
+_MAP_SHARED, _MAP_GROWSDOWN = 0x1, 0x100
+_RENAME_NOREPLACE, _RENAME_EXCHANGE = 1, 2
+# SIGABRT of abort(), and the signals by which glibc and musl reach the threads of their own process.
+_OWN_SIGNALS = (6, 32, 33, 34)
 
 ALWAYS: Rule = ()
 # Answered with EPERM, where ENOSYS would make a program give up. The refusal is the kernel's own answer to a
@@ -190,9 +194,18 @@ def rules_for(pid: int, *, executes: bool) -> dict[str, Rule]:
         # counts.
         "fcntl": (Condition(1, (_F_DUPFD, _F_GETFD, _F_SETFD, _F_GETFL, _F_SETFL, _F_DUPFD_CLOEXEC)),),
         "ioctl": (Condition(1, (_TCGETS, _TIOCGWINSZ, _FIONREAD, _FIONCLEX, _FIOCLEX)),),
-        # abort() and raise() signal the process itself.
-        "kill": (Condition(0, (pid,)),),
-        "tgkill": (Condition(0, (pid,)),),
+        # Its size would stay what it is, and RLIMIT_FSIZE looks at nothing else: 3,000 MiB of the disk were
+        # held by a file that was limited to 1 MiB.
+        "fallocate": (Condition(1, (0,)),),
+        # The process itself, for abort(). An end by SIGKILL would be taken for somebody else's work.
+        "kill": (Condition(0, (pid,)), Condition(1, _OWN_SIGNALS)),
+        "tgkill": (Condition(0, (pid,)), Condition(2, _OWN_SIGNALS)),
+        # RLIMIT_DATA counts neither. Shared memory leaves even the figures of the process with MADV_DONTNEED:
+        # 3,000 MiB were held under a limit of 256 MiB, and the OOM killer took other children for it. No
+        # media needs a shared file, and /dev/zero is shared memory. MAP_SHARED_VALIDATE has the same bit.
+        "mmap": (Condition(3, (0,), mask=_MAP_SHARED | _MAP_GROWSDOWN),),
+        # RENAME_WHITEOUT makes a device.
+        "renameat2": (Condition(4, (0, _RENAME_NOREPLACE, _RENAME_EXCHANGE)),),
         # PR_SET_PDEATHSIG would let it outlive the helper.
         "prctl": (Condition(0, (_PR_SET_NAME, _PR_GET_NAME, _PR_SET_VMA)),),
         # It may read its own limits; the third argument points to new ones.

@@ -28,12 +28,12 @@ def answer_of(number: int, arguments: list[int | str]) -> int:
 
 
 def main() -> None:
-    parent = str(os.getppid())
+    known = {"$parent": os.getppid(), "$self": os.getpid()}
     for name, number, arguments in json.loads(sys.argv[1]):
         filled = [
-            int(parent)
-            if value == "$parent"
-            else value.replace("$parent", parent)
+            known[value]
+            if value in known
+            else value.replace("$parent", str(known["$parent"]))
             if isinstance(value, str)
             else value
             for value in arguments

@@ -10,7 +10,7 @@ import platform
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from errno import EACCES, ENOSYS, EPERM
+from errno import EACCES, EBADF, ENOSYS, EPERM
 from pathlib import Path
 
 from euterpe.media.confine import Limits
@@ -25,7 +25,10 @@ _RLIMIT_NOFILE = 7
 _F_SETOWN, _F_SETSIG, _F_SETPIPE_SZ = 8, 10, 1031
 _TIOCSTI, _TIOCLINUX, _FS_IOC_SETFLAGS = 0x5412, 0x541C, 0x40086602
 _PR_SET_PDEATHSIG, _PR_SET_PTRACER = 1, 0x59616D61
-_SIGKILL = 9
+_SIGKILL, _SIGSTOP = 9, 19
+_READ, _WRITE = 1, 2
+_SHARED, _PRIVATE, _SHARED_VALIDATE, _ANONYMOUS, _GROWS_DOWN = 1, 2, 3, 0x20, 0x100
+_KEEP_SIZE, _PUNCH_HOLE, _WHITEOUT = 1, 2, 4
 _PRIO_USER = 2
 _ROOM = "\0" * 256  # where the kernel may read or write a structure
 
@@ -50,9 +53,11 @@ def attacks_on(worker: int, outside: Path) -> Iterator[Attack]:
     yield from _network(str(outside.with_name("socket")))
     yield from _processes(worker)
     yield from _files(file)
+    yield from _memory()
     yield from _kernel()
     yield from _machine()
     yield from _credentials()
+    yield from _itself()
 
 
 def _network(socket: str) -> Iterator[Attack]:
@@ -120,6 +125,10 @@ def _processes(worker: int) -> Iterator[Attack]:
 
 
 def _files(file: str) -> Iterator[Attack]:
+    yield Attack("a write to its stdin", (1, 64), (0, "x", 1), EBADF)
+    yield Attack("room on the disk that is no size", (285, 47), (1, _KEEP_SIZE, 0, 1 << 30), EPERM)
+    yield Attack("a hole", (285, 47), (1, _KEEP_SIZE | _PUNCH_HOLE, 0, 4096), EPERM)
+    yield Attack("a whiteout", (316, 276), (_AT_FDCWD, "a", _AT_FDCWD, "b", _WHITEOUT), EPERM)
     yield Attack("chmod", (90, None), (file, 0o777))
     yield Attack("fchmod", (91, 52), (1, 0o777))
     yield Attack("fchmodat", (268, 53), (_AT_FDCWD, file, 0o777))
@@ -153,6 +162,16 @@ def _files(file: str) -> Iterator[Attack]:
     yield Attack("statfs", (137, 43), (file, _ROOM))
     yield Attack("chdir", (80, 49), ("/",))
     yield Attack("sync", (162, 81), ())
+
+
+def _memory() -> Iterator[Attack]:
+    for name, flags in {
+        "shared memory": _SHARED | _ANONYMOUS,
+        "shared memory, validated": _SHARED_VALIDATE | _ANONYMOUS,
+        "shared memory of a file": _SHARED,
+        "a stack of any size": _PRIVATE | _ANONYMOUS | _GROWS_DOWN,
+    }.items():
+        yield Attack(name, (9, 222), (0, 4096, _READ | _WRITE, flags, 0, 0), EPERM)
 
 
 def _kernel() -> Iterator[Attack]:
@@ -213,6 +232,14 @@ def _credentials() -> Iterator[Attack]:
     yield Attack("setgroups", (116, 159), (0, 0))
     yield Attack("setfsuid", (122, 151), (-1,))
     yield Attack("capset", (126, 91), (_ROOM, _ROOM))
+
+
+def _itself() -> Iterator[Attack]:
+    """Yield the signals that would make its end look like another's work. Last, as they would end it."""
+    for number, name in ((_SIGKILL, "SIGKILL"), (_SIGSTOP, "SIGSTOP")):
+        yield Attack(f"{name} to itself", (62, 129), ("$self", number), EPERM)
+        yield Attack(f"{name} to its thread", (234, 131), ("$self", "$self", number), EPERM)
+        yield Attack(f"{name} by tkill", (200, 130), ("$self", number))
 
 
 def attempt(sandbox: Sandbox, attacks: list[Attack], folder: Path) -> dict[str, int]:

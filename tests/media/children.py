@@ -1,6 +1,7 @@
 """Children of a sandbox that are shells, and the helper process that bears them."""
 
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -49,6 +50,24 @@ def sleeper(sandbox: Sandbox, folder: Path) -> Iterator[Child]:
     finally:
         os.close(never)
         os.close(_held)
+
+
+# A thread has no death signal (`PR_SET_PDEATHSIG`), and what it executes gets none.
+_EXECUTES_ITSELF = """
+import _thread, posix, sys, time
+again = "import time; print('again', flush=True); time.sleep(600)"
+_thread.start_new_thread(posix.execv, (sys.executable, [sys.executable, "-ISc", again]))
+time.sleep(600)
+"""
+
+
+@contextmanager
+def without_a_death_signal(sandbox: Sandbox, folder: Path) -> Iterator[Child]:
+    """Yield a child that does not die with its helper by itself."""
+    argv = [os.path.realpath(sys.executable), "-ISc", _EXECUTES_ITSELF]
+    with sandbox.run(argv, fds={}, cwd=folder, limits=LIMITS) as child:
+        assert first_words(child) == b"again\n"
+        yield child
 
 
 def first_words(child: Child) -> bytes:

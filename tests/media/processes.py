@@ -35,6 +35,14 @@ def _parent_of(process: Path) -> int:
     return int((process / "stat").read_text().rpartition(")")[2].split()[1])
 
 
+def is_over(pid: int) -> bool:
+    """Return whether it has ended by now, reaped or not."""
+    try:
+        return (Path("/proc") / str(pid) / "stat").read_text().rpartition(")")[2].split()[0] in "ZX"
+    except OSError:
+        return True
+
+
 def has_ended(pid: int) -> bool:
     """Waits for it."""
     try:

@@ -1,23 +1,35 @@
 """What a child of the sandbox can do, and what becomes of it."""
 
+import json
 import os
 import resource
 import signal
 import socket
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import astuple
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from euterpe.media.confine import Limits
 from euterpe.media.errors import MediaError
+from euterpe.media.evidence import proved_by_facts
 from euterpe.media.sandbox import Sandbox
-from tests.media.children import LIMITS, first_words, helper_of, output, shell, sleeper
+from tests.media.children import (
+    LIMITS,
+    first_words,
+    helper_of,
+    output,
+    shell,
+    sleeper,
+    without_a_death_signal,
+)
 from tests.media.clips import Clips
 from tests.media.making import PATIENCE_S, probe
-from tests.media.processes import has_ended
+from tests.media.processes import has_ended, is_over
 
 
 def test_what_a_child_says_and_how_it_ends_is_heard(sandbox: Sandbox, tmp_path: Path) -> None:
@@ -83,6 +95,35 @@ def test_a_child_has_as_much_memory_as_it_is_allowed(sandbox: Sandbox, tmp_path:
         with sandbox.run(argv, fds={}, cwd=tmp_path, limits=limits) as child:
             assert ("MemoryError" in output(child)) == (code != 0)
         assert child.end.code == code
+
+
+# RLIMIT_DATA counts what can be written to. The name is what a program may choose, and no text.
+_MEMORY_MADE_READ_ONLY = """
+import ctypes, time
+libc = ctypes.CDLL(None)
+libc.prctl(15, b"\\xff) R")
+libc.mmap.restype = ctypes.c_void_p
+for _ in range(12):
+    address = libc.mmap(None, ctypes.c_size_t(50 << 20), 3, 0x22, -1, ctypes.c_long(0))
+    ctypes.memset(address, 1, 50 << 20)
+    libc.mprotect(ctypes.c_void_p(address), ctypes.c_size_t(50 << 20), 1)
+print("held", flush=True)
+time.sleep(600)
+"""
+
+
+def test_a_child_that_holds_memory_beside_its_limit_is_ended(sandbox: Sandbox, tmp_path: Path) -> None:
+    argv = [os.path.realpath(sys.executable), "-ISc", _MEMORY_MADE_READ_ONLY]
+    limits = Limits(memory_bytes=256 << 20, cpu_seconds=60)
+    with sandbox.run(argv, fds={}, cwd=tmp_path, limits=limits) as child:
+        assert first_words(child) == b"held\n"
+        assert child.cpu_seconds < PATIENCE_S
+        end = child.wait(PATIENCE_S)
+    assert end is not None
+    assert end.code == -signal.SIGKILL
+    proved = proved_by_facts(end, limits)
+    assert proved is not None
+    assert proved.code == "out_of_memory"
 
 
 @pytest.mark.parametrize(
@@ -169,6 +210,49 @@ def test_a_child_starts_no_process_that_could_outlive_it(sandbox: Sandbox, tmp_p
     assert "started" not in said
 
 
+def test_each_child_has_its_own_count_of_threads(sandbox: Sandbox, tmp_path: Path) -> None:
+    """The kernel counts the threads of a user in each user namespace by itself."""
+    with sleeper(sandbox, tmp_path) as child, sleeper(sandbox, tmp_path) as other:
+        counts = {Path(f"/proc/{pid}/ns/user").readlink() for pid in (child.pid, other.pid)}
+        networks = {Path(f"/proc/{pid}/ns/net").readlink() for pid in (child.pid, other.pid)}
+        most = resource.prlimit(child.pid, resource.RLIMIT_NPROC)[0]
+    assert sandbox.isolation.no_network == (len(counts) == 2)
+    assert sandbox.isolation.no_network == (most == Limits(0, 0).processes)
+    assert len(networks) == 1
+
+
+def test_a_child_that_takes_all_threads_leaves_another_its_own() -> None:
+    ended = subprocess.run(
+        [_python_of_nobody(), "-m", "tests.media.crowding"],
+        env=_ENVIRON_OF_NOBODY,
+        capture_output=True,
+        text=True,
+        check=False,
+        **_AS_NOBODY,
+    )
+    assert ended.returncode == 0, ended.stderr
+    most, few = json.loads(ended.stdout)
+    assert (900 < most < 1024, few) == (True, 20)
+
+
+# Of root's processes the kernel counts the threads, and limits none.
+_NOBODY = 65534
+_AS_NOBODY: dict[str, Any] = (
+    {"user": _NOBODY, "group": _NOBODY, "extra_groups": []} if os.geteuid() == 0 else {}
+)
+_ENVIRON_OF_NOBODY = {"PATH": os.defpath, "PYTHONPATH": os.pathsep.join(filter(os.path.isabs, sys.path))}
+
+
+def _python_of_nobody() -> str:
+    """Return an interpreter that another user may start, too. Root's own may be in its home."""
+    for python in (sys.executable, "/usr/bin/python3"):
+        tried = [python, "-c", "import av, euterpe, sys; open(sys.executable)"]
+        with suppress(OSError):
+            if subprocess.run(tried, env=_ENVIRON_OF_NOBODY, check=False, **_AS_NOBODY).returncode == 0:
+                return python
+    pytest.skip("no interpreter that a user who is not root can start")
+
+
 def test_the_end_of_the_block_is_the_end_of_the_child(sandbox: Sandbox, tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError), sleeper(sandbox, tmp_path) as child:
         raise ZeroDivisionError
@@ -208,6 +292,43 @@ def test_a_killed_helper_takes_its_children_with_it_and_is_replaced(
         assert has_ended(child.pid)
     assert probe(own_sandbox, clips.make("film.mp4")).container == "mov"
     assert helper_of(own_sandbox) != helper
+
+
+def test_a_child_without_a_death_signal_ends_with_its_helper(own_sandbox: Sandbox, tmp_path: Path) -> None:
+    with without_a_death_signal(own_sandbox, tmp_path) as child:
+        os.kill(helper_of(own_sandbox), signal.SIGKILL)
+        with pytest.raises(MediaError, match="helper process is gone"):
+            child.wait(PATIENCE_S)
+    assert is_over(child.pid)
+
+
+@pytest.mark.parametrize("helper_is_killed", [False, True])
+def test_a_stopped_sandbox_leaves_no_child_without_a_death_signal(
+    own_sandbox: Sandbox, tmp_path: Path, helper_is_killed: bool
+) -> None:
+    with without_a_death_signal(own_sandbox, tmp_path) as child:
+        if helper_is_killed:
+            os.kill(helper_of(own_sandbox), signal.SIGKILL)
+        own_sandbox.stop()
+        assert has_ended(child.pid)
+
+
+def test_a_new_helper_finds_no_child_of_a_killed_one(own_sandbox: Sandbox, tmp_path: Path) -> None:
+    with without_a_death_signal(own_sandbox, tmp_path) as child:
+        os.kill(helper_of(own_sandbox), signal.SIGKILL)
+        with pytest.raises(MediaError):
+            child.wait(PATIENCE_S)
+        with shell(own_sandbox, "echo new", tmp_path) as other:
+            assert output(other) == "new\n"
+        assert has_ended(child.pid)
+
+
+def test_a_closed_child_can_be_killed_and_nobody_is(sandbox: Sandbox, tmp_path: Path) -> None:
+    with shell(sandbox, "true", tmp_path) as child:
+        output(child)
+    with sleeper(sandbox, tmp_path) as other:
+        child.kill()
+        assert other.wait(0.1) is None
 
 
 def test_nothing_outlives_a_killed_worker(tmp_path: Path) -> None:

@@ -67,6 +67,12 @@ def test_media_is_made_where_namespaces_and_landlock_are_refused() -> None:
     assert "100%" in said
 
 
+def test_no_child_outlives_its_helper_where_namespaces_and_landlock_are_refused() -> None:
+    chosen = ("tests/media/test_sandbox.py", "-k", "death_signal or killed_one")
+    said = refusing("namespaces,landlock", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", *chosen)
+    assert "100%" in said
+
+
 def refusing(layers: str, module: str, *arguments: str) -> str:
     command = [sys.executable, "-m", "tests.media.refusing", layers, module, *arguments]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
@@ -177,6 +183,14 @@ def test_conditions_are_on_what_the_kernel_reads(architecture: seccomp.Architect
     assert verdict("prlimit64", 0, 3, 1 << 32, 0) == seccomp.REFUSE
     assert verdict("fcntl", 1, 1030) == seccomp.ALLOW
     assert verdict("fcntl", 1, 8) == seccomp.REFUSE
+    assert verdict("tgkill", 4711, 4712, 6) == seccomp.ALLOW
+    assert verdict("tgkill", 4711, 4712, 9 | junk) == seccomp.REFUSE
+    assert verdict("mmap", 0, 4096, 3, 0x20022 | junk) == seccomp.ALLOW
+    assert verdict("mmap", 0, 4096, 3, 0x21) == seccomp.REFUSE
+    assert verdict("fallocate", 3, 0) == seccomp.ALLOW
+    assert verdict("fallocate", 3, 1) == seccomp.REFUSE
+    assert verdict("renameat2", -100, 0, -100, 0, 1) == seccomp.ALLOW
+    assert verdict("renameat2", -100, 0, -100, 0, 4) == seccomp.REFUSE
 
 
 def test_only_what_is_to_be_executed_may_execute(architecture: seccomp.Architecture) -> None:
