@@ -75,9 +75,9 @@ def replay(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Send events again, with the same id and body and a new budget.
+    """Send events again, with the same id and body. Delivered and dead ones get a new budget of attempts.
 
-    One that waits is sent at once, and keeps its budget.
+    One that waits is due at once: that uses up its next attempt, and after the last it is a dead letter.
     """
     chosen = (event_id, since, True) if pending else (event_id, requester, since)
     if sum(choice is not None for choice in chosen) != 1 or (until and not since):

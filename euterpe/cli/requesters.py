@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -11,7 +12,7 @@ from euterpe.cli.output import age, document, fields, json_document, note, out, 
 from euterpe.cli.times import duration_ms
 from euterpe.domain.scopes import DEFAULT_SCOPES, Scope
 from euterpe.store.fair_shares import DEFAULT_WEIGHT
-from euterpe.store.requester_limits import LimitName
+from euterpe.store.requester_limits import LONGEST_TIMEOUT_S, LimitName
 
 app = group("Requesters: their API keys and webhook secrets.", example="euterpe requester create newsroom")
 
@@ -86,22 +87,25 @@ def rotate_secret(requester: Requester, keep: Keep = "24h", as_json: AsJson = Fa
 def set_(
     requester: Requester,
     *,
-    weight: Annotated[Limit, typer.Option(help="Its share of a queue; others have 100. 1 to 10000.")] = None,
-    max_running: Annotated[Limit, typer.Option(help="Jobs that may run at once, over all queues.")] = None,
+    weight: Annotated[Limit, typer.Option(help="Its share of a queue, 1 to 10000; `none` is 100.")] = None,
+    max_running: Annotated[
+        Limit, typer.Option(help="Jobs ready or running at once, over all queues.")
+    ] = None,
     max_timeout: Annotated[Limit, typer.Option(help="The longest timeout of a job, like 90s or 2h.")] = None,
     max_attempts: Annotated[Limit, typer.Option(help="The most attempts that a job may ask for.")] = None,
     max_priority: Annotated[Limit, typer.Option(help="The highest priority that a job may ask for.")] = None,
 ) -> None:
     """Set the weight and the limits of a requester; `none` removes a limit. What is not named stays."""
     given: dict[LimitName, tuple[str | None, Callable[[str], int]]] = {
-        "weight": (weight, _count),
-        "max_running": (max_running, _count),
+        "weight": (weight, partial(_count, "--weight")),
+        "max_running": (max_running, partial(_count, "--max-running")),
         "max_timeout_seconds": (max_timeout, _seconds),
-        "max_attempts": (max_attempts, _count),
-        "max_priority": (max_priority, _count),
+        "max_attempts": (max_attempts, partial(_count, "--max-attempts")),
+        "max_priority": (max_priority, partial(_count, "--max-priority")),
     }
+    without: dict[LimitName, int] = {"weight": DEFAULT_WEIGHT}
     changes = {
-        name: None if text == "none" else read(text)
+        name: without.get(name) if text == "none" else read(text)
         for name, (text, read) in given.items()
         if text is not None
     }
@@ -121,19 +125,22 @@ def disable(requester: Requester) -> None:
     out(f"{requester} is disabled")
 
 
-def _count(text: str) -> int:
+def _count(option: str, text: str) -> int:
     if not _COUNT.fullmatch(text):
-        raise typer.BadParameter(f"{text!r} is not a whole number, nor `none`")
+        raise typer.BadParameter(f"{option}: {text!r} is not a whole number, nor `none`")
     return int(text)
 
 
 def _seconds(text: str) -> int:
-    return duration_ms(text, "--max-timeout") // 1000
+    seconds = duration_ms(text, "--max-timeout") // 1000
+    if not 1 <= seconds <= LONGEST_TIMEOUT_S:
+        raise typer.BadParameter(f"--max-timeout: {text!r} is not between 1s and 7d")
+    return seconds
 
 
 def _limits_of(row: Mapping[str, object]) -> str:
     """Return what the operator has set for a requester, in few words."""
-    named = {"weight": "weight", "max_running": "running", "max_timeout_seconds": "timeout s"}
+    named = {"weight": "weight", "max_running": "running", "max_timeout_seconds": "timeout in s"}
     named |= {"max_attempts": "attempts", "max_priority": "priority"}
     unset = {"weight": DEFAULT_WEIGHT}
     return ", ".join(f"{word} {row[name]}" for name, word in named.items() if row[name] != unset.get(name))

@@ -15,10 +15,11 @@ from euterpe.store.tables import fair_shares, inbox_jobs, requesters
 from euterpe.store.wake import Topic
 
 LimitName = Literal["weight", "max_running", "max_timeout_seconds", "max_attempts", "max_priority"]
+LONGEST_TIMEOUT_S = 604_800
 _BOUNDS: Mapping[LimitName, tuple[int, int]] = {
     "weight": (1, MAX_WEIGHT),
     "max_running": (1, 100_000),
-    "max_timeout_seconds": (1, 604_800),
+    "max_timeout_seconds": (1, LONGEST_TIMEOUT_S),
     "max_attempts": (1, 100),
     "max_priority": (0, 100),
 }

@@ -33,12 +33,19 @@ def test_none_removes_a_limit_and_leaves_the_others(installed: Cli) -> None:
     assert (row["max_running"], row["max_priority"]) == (None, 60)
 
 
+def test_a_weight_of_none_is_the_default(installed: Cli) -> None:
+    installed.json("requester", "create", "newsroom")
+    installed.ok("requester", "set", "newsroom", "--weight", "300")
+    installed.ok("requester", "set", "newsroom", "--weight", "none")
+    (row,) = installed.json("requester", "list")
+    assert row["weight"] == 100
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
         (),
         ("--weight", "0"),
-        ("--weight", "none"),
         ("--weight", "10001"),
         ("--max-running", "-1"),
         ("--max-running", "0"),
@@ -54,6 +61,7 @@ def test_a_limit_that_makes_no_sense_is_wrong_usage(installed: Cli, wrong: tuple
     ran = installed("requester", "set", "newsroom", *wrong)
     assert ran.code == 2
     assert len(ran.err.strip().splitlines()) <= 3
+    assert not wrong or wrong[0] in ran.err or wrong[0][2:].replace("-", "_") in ran.err
     with opened() as store:
         (row,) = store.requesters.all()
     assert (row["weight"], row["max_running"]) == (100, None)
