@@ -61,10 +61,13 @@ class FairShares:
         self._monotonic = monotonic
         self._charge = self._charge_statement()
         self._advance = _advance_statement()
-        new_queue = database.insert(queues).values(queue=sa.bindparam("of_queue"), virtual_time=0)
+        new_queue = database.insert(queues).values(
+            queue=sa.bindparam("of_queue"), virtual_time=sa.bindparam("reached", type_=sa.BigInteger)
+        )
         self._make_queue = new_queue.on_conflict_do_nothing()
         self._idle, self._forget = _idle_statement(), _forget_statement()
         self._claimed: dict[str, int] = {}
+        self._missing: set[str] = set()  # queues that may have no row
         self._advanced_at: dict[str, float] = {}
         self._lock = threading.Lock()
 
@@ -97,6 +100,20 @@ class FairShares:
                 ranks |= {job.job_id: first + place * step for place, job in enumerate(own)}
         return Ranks(ranks, now)
 
+    def make_queues(self) -> None:
+        """Make the rows of queues that a claim found without one, after it and in a transaction of its own.
+
+        In the claim's, others would wait for it to end, and two claims of several queues could deadlock.
+        """
+        with self._lock:
+            new = {name: self._claimed[name] for name in sorted(self._missing) if name in self._claimed}
+            self._missing.clear()
+        if not new:
+            return
+        with self._database.transaction() as connection:
+            for name, virtual_time in new.items():
+                connection.execute(self._make_queue, {"of_queue": name, "reached": virtual_time})
+
     def note_claimed(self, connection: sa.Connection, queue: str, rank: int | None) -> None:
         """Move the virtual time of a queue on to the highest rank that was claimed from it.
 
@@ -105,9 +122,13 @@ class FairShares:
         earlier by what was claimed in that time.
         """
         reached = self._due_to_write(queue, rank)
-        if reached is not None:
-            connection.execute(self._make_queue, {"of_queue": queue})
-            connection.execute(self._advance, {"of_queue": queue, "reached": reached})
+        if reached is None:
+            return
+        written = connection.execute(self._advance, {"of_queue": queue, "reached": reached}).all()
+        if not written:  # another one is writing, was faster, or there is no row yet
+            with self._lock:
+                self._claimed[queue] = max(reached, self._claimed.get(queue, 0))
+                self._missing.add(queue)
 
     def _due_to_write(self, queue: str, rank: int | None) -> int | None:
         """Return the highest rank that was claimed since the last write, if it is time to write."""
@@ -215,6 +236,7 @@ def _advance_statement() -> sa.Executable:
         sa.update(queues)
         .values(virtual_time=virtual_time)
         .where(queues.c.queue.in_(sa.select(unlocked.c.queue)))
+        .returning(queues.c.queue)
     )
 
 

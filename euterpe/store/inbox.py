@@ -126,11 +126,13 @@ class Inbox:
         queues = (queues,) if isinstance(queues, str) else tuple(dict.fromkeys(queues))
         for queue in queues:
             check_text("queue", queue, "queues")
-        return self._sweeps.around(
+        claimed = self._sweeps.around(
             lambda: self._database.in_parts(
                 limit, lambda part: self._claim_some(worker_id, part, queues, lease_ms)
             )
         )
+        self.shares.make_queues()
+        return claimed
 
     def _claim_some(
         self, worker_id: str, limit: int, queues: Sequence[str], lease_ms: int

@@ -21,6 +21,7 @@ from euterpe.store.tables import (
     job_groups,
     job_outbox_events,
     pruned_jobs,
+    queues,
     webhook_origins,
 )
 
@@ -202,12 +203,21 @@ class Jobs:
             connection.execute(own.order_by(inbox_jobs.c.job_id).with_for_update())
             for table in (job_attempts, job_outbox_events, job_deliveries):
                 connection.execute(sa.delete(table).where(table.c.job_id.in_(own)))
+            connection.execute(sa.delete(queues).where(_is_of_nobody_else(requester_id)))
             for table in (inbox_jobs, idempotency_keys, job_groups, fair_shares, webhook_origins):
                 connection.execute(sa.delete(table).where(table.c.requester_id == requester_id))
 
     def _all(self, wanted: AnySelect | sa.CompoundSelect[*tuple[Any, ...]]) -> list[dict[str, Any]]:
         with self._database.snapshot() as connection:
             return [dict(row) for row in connection.execute(wanted).mappings()]
+
+
+def _is_of_nobody_else(requester_id: str) -> sa.ColumnElement[bool]:
+    """Return whether a queue has shares of this requester alone, and nothing that an operator has set."""
+    share = fair_shares.c
+    own = sa.select(share.queue).where(share.requester_id == requester_id)
+    others = sa.select(share.queue).where(share.requester_id != requester_id)
+    return sa.and_(queues.c.queue.in_(own), queues.c.queue.not_in(others), queues.c.paused_at.is_(None))
 
 
 def _summary(row: dict[str, Any]) -> dict[str, Any]:
