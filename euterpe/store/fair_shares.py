@@ -66,6 +66,9 @@ class FairShares:
         )
         self._make_queue = new_queue.on_conflict_do_nothing()
         self._idle, self._forget = _idle_statement(), _forget_statement()
+        self._virtual_times = sa.select(queues.c.queue, queues.c.virtual_time).where(
+            queues.c.queue.in_(sa.bindparam("names", expanding=True))
+        )
         self._claimed: dict[str, int] = {}
         self._missing: set[str] = set()  # queues that may have no row
         self._advanced_at: dict[str, float] = {}
@@ -103,7 +106,8 @@ class FairShares:
     def make_queues(self) -> None:
         """Make the rows of queues that a claim found without one, after it and in a transaction of its own.
 
-        In the claim's, others would wait for it to end, and two claims of several queues could deadlock.
+        In the claim's, others would wait for it to end, and two claims of several queues could deadlock. What
+        another process has overtaken is forgotten: idle claims would try to write it again and again.
         """
         with self._lock:
             new = {name: self._claimed[name] for name in sorted(self._missing) if name in self._claimed}
@@ -113,6 +117,11 @@ class FairShares:
         with self._database.transaction() as connection:
             for name, virtual_time in new.items():
                 connection.execute(self._make_queue, {"of_queue": name, "reached": virtual_time})
+            reached = connection.execute(self._virtual_times, {"names": list(new)}).all()
+        with self._lock:
+            for row in reached:
+                if self._claimed.get(row.queue, math.inf) <= row.virtual_time:
+                    del self._claimed[row.queue]
 
     def note_claimed(self, connection: sa.Connection, queue: str, rank: int | None) -> None:
         """Move the virtual time of a queue on to the highest rank that was claimed from it.

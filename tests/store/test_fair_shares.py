@@ -2,8 +2,8 @@
 
 import threading
 from collections import Counter
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 
 import pytest
@@ -193,16 +193,27 @@ class SlowClock:
         return self.now
 
 
+@contextmanager
+def paced(url: str, ring: LocalKeyRing, clock: SettableClock) -> Iterator[tuple[Store, SlowClock]]:
+    """Open a store that writes the virtual time once in 100 ms, as by default."""
+    monotonic = SlowClock()
+    with Store(url, ring, clock=clock, shares=partial(FairShares, monotonic=monotonic)) as store:
+        yield store, monotonic
+
+
+def claim_for_a_while(store: Store, monotonic: SlowClock) -> None:
+    for _ in range(40):
+        claim_one(store)
+        monotonic.now += 0.02
+
+
 def test_the_virtual_time_is_written_also_at_its_pace(
     url: str, ring: LocalKeyRing, clock: SettableClock
 ) -> None:
-    """By default once in 100 ms. Never written, a newcomer would go before everybody's backlog."""
-    monotonic = SlowClock()
-    with Store(url, ring, clock=clock, shares=partial(FairShares, monotonic=monotonic)) as store:
+    """Never written, a newcomer would go before everybody's backlog."""
+    with paced(url, ring, clock) as (store, monotonic):
         enqueue(store, 100, requester_id="large")
-        for _ in range(40):
-            claim_one(store)
-            monotonic.now += 0.02
+        claim_for_a_while(store, monotonic)
         enqueue(store, 40, requester_id="new")
         turns = owners(claim_each(store, 40))
     ahead = 5  # what was claimed within 100 ms
@@ -212,18 +223,37 @@ def test_the_virtual_time_is_written_also_at_its_pace(
 def test_a_claim_that_is_rolled_back_does_not_stop_the_virtual_time(
     url: str, ring: LocalKeyRing, clock: SettableClock
 ) -> None:
-    monotonic = SlowClock()
-    with Store(url, ring, clock=clock, shares=partial(FairShares, monotonic=monotonic)) as store:
+    with paced(url, ring, clock) as (store, monotonic):
         enqueue(store, 100, requester_id="large")
         with suppress(ZeroDivisionError), store.database.transaction() as connection:
             store.inbox.shares.note_claimed(connection, "default", 1)
             raise ZeroDivisionError
-        for _ in range(40):
-            claim_one(store)
-            monotonic.now += 0.02
+        claim_for_a_while(store, monotonic)
         with store.database.snapshot() as connection:
             virtual_time = connection.execute(sa.select(queues.c.virtual_time)).scalar_one()
     assert virtual_time > 30 * JOB_COST // DEFAULT_WEIGHT
+
+
+@pytest.mark.parametrize("jobs", [1, 3])
+def test_an_idle_claim_writes_no_virtual_time(
+    url: str, ring: LocalKeyRing, clock: SettableClock, jobs: int
+) -> None:
+    """Neither after the first claim of a queue, nor after one that another process has overtaken."""
+    written: list[str] = []
+    with paced(url, ring, clock) as (store, monotonic), paced(url, ring, clock) as (other, _):
+        enqueue(store, jobs)
+        store.inbox.claim("w1", 1)
+        store.inbox.claim("w1", 1)
+        other.inbox.claim("w2", 1)
+        monotonic.now += 1
+        store.inbox.claim("w1", 1)
+        sa.event.listen(
+            store.database.engines.write, "before_cursor_execute", lambda *told: written.append(told[2])
+        )
+        for _ in range(3):
+            monotonic.now += 1
+            assert store.inbox.claim("w1", 1) == []
+    assert [text for text in written if "queues SET" in text or "INTO queues" in text] == []
 
 
 @pytest.mark.parametrize("weight", [3, 7, 300, 9_999])
