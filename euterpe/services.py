@@ -37,7 +37,7 @@ class PortTaken(EuterpeError):
 
 
 class Services:
-    """What a process runs.
+    """Start and stop the parts of one process.
 
     `stop` first tells the API and the worker to begin nothing new. Then it waits for the worker, then for the
     dispatcher, which can still deliver how the worker's jobs ended, and for the API's last answers.

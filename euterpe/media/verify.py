@@ -25,7 +25,7 @@ _PART_NAME = re.compile(r"[a-z0-9]+_(?:[0-9]{5,9}\.m4s|init\.mp4)")
 @with_config(extra="forbid")
 @dataclass(frozen=True)
 class _StreamFacts:
-    """What `inspect` says of one stream of a made file."""
+    """Hold what `inspect` says of one stream of a made file."""
 
     kind: Word
     codec: Word
@@ -38,7 +38,7 @@ class _StreamFacts:
 @with_config(extra="forbid")
 @dataclass(frozen=True)
 class _FileFacts:
-    """What `inspect` says of a made file; of one that cannot be trusted, its problem alone."""
+    """Hold what `inspect` says of a made file; of one that cannot be trusted, its problem alone."""
 
     streams: Annotated[tuple[_StreamFacts, ...], Items(0, MAX_STREAMS)] = ()
     duration_seconds: Seconds | None = None
