@@ -75,14 +75,15 @@ class LeasedTable:
         brings: Mapping[str, TypeEngine[Any]],
         columns: Columns,
         returning: Sequence[sa.ColumnElement[Any]],
+        leased_index: str,
         also: Sequence[sa.ColumnElement[Any]] = (),
     ) -> None:
         """`check` refuses a transition outside the table; `order` is that of claims; `brings` is what a
         change's `extra` may hold, and `columns` what becomes of it; `returning` is what `write` tells of each
-        row that held, `also` what `heartbeat` tells besides the key."""
+        row that held, `also` what `heartbeat` tells besides the key; `leased_index` holds the owned rows."""
         self._database, self.table, self._check = database, table, check
         (self.key,) = table.primary_key.columns
-        self._order, self._returning = order, returning
+        self._order, self._returning, self._leased_index = order, returning, leased_index
         self._brought, self._columns = brings, columns
         self._also = (self.key, *also)
         self._writes: dict[Any, sa.Executable] = {}
@@ -97,9 +98,10 @@ class LeasedTable:
 
     def expired(self, columns: Iterable[sa.ColumnElement[Any]]) -> AnySelect:
         """Owned rows whose owner let the lease run out."""
-        return self._pick(
-            columns, Lane.LEASED, self.table.c.lease_expires_at < self._database.now, order=[self.key]
-        )
+        has_expired = self.table.c.lease_expires_at < self._database.now
+        expired = self._pick(columns, Lane.LEASED, has_expired, order=[self.key])
+        # After an ANALYZE that saw no owned row SQLite would read all jobs by their key: 119 ms per million.
+        return expired.with_hint(self.table, f"INDEXED BY {self._leased_index}", "sqlite")
 
     def _pick(
         self,

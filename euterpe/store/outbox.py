@@ -90,6 +90,7 @@ class Outbox:
                 _event.attempt_count,
                 database.now.label("written_at"),
             ),
+            leased_index="outbox_leased",
         )
         self._log = BulkInsert(database.engines, job_deliveries, job_deliveries.columns.keys())
         self.origins = Origins(database)

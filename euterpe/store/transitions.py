@@ -56,6 +56,7 @@ class Transitions:
                 _job.event_sequence,
                 _job.updated_at,
             ),
+            leased_index="inbox_leased",
             also=(_job.cancel_requested_at,),
         )
         self.admission = Admission(database, shares)

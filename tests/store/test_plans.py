@@ -109,6 +109,19 @@ def test_no_hot_statement_scans_a_table(busy: Store) -> None:
         assert not re.search(r"SCAN (inbox_jobs|job_\w+|webhook_\w+)\b(?! USING)", shown), f"{text}\n{shown}"
 
 
+def test_statistics_of_an_idle_moment_make_no_statement_scan_a_table(store: Store) -> None:
+    """When ANALYZE sees an empty lane, SQLite knows nothing of its index: it read all jobs by their key."""
+    enqueue(store, 400)
+    for job in store.inbox.claim("w1", 300):
+        store.inbox.fail(job, JobError("bad", "not media", "fetching"))
+    store.outbox.settle([Delivery(event, Delivered(), 200) for event in store.outbox.claim("d0", 200)])
+    analyze(store)
+    for text, call in statements_of(store).items():
+        shown = plan(store.database, *call)
+        assert not re.search(r"SCAN (inbox_jobs|job_\w+)\b(?! USING)", shown), f"{text}\n{shown}"
+        assert not re.search(r"SCAN \w+ USING (COVERING )?INDEX sqlite_autoindex", shown), f"{text}\n{shown}"
+
+
 def test_each_lane_is_read_through_its_own_index(busy: Store) -> None:
     shown = "\n".join(plan(busy.database, *call) for call in statements_of(busy).values())
     for what, index in HOT.items():
