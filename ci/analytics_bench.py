@@ -26,21 +26,21 @@ from pyspark.sql import SparkSession
 
 from ci import report
 from ci.queue_bench import Databases
-from euterpe.analytics.analyse import Question, analyse
 from euterpe.analytics.ingest import ingest
 from euterpe.analytics.lake import Lake
 from euterpe.analytics.marts import Options
+from euterpe.analytics.pipeline import Question, analyse
 from euterpe.analytics.session import spark_session
 from euterpe.analytics.source import history_of
 from euterpe.analytics.source.reading import as_batches
-from euterpe.analytics.synthesize.lake import synthesize_lake
-from euterpe.analytics.synthesize.plan import Plan
-from euterpe.analytics.synthesize.store import synthesize_store
 from euterpe.analytics.tables import HISTORY
 from euterpe.bench.figures import Figure
-from euterpe.store.database import Database
-from euterpe.store.history_columns import COLUMNS
-from euterpe.store.migrate import migrate
+from euterpe.store.engine.database import Database
+from euterpe.store.engine.migrations import migrate
+from euterpe.store.history.columns import COLUMNS
+from euterpe.synthesize.history_plan import HistoryPlan
+from euterpe.synthesize.lake import synthesize_lake
+from euterpe.synthesize.store import synthesize_store
 from tests.analytics.facts.independent import independently
 from tests.analytics.marts import independent
 
@@ -79,8 +79,8 @@ def measure(databases: Any, sizes: Sizes) -> Found:
     return {"ingest from Postgres": ingest_figures, "marts of a lake": marts}
 
 
-def plan(jobs: int, seed: int = 1) -> Plan:
-    return Plan(jobs=jobs, seed=seed, until_ms=UNTIL)
+def plan(jobs: int, seed: int = 1) -> HistoryPlan:
+    return HistoryPlan(jobs=jobs, seed=seed, until_ms=UNTIL)
 
 
 @contextmanager

@@ -17,15 +17,16 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from euterpe.bench.erase import erase_jobs
+from euterpe.crypto.keyfile import KeySet
 from euterpe.crypto.keyring import LocalKeyRing
-from euterpe.crypto.keyset import KeySet
 from euterpe.domain.states import IN_PROGRESS, JobStatus
-from euterpe.store.clock import SettableClock
-from euterpe.store.database import Database
-from euterpe.store.enqueue import NewJob
-from euterpe.store.fair_shares import FairShares, Ranks, Share, WaitingJob
-from euterpe.store.inbox import Advance, ClaimedJob
+from euterpe.store.engine.database import Database
+from euterpe.store.queue.enqueue import NewJob
+from euterpe.store.queue.fairness.fair_shares import FairShares, Ranks, Share, WaitingJob
+from euterpe.store.queue.inbox import Advance, ClaimedJob
 from euterpe.store.store import Store
+from tests.clock import SettableClock
 
 _PATH = (*IN_PROGRESS, JobStatus.SUCCEEDED)
 _SPEC = {"profile": "h264-720p", "metadata": {}}
@@ -46,7 +47,7 @@ class Arrival:
 def waits_ms(url: str, arrivals: Sequence[Arrival], *, slots: int, job_ms: int) -> dict[str, list[int]]:
     """Return how long each job that was begun had waited, by requester, until the last arrival was begun."""
     clock = SettableClock()
-    with Store(url, _RING, clock=clock, tidy_every_ms=0) as store:
+    with Store(url, _RING, clock=clock, sweep_every_ms=0) as store:
         return _Simulation(store, clock, slots, job_ms).run(sorted(arrivals, key=lambda one: one.at_ms))
 
 
@@ -101,7 +102,7 @@ def _rates(url: str, shares: Callable[[Database], FairShares] | None, jobs: int,
         _enqueue_and_claim(store, 2 * _BATCH, names)  # the statements are compiled before the clock starts
         found = _enqueue_and_claim(store, jobs, names)
         for name in names:
-            store.jobs.erase(name)
+            erase_jobs(store.database, name)
     return found
 
 

@@ -6,12 +6,12 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from euterpe.bench.lives import Plan
-from euterpe.compose import open_database
+from ci.large_history import add_history
+from euterpe.bench.job_lives import LoadPlan
 from euterpe.settings import Settings
-from euterpe.store.migrate import migrate
-from euterpe.store.scratch import add_history
+from euterpe.store.engine.migrations import migrate
 from euterpe.store.store import Store
+from euterpe.wiring.database import open_database
 
 SMALL, BACKLOG = 1_000, 50_000
 CLAIMS, BATCH = 500, 1
@@ -23,7 +23,7 @@ def _store(url: str) -> Iterator[Store]:
     database = open_database(settings)
     migrate(database)
     database.close()
-    store = Plan(settings, "history", 0, 0, 0).open()
+    store = LoadPlan(settings, "history", 0, 0, 0).open()
     try:
         yield store
     finally:

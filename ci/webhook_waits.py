@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
+from euterpe.crypto.keyfile import KeySet
 from euterpe.crypto.keyring import LocalKeyRing
-from euterpe.crypto.keyset import KeySet
-from euterpe.store.requesters import NewRequester
+from euterpe.store.secrets.requesters import NewRequester
 from euterpe.store.store import Store
 from tests.dispatch.dead_origins import announce, recorded, silent_origins
 from tests.dispatch.receivers import Receiver

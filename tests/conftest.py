@@ -1,20 +1,24 @@
 """Fixtures: one real server per engine and test process, one empty database per test."""
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
 
+from euterpe.crypto.keyfile import KeySet
 from euterpe.crypto.keyring import LocalKeyRing
-from euterpe.crypto.keyset import KeySet
-from euterpe.store.clock import SettableClock
 from euterpe.store.store import Store
 from tests import engines
+from tests.clock import SettableClock
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 WITH_SPARK = (
-    *(f"tests/analytics/{name}/" for name in ("batch", "cluster", "facts", "ingest", "marts", "source")),
+    *(f"tests/analytics/{name}/" for name in ("cluster", "facts", "ingest", "marts", "source")),
+    "tests/batch/",
     "tests/service/test_demo.py",
 )
 # Two busy cores make any example's time meaningless.
@@ -74,5 +78,14 @@ def ring() -> LocalKeyRing:
 @pytest.fixture
 def store(url: str, ring: LocalKeyRing, clock: SettableClock) -> Iterator[Store]:
     """On a settable clock; tidies before every claim, so that what is due now is seen now."""
-    with Store(url, ring, clock=clock, tidy_every_ms=0) as opened:
+    with Store(url, ring, clock=clock, sweep_every_ms=0) as opened:
         yield opened
+
+
+@pytest.fixture(scope="session")
+def spark() -> "Iterator[SparkSession]":
+    """One Spark session for all tests of a process: starting one takes seconds."""
+    from euterpe.analytics.session import spark_session  # noqa: PLC0415  an extra, which few tests need
+
+    with spark_session("local[2]", name="tests") as session:
+        yield session

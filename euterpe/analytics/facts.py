@@ -11,12 +11,11 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DoubleType, StructField
 
 from euterpe.analytics.facts_schema import ATTEMPT_FACTS, DELIVERY_FACTS, JOB_FACTS
-from euterpe.analytics.schema import Table
+from euterpe.analytics.schema import Table, spark_schema
 from euterpe.analytics.tables import ATTEMPTS
-from euterpe.analytics.types import spark_schema
 
 
-class History(NamedTuple):
+class HistoryFrames(NamedTuple):
     """The columns of tables.py; of jobs and attempts there may be several versions of a row."""
 
     jobs: DataFrame
@@ -32,7 +31,7 @@ class Facts(NamedTuple):
     deliveries: DataFrame
 
 
-def facts(history: History) -> Facts:
+def facts(history: HistoryFrames) -> Facts:
     """Each frame is read more than once by what follows: the caller caches them."""
     names = history.requesters.groupBy("requester_id").agg(F.max("name").alias("name"))
     # Both by job, so that one shuffle serves the versions, the sums and the joins.

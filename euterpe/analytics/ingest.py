@@ -13,7 +13,7 @@ from euterpe.analytics.lake import Append, Lake
 from euterpe.analytics.lake.commits import Commit, partition_column
 from euterpe.analytics.source import history_of, read_table
 from euterpe.analytics.tables import HISTORY
-from euterpe.store.history import Bookmark, Cut, History
+from euterpe.store.history.feed import Bookmark, Cut, HistoryFeed
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def ingest(
     return Ingested(rows, anew)
 
 
-def _refuse_another(lake: Lake, before: Commit, history: History) -> None:
+def _refuse_another(lake: Lake, before: Commit, history: HistoryFeed) -> None:
     """Two installations in one lake would be one in every number, for good."""
     if not any(before.files.values()):
         return
@@ -64,7 +64,7 @@ def _refuse_another(lake: Lake, before: Commit, history: History) -> None:
     raise LakeError(f"{lake.root} has {whose}: name another lake, or the database that it is of")
 
 
-def _where_we_were(positions: Mapping[str, Any], history: History) -> Cut:
+def _where_we_were(positions: Mapping[str, Any], history: HistoryFeed) -> Cut:
     bookmark = Bookmark.parse(positions) if positions else None
     return bookmark.cut if bookmark and history.knows(bookmark) else Cut()
 

@@ -4,8 +4,12 @@ The Arrow and Spark schemas, the check of each mart's output and the tables of d
 from this file. An instant is UTC, a `day` is the UTC day that a table is partitioned by.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
+
+import pyarrow as pa
+from pyspark.sql import types as spark
 
 Type = Literal["string", "int", "long", "double", "bool", "time", "day"]
 
@@ -33,3 +37,31 @@ def columns(text: str) -> tuple[Column, ...]:
     """One a line: name, type, and what it means."""
     rows = (line.split(maxsplit=2) for line in text.strip().splitlines())
     return tuple(Column(name, kind, meaning) for name, kind, meaning in rows)  # type: ignore[arg-type]
+
+
+ARROW: dict[str, pa.DataType] = {
+    "string": pa.string(),
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "double": pa.float64(),
+    "bool": pa.bool_(),
+    "time": pa.timestamp("us", "UTC"),
+    "day": pa.date32(),
+}
+_SPARK: dict[str, spark.DataType] = {
+    "string": spark.StringType(),
+    "int": spark.IntegerType(),
+    "long": spark.LongType(),
+    "double": spark.DoubleType(),
+    "bool": spark.BooleanType(),
+    "time": spark.TimestampType(),
+    "day": spark.DateType(),
+}
+
+
+def arrow_schema(columns: Iterable[Column]) -> pa.Schema:
+    return pa.schema([(column.name, ARROW[column.type]) for column in columns])
+
+
+def spark_schema(table: Table) -> spark.StructType:
+    return spark.StructType([spark.StructField(c.name, _SPARK[c.type]) for c in table.columns])

@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 
 import euterpe
 from euterpe.analytics.errors import JavaMissing, SparkMissing
-from euterpe.analytics.failures import failures_in_words
+from euterpe.analytics.spark_errors import failures_in_words
 from euterpe.media.memory import memory_of_the_machine
 
 _JAVA = 17

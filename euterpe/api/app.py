@@ -8,19 +8,18 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.routing import Route
 
-from euterpe.api.catalogue import Catalogue
-from euterpe.api.control import Controls
-from euterpe.api.docs_page import Documentation
-from euterpe.api.enqueue import Enqueueing
-from euterpe.api.events import Events
-from euterpe.api.exchange import Exchanges
-from euterpe.api.health import Health
-from euterpe.api.limits import ApiLimits
-from euterpe.api.listing import Listing
+from euterpe.api.backpressure import ApiLimits
+from euterpe.api.control import ControlEndpoints
+from euterpe.api.docs_page import DocsEndpoints
+from euterpe.api.enqueue import EnqueueEndpoint
+from euterpe.api.events import EventsEndpoint
+from euterpe.api.health import HealthEndpoints
+from euterpe.api.listing import JobsEndpoint, ProfilesEndpoint
 from euterpe.api.metrics import SandboxLayers
+from euterpe.api.middleware import RequestMiddleware
 from euterpe.api.problems import answer_known_error, answer_routing_error
 from euterpe.api.service import Service, SpecPolicy, new_service
-from euterpe.api.status import Status
+from euterpe.api.status import StatusEndpoint
 from euterpe.domain.errors import EuterpeError
 from euterpe.net.policy import EgressPolicy
 from euterpe.store.store import Store
@@ -49,13 +48,13 @@ def create_app(
             yield
         finally:
             service.watcher.stop()
-            service.calls.stop()
-            service.writes.stop()
+            service.read_pool.stop()
+            service.write_pool.stop()
 
     paths = {route.endpoint: route.path for route in routes}
     app = Starlette(
         routes=routes,
-        middleware=[Middleware(Exchanges, paths, service.metrics)],
+        middleware=[Middleware(RequestMiddleware, paths, service.metrics)],
         exception_handlers={HTTPException: answer_routing_error, EuterpeError: answer_known_error},
         lifespan=lifespan,
     )
@@ -65,15 +64,15 @@ def create_app(
 
 
 def _routes(service: Service) -> list[Route]:
-    controls, health = Controls(service), Health(service)
-    documentation = Documentation(service.limits)
-    events = Route("/transcode/{job_id}/events", Events(service).get)
+    controls, health = ControlEndpoints(service), HealthEndpoints(service)
+    documentation = DocsEndpoints(service.limits)
+    events = Route("/transcode/{job_id}/events", EventsEndpoint(service).get)
     events.methods = {"GET"}  # the head of a stream would be a stream
     return [
-        Route("/transcode", Enqueueing(service).post, methods=["POST"]),
-        Route("/transcode/status", Status(service).get),
-        Route("/transcode/jobs", Listing(service).get),
-        Route("/transcode/profiles", Catalogue(service).get),
+        Route("/transcode", EnqueueEndpoint(service).post, methods=["POST"]),
+        Route("/transcode/status", StatusEndpoint(service).get),
+        Route("/transcode/jobs", JobsEndpoint(service).get),
+        Route("/transcode/profiles", ProfilesEndpoint(service).get),
         events,
         Route("/transcode/{job_id}/cancel", controls.cancel, methods=["POST"]),
         Route("/transcode/{job_id}/retry", controls.retry, methods=["POST"]),

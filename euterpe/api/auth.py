@@ -9,44 +9,44 @@ from hashlib import sha256
 
 from starlette.requests import Request
 
-from euterpe.api.calls import Calls
-from euterpe.api.exchange import exchange_of
+from euterpe.api.auth_rate_limit import AuthRateLimit
+from euterpe.api.middleware import context_of
 from euterpe.api.problems import Refused
-from euterpe.api.wrong_keys import WrongKeys
+from euterpe.api.store_pool import StorePool
 from euterpe.crypto.apikeys import parse
 from euterpe.crypto.errors import MalformedApiKey
 from euterpe.domain.scopes import Scope
 from euterpe.store.errors import Unauthorized
-from euterpe.store.requesters import Principal
+from euterpe.store.secrets.requesters import Principal
 
 # A busy key costs one query in this time; one that is disabled is refused after it at the latest.
 REMEMBERED_S = 2.0
 _MOST_REMEMBERED = 4_096
 
 
-class Door:
+class Authenticator:
     """Only successes are remembered, under the key's hash: the keys themselves stay out of memory."""
 
     def __init__(
         self,
         authenticate: Callable[[str], Principal],
-        calls: Calls,
+        pool: StorePool,
         clock: Callable[[], float] = time.monotonic,
-        wrong_keys: WrongKeys | None = None,
+        wrong_keys: AuthRateLimit | None = None,
     ) -> None:
-        self._authenticate, self._calls, self._clock = authenticate, calls, clock
-        self._wrong_keys = WrongKeys() if wrong_keys is None else wrong_keys
+        self._authenticate, self._pool, self._clock = authenticate, pool, clock
+        self._wrong_keys = AuthRateLimit() if wrong_keys is None else wrong_keys
         self._known: OrderedDict[bytes, tuple[Principal, float]] = OrderedDict()
         self._asking: dict[bytes, asyncio.Task[Principal]] = {}
 
-    async def admit(self, request: Request, scope: Scope) -> Principal:
+    async def authenticate(self, request: Request, scope: Scope) -> Principal:
         address = request.client.host if request.client else ""
         try:
             principal = await self._principal(_key_in(request), address)
         except (Unauthorized, MalformedApiKey, _NoKey):
             await self._wrong_keys.count(address)
             raise
-        exchange_of(request).requester_id = principal.requester_id
+        context_of(request).requester_id = principal.requester_id
         if scope not in principal.scopes:
             raise Refused(
                 "forbidden",
@@ -79,7 +79,7 @@ class Door:
     async def _ask(self, key: str, digest: bytes) -> Principal:
         until = self._clock() + REMEMBERED_S
         try:
-            principal = await self._calls.run(partial(self._authenticate, key))
+            principal = await self._pool.run(partial(self._authenticate, key))
         except Unauthorized:
             self._known.pop(digest, None)
             raise

@@ -15,9 +15,20 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
-from euterpe.api.calls import Calls
-from euterpe.api.limits import ApiLimits
 from euterpe.api.problems import Refused
+from euterpe.api.store_pool import StorePool
+from euterpe.domain.job_limits import NO_LIMITS, JobLimits
+
+
+@dataclass(frozen=True, kw_only=True)
+class ApiLimits:
+    max_body_bytes: int = 262_144
+    max_unfinished: int = 10_000  # jobs of one requester
+    max_unfinished_of_all: int = 1_000_000
+    waits_per_requester: int = 100  # event streams and long polls at once
+    waits: int = 2_000
+    of_a_job: JobLimits = NO_LIMITS
+
 
 _TRUSTED_S = 1.0
 _REST = 20  # times as long as the count took, from its beginning
@@ -29,7 +40,7 @@ Refusal = tuple[str, str]  # its code, and what it says
 
 
 @dataclass
-class Place:
+class QuotaReservation:
     """For one job. It is free again if the job did not come to be."""
 
     used: bool = False
@@ -40,15 +51,15 @@ class Count(Protocol):
 
 
 class Bound:
-    def __init__(self, count: Count, most: int, refusal: Refusal, calls: Calls, clock: Clock) -> None:
+    def __init__(self, count: Count, most: int, refusal: Refusal, pool: StorePool, clock: Clock) -> None:
         self._count, self._most, self._refusal = count, most, refusal
-        self._calls, self._clock = calls, clock
+        self._pool, self._clock = pool, clock
         self._left, self._until, self._again_at = 0, 0.0, 0.0
         self._counting: asyncio.Task[None] | None = None
         self.under_way = 0
 
     @asynccontextmanager
-    async def hold(self, place: Place) -> AsyncIterator[None]:
+    async def hold(self, place: QuotaReservation) -> AsyncIterator[None]:
         now = self._clock()
         if now >= (self._again_at if self._left <= 0 else self._until):
             await self._recount()
@@ -71,7 +82,7 @@ class Bound:
     async def _read(self) -> None:
         under_way = self.under_way
         try:
-            found, began, ended = await self._calls.run(self._timed_count)
+            found, began, ended = await self._pool.run(self._timed_count)
         finally:
             self._counting = None
         # What is under way may be in the count or not: better one place too few than one too many.
@@ -94,15 +105,17 @@ class Counts(Protocol):
 
 
 class Backpressure:
-    def __init__(self, jobs: Counts, limits: ApiLimits, calls: Calls, clock: Clock = time.monotonic) -> None:
-        self._jobs, self._limits, self._calls, self._clock = jobs, limits, calls, clock
+    def __init__(
+        self, jobs: Counts, limits: ApiLimits, pool: StorePool, clock: Clock = time.monotonic
+    ) -> None:
+        self._jobs, self._limits, self._pool, self._clock = jobs, limits, pool, clock
         full = "queue_full", "too many jobs are unfinished"
-        self._queue = Bound(jobs.unfinished_of_all, limits.max_unfinished_of_all, full, calls, clock)
+        self._queue = Bound(jobs.unfinished_of_all, limits.max_unfinished_of_all, full, pool, clock)
         self._quotas: OrderedDict[str, Bound] = OrderedDict()
 
     @asynccontextmanager
-    async def place(self, requester_id: str) -> AsyncIterator[Place]:
-        place = Place()
+    async def place(self, requester_id: str) -> AsyncIterator[QuotaReservation]:
+        place = QuotaReservation()
         async with self._quota(requester_id).hold(place), self._queue.hold(place):
             yield place
 
@@ -120,4 +133,4 @@ class Backpressure:
         most = self._limits.max_unfinished
         reached = "quota_exceeded", f"at most {most} of your jobs may be unfinished at once"
         count = partial(self._jobs.unfinished, requester_id)
-        return Bound(count, most, reached, self._calls, self._clock)
+        return Bound(count, most, reached, self._pool, self._clock)

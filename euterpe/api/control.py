@@ -8,8 +8,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from euterpe.api import parameters
-from euterpe.api.answers import json_answer
 from euterpe.api.body import read_json_bytes
+from euterpe.api.responses import json_response
 from euterpe.api.service import Service
 from euterpe.domain.canonical import join_secrets
 from euterpe.domain.errors import InvalidSpec
@@ -19,10 +19,10 @@ from euterpe.domain.status import status_document
 from euterpe.domain.strict_json import parse_json
 
 
-class Controls:
+class ControlEndpoints:
     def __init__(self, service: Service) -> None:
-        self._door, self._store, self._policy = service.door, service.store, service.policy
-        self._calls, self._max_body_bytes = service.writes, service.limits.max_body_bytes
+        self._authenticator, self._store, self._policy = service.authenticator, service.store, service.policy
+        self._pool, self._max_body_bytes = service.write_pool, service.limits.max_body_bytes
 
     async def cancel(self, request: Request) -> Response:
         return await self._change(request, self._store.control.cancel)
@@ -31,23 +31,23 @@ class Controls:
         return await self._change(request, self._store.control.retry)
 
     async def put_credentials(self, request: Request) -> Response:
-        principal = await self._door.admit(request, Scope.WRITE)
+        principal = await self._authenticator.authenticate(request, Scope.WRITE)
         job_id = parameters.job_in_path(request)
         body = await read_json_bytes(request, self._max_body_bytes)
         requester_id = principal.requester_id
-        version = await self._calls.run(partial(self._replace, job_id, requester_id, body), requester_id)
-        return json_answer({"credential_version": version})
+        version = await self._pool.run(partial(self._replace, job_id, requester_id, body), requester_id)
+        return json_response({"credential_version": version})
 
     async def _change(self, request: Request, change: Callable[..., object]) -> Response:
         """Answers with the job's status after it."""
-        requester_id = (await self._door.admit(request, Scope.WRITE)).requester_id
+        requester_id = (await self._authenticator.authenticate(request, Scope.WRITE)).requester_id
         job_id = parameters.job_in_path(request)
 
         def changed() -> dict[str, Any]:
             change(job_id, requester_id=requester_id)
             return status_document(self._store.jobs.get(job_id, requester_id=requester_id))
 
-        return json_answer(await self._calls.run(changed, requester_id), 202)
+        return json_response(await self._pool.run(changed, requester_id), 202)
 
     def _replace(self, job_id: str, requester_id: str, body: bytes) -> int:
         job = self._store.jobs.get(job_id, requester_id=requester_id)

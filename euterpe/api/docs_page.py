@@ -9,10 +9,10 @@ from html import escape
 from starlette.requests import Request
 from starlette.responses import Response
 
-from euterpe.api.answers import encoded
-from euterpe.api.limits import ApiLimits
+from euterpe.api.backpressure import ApiLimits
 from euterpe.api.openapi import Node, openapi_document
 from euterpe.api.problems import PROBLEMS
+from euterpe.api.responses import encoded
 from euterpe.api.schemas import Schema
 
 _STYLE = """
@@ -45,7 +45,7 @@ _LIMITS = {"minimum": "≥", "maximum": "≤", "minLength": "length ≥", "maxLe
 _CODE = re.compile(r"`([^`]+)`")
 
 
-class Documentation:
+class DocsEndpoints:
     def __init__(self, limits: ApiLimits) -> None:
         document = openapi_document(limits)
         self._openapi, self._page = encoded(document), page(document).encode()

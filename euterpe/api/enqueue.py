@@ -1,47 +1,51 @@
 """POST /transcode: a job is accepted once it is durable, and not a moment before."""
 
 import asyncio
+from collections.abc import Iterator
 from functools import partial
+from ipaddress import ip_address
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from euterpe.api.answers import json_answer
 from euterpe.api.body import read_json_bytes
-from euterpe.api.callbacks import callback_problems
-from euterpe.api.exchange import exchange_of
+from euterpe.api.middleware import context_of
 from euterpe.api.problems import Refused
+from euterpe.api.responses import json_response
 from euterpe.api.service import Service
 from euterpe.domain.canonical import request_hash
-from euterpe.domain.errors import InvalidSpec
+from euterpe.domain.errors import FieldError, InvalidSpec
 from euterpe.domain.scopes import Scope
 from euterpe.domain.spec import JobSpec, parse_spec_json
-from euterpe.store.enqueue import Accepted
+from euterpe.net.errors import EgressRefused
+from euterpe.net.policy import EgressPolicy
+from euterpe.net.target import Target
 from euterpe.store.errors import IdempotencyConflict
-from euterpe.store.requesters import Principal
+from euterpe.store.queue.enqueue import Accepted
+from euterpe.store.secrets.requesters import Principal
 
 # A usual request is read sooner than a thread is woken for it; a long one would keep the others waiting.
 _READ_AT_ONCE = 8_192
 
 
-class Enqueueing:
+class EnqueueEndpoint:
     def __init__(self, service: Service) -> None:
-        self._store, self._door = service.store, service.door
+        self._store, self._authenticator = service.store, service.authenticator
         self._policy, self._egress = service.policy, service.egress
-        self._backpressure, self._calls = service.backpressure, service.calls
+        self._backpressure, self._pool = service.backpressure, service.read_pool
         self._max_body_bytes, self._limits = service.limits.max_body_bytes, service.limits.of_a_job
 
     async def post(self, request: Request) -> Response:
-        principal = await self._door.admit(request, Scope.WRITE)
+        principal = await self._authenticator.authenticate(request, Scope.WRITE)
         body = await read_json_bytes(request, self._max_body_bytes)
         read = partial(self._read, body)
-        spec = read() if len(body) <= _READ_AT_ONCE else await self._calls.run(read, principal.requester_id)
+        spec = read() if len(body) <= _READ_AT_ONCE else await self._pool.run(read, principal.requester_id)
         accepted = await self._accept(spec, principal, request.headers.get("idempotency-key"))
-        exchange_of(request).about.update(job_id=accepted.job_id, replayed=accepted.replayed)
+        context_of(request).about.update(job_id=accepted.job_id, replayed=accepted.replayed)
         headers = {"location": f"/transcode/status?job_id={accepted.job_id}"}
         if accepted.replayed:
             headers["idempotent-replayed"] = "true"
-        return json_answer(accepted.response, 202, headers)
+        return json_response(accepted.response, 202, headers)
 
     def _read(self, body: bytes) -> JobSpec:
         spec = parse_spec_json(body, self._max_body_bytes)
@@ -68,7 +72,27 @@ class Enqueueing:
     async def _stored_answer(self, spec: JobSpec, requester_id: str, key: str) -> Accepted | None:
         """A retry needs no place: its job has one."""
         ask = self._store.enqueue.stored_answer
-        answer = await self._calls.run(partial(ask, requester_id, key, request_hash(spec)), requester_id)
+        answer = await self._pool.run(partial(ask, requester_id, key, request_hash(spec)), requester_id)
         if isinstance(answer, IdempotencyConflict):
             raise answer
         return answer
+
+
+def callback_problems(spec: JobSpec, egress: EgressPolicy) -> Iterator[FieldError]:
+    for field in ("refresh_url", "status_webhook_url"):
+        url: str | None = getattr(spec, field)
+        if url is None:
+            continue
+        try:
+            _check(url, egress)
+        except EgressRefused as refused:
+            yield FieldError((field,), str(refused).removeprefix(f"{refused.where}: "))
+
+
+def _check(url: str, egress: EgressPolicy) -> None:
+    target = Target.parse(url)
+    try:
+        address = ip_address(target.host)
+    except ValueError:
+        return
+    egress.check(target.host, address, target.port)

@@ -6,35 +6,38 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from euterpe.api import parameters
-from euterpe.api.news import News
 from euterpe.api.service import Service
-from euterpe.api.stream import EventStream
+from euterpe.api.sse import EventPage, EventStream
 from euterpe.domain.scopes import Scope
 
 _PAGE = 500  # events, of some KiB each
 
 
-class Events:
+class EventsEndpoint:
     def __init__(self, service: Service) -> None:
-        self._door, self._jobs, self._calls = service.door, service.store.jobs, service.calls
-        self._watcher, self._seats = service.watcher, service.seats
+        self._authenticator, self._jobs, self._pool = (
+            service.authenticator,
+            service.store.jobs,
+            service.read_pool,
+        )
+        self._watcher, self._stream_slots = service.watcher, service.stream_slots
 
     async def get(self, request: Request) -> Response:
-        requester_id = (await self._door.admit(request, Scope.READ)).requester_id
+        requester_id = (await self._authenticator.authenticate(request, Scope.READ)).requester_id
         job_id = parameters.job_in_path(request)
-        told = parameters.last_event_id(request)
+        last_sequence = parameters.last_event_id(request)
         read = partial(self._read, job_id, requester_id)
-        news = await read(told)
-        if news.is_last and not news.events:
+        page = await read(last_sequence)
+        if page.is_last and not page.events:
             # After any other end, a browser's EventSource comes back.
             return Response(status_code=204)
-        seat = partial(self._seats.taken, requester_id)
-        return EventStream(job_id, told, read, seat, partial(self._watcher.watch, [job_id]))
+        slot = partial(self._stream_slots.taken, requester_id)
+        return EventStream(job_id, last_sequence, read, slot, partial(self._watcher.watch, [job_id]))
 
-    async def _read(self, job_id: str, requester_id: str, told: int) -> News:
-        return await self._calls.run(partial(self._news, job_id, requester_id, told), requester_id)
+    async def _read(self, job_id: str, requester_id: str, last_sequence: int) -> EventPage:
+        return await self._pool.run(partial(self._page, job_id, requester_id, last_sequence), requester_id)
 
-    def _news(self, job_id: str, requester_id: str, told: int) -> News:
+    def _page(self, job_id: str, requester_id: str, last_sequence: int) -> EventPage:
         job = self._jobs.get(job_id, requester_id=requester_id)
-        events = self._jobs.events(job_id, after=told, limit=_PAGE)
-        return News(job, events, told, is_full=len(events) == _PAGE)
+        events = self._jobs.events(job_id, after=last_sequence, limit=_PAGE)
+        return EventPage(job, events, last_sequence, is_full=len(events) == _PAGE)

@@ -8,12 +8,12 @@ import structlog
 from starlette.requests import Request
 from starlette.responses import Response
 
-from euterpe.api.answers import json_answer
-from euterpe.api.calls import Calls
+from euterpe.api.responses import json_response
 from euterpe.api.service import Service
+from euterpe.api.store_pool import StorePool
+from euterpe.store.engine.health import check_writes
+from euterpe.store.engine.migrations import require_current
 from euterpe.store.errors import StoreUnavailable
-from euterpe.store.migrate import require_current
-from euterpe.store.write_probe import check_writes
 
 log = structlog.get_logger("euterpe.api")
 
@@ -27,12 +27,12 @@ class WriteProbe:
     def __init__(
         self,
         write: Callable[[], None],
-        calls: Calls,
+        pool: StorePool,
         *,
         every_s: float = _PROBE_EVERY_S,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._write, self._calls, self._every_s, self._clock = write, calls, every_s, clock
+        self._write, self._pool, self._every_s, self._clock = write, pool, every_s, clock
         self._last: asyncio.Task[StoreUnavailable | None] | None = None
         self._again_at = 0.0
 
@@ -46,27 +46,27 @@ class WriteProbe:
 
     async def _try(self) -> StoreUnavailable | None:
         try:
-            await self._calls.run(self._write)
+            await self._pool.run(self._write)
         except StoreUnavailable as error:
             log.warning("write_probe_failed", error=str(error))
             return error
         return None
 
 
-class Health:
+class HealthEndpoints:
     def __init__(self, service: Service) -> None:
-        self._database, self._calls = service.store.database, service.calls
-        self._probe = WriteProbe(lambda: check_writes(self._database), service.writes)
+        self._database, self._pool = service.store.database, service.read_pool
+        self._probe = WriteProbe(lambda: check_writes(self._database), service.write_pool)
 
     async def alive(self, _: Request) -> Response:
-        return json_answer({"status": "ok"})
+        return json_response({"status": "ok"})
 
     async def ready(self, _: Request) -> Response:
         """The database answers in time, its schema is this program's, and it takes writes."""
         try:
             async with asyncio.timeout(_PATIENCE_S):
-                await self._calls.run(lambda: require_current(self._database))
+                await self._pool.run(lambda: require_current(self._database))
                 await self._probe.check()
         except TimeoutError:
             raise StoreUnavailable(f"the database has not answered for {_PATIENCE_S} s") from None
-        return json_answer({"status": "ready"})
+        return json_response({"status": "ready"})

@@ -6,18 +6,23 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from euterpe.api import parameters
-from euterpe.api.answers import json_answer
+from euterpe.api.responses import json_response
 from euterpe.api.service import Service
+from euterpe.domain.profiles import PROFILES
 from euterpe.domain.scopes import Scope
 from euterpe.domain.status import status_document
 
 
-class Listing:
+class JobsEndpoint:
     def __init__(self, service: Service) -> None:
-        self._door, self._jobs, self._calls = service.door, service.store.jobs, service.calls
+        self._authenticator, self._jobs, self._pool = (
+            service.authenticator,
+            service.store.jobs,
+            service.read_pool,
+        )
 
     async def get(self, request: Request) -> Response:
-        principal = await self._door.admit(request, Scope.READ)
+        principal = await self._authenticator.authenticate(request, Scope.READ)
         limit = parameters.whole_number(request, "limit", parameters.DEFAULT_PAGE, 1, parameters.MAX_PAGE)
         page = partial(
             self._jobs.page,
@@ -26,11 +31,32 @@ class Listing:
             before=parameters.cursor(request),
             limit=limit + 1,  # one more tells whether there is another page
         )
-        rows = await self._calls.run(page, principal.requester_id)
+        rows = await self._pool.run(page, principal.requester_id)
         shown, more = rows[:limit], len(rows) > limit
-        return json_answer(
+        return json_response(
             {
                 "jobs": [status_document(row) for row in shown],
                 "next_cursor": parameters.cursor_after(shown[-1]["job_id"]) if more else None,
             }
         )
+
+
+_DOCUMENT = {
+    "profiles": [
+        {
+            "name": profile.name,
+            "description": profile.description,
+            "outputs": [output.model_dump(mode="json") for output in profile.outputs],
+        }
+        for profile in PROFILES.values()
+    ]
+}
+
+
+class ProfilesEndpoint:
+    def __init__(self, service: Service) -> None:
+        self._authenticator = service.authenticator
+
+    async def get(self, request: Request) -> Response:
+        await self._authenticator.authenticate(request, Scope.READ)
+        return json_response(_DOCUMENT)

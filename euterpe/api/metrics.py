@@ -13,7 +13,7 @@ from prometheus_client.registry import Collector
 from starlette.requests import Request
 from starlette.responses import Response
 
-from euterpe.api.calls import Calls
+from euterpe.api.store_pool import StorePool
 from euterpe.domain.errors import EuterpeError
 
 log = structlog.get_logger("euterpe.api")
@@ -30,8 +30,8 @@ SandboxLayers = Callable[[], Mapping[str, bool] | None]
 
 
 class Metrics:
-    def __init__(self, backlog: Backlog, calls: Calls, sandbox_layers: SandboxLayers) -> None:
-        self._calls = calls
+    def __init__(self, backlog: Backlog, pool: StorePool, sandbox_layers: SandboxLayers) -> None:
+        self._pool = pool
         self._registry = CollectorRegistry()
         self._requests = Counter(
             "euterpe_http_requests",
@@ -65,7 +65,7 @@ class Metrics:
         child[1].observe(seconds)
 
     async def get(self, _: Request) -> Response:
-        text = await self._calls.run(lambda: generate_latest(self._registry))
+        text = await self._pool.run(lambda: generate_latest(self._registry))
         return Response(text, media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import euterpe
 from euterpe.api import parameters
-from euterpe.api.limits import ApiLimits
+from euterpe.api.backpressure import ApiLimits
 from euterpe.api.problems import PROBLEMS
 from euterpe.api.schemas import Schema, ref, schemas
 from euterpe.domain.states import JobStatus

@@ -15,47 +15,57 @@ _RETRY_S = 2
 
 
 @dataclass(frozen=True)
-class Kind:
+class ProblemKind:
     status: int
     title: str
     advice: str
 
 
-PROBLEMS: Mapping[str, Kind] = MappingProxyType(
+PROBLEMS: Mapping[str, ProblemKind] = MappingProxyType(
     {
-        "malformed_http": Kind(400, "Malformed HTTP", "Send HTTP/1.1 exactly as RFC 9112 spells it."),
-        "unauthorized": Kind(401, "No valid API key", "Send a key that is known, not expired and enabled."),
-        "malformed_api_key": Kind(401, "Not an API key", "Copy the key anew: its checksum does not match."),
-        "forbidden": Kind(403, "Scope missing", "Use a key that has the scope that the detail names."),
-        "not_found": Kind(404, "No such job", "Check the id; a requester sees its own jobs only."),
-        "no_route": Kind(404, "No such address", "See /docs for the addresses that there are."),
-        "method_not_allowed": Kind(405, "Method not allowed", "Use a method that `Allow` names."),
-        "body_timeout": Kind(408, "Body too slow", "Send the whole body within 30 seconds."),
-        "conflict": Kind(409, "Not in this state", "Read the job's status: it no longer allows this."),
-        "invalid_transition": Kind(
+        "malformed_http": ProblemKind(400, "Malformed HTTP", "Send HTTP/1.1 exactly as RFC 9112 spells it."),
+        "unauthorized": ProblemKind(
+            401, "No valid API key", "Send a key that is known, not expired and enabled."
+        ),
+        "malformed_api_key": ProblemKind(
+            401, "Not an API key", "Copy the key anew: its checksum does not match."
+        ),
+        "forbidden": ProblemKind(403, "Scope missing", "Use a key that has the scope that the detail names."),
+        "not_found": ProblemKind(404, "No such job", "Check the id; a requester sees its own jobs only."),
+        "no_route": ProblemKind(404, "No such address", "See /docs for the addresses that there are."),
+        "method_not_allowed": ProblemKind(405, "Method not allowed", "Use a method that `Allow` names."),
+        "body_timeout": ProblemKind(408, "Body too slow", "Send the whole body within 30 seconds."),
+        "conflict": ProblemKind(409, "Not in this state", "Read the job's status: it no longer allows this."),
+        "invalid_transition": ProblemKind(
             409, "Not in this state", "Submit a new job: this one has no attempt left."
         ),
-        "idempotency_conflict": Kind(
+        "idempotency_conflict": ProblemKind(
             409, "Idempotency key in use", "Use a new key: this one stands for another request."
         ),
-        "pruned": Kind(410, "Job pruned", "It was finished, and its history has been removed."),
-        "request_too_large": Kind(413, "Request too large", "Send a smaller body."),
-        "unsupported_media_type": Kind(415, "Not JSON", "Send `content-type: application/json`, unencoded."),
-        "invalid_request": Kind(422, "Invalid request", "Mend what `errors` lists: all of it is there."),
-        "quota_exceeded": Kind(
+        "pruned": ProblemKind(410, "Job pruned", "It was finished, and its history has been removed."),
+        "request_too_large": ProblemKind(413, "Request too large", "Send a smaller body."),
+        "unsupported_media_type": ProblemKind(
+            415, "Not JSON", "Send `content-type: application/json`, unencoded."
+        ),
+        "invalid_request": ProblemKind(
+            422, "Invalid request", "Mend what `errors` lists: all of it is there."
+        ),
+        "quota_exceeded": ProblemKind(
             429, "Too many unfinished jobs", "Wait for some of your jobs to finish, at least `Retry-After`."
         ),
-        "queue_full": Kind(429, "The queue is full", "Try again after `Retry-After`."),
-        "too_many_wrong_keys": Kind(
+        "queue_full": ProblemKind(429, "The queue is full", "Try again after `Retry-After`."),
+        "too_many_wrong_keys": ProblemKind(
             429, "Too many wrong API keys", "Send a valid key; wrong ones are answered after `Retry-After`."
         ),
-        "too_many_waits": Kind(
+        "too_many_waits": ProblemKind(
             429, "Too many streams and long polls", "Close some, or try again after `Retry-After`."
         ),
-        "internal": Kind(500, "Internal error", "Tell the operator the `x-request-id` of this answer."),
-        "database_unavailable": Kind(503, "Database unavailable", "Try again after `Retry-After`."),
-        "schema_mismatch": Kind(503, "Not ready", "The operator runs `euterpe migrate`."),
-        "overloaded": Kind(503, "Overloaded", "Try again after `Retry-After`."),
+        "internal": ProblemKind(
+            500, "Internal error", "Tell the operator the `x-request-id` of this answer."
+        ),
+        "database_unavailable": ProblemKind(503, "Database unavailable", "Try again after `Retry-After`."),
+        "schema_mismatch": ProblemKind(503, "Not ready", "The operator runs `euterpe migrate`."),
+        "overloaded": ProblemKind(503, "Overloaded", "Try again after `Retry-After`."),
     }
 )
 # What the store says of these is for the operator's eyes: it may name hosts and files.

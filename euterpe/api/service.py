@@ -3,12 +3,11 @@
 from dataclasses import dataclass
 from typing import Protocol
 
-from euterpe.api.auth import Door
-from euterpe.api.backpressure import Backpressure
-from euterpe.api.calls import WRITING_THREADS, Calls
-from euterpe.api.limits import ApiLimits
+from euterpe.api.auth import Authenticator
+from euterpe.api.backpressure import ApiLimits, Backpressure
 from euterpe.api.metrics import Metrics, SandboxLayers
-from euterpe.api.seats import Seats
+from euterpe.api.store_pool import WRITING_THREADS, StorePool
+from euterpe.api.stream_slots import StreamSlots
 from euterpe.api.watcher import Watcher
 from euterpe.domain.errors import FieldError
 from euterpe.domain.spec import JobSpec
@@ -28,11 +27,11 @@ class Service:
     limits: ApiLimits
     policy: SpecPolicy
     egress: EgressPolicy
-    calls: Calls
-    writes: Calls
-    door: Door
+    read_pool: StorePool
+    write_pool: StorePool
+    authenticator: Authenticator
     watcher: Watcher
-    seats: Seats
+    stream_slots: StreamSlots
     backpressure: Backpressure
     metrics: Metrics
 
@@ -41,18 +40,18 @@ def new_service(
     store: Store, limits: ApiLimits, policy: SpecPolicy, egress: EgressPolicy, sandbox_layers: SandboxLayers
 ) -> Service:
     wait_s = store.database.write_wait_s
-    calls, writes = Calls(write_wait_s=wait_s), Calls(WRITING_THREADS, write_wait_s=wait_s)
-    metrics = Metrics(store.jobs.backlog, calls, sandbox_layers)
+    read_pool, write_pool = StorePool(write_wait_s=wait_s), StorePool(WRITING_THREADS, write_wait_s=wait_s)
+    metrics = Metrics(store.jobs.backlog, read_pool, sandbox_layers)
     return Service(
         store=store,
         limits=limits,
         policy=policy,
         egress=egress,
-        calls=calls,
-        writes=writes,
-        door=Door(store.requesters.authenticate, calls),
+        read_pool=read_pool,
+        write_pool=write_pool,
+        authenticator=Authenticator(store.requesters.authenticate, read_pool),
         watcher=Watcher(store.jobs.versions),
-        seats=Seats(limits, metrics.waits.set),
-        backpressure=Backpressure(store.jobs, limits, calls),
+        stream_slots=StreamSlots(limits, metrics.waits.set),
+        backpressure=Backpressure(store.jobs, limits, read_pool),
         metrics=metrics,
     )

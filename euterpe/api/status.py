@@ -9,10 +9,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from euterpe.api import parameters
-from euterpe.api.answers import encoded, etag_of, known_etags, tagged
-from euterpe.api.departure import while_connected
-from euterpe.api.reads import JobReads
+from euterpe.api.disconnect import while_connected
+from euterpe.api.responses import encoded, etag_of, etag_response, known_etags
 from euterpe.api.service import Service
+from euterpe.api.shared_reads import JobReads
 from euterpe.domain.scopes import Scope
 from euterpe.domain.states import FINISHED
 from euterpe.domain.status import status_document
@@ -31,24 +31,28 @@ class Seen:
         return etag_of(self.body)
 
 
-class Status:
+class StatusEndpoint:
     def __init__(self, service: Service) -> None:
-        self._door, self._jobs, self._calls = service.door, service.store.jobs, service.calls
-        self._reads = JobReads(service.store.jobs, service.calls)
-        self._watcher, self._seats = service.watcher, service.seats
+        self._authenticator, self._jobs, self._pool = (
+            service.authenticator,
+            service.store.jobs,
+            service.read_pool,
+        )
+        self._reads = JobReads(service.store.jobs, service.read_pool)
+        self._watcher, self._stream_slots = service.watcher, service.stream_slots
 
     async def get(self, request: Request) -> Response:
-        requester_id = (await self._door.admit(request, Scope.READ)).requester_id
+        requester_id = (await self._authenticator.authenticate(request, Scope.READ)).requester_id
         job_ids = parameters.job_ids(request)
         wait_ms = parameters.whole_number(request, "wait_ms", 0, 0, parameters.MAX_WAIT_MS)
         known = known_etags(request)
         if wait_ms:
-            with self._seats.taken(requester_id):
+            with self._stream_slots.taken(requester_id):
                 waiting = self._wait(requester_id, job_ids, known, wait_ms / 1000)
                 seen = await while_connected(waiting, request.receive)
         else:
             seen = await self._read(requester_id, job_ids)
-        return tagged(seen.body, seen.etag, known)
+        return etag_response(seen.body, seen.etag, known)
 
     async def _wait(
         self, requester_id: str, job_ids: Sequence[str], known: frozenset[str], wait_s: float
@@ -67,7 +71,7 @@ class Status:
 
     async def _read(self, requester_id: str, job_ids: Sequence[str]) -> Seen:
         if len(job_ids) > 1:
-            return await self._calls.run(partial(self._many, requester_id, job_ids), requester_id)
+            return await self._pool.run(partial(self._many, requester_id, job_ids), requester_id)
         (job_id,) = job_ids
         if not parameters.looks_like_a_job(job_id):
             raise NotFound("there is no such job")

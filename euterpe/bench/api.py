@@ -6,11 +6,10 @@ from collections.abc import Mapping, Sequence
 from urllib.parse import urlsplit
 
 from euterpe.bench.bare_api import bare_api
-from euterpe.bench.errors import BenchFailed
-from euterpe.bench.figures import Figure
+from euterpe.bench.figures import BenchFailed, Figure
 from euterpe.bench.load import Load, drive
 from euterpe.bench.programs import Installation
-from euterpe.store.requesters import NewRequester
+from euterpe.store.secrets.requesters import NewRequester
 
 _ROWS = 200  # that are read in turn
 # More than any run enqueues: the quota is counted all the same.

@@ -4,7 +4,9 @@ import multiprocessing
 from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
+from typing import Any
 
+import sqlalchemy as sa
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
@@ -12,10 +14,36 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from euterpe.api.server import ApiServer
-from euterpe.compose import open_database
 from euterpe.settings import Settings
-from euterpe.store.baseline import BareTable
-from euterpe.store.ids import new_id
+from euterpe.store.engine.database import Database
+from euterpe.store.engine.ids import new_id
+from euterpe.wiring.database import open_database
+
+
+class BareTable:
+    """One statement in one transaction a call, as one would ordinarily write it, with the durability of the
+    service's own tables."""
+
+    def __init__(self, database: Database, name: str) -> None:
+        self._write, self._read = database.engines.write, database.engines.read
+        key = sa.Column("id", sa.Text, primary_key=True)
+        self._table = sa.Table(name, sa.MetaData(), key, sa.Column("body", sa.Text, nullable=False))
+        self._insert = sa.insert(self._table)
+        self._select = sa.select(self._table).where(key == sa.bindparam("id"))
+
+    def create(self) -> None:
+        self._table.create(self._write)
+
+    def drop(self) -> None:
+        self._table.drop(self._write)
+
+    def insert(self, row_id: str, body: str) -> None:
+        with self._write.begin() as connection:
+            connection.execute(self._insert, {"id": row_id, "body": body})
+
+    def select(self, row_id: str) -> dict[str, Any]:
+        with self._read.begin() as connection:
+            return dict(connection.execute(self._select, {"id": row_id}).mappings().one())
 
 
 @contextmanager

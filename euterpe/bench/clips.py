@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from euterpe.bench.errors import BenchFailed
+from euterpe.bench.figures import BenchFailed
 from euterpe.domain.profiles import PROFILES
 from euterpe.media.plan import Plan, plan
 from euterpe.media.sandbox import Sandbox

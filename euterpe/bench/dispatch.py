@@ -1,14 +1,35 @@
 """`euterpe bench dispatch`: a backlog of webhooks, delivered by the dispatcher and by a bare httpx loop."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 from euterpe.bench import bare_sender
-from euterpe.bench.figures import Figure
-from euterpe.bench.lives import Plan, enqueue_in_bulk, live
-from euterpe.bench.outbox import delivering, require_delivered
+from euterpe.bench.figures import BenchFailed, Figure
+from euterpe.bench.job_lives import LoadPlan, enqueue_in_bulk, live
 from euterpe.bench.programs import Installation
-from euterpe.bench.receiver import Receiver, receiving
+from euterpe.bench.receiver import BenchReceiver, receiving
+from euterpe.domain.states import OutboxStatus
 from euterpe.store.store import Store
+
+_FOREIGN = "events of the bench were not delivered: stop other dispatchers while you measure"
+
+
+@contextmanager
+def delivering(installation: Installation, addresses: Sequence[str]) -> Iterator[Callable[[], None]]:
+    """`euterpe dispatcher`, which may also send to these `host:port`; yields a check that it still runs.
+
+    It delivers whatever the outbox holds: to requesters as any other dispatcher of the installation would.
+    """
+    allowed = ",".join((*installation.settings.egress_allow, *addresses))
+    with installation.running("dispatcher", EUTERPE_EGRESS_ALLOW=allowed) as dispatcher:
+        yield dispatcher.check_running
+
+
+def require_delivered(store: Store, requester_id: str) -> None:
+    undelivered = [status for status in OutboxStatus if status is not OutboxStatus.DELIVERED]
+    if store.jobs.deliveries(statuses=undelivered, requester_id=requester_id, limit=1):
+        raise BenchFailed(_FOREIGN)
+
 
 _EVENTS_OF_A_LIFE = 5
 _JOBS_AT_ONCE = 100
@@ -18,7 +39,9 @@ def measure_backlog(installation: Installation, *, events: int) -> Sequence[Figu
     concurrency = installation.settings.outbox_concurrency
     with receiving() as receiver, installation.requester() as requester, installation.open() as store:
         jobs = events // _EVENTS_OF_A_LIFE
-        plan = Plan(installation.settings, requester.requester_id, jobs, _JOBS_AT_ONCE, 1, 1, receiver.url())
+        plan = LoadPlan(
+            installation.settings, requester.requester_id, jobs, _JOBS_AT_ONCE, 1, 1, receiver.url()
+        )
         enqueue_in_bulk(store, plan)
         live(store, plan)
         bodies = _bodies(store, plan)
@@ -36,14 +59,14 @@ def measure_backlog(installation: Installation, *, events: int) -> Sequence[Figu
     ]
 
 
-def _bodies(store: Store, plan: Plan) -> Sequence[bytes]:
+def _bodies(store: Store, plan: LoadPlan) -> Sequence[bytes]:
     """Of some of the events, to be sent by the bare loops as well."""
     jobs = store.jobs.page(requester_id=plan.requester_id, limit=20)
     return [event["payload"].encode() for job in jobs for event in store.jobs.events(job["job_id"])]
 
 
 def _sent(
-    receiver: Receiver, send: bare_sender.Send, bodies: Sequence[bytes], events: int, concurrency: int
+    receiver: BenchReceiver, send: bare_sender.Send, bodies: Sequence[bytes], events: int, concurrency: int
 ) -> float:
     receiver.expect(events)
     bare_sender.elsewhere(send, receiver.url(), bodies, events, concurrency)

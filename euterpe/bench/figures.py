@@ -2,6 +2,12 @@
 
 from dataclasses import dataclass
 
+from euterpe.domain.errors import EuterpeError
+
+
+class BenchFailed(EuterpeError):
+    code = "bench_failed"
+
 
 @dataclass(frozen=True)
 class Figure:

@@ -4,9 +4,9 @@ import random
 import threading
 import time
 
-from euterpe.bench.lives import Plan
+from euterpe.bench.job_lives import LoadPlan
+from euterpe.store.engine.wakeup import Topic
 from euterpe.store.store import Store
-from euterpe.store.wake import Topic
 
 # Between two jobs, so that the worker is idle again: drawn, or it could fall in step with a poll.
 _PAUSE_S = (0.02, 0.2)
@@ -14,7 +14,7 @@ _POLL_S = (0.5, 1.5)
 _IDLE_S = 10.0
 
 
-def measure_latency(plan: Plan, jobs: int = 200) -> dict[str, float]:
+def measure_latency(plan: LoadPlan, jobs: int = 200) -> dict[str, float]:
     """From the call that enqueues until the claim that returns the job, in milliseconds."""
     claimed: dict[str, float] = {}
     stop, progress = threading.Event(), threading.Condition()
@@ -46,7 +46,7 @@ def measure_latency(plan: Plan, jobs: int = 200) -> dict[str, float]:
 
 
 def _wait_for_claim(
-    store: Store, plan: Plan, claimed: dict[str, float], progress: threading.Condition
+    store: Store, plan: LoadPlan, claimed: dict[str, float], progress: threading.Condition
 ) -> float:
     time.sleep(random.uniform(*_PAUSE_S))  # noqa: S311  a pause, not a secret
     began = time.perf_counter()

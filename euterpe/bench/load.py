@@ -13,7 +13,7 @@ from typing import cast
 
 import uvloop
 
-from euterpe.bench.errors import BenchFailed
+from euterpe.bench.figures import BenchFailed
 
 _LENGTH = re.compile(rb"(?i)\r\ncontent-length: *([0-9]+)")
 _WARM_UP_S = 0.5

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from euterpe.bench.errors import BenchFailed
-from euterpe.compose import LazyRing, open_store
+from euterpe.bench.erase import erase_requester
+from euterpe.bench.figures import BenchFailed
 from euterpe.settings import Settings, load
-from euterpe.store.baseline import erase_requester
-from euterpe.store.ids import new_id
-from euterpe.store.requesters import NewRequester
+from euterpe.store.engine.ids import new_id
+from euterpe.store.secrets.requesters import NewRequester
 from euterpe.store.store import Store
+from euterpe.wiring.database import LazyRing, open_store
 
 _PATIENCE_S = 60.0
 _TAIL_BYTES = 2_000

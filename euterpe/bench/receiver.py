@@ -12,7 +12,7 @@ from typing import cast
 
 import uvloop
 
-from euterpe.bench.errors import BenchFailed
+from euterpe.bench.figures import BenchFailed
 
 _LENGTH = re.compile(rb"(?i)\r\ncontent-length: *([0-9]+)")
 _ANSWER = b"HTTP/1.1 204 No Content\r\n\r\n"
@@ -20,7 +20,7 @@ _LOOK_EVERY_S = 1.0
 _PATIENCE_S = 300.0
 
 
-class Receiver:
+class BenchReceiver:
     def __init__(self, port: int, line: Connection) -> None:
         self.port, self._line = port, line
 
@@ -44,7 +44,7 @@ class Receiver:
 
 
 @contextmanager
-def receiving(hosts: Sequence[str] = ("127.0.0.1",)) -> Iterator[Receiver]:
+def receiving(hosts: Sequence[str] = ("127.0.0.1",)) -> Iterator[BenchReceiver]:
     """On one port of each of these addresses."""
     processes = multiprocessing.get_context("spawn")
     ours, theirs = processes.Pipe()
@@ -52,7 +52,7 @@ def receiving(hosts: Sequence[str] = ("127.0.0.1",)) -> Iterator[Receiver]:
     process.start()
     theirs.close()  # now, or the end of the receiver would not be the end of the line
     try:
-        yield Receiver(ours.recv(), ours)
+        yield BenchReceiver(ours.recv(), ours)
     finally:
         ours.close()
         process.join()

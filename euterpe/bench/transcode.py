@@ -11,15 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from euterpe.bench.clips import PROFILE, Clips
-from euterpe.bench.errors import BenchFailed
-from euterpe.bench.figures import Figure
+from euterpe.bench.figures import BenchFailed, Figure
 from euterpe.bench.programs import Installation, Program, peak_mib
 from euterpe.domain.spec import parse_spec
 from euterpe.domain.states import JobStatus
 from euterpe.media.ffmpeg import find_ffmpeg
-from euterpe.services import threads_of_a_slot
-from euterpe.store.enqueue import Accepted
+from euterpe.store.queue.enqueue import Accepted
 from euterpe.store.store import Store
+from euterpe.wiring.services import threads_of_a_slot
 
 _LOOK_EVERY_S = 0.05
 _MIB = 1024 * 1024
@@ -27,7 +26,7 @@ _SHORT = "short.mp4"
 
 
 @dataclass(frozen=True)
-class Place:
+class BenchFolder:
     """Where sources are read and outputs written: a folder, and how a requester names it."""
 
     folder: Path
@@ -37,14 +36,14 @@ class Place:
 
 
 @contextmanager
-def temporary_folder() -> Iterator[Place]:
+def temporary_folder() -> Iterator[BenchFolder]:
     with tempfile.TemporaryDirectory(prefix="euterpe-bench-") as name:
         folder = Path(name).resolve()
-        yield Place(folder, f"{folder.as_uri()}/", {"EUTERPE_STORAGE_ROOTS": str(folder)})
+        yield BenchFolder(folder, f"{folder.as_uri()}/", {"EUTERPE_STORAGE_ROOTS": str(folder)})
 
 
 @contextmanager
-def workshop(installation: Installation, place: Place) -> Iterator["Workshop"]:
+def workshop(installation: Installation, place: BenchFolder) -> Iterator["Workshop"]:
     clips = Clips(find_ffmpeg(installation.settings.ffmpeg))
     clips.make(place.folder / _SHORT, seconds=1)
     with installation.requester() as requester, installation.open() as store:
@@ -53,7 +52,7 @@ def workshop(installation: Installation, place: Place) -> Iterator["Workshop"]:
 
 class Workshop:
     def __init__(
-        self, installation: Installation, store: Store, requester_id: str, place: Place, clips: Clips
+        self, installation: Installation, store: Store, requester_id: str, place: BenchFolder, clips: Clips
     ) -> None:
         self._installation, self._store, self._requester_id = installation, store, requester_id
         self._place, self._clips = place, clips

@@ -10,23 +10,21 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from euterpe.cli.commands import command, group
-from euterpe.cli.extras import importing
+from euterpe.cli.commands import command, group, importing
+from euterpe.cli.option_types import instant_ms, local_path
 from euterpe.cli.output import note, out
-from euterpe.cli.paths import local_path
-from euterpe.cli.progress import Progress
-from euterpe.cli.times import instant_ms
-from euterpe.compose import open_database, refuse_missing
-from euterpe.domain.instants import iso
+from euterpe.cli.progress import ProgressBar
+from euterpe.domain.durations import iso
 from euterpe.settings import load
-from euterpe.store.database import Database
-from euterpe.store.migrate import require_current
+from euterpe.store.engine.database import Database
+from euterpe.store.engine.migrations import require_current
+from euterpe.wiring.database import open_database, refuse_missing
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from euterpe.analytics.analyse import Question
     from euterpe.analytics.lake import Lake
+    from euterpe.analytics.pipeline import Question
 
 app = group(
     "Reports on cost, speed, failures and capacity, from the history. Needs Java 17, or newer.",
@@ -127,15 +125,15 @@ def synthesize(
 ) -> None:
     """Make a realistic history of so many jobs, to try things with. Never beside real jobs."""
     with importing("analytics"):
-        from euterpe.analytics.synthesize.lake import synthesize_lake
-        from euterpe.analytics.synthesize.plan import Plan
-        from euterpe.analytics.synthesize.store import synthesize_store
+        from euterpe.synthesize.history_plan import HistoryPlan
+        from euterpe.synthesize.lake import synthesize_lake
+        from euterpe.synthesize.store import synthesize_store
     # Of the same day the same history: a run that was killed goes on where it was.
     until_ms = instant_ms(until, "--until") if until else int(time.time()) // 86_400 * 86_400_000
     if until_ms > time.time() * 1000:
         raise typer.BadParameter("is in the future: no report would count such rows", param_hint="--until")
-    plan = Plan(jobs=jobs, seed=seed, days=days, until_ms=until_ms)
-    with Progress("jobs are made", jobs) as progress:
+    plan = HistoryPlan(jobs=jobs, seed=seed, days=days, until_ms=until_ms)
+    with ProgressBar("jobs are made", jobs) as progress:
         if lake is not None:
             added = synthesize_lake(_lake(lake), plan, progress.at)
         else:
@@ -175,7 +173,7 @@ def _database() -> Iterator[Database]:
 
 
 def _question(since: str, requester: str) -> "Question":
-    from euterpe.analytics.analyse import Question
+    from euterpe.analytics.pipeline import Question
 
     instant = f"{since}T00:00:00Z" if _DAY.fullmatch(since) else since
     return Question(iso(instant_ms(instant, "--since"))[:10] if since else "", requester)
@@ -184,9 +182,9 @@ def _question(since: str, requester: str) -> "Question":
 def _report(
     session: "SparkSession", lake: "Lake", question: "Question", prices: Path | None, out_dir: Path
 ) -> Path:
-    from euterpe.analytics.analyse import analyse, publish
     from euterpe.analytics.marts import Options
-    from euterpe.analytics.prices import read_prices
+    from euterpe.analytics.marts.costs import read_prices
+    from euterpe.analytics.pipeline import analyse, publish
 
     options = Options() if prices is None else Options(prices=read_prices(prices))
     _try_to_write(out_dir)
@@ -219,7 +217,7 @@ def _lake(root: Path) -> "Lake":
 @contextmanager
 def _spark(master: str) -> Iterator["SparkSession"]:
     with importing("analytics"):
-        from euterpe.analytics.failures import files_in_words
         from euterpe.analytics.session import spark_session
+        from euterpe.analytics.spark_errors import files_in_words
     with files_in_words(), spark_session(master) as session:
         yield session

@@ -25,8 +25,8 @@ from euterpe.cli import (
     prune,
     queues,
     requesters,
-    requests,
     serve,
+    submit,
 )
 from euterpe.cli.commands import group
 from euterpe.cli.output import complain, out
@@ -42,7 +42,7 @@ app = group(
 demo.register(app)
 migrate.register(app)
 serve.register(app)
-requests.register(app)
+submit.register(app)
 listen.register(app)
 app.add_typer(requesters.app, name="requester")
 app.add_typer(jobs.app, name="jobs")

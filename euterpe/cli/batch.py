@@ -9,24 +9,22 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from euterpe.cli.commands import AsJson, command, group
-from euterpe.cli.extras import importing
+from euterpe.cli.commands import AsJson, command, group, importing
+from euterpe.cli.option_types import is_url, local_path
 from euterpe.cli.output import fields, json_document, note, out
-from euterpe.cli.paths import is_url, local_path
-from euterpe.cli.progress import FirstLines, Outages, Progress
-from euterpe.cli.requests import HERE, KEY, Url, connected, read_credentials
+from euterpe.cli.progress import FirstLines, OutageNotice, ProgressBar
+from euterpe.cli.submit import HERE, KEY, Url, connected, read_credentials
 from euterpe.client import ClientError
 from euterpe.domain.errors import InvalidSpec
 
 if TYPE_CHECKING:
-    from euterpe.analytics.batch.columns import Document
-    from euterpe.analytics.batch.files import File
-    from euterpe.analytics.batch.pieces import Piece
-    from euterpe.analytics.batch.problems import Place, Problem, Totals
-    from euterpe.analytics.batch.requests import Request
-    from euterpe.analytics.batch.standing import Standing
-    from euterpe.analytics.batch.submission import Taken
-    from euterpe.analytics.batch.tally import Tally
+    from euterpe.batch.column_mapping import Document
+    from euterpe.batch.files import File
+    from euterpe.batch.row_problems import Problem, ProblemTotals, RowPlace
+    from euterpe.batch.rows import Request
+    from euterpe.batch.splits import Piece
+    from euterpe.batch.status import BatchStatus
+    from euterpe.batch.submission import Taken, Tally
 
 app = group(
     "Many jobs from one manifest: CSV, JSON lines or Parquet; a file, a folder, a pattern or s3://…",
@@ -90,10 +88,10 @@ def submit(
     as_json: AsJson = False,
 ) -> None:
     """Check every row, then submit each once; again, only what is new. The API key is in EUTERPE_API_KEY."""
-    from euterpe.analytics.batch.errors import BatchIncomplete
-    from euterpe.analytics.batch.jobs_file import jobs_path
-    from euterpe.analytics.batch.requests import requests
-    from euterpe.analytics.batch.tally import Tally, unfit
+    from euterpe.batch.errors import BatchIncomplete
+    from euterpe.batch.jobs_file import jobs_path
+    from euterpe.batch.rows import requests
+    from euterpe.batch.submission import Tally, unfit
 
     if manifest.startswith("s3://") and not master.startswith("local"):
         raise typer.BadParameter(
@@ -126,16 +124,16 @@ def status(
     as_json: AsJson = False,
 ) -> None:
     """How its jobs stand; a failure unless all have succeeded. The API key is in EUTERPE_API_KEY."""
-    from euterpe.analytics.batch.errors import BatchIncomplete
-    from euterpe.analytics.batch.jobs_file import jobs_path, read_batch
-    from euterpe.analytics.batch.standing import follow, look
+    from euterpe.batch.errors import BatchIncomplete
+    from euterpe.batch.jobs_file import jobs_path, read_batch
+    from euterpe.batch.status import follow, look
 
     if not (manifest or jobs):
         raise typer.BadParameter("give the manifest, or the file of its jobs with --jobs")
     batch = read_batch(jobs or jobs_path(manifest))
     with connected(url) as client:
         if wait:
-            with Progress("rows are finished", batch.rows) as progress:
+            with ProgressBar("rows are finished", batch.rows) as progress:
                 standing = follow(client, batch, lambda now: progress.at(now.finished))
         else:
             standing = look(client, batch)
@@ -147,7 +145,7 @@ def status(
         raise BatchIncomplete(shortfall)
 
 
-def _show(standing: "Standing") -> None:
+def _show(standing: "BatchStatus") -> None:
     share = standing.finished / standing.rows if standing.rows else 1.0
     out(f"{standing.finished} of {standing.rows} rows have finished ({share:.1%})")
     fields(standing.by_status)
@@ -160,7 +158,7 @@ def _show(standing: "Standing") -> None:
 
 
 def _defaults(given: Sequence[str], credentials: Path | None) -> "Document":
-    from euterpe.analytics.batch.columns import nested, unknown, value_of
+    from euterpe.batch.column_mapping import nested, unknown, value_of
 
     cells: Document = {"credentials": read_credentials(credentials)} if credentials else {}
     for each in given:
@@ -184,9 +182,9 @@ class _Read:
 
 @contextmanager
 def _read(manifest: str) -> Iterator[_Read]:
-    from euterpe.analytics.batch.errors import ManifestError
-    from euterpe.analytics.batch.files import files_of
-    from euterpe.analytics.batch.pieces import split
+    from euterpe.batch.errors import ManifestError
+    from euterpe.batch.files import files_of
+    from euterpe.batch.splits import split
 
     with ExitStack() as opened:
         try:
@@ -217,13 +215,13 @@ def _writable(option: str) -> Iterator[None]:
 
 def _check(
     read: _Read, defaults: "Document", rejects: Path | None, master: str
-) -> "tuple[Totals, set[Place]]":
+) -> "tuple[ProblemTotals, set[RowPlace]]":
     with importing("analytics"):
-        from euterpe.analytics.batch.examine import examine
-        from euterpe.analytics.batch.problems import Rejects
         from euterpe.analytics.session import spark_session
+        from euterpe.batch.row_problems import Rejects
+        from euterpe.batch.validation import examine
 
-    left_out: set[Place] = set()
+    left_out: set[RowPlace] = set()
     shown = FirstLines()
     with ExitStack() as opened:
         with _writable("--rejects"):
@@ -247,15 +245,15 @@ def _send(
     good: "Iterator[Request]", files: "Sequence[File]", tally: "Tally", place: Path, *, url: str, most: int
 ) -> str | None:
     """Submits them; returns what was not accepted."""
-    from euterpe.analytics.batch.jobs_file import JobsFile
-    from euterpe.analytics.batch.submission import BatchClient, Submission, Taken
+    from euterpe.batch.jobs_file import JobsFile
+    from euterpe.batch.submission import BatchClient, Submission, Taken
 
     shown = FirstLines()
     with ExitStack() as opened:
         with _writable("--jobs"):
             jobs = opened.enter_context(JobsFile(place, tally.totals.good))
-        client = opened.enter_context(BatchClient(url, os.environ[KEY], on_outage=Outages().begin))
-        progress = opened.enter_context(Progress("rows are submitted", tally.totals.good))
+        client = opened.enter_context(BatchClient(url, os.environ[KEY], on_outage=OutageNotice().begin))
+        progress = opened.enter_context(ProgressBar("rows are submitted", tally.totals.good))
 
         def tell(request: "Request", outcome: "Taken | ClientError") -> None:
             row = files[request.file].place(request.line)

@@ -63,8 +63,8 @@ def dispatch(events: Events = 5_000, seconds: PacedSeconds = 20.0, as_json: AsJs
 
     Its dispatcher delivers what else is waiting, too. Stop the others while it measures.
     """
+    from euterpe.bench.dead_receivers import measure_holes
     from euterpe.bench.dispatch import measure_backlog
-    from euterpe.bench.holes import measure_holes
 
     note("measuring; this takes about a minute and a half")
     installation = Installation.of_this_process()

@@ -7,9 +7,26 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from euterpe.compose import LazyRing, open_store
+from euterpe.domain.errors import EuterpeError
 from euterpe.settings import load
 from euterpe.store.store import Store
+from euterpe.wiring.database import LazyRing, open_store
+
+
+class ExtraMissing(EuterpeError):
+    code = "extra_missing"
+
+
+@contextmanager
+def importing(extra: str) -> Iterator[None]:
+    """Imports that need `euterpe[extra]`: where it is not there, a sentence says what to install."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise ExtraMissing(
+            f"this needs the package {error.name}; install it with `pip install 'euterpe[{extra}]'`"
+        ) from error
+
 
 _ID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 

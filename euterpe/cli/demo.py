@@ -12,17 +12,16 @@ from typing import Annotated
 import typer
 
 from euterpe import logs
-from euterpe.cli.commands import command
-from euterpe.cli.extras import importing
-from euterpe.cli.listen import Receiver, WebhookServer
+from euterpe.cli.commands import command, importing
+from euterpe.cli.follow import follow
+from euterpe.cli.listen import WebhookListener, WebhookServer
 from euterpe.cli.output import out
-from euterpe.cli.watching import follow
 from euterpe.client import Client, Event
-from euterpe.compose import open_database, ring_file
 from euterpe.crypto import keyfile
 from euterpe.domain.errors import EuterpeError
 from euterpe.settings import Settings, load
-from euterpe.store.migrate import migrate
+from euterpe.store.engine.migrations import migrate
+from euterpe.wiring.database import open_database, ring_file
 
 _SECONDS = 10
 _PICTURE = f"testsrc2=size=1280x720:rate=30:duration={_SECONDS}"
@@ -55,7 +54,7 @@ def demo(folder: Folder = None) -> None:
     out(f"everything is in {folder}: the database, the log, the clip, the output and the report")
 
 
-class Collector(Receiver):
+class Collector(WebhookListener):
     """Verifies like `euterpe listen`, and keeps what it heard until the end."""
 
     def __init__(self) -> None:
@@ -128,7 +127,7 @@ def _make_clip(folder: Path) -> Path:
 
 
 def _transcode(settings: Settings, clip: Path, collector: Collector) -> None:
-    from euterpe.services import running
+    from euterpe.wiring.services import running
 
     with closing(open_database(settings)) as database:
         migrate(database)
@@ -164,10 +163,10 @@ def _report(settings: Settings, folder: Path) -> None:
     except EuterpeError as missing:
         out(f"report     left out: {missing}")
         return
-    from euterpe.analytics.analyse import Question, analyse, publish
     from euterpe.analytics.ingest import ingest
     from euterpe.analytics.lake import Lake
     from euterpe.analytics.marts import Options
+    from euterpe.analytics.pipeline import Question, analyse, publish
 
     out("spark      works out the report of this run")
     lake = Lake(folder / "lake")

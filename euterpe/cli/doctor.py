@@ -14,14 +14,14 @@ import typer
 
 from euterpe.cli.commands import AsJson, command
 from euterpe.cli.output import json_document, table
-from euterpe.compose import LazyRing, key_ring, open_database, open_store, refuse_missing, ring_file
 from euterpe.crypto.errors import UnknownKek
 from euterpe.domain.errors import EuterpeError
 from euterpe.settings import Settings, load
-from euterpe.store.damage import TIME_S, look_for_damage
-from euterpe.store.engines import Kind
+from euterpe.store.engine.engines import EngineKind
+from euterpe.store.engine.health import TIME_S, look_for_damage
+from euterpe.store.engine.migrations import require_current, verify
 from euterpe.store.errors import StoreError, StoreUnavailable
-from euterpe.store.migrate import require_current, verify
+from euterpe.wiring.database import LazyRing, key_ring, open_database, open_store, refuse_missing, ring_file
 
 # The oldest with `->>`, which every statement uses.
 _OLDEST_SQLITE = (3, 38, 0)
@@ -32,7 +32,7 @@ class DoctorFinding(EuterpeError):
 
 
 @dataclass(frozen=True)
-class Finding:
+class CheckResult:
     check: str
     ok: bool
     detail: str  # of a failure: also what to do about it
@@ -60,7 +60,7 @@ def run(as_json: AsJson = False) -> None:
         raise typer.Exit(1)
 
 
-def examine(settings: Settings) -> Iterator[Finding]:
+def examine(settings: Settings) -> Iterator[CheckResult]:
     yield _check("ffmpeg", partial(_ffmpeg, settings))
     yield from _sandbox(settings)
     yield _check("Java", _java)
@@ -80,13 +80,13 @@ def examine(settings: Settings) -> Iterator[Finding]:
             return
 
 
-def _check(name: str, step: Callable[[], str]) -> Finding:
+def _check(name: str, step: Callable[[], str]) -> CheckResult:
     try:
-        return Finding(name, True, step())
+        return CheckResult(name, True, step())
     except StoreUnavailable as error:
-        return Finding(name, False, f"{error}; start the database, or correct EUTERPE_DATABASE_URL")
+        return CheckResult(name, False, f"{error}; start the database, or correct EUTERPE_DATABASE_URL")
     except EuterpeError as error:
-        return Finding(name, False, str(error))
+        return CheckResult(name, False, str(error))
 
 
 def _ffmpeg(settings: Settings) -> str:
@@ -102,7 +102,7 @@ def _ffmpeg(settings: Settings) -> str:
     return f"{found.version} at {found.path}"
 
 
-def _sandbox(settings: Settings) -> Iterator[Finding]:
+def _sandbox(settings: Settings) -> Iterator[CheckResult]:
     """Start the sandbox of a worker, and yield a finding for each of its layers."""
     from euterpe.media.sandbox import Sandbox
 
@@ -110,18 +110,18 @@ def _sandbox(settings: Settings) -> Iterator[Finding]:
         with Sandbox(Path(os.devnull)) as sandbox:
             isolation = sandbox.isolation
     except EuterpeError as error:
-        yield Finding("sandbox", False, str(error))
+        yield CheckResult("sandbox", False, str(error))
         return
     for layer in isolation.layers():
         check = f"sandbox: {layer.name}"
         if layer.holds:
-            yield Finding(check, True, f"{layer.mechanism} holds")
+            yield CheckResult(check, True, f"{layer.mechanism} holds")
             continue
         refused = layer.is_essential and settings.require_sandbox
         detail = f"no {layer.mechanism}: after a takeover of ffmpeg {layer.open_without}; {layer.advice}"
         if refused:
             detail += "; or accept the risk with EUTERPE_REQUIRE_SANDBOX=false"
-        yield Finding(check, not refused, detail, is_warning=not refused)
+        yield CheckResult(check, not refused, detail, is_warning=not refused)
 
 
 def _java() -> str:
@@ -149,7 +149,7 @@ def _work_dir(settings: Settings) -> str:
 
 
 def _reach(settings: Settings) -> str:
-    from euterpe.services import egress_policy, storage_policy
+    from euterpe.wiring.services import egress_policy, storage_policy
 
     egress_policy(settings)
     roots = storage_policy(settings).roots
@@ -179,9 +179,9 @@ def _database(settings: Settings) -> str:
     with closing(open_database(settings)) as database:
         with database.snapshot() as connection:
             database.read_clock(connection)
-        if database.kind is Kind.POSTGRES and (encoding := database.server_encoding()) != "UTF8":
+        if database.kind is EngineKind.POSTGRES and (encoding := database.server_encoding()) != "UTF8":
             raise StoreError(f"the database's encoding is {encoding}; make one whose encoding is UTF8")
-        if database.kind is not Kind.SQLITE:
+        if database.kind is not EngineKind.SQLITE:
             return f"{database.kind} answers"
         mode = database.journal_mode()
     if sqlite3.sqlite_version_info < _OLDEST_SQLITE:

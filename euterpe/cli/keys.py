@@ -8,11 +8,11 @@ from rich.progress import Progress as ProgressBar
 
 from euterpe.cli.commands import AsJson, command, group, opened
 from euterpe.cli.output import json_document, out, table
-from euterpe.compose import key_ring, open_store, ring_file
 from euterpe.crypto import keyfile
 from euterpe.settings import load
 from euterpe.store.errors import Conflict
-from euterpe.store.rewrap import Progress
+from euterpe.store.secrets.rewrap import RewrapProgress
+from euterpe.wiring.database import key_ring, open_store, ring_file
 
 app = group(
     "The keys that encrypt stored secrets. To rotate: add a key, activate it, rewrap, retire the old one. "
@@ -75,7 +75,7 @@ def activate(kek_id: Kek) -> None:
 @command(app, "rewrap", example="euterpe keys rewrap")
 def rewrap(as_json: AsJson = False) -> None:
     """Move every stored secret to the active key. Safe under load; run it again if it was interrupted."""
-    settings, done = load(), Progress(0, ())
+    settings, done = load(), RewrapProgress(0, ())
     ring, console = key_ring(settings), Console(stderr=True)
     with (
         open_store(settings, ring) as store,

@@ -33,7 +33,7 @@ def register(app: typer.Typer) -> None:
 def listen(port: Port = 9000, secret: Secrets = None, as_json: AsLines = False) -> None:
     """Receive webhooks on this machine until interrupted. Without a secret nothing is verified."""
     try:
-        server = WebhookServer(port, Receiver(secret or (), as_json))
+        server = WebhookServer(port, WebhookListener(secret or (), as_json))
     except OSError as error:
         raise typer.BadParameter(f"{port}: {error.strerror}", param_hint="--port") from None
     with server:
@@ -49,7 +49,7 @@ def listen(port: Port = 9000, secret: Secrets = None, as_json: AsLines = False) 
         thread.join()
 
 
-class Receiver:
+class WebhookListener:
     """What becomes of a delivery."""
 
     def __init__(self, secrets: Sequence[str], as_json: bool) -> None:
@@ -87,7 +87,7 @@ class Receiver:
 class WebhookServer(ThreadingHTTPServer):
     daemon_threads = False  # what is being answered is answered before we go
 
-    def __init__(self, port: int, receiver: Receiver) -> None:
+    def __init__(self, port: int, receiver: WebhookListener) -> None:
         super().__init__(("127.0.0.1", port), _Handler)
         self.receiver = receiver
 

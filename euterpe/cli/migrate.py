@@ -7,11 +7,11 @@ import typer
 
 from euterpe.cli.commands import AsJson, command
 from euterpe.cli.output import json_document, out
-from euterpe.compose import database_file, open_database
 from euterpe.settings import Settings, load
-from euterpe.store.engines import Kind
+from euterpe.store.engine.engines import EngineKind
+from euterpe.store.engine.migrations import Migration, SchemaState, inspect, migrate, shipped
 from euterpe.store.errors import StoreError
-from euterpe.store.migrate import Migration, SchemaState, inspect, migrate, shipped
+from euterpe.wiring.database import database_file, open_database
 
 
 def register(app: typer.Typer) -> None:
@@ -40,7 +40,7 @@ def run(
 def _state(settings: Settings) -> SchemaState:
     path = database_file(settings)
     if path is not None and not path.exists():
-        return SchemaState((), shipped(Kind.SQLITE))  # to look must not create it
+        return SchemaState((), shipped(EngineKind.SQLITE))  # to look must not create it
     with closing(open_database(settings)) as database:
         return inspect(database)
 

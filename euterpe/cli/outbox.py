@@ -5,8 +5,8 @@ from typing import Annotated, Any
 import typer
 
 from euterpe.cli.commands import AsJson, an_id, command, group, opened
+from euterpe.cli.option_types import instant_ms
 from euterpe.cli.output import age, document, fields, json_document, out, table
-from euterpe.cli.times import instant_ms
 from euterpe.domain.states import OutboxStatus
 from euterpe.store.errors import NotFound
 from euterpe.store.store import Store

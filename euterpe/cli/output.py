@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from euterpe.domain.instants import iso_or_none
+from euterpe.domain.durations import iso_or_none
 from euterpe.domain.states import FINISHED
 
 

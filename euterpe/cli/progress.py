@@ -34,7 +34,7 @@ class FirstLines:
             note(f"and {self._count - _MOST_SHOWN} more{where}")
 
 
-class Outages:
+class OutageNotice:
     """Many requests meet one outage: it is told once, and now and then again."""
 
     def __init__(self) -> None:
@@ -50,7 +50,7 @@ class Outages:
         note(f"{outage}; trying again")
 
 
-class Progress(AbstractContextManager["Progress"]):
+class ProgressBar(AbstractContextManager["ProgressBar"]):
     """A bar on a terminal, otherwise a line for each tenth part."""
 
     def __init__(self, what: str, rows: int) -> None:

@@ -5,9 +5,9 @@ from typing import Annotated
 import typer
 
 from euterpe.cli.commands import AsJson, command, opened
+from euterpe.cli.option_types import duration_ms
 from euterpe.cli.output import json_document, out
-from euterpe.cli.times import duration_ms
-from euterpe.store.prune import Pruned
+from euterpe.store.history.prune import PruneResult
 
 
 def register(app: typer.Typer) -> None:
@@ -20,7 +20,7 @@ def prune(
 ) -> None:
     """Remove finished jobs with their events and attempts. Their ids then answer 410."""
     age_ms = duration_ms(older_than, "--older-than")
-    done = Pruned()
+    done = PruneResult()
     with opened() as store:
         for done in store.prune.run(age_ms):  # noqa: B007  the last one is the sum
             pass

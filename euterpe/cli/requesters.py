@@ -8,11 +8,11 @@ from typing import Annotated
 import typer
 
 from euterpe.cli.commands import AsJson, command, group, opened
+from euterpe.cli.option_types import duration_ms
 from euterpe.cli.output import age, document, fields, json_document, note, out, table
-from euterpe.cli.times import duration_ms
 from euterpe.domain.scopes import DEFAULT_SCOPES, Scope
-from euterpe.store.fair_shares import DEFAULT_WEIGHT
-from euterpe.store.requester_limits import LONGEST_TIMEOUT_S, LimitName
+from euterpe.store.queue.fairness.fair_shares import DEFAULT_WEIGHT
+from euterpe.store.queue.fairness.requester_limits import LONGEST_TIMEOUT_S, LimitName
 
 app = group("Requesters: their API keys and webhook secrets.", example="euterpe requester create newsroom")
 

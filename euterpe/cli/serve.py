@@ -12,11 +12,11 @@ import typer
 from euterpe import logs
 from euterpe.cli.commands import command
 from euterpe.cli.output import out
-from euterpe.compose import collect_garbage_less_often
 from euterpe.settings import load
+from euterpe.wiring.database import collect_garbage_less_often
 
 if TYPE_CHECKING:
-    from euterpe.services import Services
+    from euterpe.wiring.services import Services
 
 _log = structlog.get_logger()
 
@@ -67,7 +67,7 @@ def dispatcher() -> None:
 
 def _run(start: "Callable[[Services], None]") -> None:
     from euterpe.media.confine import forbid_inspection
-    from euterpe.services import running
+    from euterpe.wiring.services import running
 
     settings = load()
     logs.configure(settings.log_level)

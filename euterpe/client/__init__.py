@@ -25,7 +25,7 @@ from euterpe.client.errors import (
 )
 from euterpe.client.receiver import MalformedBody, verify, verify_refresh
 from euterpe.crypto.errors import MalformedApiKey, SignatureError
-from euterpe.crypto.nonces import MemoryNonces, NonceCache
+from euterpe.crypto.signing import MemoryNonces, NonceCache
 
 __all__ = [
     "AsyncClient",

@@ -8,12 +8,12 @@ from typing import Any, Self, TypeVar
 import httpx
 
 from euterpe.client import plans
-from euterpe.client.calls import Answer, Call
 from euterpe.client.connection import OnOutage, answer_of, is_stream, options, request, unreachable
 from euterpe.client.documents import Document, Event, Job, Progress, replacement
 from euterpe.client.errors import ClientError, Unreachable
 from euterpe.client.plans import Plan
-from euterpe.client.stream import Watch
+from euterpe.client.requests import ApiRequest, ApiResponse
+from euterpe.client.stream import EventWatch
 
 T = TypeVar("T")
 
@@ -58,7 +58,7 @@ class Client:
 
         Goes on by itself after a lost connection.
         """
-        watch = Watch(job_id)
+        watch = EventWatch(job_id)
         while not watch.is_over:
             self._pause(watch.pause_s, watch.outage)
             try:
@@ -130,7 +130,7 @@ class Client:
         except StopIteration as end:
             return end.value  # type: ignore[no-any-return]
 
-    def _make(self, call: Call) -> Answer | Unreachable:
+    def _make(self, call: ApiRequest) -> ApiResponse | Unreachable:
         self._pause(call.after_s, call.outage)
         try:
             return answer_of(self._http.request(**request(call)))

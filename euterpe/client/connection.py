@@ -8,8 +8,8 @@ from urllib.parse import urlsplit
 import httpx
 
 import euterpe
-from euterpe.client.calls import Answer, Call
 from euterpe.client.errors import ClientError, Unreachable
+from euterpe.client.requests import ApiRequest, ApiResponse
 from euterpe.crypto import apikeys
 
 OnOutage = Callable[[ClientError], object]
@@ -47,7 +47,7 @@ def _check(url: str) -> None:
         raise ValueError("url must have no query and no fragment")
 
 
-def request(call: Call) -> Mapping[str, Any]:
+def request(call: ApiRequest) -> Mapping[str, Any]:
     """The arguments of a request or a stream."""
     return {
         "method": call.method,
@@ -59,8 +59,8 @@ def request(call: Call) -> Mapping[str, Any]:
     }
 
 
-def answer_of(response: httpx.Response) -> Answer:
-    return Answer(response.status_code, response.headers, response.content)
+def answer_of(response: httpx.Response) -> ApiResponse:
+    return ApiResponse(response.status_code, response.headers, response.content)
 
 
 def is_stream(response: httpx.Response) -> bool:

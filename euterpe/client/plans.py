@@ -11,18 +11,18 @@ from random import random
 from time import monotonic
 from typing import TypeAlias, TypeVar
 
-from euterpe.client import calls
-from euterpe.client.answers import Page, error_of, field_of, job_of, page_of
-from euterpe.client.calls import Answer, Call
+from euterpe.client import requests
 from euterpe.client.documents import Document, Job
 from euterpe.client.errors import ClientError, Gone, NotFound, StillRunning, Unreachable
+from euterpe.client.requests import ApiRequest, ApiResponse
+from euterpe.client.responses import Page, error_of, field_of, job_of, page_of
 from euterpe.client.retries import pause_before_retry
 
 T = TypeVar("T")
-Plan: TypeAlias = Generator[Call, Answer | Unreachable, T]
+Plan: TypeAlias = Generator[ApiRequest, ApiResponse | Unreachable, T]
 
 
-def asked(call: Call) -> Plan[Answer]:
+def asked(call: ApiRequest) -> Plan[ApiResponse]:
     """The answer to `call`, which is made again while that may help and can do no harm."""
     tried = 0
     while True:
@@ -41,20 +41,20 @@ def asked(call: Call) -> Plan[Answer]:
 
 
 def submitted(spec: Document | None, fields: Document, idempotency_key: str | None) -> Plan[Job]:
-    call = calls.submit(_request({**(spec or {}), **fields}), idempotency_key)
+    call = requests.submit(_request({**(spec or {}), **fields}), idempotency_key)
     return job_of((yield from asked(call)))
 
 
 def status(job_id: str) -> Plan[Job]:
-    return job_of((yield from asked(calls.status([job_id]))))
+    return job_of((yield from asked(requests.status([job_id]))))
 
 
 def statuses(job_ids: Sequence[str]) -> Plan[dict[str, Job]]:
     found: list[Job] = []
-    for start in range(0, len(job_ids), calls.MOST_IDS):
-        some = job_ids[start : start + calls.MOST_IDS]
+    for start in range(0, len(job_ids), requests.MOST_IDS):
+        some = job_ids[start : start + requests.MOST_IDS]
         if len(some) > 1:
-            found += page_of((yield from asked(calls.status(some)))).jobs
+            found += page_of((yield from asked(requests.status(some)))).jobs
             continue
         with suppress(NotFound, Gone):
             found.append((yield from status(some[0])))
@@ -64,37 +64,39 @@ def statuses(job_ids: Sequence[str]) -> Plan[dict[str, Job]]:
 def finished(job_id: str, timeout: float | None) -> Plan[Job]:
     """Long-polls: each answer comes with a change, or half a minute later."""
     deadline = None if timeout is None else monotonic() + timeout
-    answer = yield from asked(calls.status([job_id]))
+    answer = yield from asked(requests.status([job_id]))
     job, etag = job_of(answer), answer.headers.get("etag")
     while not job.is_finished:
-        wait_s = calls.MOST_WAIT_S if deadline is None else min(deadline - monotonic(), calls.MOST_WAIT_S)
+        wait_s = (
+            requests.MOST_WAIT_S if deadline is None else min(deadline - monotonic(), requests.MOST_WAIT_S)
+        )
         if wait_s <= 0:
             raise StillRunning(f"job {job_id} is {job.status} after {timeout} s; it goes on")
-        answer = yield from asked(calls.status([job_id], wait_s, etag))
+        answer = yield from asked(requests.status([job_id], wait_s, etag))
         if answer.status != 304:
             job, etag = job_of(answer), answer.headers.get("etag")
     return job
 
 
 def page(status: str | Sequence[str], limit: int | None, cursor: str | None) -> Plan[Page]:
-    return page_of((yield from asked(calls.jobs(status, limit, cursor))))
+    return page_of((yield from asked(requests.jobs(status, limit, cursor))))
 
 
 def canceled(job_id: str) -> Plan[Job]:
-    return job_of((yield from asked(calls.cancel(job_id))))
+    return job_of((yield from asked(requests.cancel(job_id))))
 
 
 def retried(job_id: str) -> Plan[Job]:
-    return job_of((yield from asked(calls.retry(job_id))))
+    return job_of((yield from asked(requests.retry(job_id))))
 
 
 def credentials_replaced(job_id: str, replacement: Document) -> Plan[int]:
-    answer = yield from asked(calls.replace_credentials(job_id, replacement))
+    answer = yield from asked(requests.replace_credentials(job_id, replacement))
     return int(field_of(answer, "credential_version"))
 
 
 def profiles() -> Plan[list[Document]]:
-    return list(field_of((yield from asked(calls.profiles())), "profiles"))
+    return list(field_of((yield from asked(requests.profiles())), "profiles"))
 
 
 def _request(fields: Document) -> dict[str, object]:

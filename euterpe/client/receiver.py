@@ -8,7 +8,7 @@ from typing import TypeVar
 from euterpe.client.documents import Event, Refresh
 from euterpe.crypto import signing
 from euterpe.crypto.errors import MalformedHeader, SignatureError
-from euterpe.crypto.nonces import NonceCache
+from euterpe.crypto.signing import NonceCache
 
 _Told = TypeVar("_Told", Event, Refresh)
 

@@ -10,9 +10,9 @@ from typing import Self
 
 import sqlalchemy as sa
 
-from euterpe.store.clock import Clock
-from euterpe.store.database import Database
-from euterpe.store.engines import Kind
+from euterpe.store.engine.clock import Clock
+from euterpe.store.engine.database import Database
+from euterpe.store.engine.engines import EngineKind
 
 _DAY_S = 86_400
 _SWEEP_EVERY_S = 60.0
@@ -41,7 +41,7 @@ class SqlDedupe:
         self._sweeping = threading.Lock()
         self._sweep_at = monotonic()
         with self._database.transaction() as connection:
-            if self._database.kind is Kind.POSTGRES:
+            if self._database.kind is EngineKind.POSTGRES:
                 connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_ADVISORY_LOCK)))
             _received.create(connection, checkfirst=True)
 

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from random import random
 
-from euterpe.client import calls
-from euterpe.client.answers import error_of, unexpected
-from euterpe.client.calls import Answer, Call
+from euterpe.client import requests
 from euterpe.client.documents import Event, Progress
 from euterpe.client.errors import ClientError, UnexpectedAnswer, Unreachable
+from euterpe.client.requests import ApiRequest, ApiResponse
+from euterpe.client.responses import error_of, unexpected
 from euterpe.client.retries import pause_before_retry
 from euterpe.domain.states import FINISHED, JOB_TRANSITIONS
 
@@ -58,7 +58,7 @@ class Messages:
         self._type, self._data = "", []
 
 
-class Watch:
+class EventWatch:
     """What was seen of a job's events, over however many connections. No I/O."""
 
     def __init__(self, job_id: str) -> None:
@@ -70,9 +70,9 @@ class Watch:
         self._sequence, self._status = 0, ""
         self._tried = 0
 
-    def call(self) -> Call:
+    def call(self) -> ApiRequest:
         self._messages = Messages()
-        return calls.events(self._job_id, self._sequence)
+        return requests.events(self._job_id, self._sequence)
 
     def take(self, chunk: bytes) -> Iterator[Event | Progress]:
         """The events that `chunk` completes, each once."""
@@ -88,7 +88,7 @@ class Watch:
                 self.is_over = told.status in _FINAL
                 yield told
 
-    def refused(self, answer: Answer) -> None:
+    def refused(self, answer: ApiResponse) -> None:
         if answer.status == 204:  # a resumed watch of a job that has nothing more to tell
             self.is_over = True
         else:

@@ -8,7 +8,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from euterpe.crypto.errors import CannotDecrypt, UnknownKek
-from euterpe.crypto.keyset import KeySet
+from euterpe.crypto.keyfile import KeySet
 
 _NONCE, _WRAPPED = 12, 12 + 32 + 16
 

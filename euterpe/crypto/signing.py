@@ -3,14 +3,67 @@
 Standard library only: the client package imports this.
 """
 
+import heapq
 import hmac
 import re
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from secrets import token_hex, token_urlsafe
+from typing import Protocol
 
-from euterpe.crypto.errors import BadSignature, MalformedHeader, MissingHeader, TimestampSkew
-from euterpe.crypto.nonces import NonceCache
+from euterpe.crypto.errors import (
+    BadSignature,
+    MalformedHeader,
+    MissingHeader,
+    NonceMemoryFull,
+    ReplayedNonce,
+    TimestampSkew,
+)
+
+MINIMUM_WINDOW_SECONDS = 300  # contract §8
+
+
+class NonceCache(Protocol):
+    def remember(self, nonce: str, *, now: int, keep_until: int) -> None:
+        """Keep `nonce` up to and including the second `keep_until`; raise `ReplayedNonce` if it is there.
+
+        To look and to keep must be one step: of two copies that arrive together, one gets through.
+        """
+        ...
+
+
+class MemoryNonces:
+    """Nonces in the memory of one process, at most `capacity` of them."""
+
+    def __init__(self, window_seconds: int = MINIMUM_WINDOW_SECONDS, *, capacity: int = 100_000) -> None:
+        if window_seconds < MINIMUM_WINDOW_SECONDS:
+            raise ValueError(f"window_seconds must be at least {MINIMUM_WINDOW_SECONDS}")
+        self._window_seconds = window_seconds
+        self._capacity = capacity
+        self._lock = threading.Lock()
+        self._latest = 0
+        self._live: set[str] = set()
+        self._expiries: list[tuple[int, str]] = []
+
+    def remember(self, nonce: str, *, now: int, keep_until: int) -> None:
+        with self._lock:
+            self._latest = max(self._latest, now)
+            self._forget_expired()
+            # A clock that steps back makes forgotten deliveries acceptable again, so what may have been
+            # forgotten counts as seen. `now` is only ever within the skew of a signed timestamp, so a clock
+            # that was wrong for a while refuses nothing that is signed later.
+            if nonce in self._live or keep_until < self._latest:
+                raise ReplayedNonce
+            if len(self._live) >= self._capacity:
+                raise NonceMemoryFull(self._capacity)
+            self._live.add(nonce)
+            heapq.heappush(self._expiries, (max(keep_until, now + self._window_seconds), nonce))
+
+    def _forget_expired(self) -> None:
+        while self._expiries and self._expiries[0][0] < self._latest:
+            self._live.remove(heapq.heappop(self._expiries)[1])
+
 
 EVENT_ID_HEADER = "x-euterpe-event-id"
 TIMESTAMP_HEADER = "x-euterpe-timestamp"

@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from urllib.parse import urlsplit
 
-from euterpe.store.origins import KnownOrigin, OriginChange, OriginKey, OriginState
-from euterpe.store.outbox import ClaimedEvent
+from euterpe.store.queue.origins import KnownOrigin, OriginChange, OriginKey, OriginState
+from euterpe.store.queue.outbox import ClaimedEvent
 
 # An answer that takes longer is the receiver's doing, and not the network's.
-PATIENCE_S = 0.5
+SLOW_AFTER_S = 0.5
 # One that has never answered here: five dead ones of fifty held up the first deliveries of the others for
 # a quarter of a second each time that they took the places for trials.
-TRIAL_PATIENCE_S = 0.1
+TRIAL_SLOW_AFTER_S = 0.1
 # From so many failures in a row on, the circuit breaker is open: the receiver is not dialled before its next
 # probe. The probes are 5 s, 10 s, 20 s … 5 min apart.
 OPEN_AFTER = 3
@@ -28,13 +28,13 @@ _UNWRITTEN_S = 2.0
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
-class Standing(Enum):
+class Health(Enum):
     UNPROVEN = auto()
     PROVEN = auto()  # its last delivery was answered
     SUSPECT = auto()  # its last one was not
 
 
-class Heard(Enum):
+class Outcome(Enum):
     """Say what a delivery tells about its destination."""
 
     ANSWER = auto()
@@ -44,18 +44,18 @@ class Heard(Enum):
 
 
 @dataclass(frozen=True)
-class Waiting:
+class QueuedEvent:
     event: ClaimedEvent
     since: float
 
     def has_waited(self, now: float) -> bool:
-        return now - self.since >= PATIENCE_S
+        return now - self.since >= SLOW_AFTER_S
 
 
 @dataclass(eq=False)
 class Destination:
     key: OriginKey
-    standing: Standing = Standing.UNPROVEN
+    health: Health = Health.UNPROVEN
     pace_s: float = 0.0  # how long an answer takes
     next_turn: float = 0.0  # when what is handed back next is to come again
     failures: int = 0  # sends in a row that were not answered
@@ -63,12 +63,12 @@ class Destination:
     retry_at: float = 0.0  # when an open circuit lets the next probe through
     failing_since: float = 0.0  # when the first of these happened
     recorded: OriginState | None = None  # what the database says, as far as we know
-    heard_at: float = float("-inf")
-    waiting: list[Waiting] = field(default_factory=list)
-    flights: list["Flight"] = field(default_factory=list)
+    last_outcome_at: float = float("-inf")
+    waiting: list[QueuedEvent] = field(default_factory=list)
+    sends: list["Send"] = field(default_factory=list)
 
-    def is_plugged(self, now: float) -> bool:
-        return any(flight.has_waited(now) for flight in self.flights)
+    def waits_for_slow_send(self, now: float) -> bool:
+        return any(send.has_waited(now) for send in self.sends)
 
     def is_open(self, now: float) -> bool:
         """Return whether the circuit breaker lets nothing through right now."""
@@ -76,7 +76,7 @@ class Destination:
 
     def next_event(self) -> ClaimedEvent | None:
         """The first whose job has none under way: a job's events go one after the other, in their order."""
-        busy = {flight.event.job_id for flight in self.flights}
+        busy = {send.event.job_id for send in self.sends}
         free = next((entry.event for entry in self.waiting if entry.event.job_id not in busy), None)
         if free is None:
             return None
@@ -87,37 +87,37 @@ class Destination:
         gone = {id(event) for event in events}
         self.waiting = [entry for entry in self.waiting if id(entry.event) not in gone]
 
-    def learn(self, known: KnownOrigin | None, now: float) -> None:
+    def load_known(self, known: KnownOrigin | None, now: float) -> None:
         """Take over what the database knows, which other dispatchers and earlier runs have written."""
-        if self.standing is Standing.PROVEN or now - self.heard_at < _UNWRITTEN_S:
+        if self.health is Health.PROVEN or now - self.last_outcome_at < _UNWRITTEN_S:
             return
-        self.standing, self.failures, self.refusals, self.recorded = Standing.UNPROVEN, 0, 0, None
+        self.health, self.failures, self.refusals, self.recorded = Health.UNPROVEN, 0, 0, None
         if known is None or known.state is OriginState.RECOVERED:
             return
         self.failing_since, self.recorded = now - known.failing_for_ms / 1000, known.state
         if known.state is OriginState.DOWN:
-            self.standing, self.failures = Standing.SUSPECT, known.failures
+            self.health, self.failures = Health.SUSPECT, known.failures
             self.retry_at = now + known.retry_in_ms / 1000
         else:
             self.refusals = known.failures
 
-    def hear(self, heard: Heard, took_s: float, now: float) -> OriginChange | None:
+    def note_outcome(self, outcome: Outcome, took_s: float, now: float) -> OriginChange | None:
         """Note how a delivery ended; return what is to be written down about the receiver."""
-        if heard is Heard.NOTHING:
+        if outcome is Outcome.NOTHING:
             return None
-        self.heard_at = now
-        if heard is not Heard.ANSWER and not self.failures and not self.refusals:
+        self.last_outcome_at = now
+        if outcome is not Outcome.ANSWER and not self.failures and not self.refusals:
             self.failing_since = now
-        if heard is Heard.SILENCE:
+        if outcome is Outcome.SILENCE:
             return self._failed(took_s, now)
-        if self.standing is Standing.PROVEN:
+        if self.health is Health.PROVEN:
             self.pace_s = (self.pace_s + took_s) / 2
         else:
-            self.pace_s, self.standing, self.next_turn = took_s, Standing.PROVEN, 0.0
-        return self._succeeded(now) if heard is Heard.ANSWER else self._refused(now)
+            self.pace_s, self.health, self.next_turn = took_s, Health.PROVEN, 0.0
+        return self._succeeded(now) if outcome is Outcome.ANSWER else self._refused(now)
 
     def _failed(self, took_s: float, now: float) -> OriginChange:
-        self.pace_s, self.standing = took_s, Standing.SUSPECT
+        self.pace_s, self.health = took_s, Health.SUSPECT
         self.failures += 1
         wait_s = probe_wait_s(self.failures)
         self.retry_at, self.recorded = now + wait_s, OriginState.DOWN
@@ -146,17 +146,17 @@ class Destination:
 
 
 @dataclass(eq=False)
-class Flight:
+class Send:
     """A delivery under way."""
 
     event: ClaimedEvent
     destination: Destination
     started: float
-    patience_s: float
-    is_aside: bool
+    slow_after_s: float
+    is_detached: bool
 
     def has_waited(self, now: float) -> bool:
-        return now - self.started >= self.patience_s
+        return now - self.started >= self.slow_after_s
 
 
 def probe_wait_s(failures: int) -> float:
@@ -166,7 +166,7 @@ def probe_wait_s(failures: int) -> float:
     return float(min(_LONGEST_PROBE_S, _FIRST_PROBE_S * 2 ** min(failures - OPEN_AFTER, 10)))
 
 
-def key_of(event: ClaimedEvent) -> OriginKey:
+def origin_key_of(event: ClaimedEvent) -> OriginKey:
     return event.requester_id, origin_of(event.url)
 
 
@@ -178,3 +178,46 @@ def origin_of(url: str) -> str:
     except ValueError:
         return "unreadable:"  # no delivery will get anywhere with it
     return f"{parts.scheme}://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+class RequesterQueue:
+    def __init__(self, requester_id: str, *, most_known: int) -> None:
+        self._requester_id, self._most_known = requester_id, most_known
+        self._known: dict[str, Destination] = {}  # used last: at the end
+        self.last_start = 0  # the number of its last send, counted over all requesters
+        self.active: dict[str, Destination] = {}  # something waits; whose turn it is comes first
+
+    def destination(self, event: ClaimedEvent) -> Destination:
+        """Return the destination of an event; forget the idle one that was used the longest ago if there
+        are too many."""
+        origin = origin_of(event.url)
+        found = self._known.pop(origin, None) or Destination((self._requester_id, origin))
+        self._known[origin] = found
+        if len(self._known) > self._most_known:
+            idle = (old for old, d in self._known.items() if not d.waiting and not d.sends and d is not found)
+            self._known.pop(next(idle, ""), None)
+        return found
+
+    def known(self, origin: str) -> Destination | None:
+        return self._known.get(origin)
+
+    def is_idle(self) -> bool:
+        return not self.active and not any(d.sends for d in self._known.values())
+
+    def __len__(self) -> int:
+        """Return how many destinations are remembered."""
+        return len(self._known)
+
+    def activate(self, destination: Destination) -> None:
+        self.active.setdefault(destination.key[1], destination)
+
+    def take_turn(self, destination: Destination) -> None:
+        """Put a destination behind the others, or take it out when nothing waits for it any more."""
+        del self.active[destination.key[1]]
+        if destination.waiting:
+            self.active[destination.key[1]] = destination
+
+    def settle(self, destination: Destination) -> None:
+        """Take a destination out when nothing waits for it any more."""
+        if not destination.waiting:
+            self.active.pop(destination.key[1], None)

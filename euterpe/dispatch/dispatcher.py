@@ -14,21 +14,20 @@ from typing import Self
 
 import structlog
 
-from euterpe.dispatch.courier import Courier, Policy
-from euterpe.dispatch.destination import Flight, Heard
-from euterpe.dispatch.destinations import Destinations, HandBack, Refusal
-from euterpe.dispatch.keeper import Keeper
-from euterpe.dispatch.patience import outage_pause_s
-from euterpe.dispatch.places import most_under_way
-from euterpe.dispatch.settler import Settler
+from euterpe.dispatch.destination import Outcome, Send
+from euterpe.dispatch.lease_keeper import EventLeaseKeeper
+from euterpe.dispatch.result_writer import ResultWriter, outage_pause_s
+from euterpe.dispatch.scheduler import Postponement, Refusal, SendScheduler
+from euterpe.dispatch.send_slots import max_concurrent_sends
+from euterpe.dispatch.sender import DeliveryPolicy, Sender
 from euterpe.dispatch.signing_secrets import SigningSecrets
 from euterpe.domain.retry import DeliverySchedule
 from euterpe.net.egress import Egress
+from euterpe.store.engine.wakeup import Listener, Topic
 from euterpe.store.errors import StoreUnavailable
-from euterpe.store.origins import KnownOrigin, OriginKey
-from euterpe.store.outbox import ClaimedEvent, Delivery
+from euterpe.store.queue.origins import KnownOrigin, OriginKey
+from euterpe.store.queue.outbox import ClaimedEvent, Delivery
 from euterpe.store.store import Store
-from euterpe.store.wake import Listener, Topic
 
 _log = structlog.get_logger(__name__)
 
@@ -55,27 +54,27 @@ class Dispatcher:
         deadline_s: float = 10.0,
         max_answer_bytes: int = 4096,
     ) -> None:
-        """`egress` needs `most_under_way(concurrency)` connections; `poll_ms` is the middle of the waits."""
+        """Take an `egress` with `max_concurrent_sends(concurrency)` connections; poll each `poll_ms`."""
         if deadline_s * 1000 > lease_ms / 2:
             raise ValueError("deadline_s must be at most half of the lease, or deliveries would overlap")
         self._store, self._worker_id = store, worker_id
         self._poll_s, self._deadline_s = poll_ms / 1000, deadline_s
-        policy = Policy(max_attempts, schedule or DeliverySchedule(), deadline_s, max_answer_bytes)
-        self._courier = Courier(egress, SigningSecrets(store.requesters), policy, store.callbacks)
-        self._keeper = Keeper(store.outbox, lease_ms=lease_ms, heartbeat_ms=heartbeat_ms)
-        self._settler = Settler(store.outbox, self._keeper.forget, give_up_s=_LAST_WORDS_S)
-        self._destinations = Destinations(concurrency, batch, time.monotonic, max_attempts=max_attempts)
+        policy = DeliveryPolicy(max_attempts, schedule or DeliverySchedule(), deadline_s, max_answer_bytes)
+        self._sender = Sender(egress, SigningSecrets(store.requesters), policy, store.callbacks)
+        self._lease_keeper = EventLeaseKeeper(store.outbox, lease_ms=lease_ms, heartbeat_ms=heartbeat_ms)
+        self._result_writer = ResultWriter(store.outbox, self._lease_keeper.forget, give_up_s=_LAST_WORDS_S)
+        self._scheduler = SendScheduler(concurrency, batch, time.monotonic, max_attempts=max_attempts)
         self._turn = threading.Lock()  # of whoever uses the destinations
         self._there_is_more = False  # in the outbox, than there was room for
         self._skipped: Set[str] = frozenset()  # requesters that the last claim passed over
         self._stopping = threading.Event()
-        self._senders = ThreadPoolExecutor(most_under_way(concurrency), "euterpe-dispatch-send")
+        self._senders = ThreadPoolExecutor(max_concurrent_sends(concurrency), "euterpe-dispatch-send")
         self._thread = threading.Thread(target=self._loop, name="euterpe-dispatch-claim", daemon=True)
         self._listener: Listener
 
     def start(self) -> None:
         self._listener = self._store.database.listen(Topic.OUTBOX)
-        for part in (self._keeper, self._settler, self._thread):
+        for part in (self._lease_keeper, self._result_writer, self._thread):
             part.start()
 
     def stop(self, drain: bool = True) -> None:
@@ -90,8 +89,8 @@ class Dispatcher:
         self._release_waiting()
         self._senders.shutdown(wait=drain)
         self._release_waiting()  # what came back for want of the database
-        self._settler.stop()
-        self._keeper.stop()  # last: until then everything in hand is to stay ours
+        self._result_writer.stop()
+        self._lease_keeper.stop()  # last: until then everything in hand is to stay ours
         self._listener.close()
 
     def __enter__(self) -> Self:
@@ -121,19 +120,19 @@ class Dispatcher:
         """Whether there is nothing more to claim, or to claim for."""
         self._hand_out()
         with self._turn:
-            room, self._skipped = self._destinations.room(), self._destinations.saturated()
+            room, self._skipped = self._scheduler.room(), self._scheduler.saturated()
         if not room:
             return True
-        events = self._keeper.claim(self._worker_id, room, skipped=self._skipped)
+        events = self._lease_keeper.claim(self._worker_id, room, skipped=self._skipped)
         with self._turn:
-            asked = self._destinations.unsure_of(events)
+            asked = self._scheduler.unsure_of(events)
         known = self._read_origins(asked)
         with self._turn:
-            self._destinations.add(events, asked, known)
+            self._scheduler.add(events, asked, known)
             self._there_is_more = len(events) == room
         self._hand_out()
         with self._turn:
-            return not (self._there_is_more and self._destinations.room())
+            return not (self._there_is_more and self._scheduler.room())
 
     def _read_origins(self, asked: Set[OriginKey]) -> Mapping[OriginKey, KnownOrigin] | None:
         """Return what the database knows of these receivers. Without it their events are sent all the
@@ -146,9 +145,9 @@ class Dispatcher:
 
     def _hand_out(self) -> None:
         with self._turn:
-            refusals = self._destinations.refuse()
-            self._start_flights()
-            surplus = self._destinations.hand_back()
+            refusals = self._scheduler.refuse()
+            self._start_sends()
+            surplus = self._scheduler.hand_back()
         for refusal in refusals:
             self._refuse(refusal)
         while surplus:
@@ -156,13 +155,13 @@ class Dispatcher:
                 self._postpone(surplus[-1])
             except BaseException:
                 with self._turn:
-                    self._destinations.add(event for left in surplus for event in left.events)
+                    self._scheduler.add(event for left in surplus for event in left.events)
                 raise
             surplus.pop()
 
-    def _postpone(self, surplus: HandBack) -> None:
+    def _postpone(self, surplus: Postponement) -> None:
         self._store.outbox.postpone(surplus.events, surplus.delay_ms, waits_for=surplus.origin)
-        self._keeper.forget(surplus.events)
+        self._lease_keeper.forget(surplus.events)
         _log.info(
             "events wait for a receiver that does not keep up",
             count=len(surplus.events),
@@ -172,12 +171,12 @@ class Dispatcher:
 
     def _refuse(self, refusal: Refusal) -> None:
         for event in refusal.events:
-            self._settler.put(self._courier.refuse(event, refusal.failures))
+            self._result_writer.put(self._sender.refuse(event, refusal.failures))
 
     def _wait(self) -> None:
         """For a hint, for room, for a delivery to step aside, or for the next poll."""
         with self._turn:
-            change, there_is_more = self._destinations.next_change(), self._there_is_more
+            change, there_is_more = self._scheduler.next_change(), self._there_is_more
         if not there_is_more:
             self._stopping.wait(_BREATH_S)
         poll = self._poll_s * random.uniform(0.5, 1.5)  # noqa: S311  jitter, not a secret
@@ -185,63 +184,63 @@ class Dispatcher:
 
     # -- the threads that send
 
-    def _start_flights(self) -> None:
+    def _start_sends(self) -> None:
         """All that may start now; to be called in turn."""
-        while not self._stopping.is_set() and (flight := self._destinations.start_next()):
-            self._senders.submit(self._fly, flight)
+        while not self._stopping.is_set() and (send := self._scheduler.start_next()):
+            self._senders.submit(self._run_sends, send)
 
-    def _fly(self, flight: Flight | None) -> None:
-        while flight is not None:
-            delivery, heard = self._deliver(flight.event)
-            flight = self._land(flight, delivery, heard)
+    def _run_sends(self, send: Send | None) -> None:
+        while send is not None:
+            delivery, outcome = self._deliver(send.event)
+            send = self._finish(send, delivery, outcome)
 
-    def _deliver(self, event: ClaimedEvent) -> tuple[Delivery | None, Heard | None]:
+    def _deliver(self, event: ClaimedEvent) -> tuple[Delivery | None, Outcome | None]:
         """Return the attempt, if there was one, and what it tells of the receiver; None instead of that
         when the event must wait until the database is back."""
-        if not self._keeper.lasts(event, self._deadline_s):
+        if not self._lease_keeper.lasts(event, self._deadline_s):
             _log.warning("an event's lease was lost before it was sent", event_id=event.event_id)
-            self._keeper.forget([event])
-            return None, Heard.NOTHING
+            self._lease_keeper.forget([event])
+            return None, Outcome.NOTHING
         try:
-            return self._courier.deliver(event)
+            return self._sender.deliver(event)
         except StoreUnavailable as error:
             _tell_trouble(error)
             return None, None
 
-    def _land(self, flight: Flight, delivery: Delivery | None, heard: Heard | None) -> Flight | None:
+    def _finish(self, send: Send, delivery: Delivery | None, outcome: Outcome | None) -> Send | None:
         """Settle a delivery that has ended; return what this thread is to send next."""
         with self._turn:
-            change = self._destinations.land(flight, heard or Heard.NOTHING)
+            change = self._scheduler.finish(send, outcome or Outcome.NOTHING)
             if delivery is not None:
-                self._settler.put(replace(delivery, origin_change=change) if change else delivery)
-            for refusal in self._destinations.refuse():
+                self._result_writer.put(replace(delivery, origin_change=change) if change else delivery)
+            for refusal in self._scheduler.refuse():
                 self._refuse(refusal)
-            if heard is None:
-                self._destinations.add([flight.event])
+            if outcome is None:
+                self._scheduler.add([send.event])
                 return None  # the thread that claims will see when the database is back
             if self._stopping.is_set():
                 return None
-            following = self._destinations.start_next()
-            self._start_flights()
+            following = self._scheduler.start_next()
+            self._start_sends()
             if self._may_claim_more():
                 self._listener.wake()
         return following
 
     def _may_claim_more(self) -> bool:
         """Return whether a delivery that has ended made room for what the last claim left in the outbox."""
-        if self._there_is_more and self._destinations.room():
+        if self._there_is_more and self._scheduler.room():
             return True
-        return bool(self._skipped) and not self._skipped <= self._destinations.saturated()
+        return bool(self._skipped) and not self._skipped <= self._scheduler.saturated()
 
     def _release_waiting(self) -> None:
         with self._turn:
-            waiting = self._destinations.clear()
+            waiting = self._scheduler.clear()
         try:
             if waiting:
                 self._store.outbox.release(waiting)
         except Exception as error:  # noqa: BLE001  their leases will run out
             _tell_trouble(error)
-        self._keeper.forget(waiting)
+        self._lease_keeper.forget(waiting)
 
 
 def _tell_trouble(error: Exception) -> None:

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 
 from euterpe.domain.errors import EuterpeError
-from euterpe.store.requesters import Requesters
+from euterpe.store.secrets.requesters import Requesters
 
 # A new secret signs, and one that has ended no longer does, after this time at the latest.
 _FRESH_S = 3.0

@@ -1,6 +1,19 @@
 """Durations as people write them: a number and a unit."""
 
 import re
+from datetime import UTC, datetime
+from functools import lru_cache
+
+
+@lru_cache(maxsize=1024)  # the events of one batch share their instant
+def iso(ms: int) -> str:
+    seconds, rest = divmod(ms, 1000)
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{rest:03d}Z"
+
+
+def iso_or_none(ms: int | None) -> str | None:
+    return None if ms is None else iso(ms)
+
 
 _DURATION = re.compile(r"([0-9]{1,9})([smhd])")
 _UNITS_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from euterpe.domain.instants import iso
+from euterpe.domain.durations import iso
 from euterpe.domain.states import JobStatus
 
 _SHOWS_ERROR = (JobStatus.FAILED, JobStatus.DEAD_LETTER)

@@ -23,7 +23,7 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, core_schema
 
-from euterpe.domain.instants import iso
+from euterpe.domain.durations import iso
 
 
 class StrictModel(BaseModel):

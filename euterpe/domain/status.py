@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from euterpe.domain.instants import iso, iso_or_none
+from euterpe.domain.durations import iso, iso_or_none
 from euterpe.domain.states import JobStatus
 
 

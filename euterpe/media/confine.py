@@ -42,7 +42,7 @@ _SET_ASIDE_BYTES = 12 << 30
 
 
 @dataclass(frozen=True)
-class Limits:
+class ResourceLimits:
     """Of one child. `file_bytes` holds for each file that it writes."""
 
     memory_bytes: int
@@ -107,7 +107,7 @@ def die_with(parent: int) -> None:
         os._exit(1)
 
 
-def limit(limits: Limits, *, count_processes: bool) -> None:
+def limit(limits: ResourceLimits, *, count_processes: bool) -> None:
     wanted = {
         resource.RLIMIT_DATA: limits.memory_bytes,
         resource.RLIMIT_AS: limits.memory_bytes + _SET_ASIDE_BYTES,

@@ -8,12 +8,12 @@ from pathlib import Path
 from time import monotonic, sleep
 
 from euterpe.media.child import Child
-from euterpe.media.confine import Limits
+from euterpe.media.confine import ResourceLimits
 from euterpe.media.errors import MediaError
-from euterpe.media.evidence import Evidence
-from euterpe.media.folder import OutputFolder
+from euterpe.media.failure_reason import FailureReason
+from euterpe.media.output_folder import OutputFolder
 from euterpe.media.plan import SOURCE_FD, Plan
-from euterpe.media.progress import Progress, Report, ReportReader, progress_of
+from euterpe.media.progress import EncodeProgress, ProgressLine, ReportReader, progress_of
 from euterpe.media.sandbox import Sandbox, reopened
 
 # As often the bytes are counted and `on_progress` is asked, also of an ffmpeg that is silent.
@@ -50,7 +50,7 @@ def encode(
     timeout_seconds: float,
     stall_seconds: float,
     max_output_bytes: int,
-    on_progress: Callable[[Progress], None],
+    on_progress: Callable[[EncodeProgress], None],
     on_cpu: Callable[[float], None],
     on_disk: Callable[[int], None],
     memory_bytes: int,
@@ -59,7 +59,7 @@ def encode(
     ffmpeg is dead and gone before it leaves here. Every half second and once more at the end, `on_cpu` is
     called with the seconds of processor time used so far, and `on_disk`, which may raise, with the bytes that
     are held of the disk."""
-    limits = Limits(
+    limits = ResourceLimits(
         memory_bytes=memory_bytes,
         cpu_seconds=int(timeout_seconds * (os.cpu_count() or 1)) + 1,
         file_bytes=max_output_bytes,
@@ -73,7 +73,7 @@ def encode(
         ended.enter_context(child)
         watch = _Watch(plan, folder, child.pid, stall_seconds, max_output_bytes)
 
-        def on_tick(progress: Progress) -> None:
+        def on_tick(progress: EncodeProgress) -> None:
             on_cpu(child.cpu_seconds)
             on_disk(watch.disk_bytes)
             on_progress(progress)
@@ -100,9 +100,9 @@ def _prepare(plan: Plan, folder: Path) -> None:
 
 
 def _follow(
-    child: Child, watch: "_Watch", deadline: float, on_progress: Callable[[Progress], None]
-) -> Evidence:
-    evidence, reports = Evidence(), ReportReader()
+    child: Child, watch: "_Watch", deadline: float, on_progress: Callable[[EncodeProgress], None]
+) -> FailureReason:
+    evidence, reports = FailureReason(), ReportReader()
     next_look, heard = monotonic() + _TICK_S, 0
     for event in child.events(_TICK_S):
         heard += event is not None
@@ -129,7 +129,7 @@ class _Watch:
     def __init__(
         self, plan: Plan, folder: Path, pid: int, stall_seconds: float, max_output_bytes: int
     ) -> None:
-        self.report = Report(None, None)
+        self.report = ProgressLine(None, None)
         self.out_bytes = self.disk_bytes = 0
         self.held_memory_bytes = 0
         self._plan, self._folder, self._pid = plan, OutputFolder(plan, folder, pid), pid
@@ -175,7 +175,7 @@ class _Watch:
                 f"the source is cut off: it ends after {done:.2f} s of {self._plan.duration_seconds:.2f} s",
             )
 
-    def progress(self) -> Progress:
+    def progress(self) -> EncodeProgress:
         return progress_of(self.report, self._plan.duration_seconds, self.out_bytes)
 
 

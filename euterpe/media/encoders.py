@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from euterpe.domain.outputs import Audio
-from euterpe.media.info import StreamInfo
+from euterpe.media.media_info import StreamInfo
 from euterpe.media.picture import Size
 
 # So often can a player seek to; also what a check of the last picture has to decode.

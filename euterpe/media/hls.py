@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 
 from euterpe.domain.outputs import HlsOutput
+from euterpe.media.audio_video import NO_TAGS, PATIENT
 from euterpe.media.encoders import EXACT, audio_arguments, video_arguments
-from euterpe.media.files import Planned, PlannedFile, Track, least_seconds, mapped, video_of
-from euterpe.media.films import NO_TAGS, PATIENT
-from euterpe.media.info import MediaInfo
+from euterpe.media.media_info import MediaInfo
 from euterpe.media.picture import filters, fitted_size
+from euterpe.media.planned_files import Planned, PlannedFile, Track, least_seconds, mapped, video_of
 
 _PLAYLIST_TYPE = "application/vnd.apple.mpegurl"
 _MASTER = "master.m3u8"

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from euterpe.media.allowed import MAX_PIXELS
 from euterpe.media.errors import MediaError
-from euterpe.media.info import StreamInfo
+from euterpe.media.media_info import StreamInfo
+from euterpe.media.whitelist import MAX_PIXELS
 
 # SVT-AV1 encodes nothing smaller; of the others only freaks are.
 _LEAST_SIDE = {"av1": 64}

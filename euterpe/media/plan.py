@@ -9,13 +9,13 @@ from pathlib import Path, PurePosixPath
 from typing import assert_never
 
 from euterpe.domain.outputs import HlsOutput, ImageOutput, M4aOutput, Mp4Output, OutputSpec, SpriteOutput
-from euterpe.media.allowed import DEMUXER_OPTIONS, MAX_BLOCK_BYTES
+from euterpe.media.audio_video import m4a, mp4
 from euterpe.media.errors import MediaError
-from euterpe.media.files import Planned, PlannedFile
-from euterpe.media.films import m4a, mp4
 from euterpe.media.hls import hls
-from euterpe.media.info import MediaInfo
+from euterpe.media.media_info import MediaInfo
+from euterpe.media.planned_files import Planned, PlannedFile
 from euterpe.media.stills import image, refuse_too_many, sprite
+from euterpe.media.whitelist import DEMUXER_OPTIONS, MAX_BLOCK_BYTES
 
 # Where a child of the sandbox finds the source.
 SOURCE_FD = 3
@@ -47,11 +47,6 @@ class Plan:
             *("-threads", str(self.threads), "-fd", str(SOURCE_FD), "-i", "fd:"),
             *self.outputs,
         )
-
-    def bare(self, ffmpeg: Path, source: Path) -> tuple[str, ...]:
-        """The same work as a person would type it: what a benchmark compares with."""
-        threads = ("-threads", str(self.threads))
-        return (str(ffmpeg), "-nostdin", "-loglevel", "error", *threads, "-i", str(source), *self.outputs)
 
 
 def plan(outputs: Sequence[OutputSpec], info: MediaInfo, *, threads: int) -> Plan:

@@ -11,7 +11,7 @@ _TOO_MUCH = 1e9
 
 
 @dataclass(frozen=True)
-class Progress:
+class EncodeProgress:
     """None: not known, or not yet."""
 
     percent: float | None = None
@@ -21,7 +21,7 @@ class Progress:
 
 
 @dataclass(frozen=True)
-class Report:
+class ProgressLine:
     """One block: how many seconds of media are done, at what multiple of real time."""
 
     done_seconds: float | None
@@ -33,7 +33,7 @@ class ReportReader:
         self._rest = b""
         self._fields: dict[str, str] = {}
 
-    def feed(self, data: bytes) -> Iterator[Report]:
+    def feed(self, data: bytes) -> Iterator[ProgressLine]:
         *lines, rest = (self._rest + data).split(b"\n")
         self._rest = rest[-_LONGEST_LINE:]
         for line in lines:
@@ -44,22 +44,22 @@ class ReportReader:
                 yield self._report()
                 self._fields = {}
 
-    def _report(self) -> Report:
+    def _report(self) -> ProgressLine:
         done = _number(self._fields.get("out_time_us", ""))
         speed = _number(self._fields.get("speed", "").removesuffix("x"))
-        return Report(
+        return ProgressLine(
             # Below zero while only what lies before the first moment is done.
             done_seconds=done / 1_000_000 if abs(done) < _TOO_MUCH * 1_000_000 else None,
             speed=speed if 0 <= speed < _TOO_MUCH else None,
         )
 
 
-def progress_of(report: Report, duration_seconds: float | None, out_bytes: int) -> Progress:
+def progress_of(report: ProgressLine, duration_seconds: float | None, out_bytes: int) -> EncodeProgress:
     if not duration_seconds or report.done_seconds is None:
-        return Progress(speed=report.speed, out_bytes=out_bytes)
+        return EncodeProgress(speed=report.speed, out_bytes=out_bytes)
     done = min(max(report.done_seconds, 0.0), duration_seconds)
     eta = round((duration_seconds - done) / report.speed, 1) if report.speed else nan
-    return Progress(
+    return EncodeProgress(
         percent=round(100 * done / duration_seconds, 2),
         speed=report.speed,
         eta_seconds=eta if eta < _TOO_MUCH else None,

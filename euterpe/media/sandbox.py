@@ -20,16 +20,16 @@ from typing import Any, Self
 
 from euterpe.domain.retry import RetryClass
 from euterpe.media.child import PATIENCE_S, Child, Exit, first_word
-from euterpe.media.confine import Limits
+from euterpe.media.confine import ResourceLimits
 from euterpe.media.errors import MediaError
-from euterpe.media.evidence import proved_by_facts
-from euterpe.media.info import MediaInfo
+from euterpe.media.failure_reason import proved_by_facts
 from euterpe.media.isolation import Isolation
+from euterpe.media.media_info import MediaInfo
 
 _MAX_ANSWER_BYTES = 4 << 20
 # As often `on_tick` is called while a child looks into a file.
 _TICK_S = 0.5
-_TASK_LIMITS = Limits(memory_bytes=4 << 30, cpu_seconds=60)
+_TASK_LIMITS = ResourceLimits(memory_bytes=4 << 30, cpu_seconds=60)
 
 # What an executed program needs to start and to count its cores: not a file of anybody's.
 _SYSTEM = (
@@ -74,7 +74,7 @@ class Sandbox:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    def run(self, argv: Sequence[str], *, fds: Mapping[int, int], cwd: Path, limits: Limits) -> Child:
+    def run(self, argv: Sequence[str], *, fds: Mapping[int, int], cwd: Path, limits: ResourceLimits) -> Child:
         """Executes `argv` in `cwd`, all that it can see. `fds` says which of our open files it finds under
         which number, beside its stdout and stderr."""
         return self._bear(_order_to_execute(argv, writable=True), fds, cwd, limits)
@@ -113,7 +113,9 @@ class Sandbox:
             found = self.call("probe", {"fd": 3}, blame="source_unsupported", fds={3: own}, on_tick=on_tick)
         return MediaInfo.parse(found, os.fstat(fd).st_size)
 
-    def _bear(self, order: dict[str, Any], fds: Mapping[int, int], cwd: Path, limits: Limits) -> Child:
+    def _bear(
+        self, order: dict[str, Any], fds: Mapping[int, int], cwd: Path, limits: ResourceLimits
+    ) -> Child:
         with ExitStack() as ours, ExitStack() as theirs:
             channel, far_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             ours.callback(channel.close)
@@ -152,7 +154,7 @@ class Sandbox:
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self._helper = subprocess.Popen(  # noqa: S603  our own module
-                [sys.executable, "-P", "-m", "euterpe.media.nursery", str(theirs.fileno())],
+                [sys.executable, "-P", "-m", "euterpe.media.fork_server", str(theirs.fileno())],
                 env={
                     "LANG": "C.UTF-8",
                     "PYTHONPATH": os.pathsep.join(filter(os.path.isabs, sys.path)),
@@ -201,7 +203,7 @@ def _order_to_execute(argv: Sequence[str], *, writable: bool) -> dict[str, Any]:
     return {"argv": [*argv], "readable": seen, "writable": writable}
 
 
-def answer_of(child: Child, blame: str, on_tick: Callable[[], None], limits: Limits) -> Any:
+def answer_of(child: Child, blame: str, on_tick: Callable[[], None], limits: ResourceLimits) -> Any:
     """Return what a child found in a file. Raise with the code `blame` when the file broke it."""
     said, deadline = bytearray(), monotonic() + PATIENCE_S
     for event in child.events(_TICK_S):
@@ -223,7 +225,7 @@ def answer_of(child: Child, blame: str, on_tick: Callable[[], None], limits: Lim
     raise error if error.retry_class is RetryClass.PERMANENT else MediaError(blame, str(error))
 
 
-def _failure_of(end: Exit, blame: str, limits: Limits) -> MediaError:
+def _failure_of(end: Exit, blame: str, limits: ResourceLimits) -> MediaError:
     """Return why a child failed that looked into a file: the file's fault unless facts prove another's."""
     proved = proved_by_facts(end, limits)
     if proved is not None and proved.code == "encode_killed":

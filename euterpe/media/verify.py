@@ -9,13 +9,13 @@ from typing import Annotated
 from pydantic import TypeAdapter, with_config
 
 from euterpe.domain.model import Items
-from euterpe.media.allowed import MAX_STREAMS
-from euterpe.media.answers import Line, Seconds, Whole, Word, checked
+from euterpe.media.child_results import Line, Seconds, Whole, Word, checked
 from euterpe.media.encoders import KEYFRAME_SECONDS
 from euterpe.media.errors import MediaError
-from euterpe.media.files import PlannedFile, Track
 from euterpe.media.plan import Plan
+from euterpe.media.planned_files import PlannedFile, Track
 from euterpe.media.sandbox import Sandbox
+from euterpe.media.whitelist import MAX_STREAMS
 
 _PART_TYPES = {".m4s": "video/iso.segment", ".mp4": "video/mp4"}
 # As `hls` has ffmpeg name them. They become names of objects, and parts of URLs.

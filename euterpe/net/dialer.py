@@ -7,8 +7,10 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from ipaddress import ip_address
 
+import httpcore
+
 from euterpe.net.errors import EgressUnreachable, EgressUntrusted
-from euterpe.net.limits import Limits
+from euterpe.net.limits import RequestLimits
 from euterpe.net.policy import Address, EgressPolicy
 from euterpe.net.stream import GuardedStream, cut
 from euterpe.net.target import Target
@@ -40,14 +42,14 @@ class Dialer:
         self._policy, self._resolve, self._dial, self._ssl_context = policy, resolve, dial, ssl_context
         self._lookups = threading.BoundedSemaphore(_MAX_LOOKUPS)
 
-    def connect(self, target: Target, limits: Limits) -> GuardedStream:
+    def connect(self, target: Target, limits: RequestLimits) -> GuardedStream:
         addresses = self._addresses(target.host, limits)
         for address in addresses:
             self._policy.check(target.host, address, target.port)
         sock = self._dial_one_of(addresses[:_MAX_ADDRESSES], target.port, limits)
         return GuardedStream(self._secured(sock, target.host, limits) if target.scheme == "https" else sock)
 
-    def _addresses(self, host: str, limits: Limits) -> list[Address]:
+    def _addresses(self, host: str, limits: RequestLimits) -> list[Address]:
         try:
             return [ip_address(host)]
         except ValueError:
@@ -62,7 +64,7 @@ class Dialer:
             raise EgressUnreachable(limits.where, "the name has no address")
         return [ip_address(address) for address in found]
 
-    def _look_up(self, host: str, limits: Limits) -> Sequence[str]:
+    def _look_up(self, host: str, limits: RequestLimits) -> Sequence[str]:
         """On a thread of its own, so that the deadline holds for the name server too."""
         if not self._lookups.acquire(timeout=limits.begin_wait()):
             raise TimeoutError
@@ -79,7 +81,7 @@ class Dialer:
         threading.Thread(target=look, name="euterpe-lookup", daemon=True).start()
         return answer.result(limits.begin_wait())
 
-    def _dial_one_of(self, addresses: Sequence[Address], port: int, limits: Limits) -> socket.socket:
+    def _dial_one_of(self, addresses: Sequence[Address], port: int, limits: RequestLimits) -> socket.socket:
         """Each has its share of the time that is left: one black hole must not take it all."""
         last = OSError()
         for tried, address in enumerate(addresses):
@@ -92,7 +94,7 @@ class Dialer:
             raise limits.timeout()
         raise EgressUnreachable(limits.where, f"cannot connect ({last.strerror})")
 
-    def _secured(self, sock: socket.socket, host: str, limits: Limits) -> socket.socket:
+    def _secured(self, sock: socket.socket, host: str, limits: RequestLimits) -> socket.socket:
         try:
             sock.settimeout(limits.begin_wait())  # of the handshake as a whole
             return self._ssl_context.wrap_socket(sock, server_hostname=host)
@@ -104,3 +106,58 @@ class Dialer:
             raise cut(limits, error) from None
         finally:
             sock.close()  # does nothing if all went well: its descriptor is the wrapped socket's then
+
+
+class IdleConnections:
+    """At most `most` of all origins together; the oldest go first."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._lock = threading.Lock()
+        self._by_origin: dict[str, list[httpcore.HTTP11Connection]] = {}
+        self._oldest_first: dict[httpcore.HTTP11Connection, str] = {}
+
+    def take(self, origin: str) -> httpcore.HTTP11Connection | None:
+        """The one that was used last: so the others can grow old and go."""
+        while True:
+            with self._lock:
+                if origin not in self._by_origin:
+                    return None
+                connection = self._by_origin[origin][-1]
+                self._forget(connection)
+            if not connection.has_expired():
+                return connection
+            connection.close()
+
+    def keep(self, origin: str, connection: httpcore.HTTP11Connection) -> None:
+        with self._lock:
+            self._by_origin.setdefault(origin, []).append(connection)
+            self._oldest_first[connection] = origin
+            surplus = self._surplus()
+        for old in surplus:
+            old.close()
+
+    def close(self) -> None:
+        """What is still in use is closed when it comes back."""
+        with self._lock:
+            self._most = 0
+            surplus = self._surplus()
+        for old in surplus:
+            old.close()
+
+    def _surplus(self) -> list[httpcore.HTTP11Connection]:
+        surplus = []
+        while self._oldest_first:
+            oldest = next(iter(self._oldest_first))
+            if len(self._oldest_first) <= self._most and not oldest.has_expired():
+                break
+            self._forget(oldest)
+            surplus.append(oldest)
+        return surplus
+
+    def _forget(self, connection: httpcore.HTTP11Connection) -> None:
+        origin = self._oldest_first.pop(connection)
+        same = self._by_origin[origin]
+        same.remove(connection)
+        if not same:
+            del self._by_origin[origin]

@@ -15,10 +15,9 @@ from typing import Self
 
 import httpcore
 
-from euterpe.net.connections import IdleConnections
-from euterpe.net.dialer import Dial, Dialer, Resolve, system_dial, system_resolve
+from euterpe.net.dialer import Dial, Dialer, IdleConnections, Resolve, system_dial, system_resolve
 from euterpe.net.errors import EgressBadAnswer, EgressUnreachable
-from euterpe.net.limits import Limits
+from euterpe.net.limits import RequestLimits
 from euterpe.net.pace import TransferPace
 from euterpe.net.policy import EgressPolicy
 from euterpe.net.target import Target
@@ -35,7 +34,7 @@ logging.getLogger("httpcore").setLevel(logging.INFO)
 
 
 @dataclass(frozen=True)
-class Answer:
+class EgressResponse:
     status: int
     headers: Mapping[str, str]  # names in lower case; several of one name are joined by ", "
     body: bytes
@@ -43,7 +42,7 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class OpenAnswer:
+class OpenResponse:
     status: int
     headers: Mapping[str, str]
     chunks: Iterator[bytes]
@@ -119,10 +118,10 @@ class Egress:
         body: bytes = b"",
         deadline_s: float,
         max_bytes: int,
-    ) -> Answer:
+    ) -> EgressResponse:
         """The whole exchange within `deadline_s`; of the answer's body at most `max_bytes` are kept."""
         target = Target.parse(url)
-        limits = Limits(target.origin, self._deadline(deadline_s))
+        limits = RequestLimits(target.origin, self._deadline(deadline_s))
         sized = body or method not in ("GET", "HEAD")
         length = {"content-length": str(len(body))} if sized else {}
         with self._exchange(method, target, {**headers, **length}, body, limits) as response:
@@ -138,13 +137,13 @@ class Egress:
         deadline_s: float,
         idle_s: float = _IDLE_S,
         pace: TransferPace | None = None,
-    ) -> Iterator[OpenAnswer]:
-        """An answer that is read as it comes, as long as it keeps the pace of `Limits` and its own."""
+    ) -> Iterator[OpenResponse]:
+        """An answer that is read as it comes, as long as it keeps the pace of `RequestLimits` and its own."""
         target = Target.parse(url)
-        limits = Limits(target.origin, self._deadline(deadline_s), idle_s=idle_s, pace=pace)
+        limits = RequestLimits(target.origin, self._deadline(deadline_s), idle_s=idle_s, pace=pace)
         with self._exchange(method, target, headers, b"", limits) as response:
             limits.head_read(math.inf)
-            yield OpenAnswer(response.status, _headers(response), _chunks(response, limits))
+            yield OpenResponse(response.status, _headers(response), _chunks(response, limits))
 
     def send(
         self,
@@ -158,10 +157,10 @@ class Egress:
         idle_s: float = _IDLE_S,
         max_bytes: int = _SLACK,
         pace: TransferPace | None = None,
-    ) -> Answer:
+    ) -> EgressResponse:
         """A body of exactly `size` bytes that is sent as it comes."""
         target = Target.parse(url)
-        limits = Limits(target.origin, self._deadline(deadline_s), idle_s=idle_s, pace=pace)
+        limits = RequestLimits(target.origin, self._deadline(deadline_s), idle_s=idle_s, pace=pace)
         length = {"content-length": str(size)}
         body = _sized(chunks, size, limits)
         with self._exchange(method, target, {**headers, **length}, body, limits) as response:
@@ -174,7 +173,7 @@ class Egress:
         target: Target,
         headers: Mapping[str, str],
         content: bytes | Iterable[bytes],
-        limits: Limits,
+        limits: RequestLimits,
     ) -> Iterator[httpcore.Response]:
         own = {"host": target.host_header, "accept-encoding": "identity"}
         lines = {**{name.lower(): value for name, value in headers.items()}, **own}
@@ -195,14 +194,14 @@ class Egress:
                 if connection.is_idle():
                     self._idle.keep(target.origin, connection)
 
-    def _connect(self, target: Target, limits: Limits) -> httpcore.HTTP11Connection:
+    def _connect(self, target: Target, limits: RequestLimits) -> httpcore.HTTP11Connection:
         with limits.connecting():
             stream = self._dialer.connect(target, limits)
         return httpcore.HTTP11Connection(target.url.origin, stream, keepalive_expiry=_KEEP_ALIVE_S)
 
 
 @contextmanager
-def _in_our_words(limits: Limits) -> Iterator[None]:
+def _in_our_words(limits: RequestLimits) -> Iterator[None]:
     """What httpcore says quotes the answer; what we say does not."""
     try:
         yield
@@ -216,7 +215,7 @@ def _in_our_words(limits: Limits) -> Iterator[None]:
         raise ValueError("a header to be sent has characters that no header may have") from None
 
 
-def _whole(response: httpcore.Response, max_bytes: int, limits: Limits) -> Answer:
+def _whole(response: httpcore.Response, max_bytes: int, limits: RequestLimits) -> EgressResponse:
     limits.head_read(max_bytes * _FRAMING + _SLACK)
     received = bytearray()
     for chunk in response.iter_stream():
@@ -224,15 +223,15 @@ def _whole(response: httpcore.Response, max_bytes: int, limits: Limits) -> Answe
         if len(received) > max_bytes:
             break
     kept = bytes(received[:max_bytes])
-    return Answer(response.status, _headers(response), kept, truncated=len(received) > max_bytes)
+    return EgressResponse(response.status, _headers(response), kept, truncated=len(received) > max_bytes)
 
 
-def _chunks(response: httpcore.Response, limits: Limits) -> Iterator[bytes]:
+def _chunks(response: httpcore.Response, limits: RequestLimits) -> Iterator[bytes]:
     with _in_our_words(limits):
         yield from response.iter_stream()
 
 
-def _sized(chunks: Iterable[bytes], size: int, limits: Limits) -> Iterator[bytes]:
+def _sized(chunks: Iterable[bytes], size: int, limits: RequestLimits) -> Iterator[bytes]:
     sent = 0
     for chunk in chunks:
         sent += len(chunk)

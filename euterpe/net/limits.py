@@ -14,7 +14,7 @@ MIN_BYTES_PER_SECOND = 1024
 MAX_HEAD_BYTES = 64 * 1024
 
 
-class Limits:
+class RequestLimits:
     """Of one request: a deadline that nothing stretches, and a pace that a drip of bytes does not keep.
 
     The pace: what is waited for the other side, `idle_s` in all, must bring at least 1 KiB for each of these

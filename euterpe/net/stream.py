@@ -9,7 +9,7 @@ from typing import Any
 import httpcore
 
 from euterpe.net.errors import EgressUnreachable
-from euterpe.net.limits import Limits
+from euterpe.net.limits import RequestLimits
 
 # An idle connection older than this is not used again: a destination that moved is looked up, and
 # judged by the policy, at least this often.
@@ -17,7 +17,7 @@ MAX_AGE_S = 60.0
 
 
 class GuardedStream(httpcore.NetworkStream):
-    """`timeout` is the `Limits` of the request: httpcore hands through whatever its timeouts hold."""
+    """`timeout` is the `RequestLimits` of the request: httpcore hands through whatever its timeouts hold."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
@@ -25,7 +25,7 @@ class GuardedStream(httpcore.NetworkStream):
         self._head: bytes | None = None  # of the request that is being written
 
     def read(self, max_bytes: int, timeout: Any = None) -> bytes:
-        limits: Limits = timeout
+        limits: RequestLimits = timeout
         self._head = None  # what is written after an answer is another request
         self._sock.settimeout(limits.begin_wait())
         try:
@@ -46,7 +46,7 @@ class GuardedStream(httpcore.NetworkStream):
         head, self._head = self._head, b""
         self._send(head + buffer, timeout)
 
-    def _send(self, data: bytes, limits: Limits) -> None:
+    def _send(self, data: bytes, limits: RequestLimits) -> None:
         unsent = memoryview(data)
         while unsent:
             self._sock.settimeout(limits.begin_wait())
@@ -75,7 +75,7 @@ class GuardedStream(httpcore.NetworkStream):
         return bool(poll.poll(0))
 
 
-def cut(limits: Limits, error: OSError) -> EgressUnreachable:
+def cut(limits: RequestLimits, error: OSError) -> EgressUnreachable:
     """With the system's words, or OpenSSL's; neither quotes what was sent."""
     limits.end_wait(0)
     what = error.reason if isinstance(error, ssl.SSLError) else error.strerror

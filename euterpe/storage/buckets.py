@@ -6,13 +6,13 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from euterpe.net.pace import TransferPace
-from euterpe.storage.answers import extent, refusal_of
-from euterpe.storage.errors import StorageError, Unreachable
+from euterpe.storage.errors import StorageError, StorageUnreachable
 from euterpe.storage.objects.client import ObjectClient
 from euterpe.storage.objects.dialects import DIALECTS
 from euterpe.storage.objects.request import ObjectRequest
 from euterpe.storage.objects.uploads import BlocksUpload, PartsUpload, Upload, UploadTarget, WholeObject
 from euterpe.storage.publication import UNKNOWN, Changed, ObjectState, Owner, Unconditional, conflict, is_same
+from euterpe.storage.responses import extent, refusal_of
 from euterpe.storage.transfer import Body, ObjectInfo, OnChunk, Outgoing, Stored, persist
 
 PART = 16 * 1024 * 1024
@@ -43,7 +43,9 @@ class BucketReader:
                 raise refusal_of(self.where, "source", answer)
             start, size = extent(answer.headers)
             if start > offset:
-                raise Unreachable(self.where, "answered with another range than asked for", side="source")
+                raise StorageUnreachable(
+                    self.where, "answered with another range than asked for", side="source"
+                )
             yield Body(ObjectInfo(size, answer.headers.get("etag")), start, answer.chunks)
 
     def _request(self, method: str) -> ObjectRequest:

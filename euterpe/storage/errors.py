@@ -33,7 +33,7 @@ class StorageError(EuterpeError):
         return StorageError(self.code, str(self), side=self.side)
 
 
-class Unreachable(StorageError):
+class StorageUnreachable(StorageError):
     """Away, busy, or broken off in the middle: the same call may succeed a moment later."""
 
     def __init__(self, where: str, problem: str, *, side: Side, code: str | None = None) -> None:
@@ -77,7 +77,7 @@ def answered(where: str, status: int, side: Side, reason: str = "") -> StorageEr
     said = f"answered {status}" + (f" ({reason})" if reason else "")
     retry_class = RetryClass.CREDENTIALS if reason in _STALE_CREDENTIALS else classify_status(status)
     if retry_class is RetryClass.TRANSIENT or reason in _PASSING:
-        return Unreachable(where, said, side=side)
+        return StorageUnreachable(where, said, side=side)
     if retry_class is RetryClass.THROTTLED:
         code, advice = "storage_throttled", "it asks for fewer requests"
     elif retry_class is RetryClass.CREDENTIALS:

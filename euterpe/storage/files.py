@@ -14,10 +14,10 @@ from time import monotonic
 
 from euterpe.domain.credentials import Side
 from euterpe.net.pace import TransferPace
-from euterpe.storage.errors import StorageError, Unreachable, disk_full, too_slow
+from euterpe.storage.errors import StorageError, StorageUnreachable, disk_full, too_slow
+from euterpe.storage.file_replacement import FileReplacement, Part, identity_of, lock
 from euterpe.storage.policy import ROOT_ADVICE, StoragePolicy, path_of
 from euterpe.storage.publication import Owner
-from euterpe.storage.replacing import Part, Replacement, identity_of, lock
 from euterpe.storage.transfer import CHUNK, Body, ObjectInfo, OnChunk, Outgoing, Stored
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
@@ -68,7 +68,7 @@ class FileDestination:
         self, policy: StoragePolicy, prefix: str, pace: TransferPace, owner: Owner | None = None
     ) -> None:
         self._policy, self._prefix, self._pace = policy, prefix, pace
-        self._replacement = Replacement(owner)
+        self._replacement = FileReplacement(owner)
 
     def put(
         self,
@@ -200,4 +200,4 @@ def explained(where: str, side: Side, error: OSError) -> StorageError:
         case errno.EACCES | errno.EPERM | errno.EROFS:
             return StorageError(f"{side}_forbidden", f"{where}: {error.strerror}", side=side)
         case _:  # a failing disk, a server that is away, a machine that is out of files or memory
-            return Unreachable(where, str(error.strerror), side=side)
+            return StorageUnreachable(where, str(error.strerror), side=side)

@@ -7,10 +7,10 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from euterpe.domain.locations import split_query
-from euterpe.net.egress import Egress, OpenAnswer
+from euterpe.net.egress import Egress, OpenResponse
 from euterpe.net.pace import TransferPace
-from euterpe.storage.answers import REASON_BYTES, extent, in_our_words, reading, refusal, refusal_of
-from euterpe.storage.errors import StorageError, Unreachable
+from euterpe.storage.errors import StorageError, StorageUnreachable
+from euterpe.storage.responses import REASON_BYTES, extent, in_our_words, reading, refusal, refusal_of
 from euterpe.storage.transfer import CHUNK, Body, ObjectInfo, OnChunk, Outgoing, Stored, persist
 
 _STAT_S = 30.0
@@ -37,11 +37,13 @@ class SignedReader:
             self._check(answer)
             start, size = extent(answer.headers)
             if start > offset:
-                raise Unreachable(self.where, "answered with another range than asked for", side="source")
+                raise StorageUnreachable(
+                    self.where, "answered with another range than asked for", side="source"
+                )
             yield Body(ObjectInfo(size, answer.headers.get("etag")), start, answer.chunks)
 
     @contextmanager
-    def _get(self, span: str | None, deadline_s: float) -> Iterator[OpenAnswer]:
+    def _get(self, span: str | None, deadline_s: float) -> Iterator[OpenResponse]:
         headers = {"range": span} if span else {}
         with ExitStack() as stack:
             with in_our_words(self.where, "source"):
@@ -52,7 +54,7 @@ class SignedReader:
                 )
             yield replace(answer, chunks=reading(self.where, answer.chunks))
 
-    def _check(self, answer: OpenAnswer) -> None:
+    def _check(self, answer: OpenResponse) -> None:
         if answer.status not in (200, 206):
             raise refusal_of(self.where, "source", answer)
 

@@ -3,7 +3,7 @@
 import errno
 from typing import BinaryIO
 
-from euterpe.storage.errors import StorageError, Unreachable, disk_full
+from euterpe.storage.errors import StorageError, StorageUnreachable, disk_full
 from euterpe.storage.transfer import FetchedInfo, ObjectInfo, OnChunk, Reader, persist
 
 
@@ -38,7 +38,7 @@ class SourceObject:
     def _try(self, file: BinaryIO, expect: ObjectInfo, max_bytes: int, on_chunk: OnChunk) -> None:
         try:
             self._pour(file, expect, max_bytes, on_chunk)
-        except Unreachable:
+        except StorageUnreachable:
             on_chunk(0)  # a store that says nothing takes half a minute for each try
             raise
 
@@ -54,7 +54,7 @@ class SourceObject:
                     self._check_length(offset, expect, max_bytes)
                     self._write(file, chunk)
                     on_chunk(len(chunk))
-            except Unreachable as broken:
+            except StorageUnreachable as broken:
                 cause = str(broken).removeprefix(f"{self._reader.where}: ")
                 raise self._broke_off(offset, expect, cause) from None
         if expect.size is not None and offset < expect.size:
@@ -81,10 +81,10 @@ class SourceObject:
         if length > max_bytes:
             raise self._too_large(max_bytes)
 
-    def _broke_off(self, received: int, expect: ObjectInfo, cause: str) -> Unreachable:
+    def _broke_off(self, received: int, expect: ObjectInfo, cause: str) -> StorageUnreachable:
         whole = "unknown" if expect.size is None else expect.size
         problem = f"broke off after {received} of {whole} bytes ({cause})"
-        return Unreachable(self._reader.where, problem, side="source", code="source_truncated")
+        return StorageUnreachable(self._reader.where, problem, side="source", code="source_truncated")
 
     def _too_large(self, max_bytes: int) -> StorageError:
         return self._error("source_too_large", f"is larger than the {max_bytes} bytes that are allowed")

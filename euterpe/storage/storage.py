@@ -17,7 +17,7 @@ from euterpe.storage.policy import ENDPOINT_ADVICE, StoragePolicy
 from euterpe.storage.publication import Owner
 from euterpe.storage.signed import SignedDestination, SignedReader
 from euterpe.storage.source import SourceObject
-from euterpe.storage.transfer import Destination, Reader
+from euterpe.storage.transfer import Reader, UploadDestination
 
 
 class Storage:
@@ -57,7 +57,7 @@ class Storage:
 
     def destination(
         self, output: Output, credentials: StorageCredentials | None, owner: Owner | None = None
-    ) -> Destination:
+    ) -> UploadDestination:
         """Return where one attempt, `owner`, puts all its outputs: their pace is measured together."""
         pace = TransferPace(self._pace)
         if output.url is None:

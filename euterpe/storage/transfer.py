@@ -13,7 +13,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import BinaryIO, Protocol, TypeVar
 
-from euterpe.storage.errors import StorageError, Unreachable
+from euterpe.storage.errors import StorageError, StorageUnreachable
 
 T = TypeVar("T")
 OnChunk = Callable[[int], None]
@@ -68,7 +68,7 @@ class Reader(Protocol):
     def open(self, offset: int) -> AbstractContextManager[Body]: ...
 
 
-class Destination(Protocol):
+class UploadDestination(Protocol):
     def put(
         self,
         name: str,
@@ -162,7 +162,7 @@ def persist(attempt: Callable[[], T], *, progress: Callable[[], int] = lambda: 0
     while True:
         try:
             return attempt()
-        except Unreachable:
+        except StorageUnreachable:
             got = progress()
             failures = 1 if got >= reached + _LEAST_PROGRESS else failures + 1
             reached = got

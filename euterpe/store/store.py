@@ -6,33 +6,32 @@ from types import TracebackType
 from typing import Self
 
 from euterpe.crypto.keyring import KeyRing
-from euterpe.domain.callbacks import callback_queries
-from euterpe.domain.canonical import request_hash, split_secrets
+from euterpe.domain.canonical import callback_queries, request_hash, split_secrets
 from euterpe.domain.job_limits import NO_LIMITS, JobLimits
 from euterpe.domain.retry import Backoff
 from euterpe.domain.spec import JobSpec
 from euterpe.domain.text import check_text
-from euterpe.store.callbacks import Callbacks
-from euterpe.store.clock import Clock
-from euterpe.store.control import Control
-from euterpe.store.credentials import Credentials
-from euterpe.store.database import Database
-from euterpe.store.deadlines import WRITE_WAIT_S
-from euterpe.store.enqueue import Accepted, Enqueue, Key, NewJob
-from euterpe.store.fair_shares import FairShares
-from euterpe.store.group_commit import GroupCommit
-from euterpe.store.ids import new_id
-from euterpe.store.inbox import Advance, Inbox
-from euterpe.store.inputs import WEEK_MS
-from euterpe.store.jobs import Jobs
-from euterpe.store.migrate import require_current
-from euterpe.store.outbox import Outbox
-from euterpe.store.progress import ProgressReports
-from euterpe.store.prune import Prune
-from euterpe.store.requester_limits import RequesterLimits
-from euterpe.store.requesters import Requesters
-from euterpe.store.rewrap import Rewrap
-from euterpe.store.transitions import Transitions
+from euterpe.store.checks import WEEK_MS
+from euterpe.store.engine.clock import Clock
+from euterpe.store.engine.database import Database
+from euterpe.store.engine.deadlines import WRITE_WAIT_S
+from euterpe.store.engine.group_commit import GroupCommit
+from euterpe.store.engine.ids import new_id
+from euterpe.store.engine.migrations import require_current
+from euterpe.store.history.prune import Pruner
+from euterpe.store.queue.control import Control
+from euterpe.store.queue.enqueue import Accepted, Enqueue, Key, NewJob
+from euterpe.store.queue.fairness.fair_shares import FairShares
+from euterpe.store.queue.fairness.requester_limits import RequesterLimits
+from euterpe.store.queue.inbox import Advance, Inbox
+from euterpe.store.queue.jobs import Jobs
+from euterpe.store.queue.outbox import Outbox
+from euterpe.store.queue.progress import ProgressReports
+from euterpe.store.queue.transitions import Transitions
+from euterpe.store.secrets.callbacks import Callbacks
+from euterpe.store.secrets.credentials import Credentials
+from euterpe.store.secrets.requesters import Requesters
+from euterpe.store.secrets.rewrap import Rewrap
 
 
 class Store:
@@ -48,7 +47,7 @@ class Store:
         job_max_attempts: int = 3,
         outbox_max_attempts: int = 12,
         idempotency_ttl_ms: int = WEEK_MS,
-        tidy_every_ms: int = 100,
+        sweep_every_ms: int = 100,
         write_wait_s: float = WRITE_WAIT_S,
         shares: Callable[[Database], FairShares] | None = None,
     ) -> None:
@@ -63,15 +62,15 @@ class Store:
             self.database.close()
             raise
         self._job_max_attempts = job_max_attempts
-        fair = FairShares(self.database, advance_every_ms=tidy_every_ms)
+        fair = FairShares(self.database, advance_every_ms=sweep_every_ms)
         transitions = Transitions(self.database, fair if shares is None else shares(self.database))
-        self.inbox = Inbox(self.database, transitions, backoff=backoff, tidy_every_ms=tidy_every_ms)
+        self.inbox = Inbox(self.database, transitions, backoff=backoff, sweep_every_ms=sweep_every_ms)
         self.control = Control(self.database, transitions)
-        self.outbox = Outbox(self.database, max_attempts=outbox_max_attempts, tidy_every_ms=tidy_every_ms)
+        self.outbox = Outbox(self.database, max_attempts=outbox_max_attempts, sweep_every_ms=sweep_every_ms)
         self.enqueue = Enqueue(self.database, transitions.admission, idempotency_ttl_ms=idempotency_ttl_ms)
         self.progress = ProgressReports(self.database)
         self.jobs = Jobs(self.database)
-        self.prune = Prune(self.database, self.enqueue, transitions.admission)
+        self.prune = Pruner(self.database, self.enqueue, transitions.admission)
         self.requesters = Requesters(self.database, ring)
         self.requester_limits = RequesterLimits(self.database)
         self.credentials = Credentials(self.database, ring)

@@ -13,9 +13,9 @@ from euterpe.domain.retry import JobError
 from euterpe.domain.spec import JobSpec, resolve_outputs
 from euterpe.domain.states import JobStatus
 from euterpe.media.encode import encode, max_output_bytes
-from euterpe.media.info import MediaInfo
+from euterpe.media.media_info import MediaInfo
 from euterpe.media.plan import Plan, plan
-from euterpe.media.progress import Progress
+from euterpe.media.progress import EncodeProgress
 from euterpe.media.sandbox import Sandbox
 from euterpe.media.verify import MadeFile, verify
 from euterpe.net.egress import Egress
@@ -23,19 +23,18 @@ from euterpe.storage.publication import Owner
 from euterpe.storage.source import SourceObject
 from euterpe.storage.storage import Storage
 from euterpe.storage.transfer import ObjectInfo, Stored
+from euterpe.store.engine.ids import is_id
 from euterpe.store.errors import Conflict
-from euterpe.store.ids import is_id
 from euterpe.store.store import Store
-from euterpe.worker.access import Access
-from euterpe.worker.blame import Charge, NoCharge, Verdict, judge
+from euterpe.worker.blame import LIMITED_CODES, Charge, NoCharge, ReleasePolicy, Verdict, judge
+from euterpe.worker.credentials import CredentialAccess
 from euterpe.worker.disk import DiskLedger
-from euterpe.worker.ends import AttemptResult, HandBack, LeaseLost
-from euterpe.worker.hand_back import LIMITED_CODES, HandBackPolicy
 from euterpe.worker.health import SelfCheck
-from euterpe.worker.heart import Pulse
-from euterpe.worker.journal import Journal
-from euterpe.worker.outputs import output_documents
-from euterpe.worker.uploading import Uploader
+from euterpe.worker.interruptions import AttemptResult, LeaseLost, WorkerStopping
+from euterpe.worker.lease_keeper import AttemptControl
+from euterpe.worker.output_documents import output_documents
+from euterpe.worker.recorder import AttemptRecorder
+from euterpe.worker.uploader import Uploader
 from euterpe.worker.workdir import WorkDir
 
 _log = structlog.get_logger()
@@ -63,7 +62,7 @@ class Tools:
     stall_seconds: float
     max_refreshes: int
     disk: DiskLedger
-    hand_backs: HandBackPolicy = field(default_factory=HandBackPolicy)
+    hand_backs: ReleasePolicy = field(default_factory=ReleasePolicy)
 
     @property
     def self_check(self) -> SelfCheck:
@@ -71,14 +70,14 @@ class Tools:
 
 
 class Attempt:
-    def __init__(self, tools: Tools, pulse: Pulse) -> None:
-        self._tools, self._pulse, self._job = tools, pulse, pulse.job
-        self._journal = Journal(tools.store, pulse)
-        self._meter = pulse.meter
+    def __init__(self, tools: Tools, control: AttemptControl) -> None:
+        self._tools, self._control, self._job = tools, control, control.job
+        self._recorder = AttemptRecorder(tools.store, control)
+        self._meter = control.meter
         self._meter.note(ffmpeg=tools.ffmpeg_version)
         self._unchecked = _LOOK_EVERY_BYTES
         self._cpu_seconds = 0.0
-        self._storage = tools.storage.bounded(pulse.time_left)
+        self._storage = tools.storage.bounded(control.time_left)
         self._owner = Owner(self._job.job_id, self._job.claim_version, is_rival=self._is_rival)
 
     def _is_rival(self, other_id: str) -> bool | None:
@@ -93,16 +92,16 @@ class Attempt:
                 outputs = self._work(folder)
             # Once nothing of it is left here: an end that is told is a whole end.
             timings = self._meter.document("final")
-            self._journal.advance(JobStatus.SUCCEEDED, outputs=outputs, timings=timings)
+            self._recorder.advance(JobStatus.SUCCEEDED, outputs=outputs, timings=timings)
             _log.info("job_succeeded", **timings)
         except (LeaseLost, Conflict):  # the latter is the store's word for a claim that is over
-            _log.warning("lease_lost", phase=self._journal.phase)
+            _log.warning("lease_lost", phase=self._recorder.phase)
             return AttemptResult.LEASE_LOST
-        except HandBack:
-            self._write_end(lambda: self._journal.release(self._meter.document("final")))
+        except WorkerStopping:
+            self._write_end(lambda: self._recorder.release(self._meter.document("final")))
             return AttemptResult.HANDED_BACK
         except Exception as error:  # noqa: BLE001  a slot must outlive whatever a job does
-            return self._end(judge(error, self._journal.phase, self._tools.self_check.quick))
+            return self._end(judge(error, self._recorder.phase, self._tools.self_check.quick))
         return AttemptResult.SUCCEEDED
 
     @contextmanager
@@ -118,7 +117,7 @@ class Attempt:
     def _end(self, verdict: Verdict) -> AttemptResult:
         match verdict:
             case Charge(error):
-                self._write_end(lambda: self._journal.fail(error, self._meter.document("final")))
+                self._write_end(lambda: self._recorder.fail(error, self._meter.document("final")))
                 return AttemptResult.FAILED
             case NoCharge(error, suspects_worker):
                 self._write_end(lambda: self._hand_back(error))
@@ -129,12 +128,12 @@ class Attempt:
     def _hand_back(self, reason: JobError) -> None:
         """Return the attempt to the job, unless the job has used up what it may have for nothing."""
         policy, timings = self._tools.hand_backs, self._meter.document("final")
-        if reason.code in LIMITED_CODES and policy.is_spent(self._journal.attempts()):
-            self._journal.fail(reason, timings)
+        if reason.code in LIMITED_CODES and policy.is_spent(self._recorder.attempts()):
+            self._recorder.fail(reason, timings)
             return
         pause = policy.pause_ms(self._job)
         _log.warning("job_put_off", code=reason.code, message=reason.message, pause_ms=pause)
-        self._journal.release(timings, pause, reason)
+        self._recorder.release(timings, pause, reason)
 
     def _write_end(self, write: Callable[[], None]) -> None:
         try:
@@ -145,26 +144,28 @@ class Attempt:
 
     def _work(self, folder: Path) -> list[dict[str, Any]]:
         _log.info("attempt_started")
-        egress = self._tools.egress.bounded(self._pulse.time_left)
-        access = Access(self._tools.store, egress, self._pulse, max_refreshes=self._tools.max_refreshes)
-        self._journal.advance(JobStatus.FETCHING)
+        egress = self._tools.egress.bounded(self._control.time_left)
+        access = CredentialAccess(
+            self._tools.store, egress, self._control, max_refreshes=self._tools.max_refreshes
+        )
+        self._recorder.advance(JobStatus.FETCHING)
         with (folder / "source").open("w+b") as source:
             with self._meter.phase("fetch"):
                 self._fetch(access, source)
             with self._meter.phase("probe"):
-                info = self._tools.sandbox.probe(source.fileno(), on_tick=self._pulse.check)
-            self._journal.advance(JobStatus.PROCESSING, source_info=info.document())
+                info = self._tools.sandbox.probe(source.fileno(), on_tick=self._control.check)
+            self._recorder.advance(JobStatus.PROCESSING, source_info=info.document())
             (made_in := folder / "out").mkdir()
             made = self._make(access.spec, info, source, made_in)
         (folder / "source").unlink()  # room for whoever needs it: the upload may take long
         self._room.hold(sum(file.path.stat().st_size for file in made))
-        self._journal.advance(JobStatus.UPLOADING)
+        self._recorder.advance(JobStatus.UPLOADING)
         with self._meter.phase("upload"):
             stored = self._upload_all(access, made)
         self._meter.note(bytes_out=sum(done.size_bytes for done in stored))
         return output_documents(made, stored)
 
-    def _fetch(self, access: Access, source: BinaryIO) -> None:
+    def _fetch(self, access: CredentialAccess, source: BinaryIO) -> None:
         found: dict[int, SourceObject] = {}
 
         def at(spec: JobSpec, credentials: StorageCredentials | None) -> SourceObject:
@@ -187,7 +188,7 @@ class Attempt:
             self._look_around(size)
             self._meter.note(bytes_in=source.tell())
             if expected.size:
-                self._journal.report(_FETCHED * source.tell() / expected.size)
+                self._recorder.report(_FETCHED * source.tell() / expected.size)
 
         def fetch(spec: JobSpec, credentials: StorageCredentials | None) -> None:
             limit = self._limit_of(spec)
@@ -212,7 +213,7 @@ class Attempt:
                 planned,
                 source.fileno(),
                 folder,
-                timeout_seconds=self._pulse.seconds_left + _PULSE_FIRST_S,
+                timeout_seconds=self._control.seconds_left + _PULSE_FIRST_S,
                 stall_seconds=self._tools.stall_seconds,
                 max_output_bytes=max_output_bytes(info.size_bytes),
                 memory_bytes=self._tools.memory_bytes,
@@ -221,7 +222,7 @@ class Attempt:
                 on_disk=self._on_disk,
             )
         with self._meter.phase("verify"):
-            return verify(self._tools.sandbox, planned, folder, on_tick=self._pulse.check)
+            return verify(self._tools.sandbox, planned, folder, on_tick=self._control.check)
 
     def _on_cpu(self, cpu_seconds: float) -> None:
         # Of an encode that failed too: somebody pays for it. With a helper that is killed the account of its
@@ -232,35 +233,35 @@ class Attempt:
     def _on_disk(self, disk_bytes: int) -> None:
         self._room.hold(self._source_bytes + disk_bytes)
 
-    def _on_encoded(self, progress: Progress) -> None:
+    def _on_encoded(self, progress: EncodeProgress) -> None:
         self._look_around(_LOOK_EVERY_BYTES)
         done = _FETCHED + (_ENCODED - _FETCHED) * (progress.percent or 0.0) / 100
-        self._journal.report(round(done, 2), eta_seconds=progress.eta_seconds, speed=progress.speed)
+        self._recorder.report(round(done, 2), eta_seconds=progress.eta_seconds, speed=progress.speed)
 
-    def _upload_all(self, access: Access, made: Sequence[MadeFile]) -> list[Stored]:
+    def _upload_all(self, access: CredentialAccess, made: Sequence[MadeFile]) -> list[Stored]:
         """In the order in which they were made: what refers to others comes after them."""
         whole, sent, stored = sum(file.path.stat().st_size for file in made), 0, list[Stored]()
         uploader = Uploader(
             self._storage,
             access,
-            self._pulse,
+            self._control,
             self._owner,
-            self._journal.prove_ownership,
+            self._recorder.prove_ownership,
             on_sent=self._on_sent,
         )
         for done in uploader.publish(made):
             stored.append(done)
             sent += done.size_bytes
-            self._journal.report(_ENCODED + (100.0 - _ENCODED) * sent / max(1, whole))
+            self._recorder.report(_ENCODED + (100.0 - _ENCODED) * sent / max(1, whole))
         uploader.check(made, stored)
         return stored
 
     def _on_sent(self, size: int) -> None:
         self._meter.add("bytes_out", size)
-        self._pulse.check()
+        self._control.check()
 
     def _look_around(self, written_bytes: int) -> None:
-        self._pulse.check()
+        self._control.check()
         self._unchecked += written_bytes
         if self._unchecked >= _LOOK_EVERY_BYTES:
             self._unchecked = 0

@@ -29,7 +29,7 @@ _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 @dataclass(frozen=True)
-class Trouble:
+class WorkerFault:
     """Something that this worker lacks for any job."""
 
     code: str
@@ -39,27 +39,29 @@ class Trouble:
         return JobError(self.code, self.message, phase, RetryClass.TRANSIENT)
 
 
-def exhaustion_in(error: BaseException | None) -> Trouble | None:
+def exhaustion_in(error: BaseException | None) -> WorkerFault | None:
     """Return what this process ran out of, if a system call of its own said so. An error that was put into
     other words keeps the first one as its context; a message is never read."""
     for cause in _chain(error):
         if isinstance(cause, OSError) and cause.errno in _EXHAUSTED:
-            return Trouble("worker_exhausted", "the worker ran out of file descriptors, threads or memory")
+            return WorkerFault(
+                "worker_exhausted", "the worker ran out of file descriptors, threads or memory"
+            )
         # The interpreter's own words, when the system gives it no thread.
         if isinstance(cause, MemoryError) or (type(cause), str(cause)) == (
             RuntimeError,
             "can't start new thread",
         ):
-            return Trouble("worker_exhausted", "the worker ran out of threads or memory")
+            return WorkerFault("worker_exhausted", "the worker ran out of threads or memory")
     return None
 
 
-def full_disk_in(error: Exception) -> Trouble | None:
+def full_disk_in(error: Exception) -> WorkerFault | None:
     """Return that the work directory's disk is full, if a write of the worker's own failed for that."""
     if isinstance(error, StorageError) and error.side == "output":
         return None  # the disk of a `file://` output is not the worker's
     if any(isinstance(cause, OSError) and cause.errno in _FULL for cause in _chain(error)):
-        return Trouble("disk_full", "the worker's disk took no more, and not because of this job")
+        return WorkerFault("disk_full", "the worker's disk took no more, and not because of this job")
     return None
 
 
@@ -85,25 +87,25 @@ class SelfCheck:
         self._workdir, self._disk, self._sandbox = workdir, disk, sandbox
         self._spare = spare_descriptors
 
-    def quick(self) -> Trouble | None:
+    def quick(self) -> WorkerFault | None:
         """Return what is lacking now; takes a millisecond and starts no process."""
         return self._first_trouble(self._try_disk, self._try_descriptors, self._try_thread)
 
-    def full(self) -> Trouble | None:
+    def full(self) -> WorkerFault | None:
         """Return what is lacking now, a child of the sandbox included; takes some twenty milliseconds."""
         return self.quick() or self._sandbox_trouble()
 
-    def _sandbox_trouble(self) -> Trouble | None:
+    def _sandbox_trouble(self) -> WorkerFault | None:
         """Believe only a child that fails every time: a job in another slot that breaks the helper takes the
         child of one check with it, and would earn the worker a rest."""
-        trouble: Trouble | None = None
+        trouble: WorkerFault | None = None
         for _ in range(_SANDBOX_TRIES):
             trouble = self._first_trouble(self._sandbox_child)
             if trouble is None:
                 return None
         return trouble
 
-    def _first_trouble(self, *tries: Callable[[], Trouble | None]) -> Trouble | None:
+    def _first_trouble(self, *tries: Callable[[], WorkerFault | None]) -> WorkerFault | None:
         for attempt in tries:
             try:
                 trouble = attempt()
@@ -113,9 +115,9 @@ class SelfCheck:
                 return trouble
         return None
 
-    def _try_disk(self) -> Trouble | None:
+    def _try_disk(self) -> WorkerFault | None:
         if self._disk.is_short():
-            return Trouble("disk_full", "the worker's disk is below its reserve")
+            return WorkerFault("disk_full", "the worker's disk is below its reserve")
         self._workdir.try_to_write()
         return None
 
@@ -133,12 +135,12 @@ class SelfCheck:
         self._sandbox.check()
 
 
-def _trouble_of(error: Exception) -> Trouble:
+def _trouble_of(error: Exception) -> WorkerFault:
     if isinstance(error, OSError) and error.errno in _FULL:
-        return Trouble("disk_full", "the worker's disk takes no more files")
+        return WorkerFault("disk_full", "the worker's disk takes no more files")
     if isinstance(error, MediaError):
-        return Trouble(error.code, str(error))
-    return exhaustion_in(error) or Trouble("worker_broken", f"the worker met {type(error).__name__}")
+        return WorkerFault(error.code, str(error))
+    return exhaustion_in(error) or WorkerFault("worker_broken", f"the worker met {type(error).__name__}")
 
 
 class ClaimGate:

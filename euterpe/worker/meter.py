@@ -9,7 +9,7 @@ from typing import Any, Literal
 Measured = Literal["final", "last_beat"]
 
 
-class Meter:
+class UsageMeter:
     """Collect the timings of one attempt.
 
     The document says in `measured` what it is: "final" from an attempt that ended by its own hand,

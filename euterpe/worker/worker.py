@@ -9,13 +9,13 @@ from contextlib import suppress
 
 import structlog
 
+from euterpe.store.engine.wakeup import Topic
 from euterpe.store.errors import StoreError
-from euterpe.store.inbox import ClaimedJob
-from euterpe.store.wake import Topic
+from euterpe.store.queue.inbox import ClaimedJob
 from euterpe.worker.attempt import Attempt, Tools
-from euterpe.worker.ends import AttemptResult
 from euterpe.worker.health import ClaimGate
-from euterpe.worker.heart import Heart, Pulse
+from euterpe.worker.interruptions import AttemptResult
+from euterpe.worker.lease_keeper import AttemptControl, LeaseKeeper
 
 _log = structlog.get_logger()
 _POLL_S = (0.5, 1.5)
@@ -38,7 +38,7 @@ class Worker:
     ) -> None:
         self._tools, self._worker_id, self._slots = tools, worker_id, slots
         self._queues, self._lease_ms = queues, lease_ms
-        self.heart = Heart(tools.store, interval_ms=heartbeat_ms)
+        self.lease_keeper = LeaseKeeper(tools.store, interval_ms=heartbeat_ms)
         self._pool = ThreadPoolExecutor(slots, thread_name_prefix="euterpe-slot")
         self._busy: set[Future[None]] = set()
         self._gate = ClaimGate(tools.self_check, tools.disk)
@@ -51,7 +51,7 @@ class Worker:
     def start(self) -> None:
         self._tools.workdir.open()
         self._tools.sandbox.start()
-        self.heart.start()
+        self.lease_keeper.start()
         self._thread.start()
         _log.info("worker_started", slots=self._slots, queues=list(self._queues))
 
@@ -70,14 +70,14 @@ class Worker:
         self._thread.join()
         with self._changed:
             self._changed.wait_for(lambda: not self._busy, self._drains_since + drain_s - time.monotonic())
-        self.heart.hand_back()
+        self.lease_keeper.hand_back()
         with self._changed:
             has_ended = self._changed.wait_for(lambda: not self._busy, _GRACE_S)
         self._pool.shutdown(wait=has_ended)
         # Last: until an attempt has ended, its lease is to be kept alive.
-        self.heart.stop()
+        self.lease_keeper.stop()
         if not has_ended:
-            _log.error("attempts_hang", jobs=[pulse.job.job_id for pulse in self.heart.held()])
+            _log.error("attempts_hang", jobs=[control.job.job_id for control in self.lease_keeper.held()])
         self._listener.close()
         self._tools.sandbox.stop()
         self._tools.workdir.close()
@@ -125,14 +125,14 @@ class Worker:
         return len(jobs)
 
     def _begin(self, job: ClaimedJob) -> None:
-        pulse = Pulse(job, float(job.spec["timeout_seconds"]))
-        self.heart.keep(pulse)
+        control = AttemptControl(job, float(job.spec["timeout_seconds"]))
+        self.lease_keeper.keep(control)
         try:
             with self._changed:
-                future = self._pool.submit(self._run, pulse)
+                future = self._pool.submit(self._run, control)
                 self._busy.add(future)
         except BaseException:
-            self.heart.drop(pulse)
+            self.lease_keeper.drop(control)
             raise
         future.add_done_callback(self._end)
 
@@ -142,8 +142,8 @@ class Worker:
             self._changed.notify_all()
         self._listener.wake()
 
-    def _run(self, pulse: Pulse) -> None:
-        job = pulse.job
+    def _run(self, control: AttemptControl) -> None:
+        job = control.job
         with structlog.contextvars.bound_contextvars(
             worker_id=self._worker_id,
             job_id=job.job_id,
@@ -151,10 +151,10 @@ class Worker:
             claim_version=job.claim_version,
         ):
             try:
-                if Attempt(self._tools, pulse).run() is AttemptResult.WORKER_FAULT:
+                if Attempt(self._tools, control).run() is AttemptResult.WORKER_FAULT:
                     self._gate.suspect()
             finally:
-                self.heart.drop(pulse)
+                self.lease_keeper.drop(control)
 
 
 def _poll_s() -> float:

@@ -12,7 +12,7 @@ from tests.api.serving import Requester, Served, serving
 
 @pytest.fixture
 def sqlite_store(servers: Callable[[str], engines.Engine], ring: LocalKeyRing) -> Iterator[Store]:
-    with servers("sqlite").fresh() as url, Store(url, ring, tidy_every_ms=0) as opened:
+    with servers("sqlite").fresh() as url, Store(url, ring, sweep_every_ms=0) as opened:
         yield opened
 
 

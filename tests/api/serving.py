@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 
 from euterpe.api.app import create_app
-from euterpe.api.limits import ApiLimits
+from euterpe.api.backpressure import ApiLimits
 from euterpe.api.server import ApiServer
 from euterpe.domain.errors import FieldError
 from euterpe.domain.scopes import DEFAULT_SCOPES, Scope

@@ -8,16 +8,16 @@ from functools import cache
 import pytest
 from starlette.requests import Request
 
-from euterpe.api.auth import REMEMBERED_S, Door
-from euterpe.api.calls import Calls
-from euterpe.api.exchange import Exchange
+from euterpe.api.auth import REMEMBERED_S, Authenticator
+from euterpe.api.auth_rate_limit import AuthRateLimit, network_of
+from euterpe.api.middleware import RequestContext
 from euterpe.api.problems import Refused
-from euterpe.api.wrong_keys import WrongKeys, network_of
+from euterpe.api.store_pool import StorePool
 from euterpe.crypto import apikeys
 from euterpe.crypto.errors import MalformedApiKey
 from euterpe.domain.scopes import Scope
 from euterpe.store.errors import Unauthorized
-from euterpe.store.requesters import Principal
+from euterpe.store.secrets.requesters import Principal
 from tests.api.serving import Requester, Served, assert_problem
 
 
@@ -81,36 +81,43 @@ def keys() -> Keys:
     return Keys()
 
 
-def admitting(keys: Keys, visit: Callable[[Door], object]) -> None:
-    calls = Calls()
-    wrong_keys = WrongKeys(burst=3, hold_s=0.0, clock=lambda: keys.now)
+def admitting(keys: Keys, visit: Callable[[Authenticator], object]) -> None:
+    pool = StorePool()
+    wrong_keys = AuthRateLimit(burst=3, hold_s=0.0, clock=lambda: keys.now)
     try:
-        asyncio.run(visit(Door(keys.authenticate, calls, lambda: keys.now, wrong_keys)))  # type: ignore[arg-type]
+        asyncio.run(visit(Authenticator(keys.authenticate, pool, lambda: keys.now, wrong_keys)))  # type: ignore[arg-type]
     finally:
-        calls.stop()
+        pool.stop()
 
 
 def request(name: str = "k", *, address: str = "192.0.2.1") -> Request:
     headers = [(b"x-api-key", minted(name).encode())]
-    scope = {"type": "http", "headers": headers, "client": (address, 1), "euterpe.exchange": Exchange("id")}
+    scope = {
+        "type": "http",
+        "headers": headers,
+        "client": (address, 1),
+        "euterpe.context": RequestContext("id"),
+    }
     return Request(scope)
 
 
 def test_a_busy_key_is_looked_up_once_in_two_seconds(keys: Keys) -> None:
-    async def visit(door: Door) -> None:
+    async def visit(authenticator: Authenticator) -> None:
         for _ in range(10):
-            await door.admit(request(), Scope.READ)
+            await authenticator.authenticate(request(), Scope.READ)
         assert keys.asked == 1
         keys.now += REMEMBERED_S
-        await door.admit(request(), Scope.READ)
+        await authenticator.authenticate(request(), Scope.READ)
         assert keys.asked == 2
 
     admitting(keys, visit)
 
 
 def test_all_who_come_at_once_with_a_key_share_one_look(keys: Keys) -> None:
-    async def visit(door: Door) -> None:
-        admitted = await asyncio.gather(*(door.admit(request(), Scope.READ) for _ in range(50)))
+    async def visit(authenticator: Authenticator) -> None:
+        admitted = await asyncio.gather(
+            *(authenticator.authenticate(request(), Scope.READ) for _ in range(50))
+        )
         assert {principal.requester_id for principal in admitted} == {"owner of k"}
         assert keys.asked == 1
 
@@ -118,34 +125,34 @@ def test_all_who_come_at_once_with_a_key_share_one_look(keys: Keys) -> None:
 
 
 def test_a_refusal_is_not_remembered_and_an_old_success_is_not_trusted(keys: Keys) -> None:
-    async def visit(door: Door) -> None:
-        await door.admit(request(), Scope.READ)
+    async def visit(authenticator: Authenticator) -> None:
+        await authenticator.authenticate(request(), Scope.READ)
         keys.valid, keys.now = False, REMEMBERED_S
         for _ in range(2):
             with pytest.raises(Unauthorized):
-                await door.admit(request(), Scope.READ)
+                await authenticator.authenticate(request(), Scope.READ)
         keys.valid = True
-        await door.admit(request(), Scope.READ)
+        await authenticator.authenticate(request(), Scope.READ)
         assert keys.asked == 4
 
     admitting(keys, visit)
 
 
 def test_a_flood_of_keys_is_not_kept(keys: Keys) -> None:
-    async def visit(door: Door) -> None:
+    async def visit(authenticator: Authenticator) -> None:
         for number in range(5_000):
-            await door.admit(request(f"k{number}"), Scope.READ)
-        await door.admit(request("k4999"), Scope.READ)
+            await authenticator.authenticate(request(f"k{number}"), Scope.READ)
+        await authenticator.authenticate(request("k4999"), Scope.READ)
         assert keys.asked == 5_000
-        await door.admit(request("k0"), Scope.READ)
+        await authenticator.authenticate(request("k0"), Scope.READ)
         assert keys.asked == 5_001
 
     admitting(keys, visit)
 
 
-async def outcome(door: Door, request: Request) -> str:
+async def outcome(authenticator: Authenticator, request: Request) -> str:
     try:
-        return (await door.admit(request, Scope.READ)).requester_id
+        return (await authenticator.authenticate(request, Scope.READ)).requester_id
     except Unauthorized:
         return "401"
     except Refused as refused:
@@ -153,13 +160,13 @@ async def outcome(door: Door, request: Request) -> str:
 
 
 def test_wrong_keys_of_one_address_are_refused_after_a_burst_and_others_are_not(keys: Keys) -> None:
-    async def visit(door: Door) -> None:
+    async def visit(authenticator: Authenticator) -> None:
         keys.valid = False
-        told = [await outcome(door, request(f"wrong {n}")) for n in range(5)]
-        assert told == ["401"] * 3 + ["429 too_many_wrong_keys"] * 2
-        assert await outcome(door, request("wrong", address="192.0.2.2")) == "401"
+        last_sequence = [await outcome(authenticator, request(f"wrong {n}")) for n in range(5)]
+        assert last_sequence == ["401"] * 3 + ["429 too_many_wrong_keys"] * 2
+        assert await outcome(authenticator, request("wrong", address="192.0.2.2")) == "401"
         keys.now += 1
-        assert [await outcome(door, request("wrong")) for _ in range(2)] == [
+        assert [await outcome(authenticator, request("wrong")) for _ in range(2)] == [
             "401",
             "429 too_many_wrong_keys",
         ]
@@ -170,36 +177,36 @@ def test_wrong_keys_of_one_address_are_refused_after_a_burst_and_others_are_not(
 def test_a_valid_key_is_admitted_from_an_address_that_sent_too_many_wrong_ones(keys: Keys) -> None:
     """Behind one NAT, or one proxy, there are many clients."""
 
-    async def visit(door: Door) -> None:
-        assert await outcome(door, request("seen before")) == "owner of seen before"
+    async def visit(authenticator: Authenticator) -> None:
+        assert await outcome(authenticator, request("seen before")) == "owner of seen before"
         keys.valid = False
         for n in range(10):
-            await outcome(door, request(f"wrong {n}"))
+            await outcome(authenticator, request(f"wrong {n}"))
         keys.valid = True
-        assert await outcome(door, request("never seen")) == "owner of never seen"
+        assert await outcome(authenticator, request("never seen")) == "owner of never seen"
         keys.now += REMEMBERED_S
-        assert await outcome(door, request("seen before")) == "owner of seen before"
+        assert await outcome(authenticator, request("seen before")) == "owner of seen before"
 
     admitting(keys, visit)
 
 
 def test_a_key_with_a_typo_costs_no_query(keys: Keys) -> None:
-    async def visit(door: Door) -> None:
+    async def visit(authenticator: Authenticator) -> None:
         typo = request()
         typo.scope["headers"] = [(b"x-api-key", minted("k").encode()[:-1] + b"-")]
         with pytest.raises(MalformedApiKey):
-            await door.admit(typo, Scope.READ)
+            await authenticator.authenticate(typo, Scope.READ)
         assert keys.asked == 0
 
     admitting(keys, visit)
 
 
 def test_a_key_that_is_valid_no_longer_is_forgotten(keys: Keys) -> None:
-    async def visit(door: Door) -> None:
-        await door.admit(request(), Scope.READ)
+    async def visit(authenticator: Authenticator) -> None:
+        await authenticator.authenticate(request(), Scope.READ)
         keys.valid, keys.now = False, REMEMBERED_S
-        assert await outcome(door, request()) == "401"
-        assert door._known == {}
+        assert await outcome(authenticator, request()) == "401"
+        assert authenticator._known == {}
 
     admitting(keys, visit)
 
@@ -216,25 +223,25 @@ def test_guesses_of_one_address_keep_no_more_than_their_share_of_the_threads() -
         return Principal(NAMES[key], frozenset({Scope.READ}))
 
     async def visit() -> None:
-        door = Door(guessed, calls)
-        guesses = [asyncio.ensure_future(outcome(door, request(f"wrong {n}"))) for n in range(20)]
+        authenticator = Authenticator(guessed, pool)
+        guesses = [asyncio.ensure_future(outcome(authenticator, request(f"wrong {n}"))) for n in range(20)]
         for _ in range(4):
             await asyncio.to_thread(started.acquire)
-        assert await outcome(door, request("tenant", address="192.0.2.9")) == "tenant"
+        assert await outcome(authenticator, request("tenant", address="192.0.2.9")) == "tenant"
         assert not any(guess.done() for guess in guesses)
         may_end.set()
         assert set(await asyncio.gather(*guesses)) == {"401"}
 
-    calls = Calls()
+    pool = StorePool()
     try:
         asyncio.run(visit())
     finally:
-        calls.stop()
+        pool.stop()
 
 
 def test_addresses_are_remembered_up_to_a_bound() -> None:
     async def count() -> None:
-        wrong_keys = WrongKeys(most_addresses=100)
+        wrong_keys = AuthRateLimit(most_addresses=100)
         for n in range(1_000):
             await wrong_keys.count(f"2001:db8:{n:x}::1")
         assert len(wrong_keys) == 100

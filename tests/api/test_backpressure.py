@@ -5,10 +5,9 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from euterpe.api.backpressure import Backpressure
-from euterpe.api.calls import Calls
-from euterpe.api.limits import ApiLimits
+from euterpe.api.backpressure import ApiLimits, Backpressure
 from euterpe.api.problems import Refused
+from euterpe.api.store_pool import StorePool
 
 
 class Counts:
@@ -31,15 +30,15 @@ def counts() -> Counts:
 
 
 def under_pressure(counts: Counts, most: int, act: Callable[[Backpressure], Awaitable[None]]) -> None:
-    calls = Calls()
+    pool = StorePool()
 
     async def run() -> None:
-        await act(Backpressure(counts, ApiLimits(max_unfinished=most), calls, lambda: counts.now))
+        await act(Backpressure(counts, ApiLimits(max_unfinished=most), pool, lambda: counts.now))
 
     try:
         asyncio.run(run())
     finally:
-        calls.stop()
+        pool.stop()
 
 
 async def enqueue(counts: Counts, pressure: Backpressure, *, used: bool = True) -> None:

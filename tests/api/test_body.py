@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from euterpe.api import body
-from euterpe.api.limits import ApiLimits
+from euterpe.api.backpressure import ApiLimits
 from euterpe.store.store import Store
 from tests.api.serving import Requester, Served, assert_problem, serving
 from tests.domain.documents import MINIMAL

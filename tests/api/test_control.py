@@ -8,7 +8,7 @@ from euterpe.domain.canonical import join_secrets
 from euterpe.domain.retry import JobError
 from euterpe.domain.scopes import Scope
 from euterpe.domain.states import JobStatus
-from euterpe.store.ids import new_id
+from euterpe.store.engine.ids import new_id
 from euterpe.store.store import Store
 from tests.api.serving import CANARY, CREDENTIALS, Requester, Served, assert_problem, told_fields
 from tests.store.jobs import advance, claim_one, enqueue

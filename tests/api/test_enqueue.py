@@ -2,7 +2,7 @@
 
 from concurrent.futures import ThreadPoolExecutor
 
-from euterpe.api.limits import ApiLimits
+from euterpe.api.backpressure import ApiLimits
 from euterpe.domain.scopes import Scope
 from euterpe.domain.states import JobStatus
 from euterpe.domain.status import status_document

@@ -5,12 +5,12 @@ from itertools import pairwise
 
 import pytest
 
-from euterpe.api.limits import ApiLimits
+from euterpe.api.backpressure import ApiLimits
 from euterpe.domain.retry import JobError, RetryClass
 from euterpe.domain.scopes import Scope
 from euterpe.domain.states import JobStatus
-from euterpe.store.inbox import Advance
-from euterpe.store.progress import Report
+from euterpe.store.queue.inbox import Advance
+from euterpe.store.queue.progress import ProgressReport
 from euterpe.store.store import Store
 from tests.api.serving import Requester, Served, assert_problem, serving, told_fields
 from tests.api.sse import following
@@ -31,12 +31,12 @@ def test_a_finished_job_tells_all_its_events_in_order_and_closes(on_every_engine
     job_id = requester.submit()
     advance(store, claim_one(store), until=JobStatus.SUCCEEDED)
     with following(requester, job_id) as stream:
-        told = list(stream)
+        last_sequence = list(stream)
     stored = store.jobs.events(job_id)
-    assert [(frame.id, frame.event, frame.data) for frame in told] == [
+    assert [(frame.id, frame.event, frame.data) for frame in last_sequence] == [
         (event["sequence"], event["type"], event["payload"]) for event in stored
     ]
-    assert [frame.event for frame in told] == WHOLE_LIFE
+    assert [frame.event for frame in last_sequence] == WHOLE_LIFE
 
 
 def test_events_come_as_they_happen_until_the_terminal_one(on_every_engine: Served) -> None:
@@ -58,11 +58,13 @@ def test_a_long_history_is_told_without_a_pause(requester: Requester, sqlite_sto
     )
     job = claim_one(sqlite_store)
     for _ in range(1_000):
-        sqlite_store.progress.write([Report(job, 1.0)])
+        sqlite_store.progress.write([ProgressReport(job, 1.0)])
     advance(sqlite_store, job, until=JobStatus.SUCCEEDED)
     answer = requester.http.get(f"/transcode/{job_id}/events")
-    told = [int(line.removeprefix("id: ")) for line in answer.text.splitlines() if line.startswith("id: ")]
-    assert told == list(range(1, 1_006))
+    last_sequence = [
+        int(line.removeprefix("id: ")) for line in answer.text.splitlines() if line.startswith("id: ")
+    ]
+    assert last_sequence == list(range(1, 1_006))
     assert ": beat" not in answer.text
 
 
@@ -106,7 +108,7 @@ def test_progress_is_told_without_an_id(requester: Requester, sqlite_store: Stor
     job = claim_one(sqlite_store)
     with following(requester, job_id) as stream:
         assert next(stream).event == "job.claimed"
-        sqlite_store.progress.write([Report(job, 41.5, eta_seconds=12.0, speed=3.1)])
+        sqlite_store.progress.write([ProgressReport(job, 41.5, eta_seconds=12.0, speed=3.1)])
         frame = next(stream)
     assert (frame.event, frame.id) == ("progress", None)
     assert frame.json == {
@@ -124,8 +126,8 @@ def test_many_follow_one_job_and_each_hears_everything(requester: Requester, sql
         streams = [stack.enter_context(following(requester, job_id)) for _ in range(20)]
         advance(sqlite_store, claim_one(sqlite_store), until=JobStatus.SUCCEEDED)
         for stream in streams:
-            told = [frame.event for frame in stream if frame.id is not None]
-            assert told == WHOLE_LIFE
+            last_sequence = [frame.event for frame in stream if frame.id is not None]
+            assert last_sequence == WHOLE_LIFE
 
 
 def test_streams_of_one_requester_are_bounded_and_a_closed_one_makes_room(sqlite_store: Store) -> None:

@@ -10,10 +10,10 @@ import pytest
 import sqlalchemy as sa
 
 from euterpe.api import health
-from euterpe.api.calls import Calls
 from euterpe.api.health import WriteProbe
+from euterpe.api.store_pool import StorePool
 from euterpe.crypto.keyring import LocalKeyRing
-from euterpe.store.engines import sqlite_file
+from euterpe.store.engine.engines import sqlite_file
 from euterpe.store.errors import StoreUnavailable
 from euterpe.store.store import Store
 from euterpe.store.tables import schema_migrations
@@ -125,7 +125,7 @@ def test_whoever_asks_writes_at_most_once_in_a_while() -> None:
 
     async def ask() -> None:
         nonlocal now
-        probe = WriteProbe(write, calls, every_s=5.0, clock=lambda: now)
+        probe = WriteProbe(write, pool, every_s=5.0, clock=lambda: now)
         await asyncio.gather(*(probe.check() for _ in range(100)))
         assert written == [0.0]
         now = 4.9
@@ -142,8 +142,8 @@ def test_whoever_asks_writes_at_most_once_in_a_while() -> None:
         await probe.check()
         assert written == [0.0, 5.0, 10.0]
 
-    calls = Calls()
+    pool = StorePool()
     try:
         asyncio.run(ask())
     finally:
-        calls.stop()
+        pool.stop()

@@ -14,7 +14,7 @@ from schemathesis.specs.openapi import checks
 from starlette.routing import Route
 
 from euterpe.api.app import create_app
-from euterpe.api.limits import ApiLimits
+from euterpe.api.backpressure import ApiLimits
 from euterpe.api.openapi import openapi_document
 from euterpe.domain.states import JobStatus
 from euterpe.net.policy import EgressPolicy

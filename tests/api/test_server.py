@@ -9,9 +9,9 @@ import httpx
 import pytest
 
 from euterpe.api import server as server_module
-from euterpe.api import stream
+from euterpe.api import sse
 from euterpe.api.app import create_app
-from euterpe.api.limits import ApiLimits
+from euterpe.api.backpressure import ApiLimits
 from euterpe.api.server import ApiServer
 from euterpe.net.policy import EgressPolicy
 from euterpe.store.store import Store
@@ -73,7 +73,7 @@ def test_a_client_that_stopped_reading_its_stream_does_not_keep_the_server_from_
     sqlite_store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server_module, "_GRACE_S", 3600)
-    monkeypatch.setattr(stream, "_SLOWEST_S", 3600.0)
+    monkeypatch.setattr(sse, "_SLOWEST_S", 3600.0)
     reads, more_than_fits = Semaphore(0), '"' + "x" * 65_536 + '"'
 
     def events(*_: object, limit: int, **__: object) -> list[dict[str, object]]:

@@ -6,14 +6,14 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from euterpe.api.limits import ApiLimits
+from euterpe.api.backpressure import ApiLimits
 from euterpe.domain.scopes import Scope
 from euterpe.domain.states import JobStatus
-from euterpe.store.clock import SettableClock
-from euterpe.store.ids import new_id
-from euterpe.store.inbox import Advance
+from euterpe.store.engine.ids import new_id
+from euterpe.store.queue.inbox import Advance
 from euterpe.store.store import Store
 from tests.api.serving import Requester, Served, assert_problem, serving, told_fields
+from tests.clock import SettableClock
 from tests.store.jobs import advance, claim_one
 
 LONGEST = 30_000

@@ -2,11 +2,10 @@
 
 import pytest
 
-from euterpe.bench.dispatch import measure_backlog
-from euterpe.bench.errors import BenchFailed
-from euterpe.bench.holes import measure_holes
-from euterpe.bench.lives import Plan, enqueue_in_bulk, live
-from euterpe.bench.outbox import require_delivered
+from euterpe.bench.dead_receivers import measure_holes
+from euterpe.bench.dispatch import measure_backlog, require_delivered
+from euterpe.bench.figures import BenchFailed
+from euterpe.bench.job_lives import LoadPlan, enqueue_in_bulk, live
 from euterpe.bench.programs import Installation
 
 on_both = pytest.mark.parametrize("engine", ["sqlite", "postgres"], indirect=True)
@@ -24,7 +23,7 @@ def test_a_backlog_is_delivered_by_the_dispatcher_and_by_bare_loops(installation
 @on_sqlite
 def test_events_that_were_not_delivered_are_no_figure(installation: Installation) -> None:
     with installation.requester() as requester, installation.open() as store:
-        plan = Plan(installation.settings, requester.requester_id, 1, 1, 1, 1, "http://127.0.0.1:1/hook")
+        plan = LoadPlan(installation.settings, requester.requester_id, 1, 1, 1, 1, "http://127.0.0.1:1/hook")
         enqueue_in_bulk(store, plan)
         live(store, plan)
         with pytest.raises(BenchFailed, match="stop other dispatchers"):

@@ -10,7 +10,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from euterpe.api.server import ApiServer
-from euterpe.bench.errors import BenchFailed
+from euterpe.bench.figures import BenchFailed
 from euterpe.bench.load import Load, drive
 
 

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from euterpe.bench.errors import BenchFailed
+from euterpe.bench.figures import BenchFailed
 from euterpe.bench.programs import Installation, peak_mib
 
 pytestmark = pytest.mark.parametrize("engine", ["sqlite"], indirect=True)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from euterpe.bench.errors import BenchFailed
+from euterpe.bench.figures import BenchFailed
 from euterpe.bench.programs import Installation
 from euterpe.bench.transcode import temporary_folder, workshop
 

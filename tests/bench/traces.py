@@ -2,7 +2,7 @@
 
 import sqlalchemy as sa
 
-from euterpe.store.database import Database
+from euterpe.store.engine.database import Database
 from euterpe.store.tables import metadata, schema_migrations
 
 

@@ -11,7 +11,7 @@ from euterpe.cli import main
 from euterpe.cli.commands import opened
 from euterpe.domain.retry import Delivered, DeliveryDecision, JobError, Undeliverable
 from euterpe.domain.spec import parse_spec
-from euterpe.store.outbox import Delivery
+from euterpe.store.queue.outbox import Delivery
 from tests.store.jobs import SPEC, claim_one
 
 CANARY = "canary-in-a-secret"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from euterpe.store.database import Database
+from euterpe.store.engine.database import Database
 from tests.cli.running import CANARY, Cli, submit
 from tests.engines import free_port
 

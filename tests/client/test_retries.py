@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from euterpe.client.answers import retry_after_s
 from euterpe.client.errors import Busy, Conflict, ServerError, Unreachable
+from euterpe.client.responses import retry_after_s
 from euterpe.client.retries import ATTEMPTS, pause_before_retry
 
 draws = st.floats(0, 1, exclude_max=True)

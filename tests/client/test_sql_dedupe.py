@@ -7,8 +7,8 @@ from contextlib import closing
 import pytest
 
 from euterpe.client.sql_dedupe import SqlDedupe
-from euterpe.store.clock import SettableClock
-from euterpe.store.database import Database
+from euterpe.store.engine.database import Database
+from tests.clock import SettableClock
 
 COUNT = "SELECT COUNT(*) FROM euterpe_received_events"
 

@@ -20,8 +20,8 @@ from euterpe.crypto.envelope import (
     webhook_secret_context,
 )
 from euterpe.crypto.errors import CannotDecrypt, UnknownFormat, UnknownKek
+from euterpe.crypto.keyfile import KeySet
 from euterpe.crypto.keyring import LocalKeyRing
-from euterpe.crypto.keyset import KeySet
 
 K1, K2 = bytes(range(32)), bytes(range(100, 132))
 PLAINTEXT = b'{"type":"s3","secret_access_key":"hunter2"}'

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from euterpe.crypto.errors import CannotDecrypt, KeyRingError, UnknownKek
-from euterpe.crypto.filering import FileKeyRing
+from euterpe.crypto.file_keyring import FileKeyRing
 from euterpe.crypto.keyfile import activate_key, add_key, create_file, read, remove_key
 from euterpe.crypto.keyring import LocalKeyRing, load_value
 
@@ -265,7 +265,7 @@ def test_an_editor_that_is_killed_leaves_the_old_file_whole_and_the_next_one_wor
     before = path.read_bytes()
     script = """
 import os, pathlib, signal, sys
-from euterpe.crypto.filering import FileKeyRing
+from euterpe.crypto.file_keyring import FileKeyRing
 from euterpe.crypto.keyfile import add_key
 os.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
 add_key(pathlib.Path(sys.argv[1]), "k3")

@@ -18,8 +18,9 @@ from euterpe.crypto.errors import (
     SignatureError,
     TimestampSkew,
 )
-from euterpe.crypto.nonces import MemoryNonces, NonceCache
 from euterpe.crypto.signing import (
+    MemoryNonces,
+    NonceCache,
     VerifiedHeaders,
     mint_webhook_secret,
     new_nonce,

@@ -5,7 +5,7 @@ from typing import TypeVar
 import pytest
 
 from euterpe.crypto.keyring import LocalKeyRing
-from euterpe.store.requesters import NewRequester
+from euterpe.store.secrets.requesters import NewRequester
 from euterpe.store.store import Store
 from tests.dispatch.receivers import BlackHole, Receiver
 from tests.dispatch.stage import WatchedOutbox, watch
@@ -17,7 +17,7 @@ Open = Callable[[R], R]
 @pytest.fixture
 def store(url: str, ring: LocalKeyRing) -> Iterator[Store]:
     """On the database's own clock: deliveries are retried in real milliseconds."""
-    with Store(url, ring, tidy_every_ms=0) as opened:
+    with Store(url, ring, sweep_every_ms=0) as opened:
         yield opened
 
 

@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 
 from euterpe.dispatch.dispatcher import Dispatcher
 from euterpe.net.egress import Egress
-from euterpe.store.requesters import NewRequester
+from euterpe.store.secrets.requesters import NewRequester
 from euterpe.store.store import Store
 from tests.dispatch.receivers import LONG_S
 from tests.dispatch.stage import LOOPBACK, QUICK

@@ -6,16 +6,15 @@ from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any
 
-from euterpe.crypto.nonces import MemoryNonces
-from euterpe.crypto.signing import verify
+from euterpe.crypto.signing import MemoryNonces, verify
 from euterpe.dispatch.dispatcher import Dispatcher
 from euterpe.domain.retry import DeliverySchedule
 from euterpe.net.egress import Egress
 from euterpe.net.policy import EgressPolicy
 from euterpe.store.errors import StoreError
-from euterpe.store.inbox import Advance
-from euterpe.store.outbox import ClaimedEvent, Delivery, Outbox
-from euterpe.store.requesters import NewRequester
+from euterpe.store.queue.inbox import Advance
+from euterpe.store.queue.outbox import ClaimedEvent, Delivery, Outbox
+from euterpe.store.secrets.requesters import NewRequester
 from euterpe.store.store import Store
 from tests.dispatch.receivers import LONG_S, Received
 from tests.store.jobs import PATH, SPEC, enqueue
@@ -28,7 +27,7 @@ class WatchedOutbox(Outbox):
     """The real one; it keeps what it was told, and tells the test."""
 
     def __init__(self, store: Store) -> None:
-        super().__init__(store.database, tidy_every_ms=0)
+        super().__init__(store.database, sweep_every_ms=0)
         self.settled: list[Delivery] = []
         self.batches: list[int] = []
         self.failures = 0

@@ -14,8 +14,8 @@ from euterpe.domain.retry import DeliverySchedule, Redeliver
 from euterpe.domain.spec import parse_spec
 from euterpe.domain.states import OutboxStatus
 from euterpe.net.egress import Egress
-from euterpe.store.engines import Kind
-from euterpe.store.requesters import NewRequester
+from euterpe.store.engine.engines import EngineKind
+from euterpe.store.secrets.requesters import NewRequester
 from euterpe.store.store import Store
 from euterpe.store.tables import inbox_jobs, job_deliveries, job_outbox_events, metadata
 from tests.dispatch.receivers import LONG_S, BlackHole, Received, Receiver, Reply
@@ -200,7 +200,7 @@ def test_new_events_are_told_without_waiting_for_the_poll(
     store: Store, requester: NewRequester, receiver: Receiver
 ) -> None:
     # libSQL cannot tell of new work: it is polled and nothing else.
-    poll_ms = 50 if store.database.kind is Kind.LIBSQL else 600_000
+    poll_ms = 50 if store.database.kind is EngineKind.LIBSQL else 600_000
     with dispatching(store, poll_ms=poll_ms):
         for count in (1, 2, 3):
             tell(store, requester, receiver.url)
@@ -278,7 +278,7 @@ def test_what_was_lost_while_it_waited_is_not_sent(
         with store.database.transaction() as connection:
             version = job_outbox_events.c.claim_version + 1
             connection.execute(sa.update(job_outbox_events).values(claim_version=version, worker_id="d2"))
-        dispatcher._keeper.beat()
+        dispatcher._lease_keeper.beat()
         black_hole.open.set()
     assert {event["worker_id"] for event in store.jobs.events(job_id)} == {"d2"}
     assert len(black_hole.received) == 1

@@ -1,7 +1,7 @@
 import pytest
 
 from euterpe.dispatch.signing_secrets import NoWebhookSecret, SigningSecrets
-from euterpe.store.requesters import NewRequester
+from euterpe.store.secrets.requesters import NewRequester
 from euterpe.store.store import Store
 
 pytestmark = pytest.mark.parametrize("engine", ["sqlite"], indirect=True)

@@ -1,8 +1,8 @@
 """Destinations in the hands of a test: a clock that it moves, and flights that land when it says so."""
 
-from euterpe.dispatch.destination import Flight, Heard
-from euterpe.dispatch.destinations import Destinations, HandBack
-from euterpe.store.outbox import ClaimedEvent
+from euterpe.dispatch.destination import Outcome, Send
+from euterpe.dispatch.scheduler import Postponement, SendScheduler
+from euterpe.store.queue.outbox import ClaimedEvent
 
 LONG_S = 10.0  # a delivery's deadline
 
@@ -40,31 +40,31 @@ class Tower:
 
     def __init__(self, concurrency: int = 5, batch: int = 10, **limits: int) -> None:
         self.clock = Clock()
-        self.destinations = Destinations(concurrency, batch, self.clock, **limits)
+        self.destinations = SendScheduler(concurrency, batch, self.clock, **limits)
 
     def add(self, *added: ClaimedEvent) -> None:
         self.destinations.add(added)
 
-    def start_all(self) -> list[Flight]:
-        flights = []
-        while flight := self.destinations.start_next():
-            flights.append(flight)
-        return flights
+    def start_all(self) -> list[Send]:
+        sends = []
+        while send := self.destinations.start_next():
+            sends.append(send)
+        return sends
 
-    def land(self, flights: list[Flight], heard: Heard = Heard.ANSWER, *, after_s: float = 0.0) -> None:
+    def finish(self, sends: list[Send], outcome: Outcome = Outcome.ANSWER, *, after_s: float = 0.0) -> None:
         self.clock.now += after_s
-        for flight in flights:
-            self.destinations.land(flight, heard)
+        for send in sends:
+            self.destinations.finish(send, outcome)
 
-    def hear(self, to: str, heard: Heard = Heard.ANSWER, *, after_s: float = 0.001) -> None:
+    def note_outcome(self, to: str, outcome: Outcome = Outcome.ANSWER, *, after_s: float = 0.001) -> None:
         """One delivery to a destination that nothing waits for."""
         self.add(event(1_000_000, to=to))
-        (flight,) = self.start_all()
-        self.land([flight], heard, after_s=after_s)
+        (send,) = self.start_all()
+        self.finish([send], outcome, after_s=after_s)
 
-    def hand_back(self) -> list[HandBack]:
+    def hand_back(self) -> list[Postponement]:
         return self.destinations.hand_back()
 
 
-def ids(flights: list[Flight]) -> list[str]:
-    return [flight.event.event_id for flight in flights]
+def ids(sends: list[Send]) -> list[str]:
+    return [send.event.event_id for send in sends]

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from euterpe.domain.callbacks import callback_queries, hide_query
-from euterpe.domain.canonical import join_secrets, request_hash, split_secrets
+from euterpe.domain.canonical import callback_queries, hide_query, join_secrets, request_hash, split_secrets
 from euterpe.domain.spec import parse_spec, parse_spec_json
 from euterpe.domain.strict_json import canonical_json
 from tests.domain.documents import EXAMPLE, MINIMAL, altered

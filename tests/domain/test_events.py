@@ -3,8 +3,8 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
+from euterpe.domain.durations import iso, iso_or_none
 from euterpe.domain.events import event_body, is_wanted
-from euterpe.domain.instants import iso, iso_or_none
 from euterpe.domain.states import JobStatus
 
 text = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from errno import EACCES, EBADF, ENOSYS, EPERM
 from pathlib import Path
 
-from euterpe.media.confine import Limits
+from euterpe.media.confine import ResourceLimits
 from euterpe.media.sandbox import Sandbox
 from tests.media import attacker
 from tests.media.children import output
@@ -247,7 +247,7 @@ def attempt(sandbox: Sandbox, attacks: list[Attack], folder: Path) -> dict[str, 
     calls = [(one.name, one.number, one.arguments) for one in attacks if one.number is not None]
     python = os.path.realpath(sys.executable)
     argv = [python, "-ISc", Path(attacker.__file__).read_text(), json.dumps(calls)]
-    limits = Limits(memory_bytes=1 << 30, cpu_seconds=60, file_bytes=1 << 20)
+    limits = ResourceLimits(memory_bytes=1 << 30, cpu_seconds=60, file_bytes=1 << 20)
     with sandbox.run(argv, fds={}, cwd=folder, limits=limits) as child:
         said = output(child)
     assert child.end.code == 0, said

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from euterpe.media.child import Child
-from euterpe.media.confine import Limits
+from euterpe.media.confine import ResourceLimits
 from euterpe.media.sandbox import Sandbox
 from tests.media.making import PATIENCE_S
 from tests.media.processes import children_of, has_ended
 
-LIMITS = Limits(memory_bytes=1 << 30, cpu_seconds=60, file_bytes=1 << 20)
+LIMITS = ResourceLimits(memory_bytes=1 << 30, cpu_seconds=60, file_bytes=1 << 20)
 
 
 class LyingSandbox(Sandbox):
@@ -28,7 +28,7 @@ class LyingSandbox(Sandbox):
 
 
 def shell(
-    sandbox: Sandbox, script: str, folder: Path, limits: Limits = LIMITS, given: int | None = None
+    sandbox: Sandbox, script: str, folder: Path, limits: ResourceLimits = LIMITS, given: int | None = None
 ) -> Child:
     """Only what the shell can do by itself: a child may execute nothing else. It finds `given` as 7."""
     fds = {} if given is None else {7: given}

@@ -5,9 +5,9 @@ from pathlib import Path
 
 from euterpe.domain.outputs import M4aOutput, Mp4Output, OutputSpec
 from euterpe.media.encode import EncodeStats, encode
-from euterpe.media.info import MediaInfo
+from euterpe.media.media_info import MediaInfo
 from euterpe.media.plan import Plan, plan
-from euterpe.media.progress import Progress
+from euterpe.media.progress import EncodeProgress
 from euterpe.media.sandbox import Sandbox
 from euterpe.media.verify import MadeFile, verify
 
@@ -38,7 +38,7 @@ def run(
     timeout_seconds: float = PATIENCE_S,
     stall_seconds: float = PATIENCE_S,
     max_output_bytes: int = 1 << 30,
-    on_progress: Callable[[Progress], None] = lambda _: None,
+    on_progress: Callable[[EncodeProgress], None] = lambda _: None,
     on_cpu: Callable[[float], None] = lambda _: None,
     on_disk: Callable[[int], None] = lambda _: None,
     memory_bytes: int = 4 << 30,

@@ -14,7 +14,7 @@ from euterpe.domain.outputs import (
     Video,
 )
 from euterpe.media.errors import MediaError
-from euterpe.media.info import MediaInfo, StreamInfo
+from euterpe.media.media_info import MediaInfo, StreamInfo
 from euterpe.media.picture import Size, filters, fitted_size, shown_size
 from euterpe.media.plan import plan
 from tests.media.making import FILM, SOUND, film

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from euterpe.media.confine import Limits
+from euterpe.media.confine import ResourceLimits
 from euterpe.media.errors import MediaError
-from euterpe.media.evidence import proved_by_facts
+from euterpe.media.failure_reason import proved_by_facts
 from euterpe.media.sandbox import Sandbox
 from tests.media.children import (
     LIMITS,
@@ -91,7 +91,7 @@ def test_a_child_sees_no_file_outside_its_folder(sandbox: Sandbox, tmp_path: Pat
 def test_a_child_has_as_much_memory_as_it_is_allowed(sandbox: Sandbox, tmp_path: Path) -> None:
     for size, code in ((100, 0), (400, 1)):
         argv = [os.path.realpath(sys.executable), "-ISc", f"bytearray({size} << 20)"]
-        limits = Limits(memory_bytes=256 << 20, cpu_seconds=60)
+        limits = ResourceLimits(memory_bytes=256 << 20, cpu_seconds=60)
         with sandbox.run(argv, fds={}, cwd=tmp_path, limits=limits) as child:
             assert ("MemoryError" in output(child)) == (code != 0)
         assert child.end.code == code
@@ -114,7 +114,7 @@ time.sleep(600)
 
 def test_a_child_that_holds_memory_beside_its_limit_is_ended(sandbox: Sandbox, tmp_path: Path) -> None:
     argv = [os.path.realpath(sys.executable), "-ISc", _MEMORY_MADE_READ_ONLY]
-    limits = Limits(memory_bytes=256 << 20, cpu_seconds=60)
+    limits = ResourceLimits(memory_bytes=256 << 20, cpu_seconds=60)
     with sandbox.run(argv, fds={}, cwd=tmp_path, limits=limits) as child:
         assert first_words(child) == b"held\n"
         assert child.cpu_seconds < PATIENCE_S
@@ -175,11 +175,11 @@ def test_a_child_reaches_no_network(sandbox: Sandbox, tmp_path: Path) -> None:
             listener.accept()
 
 
-LIMITS_OF_FFMPEG = Limits(memory_bytes=8 << 30, cpu_seconds=60)
+LIMITS_OF_FFMPEG = ResourceLimits(memory_bytes=8 << 30, cpu_seconds=60)
 
 
 def test_a_file_grows_no_further_than_its_limit(sandbox: Sandbox, tmp_path: Path) -> None:
-    limits = Limits(memory_bytes=1 << 30, cpu_seconds=60, file_bytes=4096)
+    limits = ResourceLimits(memory_bytes=1 << 30, cpu_seconds=60, file_bytes=4096)
     with shell(sandbox, "while :; do echo 0123456789abcdef; done > big", tmp_path, limits) as child:
         output(child)
     assert child.end.code == -signal.SIGXFSZ
@@ -187,7 +187,7 @@ def test_a_file_grows_no_further_than_its_limit(sandbox: Sandbox, tmp_path: Path
 
 
 def test_a_child_that_computes_without_end_is_ended(sandbox: Sandbox, tmp_path: Path) -> None:
-    limits = Limits(memory_bytes=1 << 30, cpu_seconds=1)
+    limits = ResourceLimits(memory_bytes=1 << 30, cpu_seconds=1)
     with shell(sandbox, "while :; do :; done", tmp_path, limits) as child:
         end = child.wait(PATIENCE_S)
     assert end is not None
@@ -217,7 +217,7 @@ def test_each_child_has_its_own_count_of_threads(sandbox: Sandbox, tmp_path: Pat
         networks = {Path(f"/proc/{pid}/ns/net").readlink() for pid in (child.pid, other.pid)}
         most = resource.prlimit(child.pid, resource.RLIMIT_NPROC)[0]
     assert sandbox.isolation.no_network == (len(counts) == 2)
-    assert sandbox.isolation.no_network == (most == Limits(0, 0).processes)
+    assert sandbox.isolation.no_network == (most == ResourceLimits(0, 0).processes)
     assert len(networks) == 1
 
 

@@ -11,9 +11,9 @@ import pytest
 from euterpe.domain.outputs import HlsOutput, HlsVideo, ImageOutput
 from euterpe.domain.retry import RetryClass
 from euterpe.media.errors import MediaError
-from euterpe.media.files import Track
-from euterpe.media.info import MediaInfo, StreamInfo
+from euterpe.media.media_info import MediaInfo, StreamInfo
 from euterpe.media.plan import Plan, plan
+from euterpe.media.planned_files import Track
 from euterpe.media.sandbox import Sandbox
 from euterpe.media.verify import verify
 from tests.media.children import LyingSandbox

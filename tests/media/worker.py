@@ -5,11 +5,11 @@ import signal
 import sys
 from pathlib import Path
 
-from euterpe.media.confine import Limits
+from euterpe.media.confine import ResourceLimits
 from euterpe.media.sandbox import Sandbox
 
 with Sandbox(Path("/bin/true")) as sandbox:
-    limits = Limits(memory_bytes=1 << 30, cpu_seconds=60)
+    limits = ResourceLimits(memory_bytes=1 << 30, cpu_seconds=60)
     never, held = os.pipe()
     script = "echo ready; read word <&7"
     child = sandbox.run(["/bin/sh", "-c", script], fds={7: never}, cwd=Path(sys.argv[1]), limits=limits)

@@ -7,7 +7,7 @@ import pytest
 from euterpe.net import dialer
 from euterpe.net.dialer import Dial, Dialer, Resolve, system_dial, system_resolve
 from euterpe.net.errors import EgressRefused, EgressTimeout, EgressUnreachable
-from euterpe.net.limits import Limits
+from euterpe.net.limits import RequestLimits
 from euterpe.net.policy import EgressPolicy
 from euterpe.net.target import Target
 from tests.net.dialing import NO_TRUST, Names, Record
@@ -20,7 +20,7 @@ def connect(resolve: Resolve, dial: Dial, *, deadline_s: float = 10) -> None:
     """Dials, and hangs up if somebody answers."""
     target = Target.parse("http://h.example/")
     made = Dialer(EgressPolicy(), resolve, dial, NO_TRUST)
-    made.connect(target, Limits(target.origin, deadline_s)).close()
+    made.connect(target, RequestLimits(target.origin, deadline_s)).close()
 
 
 class Fates:
@@ -128,11 +128,11 @@ def test_lookups_that_hang_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     made = Dialer(EgressPolicy(), pit, Record(), NO_TRUST)
     for _ in range(4):
         with pytest.raises(EgressTimeout):
-            made.connect(target, Limits(target.origin, 0.05))
+            made.connect(target, RequestLimits(target.origin, 0.05))
     assert pit.asked == 2
     pit.end()
     with pytest.raises(EgressUnreachable):  # the record connects to nothing; but there is room to look up
-        made.connect(target, Limits(target.origin, 10))
+        made.connect(target, RequestLimits(target.origin, 10))
     assert pit.asked == 3
 
 

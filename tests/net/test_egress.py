@@ -9,9 +9,9 @@ from functools import partial
 import pytest
 
 from euterpe.net import egress, stream
-from euterpe.net.egress import Answer, Egress
+from euterpe.net.egress import Egress, EgressResponse
 from euterpe.net.errors import EgressRefused, EgressUnreachable
-from euterpe.net.limits import Limits
+from euterpe.net.limits import RequestLimits
 from euterpe.net.policy import EgressPolicy
 from tests.net.dialing import NO_TRUST, Names, Record
 from tests.net.servers import OK, Authority, Serve, Server, answering, header, saying
@@ -26,7 +26,7 @@ def receiver(serve: Serve) -> Iterator[tuple[Server, Egress]]:
         yield server, out
 
 
-def get(out: Egress, url: str, max_bytes: int = 1000) -> Answer:
+def get(out: Egress, url: str, max_bytes: int = 1000) -> EgressResponse:
     return out.request("GET", url, headers={}, deadline_s=10, max_bytes=max_bytes)
 
 
@@ -50,7 +50,7 @@ def test_a_request_goes_out_as_it_was_given() -> None:
         "content-length": str(len(body)),
         "x-name": "caf\xe9",
     }
-    assert answer == Answer(200, {"content-length": "2"}, b"ok", truncated=False)
+    assert answer == EgressResponse(200, {"content-length": "2"}, b"ok", truncated=False)
 
 
 def test_only_plain_bytes_are_asked_for() -> None:
@@ -264,7 +264,7 @@ def test_the_wait_for_an_answer_is_not_added_to_the_waits_of_its_upload(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     ticks = itertools.count()
-    monkeypatch.setattr(egress, "Limits", partial(Limits, clock=lambda: float(next(ticks))))
+    monkeypatch.setattr(egress, "RequestLimits", partial(RequestLimits, clock=lambda: float(next(ticks))))
     with receiver(answering(OK)) as (server, out):
         answer = out.send(
             "PUT", server.url, headers={}, chunks=[b"x"] * 5, size=5, deadline_s=1000, idle_s=6

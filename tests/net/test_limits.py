@@ -1,7 +1,7 @@
 import pytest
 
 from euterpe.net.errors import EgressBadAnswer, EgressTimeout, EgressTooSlow
-from euterpe.net.limits import MAX_HEAD_BYTES, Limits
+from euterpe.net.limits import MAX_HEAD_BYTES, RequestLimits
 from euterpe.net.pace import MinimumPace, TransferPace
 
 
@@ -18,21 +18,21 @@ def clock() -> Clock:
     return Clock()
 
 
-def wait(limits: Limits, clock: Clock, seconds: float, moved: int) -> None:
+def wait(limits: RequestLimits, clock: Clock, seconds: float, moved: int) -> None:
     limits.begin_wait()
     clock.now += seconds
     limits.end_wait(moved)
 
 
 def test_a_wait_may_take_what_is_left_of_the_deadline(clock: Clock) -> None:
-    limits = Limits("here", 10, clock=clock)
+    limits = RequestLimits("here", 10, clock=clock)
     assert limits.begin_wait() == 10
     clock.now += 4
     assert limits.begin_wait() == 6
 
 
 def test_bytes_do_not_stretch_the_deadline(clock: Clock) -> None:
-    limits = Limits("here", 10, idle_s=3, clock=clock)
+    limits = RequestLimits("here", 10, idle_s=3, clock=clock)
     for _ in range(10):
         wait(limits, clock, 1, 1_000_000)
     with pytest.raises(EgressTimeout, match="here: did not finish within 10 s"):
@@ -40,12 +40,12 @@ def test_bytes_do_not_stretch_the_deadline(clock: Clock) -> None:
 
 
 def test_silence_may_last_as_long_as_idle_says(clock: Clock) -> None:
-    limits = Limits("here", 100, idle_s=3, clock=clock)
+    limits = RequestLimits("here", 100, idle_s=3, clock=clock)
     assert limits.begin_wait() == 3
 
 
 def test_a_drip_is_cut_when_it_falls_behind_the_pace(clock: Clock) -> None:
-    limits = Limits("here", 100, idle_s=3, clock=clock)
+    limits = RequestLimits("here", 100, idle_s=3, clock=clock)
     for _ in range(3):
         wait(limits, clock, 1, 1023)
     with pytest.raises(EgressTimeout, match="less than 1 KiB a second for 3 s"):
@@ -53,28 +53,28 @@ def test_a_drip_is_cut_when_it_falls_behind_the_pace(clock: Clock) -> None:
 
 
 def test_who_keeps_the_pace_goes_on(clock: Clock) -> None:
-    limits = Limits("here", 100, idle_s=3, clock=clock)
+    limits = RequestLimits("here", 100, idle_s=3, clock=clock)
     for _ in range(99):
         wait(limits, clock, 1, 1100)
     assert limits.begin_wait() == 1
 
 
 def test_time_that_our_side_takes_is_not_held_against_the_other(clock: Clock) -> None:
-    limits = Limits("here", 100, idle_s=3, clock=clock)
+    limits = RequestLimits("here", 100, idle_s=3, clock=clock)
     wait(limits, clock, 1, 100)
     clock.now += 50
     assert limits.begin_wait() == 2
 
 
 def test_a_turn_starts_the_pace_anew(clock: Clock) -> None:
-    limits = Limits("here", 100, idle_s=3, clock=clock)
+    limits = RequestLimits("here", 100, idle_s=3, clock=clock)
     wait(limits, clock, 2.5, 100)
     limits.turn()
     assert limits.begin_wait() == 3
 
 
 def test_a_head_without_end_is_no_answer(clock: Clock) -> None:
-    limits = Limits("here", 100, clock=clock)
+    limits = RequestLimits("here", 100, clock=clock)
     limits.received(MAX_HEAD_BYTES)
     limits.begin_wait()
     limits.received(1)
@@ -83,7 +83,7 @@ def test_a_head_without_end_is_no_answer(clock: Clock) -> None:
 
 
 def test_after_the_head_as_much_as_is_wanted_may_come(clock: Clock) -> None:
-    limits = Limits("here", 100, clock=clock)
+    limits = RequestLimits("here", 100, clock=clock)
     limits.received(MAX_HEAD_BYTES + 1)
     limits.head_read(5)
     limits.received(5)
@@ -97,7 +97,7 @@ def test_the_time_that_it_takes_to_connect_counts_for_the_pace_of_a_transfer(clo
     pace = TransferPace(MinimumPace(bytes_per_s=100, window_s=10))
     pace.add(0.5, 10)
     for _ in range(3):  # whoever hangs up after each drop is connected to again and again
-        limits = Limits("here", 100, pace=pace, clock=clock)
+        limits = RequestLimits("here", 100, pace=pace, clock=clock)
         with limits.connecting():
             clock.now += 4
     with pytest.raises(EgressTooSlow, match="here: moved less than 100 bytes a second for 10 s"):

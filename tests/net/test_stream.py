@@ -6,7 +6,7 @@ import pytest
 
 from euterpe.net import stream
 from euterpe.net.errors import EgressTimeout, EgressUnreachable
-from euterpe.net.limits import Limits
+from euterpe.net.limits import RequestLimits
 from euterpe.net.stream import GuardedStream
 
 
@@ -17,7 +17,7 @@ def pair() -> Iterator[tuple[GuardedStream, socket.socket]]:
         yield GuardedStream(here), there
 
 
-def request(stream: GuardedStream, body: bytes, limits: Limits) -> None:
+def request(stream: GuardedStream, body: bytes, limits: RequestLimits) -> None:
     """As httpcore writes it: the head, the body, and the end, which is empty."""
     for part in (b"head ", body, b""):
         stream.write(part, limits)
@@ -28,7 +28,7 @@ def test_the_head_of_each_request_goes_out_with_what_follows_it(
 ) -> None:
     here, there = pair
     for body in (b"body", b"", b"another"):
-        limits = Limits("here", 10)
+        limits = RequestLimits("here", 10)
         here.write(b"head ", limits)
         with pytest.raises(BlockingIOError):
             there.recv(100, socket.MSG_DONTWAIT)
@@ -42,7 +42,7 @@ def test_the_head_of_each_request_goes_out_with_what_follows_it(
 def test_a_body_that_comes_in_pieces_is_sent_as_it_comes(pair: tuple[GuardedStream, socket.socket]) -> None:
     here, there = pair
     for part, arrives in ((b"head ", b""), (b"one", b"head one"), (b"two", b"two"), (b"", b"")):
-        here.write(part, Limits("here", 10))
+        here.write(part, RequestLimits("here", 10))
         if arrives:
             assert there.recv(100) == arrives
     with pytest.raises(BlockingIOError):
@@ -51,7 +51,7 @@ def test_a_body_that_comes_in_pieces_is_sent_as_it_comes(pair: tuple[GuardedStre
 
 def test_what_is_written_keeps_the_pace(pair: tuple[GuardedStream, socket.socket]) -> None:
     now = [0.0]
-    limits = Limits("here", 100, idle_s=3, clock=lambda: now[0])
+    limits = RequestLimits("here", 100, idle_s=3, clock=lambda: now[0])
     limits.begin_wait()
     now[0] = 2.5
     limits.end_wait(0)
@@ -61,22 +61,22 @@ def test_what_is_written_keeps_the_pace(pair: tuple[GuardedStream, socket.socket
 
 def test_who_reads_nothing_is_a_timeout(pair: tuple[GuardedStream, socket.socket]) -> None:
     with pytest.raises(EgressTimeout):
-        request(pair[0], b"x" * 50_000_000, Limits("here", 0.1))
+        request(pair[0], b"x" * 50_000_000, RequestLimits("here", 0.1))
 
 
 def test_a_write_that_fails_leaves_room_for_an_answer(pair: tuple[GuardedStream, socket.socket]) -> None:
     pair[1].close()
     with pytest.raises(httpcore.WriteError):
-        request(pair[0], b"x", Limits("here", 10))
+        request(pair[0], b"x", RequestLimits("here", 10))
 
 
 def test_a_reset_is_unreachable_in_the_words_of_the_system(
     pair: tuple[GuardedStream, socket.socket],
 ) -> None:
-    request(pair[0], b"x", Limits("here", 10))
+    request(pair[0], b"x", RequestLimits("here", 10))
     pair[1].close()  # with a byte unread: a reset
     with pytest.raises(EgressUnreachable, match=r"here: the connection was cut \(Connection reset by peer\)"):
-        pair[0].read(10, Limits("here", 10))
+        pair[0].read(10, RequestLimits("here", 10))
 
 
 def test_an_idle_connection_is_used_again_while_it_is_young_and_quiet(
@@ -85,7 +85,7 @@ def test_an_idle_connection_is_used_again_while_it_is_young_and_quiet(
     assert not pair[0].get_extra_info("is_readable")
     pair[1].send(b"unasked")
     assert pair[0].get_extra_info("is_readable")
-    pair[0].read(10, Limits("here", 10))
+    pair[0].read(10, RequestLimits("here", 10))
     assert not pair[0].get_extra_info("is_readable")
     monkeypatch.setattr(stream, "MAX_AGE_S", 0.0)
     assert pair[0].get_extra_info("is_readable")

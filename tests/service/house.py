@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from euterpe.client import Client
-from euterpe.compose import open_store
 from euterpe.settings import Settings
 from euterpe.store.store import Store
+from euterpe.wiring.database import open_store
 from tests.s3 import S3Server
 from tests.service.receiver import Receiver
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from euterpe.domain.spec import parse_spec
+from euterpe.store.engine.wakeup import Topic
 from euterpe.store.store import Store
-from euterpe.store.wake import Topic
 from tests.service.house import House
 from tests.service.workshop import LONG_S
 
@@ -26,7 +26,7 @@ def await_attempt(store: Store, job_id: str, is_there: Callable[[dict[str, Any]]
             if attempts and is_there(attempts[-1]):
                 return attempts[-1]
             commits.wait(0.1)
-            store.inbox.tidy()
+            store.inbox.sweep()
     raise AssertionError(f"the attempts stay {attempts}")
 
 

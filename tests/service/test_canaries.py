@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from euterpe.client import Client, Job
-from euterpe.store.engines import sqlite_file
+from euterpe.store.engine.engines import sqlite_file
 from tests.net.servers import Authority, Server
 from tests.s3 import SECRET_ACCESS_KEY
 from tests.service.canaries import core_limits_of, files_below, mint, processes_in, rows_of, sightings
@@ -225,5 +225,5 @@ def _check_search(places: Mapping[str, bytes], planted: str) -> None:
     assert {where for where in places if where.startswith("answer")} <= seen
     assert {"column inbox_jobs.spec", "column job_outbox_events.payload", "file careless"} <= seen
     running = b"\n".join(content for where, content in places.items() if where.startswith("cmdline"))
-    assert b"euterpe.media.nursery" in running
+    assert b"euterpe.media.fork_server" in running
     assert b"libx264" in running

@@ -15,13 +15,13 @@ import sqlalchemy as sa
 
 from euterpe.client import Client, Job
 from euterpe.domain.states import OutboxStatus
+from euterpe.store.engine.wakeup import Topic
 from euterpe.store.store import Store
 from euterpe.store.tables import job_outbox_events
-from euterpe.store.wake import Topic
 from tests.service.clips import make_tiny_clip
 from tests.service.house import House
+from tests.service.store.processes.books import check_lives, read_books
 from tests.service.storm import storm_over
-from tests.store.processes.books import check_lives, read_books
 
 _log = logging.getLogger(__name__)
 _event = job_outbox_events.c

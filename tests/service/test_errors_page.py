@@ -18,12 +18,12 @@ from euterpe.domain.errors import EuterpeError
 from euterpe.media.errors import MEDIA_CODES, MediaError
 from euterpe.net.errors import EgressError
 from euterpe.worker.disk import DiskFull, TooLargeForWorker
-from euterpe.worker.ends import TimeSpent
+from euterpe.worker.interruptions import AttemptTimeout
 
 PACKAGE = Path(euterpe.__file__).parent
 PAGE = PACKAGE.parent / "docs" / "errors.md"
 # What takes a code as its first argument.
-_TAKERS = ("StorageError", "JobError", "MediaError", "Trouble", "_error", "__init__")
+_TAKERS = ("StorageError", "JobError", "MediaError", "WorkerFault", "_error", "__init__")
 _CODE = re.compile(r"[a-z]+(_[a-z]+)+")
 
 
@@ -84,7 +84,7 @@ def test_every_error_of_a_job_has_a_row() -> None:
     assert {"source_forbidden", "output_unreachable", "storage_throttled", "source_overlong"} <= made
     made |= {
         *MEDIA_CODES,
-        TimeSpent.code,
+        AttemptTimeout.code,
         DiskFull.code,
         TooLargeForWorker.code,
         CannotDecrypt.code,

@@ -44,7 +44,7 @@ def kill(child: Child) -> None:
 def canceled_at(gate: Gate, shop: Workshop, job_id: str) -> dict[str, Any]:
     with gate.held():
         shop.store.control.cancel(job_id)
-        shop.worker.heart.beat()
+        shop.worker.lease_keeper.beat()
     job = shop.end_of(job_id)
     assert (job["status"], job["last_error"]["code"]) == ("failed", "canceled")
     return job
@@ -94,8 +94,8 @@ def test_a_fetch_beyond_the_jobs_time_is_ended(
     gate = front.gate("GET")
     job_id = shop.submit(credentials=shop.keys, timeout_seconds=3600)
     with gate.held():
-        (pulse,) = shop.worker.heart.held()
-        monkeypatch.setattr(pulse, "_now", lambda: float("inf"))
+        (control,) = shop.worker.lease_keeper.held()
+        monkeypatch.setattr(control, "_now", lambda: float("inf"))
     assert shop.end_of(job_id)["last_error"]["code"] == "attempt_timeout"
 
 
@@ -156,7 +156,7 @@ def test_a_stopping_worker_hands_back_what_it_cannot_finish(
         gate = front.gate("GET")
         job_id = shop.submit(credentials=shop.keys)
         with gate.held():
-            shop.worker.heart.hand_back()  # what `stop` does once the time to drain is over
+            shop.worker.lease_keeper.hand_back()  # what `stop` does once the time to drain is over
         shop.reaches(job_id, JobStatus.SUCCEEDED)
         attempts = shop.store.jobs.attempts(job_id)
     assert [attempt["outcome"] for attempt in attempts] == ["released", "succeeded"]
@@ -246,9 +246,9 @@ def test_nothing_is_published_once_the_lease_is_lost(shop: Workshop, ffmpeg: Gat
     prefix = f"s3://{shop.bucket.name}/lost/"
     job_id = shop.submit(credentials=shop.keys, output={"url": prefix})
     with ffmpeg.held():
-        (pulse,) = shop.worker.heart.held()
-        shop.store.inbox.release(pulse.job)  # as another worker's sweep would
+        (control,) = shop.worker.lease_keeper.held()
+        shop.store.inbox.release(control.job)  # as another worker's sweep would
         ffmpeg_of_the_second = frozen_ffmpeg(shop)
-        shop.worker.heart.beat()
+        shop.worker.lease_keeper.beat()
     canceled_at(ffmpeg_of_the_second, shop, job_id)
     assert list((shop.bucket / "lost").rglob("*")) == []

@@ -27,7 +27,7 @@ def engine() -> str:
 
 @pytest.fixture
 def store(url: str, ring: Any) -> Iterator[Store]:
-    with Store(url, ring, tidy_every_ms=0) as opened:
+    with Store(url, ring, sweep_every_ms=0) as opened:
         yield opened
 
 

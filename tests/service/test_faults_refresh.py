@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from euterpe.client.documents import Refresh
-from euterpe.domain.instants import iso
+from euterpe.domain.durations import iso
 from euterpe.domain.replacement import new_secret
 from euterpe.domain.states import JobStatus
-from euterpe.worker import access
+from euterpe.worker import credentials
 from tests.dispatch.receivers import BlackHole
 from tests.service.receiver import Answer, Receiver, with_credentials
 from tests.service.workshop import Front, Gate, Workshop
@@ -64,10 +64,10 @@ def tokens(front: Front) -> Tokens:
 def requester(receiver: Receiver, shop: Workshop, monkeypatch: pytest.MonkeyPatch) -> Receiver:
     """Of jobs that have little patience with it."""
     receiver.secrets.append(shop.webhook_secret)
-    monkeypatch.setattr(access, "_CALL_DEADLINE_S", 0.3)
-    monkeypatch.setattr(access, "_PROMISE_S", 0.1)
-    monkeypatch.setattr(access, "_LOOK_EVERY_S", 0.02)
-    monkeypatch.setattr(access, "_FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr(credentials, "_CALL_DEADLINE_S", 0.3)
+    monkeypatch.setattr(credentials, "_PROMISE_S", 0.1)
+    monkeypatch.setattr(credentials, "_LOOK_EVERY_S", 0.02)
+    monkeypatch.setattr(credentials, "_FIRST_PAUSE_S", 0.01)
     return receiver
 
 
@@ -114,7 +114,7 @@ def test_a_job_goes_on_with_the_credentials_of_the_answer(
 def test_a_job_waits_for_credentials_that_were_promised(
     shop: Workshop, tokens: Tokens, requester: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(access, "_PROMISE_S", 60.0)
+    monkeypatch.setattr(credentials, "_PROMISE_S", 60.0)
     promised = Gate()
 
     def promise(_: Refresh) -> Answer:
@@ -244,7 +244,7 @@ def test_new_credentials_lead_to_no_endpoint_that_the_operator_has_not_allowed(
 def test_a_job_that_waits_for_credentials_can_be_canceled(
     shop: Workshop, tokens: Tokens, requester: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(access, "_PROMISE_S", 3600.0)
+    monkeypatch.setattr(credentials, "_PROMISE_S", 3600.0)
     promised = Gate()
 
     def promise(_: Refresh) -> Answer:
@@ -256,7 +256,7 @@ def test_a_job_that_waits_for_credentials_can_be_canceled(
     job_id = shop.submit(credentials=token(shop, "first"), refresh_url=requester.refresh_url)
     with promised.held():
         shop.store.control.cancel(job_id)
-        shop.worker.heart.beat()
+        shop.worker.lease_keeper.beat()
     job = shop.end_of(job_id)
     assert (job["status"], job["last_error"]["code"]) == (JobStatus.FAILED, "canceled")
 

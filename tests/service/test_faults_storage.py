@@ -12,7 +12,7 @@ from euterpe.domain.spec import parse_spec
 from euterpe.domain.states import FINISHED, JobStatus
 from euterpe.media.child import Child
 from euterpe.storage import transfer
-from euterpe.store.wake import Topic
+from euterpe.store.engine.wakeup import Topic
 from tests.net.servers import Server
 from tests.s3 import S3Server
 from tests.service.house import House

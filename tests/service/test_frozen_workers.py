@@ -9,7 +9,7 @@ import pytest
 import sqlalchemy as sa
 
 from euterpe.client import Client
-from euterpe.store.engines import sqlite_file
+from euterpe.store.engine.engines import sqlite_file
 from euterpe.store.tables import inbox_jobs, job_attempts, job_outbox_events
 from tests.net.servers import Server
 from tests.service.clips import make_noise

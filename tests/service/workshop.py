@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from euterpe.crypto.keyfile import KeySet
 from euterpe.crypto.keyring import LocalKeyRing
-from euterpe.crypto.keyset import KeySet
 from euterpe.domain.retry import Backoff
 from euterpe.domain.spec import parse_spec
 from euterpe.domain.states import FINISHED, JobStatus
@@ -20,14 +20,14 @@ from euterpe.media.child import Child
 from euterpe.media.sandbox import Sandbox
 from euterpe.net.egress import Egress
 from euterpe.net.policy import EgressPolicy
-from euterpe.services import minimum_pace, storage_policy, worker_tools
 from euterpe.settings import Settings
 from euterpe.storage.storage import Storage
+from euterpe.store.engine.wakeup import Topic
 from euterpe.store.store import Store
-from euterpe.store.wake import Topic
+from euterpe.wiring.services import minimum_pace, storage_policy, worker_tools
 from euterpe.worker.attempt import Tools
+from euterpe.worker.blame import ReleasePolicy
 from euterpe.worker.disk import DiskLedger
-from euterpe.worker.hand_back import HandBackPolicy
 from euterpe.worker.workdir import WorkDir, free_bytes_of
 from euterpe.worker.worker import Worker
 from tests.engines import Sqlite
@@ -246,7 +246,7 @@ def working(
     with ExitStack() as open_parts:
         enter = open_parts.enter_context
         url = enter(Sqlite(folder).fresh())
-        store = enter(Store(url, ring, backoff=Backoff(20, 100, 20), tidy_every_ms=0))
+        store = enter(Store(url, ring, backoff=Backoff(20, 100, 20), sweep_every_ms=0))
         egress = enter(Egress(EgressPolicy(LOOPBACK), ssl_context=authority.client_context()))
         chosen = Settings(**plan)
         tools = worker_tools(chosen, store, egress)
@@ -261,7 +261,7 @@ def working(
             disk=DiskLedger(
                 workdir.free_bytes, slots=plan["worker_slots"], min_free_bytes=plan["min_free_bytes"]
             ),
-            hand_backs=HandBackPolicy(first_pause_ms=20, longest_pause_ms=100),
+            hand_backs=ReleasePolicy(first_pause_ms=20, longest_pause_ms=100),
         )
         # A retry is due within milliseconds, and nothing but the poll finds it.
         enter(pytest.MonkeyPatch.context()).setattr("euterpe.worker.worker._POLL_S", (0.02, 0.05))

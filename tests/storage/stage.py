@@ -8,7 +8,7 @@ from euterpe.domain.credentials import StorageCredentials
 from euterpe.domain.spec import Output, Source
 from euterpe.storage.source import SourceObject
 from euterpe.storage.storage import Storage
-from euterpe.storage.transfer import Destination, ObjectInfo, Stored
+from euterpe.storage.transfer import ObjectInfo, Stored, UploadDestination
 
 PLENTY = 1 << 40
 
@@ -19,7 +19,7 @@ def source(storage: Storage, url: str, credentials: StorageCredentials | None = 
 
 def destination(
     storage: Storage, where: str | dict[str, str], credentials: StorageCredentials | None = None
-) -> Destination:
+) -> UploadDestination:
     output = Output(url=where) if isinstance(where, str) else Output(urls=where)
     return storage.destination(output, credentials)
 
@@ -56,7 +56,13 @@ class Upload:
     chunks: list[int] = field(default_factory=list)
 
     def put(
-        self, to: Destination, name: str, file: Path, *, stale: bool = False, content_type: str = "video/mp4"
+        self,
+        to: UploadDestination,
+        name: str,
+        file: Path,
+        *,
+        stale: bool = False,
+        content_type: str = "video/mp4",
     ) -> Stored:
         def before_publish() -> None:
             self.fences += 1

@@ -2,7 +2,7 @@ import pytest
 
 from euterpe.domain.credentials import Side
 from euterpe.domain.retry import RetryClass
-from euterpe.storage.errors import StorageError, Unreachable, answered, disk_full, reason_in
+from euterpe.storage.errors import StorageError, StorageUnreachable, answered, disk_full, reason_in
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def test_what_an_answer_means(
     assert (error.code, error.side, error.retry_class) == (code, side, retry_class)
     assert str(error).startswith(f"s3://bucket/key: answered {status}")
     assert reason in str(error)
-    assert isinstance(error, Unreachable) == (retry_class is RetryClass.TRANSIENT)
+    assert isinstance(error, StorageUnreachable) == (retry_class is RetryClass.TRANSIENT)
 
 
 def test_a_storage_error_becomes_the_error_of_a_job() -> None:
@@ -56,7 +56,7 @@ def test_a_storage_error_becomes_the_error_of_a_job() -> None:
 def test_a_full_disk_is_for_another_time_but_not_for_the_next_second() -> None:
     error = disk_full("the work directory", "source")
     assert error.retry_class is RetryClass.TRANSIENT
-    assert not isinstance(error, Unreachable)
+    assert not isinstance(error, StorageUnreachable)
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from euterpe.storage.clients import open_client
 from euterpe.storage.errors import StorageError
 from euterpe.storage.publication import Owner
 from euterpe.storage.storage import Storage
-from euterpe.storage.transfer import Destination, Stored
+from euterpe.storage.transfer import Stored, UploadDestination
 from tests.net.servers import Server
 from tests.storage.conditional_store import ConditionalStore
 from tests.storage.conftest import PART, Serve
@@ -33,7 +33,7 @@ OURS = Owner("job-ours", 2)
 class Attempt:
     """One attempt at one output, in a thread of its own; its lease may be lost while it waits."""
 
-    def __init__(self, to: Destination, file: Path) -> None:
+    def __init__(self, to: UploadDestination, file: Path) -> None:
         self._to, self._file = to, file
         self.is_stale = False
         self.result: Stored | BaseException | None = None
@@ -81,7 +81,7 @@ def at_cloud(egress: Egress, server: Server, kind: str, owner: Owner) -> BucketD
     )
 
 
-def elsewhere(storage: Storage, keys: StorageCredentials, owner: Owner) -> Destination:
+def elsewhere(storage: Storage, keys: StorageCredentials, owner: Owner) -> UploadDestination:
     """Return a destination at a store of which nothing is known."""
     return storage.destination(Output(url=f"{keys.type}://out/"), keys, owner)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from euterpe.storage import transfer
-from euterpe.storage.errors import StorageError, Unreachable
+from euterpe.storage.errors import StorageError, StorageUnreachable
 from euterpe.storage.transfer import CHUNK, Outgoing, Stored, persist
 
 
@@ -22,7 +22,7 @@ class Flaky:
             return "done"
         self.left -= 1
         self.got += self.brings
-        raise Unreachable("s3://in/a", "answered 503", side="source")
+        raise StorageUnreachable("s3://in/a", "answered 503", side="source")
 
 
 @pytest.fixture(autouse=True)
@@ -37,7 +37,7 @@ def test_a_few_failures_are_survived() -> None:
 
 def test_after_as_many_in_a_row_the_last_is_raised() -> None:
     flaky = Flaky(100)
-    with pytest.raises(Unreachable):
+    with pytest.raises(StorageUnreachable):
         persist(flaky)
     assert flaky.calls == transfer.TRIES
 
@@ -49,7 +49,7 @@ def test_whoever_makes_progress_may_fail_for_ever() -> None:
 
 def test_a_few_bytes_are_no_progress() -> None:
     flaky = Flaky(100, brings=10)
-    with pytest.raises(Unreachable):
+    with pytest.raises(StorageUnreachable):
         persist(flaky, progress=lambda: flaky.got)
     assert flaky.calls == transfer.TRIES
 

@@ -5,8 +5,8 @@ from itertools import pairwise
 from typing import Any
 
 from euterpe.domain.states import JobStatus
-from euterpe.store.enqueue import Accepted, NewJob
-from euterpe.store.inbox import Advance, ClaimedJob
+from euterpe.store.queue.enqueue import Accepted, NewJob
+from euterpe.store.queue.inbox import Advance, ClaimedJob
 from euterpe.store.store import Store
 
 SPEC = {

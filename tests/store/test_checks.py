@@ -1,68 +1,150 @@
-"""No hand can write a row whose status, lane and lease contradict each other."""
+"""Bad input gets a typed error that names the field, and nothing is half-written."""
 
-from itertools import product
+from typing import Any
 
 import pytest
-import sqlalchemy as sa
 
-from euterpe.domain.states import IN_PROGRESS, JobStatus, Lane, OutboxStatus
-from euterpe.store.enqueue import NewJob, new_row
+from euterpe.domain.errors import InvalidSpec, InvalidTransition
+from euterpe.domain.retry import JobError
+from euterpe.domain.states import JobStatus
 from euterpe.store.errors import StoreError
+from euterpe.store.queue.inbox import Advance
 from euterpe.store.store import Store
-from euterpe.store.tables import inbox_jobs, job_outbox_events
-from tests.store.jobs import SPEC
+from tests.clock import SettableClock
+from tests.store.jobs import SPEC, claim_one, enqueue, new_job, statuses
 
-JOB_LANES: dict[str, set[str]] = {
-    JobStatus.QUEUED: {Lane.READY, Lane.DELAYED, Lane.BLOCKED, Lane.CAPPED},
-    **{status: {Lane.LEASED} for status in IN_PROGRESS},
-    **{status: {Lane.REST} for status in (JobStatus.SUCCEEDED, JobStatus.FAILED, JobStatus.DEAD_LETTER)},
-}
-EVENT_LANES: dict[str, set[str]] = {
-    OutboxStatus.PENDING: {Lane.READY, Lane.DELAYED},
-    OutboxStatus.CLAIMED: {Lane.LEASED},
-    **{end: {Lane.REST} for end in (OutboxStatus.DELIVERED, OutboxStatus.DEAD_LETTER, OutboxStatus.SKIPPED)},
-}
-OWNED = ("worker_id", "lease_expires_at", "heartbeat_at")
-
-
-def holds(store: Store, table: sa.Table, row: dict[str, object]) -> bool:
-    try:
-        with store.database.transaction() as connection:
-            connection.execute(sa.insert(table).values(row))
-            connection.rollback()
-    except StoreError:
-        return False
-    return True
+ODD_NAMES: tuple[Any, ...] = ("", "a\0b", "\ud800", "x" * 256, None, 7, b"x", ["x"])
+ODD_COUNTS: tuple[Any, ...] = (-1, 10**400, 1.0, "1", None, True, float("nan"))
+ODD_DOCUMENTS: tuple[Any, ...] = (
+    {"a": float("nan")},
+    {"a": float("inf")},
+    {"a\0": 1},
+    {"a": ["b\0"]},
+    {"a": "\ud800"},
+    {"a": {1, 2}},
+    {"a": b"bytes"},
+    {"a": "x" * 10_000_000},
+)
 
 
-@pytest.mark.parametrize("status", [*JobStatus, "odd"])
-def test_a_job_is_where_its_status_says(store: Store, status: str) -> None:
-    job = new_row(NewJob(requester_id="r1", spec=SPEC, max_attempts=3), now=1, rank=1)
-    for lane, group in product([*Lane, "odd"], [None, "g"]):
-        lease = dict(zip(OWNED, ("w", 1, 1) if lane == Lane.LEASED else (None, None, None), strict=True))
-        row = {**job, **lease, "status": status, "lane": lane, "group_id": group}
-        may_be = lane in JOB_LANES.get(status, ()) and (lane != Lane.BLOCKED or group is not None)
-        assert holds(store, inbox_jobs, row) is may_be, (status, lane, group)
+@pytest.mark.parametrize("field", ["requester_id", "queue", "group_id", "external_id", "source_ref"])
+def test_a_name_that_cannot_be_one_is_refused_by_its_field(field: str) -> None:
+    for odd in ODD_NAMES:
+        if not (odd is None and field in ("group_id", "external_id", "source_ref")):
+            with pytest.raises(InvalidSpec, match=field):
+                new_job(**{field: odd})
 
 
-@pytest.mark.parametrize("status", [*OutboxStatus, "odd"])
-def test_an_event_is_where_its_status_says(store: Store, status: str) -> None:
-    event = {"event_id": "e", "job_id": "j", "requester_id": "r", "sequence": 1, "type": "t", "payload": "{}"}
-    event |= {"available_at": 1, "claim_version": 0, "attempt_count": 0, "created_at": 1}
-    for lane in (*Lane, "odd"):
-        lease = dict(zip(OWNED, ("w", 1, 1) if lane == Lane.LEASED else (None, None, None), strict=True))
-        row = {**event, **lease, "status": status, "lane": lane}
-        assert holds(store, job_outbox_events, row) is (lane in EVENT_LANES.get(status, ())), (status, lane)
+@pytest.mark.parametrize("field", ["priority", "max_attempts", "group_limit", "not_before"])
+def test_a_number_that_cannot_be_one_is_refused_by_its_field(field: str) -> None:
+    for odd in ODD_COUNTS:
+        if not (odd is None and field == "not_before"):
+            with pytest.raises(InvalidSpec, match=field):
+                new_job(**{field: odd})
 
 
-@pytest.mark.parametrize("lane", [Lane.LEASED, Lane.READY])
-def test_what_is_owned_has_a_whole_lease_and_nothing_else_has_any_of_it(store: Store, lane: Lane) -> None:
-    job = new_row(NewJob(requester_id="r1", spec=SPEC, max_attempts=3), now=1, rank=1)
-    status = JobStatus.CLAIMED if lane is Lane.LEASED else JobStatus.QUEUED
-    for given in product([False, True], repeat=3):
-        lease = {
-            name: ("w" if name == "worker_id" else 1) if is_set else None
-            for name, is_set in zip(OWNED, given, strict=True)
-        }
-        row = {**job, **lease, "status": status, "lane": lane}
-        assert holds(store, inbox_jobs, row) is (all(given) if lane is Lane.LEASED else not any(given)), given
+def test_claims_refuse_odd_workers_limits_leases_and_queues(store: Store) -> None:
+    for claim in (store.inbox.claim, store.outbox.claim):
+        for odd in ODD_NAMES:
+            with pytest.raises(InvalidSpec, match="worker_id"):
+                claim(odd, 1)
+        for odd in (*ODD_COUNTS, 0, 1_001):
+            with pytest.raises(InvalidSpec, match="limit"):
+                claim("w", odd)
+        for odd in (*ODD_COUNTS, 0, 10**12):
+            with pytest.raises(InvalidSpec, match="lease_ms"):
+                claim("w", 1, lease_ms=odd)
+    for queue in ("", "a b", "a\0", "Q", None):
+        with pytest.raises(InvalidSpec, match="queue"):
+            store.inbox.claim("w", 1, queues=(queue,))  # type: ignore[arg-type]
+        with pytest.raises(InvalidSpec, match="queue"):
+            store.control.pause(queue)  # type: ignore[arg-type]
+
+
+def test_what_a_worker_brings_is_json_or_refused_whole(store: Store) -> None:
+    (job_id,) = enqueue(store)
+    job = claim_one(store)
+    for odd in ODD_DOCUMENTS:
+        with pytest.raises(InvalidSpec, match="source_info"):
+            store.inbox.advance([Advance(job, JobStatus.CLAIMED, JobStatus.FETCHING, {"source_info": odd})])
+        with pytest.raises(InvalidSpec, match="timings"):
+            store.inbox.fail(job, JobError("io", "it broke", "claimed"), timings=odd)
+    assert statuses(store, [job_id]) == [JobStatus.CLAIMED]
+
+
+def test_whatever_a_foreign_program_printed_can_be_an_errors_message(store: Store) -> None:
+    (job_id,) = enqueue(store)
+    store.inbox.fail(claim_one(store), JobError("ffmpeg", "\0\ud800\x1b[31m" + "é" * 100_000, "processing"))
+    assert store.jobs.get(job_id)["last_error"]["code"] == "ffmpeg"
+
+
+def test_unusual_but_good_documents_come_back_as_they_were(store: Store) -> None:
+    (job_id,) = enqueue(store)
+    good = {"title": "Ключ 🎬 \\u0000 \"'", "n": [0, -1, 2**53, 1.5, None, True], "": {}}
+    job = claim_one(store)
+    store.inbox.advance([Advance(job, JobStatus.CLAIMED, JobStatus.FETCHING, {"source_info": good})])
+    assert store.jobs.get(job_id)["source_info"] == good
+
+
+def test_nothing_that_a_worker_brings_can_step_over_the_fence(store: Store, clock: SettableClock) -> None:
+    """`fenced-writes`: neither the fence's own names nor a step into the job are a worker's to bring."""
+    (job_id,) = enqueue(store)
+    stale = claim_one(store, lease_ms=1_000)
+    clock.advance(1_001)
+    store.inbox.sweep()
+    clock.advance(10_000)
+    owner = claim_one(store, "w2")
+    for name in ("version", "key", "source", "target", "delay_ms", "outcome", "last_error"):
+        step = Advance(stale, JobStatus.CLAIMED, JobStatus.FETCHING, {name: owner.claim_version})
+        with pytest.raises(InvalidSpec, match=name):
+            store.inbox.advance([step])
+    store.inbox.release(owner)
+    with pytest.raises(InvalidTransition):
+        store.inbox.advance([Advance(owner, JobStatus.QUEUED, JobStatus.CLAIMED)])
+    assert statuses(store, [job_id]) == [JobStatus.QUEUED]
+
+
+def test_progress_is_a_part_of_a_hundred(store: Store) -> None:
+    enqueue(store)
+    job = claim_one(store)
+    for odd in (-1, 101, float("nan"), "50", None):
+        with pytest.raises(InvalidSpec, match="progress"):
+            store.inbox.advance([Advance(job, JobStatus.CLAIMED, JobStatus.FETCHING, {"progress": odd})])
+
+
+def test_a_queue_named_twice_is_one_queue(store: Store) -> None:
+    enqueue(store, 3)
+    assert len(store.inbox.claim("w", 10, queues=("default", "default"))) == 3
+
+
+def test_what_a_driver_cannot_even_send_is_a_typed_error(store: Store) -> None:
+    for call in (
+        lambda: store.jobs.get("\ud800"),
+        lambda: store.control.cancel("\ud800"),
+        lambda: store.jobs.deliveries(limit=10**30),
+        lambda: store.outbox.replay_between(-(10**30), 10**30),
+    ):
+        with pytest.raises(StoreError) as refused:
+            call()
+        assert not refused.value.retryable
+
+
+def test_a_batch_of_the_largest_specs_is_enqueued_and_read_back(store: Store) -> None:
+    """libSQL's server hangs up on a message beyond 16 MiB, its client on an answer beyond 4: these are 24."""
+    large = {**SPEC, "padding": "x" * 240_000}
+    job_ids = enqueue(store, 100, spec=large)
+    assert [row["job_id"] for row in store.jobs.page(limit=200)] == sorted(job_ids, reverse=True)
+    assert len(store.jobs.many(job_ids, requester_id="r1")) == 100
+
+
+def test_sweeps_are_not_held_up_by_large_specs(store: Store, clock: SettableClock) -> None:
+    """libSQL's client refuses an answer beyond 4 MiB: sixty specs of this size are 14."""
+    large = {**SPEC, "padding": "x" * 240_000}
+    for _ in range(20):
+        enqueue(store, 3, spec=large)
+    assert len(store.inbox.claim("w", 60, lease_ms=1_000)) == 60
+    clock.advance(1_001)
+    assert store.inbox.sweep() == 60
+    assert len(store.inbox.claim("w", 60)) == 0
+    clock.advance(10_000)
+    assert len(store.inbox.claim("w", 60)) == 60

@@ -7,10 +7,10 @@ import pytest
 
 from euterpe.net.egress import Egress
 from euterpe.net.policy import EgressPolicy
-from euterpe.services import worker_tools
 from euterpe.settings import Settings
-from euterpe.store.inbox import ClaimedJob
+from euterpe.store.queue.inbox import ClaimedJob
 from euterpe.store.store import Store
+from euterpe.wiring.services import worker_tools
 from euterpe.worker.attempt import Tools
 from tests.media.clips import clips
 from tests.store.jobs import SPEC, claim_one, enqueue

@@ -8,11 +8,11 @@ from structlog.testing import capture_logs
 
 from euterpe.domain.retry import JobError, RetryClass
 from euterpe.domain.strict_json import canonical_text
-from euterpe.store.clock import SettableClock
 from euterpe.store.store import Store
 from euterpe.worker.attempt import Attempt, Tools
-from euterpe.worker.ends import AttemptResult
-from euterpe.worker.heart import Pulse
+from euterpe.worker.interruptions import AttemptResult
+from euterpe.worker.lease_keeper import AttemptControl
+from tests.clock import SettableClock
 from tests.store.jobs import claim_one, told
 from tests.worker.sealed import CREDENTIALS, seal_otherwise, submit
 
@@ -25,7 +25,7 @@ def _opened(tools: Tools) -> Iterator[None]:
 
 
 def attempt(tools: Tools) -> AttemptResult:
-    return Attempt(tools, Pulse(claim_one(tools.store), 60)).run()
+    return Attempt(tools, AttemptControl(claim_one(tools.store), 60)).run()
 
 
 @pytest.mark.parametrize(
@@ -92,5 +92,5 @@ def test_a_cancel_ends_a_job_that_is_put_off(store: Store, tools: Tools) -> None
     seal_otherwise(store, job_id := submit(store), kek_id="k9")
     job = claim_one(store)
     store.control.cancel(job_id)
-    Attempt(tools, Pulse(job, 60)).run()
+    Attempt(tools, AttemptControl(job, 60)).run()
     assert store.jobs.get(job_id)["last_error"]["code"] == "canceled"

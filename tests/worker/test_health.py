@@ -7,21 +7,21 @@ from collections.abc import Iterator
 import pytest
 
 from euterpe.net.errors import EgressUnreachable
-from euterpe.storage.errors import StorageError, Unreachable, disk_full
+from euterpe.storage.errors import StorageError, StorageUnreachable, disk_full
 from euterpe.storage.files import explained
 from euterpe.worker.attempt import Tools
 from euterpe.worker.disk import DiskLedger
-from euterpe.worker.health import ClaimGate, SelfCheck, Trouble, exhaustion_in, full_disk_in
+from euterpe.worker.health import ClaimGate, SelfCheck, WorkerFault, exhaustion_in, full_disk_in
 
 
 class ScriptedCheck(SelfCheck):
     """Finds what the test says."""
 
     def __init__(self) -> None:
-        self.trouble: Trouble | None = None
+        self.trouble: WorkerFault | None = None
         self.checks = 0
 
-    def full(self) -> Trouble | None:
+    def full(self) -> WorkerFault | None:
         self.checks += 1
         return self.trouble
 
@@ -69,7 +69,7 @@ def test_a_worker_in_trouble_rests_longer_and_longer_until_a_check_passes(
     gate: ClaimGate, check: ScriptedCheck, now: Now
 ) -> None:
     gate.suspect()
-    check.trouble = Trouble("sandbox_failed", "it cannot start")
+    check.trouble = WorkerFault("sandbox_failed", "it cannot start")
     for rest in (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0):
         assert not gate.may_claim()
         checks = check.checks
@@ -82,7 +82,7 @@ def test_a_worker_in_trouble_rests_longer_and_longer_until_a_check_passes(
     now.s += 60.0
     assert gate.may_claim()
     gate.suspect()
-    check.trouble = Trouble("sandbox_failed", "again")
+    check.trouble = WorkerFault("sandbox_failed", "again")
     assert not gate.may_claim()
     now.s += 0.5
     check.trouble = None
@@ -141,7 +141,7 @@ def told_as(error: StorageError, cause: Exception) -> StorageError:
 def reworded(number: int) -> StorageError:
     cut = EgressUnreachable("somewhere", "cannot connect")
     cut.__context__ = OSError(number, "as the system says")
-    return told_as(Unreachable("somewhere", "cannot connect", side="source"), cut)
+    return told_as(StorageUnreachable("somewhere", "cannot connect", side="source"), cut)
 
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN])

@@ -2,7 +2,7 @@
 
 from contextlib import suppress
 
-from euterpe.worker.meter import Meter
+from euterpe.worker.meter import UsageMeter
 
 
 class Now:
@@ -15,7 +15,7 @@ class Now:
 
 def test_a_phase_that_is_under_way_counts_as_far_as_it_got() -> None:
     now = Now()
-    meter = Meter(now)
+    meter = UsageMeter(now)
     with meter.phase("fetch"):
         now.s = 1.5
         assert meter.changes() == {"fetch_ms": 1500, "measured": "last_beat"}
@@ -27,7 +27,7 @@ def test_a_phase_that_is_under_way_counts_as_far_as_it_got() -> None:
 
 def test_a_phase_that_fails_is_measured_too() -> None:
     now = Now()
-    meter = Meter(now)
+    meter = UsageMeter(now)
     with suppress(KeyError), meter.phase("encode"):
         now.s = 3.0
         raise KeyError
@@ -35,7 +35,7 @@ def test_a_phase_that_fails_is_measured_too() -> None:
 
 
 def test_nothing_new_is_nothing_to_write() -> None:
-    meter = Meter()
+    meter = UsageMeter()
     meter.note(cpu_seconds=1.5)
     meter.add("bytes_out", 10)
     meter.add("bytes_out", 5)

@@ -10,14 +10,15 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from euterpe.crypto.filering import FileKeyRing
+from euterpe.bench.erase import erase_jobs
+from euterpe.crypto.file_keyring import FileKeyRing
 from euterpe.crypto.keyfile import activate_key, add_key, remove_key
 from euterpe.domain.spec import parse_spec
 from euterpe.domain.states import FINISHED
+from euterpe.store.engine.wakeup import Topic
 from euterpe.store.errors import StoreUnavailable
-from euterpe.store.inbox import ClaimedJob
+from euterpe.store.queue.inbox import ClaimedJob
 from euterpe.store.store import Store
-from euterpe.store.wake import Topic
 from euterpe.worker.attempt import Tools
 from euterpe.worker.worker import Worker
 from tests.media.clips import Clips
@@ -73,7 +74,7 @@ def test_a_rotation_reaches_a_worker_that_runs(url: str, store: Store, tools: To
     ring_file = tmp_path / "kek.json"
     add_key(ring_file, "k1")
     with (
-        Store(url, FileKeyRing(ring_file), tidy_every_ms=0) as of_worker,
+        Store(url, FileKeyRing(ring_file), sweep_every_ms=0) as of_worker,
         Store(url, FileKeyRing(ring_file)) as of_api,
         working(replace(tools, store=of_worker)),
     ):
@@ -85,7 +86,7 @@ def test_a_rotation_reaches_a_worker_that_runs(url: str, store: Store, tools: To
             error = end_of(of_worker, job_id)["last_error"]
             assert error["code"] == "endpoint_not_allowed", "they were opened"
             assert len(of_worker.jobs.attempts(job_id)) == 1
-            of_worker.jobs.erase("r1")
+            erase_jobs(of_worker.database, "r1")
 
 
 def test_a_listener_that_breaks_ends_no_claims(

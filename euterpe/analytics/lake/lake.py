@@ -16,10 +16,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as spark
 
 from euterpe.analytics.errors import LakeError
-from euterpe.analytics.facts import History
+from euterpe.analytics.facts import HistoryFrames
 from euterpe.analytics.lake.commits import Commit, Commits, DataFile, sync
+from euterpe.analytics.schema import spark_schema
 from euterpe.analytics.tables import HISTORY, REQUESTERS
-from euterpe.analytics.types import spark_schema
 
 _STAGING = ".staging"
 _OURS = f"{'[0-9]' * 8}-{'[0-9]' * 5}.parquet"
@@ -59,12 +59,12 @@ class Lake:
         """The latest."""
         return self._commits.latest()
 
-    def read(self, session: SparkSession, *, since: str = "", commit: Commit | None = None) -> History:
+    def read(self, session: SparkSession, *, since: str = "", commit: Commit | None = None) -> HistoryFrames:
         """As of the latest commit, or of `commit`; `since` a day (YYYY-MM-DD) leaves out what is older."""
         commit = commit or self.commit()
         frames = {name: self.table(session, name, commit.files[name], since) for name in HISTORY}
         names = session.createDataFrame(list(commit.requesters.items()), spark_schema(REQUESTERS))
-        return History(**frames, requesters=names)
+        return HistoryFrames(**frames, requesters=names)
 
     def table(
         self, session: SparkSession, name: str, files: Sequence[DataFile], since: str = ""

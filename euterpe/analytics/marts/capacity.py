@@ -20,11 +20,11 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from euterpe.analytics.facts import Facts
-from euterpe.analytics.marts.handful import Row, given, taken
+from euterpe.analytics.marts.frames import Row, from_rows, to_rows
 from euterpe.analytics.marts.horizon import DAY_US, Horizon, horizon, is_waiting, waited_ms
-from euterpe.analytics.marts.occupancy import most_at_once, parts
 from euterpe.analytics.marts.ratios import percentiles
 from euterpe.analytics.marts.schema import CAPACITY
+from euterpe.analytics.marts.utilisation import most_at_once, parts
 from euterpe.analytics.queueing import MODEL, fewest_slots, wait_quantile
 from euterpe.analytics.statistics import slope
 
@@ -43,8 +43,8 @@ def capacity(facts: Facts, forecast: Forecast = Forecast(), read_at: datetime | 
     arrivals, services = _arrivals(facts.jobs, now), _services(facts.attempts, now)
     parts_of_it = (services, _slots(facts.attempts, now), _waits(facts.jobs, arrivals, now))
     seen = reduce(lambda known, part: known.join(part, "queue", "left"), parts_of_it, arrivals)
-    rows = (_row(row, forecast) for row in taken(seen))
-    return given(facts.jobs.sparkSession, rows, CAPACITY)
+    rows = (_row(row, forecast) for row in to_rows(seen))
+    return from_rows(facts.jobs.sparkSession, rows, CAPACITY)
 
 
 def _arrivals(jobs: DataFrame, now: Horizon) -> DataFrame:

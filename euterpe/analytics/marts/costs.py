@@ -5,10 +5,14 @@ that the attempt held its slot stands for it, and is counted as estimated as wel
 """
 
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
 
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from euterpe.analytics.errors import AnalyticsError
 from euterpe.analytics.facts import Facts, shaped
 from euterpe.analytics.marts.ratios import minutes, over, total
 from euterpe.analytics.marts.schema import COSTS
@@ -51,3 +55,28 @@ def costs(facts: Facts, prices: Prices = Prices()) -> DataFrame:
 
 def _hours(seconds: Column) -> Column:
     return total(seconds) / 3600
+
+
+_Price = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+class _Document(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    cpu_hour: _Price = Prices.cpu_hour
+    gib_in: _Price = Prices.gib_in
+    gib_out: _Price = Prices.gib_out
+    currency: Annotated[str, Field(min_length=1, max_length=8)] = Prices.currency
+
+
+def read_prices(path: Path) -> Prices:
+    """A JSON object; what it leaves out is as without it."""
+    try:
+        document = _Document.model_validate_json(path.read_bytes())
+    except OSError as error:
+        raise AnalyticsError(f"the prices in {path} cannot be read: {error.strerror}") from error
+    except ValidationError as invalid:
+        first = invalid.errors()[0]
+        where = ".".join(str(part) for part in first["loc"]) or "the file"
+        raise AnalyticsError(f"the prices in {path} are not usable: {where}: {first['msg']}") from invalid
+    return Prices(**document.model_dump())

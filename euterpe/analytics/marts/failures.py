@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from euterpe.analytics.facts import Facts
-from euterpe.analytics.marts.handful import Row, given, taken
+from euterpe.analytics.marts.frames import Row, from_rows, to_rows
 from euterpe.analytics.marts.horizon import Horizon, has_failed, horizon
 from euterpe.analytics.marts.ratios import over
 from euterpe.analytics.marts.schema import FAILURES
@@ -22,9 +22,9 @@ _NOISE = 0.01
 def failures(facts: Facts) -> DataFrame:
     now = horizon(facts)
     is_new = now.within("first_seen", days=7)
-    rows = taken(_met(facts, now).withColumn("is_new", is_new))
+    rows = to_rows(_met(facts, now).withColumn("is_new", is_new))
     judged = ({**row, "trend": _trend(row, now.days)} for row in rows)
-    return given(facts.attempts.sparkSession, judged, FAILURES)
+    return from_rows(facts.attempts.sparkSession, judged, FAILURES)
 
 
 def _met(facts: Facts, now: Horizon) -> DataFrame:

@@ -22,12 +22,75 @@ import numpy as np
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from euterpe.analytics.block_permutation import FEWEST_BLOCKS, Blocks, equal_ratios
-from euterpe.analytics.encoder_codes import ENCODER_CODES, ENCODER_PHASE
 from euterpe.analytics.facts import Facts
-from euterpe.analytics.marts.handful import Row, given, taken
+from euterpe.analytics.marts.frames import Row, from_rows, to_rows
 from euterpe.analytics.marts.schema import REGRESSIONS
+from euterpe.analytics.permutation_test import FEWEST_BLOCKS, Blocks, equal_ratios
 from euterpe.analytics.statistics import holm
+
+# While a job is `processing`, ffmpeg decodes, encodes and its output is verified. A version can fail at it,
+# hang, be slow, need more memory, or make files that are wrong. It can also refuse what an older one decoded.
+ENCODER_CODES = frozenset(
+    {
+        "attempt_timeout",
+        "encode_failed",
+        "encode_killed",
+        "encode_stalled",
+        "encode_timeout",
+        "out_of_memory",
+        "output_too_large",
+        "output_truncated",
+        "output_undecodable",
+        "source_damaged",
+        "source_truncated",
+        "source_unsupported",
+    }
+)
+# Storage, network, credentials, the request, the machine, a person: no version of ffmpeg changes how often
+# these happen. A new version that kills its whole worker shows as `lease_expired`, which dying machines cause
+# far more often.
+OTHER_CODES = frozenset(
+    {
+        "canceled",
+        "cannot_decrypt",
+        "disk_full",
+        "egress_refused",
+        "endpoint_not_allowed",
+        "ffmpeg_missing",
+        "file_outside_roots",
+        "internal_error",
+        "lease_expired",
+        "no_audio_stream",
+        "no_video_stream",
+        "output_changed",
+        "output_conflict",
+        "output_forbidden",
+        "output_is_source",
+        "output_not_found",
+        "output_refused",
+        "output_too_slow",
+        "output_unreachable",
+        "output_unsupported",
+        "sandbox_failed",
+        "source_changed",
+        "source_empty",
+        "source_forbidden",
+        "source_not_found",
+        "source_not_media",
+        "source_overlong",
+        "source_refused",
+        "source_too_large",
+        "source_too_slow",
+        "source_unreachable",
+        "storage_throttled",
+        "too_large_for_worker",
+        "worker_broken",
+        "worker_exhausted",
+    }
+)
+# The only phase in which ffmpeg runs. `source_truncated` while fetching is storage's doing.
+ENCODER_PHASE = "processing"
+
 
 _NOISE = 0.01
 # A sure change may still be too small to act on: of the speed, and in points of the failure rate.
@@ -51,12 +114,12 @@ class FalseAlarms:
     outages: int  # of 20 consecutive jobs of one profile, in each history
 
 
-# tests/analytics/marts/test_false_alarms.py measures them again; the page shows them.
+# tests/analytics/marts/test_regressions_false_alarms.py measures them again; the page shows them.
 MEASURED = FalseAlarms(histories=1_000, alarms=5, outages=3)
 
 
 def regressions(facts: Facts) -> DataFrame:
-    return given(facts.attempts.sparkSession, compared(taken(_atoms(facts))), REGRESSIONS)
+    return from_rows(facts.attempts.sparkSession, compared(to_rows(_atoms(facts))), REGRESSIONS)
 
 
 def _atoms(facts: Facts) -> DataFrame:

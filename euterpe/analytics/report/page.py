@@ -3,7 +3,7 @@
 from base64 import b64encode
 from hashlib import sha256
 
-from euterpe.analytics.dates import EARLIEST
+from euterpe.analytics.impossible_dates import EARLIEST
 from euterpe.analytics.report import words
 from euterpe.analytics.report.blocks import Section, Tone, badge, drawn, tile
 from euterpe.analytics.report.findings import findings

@@ -21,13 +21,12 @@ from pyspark.sql.types import StructType
 from pyspark.sql.utils import is_remote
 
 from euterpe.analytics.errors import AnalyticsError
-from euterpe.analytics.schema import Column, Table
+from euterpe.analytics.schema import Column, Table, spark_schema
 from euterpe.analytics.source import filters as pushed
 from euterpe.analytics.source.reading import keep_allowed, read_part
 from euterpe.analytics.tables import HISTORY
-from euterpe.analytics.types import spark_schema
-from euterpe.store.database import Database
-from euterpe.store.history import Bookmark, Cut, History, Range
+from euterpe.store.engine.database import Database
+from euterpe.store.history.feed import Bookmark, Cut, HistoryFeed, PositionRange
 
 _ROWS = 250_000
 # A cut with what tells that it still means the same: Spark takes no deeper dictionary.
@@ -35,7 +34,7 @@ Offset = dict[str, int | str]
 
 
 @dataclass(frozen=True)
-class Source:
+class SourceOptions:
     """What to read, from where: all that a task needs."""
 
     url: str
@@ -52,7 +51,7 @@ class Source:
     def read(
         self, partition: spark.InputPartition, filters: Sequence[spark.Filter] = ()
     ) -> Iterator[pa.RecordBatch]:
-        part: Range | None = partition.value
+        part: PositionRange | None = partition.value
         if part is None:  # Spark's own, for a read that has none
             return
         where = pushed.conditions(self.table, filters)
@@ -93,12 +92,12 @@ class EuterpeSource(spark.DataSource):
     def streamReader(self, schema: StructType) -> spark.DataSourceStreamReader:  # noqa: N802  Spark's name
         return _StreamReader(self._source(schema))
 
-    def _source(self, schema: StructType) -> Source:
+    def _source(self, schema: StructType) -> SourceOptions:
         by_name = {column.name: column for column in self._table.columns}
         if unknown := [name for name in schema.names if name not in by_name]:
             raise AnalyticsError(f"table {self._table.name} has no column {unknown[0]!r}")
         allowed = self._options.get("metadata", "").split(",")
-        return Source(
+        return SourceOptions(
             self._url,
             self._table,
             tuple(by_name[name] for name in schema.names),
@@ -108,7 +107,7 @@ class EuterpeSource(spark.DataSource):
 
 
 class _Reader(spark.DataSourceReader):
-    def __init__(self, source: Source, since: Cut, until: Cut | None) -> None:
+    def __init__(self, source: SourceOptions, since: Cut, until: Cut | None) -> None:
         self._source, self._since, self._until = source, since, until
         self._filters: list[spark.Filter] = []
 
@@ -126,7 +125,7 @@ class _PushingReader(_Reader):
 
 
 class _StreamReader(spark.DataSourceStreamReader):
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: SourceOptions) -> None:
         self._source = source
 
     def initialOffset(self) -> Offset:  # noqa: N802  Spark's name
@@ -156,8 +155,8 @@ class history_of:  # noqa: N801  a context manager
     def __init__(self, url: str) -> None:
         self._database = Database(url)
 
-    def __enter__(self) -> History:
-        return History(self._database)
+    def __enter__(self) -> HistoryFeed:
+        return HistoryFeed(self._database)
 
     def __exit__(self, *_: object) -> None:
         self._database.close()

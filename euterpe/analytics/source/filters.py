@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from pyspark.sql import datasource as spark
 
 from euterpe.analytics.schema import Table
-from euterpe.store.history_columns import COLUMNS
+from euterpe.store.history.columns import COLUMNS
 
 # Of JSON, whose numbers and texts each engine compares in its own way, nothing is pushed; nor are floats.
 _PLAIN = (sa.Text, sa.BigInteger)

@@ -8,11 +8,10 @@ import pyarrow as pa
 import pyarrow.csv as pc_csv
 import sqlalchemy as sa
 
-from euterpe.analytics.schema import Column
-from euterpe.analytics.types import ARROW, arrow_schema
-from euterpe.store.engines import Kind
-from euterpe.store.history import History, Range
-from euterpe.store.rows import AnySelect
+from euterpe.analytics.schema import ARROW, Column, arrow_schema
+from euterpe.store.engine.batch_rows import AnySelect
+from euterpe.store.engine.engines import EngineKind
+from euterpe.store.history.feed import HistoryFeed, PositionRange
 
 # A batch is what is in memory of a part: about so many rows, or bytes of CSV.
 _ROWS, _BYTES = 20_000, 4 * 1024 * 1024
@@ -21,9 +20,9 @@ _WIRE = {**ARROW, "time": pa.int64()}
 
 
 def read_part(
-    history: History,
+    history: HistoryFeed,
     table: str,
-    part: Range,
+    part: PositionRange,
     columns: Sequence[Column],
     where: Sequence[sa.ColumnElement[bool]] = (),
 ) -> Iterator[pa.RecordBatch]:
@@ -32,13 +31,15 @@ def read_part(
     )
 
 
-def as_batches(history: History, select: AnySelect, columns: Sequence[Column]) -> Iterator[pa.RecordBatch]:
-    batches = _from_csv if history.kind is Kind.POSTGRES else _from_rows
+def as_batches(
+    history: HistoryFeed, select: AnySelect, columns: Sequence[Column]
+) -> Iterator[pa.RecordBatch]:
+    batches = _from_csv if history.kind is EngineKind.POSTGRES else _from_rows
     for batch in batches(history, select, columns):
         yield _shaped(batch, columns)
 
 
-def _from_csv(history: History, select: AnySelect, columns: Sequence[Column]) -> Iterator[pa.RecordBatch]:
+def _from_csv(history: HistoryFeed, select: AnySelect, columns: Sequence[Column]) -> Iterator[pa.RecordBatch]:
     stream = _Stream(history.csv(select))
     if not stream.has_more():
         return  # what pyarrow calls an error
@@ -86,7 +87,9 @@ class _Stream:
         self.closed = True
 
 
-def _from_rows(history: History, select: AnySelect, columns: Sequence[Column]) -> Iterator[pa.RecordBatch]:
+def _from_rows(
+    history: HistoryFeed, select: AnySelect, columns: Sequence[Column]
+) -> Iterator[pa.RecordBatch]:
     schema = pa.schema([(column.name, _WIRE[column.type]) for column in columns])
     for rows in history.rows(select, _ROWS):
         values = zip(*rows, strict=True)

@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from euterpe.domain.credentials import Side
-from euterpe.net.egress import Answer, Egress, OpenAnswer
+from euterpe.net.egress import Egress, EgressResponse, OpenResponse
 from euterpe.net.pace import TransferPace
 from euterpe.net.target import Target
-from euterpe.storage.answers import REASON_BYTES, in_our_words, reading, refusal
 from euterpe.storage.objects.request import ObjectRequest, Signer, encode_path
+from euterpe.storage.responses import REASON_BYTES, in_our_words, reading, refusal
 
 # A download is one request however long it takes; its pace is watched, and so is its job's time.
 _DOWNLOAD_S = 7 * 24 * 3600.0
@@ -54,7 +54,7 @@ class ObjectClient:
         return "/".join(("", *self.base.split("/")[3:])) if self.base.count("/") > 2 else ""
 
     @contextmanager
-    def open(self, where: str, request: ObjectRequest, pace: TransferPace) -> Iterator[OpenAnswer]:
+    def open(self, where: str, request: ObjectRequest, pace: TransferPace) -> Iterator[OpenResponse]:
         """Yield an answer of any status, whose body is read as it comes."""
         url, signed = self._signed(request)
         with ExitStack() as stack:
@@ -71,7 +71,7 @@ class ObjectClient:
                 )
             yield replace(answer, chunks=reading(where, answer.chunks))
 
-    def ask(self, where: str, request: ObjectRequest, deadline_s: float = _CALL_S) -> Answer:
+    def ask(self, where: str, request: ObjectRequest, deadline_s: float = _CALL_S) -> EgressResponse:
         """Return the answer to a short call, whatever its status."""
         url, signed = self._signed(request)
         with in_our_words(where, self.side):
@@ -86,7 +86,7 @@ class ObjectClient:
 
     def send(
         self, where: str, request: ObjectRequest, pace: TransferPace, on_slice: Callable[[], None]
-    ) -> Answer:
+    ) -> EgressResponse:
         """Send a body slice by slice; `on_slice` is called before each, and may raise. Return any answer."""
         url, signed = self._signed(request)
 
@@ -110,7 +110,7 @@ class ObjectClient:
         pace.add_request()
         return answer
 
-    def succeeded(self, where: str, answer: Answer) -> Answer:
+    def succeeded(self, where: str, answer: EgressResponse) -> EgressResponse:
         """Return `answer` if it is a success, else raise what it means."""
         if 200 <= answer.status < 300:
             return answer

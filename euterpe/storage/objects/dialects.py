@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from hashlib import md5
 from types import MappingProxyType
 
-from euterpe.storage.answers import extent, instant
 from euterpe.storage.publication import ObjectState
+from euterpe.storage.responses import extent, instant
 
 
 @dataclass(frozen=True)

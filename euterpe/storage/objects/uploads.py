@@ -10,9 +10,9 @@ from types import MappingProxyType
 from typing import Protocol
 from xml.sax.saxutils import escape
 
-from euterpe.net.egress import Answer
+from euterpe.net.egress import EgressResponse
 from euterpe.net.pace import TransferPace
-from euterpe.storage.errors import StorageError, Unreachable, answered, reason_in
+from euterpe.storage.errors import StorageError, StorageUnreachable, answered, reason_in
 from euterpe.storage.objects.client import ObjectClient
 from euterpe.storage.objects.dialects import Dialect, bare_etag
 from euterpe.storage.objects.request import ObjectRequest, encode_query
@@ -39,17 +39,17 @@ class UploadTarget:
     pace: TransferPace
     on_slice: Callable[[], None] = field(repr=False)
 
-    def send(self, request: ObjectRequest) -> Answer:
+    def send(self, request: ObjectRequest) -> EgressResponse:
         """Send a body; a passing failure is tried again."""
 
-        def attempt() -> Answer:
+        def attempt() -> EgressResponse:
             self.on_slice()
             answer = self.client.send(self.where, request, self.pace, self.on_slice)
             return self.client.succeeded(self.where, answer)
 
         return persist(attempt, tries=_PART_TRIES)
 
-    def ask(self, request: ObjectRequest) -> Answer:
+    def ask(self, request: ObjectRequest) -> EgressResponse:
         """Make one short call."""
         return self.client.succeeded(self.where, self.client.ask(self.where, request))
 
@@ -122,7 +122,7 @@ class PartsUpload:
         answer = persist(lambda: target.ask(request), tries=_PART_TRIES)
         match = _UPLOAD_ID.search(answer.body.decode("utf-8", "replace"))
         if match is None:
-            raise Unreachable(target.where, "began an upload without naming it", side="output")
+            raise StorageUnreachable(target.where, "began an upload without naming it", side="output")
         return unescape(match[1])
 
     def send(self, part: bytes) -> None:
@@ -132,7 +132,7 @@ class PartsUpload:
         )
         etag = self._target.send(request).headers.get("etag")
         if etag is None:
-            raise Unreachable(self._target.where, "took a part without an ETag", side="output")
+            raise StorageUnreachable(self._target.where, "took a part without an ETag", side="output")
         self._etags.append(etag)
 
     def publish(self, expected: ObjectState | None, *, conditional: bool) -> str | None:
@@ -150,7 +150,7 @@ class PartsUpload:
         etag = _ETAG.search(answer.body.decode("utf-8", "replace"))
         return bare_etag(unescape(etag[1])) if etag else None
 
-    def _completed(self, request: ObjectRequest) -> Answer:
+    def _completed(self, request: ObjectRequest) -> EgressResponse:
         """S3 may answer 200 before it knows, and then tell of a failure in the body."""
         target = self._target
         answer = target.ask(request)
@@ -196,7 +196,7 @@ class BlocksUpload:
         """There is no call for it."""
 
 
-def _published(call: Callable[[], Answer], condition: dict[str, str]) -> Answer:
+def _published(call: Callable[[], EgressResponse], condition: dict[str, str]) -> EgressResponse:
     """Tell a condition that does not hold, and a store that does not do conditions, from other refusals."""
     try:
         return call()

@@ -10,18 +10,18 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from euterpe.analytics.analyse import Question, analyse, publish
 from euterpe.analytics.lake import Lake
 from euterpe.analytics.marts import Options
 from euterpe.analytics.marts.schema import MARTS
-from euterpe.analytics.synthesize.lake import synthesize_lake
-from euterpe.analytics.synthesize.plan import Plan
-from euterpe.analytics.synthesize.store import synthesize_store
-from euterpe.store.database import Database
+from euterpe.analytics.pipeline import Question, analyse, publish
+from euterpe.store.engine.database import Database
+from euterpe.synthesize.history_plan import HistoryPlan
+from euterpe.synthesize.lake import synthesize_lake
+from euterpe.synthesize.store import synthesize_store
 from tests.analytics.cluster.daemons import WORKERS, Workshop, cluster, connect_server, tasks_of
 from tests.analytics.facts.comparing import assert_same
 
-PLAN = Plan(jobs=300, seed=3, days=3, until_ms=1_790_000_000_000)
+PLAN = HistoryPlan(jobs=300, seed=3, days=3, until_ms=1_790_000_000_000)
 pytestmark = pytest.mark.parametrize("engine", ["postgres"])
 
 Document = dict[str, Any]

@@ -14,9 +14,9 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from euterpe.analytics.errors import AnalyticsError, JavaMissing, SparkMissing
-from euterpe.analytics.failures import failures_in_words, files_in_words
 from euterpe.analytics.session import driver_memory, find_java, package, spark_session
 from euterpe.analytics.source import read_table
+from euterpe.analytics.spark_errors import failures_in_words, files_in_words
 from tests.analytics.cluster.daemons import Workshop
 from tests.engines import free_port
 
@@ -97,7 +97,7 @@ def test_the_package_that_workers_get_is_whole_and_needs_what_the_docs_name(
         return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
 
     assert "No module named 'euterpe.analytics'" in ran("import euterpe.analytics").stderr
-    modules = "euterpe.analytics.source.datasource, euterpe.analytics.batch.examine"
+    modules = "euterpe.analytics.source.datasource, euterpe.batch.validation"
     start = (
         f"import sys; sys.path.append({str(package(tmp_path))!r}); import pyspark.sql; had = {{*sys.modules}}"
     )

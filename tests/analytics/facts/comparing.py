@@ -7,8 +7,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-from euterpe.analytics.schema import Table
-from euterpe.analytics.types import spark_schema
+from euterpe.analytics.schema import Table, spark_schema
 
 Rows = Iterable[Mapping[str, Any]]
 

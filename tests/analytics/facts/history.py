@@ -12,10 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
-from euterpe.analytics.facts import History
-from euterpe.analytics.schema import Table
+from euterpe.analytics.facts import HistoryFrames
+from euterpe.analytics.schema import Table, arrow_schema
 from euterpe.analytics.tables import ATTEMPTS, DELIVERIES, EVENTS, HISTORY, JOBS, REQUESTERS
-from euterpe.analytics.types import arrow_schema
 
 Row = dict[str, Any]
 Rows = dict[str, list[Row]]
@@ -74,10 +73,10 @@ def table_of(table: Table, rows: Sequence[Mapping[str, Any]], defaults: Row) -> 
     return pa.Table.from_pylist(whole, arrow_schema(table.columns))
 
 
-def history(spark: SparkSession, **rows: Sequence[Mapping[str, Any]]) -> History:
+def history(spark: SparkSession, **rows: Sequence[Mapping[str, Any]]) -> HistoryFrames:
     """From rows by hand."""
     tables = (table_of(table, rows.get(name, ()), _DEFAULTS[table]) for name, table in TABLES.items())
-    return History(*map(spark.createDataFrame, tables))
+    return HistoryFrames(*map(spark.createDataFrame, tables))
 
 
 def write(folder: Path, rows: Rows) -> None:
@@ -89,11 +88,11 @@ def write(folder: Path, rows: Rows) -> None:
             pq.write_table(some, folder / name / f"{part}.parquet")
 
 
-def read(spark: SparkSession, folder: Path) -> History:
+def read(spark: SparkSession, folder: Path) -> HistoryFrames:
     def frame(name: str) -> DataFrame:
         return spark.read.parquet(str(folder / name))
 
-    return History(*map(frame, TABLES))
+    return HistoryFrames(*map(frame, TABLES))
 
 
 PROFILES = ("h264-720p", "h264-720p", "audio-aac", "hevc-1080p", None, "of-a-later-release")

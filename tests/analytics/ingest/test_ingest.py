@@ -15,22 +15,22 @@ from pyspark.sql import SparkSession
 
 from euterpe.analytics.errors import AnalyticsError, LakeError
 from euterpe.analytics.facts import facts
-from euterpe.analytics.failures import failures_in_words
 from euterpe.analytics.ingest import ingest
 from euterpe.analytics.lake import Lake
 from euterpe.analytics.lake.upkeep import compact
-from euterpe.analytics.synthesize.lake import synthesize_lake
-from euterpe.analytics.synthesize.plan import Plan
-from euterpe.analytics.synthesize.store import synthesize_store
+from euterpe.analytics.spark_errors import failures_in_words
 from euterpe.domain.retry import Delivered, JobError
 from euterpe.domain.states import JobStatus
-from euterpe.store.clock import SettableClock
-from euterpe.store.database import Database
-from euterpe.store.engines import Kind
-from euterpe.store.migrate import migrate
-from euterpe.store.outbox import Delivery
+from euterpe.store.engine.database import Database
+from euterpe.store.engine.engines import EngineKind
+from euterpe.store.engine.migrations import migrate
+from euterpe.store.queue.outbox import Delivery
 from euterpe.store.store import Store
 from euterpe.store.tables import inbox_jobs, job_attempts, job_deliveries, job_outbox_events
+from euterpe.synthesize.history_plan import HistoryPlan
+from euterpe.synthesize.lake import synthesize_lake
+from euterpe.synthesize.store import synthesize_store
+from tests.clock import SettableClock
 from tests.store.jobs import SPEC, advance, claim_one, enqueue
 
 
@@ -187,7 +187,7 @@ def test_the_histories_of_two_installations_do_not_mix(
         append.drop = frozenset(["forces a commit"])
     assert not ingest(spark, lake, url).anew
     made = Lake(tmp_path / "made")
-    synthesize_lake(made, Plan(jobs=3, seed=1, until_ms=1_790_000_000_000), lambda _: None)
+    synthesize_lake(made, HistoryPlan(jobs=3, seed=1, until_ms=1_790_000_000_000), lambda _: None)
     with pytest.raises(LakeError, match="has a made history: name another lake"):
         ingest(spark, made, url)
 
@@ -237,9 +237,9 @@ def test_a_killed_ingest_is_simply_run_again(
     url: str, spark: SparkSession, tmp_path: Path, lake: Lake
 ) -> None:
     database = Database(url)
-    assert database.kind is Kind.SQLITE
+    assert database.kind is EngineKind.SQLITE
     migrate(database)
-    synthesize_store(database, Plan(jobs=300, seed=3, until_ms=1_790_000_000_000), lambda _: None)
+    synthesize_store(database, HistoryPlan(jobs=300, seed=3, until_ms=1_790_000_000_000), lambda _: None)
     database.close()
     command = [sys.executable, "-m", "euterpe", "analytics", "ingest", "--lake", str(lake.root)]
     environ = {**os.environ, "EUTERPE_DATABASE_URL": url}

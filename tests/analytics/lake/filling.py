@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from euterpe.analytics.lake import Append, Lake
+from euterpe.analytics.schema import arrow_schema
 from euterpe.analytics.tables import EVENTS
-from euterpe.analytics.types import arrow_schema
 
 DAYS = (date(2026, 11, 1), date(2026, 11, 2))
 

@@ -5,25 +5,23 @@ from typing import Any
 
 import numpy as np
 
-from euterpe.analytics.encoder_codes import ENCODER_CODES
-from euterpe.analytics.marts.regressions import ATOM, LATEST
-from euterpe.analytics.synthesize.fates import CODES, PROCESSING, SUCCESS
-from euterpe.analytics.synthesize.jobs import draw_jobs
-from euterpe.analytics.synthesize.lives import Columns, Lives
-from euterpe.analytics.synthesize.plan import Plan
-from euterpe.analytics.synthesize.profiles import PROFILES
+from euterpe.analytics.marts.regressions import ATOM, ENCODER_CODES, LATEST
+from euterpe.synthesize.history_plan import HistoryPlan
+from euterpe.synthesize.jobs import PROFILES, draw_jobs
+from euterpe.synthesize.outcomes import CODES, PROCESSING, SUCCESS
+from euterpe.synthesize.timeline import Columns, Lives
 
 Row = dict[str, Any]
 UNTIL_MS = 1_789_570_800_000
 
 
-def atoms_of(plan: Plan) -> list[Row]:
+def atoms_of(plan: HistoryPlan) -> list[Row]:
     """Return the atoms of a made history, as the Spark part of the mart would."""
     blocks = [_block(plan, index) for index in range(plan.blocks)]
     return list(_atoms({name: np.concatenate([one[name] for one in blocks]) for name in blocks[0]}))
 
 
-def _block(plan: Plan, index: int) -> Columns:
+def _block(plan: HistoryPlan, index: int) -> Columns:
     rng = np.random.default_rng([plan.seed, index])
     jobs = draw_jobs(plan, index, rng)
     attempts, _ = Lives(plan, jobs, rng).live()

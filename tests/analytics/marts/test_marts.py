@@ -4,7 +4,7 @@ changes nothing."""
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from euterpe.analytics.facts import Facts, History, facts
+from euterpe.analytics.facts import Facts, HistoryFrames, facts
 from euterpe.analytics.marts import Options, all_marts
 from euterpe.analytics.marts.schema import MARTS
 from tests.analytics.facts.comparing import assert_same, assert_shape, rows_of
@@ -13,7 +13,7 @@ from tests.analytics.facts.history import Rows, at, generate, history
 JOB = {"job_id": "j1"}
 
 
-def marts_of(made: History) -> Rows:
+def marts_of(made: HistoryFrames) -> Rows:
     known = Facts(*(frame.cache() for frame in facts(made)))
     try:
         marts = all_marts(known, Options())
@@ -88,7 +88,7 @@ def test_the_order_of_rows_their_partitions_copies_and_older_versions_change_not
     newest = sorted(rows["jobs"], key=lambda row: (row["event_sequence"], row["updated_at"]))
     whole = {row["job_id"]: row for row in newest}
     ended = {row["attempt_id"]: row for row in sorted(rows["attempts"], key=lambda row: "ended_at" in row)}
-    scattered = History(
+    scattered = HistoryFrames(
         *(frame.union(frame).orderBy(F.xxhash64(*frame.columns)).repartition(7) for frame in neat)
     )
     distilled = history(

@@ -13,7 +13,7 @@ from euterpe.analytics.marts.costs import Prices
 from euterpe.analytics.marts.schema import MARTS
 from euterpe.analytics.marts.webhooks import Objective
 from euterpe.analytics.report import Results, Totals
-from euterpe.analytics.types import arrow_schema
+from euterpe.analytics.schema import arrow_schema
 
 Rows = list[dict[str, Any]]
 

@@ -11,8 +11,8 @@ from euterpe.analytics.source import read_table, register
 from euterpe.analytics.tables import HISTORY
 from euterpe.domain.retry import Delivered, JobError, Redeliver
 from euterpe.domain.states import JobStatus
-from euterpe.store.history import History
-from euterpe.store.outbox import Delivery
+from euterpe.store.history.feed import HistoryFeed
+from euterpe.store.queue.outbox import Delivery
 from euterpe.store.store import Store
 from tests.store.jobs import SPEC, advance, claim_one, enqueue
 
@@ -155,7 +155,7 @@ class TestMistakes:
 
 
 def test_a_read_is_of_one_cut_however_long_it_takes(lived: Store, url: str, spark: SparkSession) -> None:
-    cut = History(lived.database).now().cut
+    cut = HistoryFeed(lived.database).now().cut
     before = rows(read_table(spark, "events", url=url))
     advance(lived, claim_one(lived), until=JobStatus.SUCCEEDED)
     assert rows(read_table(spark, "events", url=url, until=json.dumps(cut._asdict()))) == before

@@ -1,7 +1,7 @@
 """What changed, in a few sentences computed from the marts: the most important first, with numbers."""
 
 from euterpe.analytics.report import words
-from euterpe.analytics.report.findings import changes, standing
+from euterpe.analytics.report.findings import changes, shortfalls
 from euterpe.analytics.report.findings.facts import fact, facts, short
 from euterpe.analytics.report.findings.finding import Finding
 from euterpe.analytics.report.results import Results
@@ -14,13 +14,13 @@ _SIGNS = (
     changes.failing,
     changes.versions,
     changes.demand,
-    standing.late_webhooks,
-    standing.stale_credentials,
-    standing.missing_slots,
-    standing.wasted_work,
-    standing.wasted_bits,
-    standing.generous_bits,
-    standing.uneven_waiting,
+    shortfalls.late_webhooks,
+    shortfalls.stale_credentials,
+    shortfalls.missing_slots,
+    shortfalls.wasted_work,
+    shortfalls.wasted_bits,
+    shortfalls.generous_bits,
+    shortfalls.uneven_waiting,
 )
 
 

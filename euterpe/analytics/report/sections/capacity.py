@@ -5,10 +5,10 @@ from datetime import date, timedelta
 
 from euterpe.analytics.report import words
 from euterpe.analytics.report.blocks import Section, badge, counted, figure, nothing, table
-from euterpe.analytics.report.charts.upright import Column, lines
+from euterpe.analytics.report.charts.vertical import StackedColumn, lines
 from euterpe.analytics.report.html import Content, Html, join, tag
-from euterpe.analytics.report.leading import leading
 from euterpe.analytics.report.results import Results, Row, share, total
+from euterpe.analytics.report.top_n import top_n
 
 _SUMS = ("attempts", "busy_seconds", "present_seconds", "peak_busy")
 _DAY_SECONDS = 86_400
@@ -59,7 +59,7 @@ def _answer(results: Results, queues: Sequence[Row], days: Sequence[Row]) -> str
 
 def _busy(days: Sequence[Row], workers: Sequence[Row]) -> Html:
     columns, title = _columns(days), "Jobs at once by day"
-    shown = leading(workers, "worker_id", "busy_seconds", lambda rest: total(rest, _SUMS))
+    shown = top_n(workers, "worker_id", "busy_seconds", lambda rest: total(rest, _SUMS))
     return join(
         figure(
             title,
@@ -83,7 +83,7 @@ def _busy(days: Sequence[Row], workers: Sequence[Row]) -> Html:
     )
 
 
-def _columns(days: Sequence[Row]) -> list[Column]:
+def _columns(days: Sequence[Row]) -> list[StackedColumn]:
     by_day = {row["day"]: row for row in days}
     return [_column(at, by_day.get(at)) for at in _calendar(min(by_day), max(by_day))]
 
@@ -92,12 +92,12 @@ def _calendar(first: date, last: date) -> list[date]:
     return [first + timedelta(days=n) for n in range((last - first).days + 1)]
 
 
-def _column(at: date, row: Row | None) -> Column:
+def _column(at: date, row: Row | None) -> StackedColumn:
     busy = row["busy_seconds"] / _DAY_SECONDS if row else 0.0
     slots = float(row["peak_busy"]) if row else None
     said = f"{words.number(busy)} jobs at once"
     said += "" if slots is None else f", {words.of(slots, 'slot')}"
-    return Column(f"{at.day} {at:%b}", f"{words.day(at)}: {said}", (busy, slots))
+    return StackedColumn(f"{at.day} {at:%b}", f"{words.day(at)}: {said}", (busy, slots))
 
 
 def _needed(queues: Sequence[Row]) -> Html:

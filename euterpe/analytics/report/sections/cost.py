@@ -5,10 +5,10 @@ from functools import partial
 
 from euterpe.analytics.report import words
 from euterpe.analytics.report.blocks import Section, counted, figure, nothing, table
-from euterpe.analytics.report.charts.lying import Bar, bars
+from euterpe.analytics.report.charts.horizontal import Bar, bars
 from euterpe.analytics.report.html import Content, Html, join
-from euterpe.analytics.report.leading import leading
 from euterpe.analytics.report.results import Results, Row, share, total
+from euterpe.analytics.report.top_n import top_n
 
 SUMS = (
     *("jobs", "cpu_hours", "estimated_hours", "wasted_cpu_hours", "wasted_estimated_hours"),
@@ -79,7 +79,7 @@ def _estimated(whole: Row) -> str:
 def _evidence(results: Results, requesters: Sequence[Row], whole: Row) -> Html:
     profiles = results.grouped("costs", ["profile"], SUMS)
     fold = partial(total, names=SUMS)
-    shown = leading(requesters, "requester", "cost", fold)
+    shown = top_n(requesters, "requester", "cost", fold)
     currency = results.prices.currency
     return join(
         figure(
@@ -94,7 +94,7 @@ def _evidence(results: Results, requesters: Sequence[Row], whole: Row) -> Html:
             table(
                 f"Cost by {by}",
                 (by, *_HEADS),
-                [_cells(row, by, whole, currency) for row in leading(rows, by, "cost", fold)],
+                [_cells(row, by, whole, currency) for row in top_n(rows, by, "cost", fold)],
                 _cells({**whole, by: "all"}, by, whole, currency),
             )
             for by, rows in (("requester", requesters), ("profile", profiles))

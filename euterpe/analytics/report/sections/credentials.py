@@ -5,8 +5,8 @@ from typing import Any
 
 from euterpe.analytics.report import words
 from euterpe.analytics.report.blocks import Section, counted, nothing, table
-from euterpe.analytics.report.leading import leading
 from euterpe.analytics.report.results import Results, Row, share, total
+from euterpe.analytics.report.top_n import top_n
 
 _SUMS = ("jobs", "refreshed_jobs", "refreshes", "credential_failures")
 
@@ -17,7 +17,7 @@ def credentials(results: Results) -> Section:
     evidence = table(
         "Renewed credentials by requester",
         ("requester", "#jobs", "#renewed", "#share", "#renewals", "#succeeded after", "#attempts without"),
-        [_cells(row) for row in leading(rows, "requester", "refreshes", _together)],
+        [_cells(row) for row in top_n(rows, "requester", "refreshes", _together)],
         _cells({**whole, "requester": "all"}),
     )
     return Section(

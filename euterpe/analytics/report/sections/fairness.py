@@ -7,10 +7,10 @@ from typing import Any
 from euterpe.analytics.marts.fairness import FEWEST_JOBS
 from euterpe.analytics.report import words
 from euterpe.analytics.report.blocks import Section, counted, figure, nothing, table
-from euterpe.analytics.report.charts.lying import Bar, bars
+from euterpe.analytics.report.charts.horizontal import Bar, bars
 from euterpe.analytics.report.html import Content, Html, join
-from euterpe.analytics.report.leading import leading
 from euterpe.analytics.report.results import Results, Row, total
+from euterpe.analytics.report.top_n import top_n
 
 EVEN = 0.8  # of Jain's index: below, the waiting is not shared evenly
 # From here on a longer waiting is worth a sentence.
@@ -128,7 +128,7 @@ def _evidence(queues: Sequence[Queue]) -> Html:
     title = "Waiting of the 95th percentile, by queue and requester"
     listed = queues[:_LISTED]
     each = max(3, _DRAWN // len(listed))
-    shown = [row for queue in listed for row in leading(queue.rows, "requester", "jobs", _together, each)]
+    shown = [row for queue in listed for row in top_n(queue.rows, "requester", "jobs", _together, each)]
     rest = f", the {_LISTED} largest queues of {len(queues)}" if len(queues) > _LISTED else ""
     drawn = [_bar(row) for row in shown if row["is_compared"] and row["p95_waiting_ms"] is not None][:_DRAWN]
     return join(

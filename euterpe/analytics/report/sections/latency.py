@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from euterpe.analytics.report import words
 from euterpe.analytics.report.blocks import Section, counted, figure, nothing, table
-from euterpe.analytics.report.charts.lying import Range, ranges
+from euterpe.analytics.report.charts.horizontal import PercentileRange, ranges
 from euterpe.analytics.report.html import Content, Html, join
 from euterpe.analytics.report.results import Results, Row
 
@@ -86,9 +86,9 @@ def _name(kind: Kind) -> str:
     return profile if queue == "default" else f"{profile} · {queue}"
 
 
-def _range(row: Row) -> Range:
+def _range(row: Row) -> PercentileRange:
     p50, p95, p99 = (words.duration_ms(row[p]) for p in ("p50_ms", "p95_ms", "p99_ms"))
-    return Range(
+    return PercentileRange(
         row["stage"],
         row["p50_ms"],
         row["p95_ms"],

@@ -5,10 +5,10 @@ from datetime import date, timedelta
 
 from euterpe.analytics.report import words
 from euterpe.analytics.report.blocks import Section, counted, figure, nothing, table
-from euterpe.analytics.report.charts.upright import Column, stacked
+from euterpe.analytics.report.charts.vertical import StackedColumn, stacked
 from euterpe.analytics.report.html import Content, Html, join
-from euterpe.analytics.report.leading import leading
 from euterpe.analytics.report.results import Results, Row, succeeded_share, total
+from euterpe.analytics.report.top_n import top_n
 
 OUTCOMES = {
     "succeeded": "succeeded",
@@ -60,7 +60,7 @@ def _evidence(results: Results, days: Sequence[Row]) -> Html:
             table(
                 f"Outcome by {by}",
                 (by, "#jobs", *(f"#{name}" for name in OUTCOMES.values()), "#success", "#output minutes"),
-                [_cells(row, by) for row in leading(rows, by, "jobs", lambda rest: total(rest, _SUMS))],
+                [_cells(row, by) for row in top_n(rows, by, "jobs", lambda rest: total(rest, _SUMS))],
                 _cells({**total(rows, _SUMS), by: "all"}, by),
             )
             for by, rows in tables
@@ -69,7 +69,7 @@ def _evidence(results: Results, days: Sequence[Row]) -> Html:
     )
 
 
-def by_day(days: Sequence[Row]) -> tuple[list[Column], str]:
+def by_day(days: Sequence[Row]) -> tuple[list[StackedColumn], str]:
     """Without gaps: a day without a job is a day, too. A long history is shown by weeks (from Monday)."""
     first, last = min(row["day"] for row in days), max(row["day"] for row in days)
     weekly = (last - first).days >= _MOST_DAYS
@@ -88,9 +88,9 @@ def by_day(days: Sequence[Row]) -> tuple[list[Column], str]:
     )
 
 
-def _column(at: date, became: dict[str, int], prefix: str) -> Column:
+def _column(at: date, became: dict[str, int], prefix: str) -> StackedColumn:
     said = ", ".join(f"{value:,} {OUTCOMES[name]}" for name, value in became.items() if value)
-    return Column(
+    return StackedColumn(
         f"{at.day} {at:%b}",
         f"{prefix}{words.day(at)}: {said or 'no jobs'}",
         tuple(float(n) for n in became.values()),

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from euterpe.analytics.report import words
 from euterpe.analytics.report.blocks import Section, counted, figure, nothing, table
-from euterpe.analytics.report.charts.lying import Bar, bars
+from euterpe.analytics.report.charts.horizontal import Bar, bars
 from euterpe.analytics.report.html import Content, Html, join
 from euterpe.analytics.report.results import Results, Row, share, total
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from euterpe.analytics.marts.regressions import BLOCK, FEWEST_ATTEMPTS, MEASURED
 from euterpe.analytics.report import words
 from euterpe.analytics.report.blocks import Section, Tone, badge, counted, figure, nothing, table
-from euterpe.analytics.report.charts.lying import Bar, bars
+from euterpe.analytics.report.charts.horizontal import Bar, bars
 from euterpe.analytics.report.html import Content, Html, join, tag
 from euterpe.analytics.report.results import Results, Row
 

@@ -5,10 +5,10 @@ from typing import Any
 
 from euterpe.analytics.report import words
 from euterpe.analytics.report.blocks import Section, badge, counted, figure, nothing, table
-from euterpe.analytics.report.charts.lying import Range, ranges
+from euterpe.analytics.report.charts.horizontal import PercentileRange, ranges
 from euterpe.analytics.report.html import Content, Html, join
-from euterpe.analytics.report.leading import leading
 from euterpe.analytics.report.results import Results, Row, on_time, share, total
+from euterpe.analytics.report.top_n import top_n
 
 _DRAWN = 20
 _SUMS = ("events", "delivered", "pending", "untried", "dead_letter")
@@ -84,7 +84,7 @@ def _evidence(results: Results, rows: Sequence[Row]) -> Html:
                 "objective",
                 "commonest error",
             ),
-            [_cells(row) for row in leading(rows, "requester", "events", _together)],
+            [_cells(row) for row in top_n(rows, "requester", "events", _together)],
             _cells({**_together(rows), "requester": "all"}),
         ),
     )
@@ -106,9 +106,9 @@ def _together(rows: Sequence[Row]) -> dict[str, Any]:
     }
 
 
-def _range(row: Row) -> Range:
+def _range(row: Row) -> PercentileRange:
     p50, p95, p99 = (words.duration_ms(row[p]) for p in ("p50_ms", "p95_ms", "p99_ms"))
-    return Range(
+    return PercentileRange(
         row["requester"],
         row["p50_ms"],
         row["p95_ms"],

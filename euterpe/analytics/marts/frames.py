@@ -1,0 +1,22 @@
+"""Where Spark has left a handful of rows, plain Python says the last word on the driver."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from euterpe.analytics.schema import Table, spark_schema
+
+Row = Mapping[str, Any]
+
+
+def to_rows(frame: DataFrame) -> list[dict[str, Any]]:
+    # As Arrow: its instants keep their time zone, whatever that of this process is.
+    rows: list[dict[str, Any]] = frame.toArrow().to_pylist()
+    return rows
+
+
+def from_rows(spark: SparkSession, rows: Iterable[Row], table: Table) -> DataFrame:
+    return spark.createDataFrame(
+        [tuple(row[name] for name in table.names) for row in rows], spark_schema(table)
+    )

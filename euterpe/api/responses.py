@@ -1,0 +1,36 @@
+"""What is said when all is well: compact JSON, and an ETag that is the body's own."""
+
+import json
+from collections.abc import Mapping
+from hashlib import blake2b
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+
+
+def json_response(document: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    return Response(encoded(document), status, headers, media_type="application/json")
+
+
+def encoded(document: object) -> bytes:
+    return _encode(document).encode()
+
+
+def etag_of(body: bytes) -> str:
+    return f'"{blake2b(body, digest_size=12).hexdigest()}"'
+
+
+def known_etags(request: Request) -> frozenset[str]:
+    """Of `If-None-Match`; a weak one will do."""
+    given = ",".join(request.headers.getlist("if-none-match"))
+    return frozenset(tag.strip().removeprefix("W/") for tag in given.split(",") if tag.strip())
+
+
+def etag_response(body: bytes, etag: str, known: frozenset[str]) -> Response:
+    """The body, or 304 to a client that has it."""
+    headers = {"etag": etag, "cache-control": "private, no-cache"}
+    if etag in known or "*" in known:
+        return Response(status_code=304, headers=headers)
+    return Response(body, headers=headers, media_type="application/json")

@@ -1,0 +1,150 @@
+"""What a job's event stream tells, and when there is no more to tell. Decides and spells; reads nothing."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from starlette.requests import ClientDisconnect
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from euterpe.api.disconnect import unless, while_connected
+from euterpe.api.responses import encoded
+from euterpe.api.watcher import Watch
+from euterpe.domain.events import event_type
+from euterpe.domain.states import FINISHED, IN_PROGRESS
+from euterpe.domain.status import status_document
+from euterpe.store.errors import StoreUnavailable
+
+BEAT = b": beat\n\n"
+
+_TERMINAL = frozenset(map(event_type, FINISHED))
+_FIGURES = ("progress", "eta_seconds", "speed")
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class EventPage:
+    """A job, and its events after those that were told. The job was read first: they may be newer."""
+
+    job: Row
+    events: Sequence[Row]
+    last_sequence: int
+    is_full: bool = False  # there may be more events already
+
+    @property
+    def now_told(self) -> int:
+        return int(self.events[-1]["sequence"]) if self.events else self.last_sequence
+
+    @property
+    def is_last(self) -> bool:
+        """A failure and the dead letter after it are committed together: a failure that comes last rests."""
+        if self.events:
+            return not self.is_full and self.events[-1]["type"] in _TERMINAL
+        return self.job["status"] in FINISHED and self.job["event_sequence"] <= self.last_sequence
+
+    @property
+    def figures(self) -> tuple[float, ...] | None:
+        """How far the work is: nothing before it begins, or when the job has moved on since it was read."""
+        if self.job["status"] not in IN_PROGRESS or self.job["event_sequence"] != self.now_told:
+            return None
+        figures = tuple(self.job[name] for name in _FIGURES)
+        return figures if any(figures) else None
+
+    def progress(self) -> bytes:
+        document = status_document(self.job)
+        return frame("progress", encoded({name: document[name] for name in ("job_id", "status", *_FIGURES)}))
+
+    def frames(self) -> bytes:
+        return b"".join(
+            b"id: %d\n" % event["sequence"] + frame(event["type"], event["payload"].encode())
+            for event in self.events
+        )
+
+
+def hello_frame(job_id: str) -> bytes:
+    return frame("hello", encoded({"job_id": job_id}))
+
+
+def frame(name: str, data: bytes) -> bytes:
+    """`data` is JSON in one line: nothing in it ends the field."""
+    return b"event: %b\ndata: %b\n\n" % (name.encode(), data)
+
+
+_BEAT_S = 15.0
+# A client that takes nothing for so long is let go, and after an hour its key is looked at again.
+_SLOWEST_S = 30.0
+_LONGEST_S = 3600.0
+_DATABASE_AWAY_S = 1.0
+
+
+class EventStream(Response):
+    media_type = "text/event-stream"
+
+    def __init__(
+        self,
+        job_id: str,
+        last_sequence: int,
+        read: Callable[[int], Awaitable[EventPage]],
+        slot: Callable[[], AbstractContextManager[None]],
+        watch: Callable[[], AbstractContextManager[Watch]],
+        *,
+        beat_s: float = _BEAT_S,
+    ) -> None:
+        self.status_code = 200
+        self.init_headers({"cache-control": "no-cache, no-transform", "x-accel-buffering": "no"})
+        self._job_id, self._last_sequence, self._read = job_id, last_sequence, read
+        self._slot, self._watch, self._beat_s = slot, watch, beat_s
+        self._figures: tuple[float, ...] | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        del scope
+        with self._slot(), self._watch() as watch:
+            await while_connected(self._tell(send, watch), receive)
+
+    async def _tell(self, send: Send, watch: Watch) -> None:
+        loop = asyncio.get_running_loop()
+        end_at = loop.time() + _LONGEST_S
+        push = partial(_push, send, watch)
+        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+        await push(hello_frame(self._job_id))
+        while not watch.ended and loop.time() < end_at:
+            page = await self._page()
+            if page is not None:
+                if fresh := self._fresh(page):
+                    await push(fresh)
+                if page.is_last:
+                    break
+                if page.is_full:
+                    continue
+            if not await watch.changed(_DATABASE_AWAY_S if page is None else self._beat_s):
+                await push(BEAT)
+        await push(b"", more=False)
+
+    async def _page(self) -> EventPage | None:
+        try:
+            return await self._read(self._last_sequence)
+        except StoreUnavailable:
+            return None  # the client need not notice
+
+    def _fresh(self, page: EventPage) -> bytes:
+        self._last_sequence = page.now_told
+        figures = page.figures
+        if figures is None or figures == self._figures:
+            return page.frames()
+        self._figures = figures
+        return page.frames() + page.progress()
+
+
+async def _push(send: Send, watch: Watch, frames: bytes, *, more: bool = True) -> None:
+    """ClientDisconnect when nobody takes them: after a while, or at once when the service is stopping."""
+    sending = send({"type": "http.response.body", "body": frames, "more_body": more})
+    try:
+        async with asyncio.timeout(_SLOWEST_S):
+            await unless(watch.over(), sending)
+    except TimeoutError:
+        raise ClientDisconnect from None

@@ -1,0 +1,179 @@
+"""A piece of a manifest, row by row: what each asks for, or what cannot be read of it."""
+
+import csv
+import itertools
+from collections.abc import Container, Iterator, Sequence
+from datetime import datetime
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from euterpe.batch.column_mapping import NUMBERS, Document, nested, value_of, with_defaults
+from euterpe.batch.errors import ManifestError
+from euterpe.batch.splits import Piece
+from euterpe.domain.canonical import request_hash, split_secrets
+from euterpe.domain.errors import FieldError, InvalidSpec
+from euterpe.domain.spec import MAX_BODY_BYTES, JobSpec, parse_spec
+from euterpe.domain.strict_json import parse_json
+
+_BATCH = 1000
+
+
+class Row(NamedTuple):
+    line: int
+    asked: Document
+    flaws: tuple[FieldError, ...] = ()
+
+
+def rows(piece: Piece) -> Iterator[Row]:
+    match piece.kind:
+        case "csv":
+            return _csv_rows(piece)
+        case "jsonl":
+            return _json_rows(piece)
+        case "parquet":
+            return _parquet_rows(piece)
+
+
+def _csv_rows(piece: Piece) -> Iterator[Row]:
+    text = (raw.decode(errors="surrogateescape") for raw in _lines(piece))
+    reader = csv.reader(text, delimiter=piece.delimiter, strict=True)
+    while True:
+        line = piece.line + reader.line_num
+        try:
+            cells = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            if "field limit" in str(error):
+                # The reader would go on in the middle of the cell, and take its lines for rows.
+                yield Row(line, {}, (FieldError((), "has too long a cell: what follows cannot be read"),))
+                return
+            yield Row(line, {}, (FieldError((), f"is not CSV: {error}"),))
+            continue
+        if any(cells):
+            yield _csv_row(line, cells, piece.columns)
+
+
+def _csv_row(line: int, cells: list[str], columns: tuple[str, ...]) -> Row:
+    if len(cells) != len(columns):
+        counts = f"has {len(cells)} cells, and there are {len(columns)} columns"
+        return Row(line, {}, (FieldError((), counts),))
+    given = {column: cell for column, cell in zip(columns, cells, strict=True) if cell}
+    if broken := [column for column, cell in given.items() if not _is_text(cell)]:
+        return Row(line, {}, tuple(FieldError((column,), "is not UTF-8") for column in broken))
+    try:
+        return Row(line, nested({column: value_of(column, cell) for column, cell in given.items()}))
+    except InvalidSpec as wrong:
+        return Row(line, {}, wrong.errors)
+
+
+def _is_text(cell: str) -> bool:
+    return cell.isascii() or not any("\udc80" <= char <= "\udcff" for char in cell)
+
+
+def _json_rows(piece: Piece) -> Iterator[Row]:
+    for line, raw in enumerate(_lines(piece), piece.line):
+        if not raw.strip():
+            continue
+        try:
+            asked = parse_json(raw, MAX_BODY_BYTES)
+            yield Row(line, nested(asked) if isinstance(asked, dict) else _no_object())
+        except InvalidSpec as wrong:
+            yield Row(line, {}, wrong.errors)
+
+
+def _no_object() -> Document:
+    raise InvalidSpec((FieldError((), "must be a JSON object"),))
+
+
+def _lines(piece: Piece) -> Iterator[bytes]:
+    with Path(piece.path).open("rb") as stream:
+        stream.seek(piece.start)
+        at = piece.start
+        while at < piece.end and (raw := stream.readline()):
+            at += len(raw)
+            yield raw
+
+
+def _parquet_rows(piece: Piece) -> Iterator[Row]:
+    import pyarrow as pa  # noqa: PLC0415  other kinds do without it
+    import pyarrow.parquet as pq  # noqa: PLC0415
+
+    line = itertools.count(piece.line)
+    try:
+        with pq.ParquetFile(piece.path) as parquet:
+            for batch in parquet.iter_batches(_BATCH, row_groups=[piece.start]):
+                for given in batch.to_pylist(maps_as_pydicts="lossy"):
+                    yield _parquet_row(next(line), given)
+    except (
+        pa.ArrowException,
+        OSError,
+        ValueError,
+        OverflowError,
+        KeyError,
+    ):  # a strange time zone
+        yield Row(next(line), {}, (FieldError((), "is damaged, like all that follows"),))
+
+
+def _parquet_row(line: int, given: dict[str, Any]) -> Row:
+    """There null is how a column says nothing."""
+    try:
+        cells = {column: _plain(column, value) for column, value in given.items() if value is not None}
+        return Row(line, nested(cells))
+    except InvalidSpec as wrong:
+        return Row(line, {}, wrong.errors)
+
+
+def _plain(column: str, value: Any) -> Any:
+    if isinstance(value, dict):
+        inner = {name: item for name, item in value.items() if item is not None}
+        return {name: _plain(f"{column}.{name}", item) for name, item in inner.items()}
+    if isinstance(value, list):
+        return [_plain(column, item) for item in value]
+    # pandas makes floats of integers as soon as one is missing, and both Spark and pandas like timestamps.
+    if column in NUMBERS and isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return value
+
+
+class Request(NamedTuple):
+    file: int
+    line: int
+    document: Document
+    key: str
+
+
+def read_request(row: Row, defaults: Document) -> tuple[Document, JobSpec]:
+    """InvalidSpec has every error of the row."""
+    if row.flaws:
+        raise InvalidSpec(row.flaws)
+    document = with_defaults(row.asked, defaults)
+    return document, parse_spec(document)
+
+
+def key_of(spec: JobSpec) -> str:
+    """From what the request means: for the API, too, it is the same with fresh credentials or signatures."""
+    return f"batch-{request_hash(spec)}"
+
+
+def secret_of(spec: JobSpec, salt: bytes) -> str:
+    """Tells two secret parts apart, and tells nothing else of them."""
+    _, secret = split_secrets(spec)
+    return blake2b(secret or b"", key=salt, digest_size=16).hexdigest()
+
+
+def requests(
+    pieces: Sequence[Piece], defaults: Document, left_out: Container[tuple[int, int]]
+) -> Iterator[Request]:
+    """The rows that are to be submitted, read once more: no credentials had to go through Spark and back."""
+    for piece in pieces:
+        for row in rows(piece):
+            if (piece.file, row.line) not in left_out:
+                try:
+                    document, spec = read_request(row, defaults)
+                except InvalidSpec:
+                    raise ManifestError("the manifest has changed since it was checked") from None
+                yield Request(piece.file, row.line, document, key_of(spec))

@@ -1,0 +1,159 @@
+"""Rows on their way to the service: so many at once, each until it was taken or refused for good."""
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from time import monotonic
+from typing import Any
+
+from euterpe.batch.row_problems import ProblemTotals
+from euterpe.batch.rows import Request
+from euterpe.client import Busy, Client, ClientError, Conflict, Invalid, Job, TooLarge, requests
+from euterpe.client.documents import Document
+from euterpe.client.plans import Plan, asked
+from euterpe.client.responses import job_of
+
+_PATIENCE_S = 3600.0  # with a service that takes nothing at all
+_BUSY_S = 5.0
+_STOPPING_S = 5.0
+# These say something of one request; any other error is one of the service, or of the key.
+_OF_THE_ROW = (Invalid, Conflict, TooLarge)
+
+
+@dataclass(frozen=True)
+class Taken:
+    job: Job
+    was_there: bool  # from an earlier run
+
+
+class BatchClient(Client):
+    def take(self, document: Document, key: str) -> Taken:
+        return self._follow(_taken(document, key))
+
+
+def _taken(document: Document, key: str) -> Plan[Taken]:
+    answer = yield from asked(requests.submit(document, key))
+    return Taken(job_of(answer), answer.headers.get("idempotent-replayed") == "true")
+
+
+Take = Callable[[Document, str], Taken]
+Tell = Callable[[Request, Taken | ClientError], None]
+
+
+class Submission:
+    """`run` returns why it ended before the last row, if it did. `tell` hears of each row, one at a time."""
+
+    def __init__(
+        self,
+        take: Take,
+        requests: Iterator[Request],
+        tell: Tell,
+        *,
+        max_in_flight: int,
+        patience_s: float = _PATIENCE_S,
+    ) -> None:
+        self._take, self._requests, self._tell = take, requests, tell
+        self._max_in_flight, self._patience_s = max_in_flight, patience_s
+        self._stop = threading.Event()
+        self._reading, self._telling = threading.Lock(), threading.Lock()
+        self._failure: BaseException | None = None
+        self._taken_at = monotonic()
+
+    def run(self) -> ClientError | None:
+        # Daemons: what waits for a busy service must not keep us from ending when a person says so. A call
+        # that is cut off is made again by the next run, with the same key.
+        threads = [
+            threading.Thread(target=self._work, name="euterpe-submission", daemon=True)
+            for _ in range(self._max_in_flight)
+        ]
+        try:
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        except KeyboardInterrupt:  # which may come before all have started
+            self._stop.set()
+            until = monotonic() + _STOPPING_S
+            for thread in filter(threading.Thread.is_alive, threads):
+                thread.join(max(0.0, until - monotonic()))
+            raise
+        if self._failure is not None and not isinstance(self._failure, ClientError):
+            raise self._failure
+        return self._failure
+
+    def _work(self) -> None:
+        try:
+            while (request := self._next()) is not None:
+                self._tell_of(request, self._outcome(request))
+        except BaseException as failure:  # noqa: BLE001  raised again by `run`, or told by it
+            self._failure = self._failure or failure
+            self._stop.set()
+
+    def _next(self) -> Request | None:
+        with self._reading:
+            return None if self._stop.is_set() else next(self._requests, None)
+
+    def _outcome(self, request: Request) -> Taken | ClientError:
+        while True:
+            try:
+                taken = self._take(request.document, request.key)
+            except _OF_THE_ROW as refusal:
+                return refusal
+            except Busy as busy:
+                pause_s = _BUSY_S if busy.retry_after is None else busy.retry_after
+                if monotonic() - self._taken_at > self._patience_s or self._stop.wait(pause_s):
+                    raise
+            else:
+                self._taken_at = monotonic()
+                return taken
+
+    def _tell_of(self, request: Request, outcome: Taken | ClientError) -> None:
+        with self._telling:
+            self._tell(request, outcome)
+
+
+@dataclass
+class Tally:
+    totals: ProblemTotals
+    accepted: int = 0
+    already_there: int = 0
+    refused: Counter[str] = field(default_factory=Counter)  # by the code of the answer
+
+    @property
+    def told(self) -> int:
+        return self.accepted + self.already_there + self.refused.total()
+
+    def count(self, outcome: Taken | ClientError) -> None:
+        if isinstance(outcome, ClientError):
+            self.refused[outcome.code] += 1
+        elif outcome.was_there:
+            self.already_there += 1
+        else:
+            self.accepted += 1
+
+    def document(self) -> dict[str, Any]:
+        checked = {"rows": self.totals.rows, "bad": self.totals.bad, "duplicates": self.totals.duplicates}
+        sent = {"accepted": self.accepted, "already_there": self.already_there}
+        return {**checked, **sent, "refused": self.refused.total()}
+
+    def shortfall(self, halt: ClientError | None) -> str | None:
+        """What was not accepted, and what to do about it."""
+        if halt is not None:
+            done = f"stopped after {self.told} of {self.totals.good} rows"
+            return f"{done}: {halt}; the same command goes on from there"
+        if self.refused:
+            reasons = ", ".join(f"{count} × {code}" for code, count in self.refused.most_common())
+            return f"the service refused {self.refused.total()} rows: {reasons}"
+        if self.totals.bad:
+            return f"{self.totals.bad} bad rows were left out"
+        return None
+
+
+def unfit(totals: ProblemTotals, *, skip_bad: bool) -> str | None:
+    """Why nothing is to be submitted."""
+    if not totals.rows:
+        return "the manifest has no rows"
+    if totals.bad and not skip_bad:
+        return f"nothing was submitted: mend the {totals.bad} bad rows, or leave them out with --skip-bad"
+    return None

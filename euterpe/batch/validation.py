@@ -1,0 +1,93 @@
+"""Every row of a manifest, checked by Spark before the first is submitted."""
+
+import secrets
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import Row as SparkRow
+from pyspark.sql import functions as F
+
+from euterpe.batch.column_mapping import Document
+from euterpe.batch.row_problems import Problem, ProblemTotals, RowPlace
+from euterpe.batch.rows import Row, key_of, read_request, rows, secret_of
+from euterpe.batch.splits import Piece
+from euterpe.domain.errors import InvalidSpec
+
+_BATCH = 1000
+_CHECKED = pa.schema(
+    [
+        ("file", pa.int32()),
+        ("line", pa.int64()),
+        ("key", pa.string()),
+        ("secret", pa.string()),
+        ("errors", pa.list_(pa.struct([("field", pa.string()), ("reason", pa.string())]))),
+    ]
+)
+_COLUMNS = (
+    "file int, line long, key string, secret string, errors array<struct<field: string, reason: string>>"
+)
+
+
+def examine(
+    spark: SparkSession, pieces: Sequence[Piece], defaults: Document, tell: Callable[[Problem], None]
+) -> ProblemTotals:
+    """`tell` hears of every row that will not be submitted, in the order of the manifest."""
+    checked = spark.range(0, len(pieces), 1, len(pieces)).mapInArrow(
+        partial(check, tuple(pieces), defaults, secrets.token_bytes(32)), _COLUMNS
+    )
+    judged = _judged(checked).persist()
+    try:
+        counts = judged.agg(
+            F.count("*"), F.count_if(F.col("verdict") == "bad"), F.count_if(F.col("verdict") == "again")
+        ).first()
+        wrong = judged.where("verdict != 'good'").orderBy("file", "line")
+        for row in wrong.toLocalIterator():
+            tell(_problem(row))
+    finally:
+        judged.unpersist()
+    return ProblemTotals(*(counts or (0, 0, 0)))
+
+
+def check(
+    pieces: Sequence[Piece], defaults: Document, salt: bytes, batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Runs in Spark's Python processes. What leaves them is no more than a key and what is wrong."""
+    for batch in batches:
+        for number in batch.column(0).to_pylist():
+            piece = pieces[number]
+            told: list[dict[str, Any]] = []
+            for row in rows(piece):
+                told.append({"file": piece.file, "line": row.line, **_verdict(piece, row, defaults, salt)})
+                if len(told) == _BATCH:
+                    yield pa.RecordBatch.from_pylist(told, schema=_CHECKED)
+                    told = []
+            yield pa.RecordBatch.from_pylist(told, schema=_CHECKED)
+
+
+def _verdict(piece: Piece, row: Row, defaults: Document, salt: bytes) -> dict[str, Any]:
+    try:
+        _, spec = read_request(row, defaults)
+    except InvalidSpec as invalid:
+        errors = [{"field": ".".join(map(str, error.loc)), "reason": error.msg} for error in invalid.errors]
+        # A key of its own: it is like no other row.
+        return {"key": f"{piece.file}:{row.line}", "secret": "", "errors": errors}
+    return {"key": key_of(spec), "secret": secret_of(spec, salt), "errors": []}
+
+
+def _judged(checked: DataFrame) -> DataFrame:
+    """Each row beside the first of the same key."""
+    same = Window.partitionBy("key").orderBy("file", "line")
+    first = F.first(F.struct("file", "line", "secret")).over(same)
+    is_first = (F.col("first.file") == F.col("file")) & (F.col("first.line") == F.col("line"))
+    is_bad = (F.size("errors") > 0) | (F.col("first.secret") != F.col("secret"))
+    verdict = F.when(is_bad, "bad").when(is_first, "good").otherwise("again")
+    return checked.withColumn("first", first).withColumn("verdict", verdict)
+
+
+def _problem(row: SparkRow) -> Problem:
+    place, first = RowPlace(row["file"], row["line"]), row["first"]
+    errors = tuple((error["field"], error["reason"]) for error in row["errors"])
+    return Problem(place, errors, RowPlace(first["file"], first["line"]), is_bad=row["verdict"] == "bad")

@@ -1,0 +1,108 @@
+"""Does a receiver that never answers delay the others? Webhooks at a steady pace, to many destinations."""
+
+import itertools
+import socket
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+
+from euterpe.bench.dispatch import delivering
+from euterpe.bench.figures import Figure
+from euterpe.bench.job_lives import LoadPlan
+from euterpe.bench.programs import Installation
+from euterpe.bench.receiver import BenchReceiver, receiving
+from euterpe.store.engine.ids import new_id
+from euterpe.store.store import Store
+
+_DESTINATIONS = 50
+_HOLES = _DESTINATIONS // 10
+_EVENTS_PER_SECOND = 200
+_TICK_S = 0.02
+_LEASE_MS = 3_600_000
+_ALL = 1_000_000
+
+_ANSWERING = tuple(f"127.0.1.{number}" for number in range(1, _DESTINATIONS - _HOLES + 1))
+_SILENT = tuple(f"127.0.2.{number}" for number in range(1, _HOLES + 1))
+
+
+def measure_holes(installation: Installation, *, seconds: float) -> Figure:
+    """Of the destinations that always answer: once beside others like them, once beside black holes."""
+    with receiving((*_ANSWERING, *_SILENT)) as receiver:
+        answering = dict.fromkeys(_SILENT, receiver.port)
+        without = _p99_ms(installation, receiver, seconds, answering, ExitStack())
+        with ExitStack() as holes:
+            silent = {host: holes.enter_context(_black_hole(host)) for host in _SILENT}
+            beside = _p99_ms(installation, receiver, seconds, silent, holes)
+    return Figure("p99 of a delivery beside black holes", "ms", beside, without, at_most=1.5)
+
+
+@contextmanager
+def _black_hole(host: str) -> Iterator[int]:
+    """Its port. The kernel accepts what connects, and nobody reads what comes."""
+    with socket.create_server((host, 0)) as listening:
+        yield int(listening.getsockname()[1])
+
+
+def _p99_ms(
+    installation: Installation,
+    receiver: BenchReceiver,
+    seconds: float,
+    others: Mapping[str, int],
+    holes: ExitStack,
+) -> float:
+    """Of those that always answer: from a job's event until its delivery is settled."""
+    ports = {**dict.fromkeys(_ANSWERING, receiver.port), **others}
+    urls = [f"http://{host}:{port}/hook" for host, port in ports.items()]
+    watched = urls[: len(_ANSWERING)]
+    with installation.requester() as requester, installation.open() as store:
+        pace = _Pace(store, LoadPlan(installation.settings, requester.requester_id, 0, 0, 1))
+        with delivering(installation, [f"{host}:{port}" for host, port in ports.items()]) as check:
+            receiver.expect(len(watched))
+            pace.tell_at_once(watched)  # until these have come the dispatcher is still starting
+            receiver.await_all(check)
+            told = list(itertools.islice(itertools.cycle(urls), int(seconds * _EVENTS_PER_SECOND)))
+            receiver.expect(sum(url.endswith(f":{receiver.port}/hook") for url in told))
+            jobs = pace.tell(told)
+            receiver.await_all(check)
+            holes.close()  # or the dispatcher would wait for them before it stops
+        waits = pace.waits_ms([job_id for job_id, url in zip(jobs, told, strict=True) if url in watched])
+    return float(waits[len(waits) * 99 // 100])
+
+
+class _Pace:
+    """Makes jobs tell: each claim of one is an event."""
+
+    def __init__(self, store: Store, plan: LoadPlan) -> None:
+        self._store, self._plan = store, plan
+
+    def tell_at_once(self, urls: Sequence[str]) -> None:
+        self._enqueue(urls)
+        self._claim(len(urls))
+
+    def tell(self, urls: Sequence[str]) -> Sequence[str]:
+        """In this order, and at a pace that does not wait for deliveries; returns the jobs."""
+        jobs = self._enqueue(urls)
+        began, claimed = time.monotonic(), 0
+        while claimed < len(urls):
+            due = min(len(urls), int((time.monotonic() - began) * _EVENTS_PER_SECOND)) - claimed
+            if due:
+                claimed += self._claim(due)
+            time.sleep(_TICK_S)
+        return jobs
+
+    def waits_ms(self, job_ids: Collection[str]) -> Sequence[int]:
+        """In ascending order."""
+        events = self._store.jobs.deliveries(requester_id=self._plan.requester_id, limit=_ALL)
+        wanted = frozenset(job_ids)
+        return sorted(e["delivered_at"] - e["created_at"] for e in events if e["job_id"] in wanted)
+
+    def _enqueue(self, urls: Sequence[str]) -> Sequence[str]:
+        plans = {url: replace(self._plan, webhook_url=url) for url in urls}
+        models = {url: self._store.new_job(plan.spec(), plan.requester_id) for url, plan in plans.items()}
+        jobs = [replace(models[url], job_id=new_id()) for url in urls]
+        self._store.enqueue.many(jobs)
+        return [job.job_id for job in jobs]
+
+    def _claim(self, count: int) -> int:
+        return len(self._store.inbox.claim("bench", count, queues=(self._plan.queue,), lease_ms=_LEASE_MS))

@@ -1,0 +1,149 @@
+"""Lives per second: enqueue -> claimed -> fetching -> processing -> uploading -> succeeded.
+
+Each transition is fenced and tells its event, each job has its attempt row; only the work itself is
+nothing. Workers are processes, as they are in life. Jobs of one claim move on together and share
+transactions.
+"""
+
+import asyncio
+import multiprocessing
+import os
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from multiprocessing.queues import SimpleQueue
+from threading import Barrier
+from typing import Any
+
+from euterpe.bench.statement_times import statement_times
+from euterpe.domain.spec import JobSpec, parse_spec
+from euterpe.domain.states import IN_PROGRESS, JobStatus
+from euterpe.settings import Settings
+from euterpe.store.queue.enqueue import NewJob
+from euterpe.store.queue.inbox import Advance
+from euterpe.store.store import Store
+from euterpe.wiring.database import LazyRing, collect_garbage_less_often, open_store
+
+_REQUEST = {
+    "source": {"url": "s3://in/a.mov"},
+    "output": {"url": "s3://out/a/"},
+    "profile": "h264-720p",
+    "metadata": {"title": "bench"},
+}
+_PATH = (*IN_PROGRESS, JobStatus.SUCCEEDED)
+
+
+@dataclass(frozen=True)
+class LoadPlan:
+    """What to measure with. The queue and the requester are the bench's own."""
+
+    settings: Settings
+    requester_id: str
+    jobs: int
+    batch: int
+    workers: int
+    callers: int = 64
+    # Whether the events are to be delivered: rows of one more index, which a dispatcher would take.
+    webhook_url: str | None = None
+
+    @property
+    def queue(self) -> str:
+        return f"bench-{self.requester_id[-12:]}"
+
+    def open(self) -> Store:
+        return open_store(self.settings, LazyRing(self.settings))
+
+    def spec(self) -> JobSpec:
+        told = {} if self.webhook_url is None else {"status_webhook_url": self.webhook_url}
+        return parse_spec({**_REQUEST, **told, "queue": self.queue})
+
+
+def measure_lives(plan: LoadPlan) -> dict[str, float]:
+    with plan.open() as store:
+        began = time.perf_counter()
+        enqueue_in_bulk(store, plan)
+        enqueued = time.perf_counter() - began
+        store.database.settle_statistics()
+        worked = _work_off(plan)
+    return {
+        "bulk_enqueued_per_second": plan.jobs / enqueued,
+        "processed_per_second": plan.jobs / worked,
+        "lives_per_second": plan.jobs / (enqueued + worked),
+    }
+
+
+def enqueue_in_bulk(store: Store, plan: LoadPlan) -> None:
+    model = store.new_job(plan.spec(), plan.requester_id)
+    fields: Mapping[str, Any] = {
+        "requester_id": plan.requester_id,
+        "spec": model.spec,
+        "max_attempts": model.max_attempts,
+        "queue": plan.queue,
+    }
+    for start in range(0, plan.jobs, plan.batch):
+        count = min(plan.batch, plan.jobs - start)
+        store.enqueue.many([NewJob(**fields) for _ in range(count)])
+
+
+def _work_off(plan: LoadPlan) -> float:
+    """Seconds from the workers' common start until the last of them found the queue empty."""
+    processes = multiprocessing.get_context("spawn")
+    start, times = processes.Barrier(plan.workers + 1), processes.SimpleQueue()
+    workers = [processes.Process(target=_work, args=(plan, start, times)) for _ in range(plan.workers)]
+    for worker in workers:
+        worker.start()
+    start.wait()
+    for worker in workers:
+        worker.join()
+    if any(worker.exitcode for worker in workers):
+        raise RuntimeError("a worker of the bench failed; its error is above")
+    began, ended = zip(*(times.get() for _ in workers), strict=True)
+    return float(max(ended) - min(began))
+
+
+def _work(plan: LoadPlan, start: Barrier, times: "SimpleQueue[tuple[float, float]]") -> None:
+    with plan.open() as store:
+        store.inbox.sweep()
+        collect_garbage_less_often()  # as `euterpe worker` does
+        start.wait()
+        began = time.monotonic()  # the same clock in every process
+        live(store, plan)
+        times.put((began, time.monotonic()))
+
+
+def live(store: Store, plan: LoadPlan) -> None:
+    """Takes whatever the queue has through its life."""
+    while jobs := store.inbox.claim(f"bench-{os.getpid()}", plan.batch, queues=(plan.queue,)):
+        for source, target in pairwise(_PATH):
+            held = store.inbox.advance([Advance(job, source, target) for job in jobs])
+            if len(held) != len(jobs):
+                sys.exit("a job was taken away from the bench: its lease is too short")
+
+
+def profile_lives(plan: LoadPlan) -> Mapping[str, float]:
+    """Microseconds of one worker's time for each life, by what they went into."""
+    with plan.open() as store:
+        enqueue_in_bulk(store, plan)
+        with statement_times(store.database) as spent:
+            live(store, plan)
+    return {what: seconds * 1e6 / plan.jobs for what, seconds in spent.items()}
+
+
+def measure_enqueue(plan: LoadPlan) -> dict[str, float]:
+    """One job a call, each call answered after its commit, as the API does it."""
+    with plan.open() as store:
+        spec = plan.spec()
+
+        async def caller() -> None:
+            for _ in range(plan.jobs // plan.callers):
+                await asyncio.wrap_future(store.submit(spec, plan.requester_id))
+
+        async def everybody() -> float:
+            began = time.perf_counter()
+            await asyncio.gather(*(caller() for _ in range(plan.callers)))
+            return time.perf_counter() - began
+
+        took = asyncio.run(everybody())
+    return {"enqueued_per_second": plan.jobs // plan.callers * plan.callers / took}

@@ -1,0 +1,103 @@
+"""Calls and answers as values: what is asked of the server, and what it says. No I/O."""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from urllib.parse import quote
+from uuid import uuid4
+
+from euterpe.client.errors import ClientError
+
+MOST_IDS = 100  # in one status call
+MOST_WAIT_S = 30.0
+_TIMEOUT_S = 30.0
+_KEY = re.compile(r"[!-~]{1,255}")
+
+
+@dataclass(frozen=True)
+class ApiRequest:
+    method: str
+    path: str
+    query: Sequence[tuple[str, str]] = ()
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes | None = field(default=None, repr=False)  # may hold credentials
+    repeatable: bool = True  # made twice it does no more than made once
+    timeout_s: float = _TIMEOUT_S
+    after_s: float = 0.0  # to be made only then
+    outage: ClientError | None = None  # that has just begun, and that this call is made in spite of
+
+
+@dataclass(frozen=True)
+class ApiResponse:
+    status: int
+    headers: Mapping[str, str]
+    body: bytes = field(repr=False)
+
+
+def submit(request: Mapping[str, object], idempotency_key: str | None) -> ApiRequest:
+    """A key of its own makes each submit repeatable: asked again, the server gives the same job."""
+    key = str(uuid4()) if idempotency_key is None else idempotency_key
+    if not _KEY.fullmatch(key):
+        raise ValueError("idempotency_key must be 1 to 255 printable ASCII characters, without blanks")
+    return _sent("POST", "/transcode", request, {"idempotency-key": key}, repeatable=True)
+
+
+def status(job_ids: Sequence[str], wait_s: float = 0.0, etag: str | None = None) -> ApiRequest:
+    """With `wait_s` it is answered when there is a change, or when that time is over."""
+    query = [("job_id", job_id) for job_id in job_ids]
+    if wait_s > 0:
+        query.append(("wait_ms", str(int(wait_s * 1000))))
+    return ApiRequest(
+        "GET",
+        "/transcode/status",
+        query=query,
+        headers={"if-none-match": etag} if etag else {},
+        timeout_s=_TIMEOUT_S + wait_s,
+    )
+
+
+def jobs(status: str | Sequence[str], limit: int | None, cursor: str | None) -> ApiRequest:
+    query = [("status", wanted) for wanted in ([status] if isinstance(status, str) else status)]
+    query += [("limit", str(limit))] if limit is not None else []
+    query += [("cursor", cursor)] if cursor is not None else []
+    return ApiRequest("GET", "/transcode/jobs", query=query)
+
+
+def events(job_id: str, last_id: int) -> ApiRequest:
+    headers = {"accept": "text/event-stream", "cache-control": "no-store"}
+    # The server's heartbeats come every 15 s: after three of them the connection is dead.
+    return ApiRequest(
+        "GET",
+        _of_job(job_id, "events"),
+        headers={**headers, "last-event-id": str(last_id)} if last_id else headers,
+        timeout_s=45.0,
+    )
+
+
+def cancel(job_id: str) -> ApiRequest:
+    return ApiRequest("POST", _of_job(job_id, "cancel"), repeatable=False)
+
+
+def retry(job_id: str) -> ApiRequest:
+    return ApiRequest("POST", _of_job(job_id, "retry"), repeatable=False)
+
+
+def replace_credentials(job_id: str, replacement: Mapping[str, object]) -> ApiRequest:
+    return _sent("PUT", _of_job(job_id, "credentials"), replacement, {}, repeatable=False)
+
+
+def profiles() -> ApiRequest:
+    return ApiRequest("GET", "/transcode/profiles")
+
+
+def _of_job(job_id: str, what: str) -> str:
+    return f"/transcode/{quote(job_id, safe='')}/{what}"
+
+
+def _sent(
+    method: str, path: str, document: Mapping[str, object], headers: Mapping[str, str], *, repeatable: bool
+) -> ApiRequest:
+    body = json.dumps(document, allow_nan=False).encode()
+    named = {"content-type": "application/json", **headers}
+    return ApiRequest(method, path, headers=named, body=body, repeatable=repeatable)

@@ -1,0 +1,125 @@
+"""Writing down how deliveries ended: many in a transaction, and none held back for long."""
+
+import random
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+import structlog
+
+from euterpe.domain.retry import Backoff, RetryClass
+from euterpe.store.errors import StoreUnavailable
+from euterpe.store.queue.outbox import ClaimedEvent, Delivery, Outbox
+
+_OUTAGE = Backoff(base_ms=200, cap_ms=5_000)
+
+
+def outage_pause_s(failures: int) -> float:
+    return _OUTAGE.delay_ms(failures, RetryClass.TRANSIENT, random.random()) / 1000  # noqa: S311  jitter
+
+
+_log = structlog.get_logger(__name__)
+
+# Five senders end some ten deliveries in this time, and a transaction for each would halve the rate.
+_GATHER_S = 0.005
+# After a batch of many, more will come soon: with 50 in a batch, not 25, a delivery took some 3 % less of
+# the processor on SQLite, 8 % on Postgres.
+GATHER_MORE_S = 0.02
+_MANY = 10
+_ENOUGH = 50
+_AT_ONCE = 200
+
+
+class ResultWriter:
+    """`settled` is told which events are no longer ours. In an outage it tries on, until `give_up_s` after
+    `stop`: what is not written by then is delivered again when its lease has run out."""
+
+    def __init__(
+        self, outbox: Outbox, settled: Callable[[Sequence[ClaimedEvent]], None], *, give_up_s: float
+    ) -> None:
+        self._outbox, self._settled, self._give_up_s = outbox, settled, give_up_s
+        self._ended: list[Delivery] = []
+        self._changed = threading.Condition()
+        self._stopping = threading.Event()
+        self._last_try = 0.0
+        self._gather_s = _GATHER_S
+        self._thread = threading.Thread(target=self._loop, name="euterpe-dispatch-settle", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._last_try = time.monotonic() + self._give_up_s
+        self._stopping.set()
+        with self._changed:
+            self._changed.notify()
+        self._thread.join()
+
+    def put(self, delivery: Delivery) -> None:
+        with self._changed:
+            self._ended.append(delivery)
+            if len(self._ended) in (1, _ENOUGH):
+                self._changed.notify()
+
+    def _loop(self) -> None:
+        while batch := self._next_batch():
+            self._write(batch)
+            self._settled([delivery.event for delivery in batch])
+
+    def _next_batch(self) -> list[Delivery]:
+        """Empty when all is written and no more will come."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._ended or self._stopping.is_set())
+            self._changed.wait_for(
+                lambda: len(self._ended) >= _ENOUGH or self._stopping.is_set(), timeout=self._gather_s
+            )
+            batch = self._ended[:_AT_ONCE]
+            del self._ended[:_AT_ONCE]
+        self._gather_s = GATHER_MORE_S if len(batch) >= _MANY else _GATHER_S
+        return batch
+
+    def _write(self, batch: Sequence[Delivery]) -> None:
+        failures = 0
+        while True:
+            try:
+                held = self._outbox.settle(batch)
+            except StoreUnavailable as error:
+                failures += 1
+                _log.warning("deliveries could not be settled", count=len(batch), error=str(error))
+                if not self._may_try_again(failures):
+                    return
+            except Exception as error:  # noqa: BLE001  the others are to be settled all the same
+                self._write_apart(batch, error)
+                return
+            else:
+                _tell_stale(batch, held)
+                return
+
+    def _may_try_again(self, failures: int) -> bool:
+        pause = outage_pause_s(failures)
+        if not self._stopping.wait(pause):
+            return True
+        time.sleep(max(0.0, min(pause, self._last_try - time.monotonic())))
+        return time.monotonic() < self._last_try
+
+    def _write_apart(self, batch: Sequence[Delivery], error: Exception) -> None:
+        """One bad result must not keep its neighbours unsettled."""
+        if len(batch) > 1:
+            for delivery in batch:
+                self._write([delivery])
+            return
+        event = batch[0].event
+        _log.error(
+            "a delivery cannot be settled", event_id=event.event_id, job_id=event.job_id, error=str(error)
+        )
+
+
+def _tell_stale(batch: Sequence[Delivery], held: frozenset[str]) -> None:
+    for event in (delivery.event for delivery in batch):
+        if event.event_id not in held:
+            _log.warning(
+                "a delivery was settled too late: its lease was lost",
+                event_id=event.event_id,
+                job_id=event.job_id,
+                attempt=event.attempt_count,
+            )

@@ -1,0 +1,272 @@
+"""Which delivery starts next, so that no slow or dead destination holds up the others.
+
+Requesters take turns first, and within a requester its destinations. A destination is one requester's
+webhooks to one origin. Until it has answered, and again once it has not, it gets one delivery at a time. What
+cannot be sent soon is handed back to the outbox; what a circuit breaker holds back is refused without a send.
+
+Decisions only: the time comes from the clock that is given, and threads take turns outside.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from euterpe.dispatch.destination import (
+    SLOW_AFTER_S,
+    TRIAL_SLOW_AFTER_S,
+    Destination,
+    Health,
+    Outcome,
+    QueuedEvent,
+    RequesterQueue,
+    Send,
+    origin_key_of,
+)
+from euterpe.dispatch.send_slots import SendCounts, SendSlots
+from euterpe.store.queue.origins import KnownOrigin, OriginChange, OriginKey
+from euterpe.store.queue.outbox import ClaimedEvent
+
+# Batches in hand, before what cannot be sent soon is handed back at once; and of one requester, before
+# nothing more is claimed for it.
+_IN_HAND, _IN_HAND_OF_ONE = 20, 4
+# What is handed back comes again in a second at the earliest, and so far apart that to claim a queue again
+# and again that stands still costs little; but within a quarter of an hour.
+_SPACING_S = 1.0
+_LONGEST_WAIT_S = 900.0
+
+
+@dataclass(frozen=True)
+class Postponement:
+    events: list[ClaimedEvent]
+    delay_ms: int
+    origin: str
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Events that are not sent now, because the circuit breaker of their receiver is open."""
+
+    events: list[ClaimedEvent]
+    failures: int
+
+
+class SendScheduler:
+    def __init__(
+        self,
+        concurrency: int,
+        batch: int,
+        clock: Callable[[], float],
+        *,
+        max_attempts: int = 12,
+        most_known: int = 10_000,
+        most_known_of_a_requester: int = 200,
+    ) -> None:
+        self._concurrency, self._batch, self._clock = concurrency, batch, clock
+        self._max_attempts, self._most_known = max_attempts, most_known
+        self._most_known_of_a_requester = most_known_of_a_requester
+        self._slots = SendSlots(concurrency)
+        self._requesters: dict[str, RequesterQueue] = {}  # used last: at the end
+        self._active: dict[str, RequesterQueue] = {}  # something waits
+        self._sends: list[Send] = []
+        self._starts = 0
+
+    # -- what comes in
+
+    def unsure_of(self, events: Iterable[ClaimedEvent]) -> set[OriginKey]:
+        """Return the destinations that have not answered lately, for which the database is to be asked."""
+        keys = {origin_key_of(event) for event in events}
+        return {key for key in keys if (d := self._known(key)) is None or d.health is not Health.PROVEN}
+
+    def add(
+        self,
+        events: Iterable[ClaimedEvent],
+        asked: Iterable[OriginKey] = (),
+        known: Mapping[OriginKey, KnownOrigin] | None = None,
+    ) -> None:
+        """Add claimed events; `known` is what the database says of the destinations that it was asked for."""
+        now, were_asked = self._clock(), set(asked)
+        for event in events:
+            requester = self._requester(event.requester_id)
+            destination = requester.destination(event)
+            if destination.key in were_asked and known is not None:
+                destination.load_known(known.get(destination.key), now)
+                were_asked.discard(destination.key)
+            destination.waiting.append(QueuedEvent(event, now))
+            requester.activate(destination)
+            self._active.setdefault(event.requester_id, requester)
+        self._forget_some()
+
+    def room(self) -> int:
+        """How many to claim now: whole batches, so that one is there when the one before has gone out. What
+        cannot be sent soon takes no room from the others."""
+        now, load = self._clock(), SendCounts(self._sends)
+        ready = sum(min(len(d.waiting), self._sendable(d, load, now)) for d in self._waiting_ones())
+        return self._batch if ready <= self._batch and not self._is_crowded() else 0
+
+    def saturated(self) -> frozenset[str]:
+        """Return the requesters of whom so much is in hand that cannot be sent soon that no more is claimed.
+
+        The bound is four batches, or as much as the others leave free: no requester can fill all hands.
+        """
+        now, load = self._clock(), SendCounts(self._sends)
+        held = {
+            requester_id: sum(
+                len(d.waiting) - self._sendable(d, load, now) for d in requester.active.values()
+            )
+            for requester_id, requester in self._active.items()
+        }
+        free = max(0, _IN_HAND * self._batch - sum(held.values()))
+        most = max(1, min(_IN_HAND_OF_ONE * self._batch, free))
+        return frozenset(requester_id for requester_id, count in held.items() if count >= most)
+
+    # -- what goes out
+
+    def start_next(self) -> Send | None:
+        now = self._clock()
+        for send in self._sends:
+            send.is_detached = send.is_detached or send.has_waited(now)
+        load = SendCounts(self._sends)
+        # Whoever was served the longest ago comes first: behind all others, one that is seldom heard of would
+        # wait for a send of each of them.
+        by_turn = sorted(self._active.items(), key=lambda item: item[1].last_start)
+        for requester_id, requester in by_turn:
+            if not self._slots.has_room_for(requester_id, load):
+                continue
+            for destination in requester.active.values():
+                if not self._slots.may_start(destination, load, now):
+                    continue
+                event = destination.next_event()
+                if event and not self._is_refused(destination, event, now):
+                    return self._start(requester, destination, event, now)
+        return None
+
+    def finish(self, send: Send, outcome: Outcome) -> OriginChange | None:
+        """Note how a delivery ended; return what is to be written down about its receiver."""
+        destination, now = send.destination, self._clock()
+        self._sends.remove(send)
+        destination.sends.remove(send)
+        return destination.note_outcome(outcome, now - send.started, now)
+
+    def refuse(self) -> list[Refusal]:
+        """Take out what waits for receivers whose circuit breaker is open.
+
+        Events on their last attempt stay: no event becomes a dead letter without a last send.
+        """
+        now, refusals = self._clock(), []
+        for destination in self._waiting_ones():
+            waiting = (entry.event for entry in destination.waiting)
+            if events := [event for event in waiting if self._is_refused(destination, event, now)]:
+                self._take_out(destination, events)
+                refusals.append(Refusal(events, destination.failures))
+        return refusals
+
+    def hand_back(self) -> list[Postponement]:
+        """Takes out what has waited for long, and cannot be sent soon."""
+        now, load, is_crowded = self._clock(), SendCounts(self._sends), self._is_crowded()
+        surplus = ((d, d.waiting[self._sendable(d, load, now) :]) for d in self._waiting_ones())
+        return [
+            self._postpone(destination, entries, now)
+            for destination, entries in surplus
+            if entries and (is_crowded or entries[0].has_waited(now))
+        ]
+
+    def clear(self) -> list[ClaimedEvent]:
+        """Takes out everything that waits."""
+        waiting = []
+        for destination in self._waiting_ones():
+            events = [entry.event for entry in destination.waiting]
+            self._take_out(destination, events)
+            waiting += events
+        return waiting
+
+    def next_change(self) -> float | None:
+        """After how many seconds something may start, or is to be handed back, because of the time alone."""
+        if not self._active:
+            return None
+        now = self._clock()
+        moments = [send.started + send.slow_after_s for send in self._sends]
+        moments += [
+            e.since + SLOW_AFTER_S for destination in self._waiting_ones() for e in destination.waiting
+        ]
+        return min((left for moment in moments if (left := moment - now) > 0), default=None)
+
+    # -- the parts of these
+
+    def _known(self, key: OriginKey) -> Destination | None:
+        requester_id, origin = key
+        requester = self._requesters.get(requester_id)
+        return None if requester is None else requester.known(origin)
+
+    def _requester(self, requester_id: str) -> RequesterQueue:
+        found = self._requesters.pop(requester_id, None) or RequesterQueue(
+            requester_id, most_known=self._most_known_of_a_requester
+        )
+        self._requesters[requester_id] = found
+        return found
+
+    def _forget_some(self) -> None:
+        """Forget the idle requesters that were used the longest ago while too many destinations are known."""
+        surplus = sum(map(len, self._requesters.values())) - self._most_known
+        idle = iter([old for old, requester in self._requesters.items() if requester.is_idle()])
+        while surplus > 0 and (oldest := next(idle, None)) is not None:
+            surplus -= len(self._requesters.pop(oldest))
+
+    def _waiting_ones(self) -> list[Destination]:
+        return [
+            destination for requester in self._active.values() for destination in requester.active.values()
+        ]
+
+    def _is_refused(self, destination: Destination, event: ClaimedEvent, now: float) -> bool:
+        return destination.is_open(now) and event.attempt_count < self._max_attempts
+
+    def _start(
+        self, requester: RequesterQueue, destination: Destination, event: ClaimedEvent, now: float
+    ) -> Send:
+        is_suspect = destination.health is Health.SUSPECT
+        slow_after_s = TRIAL_SLOW_AFTER_S if destination.health is Health.UNPROVEN else SLOW_AFTER_S
+        send = Send(event, destination, now, slow_after_s, is_detached=is_suspect)
+        destination.sends.append(send)
+        self._sends.append(send)
+        destination.remove([event])
+        requester.take_turn(destination)
+        self._starts += 1
+        requester.last_start = self._starts
+        if not requester.active:
+            del self._active[destination.key[0]]
+        return send
+
+    def _take_out(self, destination: Destination, events: list[ClaimedEvent]) -> None:
+        destination.remove(events)
+        requester_id, _ = destination.key
+        requester = self._requesters[requester_id]
+        requester.settle(destination)
+        if not requester.active:
+            self._active.pop(requester_id, None)
+
+    def _is_crowded(self) -> bool:
+        return sum(len(d.waiting) for d in self._waiting_ones()) > _IN_HAND * self._batch
+
+    def _sendable(self, destination: Destination, load: SendCounts, now: float) -> int:
+        """Return how many events can be counted on to go out within `SLOW_AFTER_S`.
+
+        None of a requester without a place left: counted, they would keep those of others from being claimed.
+        """
+        if destination.health is not Health.PROVEN or destination.waits_for_slow_send(now):
+            return 0
+        if not self._slots.has_room_for(destination.key[0], load):
+            return 0
+        in_time = SLOW_AFTER_S * self._concurrency
+        everything = len(destination.waiting)
+        return everything if destination.pace_s * everything <= in_time else int(in_time / destination.pace_s)
+
+    def _postpone(self, destination: Destination, entries: list[QueuedEvent], now: float) -> Postponement:
+        events = [entry.event for entry in entries]
+        self._take_out(destination, events)
+        again = min(max(now + _SPACING_S, destination.next_turn), now + _LONGEST_WAIT_S)
+        destination.next_turn = again + self._spacing_s(destination, now) * len(events)
+        return Postponement(events, int((again - now) * 1000), destination.key[1])
+
+    def _spacing_s(self, destination: Destination, now: float) -> float:
+        if destination.health is not Health.PROVEN:
+            return _SPACING_S
+        waited = max((now - send.started for send in destination.sends), default=0.0)
+        return min(max(destination.pace_s, waited) / self._concurrency, _SPACING_S)

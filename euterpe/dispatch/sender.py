@@ -1,0 +1,196 @@
+"""One delivery attempt: sign, send, judge the answer."""
+
+import random
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC
+from email.utils import parsedate_to_datetime
+from typing import assert_never
+
+import structlog
+
+from euterpe import __version__
+from euterpe.crypto.signing import new_nonce, signature_headers
+from euterpe.dispatch.destination import Outcome, origin_of
+from euterpe.dispatch.signing_secrets import SigningSecrets
+from euterpe.domain.canonical import hide_query
+from euterpe.domain.errors import EuterpeError
+from euterpe.domain.retry import (
+    Delivered,
+    DeliveryDecision,
+    DeliverySchedule,
+    Redeliver,
+    Undeliverable,
+    decide_delivery,
+)
+from euterpe.domain.text import storable
+from euterpe.net.egress import Egress, EgressResponse
+from euterpe.net.errors import EgressError, EgressRefused
+from euterpe.store.errors import StoreUnavailable
+from euterpe.store.queue.outbox import ClaimedEvent, Delivery
+from euterpe.store.secrets.callbacks import Callbacks
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True)
+class DeliveryPolicy:
+    """Of one attempt and of those that may follow it."""
+
+    max_attempts: int
+    schedule: DeliverySchedule
+    deadline_s: float
+    max_answer_bytes: int
+
+
+class Sender:
+    def __init__(
+        self,
+        egress: Egress,
+        secrets: SigningSecrets,
+        policy: DeliveryPolicy,
+        callbacks: Callbacks,
+        *,
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._egress, self._secrets, self._policy, self._wall_clock = egress, secrets, policy, wall_clock
+        self._callbacks = callbacks
+
+    def deliver(self, event: ClaimedEvent) -> tuple[Delivery, Outcome]:
+        """Raises nothing but `StoreUnavailable`: then there was no attempt, for want of the secrets."""
+        began = time.monotonic()
+        answer: EgressResponse | None = None
+        url = event.url
+        try:
+            url = self._whole_url(event)
+            answer = self._send(event, url)
+            decision = self._judge(event, answer)
+            outcome = Outcome.ANSWER if isinstance(decision, Delivered) else Outcome.REFUSAL
+        except StoreUnavailable:
+            raise
+        except EgressRefused as refused:
+            # The operator's own word: asking again would change nothing, replay does once it is changed.
+            decision, outcome = Undeliverable(_reason(refused)), Outcome.NOTHING
+        except EuterpeError as failure:
+            # All others are tried again, certificates and keys included: people mend those.
+            decision = self._retry(event, _reason(failure))
+            outcome = Outcome.SILENCE if isinstance(failure, EgressError) else Outcome.NOTHING
+        except Exception as error:  # noqa: BLE001  one odd event must not stop the others
+            _log.exception("a delivery attempt broke", event_id=event.event_id, job_id=event.job_id)
+            decision, outcome = self._retry(event, f"internal_error: {type(error).__name__}"), Outcome.NOTHING
+        took_ms = int((time.monotonic() - began) * 1000)
+        delivery = _delivery(event, decision, answer, took_ms, url)
+        _tell(delivery)
+        return delivery, outcome
+
+    def refuse(self, event: ClaimedEvent, failures: int) -> Delivery:
+        """Return the attempt as failed without a send: the circuit breaker of its receiver is open."""
+        reason = f"receiver_down: {failures} sends in a row were not answered, and this one was not made"
+        delivery = _delivery(event, self._retry(event, reason), None, 0, event.url)
+        _tell(delivery)
+        return delivery
+
+    def _whole_url(self, event: ClaimedEvent) -> str:
+        return self._callbacks.webhook_url(
+            event.url, event.job_id, event.requester_id, event.sealed_callbacks
+        )
+
+    def _send(self, event: ClaimedEvent, url: str) -> EgressResponse:
+        body = event.body.encode()
+        secrets = self._secrets.of(event.requester_id)
+        signed = signature_headers(secrets, event.event_id, body, int(self._wall_clock()), new_nonce())
+        return self._egress.request(
+            "POST",
+            url,
+            headers={
+                "content-type": "application/json",
+                "user-agent": f"euterpe/{__version__}",
+                **signed,
+            },
+            body=body,
+            deadline_s=self._policy.deadline_s,
+            max_bytes=self._policy.max_answer_bytes,
+        )
+
+    def _judge(self, event: ClaimedEvent, answer: EgressResponse) -> DeliveryDecision:
+        asked = retry_after_ms(answer.headers.get("retry-after"), self._wall_clock())
+        return self._decide(event, answer.status, retry_after_ms=asked)
+
+    def _retry(self, event: ClaimedEvent, failure: str) -> DeliveryDecision:
+        return self._decide(event, None, failure=failure)
+
+    def _decide(
+        self,
+        event: ClaimedEvent,
+        status: int | None,
+        *,
+        retry_after_ms: int | None = None,
+        failure: str = "",
+    ) -> DeliveryDecision:
+        return decide_delivery(
+            status,
+            attempt_count=event.attempt_count,
+            max_attempts=self._policy.max_attempts,
+            retry_after_ms=retry_after_ms,
+            schedule=self._policy.schedule,
+            draw=random.random(),  # noqa: S311  jitter, not a secret
+            failure=failure,
+        )
+
+
+def _reason(error: EuterpeError) -> str:
+    return storable(f"{error.code}: {error}")
+
+
+def _delivery(
+    event: ClaimedEvent, decision: DeliveryDecision, answer: EgressResponse | None, took_ms: int, url: str
+) -> Delivery:
+    # A receiver that named a time is not asked before it.
+    is_timed = answer is not None and (answer.status == 429 or "retry-after" in answer.headers)
+    waits_for = origin_of(event.url) if isinstance(decision, Redeliver) and not is_timed else None
+    if answer is None:
+        return Delivery(event, decision, duration_ms=took_ms, waits_for=waits_for)
+    said = hide_query(answer.body.decode("utf-8", "replace"), url)
+    return Delivery(event, decision, answer.status, duration_ms=took_ms, answer=said, waits_for=waits_for)
+
+
+def _tell(delivery: Delivery) -> None:
+    event, decision = delivery.event, delivery.decision
+    facts = {
+        "event_id": event.event_id,
+        "job_id": event.job_id,
+        "attempt": event.attempt_count,
+        "status": delivery.status_code,
+        "ms": delivery.duration_ms,
+    }
+    match decision:
+        case Delivered():
+            # The delivery log has it; a line costs a fifth of what a delivery does.
+            _log.debug("event delivered", **facts)
+        case Undeliverable():
+            _log.error("event is undeliverable", reason=decision.reason, **facts)
+        case Redeliver():
+            again = decision.delay_ms
+            _log.warning("event not delivered", reason=decision.reason, again_in_ms=again, **facts)
+        case _:
+            assert_never(decision)
+
+
+# More digits than any wait needs; the bound is the schedule's.
+_SECONDS = re.compile(r"[0-9]{1,10}")
+
+
+def retry_after_ms(value: str | None, now: float) -> int | None:
+    """From `now`, in seconds since the epoch; what cannot be read asks for nothing."""
+    value = (value or "").strip()
+    if _SECONDS.fullmatch(value):
+        return int(value) * 1000
+    try:
+        date = parsedate_to_datetime(value)
+    except (ValueError, OverflowError):
+        return None
+    if date.tzinfo is None:  # "-0000": UTC, from who knows where
+        date = date.replace(tzinfo=UTC)
+    return max(0, int((date.timestamp() - now) * 1000))

@@ -1,0 +1,112 @@
+"""Why ffmpeg ended without success.
+
+Facts of the kernel (signal, processor time, memory) decide whether a retry can help and whose fault it was.
+What ffmpeg says quotes the source, which may say anything (invariant `blame`): it chooses only among codes
+that are all permanent and all the source's fault.
+"""
+
+import re
+import signal
+
+from euterpe.media.child import Exit
+from euterpe.media.confine import ResourceLimits
+from euterpe.media.errors import MediaError
+
+_KEPT_BYTES = 16 * 1024
+_TOLD_LINES, _TOLD_CHARACTERS = 3, 600
+
+# A process that runs into its memory limit has rarely touched all that it has asked for: an encode of 2160
+# lines failed with 28 % of 512 MiB resident, a process that filled its limit had 100 %. Below this share
+# nothing is proved.
+_MEMORY_SHARE = 0.75
+# What ffmpeg exits with after a signal that it catches, SIGXCPU among them.
+_CAUGHT_A_SIGNAL = 255
+# The kernel compares sampled ticks with the limit and reports measured time: on a busy machine a process that
+# had used 0.85 s got the signal of 1 s.
+_CLOCK_SHARE = 0.75
+
+# The first that matches decides. Every code here is permanent, and the source's fault.
+_SAYINGS = (
+    # What is cut off is corrupt as well; of other containers a packet may be so by itself.
+    (
+        r"in#0/(?:mov|matroska|avi|wav)\S* .*corrupt input packet"
+        r"|partial file|moov atom not found|ended prematurely|[Tt]runcated|end of file",
+        "source_truncated",
+        "the source is cut off",
+    ),
+    (
+        r"not on whitelist|[Dd]ecoder .*not found|no decoder found|size .* is invalid|not implemented",
+        "source_unsupported",
+        "the source has something in it that is not supported",
+    ),
+    (r"Invalid data|[Ee]rror .*decod|[Cc]orrupt", "source_damaged", "the source is damaged"),
+)
+
+# One part of ffmpeg after the other gives up then, and says so.
+_ECHO = re.compile(
+    "Task finished|Terminating thread|Conversion failed|Nothing was written|Error sending frames"
+)
+# Not for a requester: where things lie on our disk and in ffmpeg's memory.
+_PRIVATE = re.compile(r" @ 0x[0-9a-f]+|(?<![\w/])/[^\s:'\"]+")
+
+
+class FailureReason:
+    """The end of what ffmpeg said, however much it says."""
+
+    def __init__(self) -> None:
+        self._tail = b""
+
+    def add(self, data: bytes) -> None:
+        self._tail = (self._tail + data)[-_KEPT_BYTES:]
+
+    @property
+    def text(self) -> str:
+        """Printable, and without addresses and paths."""
+        shown = _PRIVATE.sub("", self._tail.decode(errors="replace"))
+        return "".join(char if char.isprintable() or char == "\n" else "?" for char in shown)
+
+    def verdict(self, end: Exit, limits: ResourceLimits, held_memory_bytes: int = 0) -> MediaError:
+        """Return why the process failed. `held_memory_bytes` is the most that it was seen to hold of what
+        `limits.memory_bytes` counts."""
+        if (proved := proved_by_facts(end, limits, held_memory_bytes)) is not None:
+            return proved
+        text = self.text
+        for saying, code, message in _SAYINGS:
+            if re.search(saying, text):
+                return MediaError(code, self._with_its_words(message))
+        how = f"died of {_signal_name(-end.code)}" if end.code < 0 else f"failed with exit code {end.code}"
+        return MediaError("encode_failed", self._with_its_words(f"ffmpeg {how}"))
+
+    def _with_its_words(self, message: str) -> str:
+        lines = [line.strip() for line in self.text.splitlines() if line.strip() and not _ECHO.search(line)]
+        told = " · ".join(lines[:_TOLD_LINES])[:_TOLD_CHARACTERS]
+        return f"{message}: {told}" if told else message
+
+
+def proved_by_facts(end: Exit, limits: ResourceLimits, held_memory_bytes: int = 0) -> MediaError | None:
+    """Return the error that exit status, signal and resource usage prove, or None when they prove nothing."""
+    if end.code == -signal.SIGXFSZ:
+        return MediaError("output_too_large", "an output grew larger than is allowed")
+    if _used_up_its_time(end, limits):
+        return MediaError("encode_timeout", "the process used more processor time than is allowed")
+    if max(end.peak_memory_bytes, held_memory_bytes) >= limits.memory_bytes * _MEMORY_SHARE:
+        return MediaError("out_of_memory", "the job needs more memory than its slot on this worker has")
+    if end.code == -signal.SIGKILL:
+        return MediaError("encode_killed", "the process was killed from outside, within its own limits")
+    return None
+
+
+def _signal_name(number: int) -> str:
+    """Return its name. Signals 32, 33 and most real-time signals have none."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _used_up_its_time(end: Exit, limits: ResourceLimits) -> bool:
+    """Tell a process that ran into its limit of processor time. The kernel sends SIGXCPU then, which ffmpeg
+    catches, and SIGKILL some seconds later."""
+    if end.code == -signal.SIGXCPU or end.cpu_seconds >= limits.cpu_seconds:
+        return True
+    return end.code == _CAUGHT_A_SIGNAL and end.cpu_seconds >= limits.cpu_seconds * _CLOCK_SHARE

@@ -1,0 +1,92 @@
+"""What a source is: facts that PyAV reported from the sandbox, in plain frozen data."""
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from pydantic import Field, TypeAdapter, with_config
+
+from euterpe.domain.model import Items
+from euterpe.domain.text import matching
+from euterpe.media.child_results import Flag, Ratio, Seconds, Whole, Word, checked
+from euterpe.media.whitelist import CONTAINERS, MAX_STREAMS
+
+# The transfer curves of HDR: PQ and HLG, by their numbers in ITU-T H.273.
+_HDR_TRANSFERS = {16: "pq", 18: "hlg"}
+
+
+_KINDS = ("video", "audio", "subtitle", "data", "attachment", "picture", "unknown")  # picture: a cover
+Kind = Annotated[str, matching("|".join(_KINDS), "a kind of stream")]
+Container = Annotated[str, matching("|".join(CONTAINERS), "a container that is allowed")]
+
+
+@with_config(extra="forbid")
+@dataclass(frozen=True)
+class StreamInfo:
+    index: Annotated[Whole, Field(lt=MAX_STREAMS)]
+    kind: Kind
+    codec: Word | None
+    duration_seconds: Seconds | None = None
+    width: Whole | None = None  # as coded: a rotation of 90 degrees swaps what is shown
+    height: Whole | None = None
+    rotation: Annotated[Whole, Field(lt=360)] = 0
+    pixel_aspect: Ratio = 1.0
+    fps: Ratio | None = None
+    pixel_format: Word | None = None
+    transfer: Whole | None = None
+    interlaced: Flag = False
+    channels: Whole | None = None
+    sample_rate: Whole | None = None
+    is_default: Flag = False
+
+    @property
+    def hdr(self) -> str | None:
+        return _HDR_TRANSFERS.get(self.transfer or 0)
+
+    def document(self) -> dict[str, Any]:
+        """What a requester is shown: what the kind of stream has, under names that explain themselves."""
+        kept = {"kind": self.kind, "codec": self.codec, "duration_seconds": self.duration_seconds}
+        if self.kind == "video":
+            names = ("width", "height", "rotation", "fps", "pixel_format", "hdr")
+            kept |= {name: getattr(self, name) for name in names}
+        if self.kind == "audio":
+            kept |= {"channels": self.channels, "sample_rate": self.sample_rate}
+        return kept
+
+
+@with_config(extra="forbid")
+@dataclass(frozen=True)
+class MediaInfo:
+    container: Container  # the demuxer's first name
+    size_bytes: int
+    duration_seconds: Seconds | None
+    streams: Annotated[tuple[StreamInfo, ...], Items(0, MAX_STREAMS)]
+
+    @staticmethod
+    def parse(found: object, size_bytes: int) -> "MediaInfo":
+        """Return what the prober found. Raise when that is not what a prober finds: it was taken over."""
+        answer = {**found, "size_bytes": size_bytes} if isinstance(found, dict) else found
+        return checked(_MEDIA_INFO, answer, blame="source_unsupported")
+
+    @property
+    def video(self) -> StreamInfo | None:
+        return self._best("video")
+
+    @property
+    def audio(self) -> StreamInfo | None:
+        return self._best("audio")
+
+    def document(self) -> dict[str, Any]:
+        return {
+            "duration_seconds": self.duration_seconds,
+            "size_bytes": self.size_bytes,
+            "container": self.container,
+            "streams": [stream.document() for stream in self.streams],
+        }
+
+    def _best(self, kind: str) -> StreamInfo | None:
+        """The one that its author marked as the default, else the first."""
+        of_kind = [stream for stream in self.streams if stream.kind == kind]
+        return next((stream for stream in of_kind if stream.is_default), of_kind[0] if of_kind else None)
+
+
+_MEDIA_INFO = TypeAdapter(MediaInfo)

@@ -1,0 +1,80 @@
+"""What an encode holds of the disk: all that it has written, and not only what was planned."""
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from euterpe.media.errors import MediaError
+from euterpe.media.plan import Plan
+
+_BLOCK = 512
+# Names in the folder beyond those that are planned: temporary files of the muxers.
+_SPARE_NAMES = 1_000
+
+
+@dataclass(frozen=True)
+class FolderUsage:
+    sizes: dict[str, int]  # the length of each output's files
+    disk_bytes: int  # what all files hold, also those that are not planned or have no name any more
+
+    @property
+    def out_bytes(self) -> int:
+        return sum(self.sizes.values())
+
+
+class OutputFolder:
+    """The folder that a program may write to, while it runs and afterwards."""
+
+    def __init__(self, plan: Plan, folder: Path, pid: int) -> None:
+        self._folder, self._pid = folder, pid
+        self._outputs = {file.path: file.output for file in plan.files}
+        self._parts = {file.parts.removesuffix("*"): file.output for file in plan.files if file.parts}
+        self._most_names = _SPARE_NAMES + sum(1 + file.most_parts for file in plan.files)
+        self._empty = dict.fromkeys(self._outputs.values(), 0)
+
+    def look(self) -> FolderUsage:
+        """Return what is held now. Raise `output_too_large` for more names than any plan needs."""
+        sizes, disk_bytes = dict(self._empty), self._nameless_bytes()
+        for count, (name, status) in enumerate(_files_in(self._folder)):
+            if count >= self._most_names:
+                raise MediaError("output_too_large", f"ffmpeg made more than {self._most_names} files")
+            # Allocated and not only as long: neither a hole nor a reserve behind the end misleads.
+            disk_bytes += status.st_blocks * _BLOCK
+            if (output := self._output_of(name)) is not None:
+                sizes[output] += status.st_size
+        return FolderUsage(sizes, disk_bytes)
+
+    def lengths(self) -> Iterator[tuple[str, int]]:
+        """Yield the output and the length of each planned file."""
+        for name, status in _files_in(self._folder):
+            if (output := self._output_of(name)) is not None:
+                yield output, status.st_size
+
+    def _output_of(self, name: str) -> str | None:
+        if name in self._outputs:
+            return self._outputs[name]
+        return next((output for prefix, output in self._parts.items() if name.startswith(prefix)), None)
+
+    def _nameless_bytes(self) -> int:
+        """Return what open files hold that were removed: their room is not free before they are closed."""
+        held = 0
+        with suppress(OSError):  # it has ended, or the kernel does not tell us
+            for descriptor in os.scandir(f"/proc/{self._pid}/fd"):
+                with suppress(OSError):
+                    status = os.stat(descriptor.path)  # noqa: PTH116  of what it is open on
+                    if stat.S_ISREG(status.st_mode) and status.st_nlink == 0:
+                        held += status.st_blocks * _BLOCK
+        return held
+
+
+def _files_in(folder: Path, below: str = "") -> Iterator[tuple[str, os.stat_result]]:
+    """Yield the name, from the folder on, and the status of everything in it; links are not followed."""
+    with suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder) as entries:
+        for entry in entries:
+            with suppress(FileNotFoundError):  # it may come and go
+                yield below + entry.name, entry.stat(follow_symlinks=False)
+                if entry.is_dir(follow_symlinks=False):
+                    yield from _files_in(Path(entry.path), f"{below}{entry.name}/")

@@ -1,0 +1,96 @@
+"""Group commit: callers that arrive while a transaction runs share the next one.
+
+Each caller still gets its own answer, and gets it only after the commit. One fsync then serves as
+many callers as there are, instead of weaker durability.
+"""
+
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import Generic, TypeVar
+
+from euterpe.store.engine.deadlines import WRITE_WAIT_S, in_time, waiting_until
+from euterpe.store.errors import StoreError, StoreUnavailable
+
+T = TypeVar("T")
+R = TypeVar("R")
+_Entry = tuple[T, Future[R], float]  # what to write, its answer, and the deadline of its caller
+
+
+class GroupCommit(Generic[T, R]):
+    """`flush` writes a batch in one transaction and answers each item, in order. An answer that is
+    an exception is raised to its caller."""
+
+    def __init__(
+        self,
+        flush: Callable[[Sequence[T]], Sequence[R | Exception]],
+        *,
+        name: str,
+        max_batch: int = 128,
+        max_waiting: int = 4096,
+        max_wait_s: float = WRITE_WAIT_S,
+    ) -> None:
+        self._flush, self._max_batch, self._max_waiting = flush, max_batch, max_waiting
+        self._max_wait_s = max_wait_s
+        self._waiting: list[_Entry[T, R]] = []
+        self._changed = threading.Condition()
+        self._stopping = False
+        self._thread = threading.Thread(target=self._loop, name=f"euterpe-{name}", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self, *, drain: bool = True) -> None:
+        """Writes what waits (or refuses it, without `drain`), then ends."""
+        with self._changed:
+            self._stopping = True
+            refused = [] if drain else self._waiting
+            self._waiting = self._waiting if drain else []
+            self._changed.notify_all()
+        for _, future, _ in refused:
+            if future.set_running_or_notify_cancel():
+                future.set_exception(StoreUnavailable("the service is stopping; try again"))
+        self._thread.join()
+
+    def submit(self, item: T) -> "Future[R]":
+        future: Future[R] = Future()
+        with self._changed:
+            if self._stopping or len(self._waiting) >= self._max_waiting:
+                raise StoreUnavailable("too many writes are waiting for the database; try again")
+            self._waiting.append((item, future, in_time(self._max_wait_s)))
+            self._changed.notify()
+        return future
+
+    def _loop(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._waiting or self._stopping)
+                batch = self._waiting[: self._max_batch]
+                del self._waiting[: self._max_batch]
+            if not batch:
+                return
+            self._write([entry for entry in batch if entry[1].set_running_or_notify_cancel()])
+
+    def _write(self, batch: Sequence[_Entry[T, R]]) -> None:
+        if not batch:
+            return
+        try:
+            with waiting_until(min(deadline for _, _, deadline in batch)):
+                answers = self._flush([item for item, _, _ in batch])
+        except BaseException as error:  # noqa: BLE001  it is handed to the callers it belongs to
+            if len(batch) > 1 and isinstance(error, Exception) and not isinstance(error, StoreUnavailable):
+                # One bad item must not fail its neighbours: nothing was written, so each by itself.
+                for entry in batch:
+                    self._write([entry])
+                return
+            for _, future, _ in batch:
+                future.set_exception(error)
+            return
+        # A caller without an answer would wait for ever.
+        unanswered = StoreError("the write was made, but nothing was said of it")
+        missing = [unanswered] * (len(batch) - len(answers))
+        for (_, future, _), answer in zip(batch, [*answers, *missing], strict=True):
+            if isinstance(answer, Exception):
+                future.set_exception(answer)
+            else:
+                future.set_result(answer)

@@ -1,0 +1,191 @@
+"""Migrations: numbered plain SQL files, applied once each, in order, and verified.
+
+A database that is not of exactly this program's version is refused with what to run.
+"""
+
+import hashlib
+import re
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+
+import euterpe
+from euterpe.store.engine.database import Database
+from euterpe.store.engine.engines import EngineKind
+from euterpe.store.errors import SchemaMismatch
+from euterpe.store.tables import IN_ORDER, column_names, metadata, schema_migrations
+
+_FILE = re.compile(r"(\d{4})_([a-z0-9_]+)\.sql")
+_BOOKKEEPING = """CREATE TABLE IF NOT EXISTS schema_migrations (
+    version BIGINT NOT NULL,
+    name TEXT NOT NULL,
+    checksum TEXT NOT NULL,
+    applied_at BIGINT NOT NULL,
+    PRIMARY KEY (version)
+)"""
+# Any number, as long as it is always this one: two programs must not migrate at once.
+_ADVISORY_LOCK = 0x657574657270
+# 0001_core as it was first: its checks and triggers say the same in words that take SQLite longer. A database
+# that it made stays as it is.
+_FIRST_CORE_SQLITE = "a34e238d30f7ad9ed04063c1a810a433ba61dc307e49dc9c44737987cbfeb30c"
+_FIRST_CORE = {
+    EngineKind.SQLITE: _FIRST_CORE_SQLITE,
+    EngineKind.LIBSQL: _FIRST_CORE_SQLITE,
+    EngineKind.POSTGRES: "2b0636d8d98a1e021dd511ebed173f4d89395712d75d961333e67a0a36392cce",
+}
+
+
+@dataclass(frozen=True)
+class Migration:
+    version: int
+    name: str
+    sql: str
+
+    @property
+    def checksum(self) -> str:
+        return hashlib.sha256(self.sql.encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class SchemaState:
+    applied: Sequence[int]
+    pending: Sequence[Migration]
+
+
+def shipped(kind: EngineKind) -> list[Migration]:
+    """The migrations that came with this program, in order."""
+    package = Path(euterpe.__file__).parent
+    name = "migrations_pg" if kind is EngineKind.POSTGRES else "migrations_sqlite"
+    # Inside the package in a wheel, beside it in a checkout.
+    folder = next(path for path in (package / name, package.parent / name) if path.is_dir())
+    found = [(match, path) for path in folder.iterdir() if (match := _FILE.fullmatch(path.name))]
+    return sorted(
+        (Migration(int(match[1]), match[2], path.read_text()) for match, path in found),
+        key=lambda migration: migration.version,
+    )
+
+
+def inspect(database: Database) -> SchemaState:
+    """Where the database is. Refuses one that has history which this program does not know."""
+    with database.snapshot() as connection:
+        if not sa.inspect(connection).has_table(schema_migrations.name):
+            return SchemaState((), shipped(database.kind))
+        return _compare(connection, database.kind)
+
+
+def _compare(connection: sa.Connection, kind: EngineKind) -> SchemaState:
+    known = shipped(kind)
+    rows = connection.execute(sa.select(schema_migrations).order_by(schema_migrations.c.version)).all()
+    by_version = {migration.version: migration for migration in known}
+    for row in rows:
+        ours = by_version.get(row.version)
+        if ours is None:
+            raise SchemaMismatch(
+                f"the database is at schema {rows[-1].version}, newer than this program, which knows "
+                f"{max(by_version)}; install the newer Euterpe"
+            )
+        if row.checksum != ours.checksum and (row.version, row.checksum) != (1, _FIRST_CORE[kind]):
+            raise SchemaMismatch(
+                f"migration {row.version:04d}_{row.name} was applied from a different file than the one "
+                "in this program; install the version of Euterpe that applied it"
+            )
+    applied = {row.version for row in rows}
+    pending = [migration for migration in known if migration.version not in applied]
+    if pending and applied and pending[0].version < max(applied):
+        raise SchemaMismatch(
+            f"migration {pending[0].version:04d}_{pending[0].name} is missing among those that were applied, "
+            "and later ones are there; put schema_migrations back from a backup"
+        )
+    return SchemaState(sorted(applied), pending)
+
+
+def require_current(database: Database) -> None:
+    state = inspect(database)
+    if state.pending:
+        at = f"is at schema {state.applied[-1]}" if state.applied else "has no schema yet"
+        raise SchemaMismatch(
+            f"the database {at}, this program needs {state.pending[-1].version}; run `euterpe migrate`"
+        )
+
+
+def migrate(database: Database) -> list[Migration]:
+    """Brings the database to this program's schema; returns what was applied."""
+    with database.transaction() as connection:
+        if database.kind is EngineKind.POSTGRES:
+            connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_ADVISORY_LOCK)))
+        connection.exec_driver_sql(_BOOKKEEPING)
+        pending = list(_compare(connection, database.kind).pending)
+        for migration in pending:
+            _apply(connection, migration, database.kind)
+            connection.execute(
+                sa.insert(schema_migrations).values(
+                    version=migration.version,
+                    name=migration.name,
+                    checksum=migration.checksum,
+                    applied_at=database.now,
+                )
+            )
+        _verify(connection)
+        if database.kind is EngineKind.POSTGRES:
+            _place(connection)
+    return pending
+
+
+def _apply(connection: sa.Connection, migration: Migration, kind: EngineKind) -> None:
+    errors: Any = connection.dialect.loaded_dbapi
+    try:
+        for statement in _statements(migration.sql, kind):
+            # Past SQLAlchemy, which would look for parameters in the text.
+            connection.connection.cursor().execute(statement)
+    except errors.Error as error:
+        says = str(error).partition("\n")[0]
+        raise SchemaMismatch(
+            f"migration {migration.version:04d}_{migration.name} does not fit this database, and nothing was "
+            f"applied: {says}; if it has tables of something else, give Euterpe a database of its own"
+        ) from None
+
+
+def _place(connection: sa.Connection) -> None:
+    """Rows that a restore has brought from another cluster have positions of the future: theirs is now."""
+    for table in IN_ORDER:
+        now = "pg_current_xact_id()::text::bigint"
+        connection.exec_driver_sql(
+            f"UPDATE {table.name} SET position = {now} WHERE position > {now}"  # noqa: S608  names of our own
+        )
+
+
+def _statements(sql: str, kind: EngineKind) -> list[str]:
+    if kind is EngineKind.POSTGRES:
+        return [sql]  # the server splits it
+    statements, current = [], ""
+    for line in sql.splitlines(keepends=True):
+        current += line
+        if sqlite3.complete_statement(current):
+            statements.append(current)
+            current = ""
+    return statements
+
+
+def verify(database: Database) -> None:
+    """The tables that its statements find, which may be others than those that were migrated: on Postgres by
+    a search_path."""
+    with database.snapshot() as connection:
+        _verify(connection)
+
+
+def _verify(connection: sa.Connection) -> None:
+    """The tables must be there as the program knows them, whatever the files said."""
+    inspector = sa.inspect(connection)
+    for table in metadata.sorted_tables:
+        if not inspector.has_table(table.name):
+            raise SchemaMismatch(
+                f"after migrating, table {table.name} is missing; the migration files are damaged"
+            )
+        there = {column["name"] for column in inspector.get_columns(table.name)}
+        if there != (wanted := column_names(table, connection.dialect.name)):
+            odd = ", ".join(sorted(there ^ wanted))
+            raise SchemaMismatch(f"after migrating, table {table.name} differs in: {odd}")

@@ -1,0 +1,109 @@
+"""Postgres' wake-ups: LISTEN, and a NOTIFY that many commits share."""
+
+import contextlib
+import threading
+
+import psycopg
+import sqlalchemy as sa
+from psycopg.rows import TupleRow
+
+from euterpe.store.engine.self_pipe import SelfPipe
+from euterpe.store.engine.wakeup import Topic
+
+# NOTIFY takes a lock that serialises commits: it is sent from a connection of its own, once for
+# all that was committed in this time.
+_DEBOUNCE_S = 0.010
+# A hint need not survive a crash: nobody waits until it is on the disk.
+_NOTIFY = sa.text("SELECT set_config('synchronous_commit', 'off', true), pg_notify(:topic, '')")
+
+
+class PostgresAnnouncer:
+    """One thread, started by the first announcement."""
+
+    def __init__(self, engine: sa.Engine) -> None:
+        self._engine = engine.execution_options(isolation_level="AUTOCOMMIT")
+        self._due: set[Topic] = set()
+        self._changed = threading.Condition()
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def announce(self, topic: Topic) -> None:
+        with self._changed:
+            if topic in self._due or self._stopping.is_set():
+                return
+            self._due.add(topic)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._loop, name="euterpe-notify", daemon=True)
+                self._thread.start()
+            self._changed.notify()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        with self._changed:
+            self._changed.notify()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _loop(self) -> None:
+        while not self._stopping.is_set():
+            with self._changed:
+                self._changed.wait_for(lambda: self._due or self._stopping.is_set())
+                topics, self._due = self._due, set()
+            # A hint that cannot be sent is lost; the poll finds the work.
+            with contextlib.suppress(sa.exc.SQLAlchemyError), self._engine.connect() as connection:
+                for topic in topics:
+                    connection.execute(_NOTIFY, {"topic": topic.value})
+            self._stopping.wait(_DEBOUNCE_S)
+
+
+class PostgresListener:
+    """LISTEN on a connection of its own. Without one it only waits, and tries again next time."""
+
+    def __init__(self, url: sa.URL, topic: Topic) -> None:
+        self._url, self._topic = url, topic
+        self._self_pipe = SelfPipe()
+        self._connection: psycopg.Connection[TupleRow] | None = None
+        self._listen()
+
+    def _listen(self) -> None:
+        # Whatever the server says: one that recovers, or stands by for another, takes no LISTEN.
+        with contextlib.suppress(psycopg.Error):
+            self._connection = _connect(self._url)
+            try:
+                self._connection.execute(f"LISTEN {self._topic}")
+            except psycopg.Error:
+                self._disconnect()
+                raise
+
+    def wait(self, timeout_s: float) -> bool:
+        if self._connection is None:
+            self._listen()
+        told_by = () if self._connection is None else (self._connection.fileno(),)
+        return not self._self_pipe.wait(told_by, timeout_s) and self._drain()
+
+    def _drain(self) -> bool:
+        """Takes every notification that has arrived: many of them are one hint."""
+        if self._connection is None:
+            return False
+        try:
+            return len(list(self._connection.notifies(timeout=0))) > 0
+        except psycopg.Error:
+            self._disconnect()
+            return False
+
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def wake(self) -> None:
+        self._self_pipe.wake()
+
+    def close(self) -> None:
+        self._disconnect()
+        self._self_pipe.close()
+
+
+def _connect(url: sa.URL) -> psycopg.Connection[TupleRow]:
+    plain = url.set(drivername="postgresql")
+    return psycopg.connect(plain.render_as_string(hide_password=False), autocommit=True, connect_timeout=10)

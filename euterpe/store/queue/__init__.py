@@ -1,0 +1,1 @@
+"""Move jobs and events through their states: leases, transitions, enqueue, inbox, outbox."""

@@ -1,0 +1,115 @@
+"""What a person may do to jobs and queues: cancel, retry, pause, resume."""
+
+from typing import Any
+
+import sqlalchemy as sa
+
+from euterpe.domain.retry import canceled
+from euterpe.domain.states import (
+    IN_PROGRESS,
+    JobStatus,
+    Lane,
+    check_retry_budget,
+)
+from euterpe.domain.text import check_text
+from euterpe.store.engine.batch_rows import AnyRow
+from euterpe.store.engine.database import Database
+from euterpe.store.engine.wakeup import Topic
+from euterpe.store.errors import Conflict, NotFound
+from euterpe.store.queue.event_rows import CONTEXT_COLUMNS, context_of
+from euterpe.store.queue.leases import Change, Move
+from euterpe.store.queue.transitions import Step, Transitions
+from euterpe.store.tables import inbox_jobs, queues
+
+_job = inbox_jobs.c
+# Who owns a queued job for the instant in which it is canceled.
+CONTROL_PLANE = "control-plane"
+# To cancel and retry a waiting job spends no attempt, and each round is three events.
+_MOST_EVENTS = 10_000
+
+
+class Control:
+    def __init__(self, database: Database, transitions: Transitions) -> None:
+        self._database, self._transitions = database, transitions
+
+    def cancel(self, job_id: str, *, requester_id: str | None = None) -> JobStatus:
+        """Fails a queued job at once, through a claim of our own; asks the owner of a running one,
+        who sees it at the next heartbeat. Returns the status that the job has now."""
+        with self._database.transaction() as connection:
+            row = self._locked(connection, job_id, requester_id)
+            if row.status == JobStatus.QUEUED:
+                self._fail_queued(connection, row)
+                return JobStatus.FAILED
+            if row.status not in IN_PROGRESS:
+                raise Conflict(f"job {job_id} is {row.status} already and cannot be canceled")
+            asked = sa.func.coalesce(_job.cancel_requested_at, self._database.now)
+            connection.execute(
+                sa.update(inbox_jobs).where(_job.job_id == job_id).values(cancel_requested_at=asked)
+            )
+            return JobStatus(row.status)
+
+    def retry(self, job_id: str, *, requester_id: str | None = None) -> None:
+        """Queues a failed job again, while it has attempts left."""
+        with self._database.transaction() as connection:
+            row = self._locked(connection, job_id, requester_id)
+            if row.status != JobStatus.FAILED:
+                raise Conflict(f"job {job_id} is {row.status}; only a failed job can be retried")
+            check_retry_budget(row.attempt_count, row.max_attempts)
+            if row.event_sequence >= _MOST_EVENTS:
+                raise Conflict(f"job {job_id} has had {row.event_sequence} events; make a new job")
+            # It comes back like a job whose backoff is over, with the next claim: that gives it a rank, and
+            # to ask for its group here could deadlock (groups.py).
+            move = Move(JobStatus.FAILED, JobStatus.QUEUED, Lane.DELAYED)
+            change = Change(row.job_id, row.claim_version, move, delay_ms=0)
+            self._transitions.apply(connection, [Step(context_of(row)._replace(group_id=None), change)])
+
+    def pause(self, queue: str) -> None:
+        """No claim takes from this queue until `resume`. Nothing is moved; what runs goes on."""
+        self._set_paused(queue, self._database.now)
+
+    def resume(self, queue: str) -> None:
+        self._set_paused(queue, sa.null())
+
+    def paused_queues(self) -> list[str]:
+        with self._database.snapshot() as connection:
+            paused = sa.select(queues.c.queue).where(queues.c.paused_at.is_not(None))
+            return list(connection.execute(paused.order_by(queues.c.queue)).scalars())
+
+    def _set_paused(self, queue: str, paused_at: sa.ColumnElement[Any]) -> None:
+        check_text("queue", queue, "queue")
+        with self._database.transaction() as connection:
+            insert = self._database.insert(queues).values(queue=queue, paused_at=paused_at)
+            self._database.announce(connection, Topic.INBOX)
+            connection.execute(
+                insert.on_conflict_do_update(index_elements=[queues.c.queue], set_={"paused_at": paused_at})
+            )
+
+    def _locked(self, connection: sa.Connection, job_id: str, requester_id: str | None) -> AnyRow:
+        wanted = sa.select(
+            _job.job_id,
+            _job.claim_version,
+            _job.status,
+            _job.lane,
+            _job.attempt_count,
+            _job.max_attempts,
+            _job.event_sequence,
+            *CONTEXT_COLUMNS,
+        ).where(_job.job_id == job_id)
+        if requester_id is not None:
+            wanted = wanted.where(_job.requester_id == requester_id)
+        row = connection.execute(wanted.with_for_update()).one_or_none()
+        if row is None:
+            raise NotFound(f"there is no job {job_id!r}")
+        return row
+
+    def _fail_queued(self, connection: sa.Connection, row: AnyRow) -> None:
+        context = context_of(row)
+        if row.lane == Lane.BLOCKED:
+            # Nobody in its group moves up for it, and to ask for the group could deadlock (groups.py).
+            context = context._replace(group_id=None)
+        claim = Move(JobStatus.QUEUED, JobStatus.CLAIMED, Lane.LEASED, CONTROL_PLANE, 0, raises_version=True)
+        step = Step(context, Change(row.job_id, row.claim_version, claim))
+        version = self._transitions.apply(connection, [step])[row.job_id].claim_version
+        error = {"last_error": canceled(JobStatus.QUEUED).document()}
+        fail = Move(JobStatus.CLAIMED, JobStatus.FAILED, Lane.REST)
+        self._transitions.apply(connection, [Step(context, Change(row.job_id, version, fail, extra=error))])

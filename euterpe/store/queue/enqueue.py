@@ -1,0 +1,290 @@
+"""Enqueue: many jobs in one transaction, each accepted, replayed or refused by itself (contract §9)."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import sqlalchemy as sa
+
+from euterpe.crypto.envelope import Sealed
+from euterpe.domain.states import JobStatus, lane_when_new
+from euterpe.domain.status import status_document
+from euterpe.domain.text import check_text
+from euterpe.store.checks import check_count, check_name
+from euterpe.store.engine.batch_rows import TEXT, AnyRow, Rows, as_parameter
+from euterpe.store.engine.bulk_insert import BulkInsert
+from euterpe.store.engine.database import Database
+from euterpe.store.engine.ids import new_id
+from euterpe.store.engine.wakeup import Topic
+from euterpe.store.errors import DuplicateSource, IdempotencyConflict
+from euterpe.store.queue.fairness.admission import Admission
+from euterpe.store.queue.fairness.groups import Group
+from euterpe.store.tables import idempotency_keys, inbox_jobs
+
+# What comes to a job later is NULL in a new row.
+_LATER = {
+    "worker_id": None,
+    "lease_expires_at": None,
+    "heartbeat_at": None,
+    "cancel_requested_at": None,
+    "eta_seconds": None,
+    "speed": None,
+    "last_error": None,
+    "outputs": None,
+    "source_info": None,
+    "started_at": None,
+    "finished_at": None,
+}
+_WRITTEN = [column.name for column in inbox_jobs.columns if column.name not in _LATER]
+
+
+@dataclass(frozen=True)
+class Key:
+    """An idempotency key, and the hash of the request that it stands for."""
+
+    text: str
+    request_hash: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewJob:
+    """A validated job on its way in; its secrets are sealed already."""
+
+    requester_id: str
+    spec: Mapping[str, Any]
+    max_attempts: int
+    queue: str = "default"
+    priority: int = 50
+    group_id: str | None = None
+    group_limit: int = 1
+    not_before: int | None = None
+    external_id: str | None = None
+    source_ref: str | None = None
+    sealed: Sealed | None = None
+    sealed_callbacks: Sealed | None = None
+    key: Key | None = None
+    job_id: str = field(default_factory=new_id)
+
+    def __post_init__(self) -> None:
+        check_name(self.requester_id, "requester_id")
+        check_text("queue", self.queue, "queue")
+        check_count(self.priority, "priority", 0, 100)
+        check_count(self.max_attempts, "max_attempts", 1, 100)
+        check_count(self.group_limit, "group_limit", 1, 1_000)
+        if self.group_id is not None:
+            check_text("group", self.group_id, "group_id")
+        if self.not_before is not None:
+            check_count(self.not_before, "not_before", 0, 2**53)
+        for name in ("external_id", "source_ref"):
+            if getattr(self, name) is not None:
+                check_name(getattr(self, name), name)
+
+    @property
+    def group(self) -> Group | None:
+        return None if self.group_id is None else Group(self.queue, self.requester_id, self.group_id)
+
+
+@dataclass(frozen=True)
+class Accepted:
+    job_id: str
+    response: Mapping[str, Any]
+    replayed: bool = False
+
+
+Answer = Accepted | IdempotencyConflict | DuplicateSource
+
+
+class Enqueue:
+    def __init__(self, database: Database, admission: Admission, *, idempotency_ttl_ms: int) -> None:
+        self._database, self._admission, self._ttl_ms = database, admission, idempotency_ttl_ms
+        self._insert_jobs = BulkInsert(database.engines, inbox_jobs, _WRITTEN)
+        self._take_keys = self._take_keys_statement()
+        self._stored_keys = _stored_keys_statement()
+
+    def many(self, jobs: Sequence[NewJob]) -> list[Answer]:
+        """One transaction; the answers in the order of the jobs."""
+        with self._database.transaction() as connection:
+            now, answers = self._answer_known(connection, jobs)
+            fresh = [job for job in jobs if job.job_id not in answers]
+            rows = self._insert(connection, fresh, now)
+        accepted = {row["job_id"]: Accepted(row["job_id"], status_document(row)) for row in rows}
+        return [(answers | accepted)[job.job_id] for job in jobs]
+
+    def stored_answer(
+        self, requester_id: str, key: str, request_hash: str
+    ) -> Accepted | IdempotencyConflict | None:
+        """What `many` would answer to a request under this key if the key is taken. Writes nothing."""
+        check_text("idempotency_key", key, "idempotency_key")
+        taken = sa.select(idempotency_keys).where(
+            idempotency_keys.c.requester_id == requester_id,
+            idempotency_keys.c.idempotency_key == key,
+            idempotency_keys.c.expires_at > self._database.now,
+        )
+        with self._database.snapshot() as connection:
+            stored = connection.execute(taken).one_or_none()
+        return None if stored is None else _answer(request_hash, stored)
+
+    def _insert(
+        self, connection: sa.Connection, jobs: Sequence[NewJob], now: int | None
+    ) -> Sequence[Mapping[str, Any]]:
+        """Insert the jobs, each in the lane where it has to wait; return their rows."""
+        if not jobs:
+            return ()
+        limits: dict[Group, int] = {}
+        for job in jobs:
+            if job.group is not None:
+                limits.setdefault(job.group, job.group_limit)
+        # Before the shares that the ranks are from: that is the lock order (admission.py).
+        self._admission.groups.register(connection, limits)
+        rows = self._placed(connection, jobs, now)
+        try:
+            # In one order, or two batches with the same refs would deadlock on their unique index.
+            self._insert_jobs(connection, sorted(rows, key=lambda row: row["source_ref"] or ""))
+        except sa.exc.IntegrityError as error:
+            if "source_ref" in str(error.orig):
+                raise DuplicateSource([job.source_ref for job in jobs if job.source_ref]) from None
+            raise
+        self._admission.admit(connection, limits, locked=True)
+        self._database.announce(connection, Topic.INBOX)
+        return rows
+
+    def _placed(
+        self, connection: sa.Connection, jobs: Sequence[NewJob], now: int | None
+    ) -> Sequence[Mapping[str, Any]]:
+        """Return the row of each job, with its lane and its rank."""
+        if now is None and any(job.not_before is not None for job in jobs):
+            now = self._database.read_clock(connection)
+        due = [job for job in jobs if job.not_before is None or job.not_before <= (now or 0)]
+        alone = [job for job in due if job.group_id is None]
+        grouped = {(job.queue, job.requester_id) for job in due if job.group_id is not None}
+        ranks = self._admission.shares.ranks(connection, alone, also_locked=grouped)
+        now = now or ranks.now or self._database.read_clock(connection)
+        return [new_row(job, now, ranks.by_job.get(job.job_id)) for job in jobs]
+
+    def _answer_known(
+        self, connection: sa.Connection, jobs: Sequence[NewJob]
+    ) -> tuple[int | None, dict[str, Answer]]:
+        """Take the idempotency keys that are free, and answer the jobs whose key is not.
+
+        Also return the database's clock, if it was needed.
+        """
+        keyed = [job for job in jobs if job.key is not None]
+        if not keyed:
+            return None, {}
+        now = self._database.read_clock(connection)
+        first = {_key_of(job): job for job in reversed(keyed)}
+        # Sorted: two batches with the same keys take them in the same order, or they would deadlock.
+        wanted = [self._key_row(first[key], now) for key in sorted(first)]
+        connection.execute(self._take_keys, {**as_parameter(wanted), "now": now})
+        stored = {
+            (row.requester_id, row.idempotency_key): row
+            for row in connection.execute(self._stored_keys, as_parameter(wanted))
+        }
+        return now, {
+            job.job_id: _answer(job.key.request_hash, stored[_key_of(job)])
+            for job in keyed
+            if job.key is not None and stored[_key_of(job)].job_id != job.job_id
+        }
+
+    def _key_row(self, job: NewJob, now: int) -> dict[str, Any]:
+        requester_id, key = _key_of(job)
+        return {
+            "requester_id": requester_id,
+            "idempotency_key": key,
+            "request_hash": job.key.request_hash if job.key else "",
+            "job_id": job.job_id,
+            "response": status_document(new_row(job, now, None)),
+            "created_at": now,
+            "expires_at": now + self._ttl_ms,
+        }
+
+    def _take_keys_statement(self) -> sa.Executable:
+        key = idempotency_keys.c
+        rows = Rows({column.name: column.type for column in key})
+        # SQLite's parser needs a WHERE between SELECT and ON CONFLICT.
+        wanted = sa.select(*(rows[column.name] for column in key)).where(sa.true())
+        insert = self._database.insert(idempotency_keys).from_select([c.name for c in key], wanted)
+        taken = ("request_hash", "job_id", "response", "created_at", "expires_at")
+        statement: sa.Executable = insert.on_conflict_do_update(
+            index_elements=[key.requester_id, key.idempotency_key],
+            set_={name: insert.excluded[name] for name in taken},
+            # An expired key is free again.
+            where=key.expires_at <= sa.bindparam("now"),
+        )
+        return statement
+
+    def forget_expired(self, limit: int = 1_000) -> int:
+        """Deletes keys that have expired; returns how many."""
+        key = idempotency_keys.c
+        with self._database.transaction() as connection:
+            due = sa.select(key.requester_id, key.idempotency_key).where(key.expires_at <= self._database.now)
+            # Past the rows that an enqueue is taking over right now.
+            due = due.order_by(key.expires_at).limit(limit).with_for_update(skip_locked=True)
+            found = connection.execute(due).all()
+            rows = Rows({"requester_id": TEXT, "idempotency_key": TEXT})
+            dead = sa.select(rows["requester_id"], rows["idempotency_key"])
+            gone = sa.delete(idempotency_keys).where(
+                sa.tuple_(key.requester_id, key.idempotency_key).in_(dead),
+                key.expires_at <= self._database.now,
+            )
+            return connection.execute(gone, as_parameter(row._asdict() for row in found)).rowcount
+
+
+def _stored_keys_statement() -> sa.Executable:
+    key = idempotency_keys.c
+    rows = Rows({"requester_id": TEXT, "idempotency_key": TEXT})
+    return sa.select(idempotency_keys).join(
+        rows.table,
+        sa.and_(
+            key.requester_id == rows["requester_id"],
+            key.idempotency_key == rows["idempotency_key"],
+        ),
+    )
+
+
+def _key_of(job: NewJob) -> tuple[str, str]:
+    return job.requester_id, job.key.text if job.key else ""
+
+
+def _answer(request_hash: str, stored: AnyRow) -> Accepted | IdempotencyConflict:
+    if stored.request_hash == request_hash:
+        return Accepted(stored.job_id, stored.response, replayed=True)
+    return IdempotencyConflict(stored.idempotency_key)
+
+
+def new_row(job: NewJob, now: int, rank: int | None) -> dict[str, Any]:
+    """Return the row of a new job. One that waits for nothing is ready if it has a rank, else capped."""
+    available_at = max(now, job.not_before or 0)
+    sealed, callbacks = job.sealed, job.sealed_callbacks
+    return {
+        **_LATER,
+        "job_id": job.job_id,
+        "requester_id": job.requester_id,
+        "external_id": job.external_id,
+        "status": JobStatus.QUEUED,
+        "lane": lane_when_new(job.group_id, available_at - now, rank),
+        "rank": rank,
+        "available_at": available_at,
+        "claim_version": 0,
+        "attempt_count": 0,
+        "queue": job.queue,
+        "priority": job.priority,
+        "group_id": job.group_id,
+        "spec": job.spec,
+        "max_attempts": job.max_attempts,
+        "refresh_count": 0,
+        "progress": 0.0,
+        "storage_creds_encrypted": sealed and sealed.ciphertext,
+        "storage_creds_dek_wrapped": sealed and sealed.dek_wrapped,
+        "storage_creds_kek_id": sealed and sealed.kek_id,
+        "storage_creds_encryption_version": sealed and sealed.version,
+        "credential_version": 1,
+        "event_sequence": 0,
+        "source_ref": job.source_ref,
+        "created_at": now,
+        "updated_at": now,
+        "callbacks_encrypted": callbacks and callbacks.ciphertext,
+        "callbacks_dek_wrapped": callbacks and callbacks.dek_wrapped,
+        "callbacks_kek_id": callbacks and callbacks.kek_id,
+        "callbacks_encryption_version": callbacks and callbacks.version,
+    }

@@ -1,0 +1,55 @@
+"""Delayed rows whose time has come: those due longest and, beside a backlog, some of each requester.
+
+A sweep moves a bounded number of rows. When the oldest alone fill it, a requester whose 100,000 retries came
+due at once would hold up those of all others for minutes. Only then the requesters with delayed rows are
+read, one probe of an index each, and a few rows of each are moved as well.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from euterpe.domain.states import Lane
+from euterpe.store.engine.batch_rows import AnyRow, AnySelect
+from euterpe.store.engine.database import Database
+from euterpe.store.queue.lanes import LaneRequesters, lane_is
+
+_ROWS_OF_EACH = 10
+
+
+class DueRows:
+    def __init__(
+        self, database: Database, table: sa.Table, columns: Sequence[sa.ColumnElement[Any]], index: str
+    ) -> None:
+        """`columns` are read of each row, the key first; `index` begins with the requester and the time."""
+        self._table, self._index, self._now = table, index, database.now
+        (self._key,) = table.primary_key.columns
+        self._oldest = self._oldest_statement(columns)
+        self._few = self._few_statement(columns)
+        self._requesters = LaneRequesters(table, Lane.DELAYED, index)
+
+    def pick(self, connection: sa.Connection, limit: int) -> list[AnyRow]:
+        """Return the `limit` rows that are due longest, locked; if that many are due, also some of others."""
+        oldest = connection.execute(self._oldest, {"limit": limit}).all()
+        if len(oldest) < limit:
+            return list(oldest)
+        found = {row[0]: row for row in oldest}
+        for requester_id in self._requesters.next(connection):
+            few = connection.execute(self._few, {"requester_id": requester_id, "limit": _ROWS_OF_EACH})
+            found |= {row[0]: row for row in few}
+        return list(found.values())
+
+    def _oldest_statement(self, columns: Sequence[sa.ColumnElement[Any]]) -> AnySelect:
+        return self._in_time(sa.select(*columns).where(lane_is(self._table, Lane.DELAYED)))
+
+    def _few_statement(self, columns: Sequence[sa.ColumnElement[Any]]) -> AnySelect:
+        own = self._table.c.requester_id == sa.bindparam("requester_id", type_=sa.Text)
+        few = sa.select(*columns).where(lane_is(self._table, Lane.DELAYED), own)
+        # See `lanes.own_jobs`.
+        return self._in_time(few.with_hint(self._table, f"INDEXED BY {self._index}", "sqlite"))
+
+    def _in_time(self, select: AnySelect) -> AnySelect:
+        available_at = self._table.c.available_at
+        due = select.where(available_at <= self._now).order_by(available_at, self._key)
+        return due.limit(sa.bindparam("limit")).with_for_update(skip_locked=True)

@@ -1,0 +1,168 @@
+"""Groups: first in, first out, and never more of a group at work than its limit.
+
+A job of a group waits in the lane `blocked`, where no claim looks, until it is `next_in_line`. That is the
+only statement that raises the number of a group's jobs that are past the group (capped, ready or at work),
+and it holds the group's row while it counts; whoever lowers that number calls it afterwards. At most one job
+of a group is capped or ready at a time, so they also start in their order.
+
+Lock order on Postgres: owned, ready and finished jobs, then groups, then blocked jobs. So whoever locks a
+blocked job holds nothing that `next_in_line` could be waiting behind, and asks for no group afterwards.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+
+from euterpe.domain.states import Lane
+from euterpe.store.engine.batch_rows import INTEGER, TEXT, AnyRow, Rows, as_parameter
+from euterpe.store.engine.database import Database
+from euterpe.store.queue.lanes import UNFINISHED, lane_is
+from euterpe.store.tables import inbox_jobs, job_groups
+
+
+@dataclass(frozen=True, order=True)
+class Group:
+    """A group is a queue's and a requester's: nobody can stand in another tenant's line."""
+
+    queue: str
+    requester_id: str
+    group_id: str
+
+
+_GROUP = {"queue": TEXT, "requester_id": TEXT, "group_id": TEXT}
+
+
+class Groups:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._register = self._register_statement()
+        self._lock = self._lock_statement()
+        self._next = _next_statement()
+        self._idle, self._forget = _idle_statement(), _forget_statement()
+
+    def register(self, connection: sa.Connection, limits: Mapping[Group, int]) -> None:
+        """Make the groups that are new, and lock them all: jobs are to join them. The first limit wins."""
+        if limits:
+            rows = [{**vars(group), "max_running": limits[group]} for group in sorted(limits)]
+            connection.execute(self._register, as_parameter(rows))
+
+    def next_in_line(
+        self, connection: sa.Connection, groups: Iterable[Group], *, locked: bool = False
+    ) -> Sequence[AnyRow]:
+        """Return the next job of each group that has room for one; the caller moves it on.
+
+        `locked` says that this transaction holds the rows of these groups already.
+        """
+        groups = set(groups)
+        if not groups:
+            return ()
+        if self._database.engines.locks_rows and not locked:
+            # Its own statement: what is counted next must be seen after the lock was got.
+            connection.execute(self._lock, _parameter(groups))
+        return connection.execute(self._next, _parameter(groups)).all()
+
+    def forget_idle(self, connection: sa.Connection, limit: int) -> int:
+        """Deletes groups without a job in the works: with their next job they begin anew."""
+        idle = connection.execute(self._idle, {"limit": limit}).all()
+        return connection.execute(self._forget, as_parameter(row._asdict() for row in idle)).rowcount
+
+    def _register_statement(self) -> sa.Executable:
+        rows = Rows({**_GROUP, "max_running": INTEGER})
+        wanted = sa.select(rows["queue"], rows["requester_id"], rows["group_id"], rows["max_running"]).where(
+            sa.true()
+        )  # SQLite's parser needs a WHERE between SELECT and ON CONFLICT
+        insert = self._database.insert(job_groups).from_select([c.name for c in job_groups.c], wanted)
+        # Never updated, but locked, in their order: nobody sees our jobs before we commit, and until it is
+        # locked an idle group may be forgotten.
+        statement: sa.Executable = insert.on_conflict_do_update(
+            index_elements=list(job_groups.primary_key), set_={"max_running": 0}, where=sa.false()
+        )
+        return statement
+
+    def _lock_statement(self) -> sa.Executable:
+        rows, group = Rows(_GROUP), job_groups.c
+        return (
+            sa.select(group.group_id)
+            .join_from(job_groups, rows.table, _same_group(group, rows))
+            .order_by(group.queue, group.requester_id, group.group_id)
+            .with_for_update(of=job_groups)
+        )
+
+
+def _next_statement() -> sa.Executable:
+    rows, group = Rows(_GROUP), job_groups.c
+
+    def member(job: sa.FromClause, lane: Lane) -> sa.ColumnElement[bool]:
+        return sa.and_(
+            job.c.queue == group.queue,
+            job.c.requester_id == group.requester_id,
+            job.c.group_id == group.group_id,
+            lane_is(job, lane),
+        )
+
+    def has_any(lane: Lane) -> sa.ColumnElement[bool]:
+        some = inbox_jobs.alias(lane)
+        return sa.exists().select_from(some).where(member(some, lane)).correlate(job_groups)
+
+    leased, blocked = (inbox_jobs.alias(lane) for lane in (Lane.LEASED, Lane.BLOCKED))
+    at_work = sa.select(sa.func.count()).select_from(leased).where(member(leased, Lane.LEASED))
+    first = sa.select(blocked.c.job_id).where(member(blocked, Lane.BLOCKED))
+    # Waits for whoever is writing to that row, and takes the next one if it was taken out of the line.
+    first = first.order_by(blocked.c.created_at, blocked.c.job_id).limit(1).with_for_update()
+    admitted = (
+        sa.select(first.correlate(job_groups).scalar_subquery().label("job_id"))
+        .join_from(job_groups, rows.table, _same_group(group, rows))
+        .where(
+            ~has_any(Lane.READY),
+            ~has_any(Lane.CAPPED),
+            at_work.correlate(job_groups).scalar_subquery() < group.max_running,
+        )
+    )
+    # Postgres may ask a subquery once for every row of the outer query, and each time find the first job
+    # anew. A materialized table is asked once.
+    once = admitted.cte("admitted").prefix_with("MATERIALIZED")
+    job = inbox_jobs.c
+    return sa.select(job.job_id, job.queue, job.requester_id, job.priority).where(
+        job.job_id.in_(sa.select(once.c.job_id))
+    )
+
+
+def _parameter(groups: Iterable[Group]) -> dict[str, str]:
+    return as_parameter(vars(group) for group in sorted(groups))
+
+
+def _is_idle() -> sa.ColumnElement[bool]:
+    group, job = job_groups.c, inbox_jobs.c
+    in_the_works = sa.exists().where(
+        job.queue == group.queue,
+        job.requester_id == group.requester_id,
+        job.group_id == group.group_id,
+        job.group_id.is_not(None),  # as the index says it
+        job.lane.in_([sa.literal_column(f"'{lane}'") for lane in UNFINISHED]),
+    )
+    return ~in_the_works
+
+
+def _idle_statement() -> sa.Executable:
+    group = job_groups.c
+    idle = sa.select(group.queue, group.requester_id, group.group_id).where(_is_idle())
+    return idle.limit(sa.bindparam("limit")).with_for_update(skip_locked=True, of=job_groups)
+
+
+def _forget_statement() -> sa.Executable:
+    rows = Rows(_GROUP)
+    named = sa.select(rows["queue"], rows["requester_id"], rows["group_id"])
+    group = job_groups.c
+    # Looked at once more: a job may have come between the look and the lock.
+    same = sa.tuple_(group.queue, group.requester_id, group.group_id).in_(named)
+    return sa.delete(job_groups).where(same, _is_idle())
+
+
+def _same_group(group: Any, rows: Rows) -> sa.ColumnElement[bool]:
+    return sa.and_(
+        group.queue == rows["queue"],
+        group.requester_id == rows["requester_id"],
+        group.group_id == rows["group_id"],
+    )

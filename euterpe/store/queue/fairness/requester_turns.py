@@ -1,0 +1,98 @@
+"""Claims that go from requester to requester, so that no backlog of one is in another's way.
+
+One index is read, in the order (requester, available_at), from behind the requester that was served last on
+to the end, and then from the beginning. Each claim begins with another requester, which gets at most a whole
+batch. That costs one more index probe per claim (27 µs became 32 on SQLite), however many events wait.
+"""
+
+from collections.abc import Collection, Sequence
+from itertools import pairwise
+from typing import Any
+
+import sqlalchemy as sa
+
+from euterpe.domain.states import Lane
+from euterpe.store.engine.batch_rows import AnySelect, fetched
+from euterpe.store.engine.database import Database
+from euterpe.store.engine.engines import EngineKind
+from euterpe.store.queue.lanes import lane_is
+from euterpe.store.queue.leases import LeasedTable
+
+Range = tuple[str, str]  # requester ids between these two, both left out
+
+_FIRST, _LAST = "", "\U0010ffff"
+
+
+class RequesterTurns:
+    def __init__(
+        self, database: Database, events: LeasedTable, columns: Sequence[sa.ColumnElement[Any]]
+    ) -> None:
+        self._events, self._columns = events, columns
+        requester = events.table.c.requester_id
+        # In the order of bytes, which is also Python's: Postgres would sort by the rules of a language.
+        self._requester: sa.ColumnElement[str] = (
+            requester.collate("C") if database.kind is EngineKind.POSTGRES else requester
+        )
+        after = sa.bindparam("after", type_=sa.Text)
+        low, high = sa.bindparam("low", type_=sa.Text), sa.bindparam("high", type_=sa.Text)
+        # One bound each: between two of them the generic plan of Postgres expects one event in 200, and to
+        # read and sort so few looks cheaper than to follow the index.
+        behind, before = self._ready(self._requester > after), self._ready(self._requester <= after)
+        in_turn = sa.union_all(sa.select(behind.subquery("behind")), sa.select(before.subquery("before")))
+        self._in_turn = in_turn.limit(sa.bindparam("limit"))
+        self._in_range = self._ready(self._requester > low, self._requester < high)
+        self._served_last = _FIRST
+
+    def pick(self, connection: sa.Connection, limit: int, skipped: Collection[str] = ()) -> list[Any]:
+        """Return up to `limit` ready events, locked, beginning with the requester whose turn it is.
+
+        Requesters that are `skipped` are passed over without reading their events.
+        """
+        if skipped:
+            picked = self._pick_between(connection, limit, skipped)
+        else:
+            asked = {"after": self._served_last, "limit": limit}
+            picked = fetched(connection.execute(self._in_turn, asked))
+        if picked:
+            self._served_last = picked[-1].requester_id
+        return picked
+
+    def _pick_between(self, connection: sa.Connection, limit: int, skipped: Collection[str]) -> list[Any]:
+        picked: list[Any] = []
+        for low, high in turn_ranges(self._served_last, skipped):
+            asked = {"low": low, "high": high, "limit": limit - len(picked)}
+            picked += fetched(connection.execute(self._in_range, asked))
+            if len(picked) == limit:
+                break
+        return picked
+
+    def _ready(self, *where: sa.ColumnElement[bool]) -> AnySelect:
+        table = self._events.table.c
+        return (
+            sa.select(*self._columns)
+            .where(lane_is(self._events.table, Lane.READY), *where)
+            .order_by(self._requester, table.available_at, table.event_id)
+            .limit(sa.bindparam("limit"))
+            .with_for_update(skip_locked=True)
+        )
+
+
+def turn_ranges(served_last: str, skipped: Collection[str]) -> list[Range]:
+    """Return the ranges of requester ids in the order of their turns: all but the skipped ones, from
+    behind the one that was served last, which comes last itself."""
+    bounds = [_FIRST, *sorted(skipped), _LAST]
+    before, after = [], []
+    for low, high in pairwise(bounds):
+        if high <= served_last:
+            before.append((low, high))
+        elif low >= served_last:
+            after.append((low, high))
+        else:
+            after.append((served_last, high))
+            before.append((low, _right_behind(served_last)))
+    return after + before
+
+
+def _right_behind(requester_id: str) -> str:
+    """Return the end of the range whose last member is this id."""
+    return requester_id + "\x01"

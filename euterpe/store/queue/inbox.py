@@ -1,0 +1,279 @@
+"""The worker's side of the inbox: claim, keep, move on, hand back."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+
+from euterpe.domain.errors import InvalidTransition
+from euterpe.domain.retry import (
+    Backoff,
+    JobDecision,
+    JobError,
+    canceled,
+    lease_expired,
+)
+from euterpe.domain.states import IN_PROGRESS, JobStatus, Lane, lane_when_queued
+from euterpe.domain.text import check_text
+from euterpe.store.checks import (
+    MAX_BATCH,
+    WEEK_MS,
+    check_brought,
+    check_count,
+    check_documents,
+    check_name,
+)
+from euterpe.store.engine.batch_rows import AnyRow
+from euterpe.store.engine.database import Database
+from euterpe.store.queue.event_rows import CONTEXT_COLUMNS, EventContext, context_of
+from euterpe.store.queue.failures import FAILURE_COLUMNS, FailureWriter
+from euterpe.store.queue.fairness.job_picker import JobPicker
+from euterpe.store.queue.lanes import lane_is
+from euterpe.store.queue.leases import NOTHING, Change, Holding, Move
+from euterpe.store.queue.sweep import SweepTimer
+from euterpe.store.queue.transitions import Step, Transitions
+from euterpe.store.tables import inbox_jobs
+
+_job = inbox_jobs.c
+# Each housekeeping takes at most this many rows, so that no claim waits long behind it.
+_SWEEP_LIMIT = 100
+
+
+@dataclass(frozen=True)
+class ClaimedJob:
+    """A job that this worker owns until its lease ends."""
+
+    job_id: str
+    requester_id: str
+    claim_version: int
+    worker_id: str
+    lease_ms: int
+    attempt_count: int
+    max_attempts: int
+    refresh_count: int
+    credential_version: int
+    queue: str
+    priority: int
+    group_id: str | None
+    spec: Mapping[str, Any]
+    context: EventContext = field(repr=False)
+
+    @property
+    def holding(self) -> Holding:
+        return Holding(self.job_id, self.claim_version)
+
+
+class Advance(NamedTuple):
+    """A step forward of a job in progress: to fetching, processing, uploading or succeeded."""
+
+    job: ClaimedJob
+    source: JobStatus
+    target: JobStatus
+    extra: Mapping[str, Any] | None = None  # progress, outputs, source_info, timings
+
+    def step(self) -> Step:
+        job, source, target, extra = self
+        if extra:
+            check_brought(extra)
+        move = _onward(source, target, job.worker_id, job.lease_ms)
+        return Step(job.context, Change(job.job_id, job.claim_version, move, None, extra or NOTHING))
+
+
+@lru_cache(maxsize=1024)  # the jobs of a batch make one move
+def _onward(source: JobStatus, target: JobStatus, worker_id: str, lease_ms: int) -> Move:
+    if source not in IN_PROGRESS:
+        raise InvalidTransition(source, target, "only a job in progress moves on")
+    if target == JobStatus.SUCCEEDED:
+        return Move(source, target, Lane.REST)
+    return Move(source, target, None, worker_id, lease_ms)
+
+
+@dataclass(frozen=True)
+class HeartbeatResult:
+    """What a heartbeat found: jobs still held, and those of them that are to be canceled."""
+
+    held: frozenset[str]
+    cancel_requested: frozenset[str]
+
+
+class Inbox:
+    def __init__(
+        self,
+        database: Database,
+        transitions: Transitions,
+        *,
+        backoff: Backoff | None = None,
+        sweep_every_ms: int = 100,
+    ) -> None:
+        self._database, self._transitions = database, transitions
+        self._failures = FailureWriter(transitions, backoff or Backoff())
+        self._sweep_timer = SweepTimer(sweep_every_ms, self.sweep)
+        self._expired = transitions.jobs.expired(FAILURE_COLUMNS)
+        self.shares = transitions.admission.shares
+        self._picker = JobPicker(transitions.jobs, self.shares, _CLAIMED)
+
+    def claim(
+        self, worker_id: str, limit: int, *, queues: Sequence[str] = ("default",), lease_ms: int = 60_000
+    ) -> list[ClaimedJob]:
+        """Up to `limit` jobs, of the first queue as long as it has any, then of the next. Starts and
+        counts an attempt of each."""
+        check_name(worker_id, "worker_id")
+        check_count(limit, "limit", 1, MAX_BATCH)
+        check_count(lease_ms, "lease_ms", 1, WEEK_MS)
+        # A lone string would be as many queues as it has letters.
+        queues = (queues,) if isinstance(queues, str) else tuple(dict.fromkeys(queues))
+        for queue in queues:
+            check_text("queue", queue, "queues")
+        claimed = self._sweep_timer.around(
+            lambda: self._database.in_parts(
+                limit, lambda part: self._claim_some(worker_id, part, queues, lease_ms)
+            )
+        )
+        self.shares.make_queues()
+        return claimed
+
+    def _claim_some(
+        self, worker_id: str, limit: int, queues: Sequence[str], lease_ms: int
+    ) -> list[ClaimedJob]:
+        with self._database.transaction() as connection:
+            picked: list[AnyRow] = []
+            for queue in queues:
+                if len(picked) < limit:
+                    picked += self._picker.pick(connection, queue, limit - len(picked))
+            take = Move(
+                JobStatus.QUEUED, JobStatus.CLAIMED, Lane.LEASED, worker_id, lease_ms, True, attempts=1
+            )
+            steps = [Step(context_of(row), Change(row.job_id, row.claim_version, take)) for row in picked]
+            held = self._transitions.apply(connection, steps)
+        return [
+            _claimed(row, step.context, held[row.job_id], worker_id, lease_ms)
+            for row, step in zip(picked, steps, strict=True)
+            if row.job_id in held
+        ]
+
+    def sweep(self, limit: int = _SWEEP_LIMIT) -> int:
+        """Brings due jobs where claims find them, and puts out owners whose lease has run out."""
+        admission = self._transitions.admission
+        with self._database.transaction() as connection:
+            due = admission.promote_due(connection, limit)
+        # Each its own transaction: one that locked groups twice, or jobs after shares, could meet another in
+        # the opposite order.
+        with self._database.transaction() as connection:
+            expired = connection.execute(self._expired, {"limit": limit}).all()
+            self._failures.write(
+                connection, expired, [lease_expired(row.status) for row in expired], puts_out=True
+            )
+        with self._database.transaction() as connection:
+            admitted = admission.admit_capped(connection, limit)
+        return len(expired) + due + admitted
+
+    def heartbeat(
+        self,
+        jobs: Sequence[ClaimedJob],
+        *,
+        lease_ms: int | None = None,
+        used: Mapping[str, Mapping[str, Any]] = NOTHING,
+    ) -> HeartbeatResult:
+        """One statement for all of them, by default for as long as they were claimed. A job that is not in
+        `held` is somebody else's by now. `used` is what their attempts have used so far, by job id: it is
+        written, by one more statement, for those that are held."""
+        if not jobs:
+            return HeartbeatResult(frozenset(), frozenset())
+        lease_ms = jobs[0].lease_ms if lease_ms is None else lease_ms
+        check_count(lease_ms, "lease_ms", 1, WEEK_MS)
+        check_documents(used)
+        with self._database.transaction() as connection:
+            rows = self._transitions.jobs.heartbeat(connection, [job.holding for job in jobs], lease_ms)
+            held = {row.job_id for row in rows}
+            self._transitions.account(connection, used, [job.holding for job in jobs if job.job_id in held])
+        canceled = frozenset(row.job_id for row in rows if row.cancel_requested_at is not None)
+        return HeartbeatResult(frozenset(row.job_id for row in rows), canceled)
+
+    def advance(self, steps: Sequence[Advance]) -> frozenset[str]:
+        """Moves each job on; returns those that held. The others are stale: abort their work."""
+        made = [step.step() for step in steps]  # before it is this writer's turn
+        with self._database.transaction() as connection:
+            return frozenset(self._transitions.apply(connection, made))
+
+    def fail(
+        self, job: ClaimedJob, error: JobError, *, timings: Mapping[str, Any] | None = None
+    ) -> JobDecision | None:
+        """Requeues, fails or dead-letters, as the rules say of this error. None when stale."""
+        check_documents({"timings": timings})
+        with self._database.transaction() as connection:
+            rows = self._owned(connection, job)
+            decisions = self._failures.write(connection, rows, [error for _ in rows], timings=timings)
+        return decisions[0] if decisions else None
+
+    def release(
+        self,
+        job: ClaimedJob,
+        *,
+        delay_ms: int = 0,
+        reason: JobError | None = None,
+        timings: Mapping[str, Any] | None = None,
+    ) -> bool:
+        """Hands a job back for no fault of its own, and its attempt with it; `reason` is for people to read.
+        False when stale."""
+        check_count(delay_ms, "delay_ms", 0, WEEK_MS)
+        check_documents({"timings": timings})
+        with self._database.transaction() as connection:
+            rows = self._owned(connection, job)
+            if any(row.cancel_requested_at is not None for row in rows):
+                errors = [canceled(row.status) for row in rows]
+                return bool(self._failures.write(connection, rows, errors, timings=timings))
+            steps = [_release(row, delay_ms, reason, timings) for row in rows]
+            return bool(self._transitions.apply(connection, steps))
+
+    def _owned(self, connection: sa.Connection, job: ClaimedJob) -> Sequence[AnyRow]:
+        held = sa.select(*FAILURE_COLUMNS).where(
+            _job.job_id == job.job_id,
+            _job.claim_version == job.claim_version,
+            lane_is(inbox_jobs, Lane.LEASED),
+        )
+        return connection.execute(held.with_for_update()).all()
+
+
+_CLAIMED = (
+    _job.job_id,
+    _job.claim_version,
+    _job.max_attempts,
+    _job.refresh_count,
+    _job.credential_version,
+    _job.spec,
+    *CONTEXT_COLUMNS,
+)
+
+
+def _claimed(
+    row: AnyRow, context: EventContext, written: AnyRow, worker_id: str, lease_ms: int
+) -> ClaimedJob:
+    return ClaimedJob(
+        job_id=row.job_id,
+        requester_id=row.requester_id,
+        claim_version=written.claim_version,
+        worker_id=worker_id,
+        lease_ms=lease_ms,
+        attempt_count=written.attempt_count,
+        max_attempts=row.max_attempts,
+        refresh_count=row.refresh_count,
+        credential_version=row.credential_version,
+        queue=row.queue,
+        priority=row.priority,
+        group_id=row.group_id,
+        spec=row.spec,
+        context=context,
+    )
+
+
+def _release(row: AnyRow, delay_ms: int, reason: JobError | None, timings: Mapping[str, Any] | None) -> Step:
+    move = Move(row.status, JobStatus.QUEUED, lane_when_queued(row.group_id, delay_ms), attempts=-1)
+    extra: dict[str, Any] = {"outcome": "released"}
+    if reason is not None:
+        extra["last_error"] = reason.document()
+    if timings is not None:
+        extra["timings"] = timings
+    change = Change(row.job_id, row.claim_version, move, delay_ms or None, extra)
+    return Step(context_of(row), change)

@@ -1,0 +1,200 @@
+"""Reading jobs, their attempts and their events. Never their credentials."""
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from euterpe.domain.canonical import without_callback_queries
+from euterpe.domain.states import FINISHED, JobStatus, OutboxStatus
+from euterpe.store.engine.batch_rows import AnySelect
+from euterpe.store.engine.database import Database
+from euterpe.store.errors import NotFound, Pruned
+from euterpe.store.queue.lanes import UNFINISHED, lane_is, unfinished_jobs
+from euterpe.store.tables import (
+    inbox_jobs,
+    job_attempts,
+    job_deliveries,
+    job_outbox_events,
+    pruned_jobs,
+)
+
+_SEALED = ("storage_creds_", "callbacks_")
+_SHOWN = [column for column in inbox_jobs.c if not column.name.startswith(_SEALED)]
+# What a status document shows. Of the spec only this: two hundred whole ones can be 50 MB.
+_LISTED = [
+    *(column for column in _SHOWN if column.name != "spec"),
+    sa.cast(inbox_jobs.c.spec.op("->")(sa.literal_column("'metadata'")), sa.Text).label("metadata"),
+]
+# `updated_at` alone is not enough: two changes may come in one millisecond.
+_VERSION = (
+    inbox_jobs.c.event_sequence,
+    inbox_jobs.c.updated_at,
+    inbox_jobs.c.progress,
+    inbox_jobs.c.credential_version,
+    inbox_jobs.c.cancel_requested_at,
+)
+Version = tuple[Any, ...]
+
+
+class Jobs:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def get(self, job_id: str, *, requester_id: str | None = None) -> dict[str, Any]:
+        wanted = sa.select(*_SHOWN).where(inbox_jobs.c.job_id == job_id)
+        if requester_id is not None:
+            wanted = wanted.where(inbox_jobs.c.requester_id == requester_id)
+        found = self._all(wanted)
+        if not found:
+            if self.pruned([job_id], requester_id=requester_id):
+                raise Pruned(f"the history of job {job_id} has been removed")
+            raise NotFound(f"there is no job {job_id!r}")
+        # Rows that were stored before the queries were sealed have them in the open.
+        return {**found[0], "spec": without_callback_queries(found[0]["spec"])}
+
+    def many(self, job_ids: Sequence[str], *, requester_id: str) -> list[dict[str, Any]]:
+        """Those of them that are there; of their specs the metadata alone."""
+        job = inbox_jobs.c
+        some = self._database.engines.read_limit
+        wanted = sa.select(*_LISTED).where(job.requester_id == requester_id)
+        return [
+            _summary(row)
+            for start in range(0, len(job_ids), some)
+            for row in self._all(wanted.where(job.job_id.in_(job_ids[start : start + some])))
+        ]
+
+    def is_rival(self, job_id: str, claim_version: int, other_id: str) -> bool | None:
+        """Return whether another job is unfinished, or succeeded after this attempt of a job had begun.
+
+        None says that there is no such job here.
+        """
+        attempt, other = job_attempts.c, inbox_jobs.c
+        (began,) = self._all(
+            sa.select(attempt.started_at).where(
+                attempt.job_id == job_id, attempt.claim_version == claim_version
+            )
+        )
+        found = self._all(sa.select(other.status, other.finished_at).where(other.job_id == other_id))
+        if not found:
+            return None
+        status, finished_at = found[0].values()
+        if status not in FINISHED:
+            return True
+        return bool(status == JobStatus.SUCCEEDED and finished_at >= began["started_at"])
+
+    def pruned(self, job_ids: Sequence[str], *, requester_id: str | None = None) -> frozenset[str]:
+        """Those of them that were there once."""
+        gone = sa.select(pruned_jobs.c.job_id).where(pruned_jobs.c.job_id.in_(job_ids))
+        if requester_id is not None:
+            gone = gone.where(pruned_jobs.c.requester_id == requester_id)
+        return frozenset(row["job_id"] for row in self._all(gone))
+
+    def versions(self, job_ids: Iterable[str]) -> dict[str, Version]:
+        """Something for each that differs whenever its document or its events do."""
+        job = inbox_jobs.c
+        rows = self._all(sa.select(job.job_id, *_VERSION).where(job.job_id.in_(list(job_ids))))
+        return {row.pop("job_id"): tuple(row.values()) for row in rows}
+
+    def unfinished(self, requester_id: str, *, at_most: int) -> int:
+        """How many jobs a requester has in the works; not counted beyond `at_most`."""
+        return self._count(inbox_jobs.c.requester_id == requester_id, at_most=at_most)
+
+    def unfinished_of_all(self, *, at_most: int) -> int:
+        return self._count(at_most=at_most)
+
+    def _count(self, *where: sa.ColumnElement[bool], at_most: int) -> int:
+        some = unfinished_jobs([inbox_jobs.c.requester_id], *where)
+        counted = sa.select(sa.func.count().label("jobs")).select_from(some.limit(at_most).subquery())
+        (row,) = self._all(counted)
+        return int(row["jobs"])
+
+    def page(
+        self,
+        *,
+        statuses: Sequence[JobStatus] = (),
+        requester_id: str | None = None,
+        before: str | None = None,
+        limit: int = 50,
+    ) -> list[dict[str, Any]]:
+        """Newest first; of their specs the metadata alone. `before` is the last job id of the page before."""
+        job = inbox_jobs.c
+        wanted = sa.select(*_LISTED).order_by(job.job_id.desc())
+        if statuses:
+            wanted = wanted.where(job.status.in_(statuses))
+        if requester_id is not None:
+            wanted = wanted.where(job.requester_id == requester_id)
+        found: list[dict[str, Any]] = []
+        while len(found) < limit:
+            some = min(limit - len(found), self._database.engines.read_limit)
+            page = self._all((wanted if before is None else wanted.where(job.job_id < before)).limit(some))
+            found += map(_summary, page)
+            if len(page) < some:
+                break
+            before = page[-1]["job_id"]
+        return found
+
+    def attempts(self, job_id: str) -> list[dict[str, Any]]:
+        wanted = sa.select(job_attempts).where(job_attempts.c.job_id == job_id)
+        return self._all(wanted.order_by(job_attempts.c.claim_version))
+
+    def events(self, job_id: str, *, after: int = 0, limit: int = 500) -> list[dict[str, Any]]:
+        """In their order, the next ones beyond the sequence number `after`."""
+        event = job_outbox_events.c
+        wanted = sa.select(job_outbox_events).where(event.job_id == job_id, event.sequence > after)
+        return self._all(wanted.order_by(event.sequence).limit(limit))
+
+    def delivery_log(self, event_id: str) -> list[dict[str, Any]]:
+        """Each attempt to deliver this event, oldest first."""
+        wanted = sa.select(job_deliveries).where(job_deliveries.c.event_id == event_id)
+        return self._all(wanted.order_by(job_deliveries.c.claim_version))
+
+    def event(self, event_id: str) -> dict[str, Any]:
+        found = self._all(sa.select(job_outbox_events).where(job_outbox_events.c.event_id == event_id))
+        if not found:
+            raise NotFound(f"there is no event {event_id!r}")
+        return found[0]
+
+    def deliveries(
+        self,
+        *,
+        statuses: Sequence[OutboxStatus] = (),
+        requester_id: str | None = None,
+        job_id: str | None = None,
+        before: str | None = None,
+        limit: int = 50,
+    ) -> list[dict[str, Any]]:
+        """Events without their bodies, newest first."""
+        event = job_outbox_events.c
+        shown = [column for column in event if column.name != "payload"]
+        wanted = sa.select(*shown).order_by(event.event_id.desc()).limit(limit)
+        if statuses:
+            wanted = wanted.where(event.status.in_(statuses))
+        if requester_id is not None:
+            wanted = wanted.where(event.requester_id == requester_id)
+        if job_id is not None:
+            wanted = wanted.where(event.job_id == job_id)
+        if before is not None:
+            wanted = wanted.where(event.event_id < before)
+        return self._all(wanted)
+
+    def backlog(self) -> list[dict[str, Any]]:
+        """How many jobs of each queue are in each lane; those that are done with are not counted."""
+        job = inbox_jobs.c
+        counts = [
+            sa.select(job.queue, job.lane, sa.func.count().label("jobs"))
+            .where(lane_is(inbox_jobs, lane))
+            .group_by(job.queue, job.lane)
+            for lane in UNFINISHED
+        ]
+        return self._all(sa.union_all(*counts))
+
+    def _all(self, wanted: AnySelect | sa.CompoundSelect[*tuple[Any, ...]]) -> list[dict[str, Any]]:
+        with self._database.snapshot() as connection:
+            return [dict(row) for row in connection.execute(wanted).mappings()]
+
+
+def _summary(row: dict[str, Any]) -> dict[str, Any]:
+    metadata = row.pop("metadata")
+    return {**row, "spec": {"metadata": json.loads(metadata or "{}")}}

@@ -1,0 +1,376 @@
+"""The dispatcher's side of the outbox: the same ownership protocol as the inbox, over events."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, assert_never
+
+import sqlalchemy as sa
+
+from euterpe.crypto.envelope import Sealed
+from euterpe.domain.retry import Delivered, DeliveryDecision, Redeliver, Undeliverable
+from euterpe.domain.states import Lane, OutboxStatus, check_outbox_transition
+from euterpe.domain.text import storable
+from euterpe.store.checks import MAX_BATCH, WEEK_MS, check_count, check_name
+from euterpe.store.engine.batch_rows import INTEGER, TEXT, AnyRow, AnySelect, Rows, as_parameter
+from euterpe.store.engine.bulk_insert import BulkInsert
+from euterpe.store.engine.database import Database
+from euterpe.store.engine.ids import new_id
+from euterpe.store.engine.wakeup import Topic
+from euterpe.store.errors import NotFound
+from euterpe.store.queue.fairness.due_rows import DueRows
+from euterpe.store.queue.fairness.requester_turns import RequesterTurns
+from euterpe.store.queue.lanes import lane_is
+from euterpe.store.queue.leases import Change, Holding, LeasedTable, Move
+from euterpe.store.queue.origins import OriginChange, Origins, OriginState
+from euterpe.store.queue.sweep import SweepTimer
+from euterpe.store.secrets.callbacks import SEALED_CALLBACKS, sealed_callbacks
+from euterpe.store.tables import inbox_jobs, job_deliveries, job_outbox_events
+
+_event = job_outbox_events.c
+_SWEEP_LIMIT = 100
+# Built once: to build it for every claim took a quarter of the claim.
+_URLS = sa.select(
+    inbox_jobs.c.job_id,
+    inbox_jobs.c.spec["status_webhook_url"].as_string().label("url"),
+    *SEALED_CALLBACKS,
+).where(inbox_jobs.c.job_id.in_(sa.bindparam("job_ids", expanding=True)))
+
+
+@dataclass(frozen=True)
+class ClaimedEvent:
+    """An event that this dispatcher owns until its lease ends. `body` goes out as it is.
+
+    `url` has no query when that is in `sealed_callbacks`; `Callbacks.webhook_url` opens it.
+    """
+
+    event_id: str
+    job_id: str
+    requester_id: str
+    sequence: int
+    type: str
+    body: str
+    url: str
+    claim_version: int
+    attempt_count: int
+    worker_id: str
+    sealed_callbacks: Sealed | None = field(default=None, repr=False)
+
+    @property
+    def holding(self) -> Holding:
+        return Holding(self.event_id, self.claim_version)
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """How one delivery attempt ended, and what is to become of the event."""
+
+    event: ClaimedEvent
+    decision: DeliveryDecision
+    status_code: int | None = None
+    duration_ms: int = 0
+    answer: str | None = None  # its first bytes
+    waits_for: str | None = None  # the origin whose recovery makes the event due before its time
+    origin_change: OriginChange | None = None  # what the attempt has shown about the receiver
+
+
+class Outbox:
+    def __init__(self, database: Database, *, max_attempts: int = 12, sweep_every_ms: int = 100) -> None:
+        self._database, self._max_attempts = database, max_attempts
+        self._sweep_timer = SweepTimer(sweep_every_ms, self.sweep)
+        self.events = LeasedTable(
+            database,
+            job_outbox_events,
+            check=check_outbox_transition,
+            order=[_event.available_at, _event.event_id],
+            brings={"code": INTEGER, "reason": TEXT, "origin": TEXT},
+            columns=lambda move, rows: _event_columns(move, rows, database.now),
+            returning=(
+                _event.event_id,
+                _event.claim_version,
+                _event.attempt_count,
+                database.now.label("written_at"),
+            ),
+            leased_index="outbox_leased",
+        )
+        self._log = BulkInsert(database.engines, job_deliveries, job_deliveries.columns.keys())
+        self.origins = Origins(database)
+        self._turns = RequesterTurns(database, self.events, _CLAIMED)
+        waiting = _event.event_id.in_(sa.select(Rows({"key": TEXT})["key"]))
+        self._due = DueRows(database, job_outbox_events, [_event.event_id], "outbox_due")
+        self._make_ready = (
+            sa.update(job_outbox_events)
+            .values(lane=Lane.READY.value)
+            .where(waiting, lane_is(job_outbox_events, Lane.DELAYED))
+        )
+        self._due_now = (
+            sa.update(job_outbox_events)
+            .values(lane=Lane.READY.value, available_at=database.now)
+            .where(waiting, _event.status == OutboxStatus.PENDING)
+        )
+        self._expired = self.events.expired(_LOCKED)
+
+    def claim(
+        self, worker_id: str, limit: int, *, lease_ms: int = 60_000, skipped: Collection[str] = ()
+    ) -> list[ClaimedEvent]:
+        """Claim events of requesters in turn, except of those that are `skipped`."""
+        check_name(worker_id, "worker_id")
+        check_count(limit, "limit", 1, MAX_BATCH)
+        check_count(lease_ms, "lease_ms", 1, WEEK_MS)
+        return self._sweep_timer.around(
+            lambda: self._database.in_parts(
+                limit, lambda part: self._claim_some(worker_id, part, lease_ms, skipped)
+            )
+        )
+
+    def _claim_some(
+        self, worker_id: str, limit: int, lease_ms: int, skipped: Collection[str]
+    ) -> list[ClaimedEvent]:
+        with self._database.transaction() as connection:
+            picked = self._turns.pick(connection, limit, skipped)
+            take = Move(
+                OutboxStatus.PENDING, OutboxStatus.CLAIMED, Lane.LEASED, worker_id, lease_ms, True, attempts=1
+            )
+            changes = [Change(row.event_id, row.claim_version, take) for row in picked]
+            held = self._apply(connection, changes)
+            urls = self._urls(connection, picked)
+            # Erased by hand, say: nobody can tell of them, and they must not hold up the others.
+            lost = [held[row.event_id] for row in picked if row.event_id in held and row.job_id not in urls]
+            self._apply(connection, [_lost(row) for row in lost])
+        return [
+            ClaimedEvent(
+                row.event_id,
+                row.job_id,
+                row.requester_id,
+                row.sequence,
+                row.type,
+                row.payload,
+                urls[row.job_id].url,
+                held[row.event_id].claim_version,
+                held[row.event_id].attempt_count,
+                worker_id,
+                sealed_callbacks(urls[row.job_id]),
+            )
+            for row in picked
+            if row.event_id in held and row.job_id in urls
+        ]
+
+    def sweep(self, limit: int = _SWEEP_LIMIT) -> int:
+        """Take events from dispatchers whose lease ran out, and bring back those that are due or whose
+        receiver has recovered."""
+        with self._database.transaction() as connection:
+            expired = connection.execute(self._expired, {"limit": limit}).all()
+            self._apply(connection, [self._expire(row) for row in expired])
+            due = self._due.pick(connection, limit)
+            if due:
+                connection.execute(self._make_ready, as_parameter({"key": row.event_id} for row in due))
+            released = self.origins.release(connection, limit)
+        return len(expired) + len(due) + released
+
+    def heartbeat(self, events: Sequence[ClaimedEvent], *, lease_ms: int = 60_000) -> frozenset[str]:
+        """Extends the leases; returns the ids of the events that are still held."""
+        with self._database.transaction() as connection:
+            rows = self.events.heartbeat(connection, [event.holding for event in events], lease_ms)
+        return frozenset(row.event_id for row in rows)
+
+    def settle(self, deliveries: Sequence[Delivery]) -> frozenset[str]:
+        """Writes what became of each, and logs it; returns the ids that held. The others belong to somebody
+        else."""
+        changes = [_settled(delivery) for delivery in deliveries]
+        with self._database.transaction() as connection:
+            held = self._apply(connection, changes)
+            logged = [
+                _logged(delivery, change, held[change.key])
+                for delivery, change in zip(deliveries, changes, strict=True)
+                if change.key in held
+            ]
+            self._log(connection, logged)
+            shown = [delivery.origin_change for delivery in deliveries if delivery.origin_change]
+            self.origins.record(connection, shown)
+            if any(change.state is OriginState.RECOVERED for change in shown):
+                self._database.announce(connection, Topic.OUTBOX)
+        return frozenset(held)
+
+    def release(self, events: Sequence[ClaimedEvent]) -> frozenset[str]:
+        """Hands events back undelivered, and their attempts with them."""
+        return self._hand_back(events, Lane.READY, None, None)
+
+    def postpone(
+        self, events: Sequence[ClaimedEvent], delay_ms: int, *, waits_for: str | None = None
+    ) -> frozenset[str]:
+        """Hand back events that nobody is to try before this time has passed, or before the receiver that
+        they wait for has recovered."""
+        check_count(delay_ms, "delay_ms", 1, WEEK_MS)
+        return self._hand_back(events, Lane.DELAYED, delay_ms, waits_for)
+
+    def _hand_back(
+        self, events: Sequence[ClaimedEvent], lane: Lane, delay_ms: int | None, waits_for: str | None
+    ) -> frozenset[str]:
+        move = Move(OutboxStatus.CLAIMED, OutboxStatus.PENDING, lane, attempts=-1)
+        extra = {} if waits_for is None else {"origin": waits_for}
+        changes = [Change(event.event_id, event.claim_version, move, delay_ms, extra) for event in events]
+        with self._database.transaction() as connection:
+            return frozenset(self._apply(connection, changes))
+
+    def replay(self, *where: sa.ColumnElement[bool]) -> int:
+        """Sends delivered or dead events again, with a new budget and the same id and body."""
+        again = (OutboxStatus.DELIVERED, OutboxStatus.DEAD_LETTER)
+        wanted = sa.select(*_LOCKED).where(_event.status.in_(again), *where)
+        wanted = wanted.order_by(_event.event_id).limit(MAX_BATCH).with_for_update()
+        done, after = 0, ""
+        # In batches: a million events in one transaction would hold up every other writer. Each begins behind
+        # the one before, or what has been delivered again meanwhile would be sent once more.
+        while batch := self._replay(wanted.where(_event.event_id > after)):
+            done, after = done + len(batch), max(batch)
+        return done
+
+    def _replay(self, wanted: AnySelect) -> Collection[str]:
+        with self._database.transaction() as connection:
+            rows = connection.execute(wanted).all()
+            self.origins.forget(connection, {row.requester_id for row in rows})
+            changes = [
+                Change(
+                    row.event_id,
+                    row.claim_version,
+                    Move(row.status, OutboxStatus.PENDING, Lane.READY, attempts=-row.attempt_count),
+                    delay_ms=0,
+                )
+                for row in rows
+            ]
+            return self._apply(connection, changes).keys()
+
+    def replay_one(self, event_id: str) -> None:
+        """One that waits for its next attempt is due at once, and keeps its budget."""
+        if not (self.replay(_event.event_id == event_id) or self._replay_waiting(event_id)):
+            raise NotFound(f"there is no delivered, dead or waiting event {event_id!r} to replay")
+
+    def _replay_waiting(self, event_id: str) -> int:
+        waiting = sa.select(_event.event_id, _event.requester_id)
+        waiting = waiting.where(_event.event_id == event_id, _event.status == OutboxStatus.PENDING)
+        return len(self._make_due(waiting.with_for_update()))
+
+    def replay_pending(self, requester_id: str | None = None) -> int:
+        """Make all events due now that wait for their next attempt; return how many. They keep their
+        budgets, and
+        what is known about the receivers of these requesters is forgotten, so that they are really tried."""
+        key = sa.tuple_(_event.available_at, _event.event_id)
+        waiting = sa.select(_event.event_id, _event.requester_id, _event.available_at)
+        waiting = waiting.where(lane_is(job_outbox_events, Lane.DELAYED))
+        if requester_id is not None:
+            waiting = waiting.where(_event.requester_id == requester_id)
+        waiting = waiting.order_by(_event.available_at, _event.event_id)
+        waiting = waiting.limit(MAX_BATCH).with_for_update(skip_locked=True)
+        done, after = 0, (0, "")
+        # In batches, each behind the one before: an event that has failed again meanwhile would be
+        # replayed twice.
+        while batch := self._make_due(waiting.where(key > after)):
+            done, after = done + len(batch), (batch[-1].available_at, batch[-1].event_id)
+        return done
+
+    def _make_due(self, waiting: AnySelect) -> Sequence[AnyRow]:
+        """Make waiting events due now, without another change; return them as they were found."""
+        with self._database.transaction() as connection:
+            found = connection.execute(waiting).all()
+            self.origins.forget(connection, {row.requester_id for row in found})
+            connection.execute(self._due_now, as_parameter({"key": row.event_id} for row in found))
+            self._database.announce(connection, Topic.OUTBOX)
+        return found
+
+    def replay_dead_letters(self, requester_id: str) -> int:
+        return self.replay(_event.requester_id == requester_id, _event.status == OutboxStatus.DEAD_LETTER)
+
+    def replay_between(self, since_ms: int, until_ms: int) -> int:
+        return self.replay(_event.created_at >= since_ms, _event.created_at < until_ms)
+
+    def _apply(self, connection: sa.Connection, changes: Sequence[Change]) -> Mapping[str, AnyRow]:
+        if any(change.move.lane is Lane.READY for change in changes):
+            self._database.announce(connection, Topic.OUTBOX)
+        return {row.event_id: row for row in self.events.write(connection, changes)}
+
+    def _urls(self, connection: sa.Connection, rows: Sequence[AnyRow]) -> dict[str, AnyRow]:
+        if not rows:
+            return {}
+        of = {"job_ids": list({row.job_id for row in rows})}
+        return {row.job_id: row for row in connection.execute(_URLS, of) if row.url is not None}
+
+    def _expire(self, row: AnyRow) -> Change:
+        spent = row.attempt_count >= self._max_attempts
+        move = Move(
+            OutboxStatus.CLAIMED,
+            OutboxStatus.DEAD_LETTER if spent else OutboxStatus.PENDING,
+            Lane.REST if spent else Lane.READY,
+            raises_version=True,
+        )
+        reason = {"reason": "the dispatcher stopped answering"}
+        return Change(row.event_id, row.claim_version, move, extra=reason)
+
+
+_CLAIMED = (
+    _event.event_id,
+    _event.claim_version,
+    _event.job_id,
+    _event.requester_id,
+    _event.sequence,
+    _event.type,
+    _event.payload,
+)
+_LOCKED = (_event.event_id, _event.requester_id, _event.claim_version, _event.status, _event.attempt_count)
+
+
+def _event_columns(move: Move, rows: Rows | None, now: sa.ColumnElement[int]) -> Mapping[str, Any]:
+    columns: dict[str, Any] = {}
+    if rows is not None:
+        columns["last_status_code"] = sa.func.coalesce(rows["code"], _event.last_status_code)
+        columns["last_error"] = sa.func.coalesce(rows["reason"], _event.last_error)
+        if move.lane is Lane.DELAYED:
+            columns["origin"] = rows["origin"]
+    if move.target == OutboxStatus.DELIVERED:
+        columns["delivered_at"], columns["last_error"] = now, sa.null()
+    if move.target == OutboxStatus.PENDING:
+        columns["delivered_at"] = sa.null()
+    return columns
+
+
+def _lost(row: AnyRow) -> Change:
+    move = Move(OutboxStatus.CLAIMED, OutboxStatus.DEAD_LETTER, Lane.REST)
+    return Change(row.event_id, row.claim_version, move, extra={"reason": "its job is gone"})
+
+
+def _settled(delivery: Delivery) -> Change:
+    event, decision = delivery.event, delivery.decision
+    delay: int | None = None
+    extra: dict[str, Any] = {}
+    match decision:
+        case Delivered():
+            target, lane = OutboxStatus.DELIVERED, Lane.REST
+        case Redeliver():
+            target, lane, delay = OutboxStatus.PENDING, Lane.DELAYED, decision.delay_ms
+            extra["reason"] = decision.reason
+        case Undeliverable():
+            target, lane = OutboxStatus.DEAD_LETTER, Lane.REST
+            extra["reason"] = decision.reason
+        case _:
+            assert_never(decision)
+    if delivery.status_code is not None:
+        extra["code"] = delivery.status_code
+    if delivery.waits_for is not None:
+        extra["origin"] = delivery.waits_for
+    return Change(event.event_id, event.claim_version, Move(OutboxStatus.CLAIMED, target, lane), delay, extra)
+
+
+def _logged(delivery: Delivery, change: Change, row: AnyRow) -> dict[str, Any]:
+    event = delivery.event
+    answer = delivery.answer
+    return {
+        "delivery_id": new_id(),
+        "event_id": event.event_id,
+        "job_id": event.job_id,
+        "requester_id": event.requester_id,
+        "claim_version": event.claim_version,
+        "worker_id": event.worker_id,
+        "outcome": change.move.target,
+        "status_code": delivery.status_code,
+        "error": change.extra.get("reason"),
+        "answer": None if answer is None else storable(answer),
+        "duration_ms": delivery.duration_ms,
+        "ended_at": row.written_at,
+    }

@@ -1,0 +1,102 @@
+"""What a worker says of a job between two transitions: how far it is, and how fast.
+
+Fenced like every write of a worker. A requester that asked for it gets each report as an event, with the next
+sequence number of its job; for all others a report changes four columns and nothing more.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.types import TypeEngine
+
+from euterpe.domain.events import PROGRESS, wants_progress
+from euterpe.domain.states import Lane
+from euterpe.store.checks import check_brought
+from euterpe.store.engine.batch_rows import INTEGER, REAL, TEXT, AnyRow, Rows, as_parameter
+from euterpe.store.engine.database import Database
+from euterpe.store.engine.ids import new_ids
+from euterpe.store.engine.wakeup import Topic
+from euterpe.store.queue.event_rows import EventWriter, as_json, event_row
+from euterpe.store.queue.inbox import ClaimedJob
+from euterpe.store.queue.lanes import lane_is
+from euterpe.store.tables import inbox_jobs
+
+_job = inbox_jobs.c
+_BRINGS: Mapping[str, TypeEngine[Any]] = {
+    "progress": REAL,
+    "eta_seconds": REAL,
+    "speed": REAL,
+}
+
+
+@dataclass(frozen=True)
+class ProgressReport:
+    job: ClaimedJob
+    progress: float  # percent
+    eta_seconds: float | None = None
+    speed: float | None = None  # seconds of media in a second
+
+    @property
+    def is_told(self) -> bool:
+        return wants_progress(self.job.context.webhook_url, self.job.context.webhook_events)
+
+    def figures(self) -> dict[str, Any]:
+        return {"progress": self.progress, "eta_seconds": self.eta_seconds, "speed": self.speed}
+
+
+class ProgressReports:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._events = EventWriter(database)
+        rows = Rows({"key": TEXT, "version": INTEGER, "steps": INTEGER, **_BRINGS})
+        self._write = (
+            sa.update(inbox_jobs)
+            .values(
+                progress=rows["progress"],
+                eta_seconds=rows["eta_seconds"],
+                speed=rows["speed"],
+                event_sequence=_job.event_sequence + rows["steps"],
+                updated_at=database.now,
+            )
+            .where(
+                _job.job_id == rows["key"],
+                _job.claim_version == rows["version"],
+                lane_is(inbox_jobs, Lane.LEASED),
+            )
+            .returning(_job.job_id, _job.status, _job.event_sequence, _job.updated_at, _job.attempt_count)
+        )
+
+    def write(self, reports: Sequence[ProgressReport]) -> frozenset[str]:
+        """The ids of the jobs that held. The others are stale: abort their work."""
+        by_key = {report.job.job_id: report for report in sorted(reports, key=lambda r: r.job.job_id)}
+        with self._database.transaction() as connection:
+            batch = as_parameter(_row(report) for report in by_key.values())
+            written = connection.execute(self._write, batch).all()
+            told = [
+                _event(event_id, report, row)
+                for event_id, row in zip(new_ids(len(written)), written, strict=True)
+                if (report := by_key[row.job_id]).is_told
+            ]
+            if told:
+                self._events.insert(connection, told)
+                self._database.announce(connection, Topic.OUTBOX)
+        return frozenset(row.job_id for row in written)
+
+
+def _event(event_id: str, report: ProgressReport, row: AnyRow) -> tuple[Any, ...]:
+    figures = as_json(report.figures())
+    more = "," + figures[1:-1]
+    return event_row(event_id, report.job.context, row, row.status, type_=PROGRESS, is_wanted=True, more=more)
+
+
+def _row(report: ProgressReport) -> dict[str, Any]:
+    brought = {name: value for name, value in report.figures().items() if value is not None}
+    check_brought(brought)
+    return {
+        **brought,
+        "key": report.job.job_id,
+        "version": report.job.claim_version,
+        "steps": int(report.is_told),
+    }

@@ -1,0 +1,222 @@
+"""The one way to change a job's status.
+
+`Transitions.apply` writes by the transition table and under the fence, inserts the outbox event, opens or
+closes the attempt and lets the next job of a group through: all in the caller's transaction. Whatever is
+claimed, advanced, failed, swept, canceled or retried passes here.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+
+from euterpe.domain.events import event_type, is_wanted
+from euterpe.domain.states import FINISHED, IN_PROGRESS, JobStatus, Lane, check_job_transition
+from euterpe.store.engine.batch_rows import REAL, AnyRow, Rows, as_parameter
+from euterpe.store.engine.bulk_insert import BulkInsert
+from euterpe.store.engine.database import Database
+from euterpe.store.engine.ids import new_ids
+from euterpe.store.engine.wakeup import Topic
+from euterpe.store.queue.event_rows import EventContext, EventWriter, as_json, event_row
+from euterpe.store.queue.fairness.admission import Admission
+from euterpe.store.queue.fairness.fair_shares import FairShares
+from euterpe.store.queue.leases import Change, Holding, LeasedTable, Move
+from euterpe.store.tables import inbox_jobs, job_attempts, json_document
+
+_job = inbox_jobs.c
+
+
+class Step(NamedTuple):
+    """A change of a job, and the job that it is about."""
+
+    context: EventContext
+    change: Change
+
+
+class Transitions:
+    def __init__(self, database: Database, shares: FairShares) -> None:
+        self._database = database
+        self.jobs = LeasedTable(
+            database,
+            inbox_jobs,
+            check=check_job_transition,
+            order=[_job.rank],
+            brings={
+                "progress": REAL,
+                "outputs": json_document,
+                "source_info": json_document,
+                "last_error": json_document,
+            },
+            columns=lambda move, rows: _job_columns(move, rows, database.now),
+            returning=(
+                _job.job_id,
+                _job.claim_version,
+                _job.attempt_count,
+                _job.event_sequence,
+                _job.updated_at,
+            ),
+            leased_index="inbox_leased",
+            also=(_job.cancel_requested_at,),
+        )
+        self.admission = Admission(database, shares)
+        self._events = EventWriter(database)
+        self._open_attempts = BulkInsert(database.engines, job_attempts, _ATTEMPT_COLUMNS)
+        self._close_attempts = _close_attempts()
+        self._account_attempts = _account_attempts()
+
+    def apply(self, connection: sa.Connection, steps: Sequence[Step]) -> Mapping[str, AnyRow]:
+        """Returns the rows that held, by job id; a step that is not among them was stale."""
+        by_key = {step.change.key: step for step in steps}
+        if len(by_key) != len(steps):
+            raise ValueError("a batch changes each job once")
+        held = {row.job_id: row for row in self.jobs.write(connection, [step.change for step in steps])}
+        written = [(by_key[job_id], row) for job_id, row in held.items()]
+        if written:
+            ids = new_ids(len(written))
+            events = [_event(event_id, *moment) for event_id, moment in zip(ids, written, strict=True)]
+            self._events.insert(connection, events)
+            self._keep_attempts(connection, written)
+            self._tell(connection, [step for step, _ in written])
+        return held
+
+    def account(
+        self, connection: sa.Connection, used: Mapping[str, Mapping[str, Any]], holdings: Sequence[Holding]
+    ) -> None:
+        """Write what attempts have used so far, by job id. The caller has just proved that these holdings
+        hold, and has locked their jobs: whoever ends an attempt locks its job first."""
+        rows = [
+            {"job_id": key, "claim_version": version, "timings": used[key]}
+            for key, version in sorted(holdings)
+            if key in used
+        ]
+        if rows:
+            connection.execute(self._account_attempts, as_parameter(rows))
+
+    def _keep_attempts(self, connection: sa.Connection, written: Sequence[tuple[Step, AnyRow]]) -> None:
+        opened = [(step.change, row) for step, row in written if step.change.move.attempts > 0]
+        closed = [_closed(step.change, row) for step, row in written if _ends_attempt(step.change.move)]
+        ids = new_ids(len(opened))
+        self._open_attempts.values(connection, [_opened(i, *at) for i, at in zip(ids, opened, strict=True)])
+        if closed:
+            connection.execute(self._close_attempts, as_parameter(closed))
+
+    def _tell(self, connection: sa.Connection, steps: Sequence[Step]) -> None:
+        """Lets groups on, and wakes whoever waits for what has changed."""
+        leaving = (step.context for step in steps if step.change.move.lane is not None)
+        groups = {group for context in leaving if (group := context.group) is not None}
+        admitted = self.admission.admit(connection, groups)
+        if admitted or any(step.change.move.target == JobStatus.QUEUED for step in steps):
+            self._database.announce(connection, Topic.INBOX)
+        if any(step.context.webhook_url is not None for step in steps):
+            self._database.announce(connection, Topic.OUTBOX)
+
+
+def _ends_attempt(move: Move) -> bool:
+    return move.source in IN_PROGRESS and move.target not in IN_PROGRESS
+
+
+def _job_columns(move: Move, rows: Rows | None, now: sa.ColumnElement[int]) -> Mapping[str, Any]:
+    columns: dict[str, Any] = {"event_sequence": _job.event_sequence + 1, "updated_at": now}
+    if rows is not None:
+        columns["progress"] = sa.func.coalesce(rows["progress"], _job.progress)
+        for name in ("outputs", "source_info", "last_error"):
+            columns[name] = sa.func.coalesce(rows[name], inbox_jobs.c[name])
+    if move.attempts > 0:
+        columns["started_at"], columns["progress"] = sa.func.coalesce(_job.started_at, now), 0.0
+    if move.lane is Lane.REST:
+        columns["finished_at"] = now
+    if move.source == JobStatus.FAILED and move.target == JobStatus.QUEUED:
+        columns["refresh_count"] = 0
+    if move.target == JobStatus.QUEUED:
+        columns["finished_at"] = columns["cancel_requested_at"] = sa.null()
+    if move.target == JobStatus.SUCCEEDED:
+        columns["progress"], columns["last_error"] = 100.0, sa.null()
+    if move.source == JobStatus.PROCESSING:
+        columns["eta_seconds"] = columns["speed"] = sa.null()
+    if move.target in FINISHED:
+        # What can never run again has no more use for its credentials: forget them.
+        for name in ("encrypted", "dek_wrapped", "kek_id", "encryption_version"):
+            column = inbox_jobs.c[f"storage_creds_{name}"]
+            spent = sa.case((_job.attempt_count >= _job.max_attempts, None), else_=column)
+            columns[column.name] = spent if move.target == JobStatus.FAILED else sa.null()
+    return columns
+
+
+def _event(event_id: str, step: Step, row: AnyRow) -> tuple[Any, ...]:
+    context, (_, _, move, _, extra) = step
+    status = move.target
+    return event_row(
+        event_id,
+        context,
+        row,
+        status,
+        type_=event_type(status),
+        is_wanted=is_wanted(status, context.webhook_url, context.webhook_events),
+        outputs=as_json(extra["outputs"]) if "outputs" in extra else None,
+        error=as_json(extra["last_error"]) if "last_error" in extra else None,
+    )
+
+
+_ATTEMPT_COLUMNS = ("attempt_id", "job_id", "attempt_no", "claim_version", "worker_id", "started_at")
+
+
+def _opened(attempt_id: str, change: Change, row: AnyRow) -> tuple[Any, ...]:
+    """In the order of `_ATTEMPT_COLUMNS`."""
+    return (
+        attempt_id,
+        row.job_id,
+        row.attempt_count,
+        row.claim_version,
+        change.move.worker_id,
+        row.updated_at,
+    )
+
+
+def _closed(change: Change, row: AnyRow) -> dict[str, Any]:
+    ended: dict[str, Any] = {
+        "job_id": row.job_id,
+        "claim_version": change.claim_version,
+        "ended_at": row.updated_at,
+        "outcome": change.extra.get("outcome", change.move.target),
+    }
+    if "last_error" in change.extra:
+        ended["error"] = change.extra["last_error"]
+    if "timings" in change.extra:
+        ended["timings"] = change.extra["timings"]
+    return ended
+
+
+def _close_attempts() -> sa.Executable:
+    attempt = job_attempts.c
+    ended = ("job_id", "claim_version", "ended_at", "outcome", "error", "timings")
+    rows = Rows({name: attempt[name].type for name in ended})
+    return (
+        sa.update(job_attempts)
+        .values(
+            ended_at=rows["ended_at"],
+            outcome=rows["outcome"],
+            error=rows["error"],
+            # Whoever ends an attempt in its worker's stead, like the sweep, knows of none: what the worker
+            # wrote at its last heartbeat stays.
+            timings=sa.func.coalesce(rows["timings"], attempt.timings, type_=attempt.timings.type),
+        )
+        .where(
+            attempt.job_id == rows["job_id"],
+            attempt.claim_version == rows["claim_version"],
+            attempt.ended_at.is_(None),
+        )
+    )
+
+
+def _account_attempts() -> sa.Executable:
+    attempt = job_attempts.c
+    rows = Rows({name: attempt[name].type for name in ("job_id", "claim_version", "timings")})
+    return (
+        sa.update(job_attempts)
+        .values(timings=rows["timings"])
+        .where(
+            attempt.job_id == rows["job_id"],
+            attempt.claim_version == rows["claim_version"],
+            attempt.ended_at.is_(None),
+        )
+    )

@@ -1,0 +1,69 @@
+"""The queries of webhook and refresh URLs at rest: sealed with their job, opened when the URL is called.
+
+They are apart from the credentials, which are forgotten when the job is over: a webhook is delivered for more
+than a day after that, and may be replayed much later.
+"""
+
+from functools import lru_cache
+
+import sqlalchemy as sa
+
+from euterpe.crypto.envelope import Sealed, callbacks_context, seal, unseal
+from euterpe.crypto.keyring import KeyRing
+from euterpe.domain.canonical import is_hidden, with_query
+from euterpe.store.engine.batch_rows import AnyRow
+from euterpe.store.engine.database import Database
+from euterpe.store.queue.inbox import ClaimedJob
+from euterpe.store.tables import inbox_jobs
+
+_job = inbox_jobs.c
+SEALED_CALLBACKS = (
+    _job.callbacks_encrypted,
+    _job.callbacks_dek_wrapped,
+    _job.callbacks_kek_id,
+    _job.callbacks_encryption_version,
+)
+_REMEMBERED = 1_000
+
+
+class Callbacks:
+    def __init__(self, database: Database, ring: KeyRing, *, remembered: int = _REMEMBERED) -> None:
+        self._database, self._ring = database, ring
+        # A job has several events: of those that follow each other only the first is decrypted.
+        self._open = lru_cache(maxsize=remembered)(self._unseal)
+
+    def seal_first(self, job_id: str, requester_id: str, queries: bytes | None) -> Sealed | None:
+        """Return what to store with a job that is about to be enqueued."""
+        if queries is None:
+            return None
+        return seal(queries, callbacks_context(job_id, requester_id), self._ring)
+
+    def webhook_url(self, url: str, job_id: str, requester_id: str, sealed: Sealed | None) -> str:
+        """Return the whole URL to deliver the job's events to. It belongs in memory only."""
+        if sealed is None:
+            return url
+        return with_query(url, self._open(job_id, requester_id, sealed), "status_webhook_url")
+
+    def of(self, job: ClaimedJob) -> bytes | None:
+        """Return the queries of a job's URLs for its owner, if the worker has to call one of them."""
+        if not is_hidden(job.spec.get("refresh_url")):
+            return None
+        with self._database.snapshot() as connection:
+            row = connection.execute(sa.select(*SEALED_CALLBACKS).where(_job.job_id == job.job_id)).first()
+        sealed = None if row is None else sealed_callbacks(row)
+        return None if sealed is None else self._open(job.job_id, job.requester_id, sealed)
+
+    def _unseal(self, job_id: str, requester_id: str, sealed: Sealed) -> bytes:
+        return unseal(sealed, callbacks_context(job_id, requester_id), self._ring)
+
+
+def sealed_callbacks(row: AnyRow) -> Sealed | None:
+    """Return the sealed queries of a row with the columns `SEALED_CALLBACKS`, if the job has any."""
+    if row.callbacks_encrypted is None:
+        return None
+    return Sealed(
+        bytes(row.callbacks_encrypted),
+        bytes(row.callbacks_dek_wrapped),
+        row.callbacks_kek_id,
+        row.callbacks_encryption_version,
+    )

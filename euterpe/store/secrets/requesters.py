@@ -1,0 +1,213 @@
+"""Requesters: who may ask, with which API keys, and with which secrets their webhooks are signed."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import sqlalchemy as sa
+
+from euterpe.crypto import apikeys
+from euterpe.crypto.envelope import Sealed, seal, unseal, webhook_secret_context
+from euterpe.crypto.keyring import KeyRing
+from euterpe.crypto.signing import mint_webhook_secret
+from euterpe.domain.errors import FieldError, InvalidSpec
+from euterpe.domain.job_limits import NO_LIMITS, JobLimits
+from euterpe.domain.scopes import DEFAULT_SCOPES, Scope
+from euterpe.domain.text import check_text
+from euterpe.store.engine.batch_rows import AnyRow
+from euterpe.store.engine.database import Database
+from euterpe.store.engine.ids import new_id
+from euterpe.store.errors import Conflict, NotFound, Unauthorized
+from euterpe.store.tables import api_keys, requesters, webhook_secrets
+
+_ID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+# A receiver's header has room for some sixty signatures.
+_MAX_SECRETS = 10
+_key, _secret, _requester = api_keys.c, webhook_secrets.c, requesters.c
+_LIMITS = (_requester.max_timeout_seconds, _requester.max_attempts, _requester.max_priority)
+
+
+@dataclass(frozen=True)
+class NewRequester:
+    """Shown once; only a hash of the key and the sealed secret are kept."""
+
+    requester_id: str
+    api_key: str = field(repr=False)
+    webhook_secret: str = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Principal:
+    """Who a request comes from."""
+
+    requester_id: str
+    scopes: frozenset[str]
+    limits: JobLimits = NO_LIMITS
+
+
+class Requesters:
+    def __init__(self, database: Database, ring: KeyRing) -> None:
+        self._database, self._ring = database, ring
+        self._by_key = (
+            sa.select(_key.requester_id, _key.secret_hash, _key.scopes, *_LIMITS)
+            .join(requesters)
+            .where(
+                _key.key_id == sa.bindparam("key_id"),
+                _is_valid(_key.expires_at, database.now),
+                _requester.disabled_at.is_(None),
+            )
+        )
+
+    def create(self, name: str, scopes: Sequence[Scope] = DEFAULT_SCOPES) -> NewRequester:
+        check_text("requester_name", name, "name")
+        if _ID.fullmatch(name):
+            raise InvalidSpec((FieldError(("name",), "must not look like an id"),))
+        requester_id, minted, secret = new_id(), apikeys.mint(), mint_webhook_secret()
+        with self._database.transaction() as connection:
+            # The name's unique index decides, also between two that come at once.
+            row = {"requester_id": requester_id, "name": name, "created_at": self._database.now}
+            insert = self._database.insert(requesters).values(row).on_conflict_do_nothing()
+            if connection.execute(insert.returning(_requester.requester_id)).first() is None:
+                raise Conflict(f"there is a requester named {name!r} already; choose another name")
+            self._add_key(connection, requester_id, minted, [str(scope) for scope in scopes])
+            self._add_secret(connection, requester_id, secret)
+        return NewRequester(requester_id, minted.plaintext, secret)
+
+    def find(self, name_or_id: str) -> str:
+        """The id of the requester with this name or id."""
+        is_id = _requester.requester_id == name_or_id
+        named = sa.select(_requester.requester_id).where(sa.or_(_requester.name == name_or_id, is_id))
+        with self._database.snapshot() as connection:
+            # The id first: a name may be somebody else's, if it was given before such names were refused.
+            found = connection.execute(named.order_by(is_id.desc())).scalars().first()
+        if found is None:
+            raise NotFound(f"there is no requester {name_or_id!r}; `euterpe requester list` shows them")
+        return str(found)
+
+    def all(self) -> list[dict[str, Any]]:
+        keys = (
+            sa.select(_key.requester_id, sa.func.count().label("valid_keys"))
+            .join(requesters)
+            .where(_is_valid(_key.expires_at, self._database.now), _requester.disabled_at.is_(None))
+            .group_by(_key.requester_id)
+            .subquery()
+        )
+        wanted = sa.select(requesters, sa.func.coalesce(keys.c.valid_keys, 0).label("valid_keys"))
+        wanted = wanted.outerjoin(keys, keys.c.requester_id == _requester.requester_id)
+        with self._database.snapshot() as connection:
+            return [dict(row) for row in connection.execute(wanted.order_by(_requester.name)).mappings()]
+
+    def disable(self, requester_id: str) -> None:
+        """All its keys are refused from now on; its jobs stay."""
+        with self._database.transaction() as connection:
+            off = sa.func.coalesce(_requester.disabled_at, self._database.now)
+            changed = sa.update(requesters).where(_requester.requester_id == requester_id)
+            if connection.execute(changed.values(disabled_at=off)).rowcount == 0:
+                raise NotFound(f"there is no requester {requester_id!r}")
+
+    def rotate_key(self, requester_id: str, *, old_valid_ms: int) -> str:
+        """A new API key with the newest one's scopes; the old ones end after `old_valid_ms`."""
+        minted = apikeys.mint()
+        with self._database.transaction() as connection:
+            self._lock(connection, requester_id)
+            newest = sa.select(_key.scopes).where(_key.requester_id == requester_id)
+            newest = newest.order_by(_key.created_at.desc(), _key.key_id).limit(1)
+            scopes = connection.execute(newest).scalars().one()
+            self._expire(connection, api_keys, requester_id, old_valid_ms)
+            self._add_key(connection, requester_id, minted, scopes)
+        return minted.plaintext
+
+    def rotate_secret(self, requester_id: str, *, old_valid_ms: int) -> str:
+        """A new webhook secret. Until the old ones end, webhooks carry a signature of each."""
+        secret = mint_webhook_secret()
+        with self._database.transaction() as connection:
+            self._lock(connection, requester_id)
+            self._expire(connection, webhook_secrets, requester_id, old_valid_ms)
+            valid = sa.select(sa.func.count()).where(
+                _secret.requester_id == requester_id, _is_valid(_secret.expires_at, self._database.now)
+            )
+            if connection.execute(valid).scalar_one() >= _MAX_SECRETS:
+                raise Conflict(
+                    f"{_MAX_SECRETS} webhook secrets are valid already, and each webhook is signed with all; "
+                    "wait until one has ended, or end them all by keeping the old ones for 0s"
+                )
+            self._add_secret(connection, requester_id, secret)
+        return secret
+
+    def authenticate(self, api_key: str) -> Principal:
+        """Who this key belongs to. Every way to fail looks the same from outside."""
+        parsed = apikeys.parse(api_key)
+        with self._database.snapshot() as connection:
+            row = connection.execute(self._by_key, {"key_id": parsed.key_id}).one_or_none()
+        # Compared even when there is no row, so that the answer's time tells nothing of ids.
+        matches = apikeys.matches(parsed, row.secret_hash if row else "0" * 64)
+        if row is None or not matches:
+            raise Unauthorized
+        limits = JobLimits(row.max_timeout_seconds, row.max_attempts, row.max_priority)
+        return Principal(row.requester_id, frozenset(row.scopes), limits)
+
+    def webhook_secrets(self, requester_id: str) -> list[str]:
+        """The secrets that are valid now, newest first: a webhook is signed with each."""
+        wanted = sa.select(webhook_secrets).where(
+            _secret.requester_id == requester_id, _is_valid(_secret.expires_at, self._database.now)
+        )
+        wanted = wanted.order_by(_secret.created_at.desc(), _secret.secret_id.desc())
+        with self._database.snapshot() as connection:
+            rows = connection.execute(wanted).all()
+        return [self._open(row) for row in rows]
+
+    def _lock(self, connection: sa.Connection, requester_id: str) -> None:
+        """Two rotations at once take turns, or both would leave the other's new one valid."""
+        known = sa.select(_requester.disabled_at).where(_requester.requester_id == requester_id)
+        row = connection.execute(known.with_for_update()).one_or_none()
+        if row is None:
+            raise NotFound(f"there is no requester {requester_id!r}")
+        if row.disabled_at is not None:
+            raise Conflict(f"requester {requester_id} is disabled, for good; create another one")
+
+    def _open(self, row: AnyRow) -> str:
+        sealed = Sealed(
+            row.secret_encrypted, row.secret_dek_wrapped, row.secret_kek_id, row.secret_encryption_version
+        )
+        context = webhook_secret_context(row.requester_id, row.secret_id)
+        return unseal(sealed, context, self._ring).decode()
+
+    def _add_key(
+        self, connection: sa.Connection, requester_id: str, minted: apikeys.MintedKey, scopes: Sequence[str]
+    ) -> None:
+        connection.execute(
+            sa.insert(api_keys).values(
+                key_id=minted.key_id,
+                requester_id=requester_id,
+                secret_hash=minted.secret_hash,
+                scopes=list(scopes),
+                created_at=self._database.now,
+            )
+        )
+
+    def _add_secret(self, connection: sa.Connection, requester_id: str, secret: str) -> None:
+        secret_id = new_id()
+        sealed = seal(secret.encode(), webhook_secret_context(requester_id, secret_id), self._ring)
+        connection.execute(
+            sa.insert(webhook_secrets).values(
+                secret_id=secret_id,
+                requester_id=requester_id,
+                secret_encrypted=sealed.ciphertext,
+                secret_dek_wrapped=sealed.dek_wrapped,
+                secret_kek_id=sealed.kek_id,
+                secret_encryption_version=sealed.version,
+                created_at=self._database.now,
+            )
+        )
+
+    def _expire(self, connection: sa.Connection, table: sa.Table, requester_id: str, after_ms: int) -> None:
+        """Never later than they would have ended anyway."""
+        end = self._database.now + after_ms
+        valid_longer = sa.or_(table.c.expires_at.is_(None), table.c.expires_at > end)
+        ending = sa.update(table).where(table.c.requester_id == requester_id, valid_longer)
+        connection.execute(ending.values(expires_at=end))
+
+
+def _is_valid(expires_at: sa.ColumnElement[Any], now: sa.ColumnElement[int]) -> sa.ColumnElement[bool]:
+    return sa.or_(expires_at.is_(None), expires_at > now)

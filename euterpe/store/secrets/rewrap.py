@@ -1,0 +1,170 @@
+"""KEK rotation: every data key moves to the active KEK, in small batches, under load, resumable.
+
+A row is written only if its KEK and its version are still the ones that were read, so a refresh of
+credentials in between wins. Nothing is remembered between runs: what is not under the active KEK
+is what is left to do.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import sqlalchemy as sa
+
+from euterpe.crypto.envelope import (
+    Context,
+    Sealed,
+    callbacks_context,
+    check,
+    credentials_context,
+    rewrap,
+    webhook_secret_context,
+)
+from euterpe.crypto.keyring import KeyRing
+from euterpe.domain.errors import EuterpeError
+from euterpe.store.engine.batch_rows import AnyRow, AnySelect
+from euterpe.store.engine.database import Database
+from euterpe.store.tables import inbox_jobs, webhook_secrets
+
+
+@dataclass(frozen=True)
+class _Sealed:
+    """Where a table keeps its sealed secrets, and whose they are."""
+
+    table: sa.Table
+    encrypted: str
+    wrapped: str
+    kek_id: str
+    version: str
+    context: Callable[[Any], Context]
+    unchanged: Sequence[str]  # must be as read, besides the KEK
+
+    @property
+    def key(self) -> sa.Column[Any]:
+        (key,) = self.table.primary_key.columns
+        return key
+
+    def column(self, name: str) -> sa.Column[Any]:
+        return self.table.c[name]
+
+
+_PLACES = (
+    _Sealed(
+        inbox_jobs,
+        "storage_creds_encrypted",
+        "storage_creds_dek_wrapped",
+        "storage_creds_kek_id",
+        "storage_creds_encryption_version",
+        lambda row: credentials_context(row.job_id, row.requester_id, row.credential_version),
+        ("credential_version",),
+    ),
+    _Sealed(
+        inbox_jobs,
+        "callbacks_encrypted",
+        "callbacks_dek_wrapped",
+        "callbacks_kek_id",
+        "callbacks_encryption_version",
+        lambda row: callbacks_context(row.job_id, row.requester_id),
+        (),
+    ),
+    _Sealed(
+        webhook_secrets,
+        "secret_encrypted",
+        "secret_dek_wrapped",
+        "secret_kek_id",
+        "secret_encryption_version",
+        lambda row: webhook_secret_context(row.requester_id, row.secret_id),
+        (),
+    ),
+)
+
+
+@dataclass(frozen=True)
+class RewrapProgress:
+    moved: int
+    broken: tuple[str, ...]  # each names a row, and why it cannot be opened
+
+
+class Rewrap:
+    def __init__(self, database: Database, ring: KeyRing) -> None:
+        self._database, self._ring = database, ring
+
+    def in_use(self) -> dict[str, int]:
+        """How many secrets each KEK wraps. One that wraps none can be retired."""
+        counts: dict[str, int] = {}
+        with self._database.snapshot() as connection:
+            for place in _PLACES:
+                kek = place.column(place.kek_id)
+                found = sa.select(kek, sa.func.count()).where(kek.is_not(None)).group_by(kek)
+                for kek_id, count in connection.execute(found):
+                    counts[kek_id] = counts.get(kek_id, 0) + count
+        return counts
+
+    def run(self, batch: int = 100) -> Iterator[RewrapProgress]:
+        """Yields after each batch what it has done so far. A secret that cannot be opened is
+        passed over and told, so that one of them does not hold up the rotation of all others."""
+        progress = RewrapProgress(0, ())
+        batch = min(batch, self._database.engines.read_limit)
+        for place in _PLACES:
+            after = ""
+            while rows := self._next(place, after, batch):
+                # Outside the transaction: a key ring may be a service far away.
+                fresh, broken = self._rewrapped(place, rows)
+                moved = sum(self._move(place, row, new) for row, new in fresh)
+                progress = RewrapProgress(progress.moved + moved, (*progress.broken, *broken))
+                after = rows[-1][0]
+                yield progress
+
+    def unreadable(self, per_kek: int = 10) -> list[str]:
+        """Of the newest secrets under each KEK, those that this ring could not open, each with the reason."""
+        found = []
+        for place, kek_id in product(_PLACES, self.in_use()):
+            wanted = _select(place).where(place.column(place.kek_id) == kek_id)
+            with self._database.snapshot() as connection:
+                rows = connection.execute(wanted.order_by(place.key.desc()).limit(per_kek)).all()
+            for row in rows:
+                try:
+                    check(_sealed(place, row), place.context(row), self._ring)
+                except EuterpeError as error:
+                    found.append(f"{place.table.name} {row[0]}: {error}")
+        return found
+
+    def _next(self, place: _Sealed, after: str, batch: int) -> Sequence[AnyRow]:
+        kek = place.column(place.kek_id)
+        wanted = _select(place).where(kek.is_not(None), kek != self._ring.active_id, place.key > after)
+        with self._database.snapshot() as connection:
+            return connection.execute(wanted.order_by(place.key).limit(batch)).all()
+
+    def _rewrapped(
+        self, place: _Sealed, rows: Sequence[AnyRow]
+    ) -> tuple[list[tuple[AnyRow, Sealed]], list[str]]:
+        fresh, broken = [], []
+        for row in rows:
+            try:
+                fresh.append((row, rewrap(_sealed(place, row), place.context(row), self._ring)))
+            except EuterpeError as error:
+                broken.append(f"{place.table.name} {row[0]}: {error}")
+        return fresh, broken
+
+    def _move(self, place: _Sealed, row: AnyRow, new: Sealed) -> int:
+        """A transaction for each row: one that held several could deadlock with the work on them."""
+        as_read = [place.column(name) == getattr(row, name) for name in (place.kek_id, *place.unchanged)]
+        changed = sa.update(place.table).where(place.key == row[0], *as_read)
+        values = {place.wrapped: new.dek_wrapped, place.kek_id: new.kek_id}
+        with self._database.transaction() as connection:
+            return connection.execute(changed.values(values)).rowcount
+
+
+def _select(place: _Sealed) -> AnySelect:
+    names = [place.encrypted, place.wrapped, place.kek_id, place.version, "requester_id", *place.unchanged]
+    return sa.select(place.key, *(place.column(name) for name in names))
+
+
+def _sealed(place: _Sealed, row: Any) -> Sealed:
+    return Sealed(
+        getattr(row, place.encrypted),
+        getattr(row, place.wrapped),
+        getattr(row, place.kek_id),
+        getattr(row, place.version),
+    )

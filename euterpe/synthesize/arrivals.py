@@ -1,0 +1,53 @@
+"""When jobs come: by day more than by night, on Sundays less, every week a little more."""
+
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+
+from euterpe.synthesize.history_plan import DAY_MS, HistoryPlan
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+_WEEKDAYS = np.array([1.0, 1.05, 1.1, 1.05, 0.95, 0.6, 0.5])  # Monday first
+_WEEKLY_GROWTH = 0.03
+_BUSIEST = 15  # o'clock
+# The first day of the epoch was a Thursday.
+_THURSDAY = 3
+_STEP_MS = 300_000
+# The last few come in the last minutes, so that also the end of a quiet history finds jobs in flight.
+_RUSH, _RUSH_MS = 12, 120_000
+# Of all slots, at the busiest moment of the week: the closer to 1, the longer the queue then.
+_BUSY = 0.97
+
+
+def cycle(at_ms: Ints) -> Floats:
+    """How busy that moment of the week is, from 0 to 1."""
+    day = (at_ms // DAY_MS + _THURSDAY) % 7
+    of_day = (1 + np.cos(2 * np.pi * (at_ms / DAY_MS - _BUSIEST / 24))) / 2
+    return np.asarray(_WEEKDAYS[day] * (0.2 + 0.8 * of_day**1.5) / _WEEKDAYS.max())
+
+
+def pressure(at_ms: Ints) -> Floats:
+    """The share of the slots that are taken then; their number follows the growth."""
+    return _BUSY * cycle(at_ms)
+
+
+@lru_cache(maxsize=4)
+def _curve(plan: HistoryPlan) -> tuple[Floats, Floats]:
+    """The share of all jobs but the last few that have come by each instant."""
+    instants = np.arange(plan.since_ms, plan.until_ms - _RUSH_MS + 1, _STEP_MS)
+    weeks = (instants - plan.since_ms) / (7 * DAY_MS)
+    come = np.cumsum(cycle(instants) * (1 + _WEEKLY_GROWTH) ** weeks)
+    return (come - come[0]) / (come[-1] - come[0]), instants.astype(np.float64)
+
+
+def arrivals(plan: HistoryPlan, index: int, rng: np.random.Generator) -> Ints:
+    """Ascending instants. Between those of one block and the next nothing overlaps."""
+    jobs, late = plan.jobs_of(index), min(_RUSH, plan.jobs // 20)
+    place = np.sort(rng.uniform(jobs.start, jobs.stop, len(jobs)))
+    usual = np.interp(place / (plan.jobs - late), *_curve(plan))
+    rush = plan.until_ms - (plan.jobs - place) / max(late, 1) * _RUSH_MS
+    found = np.where(place < plan.jobs - late, usual, rush).astype(np.int64)
+    return np.minimum(found, plan.until_ms - 1)

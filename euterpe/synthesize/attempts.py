@@ -1,0 +1,109 @@
+"""One attempt of many jobs at once: how it ends, and how long each step takes."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from euterpe.synthesize.arrivals import Floats, Ints
+from euterpe.synthesize.jobs import (
+    FAILS_MORE,
+    FAILS_MORE_SINCE,
+    SLOWER,
+    SLOWER_SINCE,
+    Bools,
+    JobColumns,
+    of_each,
+    only,
+)
+from euterpe.synthesize.outcomes import (
+    ANY,
+    ENCODE_FAILED,
+    FATES,
+    FETCHING,
+    FORBIDDEN,
+    NOT_MEDIA,
+    PROCESSING,
+    RELEASED,
+    SUCCESS,
+    UPLOADING,
+)
+
+# Where those end that may end anywhere: mostly where most of the time goes.
+_ANYWHERE = (0.04, 0.16, 0.7, 0.1)
+_FETCH_BYTES_A_MS, _UPLOAD_BYTES_A_MS = 60_000, 40_000
+# An attempt that failed for a passing reason often meets the same again.
+_SAME_AGAIN = 0.35
+
+
+class Course(NamedTuple):
+    """What an attempt does. A step that it does not come to takes no time, and has no figure."""
+
+    fate: Ints
+    phase: Ints  # in which it ends; beyond the last for one that succeeds
+    bytes_out: Ints
+    starts_ms: Ints  # by phase and attempt, counted from the claim
+    took_ms: Ints  # from the claim to its end
+    fetch_ms: Floats
+    probe_ms: Floats
+    encode_ms: Floats
+    verify_ms: Floats
+    upload_ms: Floats
+
+
+def draw_fates(
+    jobs: JobColumns, of: Ints, upgraded: Bools, before: Ints, rng: np.random.Generator
+) -> tuple[Ints, Ints]:
+    """The fate of an attempt at each of these jobs, and the phase in which it is met; `before` is the fate of
+    the attempt before it."""
+    profile = jobs.profile[of]
+    odds = np.tile([fate.share for fate in FATES], (len(of), 1))
+    odds[:, ENCODE_FAILED] *= of_each("failing")[profile]
+    odds[:, ENCODE_FAILED] *= np.where(upgraded, only(FAILS_MORE_SINCE, FAILS_MORE)[profile], 1.0)
+    odds[:, FORBIDDEN] *= np.where(jobs.refreshes[of], 8.0, 1.0)[:, None]
+    fate = (rng.random(len(of))[:, None] > np.cumsum(odds, axis=1)).sum(axis=1)
+    again = (before != SUCCESS) & (before != RELEASED) & (rng.random(len(of)) < _SAME_AGAIN)
+    fate = np.where(again, before, fate)
+    fixed = np.array([fate.phase for fate in FATES] + [UPLOADING + 1])[fate]
+    anywhere = rng.choice(len(_ANYWHERE), len(of), p=_ANYWHERE)
+    return fate, np.where(fixed == ANY, anywhere, fixed)
+
+
+def run(
+    jobs: JobColumns, of: Ints, upgraded: Bools, fates: tuple[Ints, Ints], rng: np.random.Generator
+) -> Course:
+    fate, phase = fates
+    count, seconds = len(of), jobs.seconds[of]
+    encode, bytes_out = _encode(jobs, of, upgraded, rng)
+    fetch = 30 + jobs.bytes[of] / _FETCH_BYTES_A_MS * rng.lognormal(0, 0.5, count)
+    upload = 40 + bytes_out / _UPLOAD_BYTES_A_MS * rng.lognormal(0, 0.5, count)
+    # How far the step came that it ended in.
+    part = rng.uniform(0.05, 0.95, count)
+
+    def step(whole: Floats, reached: Bools, done: Bools) -> Floats:
+        return np.where(reached, np.ceil(np.where(done, whole, whole * part)), np.nan)
+
+    fetched, encoded = (phase > FETCHING) | (fate == NOT_MEDIA), phase > PROCESSING
+    steps = (
+        step(fetch, phase >= FETCHING, fetched),
+        step(rng.uniform(70, 260, count), fetched, fetched),
+        step(encode, phase >= PROCESSING, encoded),
+        step(60 + seconds * rng.uniform(1, 4, count), encoded, encoded),
+        step(upload, phase >= UPLOADING, phase > UPLOADING),
+    )
+    fetching, probing, encoding, verifying, uploading = map(np.nan_to_num, steps)
+    starts = np.zeros((4, count), dtype=np.int64)
+    starts[FETCHING] = rng.integers(3, 20, count)
+    starts[PROCESSING] = starts[FETCHING] + fetching + probing + 2
+    starts[UPLOADING] = starts[PROCESSING] + encoding + verifying + 2
+    pause = np.array([one.pause_ms for one in FATES] + [0])[fate] * rng.uniform(1.0, 1.15, count)
+    took = starts[UPLOADING] + (uploading + 3 + pause).astype(np.int64)
+    return Course(fate, phase, bytes_out, starts, took, *steps)
+
+
+def _encode(jobs: JobColumns, of: Ints, upgraded: Bools, rng: np.random.Generator) -> tuple[Floats, Ints]:
+    """How long ffmpeg needs for the whole of each, and how much it makes of it."""
+    seconds, profile = jobs.seconds[of], jobs.profile[of]
+    speed = of_each("speed")[profile] * np.where(upgraded, only(SLOWER_SINCE, SLOWER)[profile], 1.0)
+    rate = of_each("kbit_per_second")[profile] * rng.lognormal(0, 0.35, len(of))
+    encode = 250 + seconds / speed * 1000 * rng.lognormal(0, 0.14, len(of))
+    return encode, (2_000 + seconds * rate * 125).astype(np.int64)

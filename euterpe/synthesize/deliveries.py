@@ -1,0 +1,98 @@
+"""How events are told: try after try, until the receiver takes it or all of them are spent."""
+
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from euterpe.analytics.tables import DELIVERIES
+from euterpe.domain.retry import DeliverySchedule
+from euterpe.synthesize.arrivals import Floats, Ints
+from euterpe.synthesize.arrow import ids, instants, numbers, table_of, words
+from euterpe.synthesize.customers import NOBODY, WebhookReceiver, customer, requester_id
+from euterpe.synthesize.history_plan import HistoryPlan
+from euterpe.synthesize.jobs import Bools
+from euterpe.synthesize.snapshot import Snapshot
+from euterpe.synthesize.timeline import EVENTS
+
+MAX_TRIES = 12
+_DEADLINE_MS = 10_000
+_SCHEDULE = DeliverySchedule()
+# Before each attempt; there is none before the first.
+_PAUSES_MS = np.array([0, *_SCHEDULE.pauses_ms(MAX_TRIES)])
+_DISPATCHERS = ("dispatcher-1", "dispatcher-2")
+_OUTCOMES = ("pending", "dead_letter", "delivered")
+
+
+class Tries(NamedTuple):
+    of: Ints  # which event
+    number: Ints  # from 1
+    outcome: Ints
+    took_ms: Ints
+    ended_ms: Ints
+
+
+def delivery_rows(block: Snapshot, rng: np.random.Generator) -> pa.Table:
+    plan, events = block.plan, block.events
+    receivers = [customer(number).receiver or NOBODY for number in range(plan.requesters)]
+    tries = _try(block, receivers, rng)
+    tries = Tries(*(column[tries.ended_ms <= plan.until_ms] for column in tries))
+    who, delivered = events["requester"][tries.of], tries.outcome == _OUTCOMES.index("delivered")
+    status = np.where(delivered, 200, np.array([one.status for one in receivers])[who])
+    return table_of(
+        DELIVERIES,
+        {
+            "delivery_id": ids(tries.ended_ms, tries.number, rng),
+            "event_id": block.event_ids.take(pa.array(tries.of)),
+            "job_id": block.job_ids.take(pa.array(events["job"][tries.of])),
+            "requester_id": words([requester_id(number) for number in range(plan.requesters)], who),
+            "claim_version": tries.number,
+            "worker_id": words(_DISPATCHERS, rng.integers(0, len(_DISPATCHERS), len(who))),
+            "outcome": words(_OUTCOMES, tries.outcome),
+            "status_code": numbers(status, status > 0).cast("int32"),
+            "error_code": words([one.code for one in receivers], who, ~delivered),
+            "duration_ms": tries.took_ms,
+            "ended_at": instants(tries.ended_ms),
+        },
+    )
+
+
+def _try(block: Snapshot, receivers: list[WebhookReceiver], rng: np.random.Generator) -> Tries:
+    """Each event that its requester wants to hear of, to the end."""
+    events = block.events
+    told = np.flatnonzero(wanted(block.plan)[events["requester"], events["kind"]])
+    failing = np.array([one.failing for one in receivers])[events["requester"][told]]
+    # With a receiver that never answers no number of tries will do.
+    needed = np.where(failing < 1, rng.geometric(np.maximum(1 - failing, 1e-9)), MAX_TRIES + 1)
+    tries = np.minimum(needed, MAX_TRIES)
+    of = np.repeat(told, tries)
+    number = np.arange(len(of)) - np.repeat(np.cumsum(tries) - tries, tries) + 1
+    is_last = number == np.repeat(tries, tries)
+    outcome = is_last * np.repeat(np.where(needed > MAX_TRIES, 1, 2), tries)
+    took = _took(receivers, events["requester"][of], outcome == 2, rng)
+    return Tries(of, number, outcome, took, events["at_ms"][of] + _since(tries, _waited(number, rng) + took))
+
+
+def wanted(plan: HistoryPlan) -> Bools:
+    """Return for each requester which kinds of events its receiver is told of."""
+    of = [customer(number) for number in range(plan.requesters)]
+    return np.array([[one.wants(name) for name in EVENTS] for one in of])
+
+
+def _waited(number: Ints, rng: np.random.Generator) -> Ints:
+    """Return the wait before each try: for the dispatcher, and after a failed one for its pause."""
+    pause: Floats = _PAUSES_MS[number - 1] * rng.uniform(1, 1 + _SCHEDULE.jitter, len(number))
+    return rng.integers(10, 1_500, len(number)) + pause.astype(np.int64)
+
+
+def _took(receivers: list[WebhookReceiver], who: Ints, delivered: Bools, rng: np.random.Generator) -> Ints:
+    median = np.array([one.median_ms for one in receivers])[who]
+    usual = np.minimum(rng.lognormal(np.log(median), 0.5), _DEADLINE_MS - 1)
+    silent = np.array([one.code == "egress_timeout" for one in receivers])[who]
+    return np.where(silent & ~delivered, _DEADLINE_MS, usual).astype(np.int64)
+
+
+def _since(tries: Ints, took: Ints) -> Ints:
+    """From the event to the end of each of its tries."""
+    whole = np.concatenate([[0], np.cumsum(took)])
+    return np.asarray(whole[1:] - np.repeat(whole[np.cumsum(tries) - tries], tries))

@@ -1,0 +1,203 @@
+"""From settings to what runs: the API, the worker and the dispatcher, alone or together."""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import structlog
+
+from euterpe.api.app import create_app
+from euterpe.api.backpressure import ApiLimits
+from euterpe.api.server import ApiServer
+from euterpe.dispatch.dispatcher import Dispatcher
+from euterpe.domain.errors import EuterpeError
+from euterpe.domain.job_limits import JobLimits
+from euterpe.media.ffmpeg import examine_ffmpeg, find_ffmpeg
+from euterpe.media.memory import memory_of_a_slot, memory_of_the_machine
+from euterpe.media.sandbox import Sandbox
+from euterpe.net.egress import Egress
+from euterpe.net.pace import MinimumPace
+from euterpe.net.policy import EgressPolicy
+from euterpe.settings import Settings, SettingsError, worker_id
+from euterpe.storage.policy import StoragePolicy
+from euterpe.storage.storage import Storage
+from euterpe.store.store import Store
+from euterpe.wiring.database import delivery_schedule_of, open_store
+from euterpe.worker.attempt import Tools
+from euterpe.worker.disk import DiskLedger
+from euterpe.worker.workdir import WorkDir
+from euterpe.worker.worker import Worker
+
+_log = structlog.get_logger()
+
+
+class PortTaken(EuterpeError):
+    code = "port_taken"
+
+
+class Services:
+    """Start and stop the parts of one process.
+
+    `stop` first tells the API and the worker to begin nothing new. Then it waits for the worker, then for the
+    dispatcher, which can still deliver how the worker's jobs ended, and for the API's last answers.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._parts = ExitStack()
+        self._intake: list[Callable[[], None]] = []
+        self._store: Store | None = None
+        self._sandbox: Sandbox | None = None
+        self.is_stuck = False  # something did not end when it was told to
+
+    @property
+    def store(self) -> Store:
+        if self._store is None:
+            self._store = self._parts.enter_context(open_store(self._settings))
+        return self._store
+
+    def start_dispatcher(self) -> None:
+        settings = self._settings
+        egress = self._parts.enter_context(Egress(egress_policy(settings)))
+        dispatcher = Dispatcher(
+            self.store,
+            egress,
+            worker_id(),
+            batch=settings.outbox_batch,
+            concurrency=settings.outbox_concurrency,
+            poll_ms=settings.outbox_poll_ms,
+            lease_ms=settings.lease_ttl_ms,
+            heartbeat_ms=settings.heartbeat_interval_ms,
+            max_attempts=settings.outbox_max_attempts,
+            schedule=delivery_schedule_of(settings),
+            deadline_s=min(10.0, settings.lease_ttl_ms / 2000),
+        )
+        dispatcher.start()
+        self._parts.callback(dispatcher.stop)
+        _log.info("dispatcher_started")
+
+    def start_worker(self) -> None:
+        settings = self._settings
+        egress = self._parts.enter_context(Egress(egress_policy(settings)))
+        tools = worker_tools(settings, self.store, egress)
+        self._start_sandbox(tools.sandbox)
+        worker = Worker(
+            tools,
+            worker_id(),
+            slots=settings.worker_slots,
+            queues=settings.worker_queues,
+            lease_ms=settings.lease_ttl_ms,
+            heartbeat_ms=settings.heartbeat_interval_ms,
+        )
+        worker.start()
+        self._intake.append(worker.claim_no_more)
+        self._parts.callback(self._stop_worker, worker)
+
+    def _start_sandbox(self, sandbox: Sandbox) -> None:
+        """Start it before the first claim: a worker whose sandbox is not as required takes no job."""
+        self._sandbox = self._parts.enter_context(sandbox)
+        for layer in sandbox.isolation.missing():
+            _log.warning(
+                "sandbox_incomplete", missing=layer.name, without_it=layer.open_without, advice=layer.advice
+            )
+        if self._settings.require_sandbox:
+            sandbox.isolation.require()
+
+    def _sandbox_layers(self) -> dict[str, bool] | None:
+        if self._sandbox is None:
+            return None
+        return {layer.name: layer.holds for layer in self._sandbox.isolation.layers()}
+
+    def _stop_worker(self, worker: Worker) -> None:
+        self.is_stuck = not worker.stop(drain_s=self._settings.drain_timeout_ms / 1000)
+
+    def open_api(self, host: str, port: int) -> ApiServer:
+        """Takes the port, which may be 0 for one that is free. Nobody is answered before its `start`."""
+        settings = self._settings
+        limits = ApiLimits(
+            max_body_bytes=settings.max_body_bytes,
+            max_unfinished=settings.max_unfinished,
+            max_unfinished_of_all=settings.max_unfinished_of_all,
+            of_a_job=limits_of_a_job(settings),
+        )
+        app = create_app(
+            self.store,
+            limits,
+            storage_policy(settings),
+            egress_policy(settings),
+            sandbox_layers=self._sandbox_layers,
+        )
+        try:
+            server = ApiServer(app, host, port)
+        except OSError as error:
+            raise PortTaken(f"{host}:{port} cannot be listened on: {error.strerror}") from error
+        self._intake.append(server.accept_no_more)
+        self._parts.callback(server.stop)
+        return server
+
+    def stop(self) -> None:
+        for close in self._intake:
+            close()
+        self._parts.close()
+
+
+def limits_of_a_job(settings: Settings) -> JobLimits:
+    return JobLimits(settings.limit_timeout_seconds, settings.limit_attempts, settings.limit_priority)
+
+
+def egress_policy(settings: Settings) -> EgressPolicy:
+    try:
+        return EgressPolicy(settings.egress_allow)
+    except ValueError as error:
+        raise SettingsError([f"EUTERPE_EGRESS_ALLOW: {error}"]) from None
+
+
+def storage_policy(settings: Settings) -> StoragePolicy:
+    # Not resolved: the policy compares names, and a root may be a link.
+    roots = tuple(Path(root).absolute() for root in settings.storage_roots)
+    try:
+        return StoragePolicy(roots=roots, endpoints=settings.storage_endpoints)
+    except ValueError as error:
+        raise SettingsError([f"EUTERPE_STORAGE_ENDPOINTS: {error}"]) from None
+
+
+def minimum_pace(settings: Settings) -> MinimumPace:
+    return MinimumPace(settings.min_transfer_bytes_per_s, settings.min_transfer_window_ms / 1000)
+
+
+def worker_tools(settings: Settings, store: Store, egress: Egress) -> Tools:
+    found = examine_ffmpeg(find_ffmpeg(settings.ffmpeg))
+    if not found.is_safe:
+        _log.warning("ffmpeg_is_old", version=found.version, advice="see `euterpe doctor`")
+    workdir = WorkDir(settings.work_dir)
+    return Tools(
+        store=store,
+        storage=Storage(storage_policy(settings), egress, pace=minimum_pace(settings)),
+        egress=egress,
+        sandbox=Sandbox(found.path),
+        workdir=workdir,
+        disk=DiskLedger(
+            workdir.free_bytes, slots=settings.worker_slots, min_free_bytes=settings.min_free_bytes
+        ),
+        ffmpeg_version=found.version,
+        threads=threads_of_a_slot(settings.worker_slots),
+        memory_bytes=memory_of_a_slot(settings.worker_slots, memory_of_the_machine()),
+        max_source_bytes=settings.max_source_bytes,
+        stall_seconds=settings.stall_timeout_ms / 1000,
+        max_refreshes=settings.refresh_max_attempts,
+    )
+
+
+def threads_of_a_slot(slots: int) -> int:
+    """All cores together, and at least one each."""
+    return max(1, len(os.sched_getaffinity(0)) // slots)
+
+
+@contextmanager
+def running(settings: Settings) -> Iterator[Services]:
+    services = Services(settings)
+    try:
+        yield services
+    finally:
+        services.stop()

@@ -1,0 +1,166 @@
+"""A job's credentials at work: opened in memory, and refreshed in band when storage says no (contract §7)."""
+
+import json
+import random
+import time
+from collections.abc import Callable
+from typing import Literal, TypeVar
+
+import structlog
+
+from euterpe.crypto.signing import new_nonce, signature_headers
+from euterpe.domain.canonical import join_secrets
+from euterpe.domain.credentials import Side, StorageCredentials, of_side
+from euterpe.domain.durations import iso
+from euterpe.domain.errors import InvalidSpec
+from euterpe.domain.replacement import new_secret
+from euterpe.domain.retry import RetryClass
+from euterpe.domain.spec import JobSpec
+from euterpe.domain.strict_json import parse_json
+from euterpe.net.egress import Egress, EgressResponse
+from euterpe.net.errors import EgressError
+from euterpe.storage.errors import StorageError
+from euterpe.store.engine.ids import new_id
+from euterpe.store.store import Store
+from euterpe.worker.lease_keeper import AttemptControl
+
+_log = structlog.get_logger()
+_ANSWER_BYTES = 262_144
+_CALL_DEADLINE_S = 10.0
+# So long new credentials may come after an answer that promised them.
+_PROMISE_S = 60.0
+_LOOK_EVERY_S = 0.5
+# After a call that brought nothing; it doubles. A requester that is being restarted is to have a chance.
+_FIRST_PAUSE_S = 1.0
+# Credentials that end within this time are renewed before they are used.
+_EXPIRES_SOON_S = 60.0
+
+Reason = Literal["forbidden", "expiring"]
+R = TypeVar("R")
+
+
+class CredentialAccess:
+    """The spec with its secrets, of the newest version that we know of."""
+
+    def __init__(self, store: Store, egress: Egress, control: AttemptControl, *, max_refreshes: int) -> None:
+        self._store, self._egress, self._control, self._job = store, egress, control, control.job
+        self._max_refreshes = max_refreshes
+        self._callbacks = control.retry_while_unavailable(lambda: store.callbacks.of(self._job))
+        self.spec, self._version = self._read()
+        self._asked_early = 0  # the version that was about to expire then
+
+    def on(self, side: Side, work: Callable[[JobSpec, StorageCredentials | None], R]) -> R:
+        """Does `work` with valid credentials: anew with newer ones each time that storage refuses them."""
+        if self._expires_soon(side) and self._asked_early != self._version:
+            self._asked_early = self._version
+            self._refresh("expiring")
+        while True:
+            try:
+                return work(self.spec, of_side(self.spec.credentials, side))
+            except StorageError as refused:
+                self._control.check()  # a request that was cut off at the end of the attempt's time
+                if refused.retry_class is not RetryClass.CREDENTIALS:
+                    raise
+                if not self._refresh("forbidden"):
+                    # To do all of it again would end here again: a person brings others, and then retries.
+                    raise refused.for_good() from None
+
+    def _read(self) -> tuple[JobSpec, int]:
+        secret, version = self._control.retry_while_unavailable(
+            lambda: self._store.credentials.open(self._job)
+        )
+        return join_secrets(dict(self._job.spec), secret, self._callbacks), version
+
+    def _expires_soon(self, side: Side) -> bool:
+        credentials = of_side(self.spec.credentials, side)
+        if credentials is None or credentials.expires_at is None:
+            return False
+        return credentials.expires_at / 1000 - time.time() < _EXPIRES_SOON_S
+
+    def _refresh(self, reason: Reason) -> bool:
+        """Whether there is a newer version now. After a refusal nothing goes on without one; what is about
+        to expire is good for a while yet, and the rest of the budget is for when it is not."""
+        pause = _FIRST_PAUSE_S
+        while not self._advanced():
+            url = self.spec.refresh_url
+            if url is None or not self._counted():
+                return False
+            _log.info("refresh_called", reason=reason, credential_version=self._version)
+            if self._ask(url, reason) and self._await_advance():
+                return True
+            if reason == "expiring":
+                return False
+            self._control.wait(pause * random.uniform(0.5, 1.5))  # noqa: S311  jitter, not a secret
+            pause *= 2
+        return True
+
+    def _counted(self) -> bool:
+        """One more call, within the job's budget for them."""
+        self._control.check()
+        begin = self._store.credentials.begin_refresh
+        return self._control.retry_while_unavailable(lambda: begin(self._job, self._max_refreshes))
+
+    def _ask(self, url: str, reason: Reason) -> bool:
+        """Calls the requester. Whether new credentials are there, or were promised."""
+        body = json.dumps(
+            {
+                "job_id": self._job.job_id,
+                "credential_version": self._version,
+                "reason": reason,
+                "event_id": (event_id := new_id()),
+                "occurred_at": iso(int(time.time() * 1000)),
+            }
+        ).encode()
+        requester_id = self._job.requester_id
+        secrets = self._control.retry_while_unavailable(
+            lambda: self._store.requesters.webhook_secrets(requester_id)
+        )
+        headers = signature_headers(secrets, event_id, body, int(time.time()), new_nonce())
+        try:
+            answer = self._egress.request(
+                "POST",
+                url,
+                headers={**headers, "content-type": "application/json"},
+                body=body,
+                deadline_s=_CALL_DEADLINE_S,
+                max_bytes=_ANSWER_BYTES,
+            )
+        except EgressError as error:
+            _log.warning("refresh_failed", code=error.code, error=str(error))
+            return False
+        return self._accept(answer)
+
+    def _accept(self, answer: EgressResponse) -> bool:
+        if answer.status in (202, 204):
+            return True
+        if answer.status != 200 or answer.truncated:
+            _log.warning("refresh_failed", status=answer.status, truncated=answer.truncated)
+            return False
+        try:
+            given = parse_json(answer.body, _ANSWER_BYTES)
+            secret = new_secret(dict(self._job.spec), given, known=self.spec)
+        except InvalidSpec as invalid:
+            _log.warning("refresh_failed", error=str(invalid))
+            return False
+        job, replace = self._job, self._store.credentials.replace
+        self._control.retry_while_unavailable(
+            lambda: replace(job.job_id, job.requester_id, secret, claim=job)
+        )
+        return True
+
+    def _await_advance(self) -> bool:
+        """An answer may have promised what a PUT brings later."""
+        until = time.monotonic() + _PROMISE_S
+        while not self._advanced():
+            if time.monotonic() > until:
+                _log.warning("refresh_failed", error="no new credentials came in time")
+                return False
+            self._control.wait(_LOOK_EVERY_S)
+        return True
+
+    def _advanced(self) -> bool:
+        spec, version = self._read()
+        if version <= self._version:
+            return False
+        self.spec, self._version = spec, version
+        return True

@@ -1,0 +1,92 @@
+"""What an attempt writes to the store: steps, progress and its end, all under the fence."""
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import structlog
+
+from euterpe.domain.retry import JobError
+from euterpe.domain.states import JobStatus
+from euterpe.store.errors import StoreUnavailable
+from euterpe.store.queue.inbox import Advance
+from euterpe.store.queue.progress import ProgressReport
+from euterpe.store.store import Store
+from euterpe.worker.interruptions import LeaseLost
+from euterpe.worker.lease_keeper import AttemptControl
+
+_log = structlog.get_logger()
+_REPORT_EVERY_S = 1.0
+
+
+class AttemptRecorder:
+    """Of one attempt. Its `phase` is the job's status as far as we know."""
+
+    def __init__(self, store: Store, control: AttemptControl) -> None:
+        self._store, self._control, self._job = store, control, control.job
+        self.phase = JobStatus.CLAIMED
+        self._reported_at = float("-inf")
+
+    def advance(self, target: JobStatus, **extra: Any) -> None:
+        self._control.check()
+        step = Advance(self._job, self.phase, target, extra)
+        if not self._control.retry_while_unavailable(
+            lambda: self._store.advance(step).result()
+        ) and not self._is_at(target):
+            raise LeaseLost("the job is not ours any more")
+        self.phase = target
+
+    def report(
+        self,
+        progress: float,
+        *,
+        eta_seconds: float | None = None,
+        speed: float | None = None,
+    ) -> None:
+        """At most one a second; a report that finds the database away is lost, the next one will tell."""
+        if time.monotonic() < self._reported_at + _REPORT_EVERY_S:
+            return
+        self._reported_at = time.monotonic()
+        report = ProgressReport(self._job, round(min(100.0, max(0.0, progress)), 2), eta_seconds, speed)
+        try:
+            held = self._store.progress.write([report])
+        except StoreUnavailable as error:
+            _log.warning("progress_not_written", error=str(error))
+            return
+        if not held:
+            raise LeaseLost("the job is not ours any more")
+
+    def prove_ownership(self) -> None:
+        """The fence check before anything becomes visible to others."""
+        self._control.check()
+        beat = self._control.retry_while_unavailable(lambda: self._store.inbox.heartbeat([self._job]))
+        if self._job.job_id not in beat.held:
+            raise LeaseLost("the job is not ours any more")
+
+    def fail(self, error: JobError, timings: Mapping[str, Any]) -> None:
+        decision = self._control.retry_while_unavailable(
+            lambda: self._store.inbox.fail(self._job, error, timings=timings)
+        )
+        _log.info(
+            "attempt_failed",
+            code=error.code,
+            phase=error.phase,
+            message=error.message,
+            decision=type(decision).__name__ if decision else "stale",
+        )
+
+    def release(self, timings: Mapping[str, Any], delay_ms: int = 0, reason: JobError | None = None) -> None:
+        release = self._store.inbox.release
+        held = self._control.retry_while_unavailable(
+            lambda: release(self._job, delay_ms=delay_ms, reason=reason, timings=timings)
+        )
+        _log.info("job_handed_back", held=held)
+
+    def attempts(self) -> Sequence[Mapping[str, Any]]:
+        """Return the job's attempts, oldest first, this one last."""
+        return self._control.retry_while_unavailable(lambda: self._store.jobs.attempts(self._job.job_id))
+
+    def _is_at(self, target: JobStatus) -> bool:
+        """A connection that breaks during its commit does not tell whether it was made: look."""
+        row = self._control.retry_while_unavailable(lambda: self._store.jobs.get(self._job.job_id))
+        return bool(row["claim_version"] == self._job.claim_version and row["status"] == target)

@@ -1,0 +1,89 @@
+"""The outputs of one attempt on their way out: published in order, and looked at again before `succeeded`."""
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+
+from euterpe.domain.credentials import StorageCredentials
+from euterpe.domain.own_source import ADVICE, over_source
+from euterpe.domain.spec import JobSpec
+from euterpe.media.verify import MadeFile
+from euterpe.storage.errors import StorageError
+from euterpe.storage.publication import Owner
+from euterpe.storage.storage import Storage
+from euterpe.storage.transfer import Stored, UploadDestination
+from euterpe.worker.credentials import CredentialAccess
+from euterpe.worker.lease_keeper import AttemptControl
+
+# An HLS output has thousands of files, and to look at one takes a store some 20 ms.
+_CHECKS_AT_ONCE = 8
+_LOOK_EVERY_S = 0.5
+
+
+class Uploader:
+    """Publish under a fence: `prove_ownership` checks it before anything becomes visible.
+
+    `on_sent` counts bytes, and may raise.
+    """
+
+    def __init__(
+        self,
+        storage: Storage,
+        access: CredentialAccess,
+        control: AttemptControl,
+        owner: Owner,
+        prove_ownership: Callable[[], None],
+        *,
+        on_sent: Callable[[int], None],
+    ) -> None:
+        self._storage, self._access, self._control = storage, access, control
+        self._owner, self._prove_ownership, self._on_sent = owner, prove_ownership, on_sent
+        self._open: tuple[JobSpec, UploadDestination] | None = None
+
+    def publish(self, made: Sequence[MadeFile]) -> Iterator[Stored]:
+        """Yield each file as it is stored, in the order in which they were made: what refers to others comes
+        after them."""
+        if (name := over_source(self._access.spec, [file.name for file in made])) is not None:
+            raise StorageError("output_is_source", f"{name}: {ADVICE}", side="output")
+        for file in made:
+            yield self._put(file)
+
+    def check(self, made: Sequence[MadeFile], stored: Sequence[Stored]) -> None:
+        """Raise when an object is not any more what we published: its `sha256` would be a lie."""
+        pairs = iter(zip(made, stored, strict=True))
+        running: set[Future[None]] = set()
+        with ThreadPoolExecutor(_CHECKS_AT_ONCE, thread_name_prefix="euterpe-check") as pool:
+            try:
+                while True:
+                    while len(running) < 2 * _CHECKS_AT_ONCE and (pair := next(pairs, None)):
+                        running.add(pool.submit(self._check, *pair))
+                    if not running:
+                        return
+                    done, running = wait(running, _LOOK_EVERY_S, FIRST_COMPLETED)
+                    for future in done:
+                        future.result()
+                    self._control.check()
+            finally:
+                pool.shutdown(wait=False, cancel_futures=True)
+
+    def _put(self, file: MadeFile) -> Stored:
+        def put(spec: JobSpec, credentials: StorageCredentials | None) -> Stored:
+            return self._destination(spec, credentials).put(
+                file.name,
+                file.path,
+                content_type=file.content_type,
+                before_publish=self._prove_ownership,
+                on_chunk=self._on_sent,
+            )
+
+        return self._access.on("output", put)
+
+    def _check(self, file: MadeFile, stored: Stored) -> None:
+        """Look with the credentials of the last upload. Those that may only write see nothing, and go on."""
+        if self._open is not None:
+            self._open[1].check(file.name, stored)
+
+    def _destination(self, spec: JobSpec, credentials: StorageCredentials | None) -> UploadDestination:
+        """Return one destination for each version of the credentials: all files count for one pace."""
+        if self._open is None or self._open[0] is not spec:
+            self._open = spec, self._storage.destination(spec.output, credentials, self._owner)
+        return self._open[1]

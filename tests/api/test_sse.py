@@ -1,0 +1,159 @@
+"""A stream whose client is slow, whose database is away, or to which nothing happens."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+import pytest
+from starlette.requests import ClientDisconnect
+from starlette.types import Message
+
+from euterpe.api import sse
+from euterpe.api.sse import BEAT, EventPage, EventStream
+from euterpe.api.watcher import Watch
+from euterpe.store.errors import StoreUnavailable
+
+LIVE = {"status": "queued", "event_sequence": 0}
+ENDED = {"status": "succeeded", "event_sequence": 1}
+LAST = {"sequence": 1, "type": "job.succeeded", "payload": "{}"}
+
+
+class Client:
+    """What it was sent, and how it takes it."""
+
+    def __init__(self, read: Callable[[int], Awaitable[EventPage]]) -> None:
+        self.sent: list[bytes] = []
+        self.left = False
+        self.watch: Watch | None = None
+        self._read = read
+
+    async def follow(self, *, beat_s: float = 60.0) -> None:
+        response = EventStream("j", 0, self._read, nullcontext, self._watch, beat_s=beat_s)
+        try:
+            await response({"type": "http"}, self._receive, self.take)
+        except ClientDisconnect:
+            self.left = True
+
+    async def take(self, message: Message) -> None:
+        self.sent.append(message.get("body", b""))
+
+    async def _receive(self) -> Any:
+        await asyncio.Event().wait()
+
+    @contextmanager
+    def _watch(self) -> Iterator[Watch]:
+        self.watch = Watch(["j"])
+        yield self.watch
+
+
+def test_while_nothing_happens_a_comment_shows_that_the_stream_lives() -> None:
+    async def read(last_sequence: int) -> EventPage:
+        return (
+            EventPage(ENDED, [LAST], last_sequence)
+            if client.sent.count(BEAT) == 3
+            else EventPage(LIVE, [], last_sequence)
+        )
+
+    client = Client(read)
+    asyncio.run(client.follow(beat_s=0.001))
+    assert client.sent.count(BEAT) == 3
+    assert client.sent[-2:] == [b"id: 1\nevent: job.succeeded\ndata: {}\n\n", b""]
+
+
+def test_a_database_that_is_away_for_a_while_does_not_end_the_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sse, "_DATABASE_AWAY_S", 0.001)
+    reads = 0
+
+    async def read(last_sequence: int) -> EventPage:
+        nonlocal reads
+        reads += 1
+        if reads < 4:
+            raise StoreUnavailable("away")
+        return EventPage(ENDED, [LAST], last_sequence)
+
+    client = Client(read)
+    asyncio.run(client.follow())
+    assert client.sent[-2].startswith(b"id: 1\n")
+
+
+class Stuck(Client):
+    """Takes the headers, and then nothing."""
+
+    async def take(self, message: Message) -> None:
+        await super().take(message)
+        if message["type"] == "http.response.body":
+            self.on_body()
+            await asyncio.Event().wait()
+
+    def on_body(self) -> None:
+        pass
+
+
+async def nothing_new(last_sequence: int) -> EventPage:
+    return EventPage(LIVE, [], last_sequence)
+
+
+def test_a_client_that_takes_nothing_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sse, "_SLOWEST_S", 0.01)
+    client = Stuck(nothing_new)
+    asyncio.run(client.follow())
+    assert client.left
+
+
+def test_a_service_that_stops_does_not_wait_for_a_client_that_takes_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sse, "_SLOWEST_S", 3600.0)
+
+    class StuckAtTheEnd(Stuck):
+        def on_body(self) -> None:
+            assert self.watch is not None
+            self.watch.end()
+
+    client = StuckAtTheEnd(nothing_new)
+    asyncio.run(client.follow())
+    assert client.left
+
+
+def test_a_service_that_stops_still_says_that_the_stream_is_over() -> None:
+    async def read(last_sequence: int) -> EventPage:
+        assert client.watch is not None
+        client.watch.end()
+        return EventPage(LIVE, [], last_sequence)
+
+    client = Client(read)
+    asyncio.run(client.follow())
+    assert client.sent[-1] == b""
+    assert not client.left
+
+
+def test_a_full_page_of_events_is_not_waited_after_and_is_not_the_last() -> None:
+    async def read(last_sequence: int) -> EventPage:
+        return EventPage(ENDED, [] if last_sequence else [LAST], last_sequence, is_full=not last_sequence)
+
+    client = Client(read)
+    asyncio.run(client.follow(beat_s=3600.0))
+    assert BEAT not in client.sent
+    assert client.sent[-2:] == [b"id: 1\nevent: job.succeeded\ndata: {}\n\n", b""]
+
+
+def test_a_stream_ends_after_its_time_so_that_the_key_is_looked_at_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sse, "_LONGEST_S", 0.0)
+
+    async def read(last_sequence: int) -> EventPage:
+        raise AssertionError(last_sequence)
+
+    client = Client(read)
+    asyncio.run(client.follow())
+    assert client.sent[1:] == [b'event: hello\ndata: {"job_id":"j"}\n\n', b""]
+
+
+def test_an_error_that_nobody_expected_is_not_swallowed() -> None:
+    async def read(last_sequence: int) -> EventPage:
+        raise ZeroDivisionError(last_sequence)
+
+    with pytest.raises(ZeroDivisionError):
+        asyncio.run(Client(read).follow())

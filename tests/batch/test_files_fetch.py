@@ -1,0 +1,84 @@
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from euterpe.batch.errors import ManifestError
+from euterpe.batch.files import fetched, files_of
+from euterpe.batch.splits import split
+from euterpe.batch.validation import examine
+from tests.batch.manifests import cells, write
+from tests.s3 import ACCESS_KEY_ID, SECRET_ACCESS_KEY, S3Server, serving_s3
+
+
+@pytest.fixture(scope="module")
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    with serving_s3(tmp_path_factory.mktemp("s3")) as server:
+        yield server
+
+
+@pytest.fixture
+def bucket(s3: S3Server, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """With manifests in it, and the operator's environment."""
+    del folder  # it clears the environment first
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", ACCESS_KEY_ID)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET_ACCESS_KEY)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", s3.endpoint)
+    monkeypatch.setenv("AWS_REGION", "us-east-1")
+    monkeypatch.setenv("AWS_ALLOW_HTTP", "true")
+    bucket = s3.bucket("plans")
+    (bucket / "2030").mkdir(exist_ok=True)
+    for name in ("june.csv", "may.parquet"):
+        write(bucket / "2030" / name, [cells(n) for n in range(3)])
+    (bucket / "2030" / "_SUCCESS").touch()
+    return bucket
+
+
+def refusal(manifest: str, max_bytes: int = 1000) -> str:
+    with pytest.raises(ManifestError) as told, fetched(manifest, max_bytes):
+        pass
+    return str(told.value)
+
+
+@pytest.mark.usefixtures("bucket")
+def test_spark_reads_what_was_fetched(spark: SparkSession) -> None:
+    with files_of("s3://plans/2030/") as files:
+        assert [file.name for file in files] == ["s3://plans/2030/june.csv", "s3://plans/2030/may.parquet"]
+        totals = examine(spark, split(files), {}, lambda _: None)
+    assert (totals.rows, totals.bad, totals.duplicates) == (6, 0, 3)
+
+
+@pytest.mark.usefixtures("bucket")
+def test_a_pattern_chooses_among_the_objects_of_a_folder() -> None:
+    with fetched("s3://plans/2030/*.csv") as files:
+        assert [file.name for file in files] == ["s3://plans/2030/june.csv"]
+
+
+def test_what_was_fetched_has_no_name_that_could_stay(bucket: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may hold credentials, and this process may be killed."""
+    monkeypatch.setattr("tempfile.tempdir", str(bucket.parent))
+    before = [*bucket.parent.iterdir()]
+    with fetched("s3://plans/2030/june.csv") as (file,):
+        assert Path(file.path).read_bytes() == (bucket / "2030" / "june.csv").read_bytes()
+        assert [*bucket.parent.iterdir()] == before
+    assert not os.path.exists(file.path)  # noqa: PTH110
+
+
+@pytest.mark.usefixtures("bucket")
+def test_what_cannot_be_fetched_is_told_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert refusal("s3://plans") == "s3://plans: must be s3://BUCKET/KEY; a folder ends with /"
+    assert refusal("s3://plans/july.csv") == "s3://plans/july.csv: there is no such object or bucket"
+    assert refusal("s3://plans/2031/").startswith("s3://plans/2031/: there is no file in it")
+    assert refusal("s3://plans/2030/june.csv", 10).startswith("s3://plans/2030/june.csv: is too large")
+    assert refusal("s3://plans/2030/june.xls").startswith("s3://plans/2030/june.xls: what it is must be seen")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "another")
+    told = refusal("s3://plans/2030/june.csv")
+    assert told == "s3://plans/2030/june.csv: the credentials of your environment may not read it"
+
+
+def test_a_store_that_is_away_is_told_in_a_sentence(bucket: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    del bucket
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+    assert "cannot be fetched" in refusal("s3://plans/june.csv")

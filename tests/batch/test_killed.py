@@ -1,0 +1,59 @@
+"""The submission is killed half-way, and begun again."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from euterpe.batch.jobs_file import read_batch
+from tests.api.serving import Requester, Served
+from tests.batch.manifests import cells, write
+from tests.cli.running import Cli
+from tests.service.processes import Vigil, descendants
+
+ROWS = 300
+
+
+@pytest.fixture
+def kill_half_way(requester: Requester, folder: Path) -> Callable[[], None]:
+    del requester  # whose key is in the environment
+
+    def run() -> None:
+        """A process of its own, with a Spark of its own."""
+        vigil = Vigil()
+        with subprocess.Popen(
+            [sys.executable, "-m", "euterpe", "batch", "submit", "june.csv", "--max-in-flight", "4"],
+            cwd=folder,
+            env={**os.environ},
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as process:
+            assert process.stderr is not None
+            line = next((line for line in process.stderr if "rows are submitted" in line), "nothing")
+            vigil.watch(descendants(process.pid))
+            process.kill()
+            process.stderr.read()
+        assert line.startswith("30 of 300"), line
+        vigil.await_the_end()
+        vigil.close()
+
+    return run
+
+
+def test_every_row_is_one_job_though_the_submission_was_killed(
+    kill_half_way: Callable[[], None], with_spark: Cli, requester: Requester, served: Served, folder: Path
+) -> None:
+    write(folder / "june.csv", [cells(n) for n in range(ROWS)])
+    with pytest.MonkeyPatch.context() as patched:
+        patched.delenv("JAVA_HOME")
+        kill_half_way()
+    there = served.store.jobs.unfinished(requester.id, at_most=2 * ROWS)
+    assert 30 <= there < ROWS
+    assert len(read_batch(Path("june.csv.jobs")).submitted) <= there
+    told = with_spark("batch", "submit", "june.csv", "--json").json
+    assert (told["accepted"], told["already_there"]) == (ROWS - there, there)
+    assert served.store.jobs.unfinished(requester.id, at_most=2 * ROWS) == ROWS
+    assert len({each.job_id for each in read_batch(Path("june.csv.jobs")).submitted}) == ROWS

@@ -1,0 +1,48 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from euterpe.batch.errors import ManifestError
+from euterpe.batch.row_problems import RowPlace
+from euterpe.batch.rows import key_of, requests, secret_of
+from euterpe.domain.spec import parse_spec
+from euterpe.domain.text import IDEMPOTENCY_KEY
+from tests.batch.manifests import cells, pieces_of, write
+from tests.domain.documents import MINIMAL
+
+KEYS = {"type": "s3", "access_key_id": "a", "secret_access_key": "b"}
+
+
+def key(**fields: Any) -> str:
+    return key_of(parse_spec({**MINIMAL, **fields}))
+
+
+def test_the_key_is_that_of_what_the_row_means() -> None:
+    assert key() == key(queue="default", credentials=KEYS)
+    assert len({key(), key(queue="night"), key(external_id="a"), key(output={"url": "s3://out/b/"})}) == 4
+    assert IDEMPOTENCY_KEY(key()).startswith("batch-")
+
+
+def test_the_secret_part_is_told_apart_and_not_told() -> None:
+    plain, sealed = parse_spec(MINIMAL), parse_spec({**MINIMAL, "credentials": KEYS})
+    assert secret_of(sealed, b"salt") == secret_of(sealed, b"salt")
+    assert len({secret_of(spec, salt) for spec in (plain, sealed) for salt in (b"salt", b"other")}) == 4
+
+
+def test_the_rows_that_are_left_out_are_not_asked_for(folder: Path) -> None:
+    pieces = pieces_of(write(folder / "june.csv", [cells(n) for n in range(4)]))
+    good = list(requests(pieces, {"queue": "night"}, {RowPlace(0, 3)}))
+    assert [(request.line, request.document["queue"]) for request in good] == [
+        (2, "night"),
+        (4, "night"),
+        (5, "night"),
+    ]
+
+
+def test_a_manifest_that_is_written_meanwhile_is_noticed(folder: Path) -> None:
+    path = write(folder / "june.csv", [cells(1)])
+    pieces = pieces_of(path)
+    path.write_text(path.read_text().replace("s3://in", "xx://in"))
+    with pytest.raises(ManifestError, match="has changed since it was checked"):
+        list(requests(pieces, {}, ()))

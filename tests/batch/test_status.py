@@ -1,0 +1,81 @@
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from euterpe.batch.jobs_file import Batch, Submitted
+from euterpe.batch.status import BatchStatus, follow, standing
+from euterpe.client import Job, StillRunning
+from tests.client.scripted import job
+
+
+def jobs(*statuses: str) -> dict[str, Job]:
+    made = {}
+    for number, status in enumerate(statuses):
+        error = {"code": f"e{number % 2}"} if status in ("failed", "dead_letter") else None
+        made[f"j{number}"] = Job.read(job(status, job_id=f"j{number}", error=error))
+    return made
+
+
+def batch(submitted: int, rows: int | None = None) -> Batch:
+    each = [Submitted(f"j{number}", f"june.csv:{number + 2}") for number in range(submitted)]
+    return Batch(submitted if rows is None else rows, each)
+
+
+def test_jobs_are_counted_by_status_and_failures_by_code() -> None:
+    now = standing(batch(6), jobs("succeeded", "failed", "queued", "dead_letter", "failed"))
+    assert now.document() == {
+        "rows": 6,
+        "submitted": 6,
+        "finished": 5,
+        "by_status": {"queued": 1, "succeeded": 1, "failed": 2, "dead_letter": 1, "gone": 1},
+        "failures": {
+            "e1": {"count": 2, "rows": ["june.csv:3", "june.csv:5"]},
+            "e0": {"count": 1, "rows": ["june.csv:6"]},
+        },
+    }
+
+
+def test_of_many_failures_the_first_rows_are_named() -> None:
+    failure = standing(batch(40), jobs(*["failed"] * 40)).failures["e0"]
+    assert (failure.count, len(failure.rows), failure.rows[0]) == (20, 5, "june.csv:2")
+
+
+@pytest.mark.parametrize(
+    ("statuses", "rows", "told"),
+    [
+        (("succeeded", "succeeded"), 2, None),
+        (("succeeded", "queued"), 2, "1 of 2 jobs have not finished"),
+        (("succeeded", "failed"), 2, "1 of 2 jobs have not succeeded"),
+        (("succeeded",), 1, None),
+        (("succeeded", "queued"), 3, "1 of 3 rows have no job yet: submit the manifest again"),
+        ((), 0, None),
+    ],
+)
+def test_anything_but_success_is_told(statuses: tuple[str, ...], rows: int, told: str | None) -> None:
+    assert standing(batch(len(statuses), rows), jobs(*statuses)).shortfall == told
+
+
+class Service:
+    """Of which each look shows the next state; a job that it does not know is gone."""
+
+    def __init__(self, *states: dict[str, Job]) -> None:
+        self._states = iter(states)
+        self.asked: list[list[str]] = []
+
+    def statuses(self, job_ids: Sequence[str]) -> dict[str, Job]:
+        self.asked.append(list(job_ids))
+        return {job_id: job for job_id, job in next(self._states).items() if job_id in job_ids}
+
+    def wait(self, job_id: str, timeout: float | None = None) -> Job:
+        raise StillRunning(f"{job_id} after {timeout}")
+
+
+def test_a_batch_is_followed_to_its_end_and_no_job_longer_than_to_its_own() -> None:
+    states: list[Any] = [jobs("succeeded", "queued", "claimed"), jobs("succeeded", "succeeded", "claimed")]
+    service = Service(*states, jobs("succeeded", "succeeded", "failed"))
+    shown: list[BatchStatus] = []
+    end = follow(service, batch(4), shown.append)
+    assert service.asked == [["j0", "j1", "j2", "j3"], ["j1", "j2"], ["j2"]]
+    assert [now.finished for now in shown] == [2, 3, 4]
+    assert end.by_status == {"succeeded": 2, "failed": 1, "gone": 1}

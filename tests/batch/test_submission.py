@@ -1,0 +1,143 @@
+import itertools
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from euterpe.batch.rows import Request
+from euterpe.batch.submission import BatchClient, Submission, Taken
+from euterpe.client import Busy, ClientError, Invalid, Job, Unauthorized
+from euterpe.client.documents import Document
+from euterpe.crypto import apikeys
+from tests.client.scripted import AT_ONCE, HangsUp, Says, Server, job, problem, running
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with running() as started:
+        yield started
+
+
+@pytest.fixture
+def client(server: Server) -> Iterator[BatchClient]:
+    with BatchClient(server.url, apikeys.mint().plaintext) as made:
+        yield made
+
+
+def some(count: int) -> Iterator[Request]:
+    return (Request(0, line, {"line": line}, f"batch-{line}") for line in range(count))
+
+
+Outcomes = dict[int, Taken | ClientError]
+
+
+def submitted(
+    take: Callable[[Document, str], Taken], count: int, **options: Any
+) -> tuple[ClientError | None, Outcomes]:
+    """What ended it, and what became of each row."""
+    told: Outcomes = {}
+
+    def tell(request: Request, outcome: Taken | ClientError) -> None:
+        told[request.line] = outcome
+
+    return Submission(take, some(count), tell, **{"max_in_flight": 4, **options}).run(), told
+
+
+TAKEN = Taken(Job.read(job()), was_there=False)
+
+
+def test_a_row_is_taken_or_was_there(client: BatchClient, server: Server) -> None:
+    server.will(Says(202, job()), Says(202, job(), {"idempotent-replayed": "true"}))
+    halt, told = submitted(client.take, 2, max_in_flight=1)
+    assert halt is None
+    assert [outcome.was_there for outcome in told.values() if isinstance(outcome, Taken)] == [False, True]
+    assert [asked.headers["idempotency-key"] for asked in server.asked] == ["batch-0", "batch-1"]
+    assert [asked.json for asked in server.asked] == [{"line": 0}, {"line": 1}]
+
+
+def test_no_more_are_in_flight_than_allowed() -> None:
+    together = threading.Barrier(5)
+    lock, now, most = threading.Lock(), 0, 0
+
+    def take(_document: Document, _key: str) -> Taken:
+        nonlocal now, most
+        with lock:
+            now += 1
+            most = max(most, now)
+        together.wait(30)  # until five are there
+        with lock:
+            now -= 1
+        return TAKEN
+
+    halt, told = submitted(take, 50, max_in_flight=5)
+    assert (halt, len(told), most) == (None, 50, 5)
+
+
+def test_a_refused_row_keeps_no_other_back(client: BatchClient, server: Server) -> None:
+    refusal = problem(
+        422, "invalid_request", errors=[{"loc": ["output", "url"], "msg": "is not allowed here"}]
+    )
+    server.will(refusal, Says(202, job()))
+    halt, told = submitted(client.take, 2, max_in_flight=1)
+    assert halt is None
+    assert isinstance(told[0], Invalid)
+    assert "output.url: is not allowed here" in str(told[0])
+    assert isinstance(told[1], Taken)
+
+
+def test_a_busy_service_is_asked_until_it_has_room(client: BatchClient, server: Server) -> None:
+    """For longer than the client alone would: as long as it says when to come back."""
+    server.will(*[problem(429, "queue_full", headers=AT_ONCE)] * 20, Says(202, job()))
+    halt, told = submitted(client.take, 1)
+    assert (halt, len(server.asked)) == (None, 21)
+    assert isinstance(told[0], Taken)
+    assert {asked.headers["idempotency-key"] for asked in server.asked} == {"batch-0"}
+
+
+def test_a_service_that_takes_nothing_is_given_up() -> None:
+    def take(_document: Document, _key: str) -> Taken:
+        raise Busy("too many jobs are unfinished", code="queue_full")
+
+    halt, told = submitted(take, 10, patience_s=0.0)
+    assert isinstance(halt, Busy)
+    assert told == {}
+
+
+def test_a_lost_connection_is_made_again(client: BatchClient, server: Server) -> None:
+    server.will(HangsUp(), Says(202, job()))
+    halt, told = submitted(client.take, 1)
+    assert halt is None
+    assert isinstance(told[0], Taken)
+
+
+def test_what_is_no_rows_fault_ends_the_submission(client: BatchClient, server: Server) -> None:
+    server.will(Says(202, job()), problem(401, "unauthorized"))
+    halt, told = submitted(client.take, 100, max_in_flight=1)
+    assert isinstance(halt, Unauthorized)
+    assert (len(told), len(server.asked)) == (1, 2)
+
+
+def test_rows_that_cannot_be_read_on_end_it_too() -> None:
+    def breaking() -> Iterator[Request]:
+        yield from some(3)
+        raise OSError("the disk is gone")
+
+    with pytest.raises(OSError, match="the disk is gone"):
+        Submission(lambda *_: TAKEN, breaking(), lambda *_: None, max_in_flight=2).run()
+
+
+@pytest.mark.parametrize("moment", ["batch-0", "batch-1000"])
+def test_a_person_may_interrupt_it(moment: str) -> None:
+    """Also while it starts; nothing of it goes on."""
+    endless = (Request(0, line, {}, f"batch-{line}") for line in itertools.count())
+
+    def take(_document: Document, key: str) -> Taken:
+        if key == moment:
+            signal.raise_signal(signal.SIGINT)
+        return TAKEN
+
+    with pytest.raises(KeyboardInterrupt):
+        Submission(take, endless, lambda *_: None, max_in_flight=100).run()
+    assert "euterpe-submission" not in {thread.name for thread in threading.enumerate()}

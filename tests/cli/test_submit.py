@@ -1,0 +1,256 @@
+"""The requester's commands, against a real server that answers by a script."""
+
+import json
+from collections.abc import Iterator
+from contextlib import suppress
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from euterpe.cli.follow import follow
+from euterpe.client import Event, JobFailed, Progress
+from euterpe.crypto import apikeys
+from tests.cli.running import CANARY, Cli
+from tests.client.scripted import (
+    HELLO,
+    JOB_ID,
+    HangsUp,
+    Says,
+    Server,
+    Streams,
+    event,
+    job,
+    problem,
+    progress,
+    running,
+    told,
+)
+from tests.engines import free_port
+
+SUBMIT = ("submit", "s3://in/a.mov", "--to", "s3://out/a/", "--profile", "h264-720p")
+OUTPUTS = [{"name": "mp4", "url": "s3://out/a/mp4.mp4"}]
+ERROR = {"code": "source_forbidden", "message": "the source answered 403\x1b[2J"}
+WELL = Streams([HELLO, told(1, "claimed"), progress(41.5), told(2, "succeeded", outputs=OUTPUTS)])
+BADLY = Streams([HELLO, told(1, "claimed"), told(2, "failed", error=ERROR)])
+
+
+@pytest.fixture
+def server(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    """Where the environment of the commands points to."""
+    del cli  # it clears the environment first
+    monkeypatch.setenv("EUTERPE_API_KEY", apikeys.mint().plaintext)
+    with running() as started:
+        monkeypatch.setenv("EUTERPE_URL", started.url)
+        yield started
+
+
+def test_a_job_is_submitted_with_what_the_options_say(cli: Cli, server: Server) -> None:
+    server.will(Says(202, job()))
+    Path("s3.json").write_text(json.dumps({"type": "s3", "secret_access_key": CANARY}))
+    ran = cli.ok(*SUBMIT, "--credentials", "s3.json", "--webhook", "https://me.example/hook")
+    assert ran.out == f"{JOB_ID}\n"
+    assert server.asked[0].json == {
+        "source": {"url": "s3://in/a.mov"},
+        "output": {"url": "s3://out/a/"},
+        "profile": "h264-720p",
+        "credentials": {"type": "s3", "secret_access_key": CANARY},
+        "status_webhook_url": "https://me.example/hook",
+    }
+
+
+def test_files_of_this_machine_become_urls(cli: Cli, server: Server, tmp_path: Path) -> None:
+    server.will(Says(202, job()))
+    Path("a b%.mov").touch()
+    assert cli.json("submit", "a b%.mov", "--to", "out", "--profile", "h264-720p")["job_id"] == JOB_ID
+    asked = server.asked[0].json
+    assert asked["source"] == {"url": f"file://{tmp_path}/a%20b%25.mov"}
+    assert asked["output"] == {"url": f"file://{tmp_path}/out/"}
+
+
+def test_a_person_is_told_how_a_new_job_stands(
+    cli: Cli, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.will(Says(202, job()))
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    assert cli.ok(*SUBMIT).out == f"{JOB_ID} is queued\n"
+
+
+def test_a_job_is_shown_for_people_and_for_programs(cli: Cli, server: Server) -> None:
+    document = job("processing", progress=41.5)
+    server.will(Says(200, document), Says(200, document))
+    assert cli.json("status", JOB_ID) == document
+    assert "progress            41.5" in cli.ok("status", JOB_ID).out
+
+
+def test_the_error_of_a_job_that_goes_on_is_that_of_the_attempt_before(cli: Cli, server: Server) -> None:
+    server.will(Says(200, job("queued", error=ERROR)), Says(200, job("failed", error=ERROR)))
+    goes_on, failed = (cli.ok("status", JOB_ID).out.splitlines() for _ in range(2))
+    assert [line.split()[0] for line in goes_on if "403" in line] == ["last_error"]
+    assert [line.split()[0] for line in failed if "403" in line] == ["error"]
+
+
+def test_the_url_may_be_an_option(cli: Cli, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EUTERPE_URL", "http://127.0.0.1:1")
+    server.will(Says(200, job()))
+    cli.ok("status", JOB_ID, "--url", server.url)
+
+
+# -- watch
+
+
+def test_a_watch_prints_a_line_for_each_event_and_then_the_outputs(cli: Cli, server: Server) -> None:
+    server.will(WELL)
+    at = event(1, "claimed")["occurred_at"]
+    assert cli.ok("watch", JOB_ID).out.splitlines() == [
+        f"{at}  claimed",
+        f"{at}  succeeded",
+        "mp4  s3://out/a/mp4.mp4",
+    ]
+
+
+def test_a_watch_for_programs_is_a_json_line_for_each_event(cli: Cli, server: Server) -> None:
+    server.will(WELL, Says(202, job()), WELL)
+    watched = cli.ok("watch", JOB_ID, "--json").out
+    lines = [json.loads(line) for line in watched.splitlines()]
+    assert [line["status"] for line in lines] == ["claimed", "processing", "succeeded"]
+    assert (lines[0], lines[1]["progress"]) == (event(1, "claimed"), 41.5)
+    assert cli.ok(*SUBMIT, "--watch", "--json").out == watched
+
+
+def test_a_submit_may_stay_until_the_job_has_finished(cli: Cli, server: Server) -> None:
+    server.will(Says(202, job()), WELL)
+    assert cli.ok(*SUBMIT, "--watch").out.splitlines()[0] == JOB_ID
+    assert server.calls == ["POST /transcode", f"GET /transcode/{JOB_ID}/events"]
+
+
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_a_job_that_fails_is_a_failure(cli: Cli, server: Server, options: tuple[str, ...]) -> None:
+    server.will(BADLY)
+    ran = cli("watch", JOB_ID, *options)
+    (line,) = ran.err.splitlines()
+    assert ran.code == 1
+    assert f"{JOB_ID} ended as failed: source_forbidden: the source answered 403" in line
+    assert "\x1b" not in ran.out + ran.err
+
+
+def test_whoever_stops_watching_is_told_how_to_go_on(
+    cli: Cli, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("euterpe.cli.submit.follow", interrupted)
+    ran = cli("watch", JOB_ID)
+    assert (ran.code, ran.err) == (1, f"the job goes on; `euterpe watch {JOB_ID}` follows it again\n")
+    assert not server.asked
+
+
+def on_a_terminal(news: list[Event | Progress]) -> str:
+    screen = StringIO()
+    console = Console(file=screen, force_terminal=True, width=100, color_system=None)
+    with suppress(JobFailed):
+        follow(news, as_json=False, console=console)
+    return screen.getvalue()
+
+
+def test_on_a_terminal_a_bar_shows_how_far_how_fast_and_how_long() -> None:
+    pace = {"job_id": JOB_ID, "status": "processing", "progress": 41.5, "speed": 3.12, "eta_seconds": 3671.7}
+    shown = on_a_terminal([Event.read(event(1, "claimed")), Progress.read(pace)])
+    assert "processing" in shown
+    assert "41.5 %" in shown
+    assert "3.1x, 1:01:12 to go" in shown
+    assert "0:07 to go" in on_a_terminal([Progress.read({**pace, "eta_seconds": 7.0})])
+
+
+def test_the_bar_of_a_job_that_succeeded_is_full() -> None:
+    shown = on_a_terminal([Event.read(event(1, "succeeded"))])
+    assert "succeeded" in shown
+    assert "100.0 %" in shown
+
+
+# -- errors
+
+
+def test_every_error_of_a_request_is_told(cli: Cli, server: Server) -> None:
+    errors = [{"loc": ["source", "url"], "msg": "must begin with s3://"}]
+    server.will(problem(422, "invalid_request", "the request has 1 error", errors=errors))
+    assert cli.fails(*SUBMIT) == "the request has 1 error: source.url: must begin with s3://"
+
+
+def test_a_file_that_is_refused_is_named_in_full(cli: Cli, server: Server, tmp_path: Path) -> None:
+    errors = [{"loc": [side, "url"], "msg": "must be allowed"} for side in ("source", "output")]
+    refused = problem(422, "invalid_request", "the request has errors", errors=errors)
+    server.will(refused, refused)
+    Path("a.mov").touch()
+    line = cli.fails("submit", "a.mov", "--to", "out", "--profile", "h264-720p")
+    assert line.endswith(f"output.url: must be allowed (file://{tmp_path}/a.mov, file://{tmp_path}/out/)")
+    assert "s3://" not in cli.fails(*SUBMIT)
+
+
+@pytest.mark.parametrize("command", [("status", JOB_ID), ("watch", JOB_ID)], ids=" ".join)
+def test_an_outage_is_told_once_while_it_lasts(
+    cli: Cli, server: Server, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr("euterpe.client.retries._BASE_S", 0.0)
+    server.will(HangsUp(), HangsUp(), WELL if command[0] == "watch" else Says(200, job()))
+    ran = cli(*command)
+    (line,) = ran.err.splitlines()
+    assert ran.code == 0
+    assert line.startswith(f"no answer from {server.url.removeprefix('http://')}: ")
+    assert line.endswith("; trying again")
+
+
+@pytest.mark.parametrize("command", [("status", JOB_ID), ("watch", JOB_ID)], ids=" ".join)
+def test_a_refusal_is_one_line(cli: Cli, server: Server, command: tuple[str, ...]) -> None:
+    server.will(problem(404, "not_found", "there is no such job"))
+    assert cli.fails(*command) == "there is no such job"
+
+
+def test_a_service_that_is_not_there_is_one_line(
+    cli: Cli, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("euterpe.client.retries.ATTEMPTS", 1)
+    address = f"127.0.0.1:{free_port()}"
+    assert address in cli.fails("status", JOB_ID, "--url", f"http://{address}")
+    assert not server.asked
+
+
+@pytest.mark.parametrize("key", ["", CANARY])
+@pytest.mark.parametrize("command", [SUBMIT, ("status", JOB_ID), ("watch", JOB_ID)], ids=" ".join)
+def test_without_a_good_key_nothing_is_asked(
+    cli: Cli, server: Server, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...], key: str
+) -> None:
+    monkeypatch.setenv("EUTERPE_API_KEY", key)
+    line = cli.fails(*command, code=2)
+    assert "EUTERPE_API_KEY" in line
+    assert CANARY not in line
+    assert not server.asked
+
+
+@pytest.mark.parametrize("content", [None, "", "[]", CANARY, "[" * 100_000])
+def test_a_credentials_file_that_is_none_is_wrong_usage(
+    cli: Cli, server: Server, content: str | None
+) -> None:
+    if content is not None:
+        Path("s3.json").write_text(content)
+    line = cli.fails(*SUBMIT, "--credentials", "s3.json", code=2)
+    assert "s3.json" in line
+    assert CANARY not in line
+    assert not server.asked
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ("submit", "no-such-file.mov", "--to", "s3://out/a/", "--profile", "h264-720p"),
+        ("submit", "s3://in/a.mov", "--profile", "h264-720p"),
+        ("status", JOB_ID, "--url", "nowhere"),
+        ("status",),
+    ],
+    ids=" ".join,
+)
+def test_wrong_usage_is_one_line(cli: Cli, server: Server, argv: tuple[str, ...]) -> None:
+    cli.fails(*argv, code=2)
+    assert not server.asked

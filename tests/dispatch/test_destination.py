@@ -1,0 +1,160 @@
+"""The circuit breaker of a receiver: when it opens, what it lets through, and what is written down."""
+
+import pytest
+
+from euterpe.dispatch.destination import Destination, Health, Outcome, origin_of, probe_wait_s
+from euterpe.store.queue.origins import KnownOrigin, OriginChange, OriginState
+from tests.dispatch.tower import Tower, event, events, ids
+
+KEY = ("r1", "https://a.example:443")
+HOUR_S = 3_600.0
+
+
+def fail(tower: Tower, times: int) -> None:
+    """End so many sends to receiver "a" without an answer, each as soon as the circuit lets it through."""
+    for _ in range(times):
+        tower.note_outcome("a", Outcome.SILENCE)
+        tower.clock.now += probe_wait_s(99)
+
+
+def change_after(destination: Destination, outcome: list[Outcome], *, each_s: float) -> OriginChange | None:
+    """Return the last change of a destination that hears these, so many seconds apart."""
+    change = None
+    for number, one in enumerate(outcome):
+        change = destination.note_outcome(one, 0.1, number * each_s)
+    return change
+
+
+def test_probes_are_further_and_further_apart_up_to_five_minutes() -> None:
+    waits = [probe_wait_s(failures) for failures in range(1, 12)]
+    assert waits == [0, 0, 5, 10, 20, 40, 80, 160, 300, 300, 300]
+    assert probe_wait_s(10**9) == 300
+
+
+def test_an_open_circuit_lets_one_probe_through_when_its_time_has_come() -> None:
+    tower = Tower()
+    fail(tower, 2)
+    tower.note_outcome("a", Outcome.SILENCE)
+    tower.add(*events(3))
+    assert tower.start_all() == []
+    assert len(tower.destinations.refuse()[0].events) == 3
+    tower.clock.now += 5.0
+    tower.add(*events(3))
+    assert tower.destinations.refuse() == []
+    assert ids(tower.start_all()) == ["a-None-1"]
+
+
+def test_no_event_becomes_a_dead_letter_without_a_last_send() -> None:
+    tower = Tower(max_attempts=1)
+    fail(tower, 2)
+    tower.note_outcome("a", Outcome.SILENCE)
+    tower.add(*events(2))
+    assert tower.destinations.refuse() == []
+    assert len(tower.start_all()) == 1
+
+
+def test_what_other_dispatchers_and_earlier_runs_wrote_counts_here() -> None:
+    tower = Tower()
+    asked = tower.destinations.unsure_of(events(1))
+    assert asked == {KEY}
+    tower.destinations.add(events(2), asked, {KEY: KnownOrigin(OriginState.DOWN, 4, 7_000, 60_000)})
+    assert tower.start_all() == []
+    (refusal,) = tower.destinations.refuse()
+    assert (len(refusal.events), refusal.failures) == (2, 4)
+    tower.clock.now += 7.0
+    tower.add(*events(2))
+    (probe,) = tower.start_all()
+    assert probe.is_detached
+
+
+def test_the_database_is_not_asked_about_receivers_that_answer() -> None:
+    tower = Tower()
+    tower.note_outcome("a")
+    assert tower.destinations.unsure_of(events(5)) == set()
+    tower.note_outcome("a", Outcome.SILENCE)
+    assert tower.destinations.unsure_of(events(5)) == {KEY}
+
+
+def test_a_circuit_that_was_reset_in_the_database_is_closed_here_too() -> None:
+    tower = Tower()
+    fail(tower, 2)
+    tower.note_outcome("a", Outcome.SILENCE)
+    tower.clock.now += 3.0  # and not right after the failure, which may not be written yet
+    tower.destinations.add(events(1), {KEY}, {})
+    assert len(tower.start_all()) == 1
+
+
+def test_what_was_learned_a_moment_ago_is_not_undone_by_a_database_that_does_not_have_it_yet() -> None:
+    tower = Tower()
+    fail(tower, 2)
+    tower.note_outcome("a", Outcome.SILENCE)
+    tower.destinations.add(events(1), {KEY}, {})
+    assert tower.start_all() == []
+
+
+@pytest.mark.parametrize(
+    ("outcome", "each_s", "state"),
+    [
+        ([Outcome.SILENCE] * 3 + [Outcome.ANSWER], 200.0, OriginState.RECOVERED),
+        ([Outcome.REFUSAL] * 5 + [Outcome.ANSWER], 100.0, OriginState.RECOVERED),
+        (
+            [Outcome.SILENCE] * 3 + [Outcome.REFUSAL, Outcome.REFUSAL, Outcome.ANSWER],
+            100.0,
+            OriginState.RECOVERED,
+        ),
+        # Short: what waits comes soon anyway.
+        ([Outcome.SILENCE] * 3 + [Outcome.ANSWER], 1.0, OriginState.HEALTHY),
+        # One event that always times out is no outage, however long it takes.
+        ([Outcome.SILENCE, Outcome.ANSWER], 1_000.0, OriginState.HEALTHY),
+    ],
+)
+def test_what_waits_is_released_after_an_outage_and_not_after_a_failed_event(
+    outcome: list[Outcome], each_s: float, state: OriginState
+) -> None:
+    change = change_after(Destination(KEY), outcome, each_s=each_s)
+    assert change is not None
+    assert change.state is state
+
+
+def test_an_outage_that_began_before_a_restart_counts_from_its_beginning() -> None:
+    destination = Destination(KEY)
+    destination.load_known(KnownOrigin(OriginState.REFUSING, 5, 0, 3_600_000), now=10_000.0)
+    change = destination.note_outcome(Outcome.ANSWER, 0.1, 10_001.0)
+    assert change is not None
+    assert change.state is OriginState.RECOVERED
+
+
+def test_a_healthy_receiver_writes_nothing_down() -> None:
+    destination = Destination(KEY)
+    assert [destination.note_outcome(Outcome.ANSWER, 0.1, float(n)) for n in range(5)] == [None] * 5
+    assert destination.note_outcome(Outcome.REFUSAL, 0.1, 6.0) is None
+    assert destination.health is Health.PROVEN
+
+
+@pytest.mark.parametrize(
+    ("url", "origin"),
+    [
+        ("https://A.example/hook?token=canary", "https://a.example:443"),
+        ("http://user:canary@a.example:8080/", "http://a.example:8080"),
+        ("http://[::1]:9000/canary", "http://[::1]:9000"),
+        ("https://[canary/hook", "unreadable:"),
+        ("https://a.example:99999/canary", "unreadable:"),
+    ],
+)
+def test_an_origin_has_no_path_no_query_and_no_password(url: str, origin: str) -> None:
+    assert origin_of(url) == origin
+
+
+def test_memory_is_bounded_by_requester_first() -> None:
+    tower = Tower(most_known=60, most_known_of_a_requester=20)
+    tower.note_outcome("mine")
+    for number in range(500):
+        tower.add(event(1, to=f"d{number}", requester="hostile"))
+        tower.finish(tower.start_all())
+    requesters = tower.destinations._requesters
+    assert len(requesters["hostile"]) == 20
+    assert tower.destinations.unsure_of([event(1, to="mine")]) == set(), "the others' are remembered"
+    for number in range(500):
+        tower.add(event(1, requester=f"r{number}"))
+        tower.finish(tower.start_all())
+    assert sum(map(len, requesters.values())) <= 60

@@ -1,0 +1,79 @@
+"""A receiver that answers nothing must not delay the others."""
+
+from contextlib import ExitStack, closing
+
+import pytest
+
+from euterpe.domain.states import OutboxStatus
+from euterpe.store.secrets.requesters import NewRequester
+from euterpe.store.store import Store
+from tests.dispatch.receivers import BlackHole, Receiver, Reply
+from tests.dispatch.stage import WatchedOutbox, dispatching, tell
+
+pytestmark = pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
+
+
+@pytest.fixture
+def black_holes(open_receivers: ExitStack) -> list[BlackHole]:
+    """More of them than deliveries may be under way."""
+    return [open_receivers.enter_context(closing(BlackHole())) for _ in range(7)]
+
+
+def test_all_others_are_told_while_black_holes_still_wait(
+    store: Store, requester: NewRequester, black_holes: list[BlackHole], receiver: Receiver
+) -> None:
+    for black_hole in black_holes:
+        tell(store, requester, black_hole.url, jobs=12)
+    tell(store, requester, receiver.url, jobs=40, steps=5)
+    with dispatching(store):
+        receiver.wait_for(200)
+        tried = [black_hole for black_hole in black_holes if black_hole.received]
+        assert len(tried) >= 4, "as many as may be on trial at once"
+        assert {(len(black_hole.received), black_hole.at_once) for black_hole in tried} == {(1, 1)}
+        for black_hole in black_holes:
+            black_hole.open.set()
+
+
+def test_what_waits_for_a_black_hole_is_handed_back_and_costs_no_attempt(
+    store: Store, requester: NewRequester, black_hole: BlackHole, outbox: WatchedOutbox
+) -> None:
+    job_ids = tell(store, requester, black_hole.url, jobs=4)
+    with dispatching(store):
+        outbox.wait_until(lambda: len(outbox.postponed) == 3)
+        assert black_hole.at_once == 1
+        black_hole.open.set()
+        outbox.wait_settled(4)
+    events = [event for job_id in job_ids for event in store.jobs.events(job_id)]
+    assert [(event["status"], event["attempt_count"]) for event in events] == [
+        (OutboxStatus.DELIVERED, 1)
+    ] * 4
+    assert len(black_hole.received) == 4
+
+
+def test_a_receiver_that_was_good_and_stops_answering_is_left_aside_too(
+    store: Store, requester: NewRequester, black_hole: BlackHole, receiver: Receiver
+) -> None:
+    swallow, black_hole.answering = black_hole.answering, lambda _: Reply(200)
+    with dispatching(store):
+        for one in (black_hole, receiver):
+            tell(store, requester, one.url)
+            one.wait_for(1)
+        black_hole.answering = swallow
+        tell(store, requester, black_hole.url, jobs=30)
+        black_hole.wait_for(6)
+        tell(store, requester, receiver.url, jobs=40, steps=5)
+        receiver.wait_for(201)
+        assert len(black_hole.received) == black_hole.at_once + 1 == 6
+        black_hole.open.set()
+
+
+def test_a_destination_that_timed_out_gets_everything_once_it_answers(
+    store: Store, requester: NewRequester, black_hole: BlackHole, outbox: WatchedOutbox
+) -> None:
+    tell(store, requester, black_hole.url, jobs=3)
+    with dispatching(store, deadline_s=0.2):
+        outbox.wait_settled(4)
+        black_hole.open.set()
+        outbox.wait_until(lambda: sum(each.status_code == 200 for each in outbox.settled) == 3)
+    failed = [str(each.decision) for each in outbox.settled if each.status_code != 200]
+    assert all("egress_timeout" in reason or "receiver_down" in reason for reason in failed)

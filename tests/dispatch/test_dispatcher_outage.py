@@ -1,0 +1,85 @@
+"""A database that goes away in the middle of deliveries: no thread dies, and nothing is lost."""
+
+import threading
+from collections.abc import Iterator, MutableMapping
+from typing import Any
+
+import pytest
+import structlog
+
+from euterpe.domain.states import OutboxStatus
+from euterpe.store.store import Store
+from tests.dispatch.receivers import LONG_S, Received, Receiver, Reply
+from tests.dispatch.stage import dispatching, tell, watch
+from tests.service.store.processes.child import open_store
+from tests.store import outages
+from tests.store.outages import Fragile
+
+# An SQLite file that is open does not go away.
+pytestmark = pytest.mark.parametrize("engine", ["libsql", "postgres"], indirect=True)
+
+
+DELIVERED = {OutboxStatus.DELIVERED}
+
+
+@pytest.fixture
+def database(engine: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fragile]:
+    """A server of this test's own: others are not to notice."""
+    started = outages.start(engine, tmp_path_factory.mktemp(f"fragile-{engine}"))
+    yield started
+    started.stop()
+
+
+@pytest.fixture
+def store(database: Fragile) -> Iterator[Store]:
+    with open_store(database.url) as opened:
+        yield opened
+
+
+@pytest.fixture
+def heard_of_it() -> Iterator[threading.Event]:
+    """When the dispatcher has said that it waits for the database."""
+    outcome = threading.Event()
+
+    def listen(_: Any, __: str, line: MutableMapping[str, Any]) -> str:
+        if line["event"] == "the dispatcher waits for the database":
+            outcome.set()
+        raise structlog.DropEvent
+
+    before = structlog.get_config()
+    structlog.configure(processors=[listen])
+    yield outcome
+    structlog.configure(**before)
+
+
+def test_everything_is_delivered_after_an_outage_in_the_middle(
+    database: Fragile, store: Store, receiver: Receiver, heard_of_it: threading.Event
+) -> None:
+    outbox, gone = watch(store), threading.Event()
+
+    def wait_for_the_outage(request: Received) -> Reply:
+        if len(receiver.received) > 30:
+            gone.wait(LONG_S)
+        del request
+        return Reply(204)
+
+    receiver.answering = wait_for_the_outage
+    requester = store.requesters.create("newsroom")
+    job_ids = tell(store, requester, receiver.url, jobs=20, steps=5)
+    with dispatching(store, lease_ms=3_000, heartbeat_ms=500, deadline_s=1.5):
+        receiver.wait_for(31)
+        with outages.away(database, store):
+            gone.set()
+            assert heard_of_it.wait(LONG_S)
+        with open_store(database.url) as after:
+            # Not by what was settled: a connection may break when its commit is done already.
+            outbox.wait_until(lambda: {event["status"] for event in events_of(after, job_ids)} == DELIVERED)
+            events = events_of(after, job_ids)
+    assert {one.event_id: one.body.decode() for one in receiver.received} == {
+        event["event_id"]: event["payload"] for event in events
+    }
+    assert len(events) == 100
+
+
+def events_of(store: Store, job_ids: list[str]) -> list[dict[str, Any]]:
+    return [event for job_id in job_ids for event in store.jobs.events(job_id)]

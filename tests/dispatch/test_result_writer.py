@@ -1,0 +1,181 @@
+"""How deliveries ended is written down: together, soon, and whatever one of them holds."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+
+from euterpe.dispatch import result_writer as settling
+from euterpe.dispatch.result_writer import ResultWriter
+from euterpe.domain.retry import Delivered, Redeliver
+from euterpe.domain.states import OutboxStatus
+from euterpe.store.queue.outbox import ClaimedEvent, Delivery
+from euterpe.store.secrets.requesters import NewRequester
+from euterpe.store.store import Store
+from tests.dispatch.receivers import LONG_S
+from tests.dispatch.stage import WatchedOutbox, tell, watch
+from tests.service.store.processes.child import open_store
+from tests.store.outages import FragileSqlite, away
+
+pytestmark = pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
+
+
+class Desk:
+    """Where settled events are handed over."""
+
+    def __init__(self) -> None:
+        self.events: list[ClaimedEvent] = []
+
+    def __call__(self, events: Sequence[ClaimedEvent]) -> None:
+        self.events += events
+
+
+@pytest.fixture
+def desk() -> Desk:
+    return Desk()
+
+
+@pytest.fixture
+def result_writer(outbox: WatchedOutbox, desk: Desk) -> ResultWriter:
+    return ResultWriter(outbox, desk, give_up_s=0.5)
+
+
+@pytest.fixture
+def logs() -> Iterator[list[Any]]:
+    with structlog.testing.capture_logs() as captured:
+        yield captured
+
+
+def claimed(store: Store, requester: NewRequester, count: int) -> list[ClaimedEvent]:
+    tell(store, requester, "http://127.0.0.1:1/hook", jobs=count)
+    return store.outbox.claim("d1", count)
+
+
+def test_what_ends_together_is_written_together(
+    store: Store, requester: NewRequester, outbox: WatchedOutbox, result_writer: ResultWriter, desk: Desk
+) -> None:
+    events = claimed(store, requester, 30)
+    for event in events:
+        result_writer.put(Delivery(event, Delivered(), 200))
+    result_writer.start()
+    outbox.wait_settled(30)
+    result_writer.stop()
+    assert outbox.batches == [30]
+    assert desk.events == events
+
+
+def test_a_single_result_does_not_wait_for_others(
+    store: Store,
+    requester: NewRequester,
+    outbox: WatchedOutbox,
+    result_writer: ResultWriter,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(settling, "GATHER_MORE_S", LONG_S)
+    result_writer.start()
+    for count, event in enumerate(claimed(store, requester, 3), 1):
+        result_writer.put(Delivery(event, Delivered(), 200))
+        outbox.wait_settled(count)
+    result_writer.stop()
+    assert outbox.batches == [1, 1, 1]
+
+
+def test_after_many_results_the_next_wait_for_more(
+    store: Store,
+    requester: NewRequester,
+    outbox: WatchedOutbox,
+    result_writer: ResultWriter,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(settling, "GATHER_MORE_S", LONG_S)
+    many, more = (claimed(store, requester, count) for count in (10, 50))
+    for event in many:
+        result_writer.put(Delivery(event, Delivered(), 200))
+    result_writer.start()
+    outbox.wait_settled(10)
+    for event in more:
+        result_writer.put(Delivery(event, Delivered(), 200))
+    outbox.wait_settled(60)
+    result_writer.stop()
+    assert outbox.batches == [10, 50]
+
+
+def test_a_stop_writes_what_is_left(
+    store: Store, requester: NewRequester, outbox: WatchedOutbox, result_writer: ResultWriter
+) -> None:
+    result_writer.start()
+    for event in claimed(store, requester, 300):
+        result_writer.put(Delivery(event, Delivered(), 200))
+    result_writer.stop()
+    assert len(outbox.settled) == 300
+
+
+def test_one_bad_result_keeps_no_other_from_being_written(
+    store: Store, requester: NewRequester, outbox: WatchedOutbox, desk: Desk, logs: list[Any]
+) -> None:
+    result_writer = ResultWriter(outbox, desk, give_up_s=0.5)
+    bad, *good = claimed(store, requester, 5)
+    result_writer.put(Delivery(bad, Redeliver(1, "half a pair: \ud800"), 200))
+    for event in good:
+        result_writer.put(Delivery(event, Delivered(), 200))
+    result_writer.start()
+    outbox.wait_settled(4)
+    result_writer.stop()
+    assert {delivery.event for delivery in outbox.settled} == set(good)
+    assert store.jobs.event(bad.event_id)["status"] == OutboxStatus.CLAIMED
+    (line,) = [line for line in logs if line["log_level"] == "error"]
+    assert (line["event"], line["event_id"]) == ("a delivery cannot be settled", bad.event_id)
+    assert len(desk.events) == 5
+
+
+def test_a_late_result_is_told_and_changes_nothing(
+    store: Store, requester: NewRequester, result_writer: ResultWriter, desk: Desk, logs: list[Any]
+) -> None:
+    (event,) = claimed(store, requester, 1)
+    store.outbox.release([event])
+    before = store.jobs.event(event.event_id)
+    result_writer.put(Delivery(event, Delivered(), 200))
+    result_writer.start()
+    result_writer.stop()
+    assert store.jobs.event(event.event_id) == before
+    assert [line["event"] for line in logs] == ["a delivery was settled too late: its lease was lost"]
+    assert desk.events == [event]
+
+
+@pytest.fixture
+def fragile(tmp_path: Path) -> FragileSqlite:
+    return FragileSqlite(tmp_path)
+
+
+def test_results_outlast_an_outage(fragile: FragileSqlite, desk: Desk, engine: str) -> None:
+    del engine
+    with open_store(fragile.url) as store:
+        outbox = watch(store)
+        result_writer = ResultWriter(outbox, desk, give_up_s=60)
+        events = claimed(store, store.requesters.create("newsroom"), 3)
+        result_writer.start()
+        with away(fragile, store):
+            result_writer.put(Delivery(events[0], Delivered(), 200))
+            outbox.wait_until(lambda: outbox.failures > 0)
+            result_writer.put(Delivery(events[1], Delivered(), 200))
+        result_writer.put(Delivery(events[2], Delivered(), 200))
+        outbox.wait_settled(3)
+        result_writer.stop()
+    assert desk.events == events
+
+
+def test_a_stop_does_not_wait_for_a_database_for_ever(
+    fragile: FragileSqlite, desk: Desk, logs: list[Any], engine: str
+) -> None:
+    del engine
+    with open_store(fragile.url) as store:
+        result_writer = ResultWriter(store.outbox, desk, give_up_s=0.0)
+        (event,) = claimed(store, store.requesters.create("newsroom"), 1)
+        with away(fragile, store):
+            result_writer.put(Delivery(event, Delivered(), 200))
+            result_writer.start()
+            result_writer.stop()
+        assert store.jobs.event(event.event_id)["status"] == OutboxStatus.CLAIMED
+    assert {line["event"] for line in logs} == {"deliveries could not be settled"}

@@ -1,0 +1,107 @@
+"""The scheduler against hostile receivers in simulated time: how long a healthy requester's events wait."""
+
+import heapq
+from collections.abc import Callable
+from itertools import count
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from euterpe.dispatch.destination import Outcome, Send
+from tests.dispatch.tower import LONG_S, Tower, event
+
+ANSWER_S = 0.02
+# (how long a send takes, how it ends); the number is how many sends the receiver has had before.
+Receiver = Callable[[int], tuple[float, Outcome]]
+RECEIVERS: dict[str, Receiver] = {
+    "black hole": lambda _: (LONG_S, Outcome.SILENCE),
+    "closed port": lambda _: (0.01, Outcome.SILENCE),
+    "drip": lambda _: (LONG_S - 0.1, Outcome.ANSWER),
+    "slow TLS": lambda _: (4.0, Outcome.SILENCE),
+    "huge answer": lambda _: (2.0, Outcome.ANSWER),
+    "answers once, then never": lambda sends: (LONG_S, Outcome.SILENCE) if sends else (0.01, Outcome.ANSWER),
+    "just within the patience": lambda _: (0.49, Outcome.ANSWER),
+}
+
+
+class Simulation:
+    """Requesters with hostile receivers, and one healthy requester that is watched."""
+
+    def __init__(self, concurrency: int, hostile: dict[str, list[str]]) -> None:
+        self.tower, self._hostile = Tower(concurrency), hostile
+        self._ends: list[tuple[float, int, Send, Outcome]] = []
+        self._numbers, self._sends = count(), dict[tuple[str, str], int]()
+        self.waits: list[float] = []
+        self._asked_at = 0.0
+
+    def run(self, seconds: float, *, healthy: bool = True) -> list[float]:
+        """Keep all hostile queues full; return how long each event of the healthy one waited to start."""
+        end = self.tower.clock.now + seconds
+        next_healthy = self.tower.clock.now + 3.0
+        while self.tower.clock.now < end:
+            self._fill()
+            if healthy and self.tower.clock.now >= next_healthy:
+                self._asked_at = self.tower.clock.now
+                self.tower.add(event(next(self._numbers) + 1, to="good", requester="healthy"))
+                next_healthy += 1.5
+            self._step()
+        return self.waits
+
+    def _fill(self) -> None:
+        """Claim as a dispatcher does: nothing for a requester that is saturated."""
+        skipped = self.tower.destinations.saturated()
+        for requester, kinds in self._hostile.items():
+            if requester in skipped or not self.tower.destinations.room():
+                continue
+            for _ in range(10):
+                turn = next(self._numbers)
+                kind, number = kinds[turn % len(kinds)], turn % len(kinds)
+                self.tower.add(event(turn + 1, to=f"{kind}{number}", requester=requester))
+
+    def _step(self) -> None:
+        self.tower.destinations.refuse()
+        for send in self.tower.start_all():
+            self._begin(send)
+        self.tower.hand_back()
+        now = self.tower.clock.now
+        soon = now + min(self.tower.destinations.next_change() or 0.25, 0.25)
+        self.tower.clock.now = min(soon, self._ends[0][0]) if self._ends else soon
+        while self._ends and self._ends[0][0] <= self.tower.clock.now:
+            _, _, send, outcome = heapq.heappop(self._ends)
+            self.tower.destinations.finish(send, outcome)
+
+    def _begin(self, send: Send) -> None:
+        requester, origin = send.destination.key
+        took, outcome = ANSWER_S, Outcome.ANSWER
+        if requester == "healthy":
+            self.waits.append(self.tower.clock.now - self._asked_at)
+        else:
+            kind = origin.removeprefix("https://").partition(".")[0].rstrip("0123456789")
+            sends = self._sends[requester, origin] = self._sends.get((requester, origin), -1) + 1
+            took, outcome = next(one for name, one in RECEIVERS.items() if name.lower() == kind)(sends)
+        heapq.heappush(self._ends, (self.tower.clock.now + took, next(self._numbers), send, outcome))
+
+
+@settings(max_examples=10)
+@given(
+    concurrency=st.integers(3, 8),  # with fewer places see docs/guarantees.md
+    hostile=st.dictionaries(
+        st.sampled_from(["h1", "h2", "h3"]),
+        st.lists(st.sampled_from(sorted(RECEIVERS)), min_size=1, max_size=40),
+        min_size=1,
+    ),
+)
+def test_a_healthy_requester_waits_for_one_prompt_delivery_at_most(
+    concurrency: int, hostile: dict[str, list[str]]
+) -> None:
+    waits = Simulation(concurrency, hostile).run(20.0)
+    assert len(waits) >= 8
+    assert max(waits) <= 0.5 + 1e-6
+
+
+@pytest.mark.parametrize("kind", sorted(RECEIVERS))
+def test_a_thousand_origins_of_one_kind_delay_nobody(kind: str) -> None:
+    waits = Simulation(5, {"hostile": [kind] * 1_000}).run(20.0)
+    assert len(waits) >= 8
+    assert max(waits) <= 0.5 + 1e-6

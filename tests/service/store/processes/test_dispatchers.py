@@ -1,0 +1,65 @@
+"""Many dispatchers on one outbox: the ownership protocol of the inbox, over events."""
+
+from collections import defaultdict
+from itertools import pairwise
+from typing import Any
+
+import sqlalchemy as sa
+
+from euterpe.domain.states import Lane, OutboxStatus
+from euterpe.store.queue.inbox import Advance
+from euterpe.store.store import Store
+from euterpe.store.tables import job_outbox_events
+from tests.service.store.processes import acts
+from tests.service.store.processes.books import Ledger
+from tests.service.store.processes.fleet import Fleet
+from tests.service.store.processes.following import follow_to_the_end
+from tests.store.jobs import PATH, enqueue
+
+JOBS = 150
+
+
+def test_every_event_is_claimed_once_per_version_and_delivered_once(fleet: Fleet, store: Store) -> None:
+    """one-owner, fenced-writes, no-lease-at-rest"""
+    _tell_of_whole_lives(store)
+    dispatchers = [fleet.launch(f"dispatcher {n}", outbox_max_attempts=1_000) for n in range(8)]
+    for dispatcher in dispatchers:
+        dispatcher.start(acts.dispatch, acts.WorkPlan(seed=5, batch=10, looks_away=0.2, fails=0.1))
+    ledger = Ledger()
+    follow_to_the_end(dispatchers, ledger, lambda: any(row.lane != Lane.REST for row in _events(store)))
+
+    events = _events(store)
+    assert len(events) == JOBS * (len(PATH))
+    for event in events:
+        assert event.status == OutboxStatus.DELIVERED
+        assert (event.worker_id, event.lease_expires_at, event.heartbeat_at) == (None,) * 3, (
+            "no-lease-at-rest"
+        )
+    _check_deliveries(ledger, {event.event_id: event for event in events})
+    assert ledger.refused, "nobody came late: this run says nothing about stale writes"
+
+
+def _check_deliveries(ledger: Ledger, events: dict[str, Any]) -> None:
+    claims: defaultdict[str, list[int]] = defaultdict(list)
+    for (event_id, version), owners in ledger.owners.items():
+        assert len(owners) == 1, f"one-owner: {event_id} was held by {owners}"
+        claims[event_id].append(version)
+    assert claims.keys() == events.keys()
+    for event_id, versions in claims.items():
+        assert len(versions) == events[event_id].attempt_count, "budget: an attempt is a claim"
+        writes = [(version, ledger.accepted[event_id, version]) for version in sorted(versions)]
+        delivered = [version for version, statuses in writes if OutboxStatus.DELIVERED in statuses]
+        assert delivered == [events[event_id].claim_version], f"fenced-writes: {event_id} {writes}"
+        assert all(len(statuses) <= 1 for _, statuses in writes), f"fenced-writes: {event_id} {writes}"
+
+
+def _tell_of_whole_lives(store: Store) -> None:
+    enqueue(store, JOBS)
+    jobs = store.inbox.claim("w1", JOBS)
+    for source, target in pairwise(PATH):
+        store.inbox.advance([Advance(job, source, target) for job in jobs])
+
+
+def _events(store: Store) -> list[Any]:
+    with store.database.snapshot() as connection:
+        return list(connection.execute(sa.select(job_outbox_events)).all())

@@ -1,0 +1,47 @@
+"""SIGKILL to whoever moves the stored secrets to another key: the next one goes on with what is left."""
+
+from itertools import count
+
+from euterpe.crypto.keyfile import KeySet
+from euterpe.crypto.keyring import LocalKeyRing
+from euterpe.domain.canonical import join_secrets
+from euterpe.store.secrets.rewrap import Rewrap
+from euterpe.store.store import Store
+from tests.service.store.processes.child import Desk
+from tests.service.store.processes.fleet import Fleet
+from tests.store.secrets.test_credentials import SEALED, submit
+
+OLD, NEW = b"1" * 32, b"2" * 32
+BATCH = 10
+
+
+def rewrap_in_batches(desk: Desk) -> None:
+    """Each when the test says so."""
+    ring = LocalKeyRing(KeySet(where="the tests", active="k2", keys={"k1": OLD, "k2": NEW}))
+    for progress in Rewrap(desk.store.database, ring).run(batch=BATCH):
+        desk.report(progress.moved)
+        desk.wait_for_word()
+
+
+def test_a_rewrap_that_is_killed_again_and_again_ends_with_every_secret_moved(
+    fleet: Fleet, store: Store, url: str
+) -> None:
+    jobs = 6 * BATCH
+    for _ in range(jobs):
+        submit(store)
+    kills = count()
+    while left := store.rewrap.in_use().get("k1", 0):
+        worker = fleet.launch(f"rewrap {next(kills)}")
+        worker.start(rewrap_in_batches)
+        assert worker.hear() == min(BATCH, left)
+        worker.say("go on")  # and die anywhere in the next batch
+        worker.kill()
+        assert left - 2 * BATCH <= store.rewrap.in_use().get("k1", 0) <= left - min(BATCH, left)
+    assert next(kills) >= 3
+    assert store.rewrap.in_use() == {"k2": jobs}
+    with Store(url, LocalKeyRing(KeySet(where="the tests", active="k2", keys={"k2": NEW}))) as later:
+        claimed = later.inbox.claim("w1", jobs)
+        assert len(claimed) == jobs
+        for job in claimed:
+            secret, version = later.credentials.open(job)
+            assert (join_secrets(dict(job.spec), secret), version) == (SEALED, 1)

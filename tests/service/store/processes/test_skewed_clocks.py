@@ -1,0 +1,65 @@
+"""Workers whose wall clocks are ten minutes off, in either direction, racing others on one database."""
+
+from typing import Any
+from uuid import UUID
+
+from euterpe.domain.retry import Backoff
+from euterpe.domain.states import JobStatus
+from euterpe.store.store import Store
+from tests.service.store.processes import acts
+from tests.service.store.processes.books import Ledger, Life, check_lives, read_books, unfinished
+from tests.service.store.processes.fleet import Fleet
+from tests.service.store.processes.following import follow_to_the_end
+from tests.store.jobs import enqueue
+
+TEN_MINUTES_S = 600
+SKEWS_S = {
+    "on time 1": 0,
+    "on time 2": 0,
+    "early 1": TEN_MINUTES_S,
+    "early 2": TEN_MINUTES_S,
+    "late 1": -TEN_MINUTES_S,
+    "late 2": -TEN_MINUTES_S,
+}
+
+
+def test_a_worker_whose_clock_is_off_never_owns_a_row_twice(fleet: Fleet, store: Store) -> None:
+    """one-owner, fenced-writes: every lease is measured by the database's clock"""
+    enqueue(store, 300, max_attempts=50)
+    begin = _database_time(store)
+    options: dict[str, Any] = {"backoff": Backoff(base_ms=10, cap_ms=100)}
+    workers = [
+        fleet.launch_skewed(name, skew, **options) if skew else fleet.launch(name, **options)
+        for name, skew in SKEWS_S.items()
+    ]
+    ledger = Ledger()
+    for worker in workers:  # each takes part at least once, however the race goes
+        (job,) = worker.do("inbox.claim", worker.name, 1, lease_ms=1)
+        ledger.note(worker.name, acts.Claimed([(job.job_id, job.claim_version)]))
+    for worker in workers:
+        worker.start(acts.work, acts.WorkPlan(seed=4, batch=5, lease_ms=2_000, looks_away=0.3, fails=0.05))
+    follow_to_the_end(workers, ledger, lambda: unfinished(store))
+    end = _database_time(store)
+
+    lives = read_books(store)
+    check_lives(lives)
+    ledger.check(lives, complete=True)
+    assert {life.job.status for life in lives.values()} == {JobStatus.SUCCEEDED}
+    assert ledger.refused, "nobody came late: this run says nothing about stale writes"
+    for life in lives.values():
+        _check_whose_clock(life, begin, end)
+    worked = {attempt.worker_id for life in lives.values() for attempt in life.attempts}
+    assert worked == SKEWS_S.keys()
+
+
+def _check_whose_clock(life: Life, begin: int, end: int) -> None:
+    for attempt in life.attempts:
+        assert begin <= attempt.started_at <= attempt.ended_at <= end
+        # The id was minted with the worker's own clock: that one is off indeed.
+        off_ms = (UUID(attempt.attempt_id).int >> 80) - attempt.started_at
+        assert abs(off_ms - 1_000 * SKEWS_S[attempt.worker_id]) < 60_000, f"{attempt.worker_id}: {off_ms}"
+
+
+def _database_time(store: Store) -> int:
+    with store.database.snapshot() as connection:
+        return store.database.read_clock(connection)

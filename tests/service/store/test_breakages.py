@@ -1,0 +1,117 @@
+"""The suite on trial: the store is broken on purpose, and the tests that exist must notice.
+
+Each breakage names the tests that are its witnesses; they are called as they stand.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import get_ident
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from hypothesis import Phase, settings
+
+from euterpe.crypto.keyring import LocalKeyRing
+from euterpe.domain.errors import InvalidTransition
+from euterpe.store.engine.database import Database
+from euterpe.store.errors import StoreError, StoreUnavailable
+from euterpe.store.queue.event_rows import EventWriter
+from euterpe.store.queue.leases import LeasedTable
+from euterpe.store.store import Store
+from tests.clock import SettableClock
+from tests.engines import Engine
+from tests.service.store import test_model
+from tests.store.queue import test_leases, test_transitions
+
+Open = Callable[[], Store]
+
+
+def without(monkeypatch: pytest.MonkeyPatch, column: str) -> None:
+    """Takes the condition on this column out of the one writing statement."""
+    build = LeasedTable._build_write
+
+    def broken(self: LeasedTable, *arguments: Any, **options: Any) -> Any:
+        statement: Any = build(self, *arguments, **options)
+        kept = [c for c in statement._where_criteria if f".{column} =" not in str(c)]
+        assert len(kept) == len(statement._where_criteria) - 1
+        statement._where_criteria = tuple(kept)
+        return statement
+
+    monkeypatch.setattr(LeasedTable, "_build_write", broken)
+
+
+def with_events_after_the_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Moves the outbox insert behind the transaction that it belongs to."""
+    # By thread: services of other tests may be at work in this process.
+    late: defaultdict[int, list[Callable[[Database], object]]] = defaultdict(list)
+    transaction = Database.transaction
+    tell = EventWriter.insert
+
+    @contextmanager
+    def broken(self: Database) -> Iterator[sa.Connection]:
+        with transaction(self) as connection:
+            yield connection
+        while mine := late[get_ident()]:
+            mine.pop(0)(self)
+
+    def postpone(self: EventWriter, _: sa.Connection, moments: Any) -> None:
+        def insert(database: Database) -> None:
+            with transaction(database) as connection:
+                tell(self, connection, moments)
+
+        late[get_ident()].append(insert)
+
+    monkeypatch.setattr(Database, "transaction", broken)
+    monkeypatch.setattr(EventWriter, "insert", postpone)
+
+
+@pytest.fixture
+def reopen(url: str, ring: LocalKeyRing, clock: SettableClock) -> Iterator[Open]:
+    """Opens a store after the breakage, which is in the statements that it builds."""
+    opened: list[Store] = []
+
+    def open_store() -> Store:
+        opened.append(Store(url, ring, clock=clock, sweep_every_ms=0))
+        return opened[-1]
+
+    yield open_store
+    for store in opened:
+        store.close()
+
+
+def test_the_suite_notices_a_missing_fence(
+    reopen: Open, clock: SettableClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without(monkeypatch, "claim_version")
+    with pytest.raises(AssertionError):
+        test_leases.test_a_stale_worker_cannot_write_to_a_reclaimed_job(reopen(), clock, "advance")
+
+
+def test_the_suite_notices_a_missing_state_check(reopen: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    without(monkeypatch, "status")
+    with pytest.raises(AssertionError):
+        test_leases.test_the_same_step_twice_is_one_step(reopen())
+
+
+def test_the_suite_notices_events_outside_the_transaction(
+    reopen: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_events_after_the_commit(monkeypatch)
+    with pytest.raises(AssertionError):
+        test_transitions.test_a_transition_and_its_event_are_one_transaction(reopen())
+
+
+@pytest.mark.parametrize("column", ["claim_version", "status"])
+def test_the_model_notices_a_missing_condition(
+    servers: Callable[[str], Engine], ring: LocalKeyRing, monkeypatch: pytest.MonkeyPatch, column: str
+) -> None:
+    without(monkeypatch, column)
+    # The same examples every time, and no time spent on making the finding small.
+    search = settings(max_examples=500, stateful_step_count=40, derandomize=True, phases=[Phase.generate])
+    # By the model, or by the database's own constraints and triggers.
+    by = (AssertionError, InvalidTransition, StoreError)
+    with servers("sqlite").fresh() as url, pytest.raises(by) as noticed:
+        test_model.run_machine(url, ring, search)
+    assert not isinstance(noticed.value, StoreUnavailable)

@@ -1,0 +1,280 @@
+"""A database that goes away for a while: typed errors, nothing dies, and all goes on by itself afterwards."""
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from euterpe.domain.retry import Backoff, Delivered, JobError
+from euterpe.domain.spec import parse_spec
+from euterpe.domain.states import JobStatus
+from euterpe.store.engine.engines import EngineKind
+from euterpe.store.engine.wakeup import Listener, Topic
+from euterpe.store.errors import StoreError, StoreUnavailable
+from euterpe.store.queue.inbox import Advance
+from euterpe.store.queue.outbox import Delivery
+from euterpe.store.store import Store
+from tests.engines import empty
+from tests.service.store.processes import acts
+from tests.service.store.processes.books import Ledger, check_integrity, check_lives, read_books, unfinished
+from tests.service.store.processes.child import open_store
+from tests.service.store.processes.fleet import Child, fleet_on, hear_from
+from tests.service.store.processes.following import follow_to_the_end
+from tests.store import outages
+from tests.store.jobs import SPEC, enqueue, new_job
+from tests.store.outages import Fragile
+
+Call = Callable[[], Any]
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[dict[str, Fragile]]:
+    """Servers of this module's own: other tests are not to notice."""
+    started: dict[str, Fragile] = {}
+    yield started
+    for database in started.values():
+        database.stop()
+
+
+@pytest.fixture
+def database(engine: str, running: dict[str, Fragile], tmp_path_factory: pytest.TempPathFactory) -> Fragile:
+    if engine not in running:
+        running[engine] = outages.start(engine, tmp_path_factory.mktemp(f"fragile-{engine}"))
+    empty(running[engine].url)
+    return running[engine]
+
+
+@pytest.fixture
+def store(database: Fragile) -> Iterator[Store]:
+    with open_store(database.url) as opened:
+        yield opened
+
+
+def test_every_call_says_that_the_database_is_away_and_works_when_it_is_back(
+    database: Fragile, store: Store
+) -> None:
+    calls = _calls(store)
+    threads = _threads_of_ours()
+    with outages.away(database, store):
+        for _ in range(2):  # the first finds its connection broken, the second finds no new one
+            assert [name for name, call in calls.items() if not _says_away(call)] == []
+        assert _says_away(lambda: open_store(database.url))
+    for call in calls.values():
+        call()
+    assert threads <= _threads_of_ours(), "a thread has died"
+    check_integrity(store)
+
+
+def _threads_of_ours() -> set[threading.Thread]:
+    return {thread for thread in threading.enumerate() if thread.name.startswith("euterpe-")}
+
+
+def _says_away(call: Call) -> bool:
+    try:
+        call()
+    except StoreUnavailable as error:
+        return error.retryable
+    return False
+
+
+def _calls(store: Store) -> dict[str, Call]:
+    """Every kind of call."""
+    enqueue(store, 2)
+    job, other = store.inbox.claim("w1", 2)
+    (event,) = store.outbox.claim("d1", 1)
+    step = Advance(job, JobStatus.CLAIMED, JobStatus.FETCHING)
+    error = JobError("test", "on purpose", JobStatus.CLAIMED)
+    return {
+        "claim": lambda: store.inbox.claim("w1", 1),
+        "sweep": store.inbox.sweep,
+        "heartbeat": lambda: store.inbox.heartbeat([job, other]),
+        "advance": lambda: store.inbox.advance([step]),
+        "fail": lambda: store.inbox.fail(other, error),
+        "release": lambda: store.inbox.release(other),
+        "enqueue": lambda: store.enqueue.many([new_job()]),
+        "submit": lambda: store.submit(parse_spec(SPEC), "r1", idempotency_key="k").result(),
+        "claim events": lambda: store.outbox.claim("d1", 1),
+        "sweep events": store.outbox.sweep,
+        "keep events": lambda: store.outbox.heartbeat([event]),
+        "settle events": lambda: store.outbox.settle([Delivery(event, Delivered(), 200)]),
+        "release events": lambda: store.outbox.release([event]),
+        "replay events": lambda: store.outbox.replay_dead_letters("r1"),
+        "get": lambda: store.jobs.get(job.job_id),
+        "page": store.jobs.page,
+        "events": lambda: store.jobs.events(job.job_id),
+        "cancel": lambda: store.control.cancel(job.job_id),
+        "pause": lambda: store.control.pause("nobody"),
+        "paused queues": store.control.paused_queues,
+        "unfinished": lambda: unfinished(store),
+    }
+
+
+def test_a_listener_survives_an_outage_and_wakes_again(database: Fragile, store: Store) -> None:
+    with ThreadPoolExecutor(1) as waiting, closing(store.database.listen(Topic.INBOX)) as early:
+        waits = waiting.submit(early.wait, 60.0)
+        with outages.away(database, store):
+            early.wake()
+            waits.result()
+            late = store.database.listen(Topic.INBOX)
+            late.wait(0.01)
+        with closing(late):
+            for listener in (early, late):
+                _wake(listener, store)
+
+
+@pytest.mark.parametrize("engine", ["postgres"], indirect=True)
+def test_a_server_that_stands_by_for_another_is_an_outage(database: Fragile, store: Store) -> None:
+    """Calls, listeners and pools go on when it has been promoted."""
+    assert isinstance(database, outages.FragilePostgres)
+    enqueue(store, 2)
+    with ThreadPoolExecutor(1) as waiting, closing(store.database.listen(Topic.INBOX)) as early:
+        waits = waiting.submit(early.wait, 60.0)
+        with database.standing_by():
+            early.wake()
+            waits.result()
+            assert not early.wait(0.01)
+            late = store.database.listen(Topic.INBOX)
+            assert not late.wait(0.01)
+            bulk = [new_job() for _ in range(60)]
+            for call in (lambda: store.inbox.claim("w1", 1), lambda: store.enqueue.many(bulk)):
+                for _ in range(2):
+                    assert _says_away(call)
+            assert len(store.jobs.page()) == 2, "it can be read from"
+        with closing(late):
+            for listener in (early, late):
+                _wake(listener, store)
+    assert len(store.inbox.claim("w1", 2)) == 2
+
+
+def _wake(listener: Listener, store: Store) -> None:
+    """A hint may be lost on the way to a listener that connects again; not every one is."""
+    if store.database.kind is EngineKind.LIBSQL:
+        assert not listener.wait(0.01)  # a libSQL server sends no hints
+        return
+    for _ in range(100):
+        try:
+            enqueue(store)
+        except StoreUnavailable:
+            continue  # this store had not noticed the outage yet
+        if listener.wait(0.3):
+            return
+    raise AssertionError("the listener does not wake any more")
+
+
+@pytest.mark.parametrize("engine", ["libsql", "postgres"], indirect=True)
+def test_workers_live_through_outages_and_finish_every_job(database: Fragile, store: Store) -> None:
+    """event-per-transition, no-lease-at-rest. (An SQLite file that is open does not go away.)"""
+    plan = acts.WorkPlan(seed=6, batch=5, lease_ms=500)
+    ledger = Ledger()
+    with fleet_on(database.url) as fleet:
+        backoff = Backoff(base_ms=10, cap_ms=100)
+        workers = [fleet.launch(f"worker {n}", backoff=backoff) for n in range(4)]
+        for worker in workers:
+            worker.do("inbox.sweep")  # each has opened its store before the database goes
+        for worker in workers:
+            worker.start(acts.work_through_outages, plan)
+        for _ in range(2):
+            _enqueue_at_last(store, 300)
+            _hear_of_work(workers, ledger, count=200)
+            with outages.away(database, store):
+                _hear_of_the_outage(workers, ledger)
+                assert _says_away(lambda: unfinished(store))
+        follow_to_the_end(workers, ledger, lambda: unfinished(store))
+    lives = read_books(store)
+    check_lives(lives)
+    ledger.check(lives, complete=False)
+    assert {life.job.status for life in lives.values()} == {JobStatus.SUCCEEDED}
+
+
+def _enqueue_at_last(store: Store, count: int) -> None:
+    try:
+        enqueue(store, count, max_attempts=50)
+    except StoreUnavailable:  # it had not noticed the outage yet
+        _enqueue_at_last(store, count)
+
+
+def _hear_of_work(workers: list[Child], ledger: Ledger, *, count: int) -> None:
+    while count > 0:
+        for worker, message in hear_from(workers):
+            ledger.note(worker.name, message)
+            count -= isinstance(message, acts.Accepted)
+
+
+def _hear_of_the_outage(workers: list[Child], ledger: Ledger) -> None:
+    """From each of them."""
+    unaware = {worker.name for worker in workers}
+    while unaware:
+        for worker, message in hear_from(workers):
+            ledger.note(worker.name, message)
+            if isinstance(message, acts.Away):
+                unaware.discard(worker.name)
+
+
+def test_an_accepted_job_survives_the_death_of_everything(database: Fragile) -> None:
+    """accepted-is-durable: SIGKILL to the process that accepted it, and to the server"""
+    with fleet_on(database.url) as fleet:
+        api = fleet.launch("api")
+        api.start(acts.accept_until_killed, SPEC)
+        accepted = [api.hear() for _ in range(200)]
+        database.kill()
+        accepted += [word for word in api.kill() if isinstance(word, str)]
+    database.come_back()
+    with open_store(database.url) as after:
+        assert set(accepted) <= read_books(after).keys()
+
+
+@pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
+def test_a_full_disk_is_an_outage(store: Store) -> None:
+    before = _set_page_limit(store, 1)  # SQLite takes the present size for it
+    big = new_job(spec={**SPEC, "metadata": {"text": "x" * 1_000_000}})
+    assert _says_away(lambda: store.enqueue.many([big]))
+    assert _says_away(lambda: store.enqueue.many([big]))
+    assert big.job_id not in read_books(store)
+    _set_page_limit(store, before)
+    store.enqueue.many([big])
+    assert big.job_id in read_books(store)
+    check_integrity(store)
+
+
+def _set_page_limit(store: Store, pages: int) -> int:
+    """Returns the limit that was."""
+    with store.database.transaction() as connection:
+        was = connection.exec_driver_sql("PRAGMA max_page_count").scalar_one()
+        connection.exec_driver_sql(f"PRAGMA max_page_count = {pages}")
+        return int(was)
+
+
+def test_what_is_no_outage_is_not_called_one(store: Store) -> None:
+    with pytest.raises(StoreError) as raised, store.database.transaction() as connection:
+        connection.execute(sa.text("SELECT nothing FROM nowhere"))
+    assert not raised.value.retryable
+
+
+@pytest.mark.parametrize("engine", ["postgres"], indirect=True)
+def test_a_database_that_does_not_exist_is_no_outage(database: Fragile) -> None:
+    elsewhere = sa.make_url(database.url).set(database="nowhere").render_as_string(hide_password=False)
+    with pytest.raises(StoreError) as raised:
+        open_store(elsewhere)
+    assert not raised.value.retryable
+
+
+@pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("is_replaced", [False, True])
+def test_a_file_that_was_replaced_is_an_outage(
+    database: Fragile, store: Store, tmp_path: Path, is_replaced: bool
+) -> None:
+    """accepted-is-durable: what is written to a file that has no name any more is gone with the program."""
+    (kept,) = enqueue(store)
+    path = Path(str(sa.make_url(database.url).database))
+    path.rename(tmp_path / "moved.db")
+    if is_replaced:
+        path.write_bytes((tmp_path / "moved.db").read_bytes())
+    for call in (lambda: enqueue(store), store.jobs.page, lambda: store.inbox.claim("w1", 1)):
+        assert _says_away(call)
+    (tmp_path / "moved.db").replace(path)
+    assert [job.job_id for job in store.inbox.claim("w1", 2)] == [kept]

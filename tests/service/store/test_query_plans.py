@@ -1,0 +1,180 @@
+"""EXPLAIN guards: no hot statement ever reads through history or backlog."""
+
+import re
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from euterpe.domain.retry import Delivered, JobError, Redeliver
+from euterpe.domain.states import JobStatus
+from euterpe.store.engine.database import Database
+from euterpe.store.engine.engines import EngineKind
+from euterpe.store.queue.inbox import Advance
+from euterpe.store.queue.origins import OriginChange, OriginState
+from euterpe.store.queue.outbox import Delivery
+from euterpe.store.store import Store
+from tests.clock import SettableClock
+from tests.store.jobs import enqueue, new_job
+
+# Each must be answered by this index (or by the key), and by nothing that reads a whole table.
+HOT = {
+    "claim": "inbox_turns",
+    "most urgent": "inbox_ready",
+    "capped": "inbox_capped",
+    "at work": "inbox_leased",
+    "promote": "inbox_delayed",
+    "sweep": "inbox_leased",
+    "admit": "inbox_groups",
+    "outbox claim": "outbox_ready",
+    "outbox promote": "outbox_delayed",
+    "outbox sweep": "outbox_leased",
+    "outbox release": "outbox_waiting",
+    "recovered receivers": "origins_recovered",
+}
+
+
+@pytest.fixture
+def busy(store: Store) -> Store:
+    """History, backlog and work in progress, with statistics that know of them."""
+    newsroom = store.requesters.create("newsroom").requester_id
+    store.requester_limits.set(newsroom, {"max_running": 1})
+    enqueue(store, 400, requester_id=newsroom)
+    enqueue(store, 400)
+    for number in range(50):  # few requesters would make an index that begins with them look cheap
+        enqueue(store, 4, requester_id=f"small {number}")
+    for job in store.inbox.claim("w1", 300):
+        store.inbox.fail(job, JobError("bad", "not media", "fetching"))
+    store.enqueue.many([new_job(group_id=f"album {number % 200}") for number in range(400)])
+    store.inbox.claim("w1", 10)
+    later = Redeliver(3_600_000, "answered 503")
+    for number, event in enumerate(store.outbox.claim("d0", 200)):
+        origin = f"https://h{number}.example:443"
+        store.outbox.settle([Delivery(event, later, 503, waits_for=origin)])
+    analyze(store)
+    return store
+
+
+def analyze(store: Store) -> None:
+    if store.database.kind is not EngineKind.LIBSQL:  # its server refuses the statement
+        with store.database.transaction() as connection:
+            connection.exec_driver_sql("ANALYZE")
+
+
+def statements_of(store: Store) -> dict[str, tuple[str, Any]]:
+    """Every statement that the hot paths send, with its parameters."""
+    seen: dict[str, tuple[str, Any]] = {}
+
+    def note(_: Any, __: Any, text: str, parameters: Any, ___: Any, many: bool) -> None:
+        if not many and not text.startswith(("BEGIN", "SET", "PRAGMA")):
+            seen.setdefault(text, (text, parameters))
+
+    with store.database.transaction() as connection:  # some of its capped jobs have room now
+        connection.exec_driver_sql("UPDATE requesters SET max_running = 5 WHERE max_running = 1")
+    engine = store.database.engines.write
+    sa.event.listen(engine, "before_cursor_execute", note)
+    enqueue(store, 3, group_id="other")
+    enqueue(store, 3, priority=90)
+    jobs = store.inbox.claim("w1", 10)
+    store.inbox.heartbeat(jobs)
+    store.inbox.advance([Advance(job, JobStatus.CLAIMED, JobStatus.FETCHING) for job in jobs[:5]])
+    store.inbox.fail(jobs[6], JobError("bad", "not media", "claimed"))
+    store.inbox.sweep()
+    events = store.outbox.claim("d1", 5)
+    store.outbox.heartbeat(events)
+    *delivered, failed = events
+    store.outbox.settle([Delivery(event, Delivered(), 200) for event in delivered])
+    key = (failed.requester_id, "https://requester.example:443")
+    store.outbox.origins.read([key])
+    later, change = Redeliver(60_000, "answered 503"), OriginChange(key, OriginState.RECOVERED)
+    store.outbox.settle([Delivery(failed, later, 503, waits_for=key[1], origin_change=change)])
+    store.outbox.sweep()
+    store.outbox.claim("d1", 5, skipped=["r0", "r2"])
+    sa.event.remove(engine, "before_cursor_execute", note)
+    return seen
+
+
+def plan(database: Database, text: str, parameters: Any) -> str:
+    prefix = "EXPLAIN " if database.kind is EngineKind.POSTGRES else "EXPLAIN QUERY PLAN "
+    with database.transaction() as connection:
+        rows = connection.exec_driver_sql(prefix + text, parameters).all()
+    return "\n".join(str(row[-1]) for row in rows)
+
+
+def test_no_hot_statement_scans_a_table(busy: Store) -> None:
+    plans = {text: plan(busy.database, *call) for text, call in statements_of(busy).items()}
+    assert len(plans) > 12
+    for text, shown in plans.items():
+        assert not re.search(r"Seq Scan on (inbox|job_|webhook_)", shown), f"{text}\n{shown}"
+        assert not re.search(r"SCAN (inbox_jobs|job_\w+|webhook_\w+)\b(?! USING)", shown), f"{text}\n{shown}"
+
+
+def test_statistics_of_an_idle_moment_make_no_statement_scan_a_table(store: Store) -> None:
+    """When ANALYZE sees an empty lane, SQLite knows nothing of its index: it read all jobs by their key."""
+    enqueue(store, 400)
+    for job in store.inbox.claim("w1", 300):
+        store.inbox.fail(job, JobError("bad", "not media", "fetching"))
+    store.outbox.settle([Delivery(event, Delivered(), 200) for event in store.outbox.claim("d0", 200)])
+    analyze(store)
+    for text, call in statements_of(store).items():
+        shown = plan(store.database, *call)
+        assert not re.search(r"SCAN (inbox_jobs|job_\w+)\b(?! USING)", shown), f"{text}\n{shown}"
+        assert not re.search(r"SCAN \w+ USING (COVERING )?INDEX sqlite_autoindex", shown), f"{text}\n{shown}"
+
+
+def test_each_lane_is_read_through_its_own_index(busy: Store) -> None:
+    shown = "\n".join(plan(busy.database, *call) for call in statements_of(busy).values())
+    for what, index in HOT.items():
+        assert index in shown, what
+
+
+def test_a_claim_of_events_seeks_the_requester_whose_turn_it_is(busy: Store) -> None:
+    """A filter on the requester, or a sort, would read through the backlog of another one."""
+    statements = statements_of(busy).items()
+    (claim,) = [call for text, call in statements if "UNION ALL" in text and "RECURSIVE" not in text]
+    shown = plan(busy.database, *claim)
+    assert shown.count("outbox_ready") == 2
+    assert "Sort" not in shown
+    assert "TEMP B-TREE" not in shown
+    if busy.database.kind is EngineKind.POSTGRES:
+        assert len(re.findall(r"Index Cond: .*requester_id.* (>|<=) ", shown)) == 2, shown
+    else:
+        assert shown.count("(requester_id>?)") == shown.count("(requester_id<?)") == 1, shown
+
+
+def test_a_sweep_of_a_backlog_seeks_the_requesters(busy: Store, clock: SettableClock) -> None:
+    """One that reads what is not due yet would read through a million retries in each sweep."""
+    enqueue(busy, 300, not_before=2**50)
+    enqueue(busy, 5, not_before=clock.now_ms + 1)
+    analyze(busy)
+    clock.advance(3_600_001)
+    seen: dict[str, Any] = {}
+
+    def note(_: Any, __: Any, text: str, parameters: Any, ___: Any, ____: bool) -> None:
+        if re.search(r"WHERE .*'delayed' AND .*requester_id|WHERE .*requester_id = .*'delayed'", text):
+            seen[text] = parameters
+
+    sa.event.listen(busy.database.engines.write, "before_cursor_execute", note)
+    busy.inbox.sweep(1)
+    busy.outbox.sweep(1)
+    assert len(seen) == 4
+    for statement in list(seen.items()):
+        shown = plan(busy.database, *statement)
+        assert re.search("inbox_due|inbox_parked|outbox_due", shown), shown
+        assert not re.search(r"Seq Scan on (inbox|job_)|SCAN (inbox_jobs|job_\w+)\b(?! USING)", shown), shown
+
+
+@pytest.mark.parametrize("engine", ["postgres"], indirect=True)
+def test_a_batch_visits_its_rows_in_its_own_order(busy: Store) -> None:
+    """What keeps two batches from deadlocking: the batch is the outer side of a nested loop."""
+    writes = [
+        call
+        for text, call in statements_of(busy).items()
+        if text.startswith("UPDATE") and "json_to_recordset" in text
+    ]
+    assert len(writes) >= 4
+    for call in writes:
+        shown = plan(busy.database, *call)
+        assert "Nested Loop" in shown, shown
+        if "IN (SELECT" not in call[0]:
+            assert shown.index("Function Scan") < shown.index("Index Scan"), shown

@@ -1,0 +1,104 @@
+"""`file://`: a worker that was stopped between its fence check and its rename replaces nothing."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from euterpe.domain.retry import RetryClass
+from euterpe.domain.spec import Output
+from euterpe.storage.errors import StorageError
+from euterpe.storage.publication import Owner
+from euterpe.storage.storage import Storage
+from euterpe.storage.transfer import UploadDestination
+from tests.storage.stage import Fenced, Upload
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    (root := tmp_path / "root").mkdir()
+    return root
+
+
+@pytest.fixture
+def to(open_storage: Callable[..., Storage], root: Path) -> Callable[..., UploadDestination]:
+    storage = open_storage(roots=(root,))
+
+    def open_it(job_id: str = "job", claim: int = 1, **clock: float) -> UploadDestination:
+        now = (lambda: clock["now"]) if clock else (lambda: 0.0)
+        return storage.destination(
+            Output(url=f"file://{root}/out/"), None, Owner(job_id, claim, now, began=0.0)
+        )
+
+    return open_it
+
+
+def made(folder: Path, content: bytes) -> Path:
+    file = folder / f"{content.decode()}.mp4"
+    file.write_bytes(content)
+    return file
+
+
+def put(to: UploadDestination, file: Path, before_publish: Callable[[], None] = lambda: None) -> None:
+    to.put("a.mp4", file, content_type="video/mp4", before_publish=before_publish, on_chunk=lambda _: None)
+
+
+@pytest.mark.parametrize("before", [None, b"before"], ids=["new", "replaced"])
+def test_a_later_claim_disarms_the_rename_of_an_earlier_one(
+    to: Callable[..., UploadDestination], root: Path, tmp_path: Path, before: bytes | None
+) -> None:
+    if before:
+        put(to("job-of-before"), made(tmp_path, before))
+    checks: list[str] = []
+
+    def stopped_after_its_check() -> None:
+        if checks:
+            raise Fenced
+        checks.append("passed")
+        assert len(list((root / "out").glob(".euterpe-job-1-*.part"))) == 1
+        put(to(claim=2), made(tmp_path, b"new"))
+        assert list((root / "out").glob(".euterpe-job-1-*.part")) == [], "nothing is left to be renamed"
+
+    with pytest.raises(Fenced):
+        put(to(claim=1), made(tmp_path, b"old"), stopped_after_its_check)
+    assert (root / "out" / "a.mp4").read_bytes() == b"new"
+    assert [path.name for path in (root / "out").iterdir()] == ["a.mp4"]
+
+
+def test_of_two_jobs_that_find_no_file_only_one_publishes(
+    to: Callable[..., UploadDestination], root: Path, tmp_path: Path
+) -> None:
+    other = made(tmp_path, b"theirs")
+    with pytest.raises(StorageError) as refused:
+        put(to("ours", now=100.0), made(tmp_path, b"ours"), lambda: put(to("theirs"), other))
+    assert (refused.value.code, refused.value.retry_class) == ("output_conflict", RetryClass.PERMANENT)
+    assert (root / "out" / "a.mp4").read_bytes() == b"theirs"
+
+
+def test_two_jobs_that_make_the_same_bytes_are_no_conflict(
+    to: Callable[..., UploadDestination], root: Path, tmp_path: Path
+) -> None:
+    file, others = made(tmp_path, b"same"), iter(["theirs"])
+
+    def publish_meanwhile() -> None:
+        for job_id in others:
+            put(to(job_id), file)
+
+    put(to("ours", now=100.0), file, publish_meanwhile)
+    assert (root / "out" / "a.mp4").read_bytes() == b"same"
+
+
+def test_a_file_that_was_replaced_before_the_end_is_told(
+    to: Callable[..., UploadDestination], root: Path, tmp_path: Path
+) -> None:
+    ours = to("ours")
+    stored = Upload().put(ours, "a.mp4", made(tmp_path, b"ours"))
+    ours.check("a.mp4", stored)
+    (root / "out" / "a.mp4").write_bytes(b"other")
+    with pytest.raises(StorageError, match="was replaced") as told:
+        ours.check("a.mp4", stored)
+    assert told.value.code == "output_changed"
+    put(to("theirs"), made(tmp_path, b"theirs"))
+    with pytest.raises(StorageError) as told:
+        ours.check("a.mp4", stored)
+    assert told.value.code == "output_conflict"

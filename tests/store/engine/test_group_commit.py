@@ -1,0 +1,149 @@
+import threading
+from collections.abc import Sequence
+from concurrent.futures import Future, wait
+
+import pytest
+
+from euterpe.domain.states import JobStatus
+from euterpe.store.engine.group_commit import GroupCommit
+from euterpe.store.errors import StoreUnavailable
+from euterpe.store.queue.inbox import Advance
+from euterpe.store.store import Store
+from tests.store.jobs import claim_one, enqueue
+
+
+class Gate:
+    """A flush that waits until the test lets it go on, and remembers what it was given."""
+
+    def __init__(self) -> None:
+        self.batches: list[list[int]] = []
+        self.entered, self.open = threading.Semaphore(0), threading.Semaphore(0)
+
+    def __call__(self, items: Sequence[int]) -> list[int | Exception]:
+        self.batches.append(list(items))
+        self.entered.release()
+        self.open.acquire()
+        if -1 in items:
+            raise ValueError("one of them is bad")
+        return [KeyError(item) if item == 13 else item * 10 for item in items]
+
+
+@pytest.fixture
+def gate() -> Gate:
+    return Gate()
+
+
+def started(gate: Gate, **options: int) -> GroupCommit[int, int]:
+    commits: GroupCommit[int, int] = GroupCommit(gate, name="test", **options)
+    commits.start()
+    return commits
+
+
+def test_whoever_comes_while_one_is_written_shares_the_next(gate: Gate) -> None:
+    commits = started(gate)
+    first = commits.submit(1)
+    gate.entered.acquire()
+    others = [commits.submit(number) for number in (2, 3, 4)]
+    gate.open.release(2)
+    assert [future.result(10) for future in (first, *others)] == [10, 20, 30, 40]
+    assert gate.batches == [[1], [2, 3, 4]]
+    commits.stop()
+
+
+def test_an_answer_that_is_an_exception_is_its_callers_alone(gate: Gate) -> None:
+    commits = started(gate)
+    gate.open.release(9)
+    bad, good = commits.submit(13), commits.submit(2)
+    assert isinstance(bad.exception(10), KeyError)
+    assert good.result(10) == 20
+    commits.stop()
+
+
+def test_one_bad_item_fails_by_itself(gate: Gate) -> None:
+    commits = started(gate)
+    first = commits.submit(1)
+    gate.entered.acquire()
+    others = [commits.submit(number) for number in (2, -1, 4)]
+    gate.open.release(9)
+    wait([first, *others], 10)
+    assert [future.exception() is None for future in others] == [True, False, True]
+    commits.stop()
+
+
+def test_an_unavailable_database_is_everybodys_answer_and_not_tried_again_for_each() -> None:
+    calls: list[int] = []
+    release = threading.Event()
+
+    def away(items: Sequence[int]) -> list[int | Exception]:
+        release.wait(10)
+        calls.append(len(items))
+        raise StoreUnavailable("away")
+
+    commits: GroupCommit[int, int] = GroupCommit(away, name="test")
+    commits.start()
+    futures = [commits.submit(number) for number in range(5)]
+    release.set()
+    assert all(isinstance(future.exception(10), StoreUnavailable) for future in futures)
+    assert len(calls) <= 2
+    assert sum(calls) == 5
+    commits.stop()
+
+
+def test_batches_and_the_line_are_bounded(gate: Gate) -> None:
+    commits = started(gate, max_batch=2, max_waiting=3)
+    first = commits.submit(0)
+    gate.entered.acquire()
+    waiting = [commits.submit(number) for number in (1, 2, 3)]
+    with pytest.raises(StoreUnavailable, match="too many"):
+        commits.submit(4)
+    gate.open.release(9)
+    assert [future.result(10) for future in (first, *waiting)] == [0, 10, 20, 30]
+    assert gate.batches == [[0], [1, 2], [3]]
+    commits.stop()
+
+
+@pytest.mark.parametrize("drain", [True, False])
+def test_stopping_answers_everybody(gate: Gate, drain: bool) -> None:
+    commits = started(gate)
+    first = commits.submit(1)
+    gate.entered.acquire()
+    second: Future[int] = commits.submit(2)
+    stopper = threading.Thread(target=commits.stop, kwargs={"drain": drain})
+    stopper.start()
+    if not drain:
+        assert isinstance(second.exception(10), StoreUnavailable)
+    gate.open.release(2)
+    stopper.join(10)
+    assert first.result(0) == 10
+    assert (second.exception(0) is None) is drain
+    with pytest.raises(StoreUnavailable):
+        commits.submit(3)
+
+
+def test_a_caller_that_gave_up_is_passed_over(gate: Gate) -> None:
+    commits = started(gate)
+    first = commits.submit(1)
+    gate.entered.acquire()
+    given_up, other = commits.submit(2), commits.submit(3)
+    assert given_up.cancel()
+    gate.open.release(2)
+    assert (first.result(10), other.result(10)) == (10, 30)
+    assert gate.batches == [[1], [3]]
+    commits.stop()
+
+
+def test_single_steps_of_many_jobs_share_commits_and_each_is_fenced(store: Store) -> None:
+    enqueue(store, 20)
+    jobs = store.inbox.claim("w1", 20)
+    store.inbox.release(jobs[3])
+    steps = [store.advance(Advance(job, JobStatus.CLAIMED, JobStatus.FETCHING)) for job in jobs]
+    held = [future.result(60) for future in steps]
+    assert held == [number != 3 for number in range(20)]
+
+
+def test_the_same_step_twice_at_once_is_one_step(store: Store) -> None:
+    (job_id,) = enqueue(store)
+    step = Advance(claim_one(store), JobStatus.CLAIMED, JobStatus.FETCHING)
+    futures = [store.advance(step) for _ in range(10)]
+    assert sorted(future.result(60) for future in futures) == [False] * 9 + [True]
+    assert [event["type"] for event in store.jobs.events(job_id)] == ["job.claimed", "job.fetching"]

@@ -1,0 +1,97 @@
+"""Rows of a history that was made elsewhere."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from euterpe.domain.states import JobStatus, Lane, OutboxStatus
+from euterpe.store.engine.ids import new_ids
+from euterpe.store.errors import NotFound, StoreError
+from euterpe.store.history.load import HistoryLoad, Life, Written
+from euterpe.store.queue.enqueue import new_row
+from euterpe.store.store import Store
+from euterpe.store.tables import job_attempts, job_deliveries, job_outbox_events
+from tests.store.jobs import new_job
+
+AT = 1_700_000_000_000
+
+
+def row_of(table: sa.Table, **values: Any) -> dict[str, Any]:
+    return {**dict.fromkeys(table.columns.keys()), **values}
+
+
+def life(job_id: str) -> Life:
+    """A job that was claimed, and whose requester has heard of it."""
+    (attempt_id, event_id, delivery_id), ids = new_ids(3), {"job_id": job_id, "requester_id": "r1"}
+    job = new_row(new_job(job_id=job_id), AT, None)
+    held = {"worker_id": "w1", "lease_expires_at": AT + 60_000, "heartbeat_at": AT}
+    job |= {"status": JobStatus.CLAIMED, "lane": Lane.LEASED, "claim_version": 1, "attempt_count": 1, **held}
+    attempt = row_of(
+        job_attempts,
+        attempt_id=attempt_id,
+        job_id=job_id,
+        attempt_no=1,
+        claim_version=1,
+        worker_id="w1",
+        started_at=AT,
+    )
+    told = {"sequence": 1, "type": "job.claimed", "payload": '{"a":"tab\\t, line\\n, ж"}', "created_at": AT}
+    state = {"status": OutboxStatus.DELIVERED, "lane": Lane.REST, "available_at": AT, "delivered_at": AT}
+    event = row_of(
+        job_outbox_events, event_id=event_id, claim_version=1, attempt_count=1, **ids, **told, **state
+    )
+    tried = {"claim_version": 1, "worker_id": "d1", "outcome": "delivered", "duration_ms": 5, "ended_at": AT}
+    return Life(
+        job,
+        [attempt],
+        [event],
+        [row_of(job_deliveries, delivery_id=delivery_id, event_id=event_id, **ids, **tried)],
+    )
+
+
+def lives(count: int) -> Sequence[Life]:
+    return [life(job_id) for job_id in new_ids(count)]
+
+
+def test_what_was_loaded_is_there_as_if_it_had_been_lived(store: Store) -> None:
+    (one,) = lives(1)
+    assert list(HistoryLoad(store.database).write([one])) == [Written(1, 1)]
+    job = store.jobs.get(one.job["job_id"])
+    assert {name: job[name] for name in job} == {name: one.job[name] for name in job}
+    assert store.jobs.attempts(one.job["job_id"]) == one.attempts
+    (event,) = store.jobs.events(one.job["job_id"])
+    assert event == one.events[0]
+    assert store.jobs.delivery_log(event["event_id"]) == one.deliveries
+
+
+def test_what_is_there_already_is_left_alone(store: Store) -> None:
+    load, some = HistoryLoad(store.database), lives(700)
+    assert list(load.write(some[:500])) == [Written(500, 500)]
+    assert list(load.write(some)) == [Written(500, 0), Written(200, 200)]
+    assert len(store.jobs.page(limit=1_000)) == 700
+
+
+def test_a_transaction_that_fails_leaves_nothing_of_its_jobs(store: Store) -> None:
+    good, bad = lives(2)
+    bad.events[0]["sequence"] = 0  # type: ignore[index]
+    with pytest.raises(StoreError, match="outbox_sequence"):
+        list(HistoryLoad(store.database).write([good, bad]))
+    with pytest.raises(NotFound):
+        store.jobs.get(good.job["job_id"])
+
+
+def test_a_load_is_part_of_the_history_from_its_beginning(store: Store) -> None:
+    (one,) = lives(1)
+    list(HistoryLoad(store.database).write([one]))
+    assert [job["job_id"] for job in store.jobs.page()] == [one.job["job_id"]]
+
+
+def test_requesters_are_named_once(store: Store) -> None:
+    taken = store.requesters.create("Harbour News").requester_id
+    load = HistoryLoad(store.database)
+    for _ in range(2):
+        load.name([("r1", "Nordlicht"), ("r2", "Harbour News")], AT)
+    found = {row["name"]: row["requester_id"] for row in store.requesters.all()}
+    assert found == {"Nordlicht": "r1", "Harbour News": taken}

@@ -1,0 +1,138 @@
+"""Removing history."""
+
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from euterpe.crypto.keyring import LocalKeyRing
+from euterpe.domain.retry import Delivered
+from euterpe.domain.states import JobStatus
+from euterpe.store.errors import NotFound, Pruned
+from euterpe.store.queue.fairness.groups import Group, Groups
+from euterpe.store.queue.outbox import Delivery
+from euterpe.store.store import Store
+from euterpe.store.tables import (
+    idempotency_keys,
+    inbox_jobs,
+    job_attempts,
+    job_deliveries,
+    job_groups,
+    job_outbox_events,
+)
+from tests.clock import SettableClock
+from tests.store.jobs import SPEC, advance, claim_one, enqueue
+
+DAY_MS = 24 * 3600 * 1000
+QUIET = {**SPEC, "status_webhook_url": None}
+
+
+def live(store: Store, **fields: Any) -> str:
+    (job_id,) = enqueue(store, **fields)
+    advance(store, claim_one(store), until=JobStatus.SUCCEEDED)
+    return job_id
+
+
+def prune(store: Store, older_than_ms: int = DAY_MS) -> int:
+    return max((done.jobs for done in store.prune.run(older_than_ms)), default=0)
+
+
+def count(store: Store, table: sa.Table) -> int:
+    with store.database.snapshot() as connection:
+        return int(connection.execute(sa.select(sa.func.count()).select_from(table)).scalar_one())
+
+
+def test_old_finished_jobs_leave_their_id_and_nothing_else(store: Store, clock: SettableClock) -> None:
+    old = live(store)
+    events = store.outbox.claim("d1", 10)
+    store.outbox.settle([Delivery(event, Delivered(), 200) for event in events])
+    clock.advance(DAY_MS + 1)
+    young = live(store, spec=QUIET)
+    assert prune(store) == 1
+    with pytest.raises(Pruned):
+        store.jobs.get(old, requester_id="r1")
+    with pytest.raises(NotFound) as unknown:
+        store.jobs.get(old, requester_id="r2")
+    assert unknown.value.code == "not_found"  # another tenant does not learn that it was there
+    assert store.jobs.get(young)["status"] == "succeeded"
+    left = {t.name: count(store, t) for t in (inbox_jobs, job_attempts, job_outbox_events, job_deliveries)}
+    assert left == {"inbox_jobs": 1, "job_attempts": 1, "job_outbox_events": 5, "job_deliveries": 0}
+
+
+def test_what_is_not_over_stays(store: Store, clock: SettableClock) -> None:
+    (waiting,) = enqueue(store, priority=0)
+    telling = live(store)
+    clock.advance(DAY_MS + 1)
+    assert prune(store) == 0
+    assert [store.jobs.get(job)["job_id"] for job in (waiting, telling)] == [waiting, telling]
+
+
+def test_history_is_removed_in_batches(
+    store: Store, clock: SettableClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(5):
+        live(store, spec=QUIET)
+    clock.advance(DAY_MS + 1)
+    monkeypatch.setattr(store.prune, "_oldest", store.prune._oldest.limit(2))
+    assert [done.jobs for done in store.prune.run(DAY_MS)] == [2, 4, 5]
+
+
+def test_expired_keys_and_idle_groups_go_too(store: Store, clock: SettableClock) -> None:
+    live(store, spec=QUIET, group_id="idle")
+    enqueue(store, group_id="busy")
+    clock.advance(8 * DAY_MS)
+    *_, done = store.prune.run(DAY_MS)
+    assert (done.jobs, done.groups) == (1, 1)
+    assert count(store, job_groups) == 1
+    assert count(store, idempotency_keys) == 0
+    job = claim_one(store)
+    assert job.group_id == "busy"
+
+
+def test_a_group_that_was_forgotten_begins_anew(store: Store) -> None:
+    live(store, spec=QUIET, group_id="g")
+    list(store.prune.run(DAY_MS))
+    assert count(store, job_groups) == 0
+    enqueue(store, 2, group_id="g", group_limit=2)
+    first, second = claim_one(store), claim_one(store)
+    assert first.group_id == second.group_id == "g"
+
+
+@pytest.mark.parametrize("engine", ["postgres"], indirect=True)
+def test_what_is_replayed_meanwhile_stays(
+    store: Store, clock: SettableClock, url: str, ring: LocalKeyRing
+) -> None:
+    """On the other engines nobody writes meanwhile."""
+    kept, old = live(store), live(store)
+    store.outbox.settle([Delivery(event, Delivered(), 200) for event in store.outbox.claim("d1", 10)])
+    clock.advance(DAY_MS + 1)
+    event_ids = [event["event_id"] for event in store.jobs.events(kept)][:1]
+
+    def replay(*_: Any) -> None:
+        while event_ids:
+            with Store(url, ring, clock=clock) as other:
+                other.outbox.replay_one(event_ids.pop())
+
+    sa.event.listen(store.database.engines.write, "after_cursor_execute", replay)
+    assert prune(store) == 1
+    assert [event.job_id for event in store.outbox.claim("d1", 10)] == [kept]
+    with pytest.raises(Pruned):
+        store.jobs.get(old, requester_id="r1")
+
+
+@pytest.mark.parametrize("engine", ["postgres"], indirect=True)
+def test_a_group_that_is_being_joined_is_not_forgotten(store: Store, url: str, ring: LocalKeyRing) -> None:
+    """Or two that join the same groups could each hold one of them, and wait for the other."""
+    live(store, spec=QUIET, group_id="g")
+    forgotten: list[int] = []
+
+    def forget(*_: Any) -> None:
+        if not forgotten:
+            with Store(url, ring) as other, other.database.transaction() as connection:
+                forgotten.append(Groups(other.database).forget_idle(connection, 10))
+
+    with store.database.transaction() as connection:
+        sa.event.listen(store.database.engines.write, "after_cursor_execute", forget)
+        Groups(store.database).register(connection, {Group("default", "r1", "g"): 1})
+    assert forgotten == [0]
+    assert count(store, job_groups) == 1

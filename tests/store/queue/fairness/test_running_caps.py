@@ -1,0 +1,87 @@
+"""What becomes of a requester's jobs when its cap changes while others write."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+import sqlalchemy as sa
+
+from euterpe.store.queue.enqueue import NewJob
+from euterpe.store.store import Store
+from euterpe.store.tables import inbox_jobs, requesters
+from tests.clock import SettableClock
+from tests.store.jobs import enqueue, new_job
+
+
+@pytest.fixture
+def newsroom(store: Store) -> str:
+    return store.requesters.create("newsroom").requester_id
+
+
+@contextmanager
+def enqueue_in_flight(store: Store, *jobs: NewJob) -> Iterator[None]:
+    """Hold an enqueue after it has ranked its jobs and before it is committed."""
+    with store.database.transaction() as connection:
+        store.inbox.shares.ranks(connection, jobs)
+        yield
+
+
+def claimed_from(store: Store) -> list[str]:
+    return [job.requester_id for job in store.inbox.claim("w1", 100)]
+
+
+def test_jobs_behind_a_cap_that_was_removed_are_let_through(store: Store, newsroom: str) -> None:
+    """Also when `requester set` ended after its first transaction."""
+    store.requester_limits.set(newsroom, {"max_running": 1})
+    enqueue(store, 5, requester_id=newsroom)
+    with store.database.transaction() as connection:
+        connection.execute(sa.update(requesters).values(max_running=None))
+    assert claimed_from(store) == [newsroom] * 5
+
+
+def test_jobs_of_many_capped_requesters_are_let_through_in_turn(store: Store) -> None:
+    names = [store.requesters.create(f"r{number:03}").requester_id for number in range(60)]
+    for name in names:
+        store.requester_limits.set(name, {"max_running": 1})
+        enqueue(store, 3, requester_id=name)
+    assert sorted(claimed_from(store) + claimed_from(store)) == sorted(names)
+
+
+@pytest.mark.parametrize("engine", ["postgres"], indirect=True)
+def test_a_new_cap_waits_for_an_enqueue_in_flight(store: Store, newsroom: str) -> None:
+    """Else its whole batch would be ranked by the old limits, where `requester set` does not see it."""
+    setting = threading.Thread(target=store.requester_limits.set, args=(newsroom, {"max_running": 1}))
+    with enqueue_in_flight(store, new_job(requester_id=newsroom)):
+        setting.start()
+        while not waits_for_a_lock(store):
+            assert setting.is_alive(), "it has not waited"
+    setting.join()
+    enqueue(store, 3, requester_id=newsroom)
+    assert claimed_from(store) == [newsroom]
+
+
+def waits_for_a_lock(store: Store) -> bool:
+    with store.database.snapshot() as connection:
+        found = connection.exec_driver_sql("SELECT count(*) FROM pg_locks WHERE NOT granted").scalar_one()
+    return bool(found)
+
+
+@pytest.mark.parametrize("engine", ["postgres"], indirect=True)
+@pytest.mark.parametrize("fields", [{}, {"group_id": "g"}])
+def test_a_sweep_does_not_wait_for_a_frozen_enqueue(
+    store: Store, clock: SettableClock, newsroom: str, fields: dict[str, str]
+) -> None:
+    """Each sweep would hold due jobs of all requesters and wait, and all claims with it."""
+    at = clock.now_ms + 1
+    enqueue(store, 1, requester_id=newsroom, **fields)
+    store.inbox.claim("w1", 1)
+    (late,) = enqueue(store, 1, requester_id=newsroom, not_before=at, **fields)
+    enqueue(store, 1, requester_id="other", not_before=at)
+    clock.advance(2)
+    with enqueue_in_flight(store, new_job(requester_id=newsroom, **fields)):
+        assert claimed_from(store) == ["other"]
+    assert claimed_from(store) == ([] if fields else [newsroom])
+    with store.database.snapshot() as connection:
+        lane = connection.execute(sa.select(inbox_jobs.c.lane).where(inbox_jobs.c.job_id == late)).scalar()
+    assert lane == ("blocked" if fields else "leased")

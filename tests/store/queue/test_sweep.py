@@ -1,0 +1,127 @@
+"""Sweeps are made by the way: where there was nothing to claim, and sooner or later in any case."""
+
+import pytest
+
+from euterpe.crypto.keyring import LocalKeyRing
+from euterpe.domain.states import JobStatus
+from euterpe.store.queue.sweep import SweepTimer
+from euterpe.store.store import Store
+from tests.clock import SettableClock
+from tests.store.jobs import claim_one, enqueue, statuses
+
+
+class Yard:
+    """Rows to claim, rows that a sweep would bring, and what was done, in its order."""
+
+    def __init__(self, ready: int, due: int) -> None:
+        self.ready, self.due = ready, due
+        self.done: list[str] = []
+
+    def claim(self) -> list[int]:
+        self.done.append("claim")
+        self.ready, found = max(0, self.ready - 1), min(1, self.ready)
+        return [1] * found
+
+    def sweep(self) -> int:
+        self.done.append("sweep")
+        self.ready, self.due, swept = self.ready + self.due, 0, self.due
+        return swept
+
+
+@pytest.fixture
+def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    instant = [1000.0]
+    monkeypatch.setattr("euterpe.store.queue.sweep.time.monotonic", lambda: instant[0])
+    return instant
+
+
+def test_the_first_job_of_an_idle_worker_does_not_wait_for_a_sweep(now: list[float]) -> None:
+    yard = Yard(ready=0, due=0)
+    turns = SweepTimer(100, yard.sweep)
+    assert turns.around(yard.claim) == []
+    now[0] += 1.5
+    yard.ready, yard.done = 2, []
+    assert turns.around(yard.claim) == [1]
+    assert yard.done == ["claim"]
+    assert turns.around(yard.claim) == [1]
+    assert yard.done == ["claim", "sweep", "claim"]
+
+
+def test_an_idle_worker_that_has_slept_too_long_sweeps_first(now: list[float]) -> None:
+    yard = Yard(ready=0, due=0)
+    turns = SweepTimer(100, yard.sweep)
+    turns.around(yard.claim)
+    now[0] += 2.0
+    yard.ready, yard.done = 1, []
+    assert turns.around(yard.claim) == [1]
+    assert yard.done == ["sweep", "claim"]
+
+
+def test_where_nothing_is_a_sweep_may_bring_something_and_it_is_claimed(now: list[float]) -> None:
+    yard = Yard(ready=0, due=0)
+    turns = SweepTimer(100, yard.sweep)
+    assert turns.around(yard.claim) == []
+    now[0] += 0.1
+    yard.due, yard.done = 2, []
+    assert turns.around(yard.claim) == [1]
+    assert yard.done == ["claim", "sweep", "claim"]
+
+
+def test_claims_that_find_nothing_sweep_no_more_often_than_agreed(now: list[float]) -> None:
+    yard = Yard(ready=0, due=0)
+    turns = SweepTimer(100, yard.sweep)
+    for _ in range(20):
+        turns.around(yard.claim)
+        now[0] += 0.01
+    assert yard.done.count("sweep") == 2
+
+
+def test_claims_that_always_find_something_sweep_as_often(now: list[float]) -> None:
+    yard = Yard(ready=1000, due=0)
+    turns = SweepTimer(250, yard.sweep)
+    for _ in range(100):
+        assert turns.around(yard.claim)
+        now[0] += 0.125
+    assert yard.done.count("sweep") == 50
+
+
+def test_a_sweep_that_fails_is_told_of_and_stops_no_claims(now: list[float]) -> None:
+    """At the pace of a worker that waits a second after each trouble."""
+
+    def fail() -> int:
+        raise ValueError("the disk is full")
+
+    sweep_timer, claimed, told = SweepTimer(100, fail), 0, 0
+    for _ in range(60):
+        try:
+            claimed += len(sweep_timer.around(lambda: [1]))
+        except ValueError:
+            told += 1
+        now[0] += 1.0
+    assert told == 20
+    assert claimed == 40
+
+
+def test_an_idle_worker_claims_what_its_own_sweep_has_brought(
+    url: str, ring: LocalKeyRing, clock: SettableClock, now: list[float]
+) -> None:
+    with Store(url, ring, clock=clock, sweep_every_ms=100) as store:
+        (job_id,) = enqueue(store, not_before=clock.now_ms + 1_000)
+        assert store.inbox.claim("w1", 1) == []
+        clock.advance(1_000)
+        assert store.inbox.claim("w1", 1) == []  # a tenth of a second has not passed
+        now[0] += 0.1
+        assert claim_one(store).job_id == job_id
+        assert statuses(store, [job_id]) == [JobStatus.CLAIMED]
+
+
+def test_one_whose_claims_find_something_puts_out_owners_too(
+    url: str, ring: LocalKeyRing, clock: SettableClock, now: list[float]
+) -> None:
+    with Store(url, ring, clock=clock, sweep_every_ms=100) as store:
+        lost, *_ = enqueue(store, 3)
+        assert claim_one(store, lease_ms=1_000).job_id == lost
+        clock.advance(1_001)
+        now[0] += 0.1
+        assert claim_one(store).job_id != lost
+        assert statuses(store, [lost]) == [JobStatus.QUEUED]

@@ -1,0 +1,129 @@
+"""The heartbeat, and what an attempt learns from it."""
+
+import threading
+from typing import Any
+
+import pytest
+
+from euterpe.store.errors import StoreUnavailable
+from euterpe.store.queue.inbox import ClaimedJob
+from euterpe.store.store import Store
+from euterpe.worker.interruptions import AttemptTimeout, CancelRequested, LeaseLost, WorkerStopping
+from euterpe.worker.lease_keeper import AttemptControl, LeaseKeeper
+from tests.clock import SettableClock
+
+
+@pytest.fixture
+def lease_keeper(store: Store) -> LeaseKeeper:
+    return LeaseKeeper(store, interval_ms=10)
+
+
+def test_a_beat_keeps_the_lease(
+    store: Store, clock: SettableClock, lease_keeper: LeaseKeeper, job: ClaimedJob
+) -> None:
+    control = AttemptControl(job, 60)
+    lease_keeper.keep(control)
+    for _ in range(3):
+        clock.advance(900)
+        lease_keeper.beat()
+    control.check()
+    assert store.jobs.get(job.job_id)["lease_expires_at"] == clock.now_ms + 1_000
+
+
+def test_a_job_that_somebody_else_has_is_lost(
+    store: Store, clock: SettableClock, lease_keeper: LeaseKeeper, job: ClaimedJob
+) -> None:
+    control = AttemptControl(job, 60)
+    lease_keeper.keep(control)
+    clock.advance(1_001)
+    store.inbox.sweep()
+    lease_keeper.beat()
+    with pytest.raises(LeaseLost):
+        control.check()
+
+
+def test_a_cancel_is_seen_at_the_next_beat(store: Store, lease_keeper: LeaseKeeper, job: ClaimedJob) -> None:
+    control = AttemptControl(job, 60)
+    lease_keeper.keep(control)
+    store.control.cancel(job.job_id)
+    control.check()
+    lease_keeper.beat()
+    with pytest.raises(CancelRequested):
+        control.check()
+
+
+def test_a_lost_lease_comes_before_every_other_reason(job: ClaimedJob) -> None:
+    control = AttemptControl(job, 60)
+    control.end(CancelRequested())
+    control.end(WorkerStopping())
+    with pytest.raises(CancelRequested):
+        control.check()
+    control.end(LeaseLost())
+    control.end(CancelRequested())
+    with pytest.raises(LeaseLost):
+        control.check()
+
+
+def test_an_attempt_has_so_much_time(job: ClaimedJob) -> None:
+    now = 0.0
+    control = AttemptControl(job, 60, now=lambda: now)
+    control.check()
+    now = 60.1
+    with pytest.raises(AttemptTimeout):
+        control.check()
+    assert control.seconds_left == 0.0
+
+
+def test_a_wait_ends_with_its_reason(job: ClaimedJob) -> None:
+    control = AttemptControl(job, 3600)
+    stopper = threading.Timer(0.01, control.end, [WorkerStopping()])
+    stopper.start()
+    with pytest.raises(WorkerStopping):
+        control.wait(3600)
+    stopper.join()
+
+
+def test_the_heart_outlives_a_database_that_is_away(
+    store: Store, lease_keeper: LeaseKeeper, job: ClaimedJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    beats, beat = threading.Semaphore(0), store.inbox.heartbeat
+    troubles: list[Exception] = [StoreUnavailable("away"), RuntimeError("odd")]
+
+    def flaky(jobs: list[ClaimedJob], **options: Any) -> object:
+        beats.release()
+        if troubles:
+            raise troubles.pop()
+        return beat(jobs, **options)
+
+    monkeypatch.setattr(store.inbox, "heartbeat", flaky)
+    lease_keeper.keep(AttemptControl(job, 60))
+    lease_keeper.start()
+    for _ in range(4):
+        assert beats.acquire(timeout=10)
+    lease_keeper.stop()
+
+
+def test_a_pulse_that_is_dropped_leaves_a_later_one_of_the_same_job(
+    lease_keeper: LeaseKeeper, job: ClaimedJob
+) -> None:
+    before, after = AttemptControl(job, 60), AttemptControl(job, 60)
+    lease_keeper.keep(before)
+    lease_keeper.keep(after)
+    lease_keeper.drop(before)
+    assert lease_keeper.held() == [after]
+
+
+def test_an_attempt_that_never_comes_back_loses_its_job(
+    store: Store, clock: SettableClock, lease_keeper: LeaseKeeper, job: ClaimedJob
+) -> None:
+    """A call that never returns must not hold a job for ever."""
+    now = 0.0
+    lease_keeper.keep(AttemptControl(job, 60, now=lambda: now))
+    now = 119.0
+    lease_keeper.beat()
+    clock.advance(900)
+    now = 121.0
+    lease_keeper.beat()
+    clock.advance(900)
+    store.inbox.sweep()
+    assert store.jobs.get(job.job_id)["status"] == "queued"

@@ -1,0 +1,91 @@
+"""What an attempt writes, under the fence."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from euterpe.domain.retry import JobError
+from euterpe.domain.states import JobStatus
+from euterpe.store.errors import StoreUnavailable
+from euterpe.store.queue.inbox import ClaimedJob
+from euterpe.store.store import Store
+from euterpe.worker.interruptions import LeaseLost
+from euterpe.worker.lease_keeper import AttemptControl
+from euterpe.worker.recorder import AttemptRecorder
+from tests.clock import SettableClock
+from tests.store.jobs import told
+
+
+@pytest.fixture
+def recorder(store: Store, job: ClaimedJob) -> AttemptRecorder:
+    return AttemptRecorder(store, AttemptControl(job, 60))
+
+
+@pytest.fixture
+def lose(store: Store, clock: SettableClock) -> Callable[[], None]:
+    def lost() -> None:
+        clock.advance(1_001)
+        store.inbox.sweep()
+
+    return lost
+
+
+def test_steps_go_on_from_where_the_last_one_got(
+    store: Store, job: ClaimedJob, recorder: AttemptRecorder
+) -> None:
+    recorder.advance(JobStatus.FETCHING)
+    recorder.advance(JobStatus.PROCESSING, source_info={"duration_seconds": 2.0})
+    row = store.jobs.get(job.job_id)
+    assert (row["status"], row["source_info"]) == ("processing", {"duration_seconds": 2.0})
+
+
+def test_a_step_without_the_lease_is_refused(
+    store: Store, job: ClaimedJob, recorder: AttemptRecorder, lose: Callable[[], None]
+) -> None:
+    lose()
+    with pytest.raises(LeaseLost):
+        recorder.advance(JobStatus.FETCHING)
+    with pytest.raises(LeaseLost):
+        recorder.report(10.0)
+    with pytest.raises(LeaseLost):
+        recorder.prove_ownership()
+    recorder.fail(JobError("encode_failed", "…", "claimed"), {})
+    recorder.release({})
+    assert told(store, job.job_id) == ["claimed", "queued"]
+
+
+def test_a_step_whose_answer_was_lost_is_looked_up(
+    store: Store, job: ClaimedJob, recorder: AttemptRecorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The commit was made, and the connection broke before we heard of it."""
+    advance = store.advance
+
+    def unheard(step: Any) -> Any:
+        monkeypatch.undo()
+        advance(step).result()
+        raise StoreUnavailable("the connection broke during the commit")
+
+    monkeypatch.setattr(store, "advance", unheard)
+    recorder.advance(JobStatus.FETCHING)
+    assert recorder.phase is JobStatus.FETCHING
+    assert told(store, job.job_id) == ["claimed", "fetching"]
+
+
+def test_reports_are_at_least_a_second_apart(
+    store: Store, job: ClaimedJob, recorder: AttemptRecorder
+) -> None:
+    for percent in (10.0, 20.0, 30.0):
+        recorder.report(percent)
+    assert store.jobs.get(job.job_id)["progress"] == 10.0
+    assert told(store, job.job_id) == ["claimed", "progress"]
+
+
+def test_a_report_that_the_database_does_not_take_is_no_failure(
+    store: Store, recorder: AttemptRecorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(_: object) -> None:
+        raise StoreUnavailable("away")
+
+    monkeypatch.setattr(store.progress, "write", away)
+    recorder.report(10.0)
