@@ -1,1 +1,1 @@
-"""The rules, and nothing else: no I/O, no clock, no SQL."""
+"""Domain rules as pure functions and values: states, retries, job spec, events. No I/O, no clock, no SQL."""

@@ -1,8 +1,8 @@
-"""A spec in two parts: what may lie in the open, and what must be sealed.
+"""Split a spec into a public part and a secret part to seal, and hash what the request means.
 
-Credentials are secret, and so is the query of a signed URL, which carries the signature. The open part
-alone is what the request means; the secret part is only how to get at it. The queries of callback URLs are
-sealed apart (`callbacks.py`), for they live longer; they belong to what the request means.
+Credentials are secret, and so is the query of a signed URL, which carries the signature. The public part
+alone is what the request means; the secret part only gives access to it. The queries of callback URLs are
+sealed separately (`callbacks.py`), because they live longer; they are part of what the request means.
 """
 
 import json
@@ -19,26 +19,26 @@ from euterpe.domain.strict_json import canonical_text
 
 CallbackField = Literal["refresh_url", "status_webhook_url"]
 CALLBACK_FIELDS: tuple[CallbackField, CallbackField] = ("refresh_url", "status_webhook_url")
-# Shorter values stand in any text by chance.
+# Shorter values may occur in any text by chance.
 _SHORTEST_TOKEN = 6
 _HIDDEN = "…"
 
 
 def callback_queries(spec: JobSpec) -> bytes | None:
-    """Return the part of the callback URLs that must be sealed, if there is one."""
+    """Return the queries of the callback URLs as bytes to seal, or None if there are none."""
     urls = zip(CALLBACK_FIELDS, (spec.refresh_url, spec.status_webhook_url), strict=True)
     queries = {name: split_query(url)[1] for name, url in urls if url is not None and "?" in url}
     return canonical_text(queries).encode() if queries else None
 
 
 def without_callback_queries(public: dict[str, Any]) -> dict[str, Any]:
-    """Return the spec with the queries of its callback URLs cut off behind their question marks."""
+    """Return the spec with each callback URL cut off after its question mark."""
     urls: dict[str, str] = {name: public[name] for name in CALLBACK_FIELDS if "?" in (public.get(name) or "")}
     return {**public, **{name: without_query(url) + "?" for name, url in urls.items()}} if urls else public
 
 
 def with_callback_queries(public: Mapping[str, Any], queries: bytes | None) -> dict[str, Any]:
-    """Return the spec with its whole callback URLs."""
+    """Return the spec with its complete callback URLs."""
     if queries is None:
         return dict(public)
     whole: dict[str, str] = {
@@ -48,18 +48,18 @@ def with_callback_queries(public: Mapping[str, Any], queries: bytes | None) -> d
 
 
 def with_query(url: str, queries: bytes, name: CallbackField) -> str:
-    """Return the whole URL of this field."""
+    """Return the complete URL of this field."""
     query = json.loads(queries).get(name)
     return url if query is None else without_query(url) + str(query)
 
 
 def is_hidden(url: str | None) -> bool:
-    """Return whether the URL has lost its query."""
+    """Return whether the query of the URL was removed."""
     return url is not None and url.endswith("?")
 
 
 def hide_query(text: str, url: str) -> str:
-    """Return the text without what it repeats of the URL's query: some servers quote what they refuse."""
+    """Return the text with all parts of the URL's query masked: some servers quote what they refuse."""
     query = split_query(url)[1].removeprefix("?")
     pairs = query.split("&")
     values = (pair.partition("=")[2] for pair in pairs)
@@ -74,10 +74,10 @@ Json = dict[str, Any]
 
 
 def split_secrets(spec: JobSpec) -> tuple[Json, bytes | None]:
-    """The open part as JSON, every default written out, and the secret part, if there is one.
+    """Return the public part as JSON, with every default, and the secret part, or None if there is none.
 
-    A URL keeps the question mark of the query that it lost: whoever may not see the secret part can tell
-    from it what belongs there.
+    A URL keeps the question mark of the query that was removed, which shows a reader without the secret part
+    that a query belongs there.
     """
     public, secret = _split(spec, exclude_defaults=False)
     if "source_query" in secret:
@@ -88,7 +88,7 @@ def split_secrets(spec: JobSpec) -> tuple[Json, bytes | None]:
 
 
 def join_secrets(public: Json, secret: bytes | None, callbacks: bytes | None = None) -> JobSpec:
-    """The spec that `split_secrets` and `callback_queries` took apart."""
+    """Return the spec that `split_secrets` and `callback_queries` took apart."""
     public = with_callback_queries(public, callbacks)
     sealed = json.loads(secret) if secret else {}
     source, output = dict(public["source"]), dict(public["output"])
@@ -104,7 +104,7 @@ def join_secrets(public: Json, secret: bytes | None, callbacks: bytes | None = N
 
 
 def request_hash(spec: JobSpec) -> str:
-    """SHA-256 of what the request means, for telling a retried request from another one.
+    """Return the SHA-256 of what the request means, which tells a retried request from a different one.
 
     Credentials and signatures are left out: a client that retries mints new ones and still means the
     same job. Defaults are left out too, so a field that a later version adds changes no hash.

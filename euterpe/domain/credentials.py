@@ -1,4 +1,4 @@
-"""The short-lived keys to a requester's object storage."""
+"""Models of the short-lived credentials for a requester's object storage (S3, GCS, Azure)."""
 
 import json
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ def _check_secret(secret: SecretStr) -> SecretStr:
 
 
 def _check_service_account(secret: SecretStr) -> SecretStr:
-    """A key file, less all that does not sign: it may also name the hosts that its reader then calls."""
+    """Return the key file with only the fields that sign: others may name hosts that its reader calls."""
     text = secret.get_secret_value()
     try:
         given = json.loads(text) if len(text) <= 16_384 else None
@@ -73,7 +73,7 @@ StorageCredentials = Annotated[S3Credentials | GsCredentials | AzCredentials, *T
 
 
 class CredentialPair(StrictModel):
-    """One to read the source, another to write the outputs; a side that needs none is left out."""
+    """Credentials to read the source, and others to write the outputs; a side that needs none is left out."""
 
     source: StorageCredentials | None = None
     output: StorageCredentials | None = None
@@ -106,13 +106,13 @@ Credentials = Annotated[
         custom_error_message="must have a type of s3, gs or az, or such credentials as source and output",
     ),
 ]
-"""One for both sides, or a pair."""
+"""Credentials for both sides, or a pair."""
 
 
 def misfit(credentials: Credentials, schemes: Mapping[Side, str]) -> str | None:
-    """Why `credentials` are not for a job between these schemes, like `{"source": "s3", "output": "file"}`.
+    """Return why `credentials` do not fit a job with these schemes (`{"source": "s3", "output": "file"}`).
 
-    A side whose own URL is wrong is not in `schemes`, and nothing is said of it.
+    None if they fit. A side whose own URL is invalid is missing from `schemes` and is not checked.
     """
     if isinstance(credentials, CredentialPair):
         used: dict[Side, StorageCredentials | None] = {

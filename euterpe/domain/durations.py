@@ -1,11 +1,11 @@
-"""Durations as people write them: a number and a unit."""
+"""Instants as ISO 8601 text, and durations as a number and a unit (90s, 15m)."""
 
 import re
 from datetime import UTC, datetime
 from functools import lru_cache
 
 
-@lru_cache(maxsize=1024)  # the events of one batch share their instant
+@lru_cache(maxsize=1024)  # the events of one batch have the same instant
 def iso(ms: int) -> str:
     seconds, rest = divmod(ms, 1000)
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{rest:03d}Z"
@@ -20,7 +20,7 @@ _UNITS_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 def parse_duration(text: str) -> int | None:
-    """Return the milliseconds in a text like 90s, 15m, 12h or 30d, or None when it is no duration."""
+    """Return the milliseconds in a text like 90s, 15m, 12h or 30d, or None if it is not a duration."""
     shape = _DURATION.fullmatch(text)
     return int(shape[1]) * _UNITS_MS[shape[2]] if shape else None
 

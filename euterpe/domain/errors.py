@@ -1,10 +1,10 @@
-"""What can go wrong by the rules; every error has a stable `code`."""
+"""Base classes of Euterpe's errors; every error has a stable `code`."""
 
 from dataclasses import dataclass
 
 
 class EuterpeError(Exception):
-    """The root of every error that a caller is meant to handle."""
+    """Base class of all errors that a caller is meant to handle."""
 
     code = "error"
     retryable = False
@@ -20,14 +20,14 @@ class InvalidTransition(EuterpeError):
 
 @dataclass(frozen=True)
 class FieldError:
-    """One thing that is wrong with a request: where, and what to do about it."""
+    """An error in a request: its location, and how to fix it."""
 
     loc: tuple[str | int, ...]
     msg: str
 
 
 class InvalidSpec(EuterpeError):
-    """A request that breaks the rules of the job spec: all its errors at once."""
+    """Raised for a request that breaks the rules of the job spec, with all its errors at once."""
 
     code = "invalid_request"
 

@@ -1,4 +1,4 @@
-"""What the world is told: one event for each transition, its body fixed once and for all."""
+"""Events: one for each transition, with a webhook body that never changes."""
 
 from collections.abc import Sequence
 
@@ -14,14 +14,14 @@ def event_type(status: str) -> str:
 
 
 def is_wanted(status: str, webhook_url: str | None, webhook_events: Sequence[str] | None) -> bool:
-    """Whether a requester hears of this status; no list means every status change."""
+    """Return whether the requester wants this status as a webhook; no list means every status change."""
     if webhook_url is None:
         return False
     return webhook_events is None or status in webhook_events
 
 
 def wants_progress(webhook_url: str | None, webhook_events: Sequence[str] | None) -> bool:
-    """Progress is told only to a requester that asked for it by name."""
+    """Return whether the requester wants progress events, which `webhook_events` must name."""
     return webhook_url is not None and webhook_events is not None and "progress" in webhook_events
 
 
@@ -40,10 +40,10 @@ def event_body(
     error: str | None,
     more: str = "",
 ) -> str:
-    """The exact body of the webhook: it is stored, and sent byte for byte on every retry.
+    """Return the exact body of the webhook, which is stored and sent byte for byte on every retry.
 
-    The last five are JSON already (`more` as further members, each after a comma): to encode anew for each
-    event what never changes about its job would be half the work of a transition.
+    The last five are JSON already (`more` as further members, each after a comma): to encode the constant
+    data of a job again for each event would be half the work of a transition.
     """
     outputs = outputs if status == JobStatus.SUCCEEDED else None
     error = error if status in _SHOWS_ERROR else None

@@ -1,4 +1,4 @@
-"""What pydantic found, told to a requester: where, and what is allowed there; never what was given."""
+"""Translate pydantic errors for requesters: the location and what is allowed there, never the input."""
 
 from collections.abc import Iterable
 from itertools import islice
@@ -11,9 +11,9 @@ from euterpe.domain.errors import FieldError
 from euterpe.domain.model import StrictModel
 from euterpe.domain.text import legible
 
-# A name that is not ours may be a secret that was put into the wrong place: its beginning is enough.
+# An unknown name may be a secret that was put into the wrong place, so only its beginning is shown.
 _UNKNOWN_NAME_LENGTH = 16
-MAX_ERRORS = 100  # a body of 256 KiB has room for 40,000 unknown keys; the answer has not
+MAX_ERRORS = 100  # a body of 256 KiB has room for 40,000 unknown keys, a response does not
 
 _MAPS_OF_FILES = ("urls", "output_urls")
 
@@ -40,14 +40,15 @@ _SENTENCES = {
 
 
 def field_errors(invalid: ValidationError, data: object) -> tuple[FieldError, ...]:
-    """The errors of validating `data`, with locations that are paths in `data`."""
+    """Return the errors of validating `data`, with locations that are paths in `data`."""
     details = invalid.errors(include_url=False, include_input=False)
     return abridged(FieldError(_path(detail, data), _sentence(detail)) for detail in details)
 
 
 def abridged(errors: Iterable[FieldError]) -> tuple[FieldError, ...]:
-    told = tuple(islice(errors, MAX_ERRORS + 1))
-    return told if len(told) <= MAX_ERRORS else (*told[:-1], FieldError((), "has more errors than these"))
+    """Return the first `MAX_ERRORS` errors, and one more that says so if there are others."""
+    first = tuple(islice(errors, MAX_ERRORS + 1))
+    return first if len(first) <= MAX_ERRORS else (*first[:-1], FieldError((), "has more errors than these"))
 
 
 def _sentence(detail: ErrorDetails) -> str:
@@ -56,10 +57,10 @@ def _sentence(detail: ErrorDetails) -> str:
 
 
 def _path(detail: ErrorDetails, data: Any) -> tuple[str | int, ...]:
-    """Pydantic also names the branch of a union that it took: a step that the document does not have."""
+    """Return the path in `data`, without the union branches that pydantic adds to it."""
     path: list[str | int] = []
     for step in detail["loc"]:
-        if _leads_on(data, step):
+        if _has_step(data, step):
             data = data[step]
             path.append(step)
     if detail["type"] == "missing":
@@ -68,7 +69,7 @@ def _path(detail: ErrorDetails, data: Any) -> tuple[str | int, ...]:
 
 
 def shown_path(path: Iterable[str | int]) -> tuple[str | int, ...]:
-    """Return the path as an answer may show it: our own names whole, of others a short, printable prefix."""
+    """Return the path as a response may show it: known names whole, a short printable prefix of others."""
     known = _known_names()
     shown: list[str | int] = []
     parent: str | int | None = None
@@ -80,7 +81,7 @@ def shown_path(path: Iterable[str | int]) -> tuple[str | int, ...]:
 
 def _shortened(step: str | int, parent: str | int | None) -> str | int:
     if parent in _MAPS_OF_FILES and isinstance(step, str):
-        return legible(step.partition("?")[0])  # whoever listed a hundred files wants to find the wrong one
+        return legible(step.partition("?")[0])  # a longer prefix, to find one wrong file among a hundred
     return legible(step, _UNKNOWN_NAME_LENGTH)
 
 
@@ -92,5 +93,5 @@ def _known_names() -> frozenset[str]:
     return frozenset(names)
 
 
-def _leads_on(data: Any, step: str | int) -> bool:
+def _has_step(data: Any, step: str | int) -> bool:
     return step in data if isinstance(data, dict) else isinstance(data, list) and isinstance(step, int)

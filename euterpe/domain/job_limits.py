@@ -1,4 +1,4 @@
-"""The most that an operator lets a job ask for, of all requesters or of one."""
+"""Upper limits that the operator sets on what a job may ask for, for all requesters or for one."""
 
 from dataclasses import dataclass, fields
 
@@ -8,20 +8,20 @@ from euterpe.domain.spec import JobSpec
 
 @dataclass(frozen=True)
 class JobLimits:
-    """None leaves it to the job spec's own bounds."""
+    """Upper limits for the fields of a job; None leaves only the bounds of the job spec."""
 
     max_timeout_seconds: int | None = None
     max_attempts: int | None = None
     max_priority: int | None = None
 
     def tightest(self, other: "JobLimits") -> "JobLimits":
-        """Return the smaller of both for each limit."""
+        """Return the smaller value of each limit."""
         names = [field.name for field in fields(self)]
         return JobLimits(**{name: _smaller(getattr(self, name), getattr(other, name)) for name in names})
 
     def check(self, spec: JobSpec) -> None:
-        """Raise InvalidSpec, with an error for each field in which a job asks for more. What it does not ask
-        for gets as much as is allowed."""
+        """Raise `InvalidSpec` with an error for each field in which a job asks for more. A field that it
+        leaves out is not checked: the limit caps its default."""
         asked = (
             ("timeout_seconds", spec.timeout_seconds, self.max_timeout_seconds),
             ("max_attempts", spec.max_attempts, self.max_attempts),
@@ -36,15 +36,15 @@ class JobLimits:
             raise InvalidSpec(problems)
 
     def attempts(self, default: int) -> int:
-        """Return how many attempts a job gets that does not say."""
+        """Return the number of attempts of a job that does not set `max_attempts`."""
         return _smaller(default, self.max_attempts) or default
 
     def timeout_seconds(self, wanted: int) -> int:
-        """Return the timeout of a job that wants this one, or has it by default."""
+        """Return the timeout of a job that asks for `wanted`, or has it by default."""
         return _smaller(wanted, self.max_timeout_seconds) or wanted
 
     def priority(self, wanted: int) -> int:
-        """Return the priority of a job that wants this one, or has it by default."""
+        """Return the priority of a job that asks for `wanted`, or has it by default."""
         return wanted if self.max_priority is None else min(wanted, self.max_priority)
 
 

@@ -1,7 +1,7 @@
-"""Where a job may read, write and call: the rules that a URL obeys before anybody opens it.
+"""Validation of the URLs that a job may read, write and call, before any of them is opened.
 
-Paths are URL paths: percent escapes are decoded once, and what they spell obeys the same rules.
-What an address may be is not decided here but by the egress guard, when the connection is made.
+Paths are URL paths: percent escapes are decoded once, and the decoded path must obey the same rules.
+Addresses are not checked here but by the egress policy, when the connection is made.
 """
 
 import re
@@ -12,7 +12,7 @@ from urllib.parse import unquote
 from euterpe.domain.text import TextRule, has_control
 
 OBJECT_STORES = ("s3", "gs", "az")
-MAX_LOCATION = 8192  # a presigned URL with a session token in it takes about 2,000
+MAX_LOCATION = 8192  # a presigned URL with a session token takes about 2,000
 MAX_CALLBACK = 2048
 
 _URL = re.compile(r"([a-z][a-z0-9]*)://([^/?#]*)([^?#]*)(\?[^#]*)?(#.*)?")
@@ -30,7 +30,7 @@ class _Url(NamedTuple):
 
 
 def split_query(url: str) -> tuple[str, str]:
-    """The URL without its query, and the query with its question mark: joined they are the URL again."""
+    """Return the URL without its query, and the query with its question mark; joined they are `url`."""
     path, mark, query = url.partition("?")
     return path, mark + query
 
@@ -112,8 +112,8 @@ def _rule(
         if len(url) > longest:
             raise ValueError(f"must not be longer than {longest} characters")
         parsed = _parse(url, schemes)
-        for obey in checks:
-            obey(parsed)
+        for extra_check in checks:
+            extra_check(parsed)
         if not parsed.path.endswith(ending):
             raise ValueError(f"must be a prefix that ends with '{ending}'")
         return url

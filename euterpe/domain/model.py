@@ -1,4 +1,4 @@
-"""What the models of a request share: their strictness, and kinds of field that pydantic has no word for."""
+"""Strict pydantic base model and custom field types shared by the request models."""
 
 import re
 from collections.abc import Callable
@@ -27,16 +27,16 @@ from euterpe.domain.durations import iso
 
 
 class StrictModel(BaseModel):
-    """Nothing is guessed, nothing is ignored, nothing changes later, and no error shows what it was given."""
+    """Base model: no type coercion, no unknown fields, no mutation, no input values in error messages."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, hide_input_in_errors=True)
 
 
 @dataclass(frozen=True)
 class Items:
-    """A list with so many items, kept as a tuple: `Annotated[tuple[int, ...], Items(1, 10)]`.
+    """Length limits for a list that is stored as a tuple: `Annotated[tuple[int, ...], Items(1, 10)]`.
 
-    The items are counted before any is looked at; pydantic's own limits count the valid ones only.
+    The items are counted before any is validated; pydantic's own limits count only the valid ones.
     """
 
     least: int
@@ -68,12 +68,12 @@ def _has_type(value: object) -> object:
     return value
 
 
-# Pydantic quotes a type that it does not know, and prints a traceback when that cannot be quoted.
+# `_has_type` is needed: pydantic quotes an unknown type, and prints a traceback when it cannot be quoted.
 Typed = (Discriminator("type"), BeforeValidator(_has_type))
 
 
 def exactly_one_with(other: str) -> AfterValidator:
-    """Of this field and an earlier one, one is given. The field needs `validate_default`."""
+    """Return a validator: either this field or the earlier `other` is given. It needs `validate_default`."""
 
     def check(value: object, info: ValidationInfo) -> object:
         if other in info.data and (value is None) == (info.data[other] is None):
@@ -84,7 +84,7 @@ def exactly_one_with(other: str) -> AfterValidator:
 
 
 def exactly_one_schema(*names: str) -> dict[str, Any]:
-    """The same rule for JSON Schema, where an optional field may also be null."""
+    """Return the same rule for JSON Schema, where an optional field may also be null."""
     return {
         "oneOf": [{"required": [name], "properties": {name: {"not": {"type": "null"}}}} for name in names]
     }
@@ -104,7 +104,7 @@ def _read_instant(value: object) -> int:
         except ValidationError:
             pass
         else:
-            # The seconds and their fraction apart: the float of both may fall just short of a millisecond.
+            # Seconds and fraction are added as integers: one float may fall just short of a millisecond.
             milliseconds = int(instant.timestamp()) * 1000 + instant.microsecond // 1000
             if _YEAR_2000 <= milliseconds < _YEAR_2201:
                 return milliseconds

@@ -1,4 +1,4 @@
-"""What a job can make of its source."""
+"""Output specs: the files that a job can make from its source (HLS, MP4, M4A, images, sprites)."""
 
 from itertools import pairwise
 from typing import Annotated, Literal
@@ -42,7 +42,7 @@ class Audio(StrictModel):
 
 
 class Video(StrictModel):
-    """Without a height the source's own; without a crf the codec's usual one."""
+    """Video settings. `height` defaults to that of the source, `crf` to the codec's usual value."""
 
     codec: VideoCodec = "h264"
     height: Height | None = None
@@ -55,7 +55,7 @@ class HlsVideo(StrictModel):
 
 
 class HlsOutput(StrictModel):
-    """A playlist over one rendition for each height. `audio: null` leaves the sound out."""
+    """A playlist with one rendition for each height. `audio: null` leaves out the sound."""
 
     name: Name
     type: Literal["hls"]
@@ -65,7 +65,7 @@ class HlsOutput(StrictModel):
 
 
 class Mp4Output(StrictModel):
-    """One file, playable while it loads. `audio: null` leaves the sound out."""
+    """A single file that can play while it downloads. `audio: null` leaves out the sound."""
 
     name: Name
     type: Literal["mp4"]
@@ -74,7 +74,7 @@ class Mp4Output(StrictModel):
 
 
 class M4aOutput(StrictModel):
-    """The sound alone."""
+    """The sound alone, in one file."""
 
     name: Name
     type: Literal["m4a"]
@@ -82,7 +82,7 @@ class M4aOutput(StrictModel):
 
 
 class ImageOutput(StrictModel):
-    """Still pictures, one for each moment."""
+    """Still images, one for each moment."""
 
     name: Name
     type: Literal["image"]
@@ -90,7 +90,7 @@ class ImageOutput(StrictModel):
 
 
 class SpriteOutput(StrictModel):
-    """A grid of small pictures for scrubbing, with a WebVTT file that maps times to them."""
+    """A grid of thumbnails for scrubbing, with a WebVTT file that maps times to them."""
 
     name: Name
     type: Literal["sprite"]

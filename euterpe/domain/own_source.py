@@ -1,4 +1,4 @@
-"""Outputs that would replace the source of their own job."""
+"""Checks for outputs that would overwrite the source of their own job."""
 
 from collections.abc import Iterable
 from urllib.parse import quote, unquote, urlsplit
@@ -13,14 +13,17 @@ ADVICE = "this job would write an output over its own source: choose another out
 
 
 def replaces_its_source(spec: JobSpec) -> bool:
-    """Tell from the spec alone. The plan alone knows the names of an output of many files."""
+    """Return whether the spec alone shows that an output overwrites the source.
+
+    Only the plan has the names of an output of many files.
+    """
     names = [f"{output.name}.mp4" for output in resolve_outputs(spec) if isinstance(output, Mp4Output)]
     names += [f"{output.name}.m4a" for output in resolve_outputs(spec) if isinstance(output, M4aOutput)]
     return over_source(spec, [*names, *(spec.output.urls or {})]) is not None
 
 
 def over_source(spec: JobSpec, names: Iterable[str]) -> str | None:
-    """Return the first of these files that would be written over the source, if any would."""
+    """Return the first of these files that would overwrite the source, or None."""
     if spec.source.scheme != spec.output.scheme or not _is_one_store(spec.credentials):
         return None
     source = _place(spec.source.url)
@@ -33,7 +36,7 @@ def over_source(spec: JobSpec, names: Iterable[str]) -> str | None:
 
 
 def _place(url: str) -> tuple[str, str, int | None, str]:
-    """Return what two spellings of one object have in common."""
+    """Return the parts of a URL that are equal for all spellings of one object."""
     parts = urlsplit(split_query(url)[0])
     port = parts.port or _PORTS.get(parts.scheme) if parts.scheme in _PORTS else None
     host = (parts.hostname or "") if parts.scheme in _PORTS else parts.netloc
@@ -41,7 +44,7 @@ def _place(url: str) -> tuple[str, str, int | None, str]:
 
 
 def _is_one_store(credentials: Credentials | None) -> bool:
-    """Two endpoints, or two accounts, may have buckets of one name."""
+    """Return False for two endpoints or two accounts: both may have a bucket of the same name."""
     source, output = of_side(credentials, "source"), of_side(credentials, "output")
     if source is None or output is None:
         return True

@@ -1,4 +1,4 @@
-"""Ready-made outputs, by name. A new profile is one more entry here."""
+"""Built-in profiles: ready-made lists of outputs, chosen by name. Add new ones to `_BUILT_IN`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
-"""New credentials for a job that is there already (contract §7): the whole secret part of its spec anew.
+"""Replacement credentials for an existing job (contract §7): a new secret part of its spec as a whole.
 
-Whoever knows the present secrets keeps those that are not replaced. The API does not know them, and takes
-nothing that would forget some of them.
+A caller that has the present secrets keeps those that are not replaced. The API does not have them, and
+refuses a document that would lose some of them.
 """
 
 from collections.abc import Iterator
@@ -19,10 +19,10 @@ from euterpe.domain.spec import JobSpec, Uploads, parse_spec
 
 
 class Replacement(StrictModel):
-    """What a requester brings: keys to object storage, or the same signed URLs with new signatures, or both.
+    """New secrets of a requester: keys to object storage, the same signed URLs with new signatures, or both.
 
-    A part that the job has must be there: `source_url` and `output_urls` if its own have queries, and
-    `credentials` (or both of a pair) if it reads or writes object storage; null says that it needs none.
+    Each part that the job has is required: `source_url` and `output_urls` if its own have queries, and
+    `credentials` (or both of a pair) if it reads or writes object storage; null means that it needs none.
     """
 
     credentials: Credentials | None = None
@@ -35,10 +35,10 @@ class Replacement(StrictModel):
 
 
 def new_secret(public: Json, document: object, known: JobSpec | None = None) -> bytes:
-    """What to seal for the job with this public spec, or InvalidSpec with every error in the document.
+    """Return the bytes to seal for the job. Raise `InvalidSpec` with every error in the document.
 
-    What it leaves out is taken from `known`, the job's present spec with its secrets; without that it must
-    leave nothing out.
+    A part that it leaves out is taken from `known`, the job's present spec with its secrets. Without `known`,
+    it must leave nothing out.
     """
     try:
         given = Replacement.model_validate(document)
@@ -64,26 +64,26 @@ def _problems(public: Json, given: Replacement, *, is_whole: bool) -> Iterator[F
     if given.is_empty:
         yield _NOTHING
         return
-    yield from _misfits(public, given)
+    yield from _mismatched_urls(public, given)
     if is_whole:
-        yield from _gaps(public, given)
+        yield from _missing_parts(public, given)
 
 
-def _misfits(public: Json, given: Replacement) -> Iterator[FieldError]:
-    """A signature may be new; what it is for may not."""
+def _mismatched_urls(public: Json, given: Replacement) -> Iterator[FieldError]:
+    """Yield an error for each URL that differs in more than its query, which holds the signature."""
     source, urls = public["source"]["url"], public["output"]["urls"] or {}
     if given.source_url is not None and without_query(given.source_url) != without_query(source):
         yield FieldError(("source_url",), "must be the job's source with another query")
-    if given.output_urls is not None and _bare(given.output_urls) != _bare(urls):
+    if given.output_urls is not None and _without_queries(given.output_urls) != _without_queries(urls):
         yield FieldError(("output_urls",), "must be the job's output.urls with other queries")
 
 
-def _bare(urls: dict[str, str]) -> dict[str, str]:
+def _without_queries(urls: dict[str, str]) -> dict[str, str]:
     return {name: without_query(url) for name, url in urls.items()}
 
 
-def _gaps(public: Json, given: Replacement) -> Iterator[FieldError]:
-    """What the job may need and the document does not speak of."""
+def _missing_parts(public: Json, given: Replacement) -> Iterator[FieldError]:
+    """Yield an error for each part that the job may need and the document leaves out."""
     source, urls = public["source"]["url"], public["output"]["urls"] or {}
     if given.source_url is None and split_query(source)[1]:
         yield FieldError(("source_url",), "is required: the job's source is a signed URL")
@@ -91,19 +91,19 @@ def _gaps(public: Json, given: Replacement) -> Iterator[FieldError]:
         yield FieldError(("output_urls",), "is required: the job's output.urls are signed")
     stores = _stores(public)
     if stores and "credentials" not in given.model_fields_set:
-        yield FieldError(("credentials",), _needed(" and ".join(stores)))
+        yield FieldError(("credentials",), _required(" and ".join(stores)))
     if isinstance(given.credentials, CredentialPair):
         for side in stores:
             if side not in given.credentials.model_fields_set:
-                yield FieldError(("credentials", side), _needed(side))
+                yield FieldError(("credentials", side), _required(side))
 
 
-def _needed(sides: str) -> str:
+def _required(sides: str) -> str:
     return f"is required: the job's {sides} is object storage (give null if that needs no credentials)"
 
 
 def _stores(public: Json) -> list[Side]:
-    """The sides that are object storage."""
+    """Return the sides that are object storage."""
     return [side for side in _SIDES if scheme_of(public[side]["url"] or "") in OBJECT_STORES]
 
 

@@ -1,7 +1,7 @@
-"""What to do after a failure: pure decisions, written by one place in the store.
+"""Retry policy and backoff: pure decisions after a failure, which one place in the store writes.
 
-Three budgets, three counters (contract §5): execution attempts, credential refreshes and outbox
-deliveries. None of the functions here reads another's counter.
+There are three budgets with a counter each (contract §5): execution attempts, credential refreshes and
+outbox deliveries. No function here reads the counter of another budget.
 """
 
 from dataclasses import dataclass
@@ -13,9 +13,9 @@ from euterpe.domain.text import storable
 
 class RetryClass(StrEnum):
     TRANSIENT = "transient"  # try again after a backoff
-    THROTTLED = "throttled"  # try again after a longer one
+    THROTTLED = "throttled"  # try again after a longer backoff
     CREDENTIALS = "credentials"  # refresh the credentials first (contract §7)
-    PERMANENT = "permanent"  # rests in `failed`; a person may retry it
+    PERMANENT = "permanent"  # stays in `failed`; a person may retry it
     UNRECOVERABLE = "unrecoverable"  # no retry can help: dead letter at once
 
 
@@ -24,7 +24,7 @@ _CREDENTIAL_STATUS = frozenset({401, 403})
 
 
 def classify_status(status: int) -> RetryClass:
-    """The retry class of an HTTP answer that was not a success (contract §5)."""
+    """Return the retry class of an HTTP response that was not a success (contract §5)."""
     if status in _TRANSIENT_STATUS:
         return RetryClass.TRANSIENT
     if status == 429:
@@ -36,7 +36,7 @@ def classify_status(status: int) -> RetryClass:
 
 @dataclass(frozen=True)
 class JobError:
-    """Why an attempt failed: what the requester is shown, and how it may be retried."""
+    """The error of a failed attempt, as shown to the requester, and its retry class."""
 
     code: str
     message: str
@@ -64,17 +64,17 @@ def lease_expired(phase: str) -> JobError:
 
 @dataclass(frozen=True)
 class Backoff:
-    """Exponential with jitter: half of each delay is fixed, half is drawn, so that neither a herd
-    nor an immediate retry can happen."""
+    """Exponential backoff with jitter: half of each delay is fixed and half is random, which prevents both
+    a thundering herd and an immediate retry."""
 
     base_ms: int = 1_000
     cap_ms: int = 900_000
     throttled_base_ms: int = 30_000
 
     def delay_ms(self, failures: int, retry_class: RetryClass, draw: float) -> int:
-        """The wait before try `failures + 1`; `draw` is uniform in [0, 1)."""
+        """Return the wait before try `failures + 1`; `draw` is uniform in [0, 1)."""
         base = self.throttled_base_ms if retry_class is RetryClass.THROTTLED else self.base_ms
-        # 2**40 ms is 34 years: beyond it the exponent only costs memory.
+        # 2**40 ms is 34 years: a larger exponent only costs memory.
         full = min(self.cap_ms, base << min(max(failures - 1, 0), 40))
         return full - int(full * (1.0 - draw) / 2)
 
@@ -83,8 +83,8 @@ class Backoff:
 class DeliverySchedule:
     """The pauses between the attempts to deliver an event.
 
-    The default pauses add up to 25 h 52 min: a receiver may be down for a day. Jitter only lengthens a pause,
-    so the whole is never shorter than its pauses.
+    The default pauses add up to 25 h 52 min, so a receiver may be down for a day. Jitter only lengthens a
+    pause, so the total is never shorter than the sum of the pauses.
     """
 
     delays_ms: tuple[int, ...] = (
@@ -100,7 +100,7 @@ class DeliverySchedule:
         28_800_000,
         36_000_000,
     )
-    jitter: float = 0.1  # the largest part of a pause that is added to it
+    jitter: float = 0.1  # at most this part of a pause is added to it
     throttled_ms: int = 30_000  # the shortest pause after 429
     longest_retry_after_ms: int = 3_600_000
 
@@ -145,7 +145,8 @@ def decide_job(
     backoff: Backoff,
     draw: float,
 ) -> JobDecision:
-    """A canceled job fails and stays; a spent budget or an unrecoverable error is a dead letter."""
+    """Return the outcome of a failed attempt; a spent budget or an unrecoverable error is a dead letter."""
+    # A canceled job stays in `failed`.
     if cancel_requested or error.code == "canceled":
         return Fail(canceled(error.phase))
     if error.retry_class is RetryClass.UNRECOVERABLE or attempt_count >= max_attempts:
@@ -156,7 +157,7 @@ def decide_job(
 
 
 def may_refresh(refresh_count: int, max_refreshes: int) -> bool:
-    """Whether one more credential refresh is within its own budget."""
+    """Return whether one more credential refresh is within its own budget."""
     return refresh_count < max_refreshes
 
 
@@ -189,8 +190,8 @@ def decide_delivery(
     draw: float,
     failure: str = "no answer",
 ) -> DeliveryDecision:
-    """`status` is None when nothing answered, and `failure` tells why. 2xx is delivered, 410 never wants it
-    again."""
+    """Return the outcome of a delivery: 2xx is delivered, 410 is never sent again. `status` is None when
+    there was no response; `failure` is the reason."""
     if status is not None and 200 <= status < 300:
         return Delivered()
     reason = failure if status is None else f"answered {status}"

@@ -1,4 +1,4 @@
-"""What an API key may do."""
+"""Scopes: the permissions of an API key."""
 
 from enum import StrEnum
 

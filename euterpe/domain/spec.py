@@ -1,4 +1,4 @@
-"""The job spec: everything a requester can ask for, and the only way to a valid one."""
+"""The job spec: the models of a transcoding request, and the functions that parse and validate it."""
 
 from typing import Annotated, Any, Literal, get_args
 
@@ -45,7 +45,7 @@ Uploads = Annotated[dict[FileName, SignedUrl], Field(min_length=1)]
 
 
 class Source(StrictModel):
-    """What to read: one object, file or signed URL."""
+    """The object, file or signed URL to read."""
 
     url: Annotated[SourceUrl, Field(repr=False)]
 
@@ -61,7 +61,7 @@ def _not_signed(url: object) -> object:
 
 
 class Output(StrictModel):
-    """Where to write: a prefix in `url`, or in `urls` a signed PUT URL for each file that the job makes."""
+    """The place to write to: a prefix in `url`, or in `urls` a signed PUT URL for each file of the job."""
 
     model_config = ConfigDict(json_schema_extra=exactly_one_schema("url", "urls"))
 
@@ -74,7 +74,7 @@ class Output(StrictModel):
 
 
 class GroupSpec(StrictModel):
-    """Jobs of one group run in order, at most `limit` of them at a time."""
+    """A group of jobs that run in order, at most `limit` of them at a time."""
 
     id: GroupId
     limit: Annotated[int, Field(ge=1, le=1000)] = 1
@@ -89,7 +89,7 @@ def _in_order(events: tuple[WebhookEvent, ...]) -> tuple[WebhookEvent, ...]:
 
 
 def _check_metadata(value: dict[str, Any]) -> dict[str, Any]:
-    # A value takes at least one byte, so to look at more of them is to look at too much.
+    # Each value takes at least one byte, so more values than this cannot fit in any case.
     if found := list(flaws(value, max_depth=MAX_METADATA_DEPTH, max_values=MAX_METADATA_BYTES)):
         raise ValidationError.from_exception_data(
             "metadata",
@@ -111,7 +111,7 @@ Metadata = Annotated[dict[Any, Any], AfterValidator(_check_metadata), WithJsonSc
 
 
 class JobSpec(StrictModel):
-    """One job: what to make of which source, where to put it, whom to tell."""
+    """A job: the source, the outputs to make, the place to write them, and the webhook to call."""
 
     model_config = ConfigDict(json_schema_extra=exactly_one_schema("profile", "outputs"))
 
@@ -144,22 +144,22 @@ class JobSpec(StrictModel):
 
 
 def parse_spec(data: object) -> JobSpec:
-    """The spec that `data` (a JSON document, decoded) describes, or InvalidSpec with every error in it."""
+    """Return the spec in `data`, a decoded JSON document. Raise `InvalidSpec` with every error in it."""
     try:
         return JobSpec.model_validate(data)
     except ValidationError as invalid:
         errors = field_errors(invalid, data)
-    # Not raised inside `except`: the cause would carry what was given, secrets included.
+    # Raised outside `except`: the chained pydantic error would carry the input, including secrets.
     raise InvalidSpec(errors)
 
 
 def parse_spec_json(raw: bytes, max_bytes: int = MAX_BODY_BYTES) -> JobSpec:
-    """The same of a request body as it came in."""
+    """Return the spec in a raw request body. Raise `InvalidSpec` with every error in it."""
     return parse_spec(parse_json(raw, max_bytes))
 
 
 def resolve_outputs(spec: JobSpec) -> tuple[OutputSpec, ...]:
-    """The outputs that the spec lists, or those of the profile that it names: never none."""
+    """Return the outputs that the spec lists, or those of its profile; there is at least one."""
     if spec.profile is not None:
         return PROFILES[spec.profile].outputs
     return spec.outputs or ()

@@ -1,7 +1,7 @@
-"""The two state machines: what a job may do next, and what an outbox event may do next.
+"""The two state machines: the allowed status transitions of jobs and of outbox events.
 
-The tables here are the source: the triggers of both migrations and the diagram in `docs/states.md`
-are held to them by tests.
+These tables are the source: tests compare them with the triggers of both migrations and with the
+diagram in `docs/states.md`.
 """
 
 from collections.abc import Mapping
@@ -30,18 +30,18 @@ class OutboxStatus(StrEnum):
 
 
 class Lane(StrEnum):
-    """Where a row of a leased table waits: the one column that the hot indexes are built on.
+    """The lane of a row in a leased table: the one column that the hot indexes are built on.
 
-    The states of work in progress share one lane, so moving between them touches no index
-    (a heap-only update on Postgres), and a row that waits for something is in no claim's way.
+    The states of work in progress share one lane, so a transition between them updates no index
+    (a heap-only update on Postgres). Claims read only `ready`, so they never scan rows that wait.
     """
 
     READY = "ready"  # may be claimed now
-    DELAYED = "delayed"  # until available_at
-    BLOCKED = "blocked"  # until its group has room
-    CAPPED = "capped"  # until its requester runs fewer jobs than its cap
-    LEASED = "leased"  # owned by a worker
-    REST = "rest"  # done with, unless a person says otherwise
+    DELAYED = "delayed"  # waits for available_at
+    BLOCKED = "blocked"  # waits for room in its group
+    CAPPED = "capped"  # waits until its requester runs fewer jobs than its cap
+    LEASED = "leased"  # owned by a worker or a dispatcher
+    REST = "rest"  # finished, unless a person asks for a retry or a replay
 
 
 IN_PROGRESS = (JobStatus.CLAIMED, JobStatus.FETCHING, JobStatus.PROCESSING, JobStatus.UPLOADING)
@@ -63,7 +63,7 @@ JOB_TRANSITIONS: Mapping[JobStatus, frozenset[JobStatus]] = {
 OUTBOX_TRANSITIONS: Mapping[OutboxStatus, frozenset[OutboxStatus]] = {
     OutboxStatus.PENDING: frozenset({OutboxStatus.CLAIMED}),
     OutboxStatus.CLAIMED: frozenset({OutboxStatus.DELIVERED, OutboxStatus.PENDING, OutboxStatus.DEAD_LETTER}),
-    # A person may ask for an event again: replay.
+    # An operator may replay an event.
     OutboxStatus.DELIVERED: frozenset({OutboxStatus.PENDING}),
     OutboxStatus.DEAD_LETTER: frozenset({OutboxStatus.PENDING}),
     OutboxStatus.SKIPPED: frozenset(),
@@ -81,13 +81,13 @@ def check_outbox_transition(source: str, target: str) -> None:
 
 
 def check_retry_budget(attempt_count: int, max_attempts: int) -> None:
-    """`failed -> queued` is only for a job that has attempts left (contract §3)."""
+    """Raise `InvalidTransition` for `failed -> queued` of a job without attempts left (contract §3)."""
     if attempt_count >= max_attempts:
         raise InvalidTransition(JobStatus.FAILED, JobStatus.QUEUED, f"all {max_attempts} attempts are spent")
 
 
 def lane_when_new(group_id: str | None, delay_ms: int, rank: int | None) -> Lane:
-    """Return where a new job waits; without a rank its requester's cap holds it back."""
+    """Return the lane of a new job; a ready one without a rank is over its requester's cap."""
     lane = lane_when_queued(group_id, delay_ms)
     return Lane.CAPPED if lane is Lane.READY and rank is None else lane
 

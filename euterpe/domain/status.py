@@ -1,4 +1,4 @@
-"""The status document: what a requester is shown of a job."""
+"""The status document: the JSON that shows a job to its requester."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,7 +8,7 @@ from euterpe.domain.states import JobStatus
 
 
 def status_document(job: Mapping[str, Any]) -> dict[str, Any]:
-    """From a row of `inbox_jobs`. Outputs only exist once the job has succeeded."""
+    """Return the document for a row of `inbox_jobs`. It has outputs only once the job has succeeded."""
     status = JobStatus(job["status"])
     waits = status is JobStatus.QUEUED
     return {

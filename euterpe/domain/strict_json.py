@@ -1,4 +1,4 @@
-"""JSON with one spelling for each value: read without its traps, written so that equal means identical."""
+"""Strict JSON parsing, and canonical JSON: one spelling for each value, so that equal means identical."""
 
 import json
 from collections import Counter
@@ -12,7 +12,7 @@ from euterpe.domain.text import flaw_of_text
 
 MAX_DEPTH = 32
 MAX_VALUES = 262_144
-MAX_NUMBER = 2**53  # up to here every JSON reader keeps an integer exact
+MAX_NUMBER = 2**53  # every JSON reader keeps integers up to here exact
 MIN_NUMBER = 1e-30  # Postgres' JSONB writes out each zero after the point: 5e-324 becomes 326 characters
 
 Loc = tuple[str | int, ...]
@@ -27,20 +27,20 @@ class SpecTooLarge(InvalidSpec):
 
 
 def canonical_json(value: object) -> str:
-    """The shortest spelling, with sorted keys; a ValueError says where `value` is not JSON."""
+    """Return the shortest spelling, with sorted keys. Raise ValueError with the place of a flaw."""
     for loc, flaw in flaws(value):
         raise ValueError(f"{'.'.join(map(str, loc)) or 'the value'} {flaw}")
     return canonical_text(value)
 
 
-# Of what was validated already: to look for flaws once more takes longer than the rest of the parsing.
+# For validated values only: a second check for flaws takes longer than the rest of the parsing.
 canonical_text = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode
 
 
 def flaws(
     value: object, *, max_depth: int = MAX_DEPTH, max_values: int = MAX_VALUES
 ) -> Iterator[tuple[Loc, str]]:
-    """Every place where `value` is not JSON that all readers understand alike."""
+    """Yield each place where `value` is not JSON that all readers understand alike, with the reason."""
     for count, (loc, item) in enumerate(_walk(value, max_depth, max_values)):
         if count == max_values:
             yield (), f"must not hold more than {max_values} values"
@@ -72,8 +72,8 @@ def _flaw_of_number(number: float) -> str | None:
 
 
 def _walk(value: object, max_depth: int, max_values: int) -> Iterator[tuple[Loc, object]]:
-    """`value` and all that is in it. No recursion, and both limits checked before going deeper: `value`
-    may be nested 100,000 deep, contain itself, or be a few lists that spell out 2^32 values."""
+    """Yield `value` and everything in it, without recursion and within both limits: `value` may be nested
+    100,000 deep, contain itself, or be a few lists that expand to 2^32 values."""
     found: list[tuple[Loc, object]] = [((), value)]
     for loc, item in found:
         yield loc, item
@@ -85,18 +85,18 @@ def _walk(value: object, max_depth: int, max_values: int) -> Iterator[tuple[Loc,
 
 
 class _Repeating(dict[str, object]):
-    """An object that was given some of its keys more than once."""
+    """A JSON object in which some keys were given more than once."""
 
     repeated: tuple[str, ...]
 
 
 def parse_json(raw: bytes, max_bytes: int) -> Any:
-    """The document in `raw`, or InvalidSpec; a key that is given twice is an error too."""
+    """Return the document in `raw`. Raise `InvalidSpec` if it is not JSON or gives a key twice."""
     if len(raw) > max_bytes:
         raise SpecTooLarge(len(raw), max_bytes)
     repeating: list[_Repeating] = []
     try:
-        document = json.loads(raw.decode(), object_pairs_hook=_noting(repeating), parse_int=_parse_int)
+        document = json.loads(raw.decode(), object_pairs_hook=_repeats_hook(repeating), parse_int=_parse_int)
     except UnicodeDecodeError as wrong:
         error = f"is not UTF-8 at byte {wrong.start}"
     except json.JSONDecodeError as wrong:
@@ -107,20 +107,20 @@ def parse_json(raw: bytes, max_bytes: int) -> Any:
         if not repeating:
             return document
         raise InvalidSpec(_repeats_in(document))
-    # Not raised inside `except`: the cause would carry the whole document, and its secrets, along.
+    # Raised outside `except`: the chained error would carry the whole document and its secrets.
     raise InvalidSpec((FieldError((), error),))
 
 
-def _noting(repeating: list[_Repeating]) -> Callable[[Pairs], dict[str, object]]:
+def _repeats_hook(repeating: list[_Repeating]) -> Callable[[Pairs], dict[str, object]]:
     def build(pairs: Pairs) -> dict[str, object]:
         built = dict(pairs)
         if len(built) == len(pairs):
             return built
         counts = Counter(key for key, _ in pairs)
-        noted = _Repeating(built)
-        noted.repeated = tuple(key for key, count in counts.items() if count > 1)
-        repeating.append(noted)
-        return noted
+        recorded = _Repeating(built)
+        recorded.repeated = tuple(key for key, count in counts.items() if count > 1)
+        repeating.append(recorded)
+        return recorded
 
     return build
 
@@ -136,5 +136,5 @@ def _repeats_in(document: object) -> tuple[FieldError, ...]:
 
 
 def _parse_int(digits: str) -> int:
-    """Python refuses to read 4,301 digits; the first 40 are beyond every limit just as well."""
+    """Parse the first 40 digits: Python refuses to read 4,301, and 40 already exceed every limit."""
     return int(digits[:40])

@@ -1,4 +1,4 @@
-"""What a piece of text may be: one rule for each kind, for the models and for a single value alike."""
+"""Validation rules for text fields, used as pydantic annotations and for single values."""
 
 import re
 import unicodedata
@@ -17,13 +17,13 @@ _LEGIBLE_LENGTH = 64
 
 @dataclass(frozen=True, eq=False)
 class TextRule:
-    """`check` returns the text as it is kept, or raises a ValueError that does not quote it.
+    """A validation rule: `check` returns the text to store, or raises a ValueError that does not quote it.
 
     As an annotation (`Annotated[str, NAME]`) it is the whole validation of a field.
     """
 
     check: Callable[[str], str]
-    schema: Mapping[str, object]  # as much of the rule as JSON Schema can say
+    schema: Mapping[str, object]  # as much of the rule as JSON Schema can express
 
     def __call__(self, value: object) -> str:
         if isinstance(value, str):
@@ -51,10 +51,10 @@ def matching(pattern: str, says: str) -> TextRule:
 
 
 def printable(max_length: int) -> TextRule:
-    """A name that people read: normalised, so that two that look the same are the same."""
+    """Return a rule for text that people read, NFC-normalised so that texts that look equal are equal."""
 
     def check(value: str) -> str:
-        # The length comes first: to normalise a long run of accents takes quadratic time.
+        # The length is checked first: normalising a long run of accents takes quadratic time.
         kept = unicodedata.normalize("NFC", value) if len(value) <= max_length else ""
         if 0 < len(kept) <= max_length and kept.isprintable() and kept == kept.strip():
             return kept
@@ -64,7 +64,7 @@ def printable(max_length: int) -> TextRule:
 
 
 def opaque(max_length: int) -> TextRule:
-    """Somebody else's text: kept as it is, whatever it says."""
+    """Return a rule for an identifier from another system, which is stored unchanged."""
 
     def check(value: str) -> str:
         if 0 < len(value) <= max_length and not has_control(value) and not flaw_of_text(value):
@@ -116,7 +116,7 @@ _RULES: Mapping[Kind, TextRule] = {
 
 
 def check_text(kind: Kind, value: object, field: str) -> str:
-    """One value on its own, as it is kept; InvalidSpec names the field."""
+    """Return the value as it is to be stored. Raise `InvalidSpec` that names `field`."""
     try:
         return _RULES[kind](value)
     except ValueError as wrong:
@@ -128,7 +128,7 @@ def has_control(text: str) -> bool:
 
 
 def flaw_of_text(text: str) -> str | None:
-    """Why no database and no UTF-8 can hold `text`."""
+    """Return why a database or UTF-8 cannot hold `text`, or None if both can."""
     if "\0" in text:
         return "contains a NUL character"
     if not text.isascii() and any("\ud800" <= char <= "\udfff" for char in text):
@@ -137,7 +137,7 @@ def flaw_of_text(text: str) -> str | None:
 
 
 def legible(part: str | int, longest: int = _LEGIBLE_LENGTH) -> str | int:
-    """A piece of somebody's document that is fit to be shown: in one line, short, and encodable."""
+    """Return part of a user's document in a form that is safe to show: one line, short, and encodable."""
     if isinstance(part, int):
         return part
     some = part[: longest + 1]
@@ -145,12 +145,12 @@ def legible(part: str | int, longest: int = _LEGIBLE_LENGTH) -> str | int:
     return shown if len(shown) <= longest else f"{shown[:longest]}…"
 
 
-# What a foreign program or server said: any bytes, of any length.
+# Messages of other programs and servers may hold any bytes and have any length.
 _LONGEST_STORED = 2_000
 
 
 def storable(text: str) -> str:
-    """As every engine can store it: no NUL, no half of a surrogate pair, and not endless."""
+    """Return `text` as every engine can store it: no NUL, no lone surrogates, cut if too long."""
     if len(text) > _LONGEST_STORED:
         text = f"{text[: _LONGEST_STORED // 2]} … {text[-_LONGEST_STORED // 2 :]}"
     return text.encode("utf-8", "replace").decode().replace("\0", "\ufffd")
