@@ -1,4 +1,4 @@
-"""API keys: `eut_<id>_<secret><checksum>`. Of a key, only the id and a hash of the secret are stored."""
+"""API keys: `eut_<id>_<secret><checksum>`. Only the id and a hash of the secret are stored."""
 
 import hashlib
 import hmac
@@ -17,7 +17,7 @@ _SHAPE = re.compile(rf"(eut_([0-9A-Za-z]{{{_ID}}})_([0-9A-Za-z]{{{_SECRET}}}))([
 
 @dataclass(frozen=True)
 class MintedKey:
-    """A new key. `plaintext` is for its owner, once; the rest is for the database."""
+    """A new API key. `plaintext` is shown to its owner once; the other fields are stored."""
 
     key_id: str
     secret_hash: str = field(repr=False)
@@ -37,7 +37,7 @@ def mint() -> MintedKey:
 
 
 def parse(text: str) -> ParsedKey:
-    """Take a key apart. The checksum tells a typo from a wrong key, without a database."""
+    """Return the id and secret of a key. The checksum tells a typo from a wrong key, without a database."""
     shape = _SHAPE.fullmatch(text)
     if shape is None or _checksum(shape[1]) != shape[4]:
         raise MalformedApiKey
@@ -53,7 +53,7 @@ def _random_text(length: int) -> str:
 
 
 def _hash(secret: str) -> str:
-    """A plain hash will do: 178 random bits cannot be guessed, so there is nothing to slow down."""
+    """Return a plain SHA-256: 178 random bits cannot be guessed, so no slow hash is needed."""
     return hashlib.sha256(secret.encode()).hexdigest()
 
 

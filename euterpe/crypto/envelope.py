@@ -1,4 +1,4 @@
-"""Envelope encryption: each secret has a data key (DEK) of its own, which a KEK of the ring wraps.
+"""Envelope encryption: each secret has its own data key (DEK), which a KEK of the key ring wraps.
 
 Format version 1, where ‖ joins bytes:
 
@@ -27,7 +27,7 @@ _HEAD = _KEY + _KEY + _NONCE
 
 @dataclass(frozen=True)
 class Sealed:
-    """A secret as its row stores it."""
+    """A sealed secret, as its row stores it."""
 
     ciphertext: bytes = field(repr=False)
     dek_wrapped: bytes = field(repr=False)
@@ -37,7 +37,7 @@ class Sealed:
 
 @dataclass(frozen=True)
 class Context:
-    """Whose secret it is. This is authenticated: moved to another row, a secret does not open."""
+    """The owner of a secret, authenticated as AAD: a secret that is moved to another row does not decrypt."""
 
     label: bytes
     fields: Mapping[str, str]
@@ -46,7 +46,7 @@ class Context:
         return _encode(self.label, self.fields) + mid + commitment
 
     def wrap_aad(self, kek_id: str) -> bytes:
-        """The KEK is named here and not in the data's AAD, so that a rewrap leaves the data alone."""
+        """Return the AAD of the wrapped DEK. Only this one names the KEK: a rewrap keeps the data."""
         return _encode(b"euterpe-dek-v1\0", {**self.fields, "kek_id": kek_id})
 
 
@@ -70,6 +70,7 @@ def webhook_secret_context(requester_id: str, secret_id: str) -> Context:
 def seal(
     plaintext: bytes, context: Context, ring: KeyRing, *, random: Callable[[int], bytes] = os.urandom
 ) -> Sealed:
+    """Encrypt `plaintext` under a new DEK, and wrap the DEK under the active KEK."""
     dek, mid, nonce = random(_KEY), random(_KEY), random(_NONCE)
     key, commitment = _derive(dek, mid)
     body = AESGCM(key).encrypt(nonce, plaintext, context.data_aad(mid, commitment))
@@ -83,13 +84,14 @@ def seal(
 
 
 def unseal(sealed: Sealed, context: Context, ring: KeyRing) -> bytes:
+    """Return the plaintext. Raise `CannotDecrypt`, `UnknownKek` or `UnknownFormat`."""
     dek = _unwrap(sealed, context, ring)
     if len(sealed.ciphertext) < _HEAD + _TAG:
         raise CannotDecrypt
     mid, claimed = sealed.ciphertext[:_KEY], sealed.ciphertext[_KEY : 2 * _KEY]
     nonce, body = sealed.ciphertext[2 * _KEY : _HEAD], sealed.ciphertext[_HEAD:]
     key, commitment = _derive(dek, mid)
-    # GCM alone lets one ciphertext open under two keys; the commitment allows only this one.
+    # With GCM alone, one ciphertext may decrypt under two keys; the commitment allows only this one.
     if not hmac.compare_digest(claimed, commitment):
         raise CannotDecrypt
     try:
@@ -99,7 +101,7 @@ def unseal(sealed: Sealed, context: Context, ring: KeyRing) -> bytes:
 
 
 def rewrap(sealed: Sealed, context: Context, ring: KeyRing) -> Sealed:
-    """The same secret under the active KEK; the very same object when it is there already."""
+    """Return the secret with its DEK wrapped under the active KEK, or `sealed` itself if it is already."""
     _check_version(sealed)
     kek_id = ring.active_id
     if sealed.kek_id == kek_id:
@@ -109,7 +111,7 @@ def rewrap(sealed: Sealed, context: Context, ring: KeyRing) -> Sealed:
 
 
 def check(sealed: Sealed, context: Context, ring: KeyRing) -> None:
-    """Raises unless the ring has the KEK of this very row. The secret itself stays closed."""
+    """Raise unless the ring can unwrap the DEK of this row. The secret itself is not decrypted."""
     _unwrap(sealed, context, ring)
 
 
@@ -124,7 +126,7 @@ def _check_version(sealed: Sealed) -> None:
 
 
 def _derive(dek: bytes, mid: bytes) -> tuple[bytes, bytes]:
-    """The key that encrypts, and the commitment to it."""
+    """Return the encryption key and the commitment to it."""
     key, commitment = (
         HKDF(algorithm=SHA512(), length=_KEY, salt=mid, info=info).derive(dek)
         for info in (b"EUTERPE/v1/DERIVEKEY", b"EUTERPE/v1/COMMITKEY")
@@ -133,7 +135,7 @@ def _derive(dek: bytes, mid: bytes) -> tuple[bytes, bytes]:
 
 
 def _encode(label: bytes, fields: Mapping[str, str]) -> bytes:
-    """Every part carries its length: two different maps never encode to the same bytes."""
+    """Return label and fields, each text with its length, so that different maps give different bytes."""
     parts = [label, len(fields).to_bytes(2, "big")]
     for item in sorted(fields.items()):
         for text in item:

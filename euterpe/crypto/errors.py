@@ -1,4 +1,4 @@
-"""What can go wrong with secrets and signatures. No message ever holds a secret."""
+"""Errors of encryption, key rings, API keys and signatures. No message ever holds a secret."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ from euterpe.domain.errors import EuterpeError
 
 
 class CannotDecrypt(EuterpeError):
-    """Tampered with, cut short, or moved to another row. Which one is nobody's business."""
+    """The secret was tampered with, truncated, or moved to another row; the error does not reveal which."""
 
     code = "cannot_decrypt"
 
@@ -50,7 +50,7 @@ class MalformedApiKey(EuterpeError):
 
 
 class SignatureError(EuterpeError):
-    """A delivery that its receiver must not act on."""
+    """Base class of the reasons for which a receiver must not act on a delivery."""
 
     code = "signature"
 
@@ -95,7 +95,7 @@ class ReplayedNonce(SignatureError):
 
 
 class NonceMemoryFull(SignatureError):
-    """Answer 503: to forget a live nonce would be to let its replay pass."""
+    """The memory is full of live nonces. Answer 503: forgetting one would let its replay pass."""
 
     code = "signature_nonce_memory_full"
     retryable = True

@@ -1,4 +1,4 @@
-"""The key ring of a file, as the file is now: a rotation reaches programs that run."""
+"""A key ring that reloads its file when the file changes, so that a rotation reaches running programs."""
 
 import logging
 import os
@@ -9,22 +9,22 @@ from euterpe.crypto import keyfile
 from euterpe.crypto.errors import KeyRingError
 from euterpe.crypto.keyring import LocalKeyRing
 
-# Not structlog: a command that has not set it up would print this among its own output.
+# Not structlog: a command that has not configured it would print these events in its own output.
 _log = logging.getLogger(__name__)
 _Stamp = tuple[int, int, int]
 
 
 class FileKeyRing:
-    """The ring of EUTERPE_KEK_FILE. Before a secret is sealed, and when a KEK is not known, it looks whether
-    the file has changed. A file that cannot be read replaces nothing: the ring of before stays in use.
+    """The key ring of EUTERPE_KEK_FILE, checked for changes before each seal and when a KEK is unknown.
+    Thread-safe. While the file cannot be read, the previous ring stays in use.
 
-    To look costs 3 µs. To look less often would be to seal under a key that has been retired meanwhile.
+    A check costs 3 µs. With fewer checks, a secret could be sealed under a key that was retired meanwhile.
     """
 
     def __init__(self, path: Path) -> None:
         self._path, self._stamp = path, _stamp(path)
         self._ring = LocalKeyRing(keyfile.read(path))
-        self._told = ""  # the last complaint about the file
+        self._last_error = ""  # so that each problem of the file is logged once
         self._reading = threading.Lock()
 
     @property
@@ -47,29 +47,29 @@ class FileKeyRing:
 
     def _current(self) -> LocalKeyRing:
         with self._reading:
-            # Before the file is read: what is written in between is seen at the next look.
+            # The stamp is taken before the file is read, so the next check sees a write in between.
             stamp = _stamp(self._path)
             if stamp != self._stamp:
                 self._read(stamp)
             return self._ring
 
     def _read(self, stamp: _Stamp | None) -> None:
-        """The stamp of a file that could not be read is not kept: what was wrong may be mended without a
-        change of it, like its mode, or our own lack of file descriptors."""
+        """Reload the file. If that fails, keep the old stamp, so that the next check tries again: some causes
+        end without a change of the stamp, like the file's mode or our own lack of file descriptors."""
         try:
             self._ring = LocalKeyRing(keyfile.read(self._path))
         except KeyRingError as error:
-            if str(error) != self._told:
-                self._told = str(error)
-                _log.warning("key_ring_not_read", extra={"error": self._told})
+            if str(error) != self._last_error:
+                self._last_error = str(error)
+                _log.warning("key_ring_not_read", extra={"error": self._last_error})
             return
-        self._stamp, self._told = stamp, ""
+        self._stamp, self._last_error = stamp, ""
         read = {"active": self._ring.active_id, "keks": list(self._ring.kek_ids)}
         _log.info("key_ring_read", extra=read)
 
 
 def _stamp(path: Path) -> _Stamp | None:
-    """What differs when the file does. None when there is none to be seen."""
+    """Return values that differ when the file does, or None if it cannot be found."""
     try:
         status = os.lstat(path)
     except OSError:

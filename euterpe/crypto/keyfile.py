@@ -1,4 +1,4 @@
-"""The file of a key ring: read only if nobody else could, and changed whole or not at all."""
+"""The key ring file: refused unless it is private to its owner, and replaced atomically."""
 
 import base64
 import fcntl
@@ -23,14 +23,14 @@ _KEK_BYTES = 32
 
 @dataclass(frozen=True)
 class KeySet:
-    """KEKs that are fit for use: every instance has passed the checks."""
+    """A validated set of KEKs: construction raises `KeyRingError` unless all checks pass."""
 
-    where: str  # the file or the variable, for the errors
+    where: str  # the file or the variable, for error messages
     active: str
     keys: Mapping[str, bytes] = field(repr=False)
 
     def __post_init__(self) -> None:
-        # An odd id is not echoed: the likeliest one is a key in the wrong place.
+        # An invalid id is not echoed: most likely it is a key in the wrong place.
         if not all(_KEK_ID.fullmatch(kek_id) for kek_id in (self.active, *self.keys)):
             raise KeyRingError(
                 self.where, "an id is 1 to 63 of a-z 0-9 . _ - and begins with a letter or a digit: rename it"
@@ -55,7 +55,7 @@ class KeySet:
         try:
             document = json.loads(text, object_pairs_hook=unique)
         except (ValueError, RecursionError):
-            document = None  # the error of json holds the text, and so the keys
+            document = None  # the exception from json holds the text, and so the keys
         match document:
             case {"active": str(active), "keys": dict(keys), **rest} if not rest:
                 return cls(where, active, {kek_id: _decode(key) for kek_id, key in keys.items()})
@@ -67,19 +67,21 @@ class KeySet:
 
 
 def _decode(key: object) -> bytes:
-    """The key's bytes; none of them, which is never a key, when it is not base64."""
+    """Return the bytes of the key, or none, which is never a valid key, if it is not base64."""
     try:
         return base64.b64decode(key, validate=True) if isinstance(key, str) else b""
     except ValueError:
         return b""
 
 
-# For another editor, which has the file for milliseconds.
-_PATIENCE_S = 10.0
+# Another editor holds the lock for milliseconds.
+_LOCK_TIMEOUT_S = 10.0
 
 
 def read(path: Path) -> KeySet:
-    # NOFOLLOW: a link is a way to swap the ring. NONBLOCK: a FIFO must be refused, not waited for.
+    """Return the keys in the file. Raise `KeyRingError` if it is missing, malformed or open to others."""
+
+    # O_NOFOLLOW: a link could be used to swap the ring. O_NONBLOCK: a FIFO must be refused without a wait.
     def opener(name: str, flags: int) -> int:
         return os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
 
@@ -96,7 +98,7 @@ def read(path: Path) -> KeySet:
 
 
 def create_file(path: Path) -> bool:
-    """Make a ring of one active key. False when there is a file already: it is left alone, also in a race."""
+    """Create a file with one active key. Return False if there is a file, which is kept, also in a race."""
     with _locked(path):
         missing = not os.path.lexists(path)
         if missing:
@@ -105,7 +107,7 @@ def create_file(path: Path) -> bool:
 
 
 def add_key(path: Path, kek_id: str | None = None) -> str:
-    """Add a random KEK that only decrypts until it is activated; the first of a new file is active."""
+    """Add a random KEK and return its id. It only decrypts until activated, but the first one is active."""
     new_id = _new_id() if kek_id is None else kek_id
     with _locked(path):
         if not os.path.lexists(path):
@@ -124,7 +126,7 @@ def activate_key(path: Path, kek_id: str) -> None:
 
 
 def remove_key(path: Path, kek_id: str) -> None:
-    """What this KEK wrapped is lost with it: make sure first that nothing is."""
+    """Remove a KEK. Secrets that it still wraps are lost with it: make sure first that there are none."""
     with _locked(path):
         ring = read(path)
         if kek_id not in ring.keys:
@@ -154,7 +156,7 @@ def _refuse_if_exposed(path: Path, status: os.stat_result) -> None:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """One editor at a time. The lock is on the directory, for the file itself is replaced by every change."""
+    """Hold the editors' lock. It is on the directory, because each change replaces the file itself."""
     try:
         directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
         try:
@@ -170,7 +172,7 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def _lock(path: Path, directory: int) -> None:
-    deadline = time.monotonic() + _PATIENCE_S
+    deadline = time.monotonic() + _LOCK_TIMEOUT_S
     while True:
         try:
             return fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -182,7 +184,7 @@ def _lock(path: Path, directory: int) -> None:
 
 def _write(path: Path, ring: KeySet) -> None:
     temporary = path.with_name(f".{path.name}.new")
-    temporary.unlink(missing_ok=True)  # of an editor that was killed: we hold the lock
+    temporary.unlink(missing_ok=True)  # left by an editor that was killed: we hold the lock
     try:
         with open(temporary, "x", opener=partial(os.open, mode=0o600)) as file:
             file.write(ring.dump())

@@ -1,4 +1,4 @@
-"""The key ring: the KEKs that wrap data keys, one of them active."""
+"""Key providers: a ring of KEKs that wrap data keys, one of them active."""
 
 import os
 from collections.abc import Callable
@@ -14,10 +14,10 @@ _NONCE, _WRAPPED = 12, 12 + 32 + 16
 
 
 class KeyRing(Protocol):
-    """What the envelope needs; a KMS can be one.
+    """The key provider that the envelope needs; a KMS can implement it.
 
-    `wrap` is told the KEK because the AAD already names it: a ring whose active key changes
-    between the two must still wrap with the key that was named.
+    `wrap` takes the KEK's id because the AAD already names it: a ring whose active key changes
+    in between must still wrap with the named key.
     """
 
     @property
@@ -26,12 +26,12 @@ class KeyRing(Protocol):
     def wrap(self, kek_id: str, dek: bytes, aad: bytes) -> bytes: ...
 
     def unwrap(self, kek_id: str, wrapped: bytes, aad: bytes) -> bytes:
-        """Raises `UnknownKek`, or `CannotDecrypt` for bytes that this KEK did not wrap with this AAD."""
+        """Raise `UnknownKek`, or `CannotDecrypt` for bytes that this KEK did not wrap with this AAD."""
         ...
 
 
 class LocalKeyRing:
-    """KEKs in the memory of this process. The ones that are not active decrypt what they once wrapped.
+    """KEKs in the memory of this process. Inactive ones decrypt what they once wrapped.
 
     Nonces are random, which is safe for 2^32 wraps by one KEK (NIST SP 800-38D, 8.3).
     """
@@ -72,5 +72,5 @@ class LocalKeyRing:
 
 
 def load_value(value: str) -> LocalKeyRing:
-    """The ring of EUTERPE_KEKS: the same JSON, in the environment."""
+    """Return the ring of EUTERPE_KEKS, an environment variable with the JSON of a key ring file."""
     return LocalKeyRing(KeySet.parse(value, where="EUTERPE_KEKS"))

@@ -1,4 +1,4 @@
-"""Signatures of webhooks and refresh calls (contract §8), for the sender and for the receiver.
+"""HMAC-SHA256 signatures of webhooks and refresh calls (contract §8), for the sender and the receiver.
 
 Standard library only: the client package imports this.
 """
@@ -26,15 +26,15 @@ MINIMUM_WINDOW_SECONDS = 300  # contract §8
 
 class NonceCache(Protocol):
     def remember(self, nonce: str, *, now: int, keep_until: int) -> None:
-        """Keep `nonce` up to and including the second `keep_until`; raise `ReplayedNonce` if it is there.
+        """Store `nonce` up to and including the second `keep_until`. Raise `ReplayedNonce` if it is stored.
 
-        To look and to keep must be one step: of two copies that arrive together, one gets through.
+        The check and the write must be atomic: of two copies that arrive together, only one is accepted.
         """
         ...
 
 
 class MemoryNonces:
-    """Nonces in the memory of one process, at most `capacity` of them."""
+    """Nonces in the memory of one process, at most `capacity` of them. Thread-safe."""
 
     def __init__(self, window_seconds: int = MINIMUM_WINDOW_SECONDS, *, capacity: int = 100_000) -> None:
         if window_seconds < MINIMUM_WINDOW_SECONDS:
@@ -50,9 +50,9 @@ class MemoryNonces:
         with self._lock:
             self._latest = max(self._latest, now)
             self._forget_expired()
-            # A clock that steps back makes forgotten deliveries acceptable again, so what may have been
-            # forgotten counts as seen. `now` is only ever within the skew of a signed timestamp, so a clock
-            # that was wrong for a while refuses nothing that is signed later.
+            # When the clock steps back, the timestamps of forgotten deliveries become valid again, so a nonce
+            # that may have been forgotten counts as seen. `now` is always within the skew of a signed
+            # timestamp, so a clock that was wrong for a while causes no refusal of what is signed later.
             if nonce in self._live or keep_until < self._latest:
                 raise ReplayedNonce
             if len(self._live) >= self._capacity:
@@ -70,18 +70,18 @@ TIMESTAMP_HEADER = "x-euterpe-timestamp"
 NONCE_HEADER = "x-euterpe-nonce"
 SIGNATURE_HEADER = "x-euterpe-signature"
 
-# `[0-9]`, not `\d`: that one takes the digits of every script.
+# `[0-9]`, because `\d` matches the digits of every script.
 _SHAPES = {
     TIMESTAMP_HEADER: re.compile(r"0|[1-9][0-9]{0,11}"),
     NONCE_HEADER: re.compile(r"[0-9a-fA-F]{32}"),
-    SIGNATURE_HEADER: re.compile(r"[ -~]{1,4096}"),  # room for sixty secrets: a bound on our work
+    SIGNATURE_HEADER: re.compile(r"[ -~]{1,4096}"),  # room for sixty secrets; bounds the work
 }
 _V1 = re.compile(r"v1=([0-9a-fA-F]{64})")
 
 
 @dataclass(frozen=True)
 class VerifiedHeaders:
-    """What the signature vouches for. The event id is not here: take it from the body, which is signed."""
+    """The signed headers. The event id header is not signed: take the id from the body, which is."""
 
     timestamp: int
     nonce: str
@@ -96,7 +96,7 @@ def new_nonce() -> str:
 
 
 def sign(secrets: Sequence[bytes | str], timestamp: int, nonce: str, body: bytes) -> str:
-    """The signature header: a `v1=` for each secret, used as it was handed out, `whsec_` included."""
+    """Return the signature header: a `v1=` for each secret, which is used as issued, with `whsec_`."""
     return ",".join(f"v1={mac.hex()}" for mac in _macs(secrets, str(timestamp), nonce, body))
 
 
@@ -120,9 +120,9 @@ def verify(
     skew_seconds: int = 300,
     nonces: NonceCache | None,
 ) -> VerifiedHeaders:
-    """Return if the raw `body` is from someone who has one of `secrets`, is recent, and was not seen before.
+    """Return the signed headers if the raw `body` is signed by one of `secrets`, recent and not replayed.
 
-    Everything else is a `SignatureError`. Without `nonces` a replay within the skew passes.
+    Otherwise raise a `SignatureError`. Without `nonces`, a replay within the skew is accepted.
     """
     found = {name.lower(): value for name, value in headers.items()}
     timestamp = _required(found, TIMESTAMP_HEADER)
@@ -133,7 +133,7 @@ def verify(
         raise TimestampSkew(sent_at - now, skew_seconds)
     if not _any_match(_macs(secrets, timestamp, nonce, body), signatures):
         raise BadSignature
-    # Only now: a stranger must not be able to use up the nonce of a delivery to come.
+    # The nonce is stored only now: a stranger must not be able to use up the nonce of a later delivery.
     if nonces is not None:
         nonces.remember(nonce, now=now, keep_until=sent_at + skew_seconds)
     return VerifiedHeaders(sent_at, nonce)
@@ -148,7 +148,7 @@ def _required(found: Mapping[str, str], header: str) -> str:
 
 
 def _macs(secrets: Sequence[bytes | str], timestamp: str, nonce: str, body: bytes) -> list[bytes]:
-    # A lone string is a sequence of one-letter secrets, and an empty secret is one that everybody knows.
+    # A single string would be a sequence of one-letter secrets, and anyone can sign with an empty secret.
     if isinstance(secrets, str | bytes) or not secrets or not all(secrets):
         raise ValueError("secrets must be a list of at least one secret, none of them empty")
     message = f"{timestamp}.{nonce}.".encode() + body

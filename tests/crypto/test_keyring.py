@@ -294,7 +294,7 @@ def test_no_repr_shows_a_key(path: Path) -> None:
 def test_an_editor_that_never_ends_is_not_waited_for_without_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("euterpe.crypto.keyfile._PATIENCE_S", 0.02)
+    monkeypatch.setattr("euterpe.crypto.keyfile._LOCK_TIMEOUT_S", 0.02)
     directory = os.open(tmp_path, os.O_RDONLY)
     try:
         fcntl.flock(directory, fcntl.LOCK_EX)
