@@ -1,1 +1,1 @@
-"""The guarded egress: the only door out to an address that a requester chose."""
+"""Guarded egress: the only way to send a request to an address that a requester chose."""

@@ -1,4 +1,7 @@
-"""From a target to a connection: look up once, judge every address, dial the literal one."""
+"""Connections without DNS rebinding, and the pool of idle ones.
+
+A name is resolved once, each of its addresses is checked, and a checked address is dialled.
+"""
 
 import socket
 import ssl
@@ -18,13 +21,13 @@ from euterpe.net.target import Target
 Resolve = Callable[[str], Sequence[str]]
 Dial = Callable[[str, int, float], socket.socket]
 
-# Nothing can interrupt a lookup, and a hostile name server can hold one for half a minute.
+# A lookup cannot be interrupted, and a hostile name server can delay one for half a minute.
 _MAX_LOOKUPS = 100
 _MAX_ADDRESSES = 4
 
 
 def system_resolve(host: str) -> list[str]:
-    """Its addresses, in the order in which they are to be tried."""
+    """Return the addresses of the host, in the order in which to try them."""
     found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     return [str(address[0]) for *_, address in found]
 
@@ -65,7 +68,7 @@ class Dialer:
         return [ip_address(address) for address in found]
 
     def _look_up(self, host: str, limits: RequestLimits) -> Sequence[str]:
-        """On a thread of its own, so that the deadline holds for the name server too."""
+        """Resolve the host on its own thread, so that the deadline covers the name server too."""
         if not self._lookups.acquire(timeout=limits.begin_wait()):
             raise TimeoutError
         answer: Future[Sequence[str]] = Future()
@@ -73,7 +76,7 @@ class Dialer:
         def look() -> None:
             try:
                 answer.set_result(self._resolve(host))
-            except Exception as error:  # noqa: BLE001  it is handed to the caller
+            except Exception as error:  # noqa: BLE001  the caller re-raises it
                 answer.set_exception(error)
             finally:
                 self._lookups.release()
@@ -82,7 +85,7 @@ class Dialer:
         return answer.result(limits.begin_wait())
 
     def _dial_one_of(self, addresses: Sequence[Address], port: int, limits: RequestLimits) -> socket.socket:
-        """Each has its share of the time that is left: one black hole must not take it all."""
+        """Dial the addresses in turn, each with a share of the time left: one black hole must not use all."""
         last = OSError()
         for tried, address in enumerate(addresses):
             share = limits.begin_wait() / (len(addresses) - tried)
@@ -96,7 +99,7 @@ class Dialer:
 
     def _secured(self, sock: socket.socket, host: str, limits: RequestLimits) -> socket.socket:
         try:
-            sock.settimeout(limits.begin_wait())  # of the handshake as a whole
+            sock.settimeout(limits.begin_wait())  # covers the handshake as a whole
             return self._ssl_context.wrap_socket(sock, server_hostname=host)
         except ssl.SSLCertVerificationError as error:
             raise EgressUntrusted(limits.where, error.verify_message) from None
@@ -105,11 +108,11 @@ class Dialer:
         except OSError as error:
             raise cut(limits, error) from None
         finally:
-            sock.close()  # does nothing if all went well: its descriptor is the wrapped socket's then
+            sock.close()  # no effect after success: the wrapped socket then owns the descriptor
 
 
 class IdleConnections:
-    """At most `most` of all origins together; the oldest go first."""
+    """A pool of at most `most` idle connections of all origins; the oldest are closed first. Thread-safe."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -118,7 +121,7 @@ class IdleConnections:
         self._oldest_first: dict[httpcore.HTTP11Connection, str] = {}
 
     def take(self, origin: str) -> httpcore.HTTP11Connection | None:
-        """The one that was used last: so the others can grow old and go."""
+        """Return the most recently used connection of the origin, or None: the others can then expire."""
         while True:
             with self._lock:
                 if origin not in self._by_origin:
@@ -138,7 +141,7 @@ class IdleConnections:
             old.close()
 
     def close(self) -> None:
-        """What is still in use is closed when it comes back."""
+        """Close the idle connections. Those in use are closed when `keep` receives them."""
         with self._lock:
             self._most = 0
             surplus = self._surplus()

@@ -1,6 +1,6 @@
-"""Requests to addresses that a requester chose: no redirects, no cookies, no proxies, no decoding.
+"""HTTP requests to addresses that a requester chose: no redirects, no cookies, no proxies, no decoding.
 
-An answer is whatever was said: a 3xx or a 5xx is no error here. One `Egress` serves any number of threads.
+Every status is a valid response: a 3xx or a 5xx raises no error. One `Egress` serves any number of threads.
 """
 
 import logging
@@ -22,23 +22,23 @@ from euterpe.net.pace import TransferPace
 from euterpe.net.policy import EgressPolicy
 from euterpe.net.target import Target
 
-# Servers close idle connections after 5 s or more: to be first avoids a request on one that is closing.
+# Servers close idle connections after 5 s or more: closing first avoids a request on one that is closing.
 _KEEP_ALIVE_S = 4.0
 _IDLE_S = 30.0
-# A chunked body may be framed in as much again and more, but not without bound.
+# The framing of a chunked body may exceed the body itself, but must have a bound.
 _FRAMING = 8
 _SLACK = 64 * 1024
 
-# At DEBUG httpcore logs the headers of answers: cookies, and the tokens in a Location.
+# At DEBUG httpcore logs response headers: cookies, and the tokens in a Location.
 logging.getLogger("httpcore").setLevel(logging.INFO)
 
 
 @dataclass(frozen=True)
 class EgressResponse:
     status: int
-    headers: Mapping[str, str]  # names in lower case; several of one name are joined by ", "
+    headers: Mapping[str, str]  # names in lower case; values of a repeated name are joined by ", "
     body: bytes
-    truncated: bool  # there was more than was asked for
+    truncated: bool  # the body was longer than `max_bytes`
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,10 @@ class OpenResponse:
 
 
 class Egress:
-    """`resolve` and `dial` are the seams to the network; `ssl_context` decides whom to trust."""
+    """A guarded HTTP client with a connection pool. Its owner calls `close`, or uses it in a `with` block.
+
+    `resolve` and `dial` are the seams to the network; `ssl_context` decides which certificates are trusted.
+    """
 
     def __init__(
         self,
@@ -82,9 +85,9 @@ class Egress:
             derived.close()
 
     def opened_to(self, pairs: Iterable[str]) -> "Egress":
-        """Return an egress that may also reach these `host:port` pairs; it is closed together with this one.
+        """Return an egress that may also reach these `host:port` pairs; it is closed with this one.
 
-        It has idle connections of its own: one that the wider policy opened must not serve the narrower.
+        It has its own idle connections: one that the wider policy allowed must not serve the narrower policy.
         """
         derived = Egress(
             self._policy.opened_to(pairs),
@@ -97,10 +100,10 @@ class Egress:
         return derived
 
     def bounded(self, seconds_left: Callable[[], float]) -> "Egress":
-        """Return this egress for work that ends by a time: no request outlasts it.
+        """Return a view of this egress on which no request lasts longer than `seconds_left()`.
 
-        `seconds_left` is called before each request, and may raise instead. `unbounded` of what is returned
-        is this egress, to clean up with.
+        `seconds_left` is called before each request, and may raise instead. `unbounded` of the view is this
+        egress, for clean-up.
         """
         bounded = copy(self)
         bounded._seconds_left = seconds_left
@@ -119,7 +122,7 @@ class Egress:
         deadline_s: float,
         max_bytes: int,
     ) -> EgressResponse:
-        """The whole exchange within `deadline_s`; of the answer's body at most `max_bytes` are kept."""
+        """Return the response, all within `deadline_s`; at most `max_bytes` of its body are kept."""
         target = Target.parse(url)
         limits = RequestLimits(target.origin, self._deadline(deadline_s))
         sized = body or method not in ("GET", "HEAD")
@@ -138,7 +141,7 @@ class Egress:
         idle_s: float = _IDLE_S,
         pace: TransferPace | None = None,
     ) -> Iterator[OpenResponse]:
-        """An answer that is read as it comes, as long as it keeps the pace of `RequestLimits` and its own."""
+        """Yield a response to stream, as long as it keeps the pace of `RequestLimits` and of `pace`."""
         target = Target.parse(url)
         limits = RequestLimits(target.origin, self._deadline(deadline_s), idle_s=idle_s, pace=pace)
         with self._exchange(method, target, headers, b"", limits) as response:
@@ -158,7 +161,7 @@ class Egress:
         max_bytes: int = _SLACK,
         pace: TransferPace | None = None,
     ) -> EgressResponse:
-        """A body of exactly `size` bytes that is sent as it comes."""
+        """Stream a request body of exactly `size` bytes, and return the response."""
         target = Target.parse(url)
         limits = RequestLimits(target.origin, self._deadline(deadline_s), idle_s=idle_s, pace=pace)
         length = {"content-length": str(size)}
@@ -182,10 +185,10 @@ class Egress:
             target.url,
             headers=[(name.encode("ascii"), value.encode("latin-1")) for name, value in lines.items()],
             content=content,
-            extensions={"timeout": {"read": limits, "write": limits}},  # they come to our stream as they are
+            extensions={"timeout": {"read": limits, "write": limits}},  # httpcore passes them on unchanged
         )
         connection = self._idle.take(target.origin) or self._connect(target, limits)
-        with _in_our_words(limits):
+        with _translate_errors(limits):
             response = connection.handle_request(request)
             try:
                 yield response
@@ -201,8 +204,8 @@ class Egress:
 
 
 @contextmanager
-def _in_our_words(limits: RequestLimits) -> Iterator[None]:
-    """What httpcore says quotes the answer; what we say does not."""
+def _translate_errors(limits: RequestLimits) -> Iterator[None]:
+    """Translate errors of httpcore, whose messages quote the response; ours do not."""
     try:
         yield
     except httpcore.RemoteProtocolError:
@@ -227,7 +230,7 @@ def _whole(response: httpcore.Response, max_bytes: int, limits: RequestLimits) -
 
 
 def _chunks(response: httpcore.Response, limits: RequestLimits) -> Iterator[bytes]:
-    with _in_our_words(limits):
+    with _translate_errors(limits):
         yield from response.iter_stream()
 
 
@@ -240,7 +243,7 @@ def _sized(chunks: Iterable[bytes], size: int, limits: RequestLimits) -> Iterato
         yield chunk
     if sent != size:
         raise ValueError(f"a body of {size} bytes was announced, and {sent} came")
-    limits.turn()  # from here on it is the answer that we wait for
+    limits.turn()  # from here on, the wait is for the response
 
 
 def _headers(response: httpcore.Response) -> dict[str, str]:

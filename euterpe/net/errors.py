@@ -1,10 +1,10 @@
-"""What can go wrong on the way out. A message names `scheme://host:port`, never a path, query or answer."""
+"""Errors of egress requests. A message names `scheme://host:port`, never a path, query or response."""
 
 from euterpe.domain.errors import EuterpeError
 
 
 class EgressError(EuterpeError):
-    """No usable answer. `where` is the origin that was asked, as far as it could be read."""
+    """Base class: no usable response. `where` is the requested origin, as far as it could be parsed."""
 
     code = "egress_error"
 
@@ -14,7 +14,7 @@ class EgressError(EuterpeError):
 
 
 class EgressRefused(EgressError):
-    """The policy of this installation, or a URL that can be read in two ways. Nothing was dialled."""
+    """The policy of this installation forbids the request, or its URL is ambiguous. Nothing was dialled."""
 
     code = "egress_refused"
 
@@ -25,25 +25,25 @@ class EgressTimeout(EgressError):
 
 
 class EgressTooSlow(EgressTimeout):
-    """Something comes all the time, and less than the least pace of a transfer."""
+    """Bytes keep moving, but below the minimum pace of a transfer."""
 
 
 class EgressUnreachable(EgressError):
-    """No address, no connection, or one that was cut."""
+    """The host has no address, the connection could not be made, or it was cut."""
 
     code = "egress_unreachable"
     retryable = True
 
 
 class EgressUntrusted(EgressError):
-    """The certificate does not prove the name. Nothing was sent."""
+    """The certificate is not valid for the host. Nothing was sent."""
 
     code = "egress_untrusted"
-    retryable = True  # what expired in the night is renewed in the morning: a delivery must live that long
+    retryable = True  # a certificate that expires at night is renewed in the morning: a delivery must wait
 
 
 class EgressBadAnswer(EgressError):
-    """Not HTTP, or HTTP without end."""
+    """The response is not HTTP, or has no end."""
 
     code = "egress_bad_answer"
-    retryable = True  # a proxy in the middle of a deployment says strange things
+    retryable = True  # a proxy may send garbage in the middle of a deployment

@@ -1,4 +1,4 @@
-"""How long one request may wait, and how much it may receive. Every wait on the network asks here first."""
+"""Limits of one request against slow or endless responses (slowloris), checked before each network wait."""
 
 import math
 import time
@@ -8,17 +8,17 @@ from contextlib import contextmanager
 from euterpe.net.errors import EgressBadAnswer, EgressTimeout, EgressTooSlow
 from euterpe.net.pace import TransferPace
 
-# Slower than this is not slow but stuck, or wants to hold us: 50 GiB would take more than a year.
+# A slower server is stuck or stalls us on purpose: 50 GiB would take more than a year.
 MIN_BYTES_PER_SECOND = 1024
-# Informational answers count too: a stream of `100 Continue` is headers without end.
+# Informational responses count too: a stream of `100 Continue` is an endless header.
 MAX_HEAD_BYTES = 64 * 1024
 
 
 class RequestLimits:
-    """Of one request: a deadline that nothing stretches, and a pace that a drip of bytes does not keep.
+    """The limits of one request: a fixed deadline, a minimum pace that a drip of bytes fails, a byte limit.
 
-    The pace: what is waited for the other side, `idle_s` in all, must bring at least 1 KiB for each of these
-    seconds; then it starts anew. What our own side takes in between (a disk, an encoder) does not count.
+    The pace: `idle_s` seconds of waiting for the other side must move at least 1 KiB for each second; then
+    the count restarts. Time that our own side takes in between (a disk, an encoder) does not count.
     """
 
     def __init__(
@@ -41,9 +41,9 @@ class RequestLimits:
         self._began = 0.0
 
     def begin_wait(self) -> float:
-        """How many seconds the wait that begins now may take."""
+        """Return how many seconds the wait that begins now may take. Raise if a limit is exceeded."""
         self._began = self._clock()
-        left = min(self._ends - self._began, self._idle_s - self._waited, self._of_transfer())
+        left = min(self._ends - self._began, self._idle_s - self._waited, self._transfer_seconds_left())
         if left <= 0:
             raise self.timeout()
         if self._receivable < 0:
@@ -51,7 +51,7 @@ class RequestLimits:
         return left
 
     def end_wait(self, moved: int) -> None:
-        """The wait brought, or took, `moved` bytes."""
+        """Record the end of a wait that received or sent `moved` bytes."""
         waited = self._clock() - self._began
         self._waited += waited
         self._moved += moved
@@ -66,21 +66,21 @@ class RequestLimits:
         self.answer_ended = byte_count == 0
 
     def turn(self) -> None:
-        """The other side starts something new: its pace is measured from here."""
+        """Restart the measurement of the pace, because the other side starts something new."""
         self._waited = self._moved = 0.0
 
     def head_read(self, receivable: float) -> None:
-        """The headers are here; `receivable` bytes may follow."""
+        """Record that the headers were read, and that `receivable` bytes may follow."""
         self.turn()
         self._receivable = receivable
 
-    def _of_transfer(self) -> float:
+    def _transfer_seconds_left(self) -> float:
         return math.inf if self._transfer is None else self._transfer.seconds_left
 
     @contextmanager
     def connecting(self) -> Iterator[None]:
-        """Count the time that it takes to connect, successful or not: a server that hangs up after each drop
-        would otherwise stay below the pace."""
+        """Count the time to connect, successful or not, for the transfer: otherwise a server that closes the
+        connection after every few bytes would evade the minimum pace."""
         transfer, self._transfer = self._transfer, None
         began = self._clock()
         try:
@@ -91,7 +91,7 @@ class RequestLimits:
                 transfer.add(self._clock() - began, 0)
 
     def timeout(self) -> EgressTimeout:
-        """Return the error for a wait that ended without anything; it counts for the pace of the transfer."""
+        """Return the error for a wait that moved nothing, and count the wait for the pace of the transfer."""
         if self._transfer is not None:
             self._transfer.add(self._clock() - self._began, 0)
             if self._transfer.is_too_slow:

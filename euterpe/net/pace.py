@@ -1,4 +1,4 @@
-"""The least average pace of one transfer, over all the requests that it takes."""
+"""Minimum average throughput (pace) of one transfer, over all the requests that it takes."""
 
 import math
 from dataclasses import dataclass
@@ -9,17 +9,17 @@ WINDOW_S = 60.0
 
 @dataclass(frozen=True)
 class MinimumPace:
-    """Set the bytes that a transfer must bring in each window of waiting; 0 bytes ask for nothing."""
+    """The bytes that a transfer must move in each window of waiting; 0 bytes per second disable the check."""
 
     bytes_per_s: int = MIN_BYTES_PER_SECOND
     window_s: float = WINDOW_S
 
 
 class TransferPace:
-    """Count what one transfer moves, and how long it waits for the other side to move it.
+    """The bytes that one transfer has moved, and the time that it has waited for the other side.
 
-    Time that our own side takes (a disk, an encoder) does not count. A window ends as soon as it has brought
-    what it must bring, so a fast second does not pay for a slow hour. Not for several threads at once.
+    Time that our own side takes (a disk, an encoder) does not count. A window ends as soon as its bytes have
+    been moved, so a fast second does not pay for a slow hour. Not thread-safe.
     """
 
     def __init__(self, minimum: MinimumPace | None = None) -> None:
@@ -35,7 +35,7 @@ class TransferPace:
 
     @property
     def is_too_slow(self) -> bool:
-        """Tell a slow transfer from one that is silent: silence may be an outage, and is tried again."""
+        """Return whether the transfer is slow but not silent: silence may be an outage, and is retried."""
         return self._due > 0 and self._moved > 0 and self._waited >= self._minimum.window_s
 
     def add(self, waited_s: float, moved: int) -> None:
@@ -45,12 +45,12 @@ class TransferPace:
             self._waited = self._moved = 0.0
 
     def add_request(self) -> None:
-        """Count one more request that was answered: each is worth a second of the pace, so that thousands of
-        small files do not fail by the time that every answer takes."""
+        """Count one more request with a response as a second of the pace, so that a transfer of thousands of
+        small files does not fail because of the time that each response takes."""
         self.add(0.0, self._minimum.bytes_per_s)
 
     def begin_anew(self) -> None:
-        """Forget a window that was silent: the next try has a whole one."""
+        """Restart the window after silence, so that the next try has a whole one."""
         self._waited = self._moved = 0.0
 
     def __str__(self) -> str:

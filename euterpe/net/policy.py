@@ -1,7 +1,7 @@
-"""Which addresses a requester may send us to: public ones on ports 80 and 443, and what the operator opened.
+"""Egress policy against SSRF: public addresses on ports 80 and 443, and those that the operator allowed.
 
-`ipaddress.is_global` is not the rule: it is true for 64:ff9b::a9fe:a9fe, 2002:a9fe:a9fe::1, ::127.0.0.1,
-224.0.0.1 and 168.63.129.16, all of which lead inside or to a cloud's metadata.
+`ipaddress.is_global` is not used: it is true for 64:ff9b::a9fe:a9fe, 2002:a9fe:a9fe::1, ::127.0.0.1,
+224.0.0.1 and 168.63.129.16, all of which lead to an internal host or to a cloud's metadata.
 """
 
 import re
@@ -42,7 +42,7 @@ _NOT_PUBLIC_V4 = tuple(
         "240.0.0.0/4",  # broadcast is its last address
     )
 )
-# What is not global unicast is refused as a whole: loopback, IPv4-mapped, NAT64, ULA, link-local, multicast.
+# All outside of global unicast is refused: loopback, IPv4-mapped, NAT64, ULA, link-local, multicast.
 _GLOBAL_V6 = IPv6Network("2000::/3")
 _NOT_PUBLIC_V6 = tuple(
     IPv6Network(block)
@@ -58,9 +58,10 @@ _PAIR = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._-]+)):([0-9]{1,5})")
 
 
 class EgressPolicy:
-    """`allow` holds CIDRs, open on any port, and `host:port` pairs, by name or by address.
+    """The addresses that may be dialled. `allow` adds CIDRs, on any port, and `host:port` pairs.
 
-    An address under a `nat64` prefix is judged by the IPv4 address that it carries.
+    The host of a pair is a name or an address. An address under a `nat64` prefix is checked as the IPv4
+    address in it.
     """
 
     def __init__(self, allow: Sequence[str] = (), nat64: Sequence[str] = ()) -> None:
@@ -71,13 +72,13 @@ class EgressPolicy:
         self._nat64 = [_nat64_prefix(prefix) for prefix in nat64]
 
     def opened_to(self, pairs: Iterable[str]) -> "EgressPolicy":
-        """Return a policy that allows these pairs, too."""
+        """Return a policy that allows these pairs too."""
         return EgressPolicy((*self._allow, *pairs), self._prefixes)
 
     def check(self, host: str, address: Address, port: int) -> None:
-        """Returns if `host`, which is at `address`, may be dialled on `port`; else raises `EgressRefused`.
+        """Raise `EgressRefused` unless `host`, which is at `address`, may be dialled on `port`.
 
-        The error does not tell the address: what a name inside resolves to is not a requester's business.
+        The error omits the address: a requester must not learn what an internal name resolves to.
         """
         address = self._behind_nat64(address)
         if (host.lower(), port) in self._pairs or (str(address), port) in self._pairs:
@@ -111,17 +112,17 @@ def _is_in(address: Address, networks: Iterable[IPv4Network | IPv6Network]) -> b
 
 
 def _entry(entry: str) -> IPv4Network | IPv6Network | tuple[str, int]:
-    """A pair if it has a port, else a network."""
+    """Return a pair if the entry has a port, else a network."""
     pair = _PAIR.fullmatch(entry)
     if pair and 1 <= int(pair[3]) <= 65535:
-        return _spelling(pair[1] or pair[2]), int(pair[3])
+        return _normalized_host(pair[1] or pair[2]), int(pair[3])
     try:
         return ip_network(entry)
     except ValueError as error:
         raise ValueError(f"{entry!r} is neither a CIDR nor a host:port ({error})") from None
 
 
-def _spelling(host: str) -> str:
+def _normalized_host(host: str) -> str:
     try:
         return str(ip_address(host))
     except ValueError:

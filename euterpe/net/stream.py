@@ -1,4 +1,4 @@
-"""A connection whose every wait is bounded by the request that it serves."""
+"""An httpcore network stream on which the limits of the request bound every wait."""
 
 import select
 import socket
@@ -11,22 +11,22 @@ import httpcore
 from euterpe.net.errors import EgressUnreachable
 from euterpe.net.limits import RequestLimits
 
-# An idle connection older than this is not used again: a destination that moved is looked up, and
-# judged by the policy, at least this often.
+# An older idle connection is not used again: the host's name is resolved, and its address checked by the
+# policy, at least this often.
 MAX_AGE_S = 60.0
 
 
 class GuardedStream(httpcore.NetworkStream):
-    """`timeout` is the `RequestLimits` of the request: httpcore hands through whatever its timeouts hold."""
+    """A guarded socket. `timeout` is the `RequestLimits` of the request, passed on by httpcore."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
         self._dialled = time.monotonic()
-        self._head: bytes | None = None  # of the request that is being written
+        self._head: bytes | None = None  # the head of the request that is being written
 
     def read(self, max_bytes: int, timeout: Any = None) -> bytes:
         limits: RequestLimits = timeout
-        self._head = None  # what is written after an answer is another request
+        self._head = None  # the first write after a response starts another request
         self._sock.settimeout(limits.begin_wait())
         try:
             data = self._sock.recv(max_bytes)
@@ -38,8 +38,8 @@ class GuardedStream(httpcore.NetworkStream):
         return data
 
     def write(self, buffer: bytes, timeout: Any = None) -> None:
-        """The head goes out with what follows it: each send is a quarter of the work of a small exchange.
-        Something always follows: httpcore writes the end of every request, and be it empty."""
+        """Hold back the head and send it with the next write: each send is a quarter of the work of a small
+        exchange. A write always follows: httpcore writes the end of every request, even if it is empty."""
         if self._head is None:
             self._head = buffer
             return
@@ -56,7 +56,7 @@ class GuardedStream(httpcore.NetworkStream):
                 raise limits.timeout() from None
             except OSError as error:
                 limits.end_wait(0)
-                # httpcore goes on to read then: who refuses a body early may have said why.
+                # httpcore then reads: a server that refuses a body early may have sent the reason.
                 raise httpcore.WriteError from error
             limits.end_wait(sent)
             unsent = unsent[sent:]
@@ -65,7 +65,7 @@ class GuardedStream(httpcore.NetworkStream):
         self._sock.close()
 
     def get_extra_info(self, info: str) -> Any:
-        """httpcore asks before it uses an idle connection again; a readable one was closed over there."""
+        """Return whether an idle connection is unfit for reuse: too old, or readable, which means closed."""
         if info != "is_readable":
             return None
         if time.monotonic() - self._dialled > MAX_AGE_S:
@@ -76,7 +76,7 @@ class GuardedStream(httpcore.NetworkStream):
 
 
 def cut(limits: RequestLimits, error: OSError) -> EgressUnreachable:
-    """With the system's words, or OpenSSL's; neither quotes what was sent."""
+    """Return the error for a cut connection, with the reason of the system or OpenSSL: no request data."""
     limits.end_wait(0)
     what = error.reason if isinstance(error, ssl.SSLError) else error.strerror
     return EgressUnreachable(limits.where, f"the connection was cut ({what})")

@@ -1,4 +1,4 @@
-"""What a URL says, read strictly: whatever two programs could read in two ways is refused."""
+"""Strict URL parsing: a URL that two programs could parse differently is refused."""
 
 import re
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from euterpe.net.errors import EgressRefused
 
 _URL = re.compile(r"(https?)://([^/?#]*)([^?#]*(?:\?[^#]*)?)")
 _AUTHORITY = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._-]+))(?::([0-9]{1,5}))?")
-# `2130706433`, `0x7f.1` and `127.1` are addresses to some and names to others.
+# `2130706433`, `0x7f.1` and `127.1` are addresses to some programs and names to others.
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
 _ASCII = "".join(map(chr, range(0x21, 0x7F)))
 _PORTS = {"http": 80, "https": 443}
@@ -62,7 +62,7 @@ class Target:
 
 
 def _name(host: str) -> str:
-    """A name, or an IPv4 address spelt in full."""
+    """Return the host if it is a name or an IPv4 address spelt in full. Raise `EgressRefused` otherwise."""
     host = host.removesuffix(".")
     labels = host.split(".")
     if len(host) > 253 or not all(1 <= len(label) <= 63 for label in labels):
@@ -83,5 +83,5 @@ def _address_v6(text: str) -> str:
 
 
 def _refused(rule: str) -> EgressRefused:
-    """Without the URL: what is malformed may hold a password where none is looked for."""
+    """Return an error without the URL: a malformed one may hold a password in an unexpected place."""
     return EgressRefused("the URL", rule)
