@@ -1,1 +1,1 @@
-"""What differs between SQLite, libSQL and Postgres: connections, transactions, wake-ups, ids, migrations."""
+"""Database engines (SQLite, libSQL, Postgres): connections, transactions, wake-ups, ids, migrations."""

@@ -1,8 +1,8 @@
-"""A batch as one parameter: a JSON array that SQL reads as rows.
+"""Batch parameters: pass many rows to a statement as one JSON array that SQL reads as a table.
 
 The text of a statement then never depends on the size of its batch, so every engine's statement
-cache hits, and one round trip carries a hundred rows. This file is where the engines differ in it:
-Postgres unfolds the array in one pass by `json_to_recordset`, the SQLite family by `json_each`.
+cache hits, and one round trip carries a hundred rows. Postgres expands the array in one pass with
+`json_to_recordset`, the SQLite family with `json_each`; this module hides that difference.
 """
 
 import json
@@ -17,13 +17,13 @@ from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import GenericFunction
 from sqlalchemy.types import TypeEngine
 
-# A row, or a statement for rows, whose columns are read by name.
+# A row whose columns are read by name, and a SELECT that returns such rows.
 AnyRow = sa.Row[*tuple[Any, ...]]
 AnySelect = sa.Select[*tuple[Any, ...]]
 
 
 def fetched(result: sa.CursorResult[*tuple[Any, ...]]) -> list[Any]:
-    """All rows, as named tuples: a column of those is read by name in an eighth of the time."""
+    """Return all rows as named tuples: reading a column by name then takes an eighth of the time."""
     return list(map(_shape(tuple(result.keys()))._make, result.all()))
 
 
@@ -36,9 +36,9 @@ TEXT, INTEGER, REAL = sa.Text(), sa.BigInteger(), sa.Float()
 
 
 class Rows:
-    """The batch as a FROM element of these columns; `rows["name"]` is one of them.
+    """The batch as a FROM element with these columns; `rows["name"]` is one of them.
 
-    A column that a row leaves out, or says null to, is NULL.
+    A column that a row omits or sets to null is NULL.
     """
 
     def __init__(self, columns: Mapping[str, TypeEngine[Any]]) -> None:
@@ -86,7 +86,7 @@ def _json_each(element: _unfolded, compiler: SQLCompiler, **options: Any) -> str
 @compiles(_unfolded, "postgresql")
 def _json_to_recordset(element: _unfolded, compiler: SQLCompiler, **options: Any) -> str:
     rows, shape = _arguments(element, compiler, options)
-    # Both parts are names and types of our own; the rows are a parameter.
+    # No injection: both parts are our own names and types, and the rows are a parameter.
     return f"(SELECT * FROM json_to_recordset({rows}::json) AS r({shape}))"  # noqa: S608
 
 

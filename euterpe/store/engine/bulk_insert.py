@@ -1,4 +1,4 @@
-"""INSERT of many rows, in the way that costs least on each engine."""
+"""Bulk insert in the cheapest way of each engine: executemany, COPY, or rows as one JSON parameter."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from operator import itemgetter
@@ -11,15 +11,15 @@ from euterpe.store.engine.engines import EngineKind, Engines
 
 Row = Mapping[str, Any]
 Values = Sequence[Any]
-# From so many rows on COPY is cheaper: it wants two round trips more, and each row costs the server half of
-# what it costs out of JSON.
-_COPY_FROM = 25
-# libSQL's server hangs up on a message beyond 16 MiB, and a hundred specs can be 25.
-_MESSAGE = 4 * 1024 * 1024
+# From this many rows on COPY is cheaper: it needs two more round trips, but each row costs the server half of
+# what it costs as JSON.
+_COPY_MIN_ROWS = 25
+# libSQL's server closes the connection on a message above 16 MiB, and a hundred specs can take 25 MiB.
+_MAX_MESSAGE = 4 * 1024 * 1024
 
 
 class BulkInsert:
-    """Each row is a dict of all the named columns; or, for `values`, what they hold, in that order."""
+    """INSERT of many rows into a table: dicts of the named columns or, with `values`, tuples of them."""
 
     def __init__(self, engines: Engines, table: sa.Table, names: Sequence[str]) -> None:
         self._kind, self._names = engines.kind, names
@@ -40,9 +40,9 @@ class BulkInsert:
             return
         if self._kind is EngineKind.SQLITE:
             # In process a row costs a bind and a step, and no round trip: a third of what JSON costs.
-            # Past SQLAlchemy's per-row work, which would cost as much again.
+            # `exec_driver_sql` avoids SQLAlchemy's per-row work, which would cost as much again.
             connection.exec_driver_sql(self._one_by_one, self._dumped(rows))
-        elif self._kind is EngineKind.POSTGRES and len(rows) >= _COPY_FROM:
+        elif self._kind is EngineKind.POSTGRES and len(rows) >= _COPY_MIN_ROWS:
             self.copy_in(connection, self._dumped(rows))
         else:
             for message in _in_messages([dict(zip(self._names, row, strict=True)) for row in rows]):
@@ -56,12 +56,12 @@ class BulkInsert:
                 for row in rows:
                     copy.write_row(row)
         except errors.Error as error:
-            # Past SQLAlchemy, which would have given it a name that the store knows.
+            # COPY bypasses SQLAlchemy, so the error is wrapped here in the type that the store handles.
             raise sa.exc.DBAPIError.instance(
                 "COPY", None, error, errors.Error, dialect=connection.dialect
             ) from error
 
-    def _dumped(self, rows: Sequence[Values]) -> Any:  # what SQLAlchemy takes of them depends on the driver
+    def _dumped(self, rows: Sequence[Values]) -> Any:  # which types SQLAlchemy accepts depends on the driver
         return [self._with_text(row) for row in rows] if self._documents else rows
 
     def _with_text(self, row: Values) -> tuple[Any, ...]:
@@ -73,10 +73,10 @@ class BulkInsert:
 
 
 def _in_messages(rows: Sequence[Row]) -> Iterator[str]:
-    """The batch as JSON arrays of which none is longer than a message should be, unless by one row."""
-    # All at once, and again in halves where it was too much: row by row takes twice the time.
+    """Yield the batch as JSON arrays, none longer than `_MAX_MESSAGE` unless a single row is."""
+    # Encode all rows at once, and halves again if the text is too long: row by row takes twice the time.
     whole = encode(rows)
-    if len(whole) <= _MESSAGE or len(rows) == 1:
+    if len(whole) <= _MAX_MESSAGE or len(rows) == 1:
         yield whole
     else:
         half = len(rows) // 2

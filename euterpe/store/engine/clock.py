@@ -1,5 +1,7 @@
-"""Whose clock it is: the database's, as a SQL expression, so that no worker's clock can ever decide
-who owns a row. A store built for a test takes a settable clock instead."""
+"""The database's clock as a SQL expression, so that no worker's clock can ever decide who owns a row.
+
+A store built for a test takes a settable clock instead.
+"""
 
 from typing import Protocol
 
@@ -8,13 +10,13 @@ from sqlalchemy import BigInteger, ColumnElement, literal_column
 
 class Clock(Protocol):
     def now(self, dialect: str) -> ColumnElement[int]:
-        """The current instant in milliseconds, as an expression for that engine."""
+        """Return the current instant in milliseconds, as an expression for that dialect."""
         ...
 
 
 _NOW = {
-    # The start of the statement: stable within it, so an index can be searched by it. The start
-    # of the transaction would be older by however long the transaction has waited.
+    # The start of the statement is constant within it, so an index can be searched by it. The start
+    # of the transaction would be older, by as long as the transaction has waited.
     "postgresql": "(extract(epoch FROM statement_timestamp()) * 1000)::bigint",
     # unixepoch('subsec') needs SQLite 3.42; Debian 12 has 3.40.
     "sqlite": "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)",

@@ -1,4 +1,4 @@
-"""Transactions with typed errors, on whichever engine."""
+"""Transactions on any engine, with typed errors instead of the driver's."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -20,6 +20,8 @@ _Claim = TypeVar("_Claim")
 
 
 class Database:
+    """The connections to one database, its clock and its wake-ups. Thread-safe."""
+
     def __init__(self, url: str, clock: Clock | None = None, *, write_wait_s: float = WRITE_WAIT_S) -> None:
         self.write_wait_s = write_wait_s
         self.engines: Engines = open_engines(url)
@@ -34,7 +36,7 @@ class Database:
 
     @contextmanager
     def transaction(self) -> Iterator[sa.Connection]:
-        """Everything in it, or nothing. What was announced in it is told once it is committed."""
+        """Run the block in a write transaction, then send the wake-ups that it announced."""
         topics: set[Topic] = set()
         with (
             _typed_errors(),
@@ -48,7 +50,7 @@ class Database:
             self._announcer.announce(topic)
 
     def announce(self, connection: sa.Connection, topic: Topic) -> None:
-        """Wakes whoever waits for this, after the commit."""
+        """Wake the listeners of this topic after the transaction of `connection` has committed."""
         connection.info["topics"].add(topic)
 
     def listen(self, topic: Topic) -> Listener:
@@ -56,12 +58,12 @@ class Database:
 
     @contextmanager
     def snapshot(self) -> Iterator[sa.Connection]:
-        """For reading."""
+        """Run the block in a transaction that only reads."""
         with _typed_errors(), self.engines.read.begin() as connection:
             yield connection
 
     def in_parts(self, limit: int, claim: Callable[[int], list[_Claim]]) -> list[_Claim]:
-        """Claims up to `limit` rows, each time as many as one answer may hold."""
+        """Claim up to `limit` rows, in calls of at most as many as one response may hold."""
         claimed: list[_Claim] = []
         while len(claimed) < limit:
             part = min(limit - len(claimed), self.engines.read_limit)
@@ -70,7 +72,7 @@ class Database:
             except StoreUnavailable:
                 if not claimed:
                     raise
-                return claimed  # owned already: unknown to their owner they would wait for their leases
+                return claimed  # owned already: if dropped here, they would idle until their leases expire
             claimed += found
             if len(found) < part:
                 break
@@ -80,17 +82,17 @@ class Database:
         return int(connection.execute(sa.select(self.now)).scalar_one())
 
     def journal_mode(self) -> str:
-        """Of an SQLite database: `wal`, unless its file system cannot do that."""
+        """Return the journal mode of an SQLite database: `wal`, unless its file system cannot do that."""
         with self.snapshot() as connection:
             return str(connection.exec_driver_sql("PRAGMA journal_mode").scalar_one())
 
     def server_encoding(self) -> str:
-        """Of a Postgres database."""
+        """Return the character encoding of a Postgres database."""
         with self.snapshot() as connection:
             return str(connection.exec_driver_sql("SHOW server_encoding").scalar_one())
 
     def settle_statistics(self) -> None:
-        """After a bulk load: what a server would do by itself a minute later."""
+        """Update the planner's statistics after a bulk load, as a server would by itself a minute later."""
         if self.kind is EngineKind.POSTGRES:
             with self.engines.write.execution_options(isolation_level="AUTOCOMMIT").connect() as connection:
                 connection.exec_driver_sql("VACUUM (ANALYZE)")
@@ -99,7 +101,7 @@ class Database:
                 connection.exec_driver_sql("ANALYZE")
 
     def insert(self, table: sa.Table) -> Any:
-        """The engine's INSERT, for `on_conflict_…`: same words on both, two classes in SQLAlchemy."""
+        """Return the engine's INSERT, for `on_conflict_…`: the same methods, two classes in SQLAlchemy."""
         return postgresql.insert(table) if self.kind is EngineKind.POSTGRES else sqlite.insert(table)
 
     def close(self) -> None:
@@ -107,8 +109,8 @@ class Database:
         self.engines.dispose()
 
 
-# What the SQLite family says when the file or the server is away, the disk is full, or others write too long.
-_PASSING = (
+# Errors of the SQLite family when the file or server is unavailable, the disk full, or other writes too long.
+_TRANSIENT = (
     "SQLITE_BUSY",
     "SQLITE_LOCKED",
     "SQLITE_CANTOPEN",
@@ -121,16 +123,16 @@ _PASSING = (
     "CLIENT_CLOSED",
     "TRANSACTION_TIMEOUT",
 )
-# What a server says to a client that it will never let in as it is.
-_REFUSED = ("does not exist", "authentication failed", "no pg_hba.conf entry", "401, message")
+# Parts of the messages with which a server rejects a client for good.
+_REJECTED = ("does not exist", "authentication failed", "no pg_hba.conf entry", "401, message")
 
 
 @contextmanager
 def _typed_errors() -> Iterator[None]:
     """Raise the store's errors instead of the driver's.
 
-    `from None`, because Postgres puts whole rows into the details of its errors, and a traceback that is
-    logged prints the errors that caused it: `DETAIL: Failing row contains (…)` with the job's spec in it.
+    They are raised `from None`: Postgres puts whole rows into the details of its errors, and a logged
+    traceback prints the causes too: `DETAIL: Failing row contains (…)` with the job's spec in it.
     """
     try:
         yield
@@ -141,39 +143,39 @@ def _typed_errors() -> Iterator[None]:
     except exc.TimeoutError:
         raise StoreUnavailable("every database connection of this process is busy; try again") from None
     except exc.DBAPIError as error:
-        raise _with_statement(_of_driver(error), error) from None
+        raise _with_statement(_from_driver(error), error) from None
     except (exc.StatementError, UnicodeError, OverflowError) as error:
         raise StoreError(f"a value is not one that the database can hold: {type(error).__name__}") from None
     except Exception as error:
-        # libsql-client lets some errors of its web socket out as they are.
+        # libsql-client does not wrap some errors of its web socket.
         if not isinstance(error, OSError) and not type(error).__module__.startswith("aiohttp"):
             raise
         reason = str(error) or type(error).__name__
         raise StoreUnavailable(f"the database cannot be reached right now: {reason}") from None
 
 
-def _of_driver(error: exc.DBAPIError) -> StoreError:
-    # libSQL's server hangs up on text that is no UTF-8 (1007): sending it again will not help.
+def _from_driver(error: exc.DBAPIError) -> StoreError:
+    # libSQL's server closes the connection on text that is not UTF-8 (1007): a retry will not help.
     unreadable = "closed with code 1007" in str(error.orig)
-    says = _without_rows(error)
-    if not unreadable and (error.connection_invalidated or _is_passing(error)):
-        return StoreUnavailable(f"the database cannot be reached right now: {says}")
-    if _tells_of_damage(error):
-        return StoreError(f"the database is damaged: {says}; restore it from a backup")
-    return StoreError(says)
+    message = _without_rows(error)
+    if not unreadable and (error.connection_invalidated or _is_transient(error)):
+        return StoreUnavailable(f"the database cannot be reached right now: {message}")
+    if _is_damage(error):
+        return StoreError(f"the database is damaged: {message}; restore it from a backup")
+    return StoreError(message)
 
 
 def _with_statement(raised: StoreError, error: exc.DBAPIError) -> StoreError:
-    """Return the error with a note for the log: the statement, whose parameters are not in its text."""
+    """Return the error with the statement added as a note for the log; parameters are not in its text."""
     if error.statement is not None:
         raised.add_note(f"SQL: {error.statement}")
     return raised
 
 
 def _without_rows(error: exc.DBAPIError) -> str:
-    """Return what the driver says, without the row or the value that it says it of.
+    """Return the driver's message without the row or value that it quotes.
 
-    The lines after the first quote rows. In Postgres' class 22 (data exception) the first quotes the value.
+    Later lines quote rows. In Postgres' class 22 (data exception) the first line quotes the value.
     """
     state = getattr(error.orig, "sqlstate", None)
     if state is not None and state.startswith("22"):
@@ -181,7 +183,7 @@ def _without_rows(error: exc.DBAPIError) -> str:
     return str(error.orig).strip().partition("\n")[0]
 
 
-def _tells_of_damage(error: exc.DBAPIError) -> bool:
+def _is_damage(error: exc.DBAPIError) -> bool:
     name = str(getattr(error.orig, "sqlite_errorname", ""))
     return name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")) or getattr(error.orig, "sqlstate", None) in (
         "XX001",
@@ -189,14 +191,14 @@ def _tells_of_damage(error: exc.DBAPIError) -> bool:
     )
 
 
-def _is_passing(error: exc.DBAPIError) -> bool:
+def _is_transient(error: exc.DBAPIError) -> bool:
     state = getattr(error.orig, "sqlstate", None)
     if state is not None:
-        # 08 connection, 40 rollback (deadlock), 53 resources, 57 operator; too long a lock or transaction.
+        # 08 connection, 40 rollback (deadlock), 53 resources, 57 operator; timeout of a lock or transaction.
         return state[:2] in ("08", "40", "53", "57") or state in ("25P03", "55P03", READ_ONLY)
     name = getattr(error.orig, "sqlite_errorname", None)
     if name is not None:
-        return str(name).startswith(_PASSING)
-    # psycopg raises OperationalError without a state only when there is no connection; libpq tells why
-    # in words alone.
-    return isinstance(error, exc.OperationalError) and not any(word in str(error.orig) for word in _REFUSED)
+        return str(name).startswith(_TRANSIENT)
+    # psycopg raises OperationalError without a state only when there is no connection; libpq gives the
+    # reason as text only.
+    return isinstance(error, exc.OperationalError) and not any(word in str(error.orig) for word in _REJECTED)

@@ -1,9 +1,9 @@
-"""The time by which a caller that waits to write must have its answer.
+"""Deadlines for callers that wait to write, shared by all the queues on their way.
 
 SQLite and libSQL have one writer. A caller may wait in several queues one after the other: for a thread, for
-the next group commit, for its turn at the connection, for the lock on the file. With a timeout for each of
-them the waits added up: while another process held the lock, the last of 50 callers waited for 25 minutes. So
-the time begins when the caller arrives, and each queue uses what is left of it.
+the next group commit, for the connection, for the lock on the file. With a timeout in each of them the waits
+added up: while another process held the lock, the last of 50 callers waited for 25 minutes. So one deadline
+is set when the caller arrives, and each queue waits no longer than what is left of it.
 """
 
 import time
@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-# How long a writer waits for the others before it gives up.
+# How long a caller waits for other writers before it gets StoreUnavailable.
 WRITE_WAIT_S = 30.0
 
-_UNTIL: ContextVar[float | None] = ContextVar("euterpe_write_until", default=None)
+_DEADLINE: ContextVar[float | None] = ContextVar("euterpe_write_until", default=None)
 
 
 def in_time(wait_s: float) -> float:
@@ -24,16 +24,16 @@ def in_time(wait_s: float) -> float:
 
 @contextmanager
 def waiting_until(deadline: float) -> Iterator[None]:
-    """Let all waits in this block end by then; an earlier deadline of the caller holds."""
-    earlier = _UNTIL.get()
-    token = _UNTIL.set(deadline if earlier is None else min(earlier, deadline))
+    """End all waits in this block by `deadline`, or by the deadline of an outer block if that is earlier."""
+    earlier = _DEADLINE.get()
+    token = _DEADLINE.set(deadline if earlier is None else min(earlier, deadline))
     try:
         yield
     finally:
-        _UNTIL.reset(token)
+        _DEADLINE.reset(token)
 
 
 def seconds_left() -> float:
-    """Return how long the caller may still wait: 0 when its time is up."""
-    until = _UNTIL.get()
+    """Return how long the caller may still wait: 0 once its deadline has passed."""
+    until = _DEADLINE.get()
     return WRITE_WAIT_S if until is None else max(0.0, until - time.monotonic())

@@ -1,4 +1,4 @@
-"""How each engine is opened. After this file an engine differs from the others in four facts only."""
+"""Open SQLite, libSQL or Postgres: connection pools, pragmas and session settings, and how to BEGIN."""
 
 import random
 import time
@@ -16,9 +16,9 @@ import euterpe.store.engine.libsql  # noqa: F401  registers the dialect
 from euterpe.store.engine.deadlines import seconds_left
 from euterpe.store.errors import StoreUnavailable, UnsupportedDatabase
 
-# How long SQLite waits where it waits by itself: when a connection is opened, and when it reads.
+# SQLite's own busy timeout, for opening a connection and for reading.
 BUSY_TIMEOUT_MS = 30_000
-# Postgres' word for a write on a server that stands by for another.
+# SQLSTATE read_only_sql_transaction: a write on a Postgres standby.
 READ_ONLY = "25006"
 _SHORTEST_WAIT_S, _LONGEST_WAIT_S = 0.000_2, 0.004
 
@@ -31,8 +31,8 @@ class EngineKind(StrEnum):
 
 @dataclass(frozen=True)
 class Engines:
-    """One pool for writing, one for reading: on the SQLite family the first has one connection, so
-    the threads of a process take turns in memory and not by colliding on the file."""
+    """A connection pool for writing and one for reading. On the SQLite family the first has one connection,
+    so the threads of a process queue in memory instead of colliding on the file."""
 
     kind: EngineKind
     write: sa.Engine
@@ -40,12 +40,12 @@ class Engines:
 
     @property
     def locks_rows(self) -> bool:
-        """Several writers at once, so a batch must lock its rows in one order."""
+        """Return whether several writers work at once, so that a batch must lock its rows in one order."""
         return self.kind is EngineKind.POSTGRES
 
     @property
     def read_limit(self) -> int:
-        """How many rows with a spec or a secret one answer may hold: libSQL's server gives none beyond
+        """Return how many rows with a spec or a secret one response may hold: libSQL's server returns at most
         10 MiB, and each row may have 256 KiB of a spec and as much of outputs."""
         return 15 if self.kind is EngineKind.LIBSQL else 1_000
 
@@ -55,12 +55,13 @@ class Engines:
 
 
 def sqlite_file(url: str) -> Path | None:
-    """Where an SQLite database is; None for an engine that has a server."""
+    """Return the path of an SQLite database, or None for an engine that has a server."""
     kind, parsed = _parse(url)
     return Path(str(parsed.database)) if kind is EngineKind.SQLITE else None
 
 
 def open_engines(url: str) -> Engines:
+    """Return unconnected pools for a database URL; raise UnsupportedDatabase if it cannot be used."""
     kind, parsed = _parse(url)
     opener = {EngineKind.SQLITE: _sqlite, EngineKind.LIBSQL: _libsql, EngineKind.POSTGRES: _postgres}[kind]
     try:
@@ -98,14 +99,14 @@ def _parse(url: str) -> tuple[EngineKind, sa.URL]:
 
 
 class _HintingCompiler(SQLiteCompiler):
-    """Write the text of `Select.with_hint` after the table, which SQLAlchemy leaves out for SQLite."""
+    """A compiler that writes the text of `Select.with_hint`, which SQLAlchemy omits for SQLite."""
 
     def get_from_hint_text(self, table: sa.FromClause, text: str | None) -> str | None:  # noqa: ARG002
         return text
 
 
 def _engine(url: sa.URL, **options: Any) -> sa.Engine:
-    # An error that is logged would show the statement's parameters: specs, events, ciphertext.
+    # Otherwise a logged error would show the statement's parameters: specs, events, ciphertext.
     engine = sa.create_engine(url, hide_parameters=True, **options)
     if engine.dialect.name == "sqlite":
         engine.dialect.statement_compiler = _HintingCompiler
@@ -117,19 +118,19 @@ def _sqlite(url: sa.URL) -> Engines:
         connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
         (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
         if mode == "wal" and not read_only:
-            # A writer waits at its beginning, by itself, and for nothing later.
+            # `_begin_when_free` waits for the write lock itself, and a writer waits for nothing after that.
             connection.execute("PRAGMA busy_timeout = 0")
-            # What it would take to undo a statement stays in memory. Beyond 64 KiB, a hundred jobs or
-            # so, SQLite makes a file of it: a twentieth of the time of a large batch.
+            # Keep the statement journal in memory. Beyond 64 KiB, about a hundred jobs, SQLite would
+            # write it to a file, which takes a twentieth of the time of a large batch.
             connection.execute("PRAGMA temp_store = MEMORY")
-            # A reader that stood still has let the log grow; it is cut back when the reader is gone.
+            # A stalled reader lets the WAL grow; SQLite truncates it to 64 MiB when the reader is gone.
             connection.execute("PRAGMA journal_size_limit = 67108864")
         # FULL: a job that was answered with 202 survives power loss (docs/guarantees.md).
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA foreign_keys = ON")
         connection.execute(f"PRAGMA query_only = {int(read_only)}")
 
-    # Autocommit in the driver: we send BEGIN ourselves.
+    # The driver is in autocommit mode: the `begin` listeners below send BEGIN.
     options = {"isolation_level": None, "check_same_thread": False}
     write = _engine(
         url, poolclass=sa.QueuePool, pool_size=1, max_overflow=0, pool_timeout=60, connect_args=options
@@ -154,7 +155,10 @@ def _identity(url: sa.URL) -> tuple[int, int] | None:
 
 
 def _refuse_another_file(connection: sa.Connection, url: sa.URL) -> None:
-    """What is written to a file that was removed is lost with the program, also what it has accepted."""
+    """Raise StoreUnavailable if the database file was removed or replaced since it was opened.
+
+    Writes to a removed file are lost when the program ends, and with them jobs that it has accepted.
+    """
     if _identity(url) != connection.info["file"]:
         raise StoreUnavailable(
             f"{url.database} was removed or replaced since this program opened it; start the program again "
@@ -163,21 +167,21 @@ def _refuse_another_file(connection: sa.Connection, url: sa.URL) -> None:
 
 
 def _libsql(url: sa.URL) -> Engines:
-    # SQLite's dialect would choose a pool by the file's name; a server has connections.
+    # SQLite's dialect would choose a pool class by file name; a server needs a queue of connections.
     write = _engine(url, poolclass=sa.QueuePool, pool_size=1, max_overflow=0, pool_timeout=60)
     read = _engine(url, poolclass=sa.QueuePool, pool_size=4, max_overflow=12)
     event.listen(write, "begin", _begin_when_free)
     event.listen(read, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
     for engine in (write, read):
-        event.listen(engine, "handle_error", _leave_if_unanswered)
+        event.listen(engine, "handle_error", _discard_if_unanswered)
     return Engines(EngineKind.LIBSQL, write, read)
 
 
 def _begin_when_free(connection: sa.Connection) -> None:
-    """IMMEDIATE: nobody waits for a read transaction that turns into a writing one.
+    """Send BEGIN IMMEDIATE, with short backoff while the write lock is held, until the caller's deadline.
 
-    Waits by itself. SQLite would sleep up to a tenth of a second between two looks, and the file lie idle;
-    libSQL's server lets writers queue for a tenth of a second only.
+    IMMEDIATE, so that no writer waits for a read transaction that turns into a writing one. SQLite itself
+    would sleep up to 0.1 s between attempts, with the file idle; libSQL's server queues writers only 0.1 s.
     """
     pause = _SHORTEST_WAIT_S
     while True:
@@ -197,28 +201,28 @@ def _is_busy(error: sa.exc.OperationalError) -> bool:
     return "SQLITE_BUSY" in str(name)
 
 
-def _leave_if_unanswered(context: sa.ExceptionContext) -> None:
-    # No error of the database, so no answer: what it does with the statement is unknown, and whatever
-    # comes next on this connection would come into it.
+def _discard_if_unanswered(context: sa.ExceptionContext) -> None:
+    # The error is not the database's, so there was no response: whether the statement still runs is unknown,
+    # and the next statement on this connection could become part of it.
     if context.sqlalchemy_exception is None:
         context.is_disconnect = True
 
 
-# Every statement here finds its rows by key or by a small partial index. Told so, the planner does so
-# whatever the statistics say: a batch visits its rows one by one in its own order (so sorted batches
-# cannot deadlock), and no million finished rows are ever read through.
+# Every statement here finds its rows by key or by a small partial index. These settings make the planner do
+# so whatever the statistics are: a batch visits its rows one by one in its own order (so sorted batches
+# cannot deadlock), and a million finished rows are never scanned.
 _POSTGRES_SESSION = {
     "enable_seqscan": "off",
     "enable_hashjoin": "off",
     "enable_mergejoin": "off",
-    # A worker that freezes inside a transaction lets go of what it locked.
+    # Release the locks of a worker that freezes inside a transaction.
     "idle_in_transaction_session_timeout": "30s",
 }
 
 
 def _postgres(url: sa.URL) -> Engines:
-    # Ten seconds to connect: a host that swallows packets must not hold a command for minutes.
-    # The rest notices a peer that is gone without a word, in half a minute.
+    # Ten seconds to connect: a host that drops packets must not block a command for minutes.
+    # The keepalives detect a peer that vanished without closing the connection, in half a minute.
     options = {
         "connect_timeout": 10,
         "keepalives_idle": 10,
@@ -227,8 +231,8 @@ def _postgres(url: sa.URL) -> Engines:
         "tcp_user_timeout": 30_000,
         "client_encoding": "utf8",
     }
-    # Whatever the server's default: a group's members are counted after its lock was got, by a statement that
-    # must see what was committed before.
+    # READ COMMITTED whatever the server's default: a group's members are counted after its lock is taken, by
+    # a statement that must see everything committed before.
     engine = _engine(
         url,
         pool_size=8,
@@ -245,8 +249,8 @@ def _postgres(url: sa.URL) -> Engines:
         connection.commit()
 
     @event.listens_for(engine, "handle_error")
-    def leave_standby(context: sa.ExceptionContext) -> None:
-        # After a failover this server may stay a standby, and the address lead to another by now.
+    def discard_standby(context: sa.ExceptionContext) -> None:
+        # After a failover this server may remain a standby while the address points to another one.
         if getattr(context.original_exception, "sqlstate", None) == READ_ONLY:
             context.is_disconnect = True
 

@@ -1,7 +1,7 @@
-"""Taking turns at the one writing connection of SQLite and libSQL, first come, first served.
+"""A first-in, first-out lock for the one write connection of SQLite and libSQL.
 
-A lock of Python's, like a connection pool, goes to whoever asks at the right moment: under eight busy
-threads a submit then waited 2.4 s at worst and 0.3 s at the median; in line it waits 0.14 and 0.006 s.
+Python's locks, like connection pools, are not fair: under eight busy threads a submit waited 2.4 s at worst
+and 0.3 s at the median; in first-in, first-out order it waits 0.14 and 0.006 s.
 """
 
 import threading
@@ -20,23 +20,24 @@ class FifoLock:
 
     @contextmanager
     def turn(self) -> Iterator[None]:
-        mine = threading.Lock()
-        mine.acquire()
+        """Hold the lock during the block; raise StoreUnavailable if the caller's deadline passes first."""
+        own = threading.Lock()
+        own.acquire()
         with self._guard:
-            self._waiting.append(mine)
+            self._waiting.append(own)
             first = len(self._waiting) == 1
         try:
             if not first:
-                self._wait(mine)
+                self._wait(own)
             yield
         finally:
             with self._guard:
-                had_turn = self._waiting[0] is mine
-                self._waiting.remove(mine)
-                if had_turn and self._waiting:
+                was_held = self._waiting[0] is own
+                self._waiting.remove(own)
+                if was_held and self._waiting:
                     self._waiting[0].release()
 
-    def _wait(self, mine: threading.Lock) -> None:
-        """Wait until the caller before hands over; a person may interrupt it."""
-        if not mine.acquire(timeout=seconds_left()):
+    def _wait(self, own: threading.Lock) -> None:
+        """Wait for the previous holder to release the lock; Ctrl-C interrupts it."""
+        if not own.acquire(timeout=seconds_left()):
             raise StoreUnavailable("other writes keep the database busy; try again")

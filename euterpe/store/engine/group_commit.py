@@ -1,7 +1,7 @@
 """Group commit: callers that arrive while a transaction runs share the next one.
 
-Each caller still gets its own answer, and gets it only after the commit. One fsync then serves as
-many callers as there are, instead of weaker durability.
+Each caller still gets its own result, and gets it only after the commit. One fsync then serves any
+number of callers, without weaker durability.
 """
 
 import threading
@@ -14,12 +14,12 @@ from euterpe.store.errors import StoreError, StoreUnavailable
 
 T = TypeVar("T")
 R = TypeVar("R")
-_Entry = tuple[T, Future[R], float]  # what to write, its answer, and the deadline of its caller
+_Entry = tuple[T, Future[R], float]  # an item, its result, and the deadline of its caller
 
 
 class GroupCommit(Generic[T, R]):
-    """`flush` writes a batch in one transaction and answers each item, in order. An answer that is
-    an exception is raised to its caller."""
+    """A thread that writes submitted items in batches. `flush` writes a batch in one transaction and returns
+    a result for each item, in order; a result that is an exception is raised to that caller."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class GroupCommit(Generic[T, R]):
         self._thread.start()
 
     def stop(self, *, drain: bool = True) -> None:
-        """Writes what waits (or refuses it, without `drain`), then ends."""
+        """Write the waiting items, or refuse them without `drain`, and end the thread."""
         with self._changed:
             self._stopping = True
             refused = [] if drain else self._waiting
@@ -53,6 +53,7 @@ class GroupCommit(Generic[T, R]):
         self._thread.join()
 
     def submit(self, item: T) -> "Future[R]":
+        """Return the future of the item's result; raise StoreUnavailable if stopping or full."""
         future: Future[R] = Future()
         with self._changed:
             if self._stopping or len(self._waiting) >= self._max_waiting:
@@ -77,17 +78,17 @@ class GroupCommit(Generic[T, R]):
         try:
             with waiting_until(min(deadline for _, _, deadline in batch)):
                 answers = self._flush([item for item, _, _ in batch])
-        except BaseException as error:  # noqa: BLE001  it is handed to the callers it belongs to
+        except BaseException as error:  # noqa: BLE001  set on the futures of its callers
             if len(batch) > 1 and isinstance(error, Exception) and not isinstance(error, StoreUnavailable):
-                # One bad item must not fail its neighbours: nothing was written, so each by itself.
+                # One bad item must not fail the rest of its batch. Nothing was written, so write each alone.
                 for entry in batch:
                     self._write([entry])
                 return
             for _, future, _ in batch:
                 future.set_exception(error)
             return
-        # A caller without an answer would wait for ever.
-        unanswered = StoreError("the write was made, but nothing was said of it")
+        # A caller whose future is never set would wait for ever.
+        unanswered = StoreError("the write was committed, but returned no result for this item")
         missing = [unanswered] * (len(batch) - len(answers))
         for (_, future, _), answer in zip(batch, [*answers, *missing], strict=True):
             if isinstance(answer, Exception):

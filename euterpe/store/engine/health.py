@@ -1,6 +1,6 @@
-"""Whether what the database has stored can still be read, as far as the engine can tell within a time.
+"""Look for damage in the stored data, as far as the engine detects it within a time limit; probe writes.
 
-Neither engine keeps a checksum of each value by default, so nobody finds a changed letter within a text.
+Neither engine keeps a checksum of each value by default, so a changed letter within a text is not found.
 """
 
 import time
@@ -15,28 +15,28 @@ from euterpe.store.engine.engines import EngineKind
 from euterpe.store.errors import StoreError, StoreUnavailable
 from euterpe.store.tables import metadata, write_probe
 
-# A check of a large database takes minutes; doctor is to answer while somebody waits.
+# A full check of a large database takes minutes, and the user of `doctor` waits for its answer.
 TIME_S = 20.0
-_MOST_FINDINGS = 5
+_MAX_FINDINGS = 5
 _HEAD_ROWS = 1_000
-_STEPS_BETWEEN_LOOKS = 100_000  # of SQLite's machine: some milliseconds
-# Superusers alone may call it, unless it was granted.
+_STEPS_BETWEEN_CHECKS = 100_000  # of SQLite's virtual machine: some milliseconds
+# Only superusers may call it, unless EXECUTE was granted.
 _HAS_AMCHECK = (
     "SELECT count(*) FROM pg_proc WHERE oid = to_regprocedure('bt_index_check(regclass)') "
     "AND has_function_privilege(oid, 'EXECUTE')"
 )
-_OUT_OF_TIME = "57014"
+_QUERY_CANCELED = "57014"
 
 
 @dataclass(frozen=True)
 class DamageReport:
-    damage: tuple[str, ...]  # names tables, indexes and pages, and never a row
-    is_complete: bool  # False: the time was up before everything was read
-    extent: str  # what was looked at
+    damage: tuple[str, ...]  # names of tables, indexes and pages, never a row
+    is_complete: bool  # False: the time ran out before everything was read
+    extent: str  # what was checked
 
 
 def look_for_damage(database: Database, time_s: float = TIME_S) -> DamageReport:
-    """Read what can be read within the time, and return what is wrong with it."""
+    """Read as much as the time allows, and return the damage found."""
     deadline = time.monotonic() + time_s
     if database.kind is EngineKind.SQLITE:
         return _sqlite(database, deadline)
@@ -49,7 +49,7 @@ def _sqlite(database: Database, deadline: float) -> DamageReport:
     extent = "every page, and each index against its table"
     try:
         found = _integrity(database, deadline)
-    except StoreUnavailable:  # an outage says nothing about what is stored
+    except StoreUnavailable:  # an outage is no evidence of damage
         raise
     except StoreError as error:
         return DamageReport((str(error),), True, extent)
@@ -57,41 +57,41 @@ def _sqlite(database: Database, deadline: float) -> DamageReport:
 
 
 def _integrity(database: Database, deadline: float) -> list[str] | None:
-    """Return what SQLite finds, or None when the time was up before it had read everything."""
+    """Return the findings of SQLite's integrity check, or None if the time ran out first."""
     with database.snapshot() as connection:
         driver: Any = connection.connection.driver_connection
-        driver.set_progress_handler(lambda: time.monotonic() > deadline, _STEPS_BETWEEN_LOOKS)
+        driver.set_progress_handler(lambda: time.monotonic() > deadline, _STEPS_BETWEEN_CHECKS)
         try:
-            rows = connection.exec_driver_sql(f"PRAGMA integrity_check({_MOST_FINDINGS})").scalars().all()
+            rows = connection.exec_driver_sql(f"PRAGMA integrity_check({_MAX_FINDINGS})").scalars().all()
         except sa.exc.OperationalError as error:
             if getattr(error.orig, "sqlite_errorname", None) != "SQLITE_INTERRUPT":
                 raise
             return None
         finally:
             driver.set_progress_handler(None, 0)
-    return [line for text in rows for line in str(text).splitlines() if line != "ok"][:_MOST_FINDINGS]
+    return [line for text in rows for line in str(text).splitlines() if line != "ok"][:_MAX_FINDINGS]
 
 
 def _postgres(database: Database, deadline: float) -> DamageReport:
     checks = [*_catalog(), *_heads()]
     extent = "the catalog and the head of each table"
-    if _ask(database, _HAS_AMCHECK):
+    if _query_number(database, _HAS_AMCHECK):
         checks += _indexes(database)
         extent += ", and with amcheck the indexes"
     return _run(extent, checks, database, deadline)
 
 
-Check = tuple[str, str]  # what it is about, and a statement whose number says how much is wrong
+Check = tuple[str, str]  # what it checks, and a statement that returns the number of faults
 
 
 def _run(extent: str, checks: list[Check], database: Database, deadline: float) -> DamageReport:
     damage: list[str] = []
     for context, statement in checks:
         left_ms = int((deadline - time.monotonic()) * 1000)
-        if left_ms <= 0 or len(damage) >= _MOST_FINDINGS:
+        if left_ms <= 0 or len(damage) >= _MAX_FINDINGS:
             return DamageReport(tuple(damage), False, extent)
         try:
-            found = _ask(database, statement, left_ms)
+            found = _query_number(database, statement, left_ms)
         except _OutOfTime:
             return DamageReport(tuple(damage), False, extent)
         except StoreUnavailable:
@@ -108,14 +108,14 @@ class _OutOfTime(Exception):
     pass
 
 
-def _ask(database: Database, statement: str, time_ms: int | None = None) -> int:
+def _query_number(database: Database, statement: str, time_ms: int | None = None) -> int:
     with database.snapshot() as connection:
         if time_ms is not None and database.kind is EngineKind.POSTGRES:
             connection.exec_driver_sql(f"SET LOCAL statement_timeout = {time_ms}")
         try:
             return int(connection.exec_driver_sql(statement).scalar_one() or 0)
         except sa.exc.OperationalError as error:
-            if getattr(error.orig, "sqlstate", None) == _OUT_OF_TIME:
+            if getattr(error.orig, "sqlstate", None) == _QUERY_CANCELED:
                 raise _OutOfTime from None
             raise
 
@@ -134,7 +134,7 @@ def _catalog() -> Iterator[Check]:
 
 
 def _heads() -> list[Check]:
-    """Read whole rows: each value as text, so that what is stored beside the table is read too."""
+    """Return a check per table that reads whole rows as text, so that out-of-line values are read too."""
     return [(table.name, _head(table)) for table in metadata.sorted_tables]
 
 
@@ -162,7 +162,7 @@ _ROW = 1
 
 
 def check_writes(database: Database) -> None:
-    """Write and commit one row; raise StoreUnavailable if the disk is full, or the database read-only."""
+    """Write and commit one row; raise StoreUnavailable if the disk is full or the database is read-only."""
     insert = database.insert(write_probe).values(probe_id=_ROW, written_at=database.now)
     replaced = insert.on_conflict_do_update(
         index_elements=[write_probe.c.probe_id], set_={"written_at": sa.literal_column("excluded.written_at")}

@@ -1,12 +1,12 @@
-"""UUIDv7 strings: sortable, minted once, ascending within a process even inside one millisecond."""
+"""Unique ids as UUIDv7 strings: sortable, and ascending within a process even inside one millisecond."""
 
 import os
 import re
 import threading
 import time
 
-# Random bytes are read for so many ids at once. The system call gives up the GIL: one for each id cost an API
-# under load 10 µs of the 75 µs that an enqueue takes.
+# Random bytes are read for this many ids at once. The system call releases the GIL: one call for each id cost
+# an API under load 10 µs of the 75 µs that an enqueue takes.
 _READ_AHEAD = 512
 
 
@@ -17,10 +17,10 @@ class _Sequence:
         self._noise, self._used = "", 0
 
     def take(self, count: int) -> tuple[int, str]:
-        """Return the first of `count` stamps in a row, and 16 random digits for each."""
+        """Return the first of `count` consecutive stamps, and 16 random hex digits for each."""
         with self._lock:
-            # 48 bits of milliseconds, then a 12-bit counter that carries into them when it overflows;
-            # a clock that steps back changes nothing until it has caught up.
+            # A stamp is 48 bits of milliseconds, then a 12-bit counter that carries into them when it
+            # overflows. After the clock steps back, stamps count on from the last until it has caught up.
             first = max(time.time_ns() // 1_000_000 << 12, self._last + 1)
             self._last = first + count - 1
             begin, self._used = self._used, self._used + 16 * count
@@ -33,13 +33,13 @@ class _Sequence:
 _sequence = _Sequence()
 
 
-def _begin_anew() -> None:
+def _reset_sequence() -> None:
     global _sequence  # noqa: PLW0603  one sequence for the process is the point
     _sequence = _Sequence()
 
 
-# A child would give out the random digits that its parent gives out.
-os.register_at_fork(after_in_child=_begin_anew)
+# Without this a forked child would use the same random digits as its parent.
+os.register_at_fork(after_in_child=_reset_sequence)
 
 
 _ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
@@ -55,7 +55,7 @@ def new_id() -> str:
 
 
 def new_ids(count: int) -> list[str]:
-    """So many ids, in ascending order: a batch of them costs a third of as many single ones."""
+    """Return `count` ids in ascending order, at a third of the cost of as many single ones."""
     first, noise = _sequence.take(count)
     return [_text(first + n, noise[16 * n : 16 * n + 16]) for n in range(count)]
 
@@ -65,5 +65,5 @@ _VARIANT = dict(zip("0123456789abcdef", 4 * "89ab", strict=True))
 
 
 def _text(stamp: int, noise: str) -> str:
-    digits = f"{stamp:015x}"  # 12 of the milliseconds, 3 of the counter
+    digits = f"{stamp:015x}"  # 12 digits of milliseconds, 3 of the counter
     return f"{digits[:8]}-{digits[8:12]}-7{digits[12:]}-{_VARIANT[noise[0]]}{noise[1:4]}-{noise[4:]}"

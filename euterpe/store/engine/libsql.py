@@ -1,4 +1,4 @@
-"""libSQL for SQLAlchemy: SQLite's dialect over `libsql-client`'s DBAPI and a web socket."""
+"""SQLAlchemy dialect for libSQL: SQLite's dialect over the DBAPI of `libsql-client` and a web socket."""
 
 from collections.abc import Callable
 from importlib import import_module
@@ -10,16 +10,16 @@ from sqlalchemy.dialects import registry
 from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 from sqlalchemy.engine.interfaces import DBAPIConnection
 
-# How the driver's errors begin when its connection is of no more use. A transaction that the server ended
-# after its five seconds is one of them: the driver would fail to roll back what is rolled back already.
-_GONE = ("HRANA_", "STREAM_", "CLIENT_CLOSED", "TRANSACTION_TIMEOUT", "SQLITE_CANTOPEN")
-# The server has its writers queue for a while; the driver's own five seconds are too few for eight of them.
+# Prefixes of the driver's errors after which its connection is unusable. One is that of a transaction which
+# the server ended after its five seconds: the driver would fail to roll back what is rolled back already.
+_CONNECTION_LOST = ("HRANA_", "STREAM_", "CLIENT_CLOSED", "TRANSACTION_TIMEOUT", "SQLITE_CANTOPEN")
+# The server queues its writers for a while; the driver's default of five seconds is too short for eight.
 _ANSWER_TIMEOUT_S = 60.0
 
 
 async def _connect(_: Any, session: Any, url: str) -> Any:
-    """As the driver does, but for its limit of 4 MiB on an answer: a page of jobs with large specs is more,
-    and a queue that begins with one could never be claimed from."""
+    """Open the web socket as the driver does, but without its limit of 4 MiB on a response: a page of jobs
+    with large specs is larger, and a queue that begins with one could never be claimed from."""
     return await session.ws_connect(url, protocols=["hrana2"], autoclose=False, autoping=True, max_msg_size=0)
 
 
@@ -29,12 +29,12 @@ class LibsqlDialect(SQLiteDialect_pysqlite):
 
     @classmethod
     def import_dbapi(cls) -> ModuleType:
-        dbapi = import_module("libsql_client.dbapi2")  # an extra that the other engines do without
+        dbapi = import_module("libsql_client.dbapi2")  # an optional extra that only this engine needs
         import_module("libsql_client.hrana.conn").HranaConn._do_connect = _connect
         return dbapi
 
     def create_connect_args(self, url: URL) -> tuple[list[Any], dict[str, Any]]:
-        # The HTTP form of the address has no transactions: always the web socket.
+        # Over HTTP libSQL has no transactions, so this always uses the web socket.
         scheme = "wss" if url.query.get("tls") == "1" else "ws"
         token = f"?authToken={url.password}" if url.password else ""
         address = f"{scheme}://{url.host}:{url.port or 8080}{token}"
@@ -43,17 +43,17 @@ class LibsqlDialect(SQLiteDialect_pysqlite):
         return [address], {**options, "check_same_thread": False}
 
     def connect(self, *arguments: Any, **options: Any) -> DBAPIConnection:
-        error_of_its_own = import_module("libsql_client").LibsqlError
+        libsql_error = import_module("libsql_client").LibsqlError
         try:
             return super().connect(*arguments, **options)
-        except error_of_its_own as error:  # nowhere else does the driver let it out
+        except libsql_error as error:  # the driver wraps it everywhere else
             raise self.loaded_dbapi.OperationalError(str(error)) from error
 
     def on_connect(self) -> Callable[[Any], None]:
-        return lambda _: None  # pysqlite registers a Python REGEXP here; a server cannot call back
+        return lambda _: None  # pysqlite registers a Python REGEXP here, which a server cannot call
 
     def is_disconnect(self, e: Any, connection: Any, cursor: Any) -> bool:
-        lost = str(getattr(e, "sqlite_errorname", "")).startswith(_GONE)
+        lost = str(getattr(e, "sqlite_errorname", "")).startswith(_CONNECTION_LOST)
         return lost or super().is_disconnect(e, connection, cursor)
 
 

@@ -1,6 +1,6 @@
-"""Migrations: numbered plain SQL files, applied once each, in order, and verified.
+"""Schema migrations: apply numbered plain SQL files once each, in order, and verify the result.
 
-A database that is not of exactly this program's version is refused with what to run.
+A database that is not at exactly this program's version is refused, with the command to run.
 """
 
 import hashlib
@@ -27,10 +27,10 @@ _BOOKKEEPING = """CREATE TABLE IF NOT EXISTS schema_migrations (
     applied_at BIGINT NOT NULL,
     PRIMARY KEY (version)
 )"""
-# Any number, as long as it is always this one: two programs must not migrate at once.
+# An arbitrary number that must never change, because two programs must not migrate at once.
 _ADVISORY_LOCK = 0x657574657270
-# 0001_core as it was first: its checks and triggers say the same in words that take SQLite longer. A database
-# that it made stays as it is.
+# Checksums of the first 0001_core. Its checks and triggers are equivalent, but take SQLite longer. A database
+# that it created stays as it is.
 _FIRST_CORE_SQLITE = "a34e238d30f7ad9ed04063c1a810a433ba61dc307e49dc9c44737987cbfeb30c"
 _FIRST_CORE = {
     EngineKind.SQLITE: _FIRST_CORE_SQLITE,
@@ -57,10 +57,10 @@ class SchemaState:
 
 
 def shipped(kind: EngineKind) -> list[Migration]:
-    """The migrations that came with this program, in order."""
+    """Return the migrations that came with this program, in order."""
     package = Path(euterpe.__file__).parent
     name = "migrations_pg" if kind is EngineKind.POSTGRES else "migrations_sqlite"
-    # Inside the package in a wheel, beside it in a checkout.
+    # The folder is inside the package in a wheel, and beside it in a checkout.
     folder = next(path for path in (package / name, package.parent / name) if path.is_dir())
     found = [(match, path) for path in folder.iterdir() if (match := _FILE.fullmatch(path.name))]
     return sorted(
@@ -70,7 +70,7 @@ def shipped(kind: EngineKind) -> list[Migration]:
 
 
 def inspect(database: Database) -> SchemaState:
-    """Where the database is. Refuses one that has history which this program does not know."""
+    """Return the applied and pending migrations; raise SchemaMismatch if others than ours were applied."""
     with database.snapshot() as connection:
         if not sa.inspect(connection).has_table(schema_migrations.name):
             return SchemaState((), shipped(database.kind))
@@ -104,6 +104,7 @@ def _compare(connection: sa.Connection, kind: EngineKind) -> SchemaState:
 
 
 def require_current(database: Database) -> None:
+    """Raise SchemaMismatch unless every migration of this program has been applied."""
     state = inspect(database)
     if state.pending:
         at = f"is at schema {state.applied[-1]}" if state.applied else "has no schema yet"
@@ -113,7 +114,7 @@ def require_current(database: Database) -> None:
 
 
 def migrate(database: Database) -> list[Migration]:
-    """Brings the database to this program's schema; returns what was applied."""
+    """Apply and verify all pending migrations in one transaction; return those that were applied."""
     with database.transaction() as connection:
         if database.kind is EngineKind.POSTGRES:
             connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_ADVISORY_LOCK)))
@@ -131,7 +132,7 @@ def migrate(database: Database) -> list[Migration]:
             )
         _verify(connection)
         if database.kind is EngineKind.POSTGRES:
-            _place(connection)
+            _reset_future_positions(connection)
     return pending
 
 
@@ -139,18 +140,18 @@ def _apply(connection: sa.Connection, migration: Migration, kind: EngineKind) ->
     errors: Any = connection.dialect.loaded_dbapi
     try:
         for statement in _statements(migration.sql, kind):
-            # Past SQLAlchemy, which would look for parameters in the text.
+            # With the driver's cursor, because SQLAlchemy would look for parameters in the text.
             connection.connection.cursor().execute(statement)
     except errors.Error as error:
-        says = str(error).partition("\n")[0]
+        reason = str(error).partition("\n")[0]
         raise SchemaMismatch(
             f"migration {migration.version:04d}_{migration.name} does not fit this database, and nothing was "
-            f"applied: {says}; if it has tables of something else, give Euterpe a database of its own"
+            f"applied: {reason}; if it has tables of something else, give Euterpe a database of its own"
         ) from None
 
 
-def _place(connection: sa.Connection) -> None:
-    """Rows that a restore has brought from another cluster have positions of the future: theirs is now."""
+def _reset_future_positions(connection: sa.Connection) -> None:
+    """Move rows with positions in the future, as restored from another cluster, to the current position."""
     for table in IN_ORDER:
         now = "pg_current_xact_id()::text::bigint"
         connection.exec_driver_sql(
@@ -171,21 +172,21 @@ def _statements(sql: str, kind: EngineKind) -> list[str]:
 
 
 def verify(database: Database) -> None:
-    """The tables that its statements find, which may be others than those that were migrated: on Postgres by
-    a search_path."""
+    """Raise SchemaMismatch unless the tables that statements find are as expected: on Postgres, a search_path
+    may lead to others than those that were migrated."""
     with database.snapshot() as connection:
         _verify(connection)
 
 
 def _verify(connection: sa.Connection) -> None:
-    """The tables must be there as the program knows them, whatever the files said."""
+    """Raise SchemaMismatch unless every table exists with its columns, whatever the files contained."""
     inspector = sa.inspect(connection)
     for table in metadata.sorted_tables:
         if not inspector.has_table(table.name):
             raise SchemaMismatch(
                 f"after migrating, table {table.name} is missing; the migration files are damaged"
             )
-        there = {column["name"] for column in inspector.get_columns(table.name)}
-        if there != (wanted := column_names(table, connection.dialect.name)):
-            odd = ", ".join(sorted(there ^ wanted))
-            raise SchemaMismatch(f"after migrating, table {table.name} differs in: {odd}")
+        actual = {column["name"] for column in inspector.get_columns(table.name)}
+        if actual != (wanted := column_names(table, connection.dialect.name)):
+            differing = ", ".join(sorted(actual ^ wanted))
+            raise SchemaMismatch(f"after migrating, table {table.name} differs in: {differing}")

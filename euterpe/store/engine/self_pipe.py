@@ -1,4 +1,4 @@
-"""A wait for file descriptors that another thread can end."""
+"""Self-pipe: a wait for file descriptors that another thread can end."""
 
 import contextlib
 import selectors
@@ -8,32 +8,34 @@ from collections.abc import Iterable
 
 
 class SelfPipe:
+    """A socket pair whose writing end wakes the thread in `wait`; only one thread may wait."""
+
     def __init__(self) -> None:
-        self._heard, self._rung = socket.socketpair()
-        self._heard.setblocking(False)
-        self._rung.setblocking(False)
+        self._reader, self._writer = socket.socketpair()
+        self._reader.setblocking(False)
+        self._writer.setblocking(False)
         self._closing = threading.Lock()
 
     def wait(self, others: Iterable[int], timeout_s: float) -> bool:
-        """Returns when one of the others can be read, when the time is up, or (true) when it was rung."""
-        # Not epoll: that is a file of its own, and a wait must not fail where there are no more.
+        """Wait until one of `others` is readable or the time is up; return True if `wake` was called."""
+        # Not epoll: it needs a descriptor of its own, and a wait must not fail when none are left.
         with selectors.PollSelector() as selector:
-            selector.register(self._heard, selectors.EVENT_READ)
+            selector.register(self._reader, selectors.EVENT_READ)
             for descriptor in others:
                 selector.register(descriptor, selectors.EVENT_READ)
-            rung = self._heard in [key.fileobj for key, _ in selector.select(timeout_s)]
-        if rung:
-            self._heard.recv(64)
-        return rung
+            woken = self._reader in [key.fileobj for key, _ in selector.select(timeout_s)]
+        if woken:
+            self._reader.recv(64)
+        return woken
 
     def wake(self) -> None:
-        """Ends a wait from another thread, this one or the next."""
-        # Full of earlier ones, and it will wake; or closed.
+        """End the current wait of another thread, or its next one."""
+        # An error means that earlier bytes fill the buffer, so the wait ends anyway, or that it is closed.
         with self._closing, contextlib.suppress(OSError):
-            self._rung.send(b"r")
+            self._writer.send(b"r")
 
     def close(self) -> None:
-        """Once `wait` has returned for the last time."""
+        """Close both ends. Call it after `wait` has returned for the last time."""
         with self._closing:
-            self._rung.close()
-            self._heard.close()
+            self._writer.close()
+            self._reader.close()

@@ -1,6 +1,6 @@
-"""Wake-ups: how a waiting worker hears of new work sooner than its next poll.
+"""Wake-ups: hints by which a waiting worker claims new work sooner than at its next poll.
 
-A wake-up is a hint and may be lost; the jittered poll underneath is what correctness rests on.
+A hint may be lost; correctness rests on the jittered poll underneath.
 """
 
 import ctypes
@@ -22,8 +22,8 @@ _IN_MODIFY = 0x00000002
 
 
 class FileWatch:
-    """`sources` can be read when one of them was written to, by any process of this machine. There is none
-    where one cannot be watched: without inotify, or without more of it, for a user may have 128."""
+    """An inotify watch on files. `sources` holds a descriptor that is readable after any process of this
+    host has written to one. It is empty without inotify, or without a free instance: a user may have 128."""
 
     def __init__(self, paths: Iterable[Path]) -> None:
         descriptor = _inotify(paths)
@@ -31,7 +31,7 @@ class FileWatch:
         self.sources: tuple[int, ...] = () if descriptor is None else (descriptor,)
 
     def was_written(self) -> bool:
-        """Since the last call."""
+        """Return whether a file was written to since the last call."""
         return self._file is not None and bool(self._file.read(65_536))
 
     def close(self) -> None:
@@ -54,13 +54,13 @@ def _inotify(paths: Iterable[Path]) -> int | None:
     return None
 
 
-# Where the file does not tell. A look reads one word of shared memory; with all around it eighty looks a
-# second cost 0.9 % of a core.
+# Interval between reads of `data_version` where files cannot be watched. A read takes one word of shared
+# memory; with everything around it eighty reads a second cost 0.9 % of a core.
 _LOOK_EVERY_S = 0.0125
-# Where it does, but perhaps not of all that is written: by another machine, say.
+# Interval where files are watched, as the watch may miss writes: by another machine, for example.
 _LOOK_ANYWAY_S = 0.1
-# A commit is seen so soon after the file was written to, unless the disk is very slow; looks in between are
-# as far apart as the write is back, and not closer than this.
+# A commit is visible within 0.1 s after the file was written to, unless the disk is very slow. Until then the
+# next read comes after as long as has passed since the write, but not sooner than `_SHORTEST_PAUSE_S`.
 _SEEN_WITHIN_S, _SHORTEST_PAUSE_S = 0.1, 0.0005
 
 
@@ -71,16 +71,16 @@ class Topic(StrEnum):
 
 class Listener(Protocol):
     def wait(self, timeout_s: float) -> bool:
-        """Returns at the next hint (true), or when the time is up or `wake` was called (false). Whatever is
-        wrong with the database is told by the claim that follows."""
+        """Return True at the next hint, or False when the time is up or `wake` was called. Errors of the
+        database are raised by the claim that follows."""
         ...
 
     def wake(self) -> None:
-        """Ends a wait from another thread, this one or the next."""
+        """End the current wait of another thread, or its next one."""
         ...
 
     def close(self) -> None:
-        """Once `wait` has returned for the last time."""
+        """Release all resources. Call it after `wait` has returned for the last time."""
         ...
 
 
@@ -96,7 +96,7 @@ def listen(engines: Engines, topic: Topic) -> Listener:
 
 class Announcer(Protocol):
     def announce(self, topic: Topic) -> None:
-        """To be called after the commit; costs the caller nothing."""
+        """Send a hint, without blocking the caller. Call it after the commit."""
         ...
 
     def stop(self) -> None: ...
@@ -111,7 +111,7 @@ def announcer(engines: Engines) -> Announcer:
 
 
 class Silent:
-    """SQLite's listeners see every commit by themselves, libSQL's see none."""
+    """An announcer that sends nothing: SQLite's listeners detect commits themselves, libSQL's cannot."""
 
     def announce(self, topic: Topic) -> None:
         pass
@@ -121,7 +121,7 @@ class Silent:
 
 
 class PollOnly:
-    """libSQL has no way to tell: the poll alone."""
+    """A listener without hints, for libSQL, which cannot notify: only the poll finds work."""
 
     def __init__(self) -> None:
         self._self_pipe = SelfPipe()
@@ -138,42 +138,43 @@ class PollOnly:
 
 
 class SqliteListener:
-    """`data_version` changes when any other connection, of any process, has committed. When to look at it is
-    told by the file; but it is written to before the commit is there to be seen."""
+    """A listener that reads `PRAGMA data_version`, which changes when any other connection, of any process,
+    has committed. A watch on the file triggers the reads, but fires before the commit is visible."""
 
     def __init__(self, url: sa.URL) -> None:
-        self._path = Path(str(url.database)).resolve()  # the log is beside the file, not beside a link to it
+        self._path = Path(str(url.database)).resolve()  # the WAL is beside the file, not beside a link to it
         self._self_pipe = SelfPipe()
         self._connection: sqlite3.Connection | None = None
         self._seen = 0
         self._seen = self._version()
-        # Both are there now, and the log stays as long as this connection.
+        # Both files exist now, and the WAL stays as long as this connection is open.
         self._watch = FileWatch([self._path, self._path.with_name(self._path.name + "-wal")])
-        self._written = self._told = float("-inf")
+        self._written = self._woke = float("-inf")  # instants of the last write and of the last hint
 
     def wait(self, timeout_s: float) -> bool:
         deadline = time.monotonic() + timeout_s
-        # A hint leads to a claim, which takes the turn of a writer: not after every commit of others.
-        if self._self_pipe.wait((), min(max(0.0, self._told + _LOOK_EVERY_S - time.monotonic()), timeout_s)):
+        # A hint leads to a claim, which takes the write lock: not every commit may cause one.
+        if self._self_pipe.wait((), min(max(0.0, self._woke + _LOOK_EVERY_S - time.monotonic()), timeout_s)):
             return False
         while True:
             if self._watch.was_written():
                 self._written = time.monotonic()
             version = self._version()
             if version != self._seen:
-                self._seen, self._told = version, time.monotonic()
+                self._seen, self._woke = version, time.monotonic()
                 return True
             now = time.monotonic()
             if now >= deadline:
                 return False
             since = now - self._written
-            # Or each page of a long write would be a look: that was two thirds of a core.
-            told_by = self._watch.sources if since >= _SHORTEST_PAUSE_S else ()
-            if self._self_pipe.wait(told_by, min(self._pause(since), deadline - now)):
+            # Ignore the watch right after a write. Otherwise each page of a long write would cause a read:
+            # that took two thirds of a core.
+            sources = self._watch.sources if since >= _SHORTEST_PAUSE_S else ()
+            if self._self_pipe.wait(sources, min(self._pause(since), deadline - now)):
                 return False
 
     def _pause(self, since_written_s: float) -> float:
-        """Until the next look, whatever the file tells before."""
+        """Return the longest sleep before `data_version` is read again."""
         if since_written_s < _SEEN_WITHIN_S:
             return max(_SHORTEST_PAUSE_S, since_written_s)
         return _LOOK_ANYWAY_S if self._watch.sources else _LOOK_EVERY_S
@@ -184,7 +185,7 @@ class SqliteListener:
                 self._connection = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
             return int(self._connection.execute("PRAGMA data_version").fetchone()[0])
         except sqlite3.Error:
-            return self._seen  # the file is away, or being written over: the poll's own error will tell
+            return self._seen  # the file is missing or being replaced: the next claim raises the error
 
     def wake(self) -> None:
         self._self_pipe.wake()

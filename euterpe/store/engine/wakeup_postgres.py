@@ -1,4 +1,4 @@
-"""Postgres' wake-ups: LISTEN, and a NOTIFY that many commits share."""
+"""Wake-ups on Postgres: LISTEN, and a debounced NOTIFY that many commits share."""
 
 import contextlib
 import threading
@@ -10,15 +10,15 @@ from psycopg.rows import TupleRow
 from euterpe.store.engine.self_pipe import SelfPipe
 from euterpe.store.engine.wakeup import Topic
 
-# NOTIFY takes a lock that serialises commits: it is sent from a connection of its own, once for
-# all that was committed in this time.
+# NOTIFY takes a lock that serialises commits, so it is sent from a connection of its own, once for
+# everything committed in this time.
 _DEBOUNCE_S = 0.010
-# A hint need not survive a crash: nobody waits until it is on the disk.
+# A hint need not survive a crash, so its commit does not wait for the disk.
 _NOTIFY = sa.text("SELECT set_config('synchronous_commit', 'off', true), pg_notify(:topic, '')")
 
 
 class PostgresAnnouncer:
-    """One thread, started by the first announcement."""
+    """A thread that sends the notifications. The first announcement starts it; `stop` ends it."""
 
     def __init__(self, engine: sa.Engine) -> None:
         self._engine = engine.execution_options(isolation_level="AUTOCOMMIT")
@@ -57,7 +57,7 @@ class PostgresAnnouncer:
 
 
 class PostgresListener:
-    """LISTEN on a connection of its own. Without one it only waits, and tries again next time."""
+    """LISTEN on a connection of its own. While there is none, `wait` sleeps, and the next one reconnects."""
 
     def __init__(self, url: sa.URL, topic: Topic) -> None:
         self._url, self._topic = url, topic
@@ -66,7 +66,7 @@ class PostgresListener:
         self._listen()
 
     def _listen(self) -> None:
-        # Whatever the server says: one that recovers, or stands by for another, takes no LISTEN.
+        # Ignore every error of the server: one in recovery, or a standby, refuses LISTEN.
         with contextlib.suppress(psycopg.Error):
             self._connection = _connect(self._url)
             try:
@@ -78,11 +78,11 @@ class PostgresListener:
     def wait(self, timeout_s: float) -> bool:
         if self._connection is None:
             self._listen()
-        told_by = () if self._connection is None else (self._connection.fileno(),)
-        return not self._self_pipe.wait(told_by, timeout_s) and self._drain()
+        sources = () if self._connection is None else (self._connection.fileno(),)
+        return not self._self_pipe.wait(sources, timeout_s) and self._drain()
 
     def _drain(self) -> bool:
-        """Takes every notification that has arrived: many of them are one hint."""
+        """Read all notifications that have arrived; return True if there was any: many are one hint."""
         if self._connection is None:
             return False
         try:
