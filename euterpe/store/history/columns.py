@@ -1,5 +1,5 @@
-"""What analytics reads of the history, as SQL. Of credentials, URLs and payloads nothing leaves the database:
-of a URL its scheme, of an error its code."""
+"""SQL columns that analytics reads from the history. Credentials, URLs and payloads stay in the database:
+only the scheme of a URL is read, and only the code and phase of an error."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -81,7 +81,7 @@ def _number(document: sa.ColumnElement[Any], *path: str) -> sa.ColumnElement[flo
     return sa.cast(_text(document, *path), sa.Float)
 
 
-def _of_outputs(*found: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:
+def _outputs_aggregate(*found: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:
     return sa.select(*found).select_from(_OUTPUT).scalar_subquery()
 
 
@@ -115,9 +115,9 @@ _JOBS: Mapping[str, sa.ColumnElement[Any]] = {
     "source_container": _text(_job.source_info, "container"),
     "source_seconds": _number(_job.source_info, "duration_seconds"),
     "source_bytes": _whole(_job.source_info, "size_bytes"),
-    "outputs": _of_outputs(sa.func.count()),
-    "output_seconds": _of_outputs(sa.func.sum(_number(_output, "duration_seconds"))),
-    "output_bytes": _of_outputs(sa.cast(sa.func.sum(_whole(_output, "size_bytes")), sa.BigInteger)),
+    "outputs": _outputs_aggregate(sa.func.count()),
+    "output_seconds": _outputs_aggregate(sa.func.sum(_number(_output, "duration_seconds"))),
+    "output_bytes": _outputs_aggregate(sa.cast(sa.func.sum(_whole(_output, "size_bytes")), sa.BigInteger)),
     "error_code": _text(_job.last_error, "code"),
     "error_phase": _text(_job.last_error, "phase"),
     "metadata": sa.cast(_job.spec.op("->")(sa.literal_column("'metadata'")), sa.Text),
@@ -158,7 +158,7 @@ _EVENTS: Mapping[str, sa.ColumnElement[Any]] = {
         name: job_outbox_events.c[name]
         for name in ("event_id", "job_id", "requester_id", "sequence", "type", "created_at")
     },
-    # Whether it is skipped is decided as it is written, and never changes.
+    # An event is `skipped` or not from its insert on; that never changes.
     "wanted": job_outbox_events.c.status != "skipped",
 }
 
@@ -178,7 +178,7 @@ _DELIVERIES: Mapping[str, sa.ColumnElement[Any]] = {
             "ended_at",
         )
     },
-    # What a receiver answered, or a word of ours: of the rest of the reason nothing.
+    # The receiver's HTTP status, or our own code before the colon; the rest of the reason is not read.
     "error_code": sa.case(
         (job_deliveries.c.outcome == "delivered", None),
         (

@@ -1,11 +1,11 @@
-"""The history in the order of commits, to be read bit by bit: nothing is missed, nothing read twice.
+"""Read the history incrementally in commit order: nothing is missed, and nothing is read twice.
 
-A *cut* says how far each growing table has been read. Whatever was committed lies before the next cut, and
+A *cut* records how far each growing table has been read. Everything committed lies before the next cut, and
 nothing can be added before a cut once it was taken: on Postgres a position is the inserting transaction and a
 cut the oldest one that was still running; the SQLite family has one writer, and a position is the rowid.
 
-The states of a job come with its events: a job belongs to the cut that has the event which made it what it
-is. One that has moved on since comes with the cut that has its next event.
+The states of a job come with its events: a job belongs to the cut with the event that led to its current
+state. A job that has changed since comes with the cut that has its next event.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,12 +31,12 @@ from euterpe.store.tables import (
 )
 
 _GROWING = dict(zip(("jobs", "events", "deliveries"), IN_ORDER, strict=True))
-# Boundaries between partitions come from a sample of so many pages.
+# Boundaries between partitions come from a sample of this many pages.
 _SAMPLED_PAGES = 2_000
-# libSQL answers with at most 4 MiB at a time.
-_ROWS_AN_ANSWER = 500
-# The cluster, its history of failovers, the database in it, and the tables as they were made: a dump may be
-# restored into the very database that it came from.
+# libSQL's server limits a response to 10 MiB.
+_ROWS_PER_RESPONSE = 500
+# The cluster, its failover timeline, the database in it, and the OIDs of the tables: a dump may be restored
+# into the very database that it came from.
 _IDENTITY = (
     "SELECT concat_ws('/', (SELECT system_identifier FROM pg_control_system()), "
     "(SELECT timeline_id FROM pg_control_checkpoint()), "
@@ -46,7 +46,7 @@ _IDENTITY = (
 
 
 class Cut(NamedTuple):
-    """Positions that have not been read yet, of each growing table."""
+    """The first position of each growing table that has not been read yet."""
 
     jobs: int = 0
     events: int = 0
@@ -55,7 +55,7 @@ class Cut(NamedTuple):
 
 @dataclass(frozen=True)
 class Bookmark:
-    """How far the history has been read, and what tells that this still means the same."""
+    """A cut up to which the history was read, and marks that show if its positions still mean the same."""
 
     cut: Cut
     marks: Mapping[str, Any]
@@ -70,8 +70,8 @@ class Bookmark:
 
 @dataclass(frozen=True)
 class PositionRange:
-    """Rows of a growing table from one position to another. Those of one position are told apart by their
-    key: a migration, or a restore, is a single transaction that has inserted them all."""
+    """Rows of a growing table from (low, low_key) to (high, high_key), exclusive. The keys divide rows of one
+    position: a migration, or a restore, is a single transaction that has inserted them all."""
 
     grows: str
     low: int
@@ -85,6 +85,8 @@ class PositionRange:
 
 
 class HistoryFeed:
+    """A reader of the history: it takes cuts, divides rows between two cuts into ranges, and reads those."""
+
     def __init__(self, database: Database) -> None:
         self._database = database
         self._postgres = database.kind is EngineKind.POSTGRES
@@ -94,14 +96,14 @@ class HistoryFeed:
         return self._database.kind
 
     def now(self) -> Bookmark:
-        """Up to here nothing can be added any more."""
+        """Return a bookmark at the current cut, before which no row can be added any more."""
         with self._database.snapshot() as connection:
             cut = self._cut(connection)
             return Bookmark(cut, self._marks(connection, cut))
 
     def knows(self, bookmark: Bookmark) -> bool:
-        """Whether its positions still mean the same. They do not after a restore, after a standby took over
-        that may have missed some, or when the last row that was read is gone and its rowid another's."""
+        """Return whether its positions still mean the same. They do not after a restore, after a failover to
+        a standby that may lack some rows, or if the last row read was deleted and its rowid reused."""
         with self._database.snapshot() as connection:
             reached = self._cut(connection)
             return self._marks(connection, bookmark.cut) == bookmark.marks and all(
@@ -129,33 +131,33 @@ class HistoryFeed:
         }
 
     def ranges(self, table: str, since: Cut, until: Cut, rows_each: int) -> list[PositionRange]:
-        """What to read to have `table` from one cut to the other, in parts of about so many rows."""
+        """Return the ranges that hold `table` between two cuts, each with about `rows_each` rows."""
         grows = "deliveries" if table == "deliveries" else "events"
         found = self._parts(grows, since, until, rows_each)
-        # Jobs that nothing has happened to yet have no event that they would come with.
+        # Jobs without any event yet cannot come with an event, so they are read by their own position.
         return [*found, *self._parts("jobs", since, until, rows_each)] if table == "jobs" else found
 
     def select(
         self, table: str, part: PositionRange, names: Sequence[str], *where: sa.ColumnElement[bool]
     ) -> AnySelect:
-        """The rows of that part; only these columns are read."""
+        """Return the SELECT of these columns of the rows in the range."""
         columns = COLUMNS[table]
         wanted = sa.select(*(columns[name].label(name) for name in names))
         return wanted.select_from(_source(table, part)).where(*self._within(table, part), *where)
 
     def answers(self, part: PositionRange) -> Iterator[PositionRange]:
-        """The part in pieces that the server gives in one answer each."""
+        """Yield the range in pieces that each fit one response of the server."""
         if self.kind is not EngineKind.LIBSQL:
             yield part
             return
-        for low in range(part.low, part.high, _ROWS_AN_ANSWER):
-            yield replace(part, low=low, high=min(low + _ROWS_AN_ANSWER, part.high))
+        for low in range(part.low, part.high, _ROWS_PER_RESPONSE):
+            yield replace(part, low=low, high=min(low + _ROWS_PER_RESPONSE, part.high))
 
     def rows(self, select: AnySelect, rows_each: int) -> Iterator[Sequence[Sequence[Any]]]:
-        """Batches of plain rows, as the driver gives them."""
+        """Yield batches of plain rows, as the driver returns them."""
         with self._database.snapshot() as connection:
             if self.kind is EngineKind.LIBSQL:
-                # Its parts are small, and the driver's fetchmany throws away a row at each call.
+                # Its ranges are small, and the driver's fetchmany loses a row at each call.
                 if rows := connection.execute(select).all():
                     yield rows
                 return
@@ -163,30 +165,30 @@ class HistoryFeed:
             yield from result.partitions(rows_each)
 
     def csv(self, select: AnySelect) -> Iterator[bytes]:
-        """The same of Postgres as CSV, at a fifth of the time that rows of Python objects take."""
+        """Yield the rows as CSV; Postgres only. It takes a fifth of the time of rows of Python objects."""
         with self._database.snapshot() as connection:
-            # The session's settings are for statements that find few rows by key.
+            # The session's planner settings suit statements that find few rows by key; this one reads many.
             for name in ("enable_seqscan", "enable_hashjoin", "enable_mergejoin"):
                 connection.exec_driver_sql(f"SET LOCAL {name} = on")
             text = select.compile(connection, compile_kwargs={"literal_binds": True})
             driver: Any = connection.connection.driver_connection
-            # With parameters, though there are none: that is how `%%` becomes `%` again.
+            # The empty parameters make the driver turn `%%` into `%` again.
             with driver.cursor().copy(f"COPY ({text}) TO STDOUT (FORMAT csv)", ()) as copy:
                 yield from copy
 
     def clock_ms(self) -> int:
-        """Return the instant of the clock that has dated the rows."""
+        """Return the current instant of the database's clock, which has dated the rows."""
         with self._database.snapshot() as connection:
             return self._database.read_clock(connection)
 
     def installation(self) -> str:
-        """What a backup, a restore and a failover leave as it is: when the first migration was applied."""
+        """Return the instant of the first migration: it survives backups, restores and failovers."""
         first = sa.select(sa.func.min(schema_migrations.c.applied_at))
         with self._database.snapshot() as connection:
             return str(connection.execute(first).scalar_one())
 
     def requesters(self) -> dict[str, str]:
-        """Names by id."""
+        """Return the names of all requesters by id."""
         with self._database.snapshot() as connection:
             found = connection.execute(sa.select(requesters.c.requester_id, requesters.c.name)).all()
         return {row.requester_id: row.name for row in found}
@@ -209,7 +211,7 @@ class HistoryFeed:
         grown = _GROWING[part.grows]
         position, (key,) = self._position(grown), grown.primary_key.columns
         if part.is_of_one_position:
-            # Equal, so that the key's index finds them: a migration gave all rows before it one position.
+            # `==` lets the key's index find them: a migration gave all rows before it one position.
             yield position == part.low
             yield key >= part.low_key
             if part.high_key:
@@ -228,7 +230,7 @@ class HistoryFeed:
             return []
         if self._postgres:
             return self._even_parts(grows, low, high, rows_each)
-        # Rowids are dense, but below the first they are not there.
+        # Rowids are dense, but there may be none below the first row.
         low = max(low, self._first(grows))
         return [PositionRange(grows, at, min(at + rows_each, high)) for at in range(low, high, rows_each)]
 
@@ -268,7 +270,7 @@ def _source(table: str, part: PositionRange) -> sa.FromClause:
         return job_outbox_events
     if part.grows == "jobs":
         return inbox_jobs
-    # A job as the event left it.
+    # Each job joins its latest event only: it is still as that event left it.
     changed = job_outbox_events.join(
         inbox_jobs,
         sa.and_(

@@ -1,4 +1,4 @@
-"""A history that was made elsewhere, as rows for the tables. Only their constraints check it."""
+"""Bulk-load a history that was made elsewhere. Only the constraints of the tables check its rows."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
@@ -12,11 +12,11 @@ from euterpe.store.tables import inbox_jobs, job_attempts, job_deliveries, job_o
 
 Row = Mapping[str, Any]
 # libSQL's server ends a transaction after five seconds; the others gain nothing from longer ones.
-_JOBS_A_TRANSACTION = 500
+_JOBS_PER_TRANSACTION = 500
 
 
 class Life(NamedTuple):
-    """A job with all that happened to it; each row has every column of its table."""
+    """A job with all its attempts, events and deliveries; each row has every column of its table."""
 
     job: Row
     attempts: Sequence[Row]
@@ -25,11 +25,13 @@ class Life(NamedTuple):
 
 
 class Written(NamedTuple):
-    jobs: int  # of this transaction
-    added: int  # 0 where they had been there before
+    jobs: int  # jobs of this transaction
+    added: int  # 0 if they were in the database before
 
 
 class HistoryLoad:
+    """A bulk loader of requesters and their jobs. A load that was killed can be resumed."""
+
     def __init__(self, database: Database) -> None:
         self._database = database
         self._jobs, self._attempts, self._events, self._deliveries = (
@@ -38,30 +40,30 @@ class HistoryLoad:
         )
 
     def name(self, named: Iterable[tuple[str, str]], created_at: int) -> None:
-        """Requesters by id and name, without keys; those that are there, or whose name is taken, stay."""
+        """Insert requesters by id and name, without keys; skip those whose id or name exists."""
         rows = [{"requester_id": key, "name": name, "created_at": created_at} for key, name in named]
         with self._database.transaction() as connection:
             connection.execute(self._database.insert(requesters).on_conflict_do_nothing(), rows)
 
     def stranger(self, known: Iterable[str]) -> str | None:
-        """A requester that has jobs and is none of these."""
+        """Return the id of a requester that has jobs and is not in `known`, or None."""
         owner = inbox_jobs.c.requester_id
         with self._database.snapshot() as connection:
             return connection.execute(sa.select(owner).where(owner.not_in([*known])).limit(1)).scalar()
 
     def write(self, lives: Iterable[Life]) -> Iterator[Written]:
-        """Some hundred jobs in a transaction, the same ones together whenever the same lives come: so a load
-        that was killed goes on where it ended."""
+        """Write some hundred jobs per transaction, and yield its counts. The same lives are always divided
+        in the same way, so a load that was killed continues where it ended."""
         left = iter(lives)
-        while some := list(islice(left, _JOBS_A_TRANSACTION)):
+        while some := list(islice(left, _JOBS_PER_TRANSACTION)):
             with self._database.transaction() as connection:
-                # One of them is there only if all are.
-                is_there = self._is_there(connection, some[0].job["job_id"])
-                if not is_there:
+                # If the first of them exists, all do: they were committed together.
+                exists = self._exists(connection, some[0].job["job_id"])
+                if not exists:
                     self._add(connection, some)
-            yield Written(len(some), 0 if is_there else len(some))
+            yield Written(len(some), 0 if exists else len(some))
 
-    def _is_there(self, connection: sa.Connection, job_id: str) -> bool:
+    def _exists(self, connection: sa.Connection, job_id: str) -> bool:
         known = sa.select(inbox_jobs.c.job_id).where(inbox_jobs.c.job_id == job_id)
         return connection.execute(known).first() is not None
 

@@ -1,6 +1,6 @@
-"""Removing history: finished jobs of old, with all that is known of them, leave their id and nothing else.
+"""Prune the history: delete old finished jobs with all their rows, and keep only their ids.
 
-Their idempotency keys stay until they expire: a retried request still gets the answer that it got first.
+Idempotency keys stay until they expire: a retried request still gets the response that it got first.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,14 +23,14 @@ from euterpe.store.tables import (
 )
 
 _job, _event = inbox_jobs.c, job_outbox_events.c
-# In the order in which replays lock them.
+# Locked in the same order as by replays, so that the two cannot deadlock.
 _LOCK_EVENTS = (
     sa.select(_event.job_id, _event.lane)
     .where(_event.job_id.in_(sa.select(Rows({"job_id": TEXT})["job_id"])))
     .order_by(_event.event_id)
     .with_for_update()
 )
-# Small: no claim waits long behind one.
+# Small, so that no claim waits long for a batch.
 _BATCH = 200
 
 
@@ -42,14 +42,16 @@ class PruneResult:
 
 
 class Pruner:
+    """Deletes old finished jobs, expired idempotency keys, and groups and shares that are idle."""
+
     def __init__(self, database: Database, enqueue: Enqueue, admission: Admission) -> None:
         self._database, self._enqueue, self._admission = database, enqueue, admission
-        # A job that still has something to tell is not history yet.
-        telling = sa.exists().where(
+        # A job with an event that is still to be delivered is not history yet.
+        has_open_events = sa.exists().where(
             _event.job_id == _job.job_id, _event.lane != sa.literal_column(f"'{Lane.REST}'")
         )
-        # In the order of the ids, which is that of the enqueues: from one batch to the next nothing is
-        # read twice.
+        # The order of the ids is that of the enqueues, so each batch continues after the one before and
+        # nothing is read twice.
         self._oldest = (
             sa.select(_job.job_id, _job.requester_id)
             .where(
@@ -57,7 +59,7 @@ class Pruner:
                 _job.created_at < database.now - sa.bindparam("age_ms", type_=sa.BigInteger),
                 lane_is(inbox_jobs, Lane.REST),
                 _job.finished_at < database.now - sa.bindparam("age_ms", type_=sa.BigInteger),
-                ~telling,
+                ~has_open_events,
             )
             .order_by(_job.job_id)
             .limit(_BATCH)
@@ -65,7 +67,7 @@ class Pruner:
         )
 
     def run(self, older_than_ms: int) -> Iterator[PruneResult]:
-        """Yields after each batch what it has done so far; may be ended and begun anew at any time."""
+        """Prune, and yield the totals so far after each batch. It may be stopped and restarted at any time."""
         done, after = PruneResult(), ""
         while batch := self._prune_jobs(after, older_than_ms):
             after, removed = batch
@@ -81,21 +83,21 @@ class Pruner:
             pass
 
     def _prune_jobs(self, after: str, age_ms: int) -> tuple[str, int] | None:
-        """The last job that was looked at, and how many were removed; None when there are no more."""
+        """Return the last job that was examined and how many were removed, or None if there are no more."""
         with self._database.transaction() as connection:
             old = connection.execute(self._oldest, {"after": after, "age_ms": age_ms}).all()
             if not old:
                 return None
-            history = self._with_nothing_to_tell(connection, old)
+            history = self._without_open_events(connection, old)
             if history:
                 self._remove(connection, history)
         return old[-1].job_id, len(history)
 
-    def _with_nothing_to_tell(self, connection: sa.Connection, jobs: Sequence[AnyRow]) -> list[AnyRow]:
-        """Looked at once more: a replay may have come between the look and now. From now on it waits."""
+    def _without_open_events(self, connection: sa.Connection, jobs: Sequence[AnyRow]) -> list[AnyRow]:
+        """Lock the events and check again: a replay may have come since the SELECT. From now on it waits."""
         events = connection.execute(_LOCK_EVENTS, as_parameter({"job_id": job.job_id} for job in jobs)).all()
-        telling = {event.job_id for event in events if event.lane != Lane.REST}
-        return [job for job in jobs if job.job_id not in telling]
+        with_open_events = {event.job_id for event in events if event.lane != Lane.REST}
+        return [job for job in jobs if job.job_id not in with_open_events]
 
     def _remove(self, connection: sa.Connection, jobs: Sequence[AnyRow]) -> None:
         batch = as_parameter({"job_id": job.job_id, "requester_id": job.requester_id} for job in jobs)
