@@ -1,7 +1,7 @@
-"""The queries of webhook and refresh URLs at rest: sealed with their job, opened when the URL is called.
+"""The queries of webhook and refresh URLs, sealed with their job and opened when the URL is called.
 
-They are apart from the credentials, which are forgotten when the job is over: a webhook is delivered for more
-than a day after that, and may be replayed much later.
+They are kept apart from the credentials, which are deleted when the job is over: a webhook is delivered for
+more than a day after that, and may be replayed much later.
 """
 
 from functools import lru_cache
@@ -23,29 +23,31 @@ SEALED_CALLBACKS = (
     _job.callbacks_kek_id,
     _job.callbacks_encryption_version,
 )
-_REMEMBERED = 1_000
+_CACHE_SIZE = 1_000
 
 
 class Callbacks:
-    def __init__(self, database: Database, ring: KeyRing, *, remembered: int = _REMEMBERED) -> None:
+    """Seals and opens the queries of callback URLs, with a cache of plaintexts."""
+
+    def __init__(self, database: Database, ring: KeyRing, *, remembered: int = _CACHE_SIZE) -> None:
         self._database, self._ring = database, ring
-        # A job has several events: of those that follow each other only the first is decrypted.
+        # A job has several events; of consecutive ones only the first is decrypted.
         self._open = lru_cache(maxsize=remembered)(self._unseal)
 
     def seal_first(self, job_id: str, requester_id: str, queries: bytes | None) -> Sealed | None:
-        """Return what to store with a job that is about to be enqueued."""
+        """Return the sealed queries to store with a new job, or None without queries."""
         if queries is None:
             return None
         return seal(queries, callbacks_context(job_id, requester_id), self._ring)
 
     def webhook_url(self, url: str, job_id: str, requester_id: str, sealed: Sealed | None) -> str:
-        """Return the whole URL to deliver the job's events to. It belongs in memory only."""
+        """Return the URL with its query, for the delivery of the job's events. Keep it in memory only."""
         if sealed is None:
             return url
         return with_query(url, self._open(job_id, requester_id, sealed), "status_webhook_url")
 
     def of(self, job: ClaimedJob) -> bytes | None:
-        """Return the queries of a job's URLs for its owner, if the worker has to call one of them."""
+        """Return the queries of the job's URLs for its worker, or None if its refresh URL has no query."""
         if not is_hidden(job.spec.get("refresh_url")):
             return None
         with self._database.snapshot() as connection:
@@ -58,7 +60,7 @@ class Callbacks:
 
 
 def sealed_callbacks(row: AnyRow) -> Sealed | None:
-    """Return the sealed queries of a row with the columns `SEALED_CALLBACKS`, if the job has any."""
+    """Return the sealed queries of a row with the columns `SEALED_CALLBACKS`, or None."""
     if row.callbacks_encrypted is None:
         return None
     return Sealed(

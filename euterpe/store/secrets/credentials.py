@@ -1,4 +1,4 @@
-"""Storage credentials at rest: sealed with their job, opened only for the worker that owns it."""
+"""Storage credentials, sealed with their job and opened only for the worker that owns it."""
 
 import sqlalchemy as sa
 
@@ -13,7 +13,7 @@ from euterpe.store.queue.inbox import ClaimedJob
 from euterpe.store.tables import inbox_jobs
 
 _job = inbox_jobs.c
-# It will never run again, and has forgotten its credentials (`transitions.py`).
+# The job will never run again, and its credentials have been deleted (`transitions.py`).
 _IS_OVER = _job.status.in_((JobStatus.SUCCEEDED, JobStatus.DEAD_LETTER)) | sa.and_(
     _job.status == JobStatus.FAILED, _job.attempt_count >= _job.max_attempts
 )
@@ -31,17 +31,19 @@ _SEALED = (
 
 
 class Credentials:
+    """Seals, opens and replaces the storage credentials of jobs."""
+
     def __init__(self, database: Database, ring: KeyRing) -> None:
         self._database, self._ring = database, ring
 
     def seal_first(self, job_id: str, requester_id: str, secret: bytes | None) -> Sealed | None:
-        """For a job that is about to be enqueued."""
+        """Return the sealed credentials to store with a new job, or None without a secret."""
         if secret is None:
             return None
         return seal(secret, credentials_context(job_id, requester_id, 1), self._ring)
 
     def open(self, job: ClaimedJob) -> tuple[bytes | None, int]:
-        """The plaintext and its version, for the job's owner; it belongs in memory only."""
+        """Return the plaintext, for memory only, and its version; raise Conflict if the claim is stale."""
         with self._database.snapshot() as connection:
             row = connection.execute(sa.select(*_SEALED).where(_owned_by(job))).one_or_none()
         if row is None:
@@ -54,8 +56,11 @@ class Credentials:
     def replace(
         self, job_id: str, requester_id: str, secret: bytes, *, claim: ClaimedJob | None = None
     ) -> int:
-        """Stores new credentials and returns the version they got: always one higher. A worker names its
-        claim: one that is over must not put an older answer over what its successor has got."""
+        """Store new credentials and return their version, always one higher.
+
+        A worker passes its claim: a stale worker must not overwrite the newer credentials of its successor.
+        Raise Conflict if the claim is stale or the job is over.
+        """
         own = () if claim is None else (_owned_by(claim),)
         while True:
             with self._database.snapshot() as connection:
@@ -70,7 +75,7 @@ class Credentials:
             if row.is_over:
                 raise Conflict(f"job {job_id} is {row.status}; it has no more use for credentials")
             version = int(row.credential_version) + 1
-            # Sealed outside the transaction: a key ring may be a service far away.
+            # Seal outside the transaction, because a key ring may be a remote service.
             sealed = seal(secret, credentials_context(job_id, requester_id, version), self._ring)
             if self._store(job_id, version, sealed, *own):
                 return version
@@ -93,7 +98,7 @@ class Credentials:
             return result.rowcount == 1
 
     def begin_refresh(self, job: ClaimedJob, max_refreshes: int) -> bool:
-        """Counts one refresh against its own budget. False when that is spent."""
+        """Count one refresh against the budget of refreshes; return False if that is spent."""
         with self._database.transaction() as connection:
             counted = sa.select(_job.refresh_count).where(_owned_by(job)).with_for_update()
             count = connection.execute(counted).scalar_one_or_none()

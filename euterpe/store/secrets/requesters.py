@@ -1,4 +1,4 @@
-"""Requesters: who may ask, with which API keys, and with which secrets their webhooks are signed."""
+"""Requesters, their API keys and webhook secrets: create, authenticate, rotate, disable."""
 
 import re
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ from euterpe.store.errors import Conflict, NotFound, Unauthorized
 from euterpe.store.tables import api_keys, requesters, webhook_secrets
 
 _ID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-# A receiver's header has room for some sixty signatures.
+# Each valid secret adds a signature to the header of a webhook, where some sixty have room.
 _MAX_SECRETS = 10
 _key, _secret, _requester = api_keys.c, webhook_secrets.c, requesters.c
 _LIMITS = (_requester.max_timeout_seconds, _requester.max_attempts, _requester.max_priority)
@@ -30,7 +30,7 @@ _LIMITS = (_requester.max_timeout_seconds, _requester.max_attempts, _requester.m
 
 @dataclass(frozen=True)
 class NewRequester:
-    """Shown once; only a hash of the key and the sealed secret are kept."""
+    """The secrets of a new requester, shown once: only a hash of the key and the sealed secret are stored."""
 
     requester_id: str
     api_key: str = field(repr=False)
@@ -39,7 +39,7 @@ class NewRequester:
 
 @dataclass(frozen=True)
 class Principal:
-    """Who a request comes from."""
+    """The requester that an API key authenticates, with the scopes of the key."""
 
     requester_id: str
     scopes: frozenset[str]
@@ -47,6 +47,8 @@ class Principal:
 
 
 class Requesters:
+    """The requesters in the database, with their keys and secrets."""
+
     def __init__(self, database: Database, ring: KeyRing) -> None:
         self._database, self._ring = database, ring
         self._by_key = (
@@ -60,12 +62,13 @@ class Requesters:
         )
 
     def create(self, name: str, scopes: Sequence[Scope] = DEFAULT_SCOPES) -> NewRequester:
+        """Create a requester with an API key and a webhook secret; raise Conflict if the name is taken."""
         check_text("requester_name", name, "name")
         if _ID.fullmatch(name):
             raise InvalidSpec((FieldError(("name",), "must not look like an id"),))
         requester_id, minted, secret = new_id(), apikeys.mint(), mint_webhook_secret()
         with self._database.transaction() as connection:
-            # The name's unique index decides, also between two that come at once.
+            # The unique index on the name decides, also between two concurrent calls.
             row = {"requester_id": requester_id, "name": name, "created_at": self._database.now}
             insert = self._database.insert(requesters).values(row).on_conflict_do_nothing()
             if connection.execute(insert.returning(_requester.requester_id)).first() is None:
@@ -75,17 +78,18 @@ class Requesters:
         return NewRequester(requester_id, minted.plaintext, secret)
 
     def find(self, name_or_id: str) -> str:
-        """The id of the requester with this name or id."""
+        """Return the id of the requester with this name or id; raise NotFound if there is none."""
         is_id = _requester.requester_id == name_or_id
         named = sa.select(_requester.requester_id).where(sa.or_(_requester.name == name_or_id, is_id))
         with self._database.snapshot() as connection:
-            # The id first: a name may be somebody else's, if it was given before such names were refused.
+            # Ids first: another requester may have it as its name, given before such names were refused.
             found = connection.execute(named.order_by(is_id.desc())).scalars().first()
         if found is None:
             raise NotFound(f"there is no requester {name_or_id!r}; `euterpe requester list` shows them")
         return str(found)
 
     def all(self) -> list[dict[str, Any]]:
+        """Return all requesters, ordered by name, with the number of their valid keys."""
         keys = (
             sa.select(_key.requester_id, sa.func.count().label("valid_keys"))
             .join(requesters)
@@ -99,7 +103,7 @@ class Requesters:
             return [dict(row) for row in connection.execute(wanted.order_by(_requester.name)).mappings()]
 
     def disable(self, requester_id: str) -> None:
-        """All its keys are refused from now on; its jobs stay."""
+        """Refuse all the requester's keys from now on; its jobs stay."""
         with self._database.transaction() as connection:
             off = sa.func.coalesce(_requester.disabled_at, self._database.now)
             changed = sa.update(requesters).where(_requester.requester_id == requester_id)
@@ -107,7 +111,7 @@ class Requesters:
                 raise NotFound(f"there is no requester {requester_id!r}")
 
     def rotate_key(self, requester_id: str, *, old_valid_ms: int) -> str:
-        """A new API key with the newest one's scopes; the old ones end after `old_valid_ms`."""
+        """Return a new API key with the newest one's scopes; the old ones expire after `old_valid_ms`."""
         minted = apikeys.mint()
         with self._database.transaction() as connection:
             self._lock(connection, requester_id)
@@ -119,7 +123,7 @@ class Requesters:
         return minted.plaintext
 
     def rotate_secret(self, requester_id: str, *, old_valid_ms: int) -> str:
-        """A new webhook secret. Until the old ones end, webhooks carry a signature of each."""
+        """Return a new webhook secret. Until the old ones expire, webhooks carry a signature of each."""
         secret = mint_webhook_secret()
         with self._database.transaction() as connection:
             self._lock(connection, requester_id)
@@ -136,11 +140,11 @@ class Requesters:
         return secret
 
     def authenticate(self, api_key: str) -> Principal:
-        """Who this key belongs to. Every way to fail looks the same from outside."""
+        """Return the owner of this key; raise the same Unauthorized if it is unknown, expired or disabled."""
         parsed = apikeys.parse(api_key)
         with self._database.snapshot() as connection:
             row = connection.execute(self._by_key, {"key_id": parsed.key_id}).one_or_none()
-        # Compared even when there is no row, so that the answer's time tells nothing of ids.
+        # Compare even without a row, so that the response time does not reveal which ids exist.
         matches = apikeys.matches(parsed, row.secret_hash if row else "0" * 64)
         if row is None or not matches:
             raise Unauthorized
@@ -148,7 +152,7 @@ class Requesters:
         return Principal(row.requester_id, frozenset(row.scopes), limits)
 
     def webhook_secrets(self, requester_id: str) -> list[str]:
-        """The secrets that are valid now, newest first: a webhook is signed with each."""
+        """Return the secrets that are valid now, newest first: a webhook is signed with each."""
         wanted = sa.select(webhook_secrets).where(
             _secret.requester_id == requester_id, _is_valid(_secret.expires_at, self._database.now)
         )
@@ -158,7 +162,7 @@ class Requesters:
         return [self._open(row) for row in rows]
 
     def _lock(self, connection: sa.Connection, requester_id: str) -> None:
-        """Two rotations at once take turns, or both would leave the other's new one valid."""
+        """Lock the row, so that of two concurrent rotations each expires the other's new key or secret."""
         known = sa.select(_requester.disabled_at).where(_requester.requester_id == requester_id)
         row = connection.execute(known.with_for_update()).one_or_none()
         if row is None:
@@ -202,7 +206,7 @@ class Requesters:
         )
 
     def _expire(self, connection: sa.Connection, table: sa.Table, requester_id: str, after_ms: int) -> None:
-        """Never later than they would have ended anyway."""
+        """Make keys or secrets expire after `after_ms`, unless they expire earlier anyway."""
         end = self._database.now + after_ms
         valid_longer = sa.or_(table.c.expires_at.is_(None), table.c.expires_at > end)
         ending = sa.update(table).where(table.c.requester_id == requester_id, valid_longer)

@@ -1,8 +1,7 @@
-"""KEK rotation: every data key moves to the active KEK, in small batches, under load, resumable.
+"""KEK rotation: rewrap every data key under the active KEK, in small batches, under load, resumable.
 
-A row is written only if its KEK and its version are still the ones that were read, so a refresh of
-credentials in between wins. Nothing is remembered between runs: what is not under the active KEK
-is what is left to do.
+A row is written only if its KEK and its version are still those that were read, so a concurrent refresh
+of credentials wins. No state is kept between runs: whatever is not under the active KEK is left to do.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -29,8 +28,8 @@ from euterpe.store.tables import inbox_jobs, webhook_secrets
 
 
 @dataclass(frozen=True)
-class _Sealed:
-    """Where a table keeps its sealed secrets, and whose they are."""
+class _SealedColumns:
+    """The columns that hold the sealed secrets of a table, and the context to open a row with."""
 
     table: sa.Table
     encrypted: str
@@ -38,7 +37,7 @@ class _Sealed:
     kek_id: str
     version: str
     context: Callable[[Any], Context]
-    unchanged: Sequence[str]  # must be as read, besides the KEK
+    unchanged: Sequence[str]  # columns that, besides the KEK, must be as they were read
 
     @property
     def key(self) -> sa.Column[Any]:
@@ -50,7 +49,7 @@ class _Sealed:
 
 
 _PLACES = (
-    _Sealed(
+    _SealedColumns(
         inbox_jobs,
         "storage_creds_encrypted",
         "storage_creds_dek_wrapped",
@@ -59,7 +58,7 @@ _PLACES = (
         lambda row: credentials_context(row.job_id, row.requester_id, row.credential_version),
         ("credential_version",),
     ),
-    _Sealed(
+    _SealedColumns(
         inbox_jobs,
         "callbacks_encrypted",
         "callbacks_dek_wrapped",
@@ -68,7 +67,7 @@ _PLACES = (
         lambda row: callbacks_context(row.job_id, row.requester_id),
         (),
     ),
-    _Sealed(
+    _SealedColumns(
         webhook_secrets,
         "secret_encrypted",
         "secret_dek_wrapped",
@@ -83,15 +82,17 @@ _PLACES = (
 @dataclass(frozen=True)
 class RewrapProgress:
     moved: int
-    broken: tuple[str, ...]  # each names a row, and why it cannot be opened
+    broken: tuple[str, ...]  # a row each, and why it cannot be opened
 
 
 class Rewrap:
+    """Moves all sealed secrets to the active KEK, and counts and checks those under each KEK."""
+
     def __init__(self, database: Database, ring: KeyRing) -> None:
         self._database, self._ring = database, ring
 
     def in_use(self) -> dict[str, int]:
-        """How many secrets each KEK wraps. One that wraps none can be retired."""
+        """Return how many secrets each KEK wraps. A KEK that wraps none can be retired."""
         counts: dict[str, int] = {}
         with self._database.snapshot() as connection:
             for place in _PLACES:
@@ -102,14 +103,14 @@ class Rewrap:
         return counts
 
     def run(self, batch: int = 100) -> Iterator[RewrapProgress]:
-        """Yields after each batch what it has done so far. A secret that cannot be opened is
-        passed over and told, so that one of them does not hold up the rotation of all others."""
+        """Rewrap, and yield the totals so far after each batch. A secret that cannot be opened is skipped and
+        reported as broken, so that it does not block the rotation of all others."""
         progress = RewrapProgress(0, ())
         batch = min(batch, self._database.engines.read_limit)
         for place in _PLACES:
             after = ""
             while rows := self._next(place, after, batch):
-                # Outside the transaction: a key ring may be a service far away.
+                # Outside the transaction, because a key ring may be a remote service.
                 fresh, broken = self._rewrapped(place, rows)
                 moved = sum(self._move(place, row, new) for row, new in fresh)
                 progress = RewrapProgress(progress.moved + moved, (*progress.broken, *broken))
@@ -117,7 +118,7 @@ class Rewrap:
                 yield progress
 
     def unreadable(self, per_kek: int = 10) -> list[str]:
-        """Of the newest secrets under each KEK, those that this ring could not open, each with the reason."""
+        """Return those of the newest secrets under each KEK that this ring cannot open, with the reason."""
         found = []
         for place, kek_id in product(_PLACES, self.in_use()):
             wanted = _select(place).where(place.column(place.kek_id) == kek_id)
@@ -130,14 +131,14 @@ class Rewrap:
                     found.append(f"{place.table.name} {row[0]}: {error}")
         return found
 
-    def _next(self, place: _Sealed, after: str, batch: int) -> Sequence[AnyRow]:
+    def _next(self, place: _SealedColumns, after: str, batch: int) -> Sequence[AnyRow]:
         kek = place.column(place.kek_id)
         wanted = _select(place).where(kek.is_not(None), kek != self._ring.active_id, place.key > after)
         with self._database.snapshot() as connection:
             return connection.execute(wanted.order_by(place.key).limit(batch)).all()
 
     def _rewrapped(
-        self, place: _Sealed, rows: Sequence[AnyRow]
+        self, place: _SealedColumns, rows: Sequence[AnyRow]
     ) -> tuple[list[tuple[AnyRow, Sealed]], list[str]]:
         fresh, broken = [], []
         for row in rows:
@@ -147,8 +148,8 @@ class Rewrap:
                 broken.append(f"{place.table.name} {row[0]}: {error}")
         return fresh, broken
 
-    def _move(self, place: _Sealed, row: AnyRow, new: Sealed) -> int:
-        """A transaction for each row: one that held several could deadlock with the work on them."""
+    def _move(self, place: _SealedColumns, row: AnyRow, new: Sealed) -> int:
+        """Write one row in its own transaction: several in one could deadlock with other writes to them."""
         as_read = [place.column(name) == getattr(row, name) for name in (place.kek_id, *place.unchanged)]
         changed = sa.update(place.table).where(place.key == row[0], *as_read)
         values = {place.wrapped: new.dek_wrapped, place.kek_id: new.kek_id}
@@ -156,12 +157,12 @@ class Rewrap:
             return connection.execute(changed.values(values)).rowcount
 
 
-def _select(place: _Sealed) -> AnySelect:
+def _select(place: _SealedColumns) -> AnySelect:
     names = [place.encrypted, place.wrapped, place.kek_id, place.version, "requester_id", *place.unchanged]
     return sa.select(place.key, *(place.column(name) for name in names))
 
 
-def _sealed(place: _Sealed, row: Any) -> Sealed:
+def _sealed(place: _SealedColumns, row: Any) -> Sealed:
     return Sealed(
         getattr(row, place.encrypted),
         getattr(row, place.wrapped),
