@@ -1,1 +1,1 @@
-"""The only package that speaks SQL: tables, engines, leases, inbox, outbox, idempotency."""
+"""The only package that uses SQL: tables, engines, leases, inbox, outbox, idempotency, history, secrets."""

@@ -1,4 +1,4 @@
-"""What the store takes from its callers: refused with the field's name before anything is written."""
+"""Validate the arguments of the store: raise InvalidSpec with the field's name before anything is written."""
 
 import json
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ def check_count(value: object, field: str, low: int, high: int) -> None:
 
 
 def check_name(value: object, field: str) -> None:
-    """Something that an engine can store and a person can read in a log."""
+    """Raise InvalidSpec unless every engine can store the text and a person can read it in a log."""
     if not isinstance(value, str) or not 0 < len(value) <= _MAX_TEXT:
         raise _refused(field, f"must be a string of 1 to {_MAX_TEXT} characters")
     if flaw := flaw_of_text(value):
@@ -27,7 +27,7 @@ def check_name(value: object, field: str) -> None:
 
 
 def check_documents(documents: Mapping[str, Any]) -> None:
-    """JSON that every engine takes: no NaN, no NUL, no half of a surrogate pair, and not endless."""
+    """Raise InvalidSpec unless every engine can store it: no NaN, NUL or lone surrogate, at most 256 KiB."""
     for field, document in documents.items():
         try:
             text = json.dumps(document, allow_nan=False)
@@ -35,18 +35,18 @@ def check_documents(documents: Mapping[str, Any]) -> None:
             raise _refused(field, "must be JSON, without NaN and infinities") from error
         if len(text) > _MAX_DOCUMENT:
             raise _refused(field, f"must be at most {_MAX_DOCUMENT} bytes of JSON")
-        if "\\u" in text:  # only then can there be a character that needs a look
+        if "\\u" in text:  # only escaped characters can be NUL or surrogates
             _check_strings(document, field)
 
 
-_BROUGHT = ("progress", "eta_seconds", "speed", "outputs", "source_info", "timings")
+_REPORTED_FIELDS = ("progress", "eta_seconds", "speed", "outputs", "source_info", "timings")
 
 
 def check_brought(extra: Mapping[str, Any]) -> None:
-    """What a worker may say of a job as it moves on."""
+    """Raise InvalidSpec unless these are valid fields that a worker may report with a transition."""
     for field, value in extra.items():
-        if field not in _BROUGHT:
-            raise _refused(field, f"is not one of {', '.join(_BROUGHT)}")
+        if field not in _REPORTED_FIELDS:
+            raise _refused(field, f"is not one of {', '.join(_REPORTED_FIELDS)}")
         if field == "progress" and not (isinstance(value, int | float) and 0 <= value <= 100):
             raise _refused(field, "must be a number from 0 to 100")
         if field in ("eta_seconds", "speed") and not (isinstance(value, int | float) and 0 <= value < 1e9):
@@ -66,5 +66,5 @@ def _check_strings(value: Any, field: str) -> None:
             _check_strings(item, field)
 
 
-def _refused(field: str, says: str) -> InvalidSpec:
-    return InvalidSpec((FieldError((field,), says),))
+def _refused(field: str, message: str) -> InvalidSpec:
+    return InvalidSpec((FieldError((field,), message),))

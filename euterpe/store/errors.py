@@ -1,4 +1,4 @@
-"""What a caller of the store can do something about; each has a stable `code`."""
+"""Errors of the store that a caller can act on; each has a stable `code`."""
 
 from collections.abc import Sequence
 
@@ -10,8 +10,8 @@ class StoreError(EuterpeError):
 
 
 class StoreUnavailable(StoreError):
-    """The database is away or too busy; the same call may succeed later. Nothing was written, unless the
-    connection broke during the commit itself: then only a look at the row tells."""
+    """The database is unavailable or too busy; the same call may succeed later. Nothing was written, unless
+    the connection broke during the commit itself: then only reading the row shows it."""
 
     code = "database_unavailable"
     retryable = True
@@ -22,7 +22,7 @@ class UnsupportedDatabase(StoreError):
 
 
 class SchemaMismatch(StoreError):
-    """The program and the database are of different versions; the message says what to run."""
+    """The program and the database are of different versions; the message names the command to run."""
 
     code = "schema_mismatch"
 
@@ -32,19 +32,19 @@ class NotFound(StoreError):
 
 
 class Pruned(NotFound):
-    """It was there, and its history has been removed since."""
+    """The job existed, and its history has been removed since."""
 
     code = "pruned"
 
 
 class Conflict(StoreError):
-    """The row is in a state in which this cannot be done."""
+    """The state of the row does not allow this operation."""
 
     code = "conflict"
 
 
 class IdempotencyConflict(StoreError):
-    """The key was used before, for another request."""
+    """The idempotency key was used before for a different request."""
 
     code = "idempotency_conflict"
 

@@ -1,4 +1,4 @@
-"""The store as one thing: open it, and everything that can be done with the database hangs off it."""
+"""The facade of the store: open a database, and reach all operations on it through attributes."""
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
@@ -35,7 +35,7 @@ from euterpe.store.secrets.rewrap import Rewrap
 
 
 class Store:
-    """Refuses to open on a database of another version."""
+    """An open database and its operations. Thread-safe; `close` must be called, or use it in a `with`."""
 
     def __init__(
         self,
@@ -51,9 +51,9 @@ class Store:
         write_wait_s: float = WRITE_WAIT_S,
         shares: Callable[[Database], FairShares] | None = None,
     ) -> None:
-        """Open the store; a caller that wants to write waits `write_wait_s` at most for other writers.
+        """Open the store, or raise SchemaMismatch. A writer waits at most `write_wait_s` for other writers.
 
-        `shares` decides the order of claims; a benchmark measures the fair one against another.
+        `shares` decides the order of claims; a benchmark compares the fair order with another.
         """
         self.database = Database(url, clock, write_wait_s=write_wait_s)
         try:
@@ -93,12 +93,12 @@ class Store:
         idempotency_key: str | None = None,
         limits: JobLimits = NO_LIMITS,
     ) -> "Future[Accepted]":
-        """Enqueues durably, sharing the commit with whoever else is submitting now."""
+        """Enqueue a job durably, in a group commit with concurrent callers."""
         job = self.new_job(spec, requester_id, idempotency_key=idempotency_key, limits=limits)
         return self.commits.submit(job)
 
     def advance(self, step: Advance) -> "Future[bool]":
-        """Moves one job on, sharing the commit with whoever else is moving on now. False: it is stale."""
+        """Move a job to its next status, in a group commit with concurrent callers. False means stale."""
         return self._steps.submit(step)
 
     def _advance(self, steps: Sequence[Advance]) -> list[bool]:
@@ -114,7 +114,7 @@ class Store:
         source_ref: str | None = None,
         limits: JobLimits = NO_LIMITS,
     ) -> NewJob:
-        """The job as it will be stored: secrets sealed, the rest in the open."""
+        """Return the job as it will be stored: secrets sealed, the rest in plain text."""
         key = None
         if idempotency_key is not None:
             check_text("idempotency_key", idempotency_key, "idempotency_key")

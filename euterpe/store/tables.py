@@ -1,7 +1,7 @@
-"""The tables, once, for every engine. The migrations create them; a test holds the three together.
+"""Table definitions, once for every engine. The migrations create the tables; a test compares all three.
 
-There are no foreign keys between the hot tables: a key check costs each event a locked read of its
-job, which the one writing function already holds.
+There are no foreign keys between the hot tables: a key check would cost each event a locked read of its
+job, on which the one writing function already holds the lock.
 """
 
 from sqlalchemy import (
@@ -22,7 +22,7 @@ json_document = JSON(none_as_null=True).with_variant(JSONB(none_as_null=True), "
 
 
 def _leased() -> list[Column[object]]:
-    """What the ownership protocol (`leases.py`) asks of a table besides its key and status."""
+    """Return the columns that the ownership protocol (`leases.py`) needs besides key and status."""
     return [
         Column("lane", Text, nullable=False),
         Column("available_at", BigInteger, nullable=False),
@@ -238,11 +238,11 @@ schema_migrations = Table(
     Column("applied_at", BigInteger, nullable=False),
 )
 
-# What analytics reads in the order of its commits: Postgres has a column for that, and SQLite its rowid.
+# The tables that analytics reads in commit order: Postgres has a column `position` for it, SQLite its rowid.
 IN_ORDER = (inbox_jobs, job_outbox_events, job_deliveries)
 
 
 def column_names(table: Table, dialect: str) -> set[str]:
-    """Of the table as the migrations make it."""
+    """Return the columns that the migrations give the table on this dialect."""
     names = set(table.columns.keys())
     return names | {"position"} if table in IN_ORDER and dialect == "postgresql" else names
