@@ -67,7 +67,7 @@ class Pruner:
         )
 
     def run(self, older_than_ms: int) -> Iterator[PruneResult]:
-        """Prune, and yield the totals so far after each batch. It may be stopped and restarted at any time."""
+        """Prune, and yield the totals so far after each batch. It can be stopped and resumed at any time."""
         done, after = PruneResult(), ""
         while batch := self._prune_jobs(after, older_than_ms):
             after, removed = batch
