@@ -1,1 +1,1 @@
-"""The HTTP service: a Starlette app over the synchronous store."""
+"""The HTTP API: a Starlette app that calls the synchronous store in thread pools."""

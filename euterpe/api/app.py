@@ -1,4 +1,4 @@
-"""The app, put together."""
+"""Build the Starlette app: routes, middleware, error handlers and lifespan."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -33,10 +33,10 @@ def create_app(
     *,
     sandbox_layers: SandboxLayers = lambda: None,
 ) -> Starlette:
-    """The service over an open store, which stays its caller's to close.
+    """Return the HTTP API over an open store, which the caller closes.
 
-    `app.state.end_waits()`, from any thread, ends event streams and long polls: call it before the server
-    waits for its connections, or it will wait for an hour.
+    `app.state.end_waits()` ends event streams and long polls, from any thread. Call it before the server
+    waits for its connections, because a stream may last for an hour.
     """
     service = new_service(store, limits, policy, egress, sandbox_layers)
     routes = _routes(service)
@@ -67,7 +67,7 @@ def _routes(service: Service) -> list[Route]:
     controls, health = ControlEndpoints(service), HealthEndpoints(service)
     documentation = DocsEndpoints(service.limits)
     events = Route("/transcode/{job_id}/events", EventsEndpoint(service).get)
-    events.methods = {"GET"}  # the head of a stream would be a stream
+    events.methods = {"GET"}  # Starlette adds HEAD to GET, and it would run the stream
     return [
         Route("/transcode", EnqueueEndpoint(service).post, methods=["POST"]),
         Route("/transcode/status", StatusEndpoint(service).get),

@@ -1,4 +1,4 @@
-"""A request's body, read no further than it may be long."""
+"""Read a JSON request body, limited in size and time."""
 
 import asyncio
 
@@ -10,7 +10,7 @@ _SLOWEST_S = 30.0
 
 
 async def read_json_bytes(request: Request, max_bytes: int) -> bytes:
-    """The body as it came in, once it says that it is JSON."""
+    """Return the raw body. Raise Refused if it is not declared as JSON, too large or too slow."""
     _require_json(request)
     declared = request.headers.get("content-length", "")
     if declared.isdigit() and int(declared[:20]) > max_bytes:
@@ -27,7 +27,7 @@ async def read_json_bytes(request: Request, max_bytes: int) -> bytes:
     return bytes(read)
 
 
-_CLOSE = {"connection": "close"}  # what is left of the body is not read
+_CLOSE = {"connection": "close"}  # the rest of the body is not read
 
 
 def _too_large(max_bytes: int) -> Refused:

@@ -1,8 +1,8 @@
-"""Connections that take no more of us than a request is worth.
+"""HTTP connections with bounded memory, a time limit for request heads and a maximum number.
 
-uvicorn's faster parser keeps whatever a client sends before its head is whole: 120 MB of headers became
-500 MB of memory, and unread pipelined requests two gigabytes. h11 stops at 16 KiB, and reads one request
-after the other.
+uvicorn's faster parser buffers whatever a client sends before the head is complete: 120 MB of headers took
+500 MB of memory, and unread pipelined requests took 2 GB. h11 stops at 16 KiB, and reads one request after
+the other.
 """
 
 import asyncio
@@ -16,16 +16,16 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from euterpe.api.problems import problem
 from euterpe.api.strict_http import StrictConnection
 
-log = structlog.get_logger("euterpe.api")
+_log = structlog.get_logger(__name__)
 
-# From the first byte to the end of a head, and from the connection to the first byte.
+# A head must be complete this long after its first byte; the first head, this long after the connection.
 HEAD_S = 10.0
 
 
 class Connection(H11Protocol):
-    """Closes on whoever does not get a request's head out in time."""
+    """An h11 connection that is aborted if a request head is not complete in time."""
 
-    most = 1_000  # at once, all together; `ApiServer` sets it by the files that the process may open
+    most = 1_000  # open connections; `ApiServer` derives it from the limit of file descriptors
 
     _deadline: asyncio.TimerHandle | None = None
 
@@ -38,30 +38,30 @@ class Connection(H11Protocol):
         if len(self.connections) > self.most:
             transport.abort()
         else:
-            self._await_head()
+            self._start_deadline()
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
         if self.conn.their_state is h11.IDLE:
-            self._await_head()
+            self._start_deadline()
         else:
-            self._await_nothing()
+            self._cancel_deadline()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._await_nothing()
+        self._cancel_deadline()
         super().connection_lost(exc)
 
     def send_400_response(self, msg: str) -> None:
-        """Answer with a problem document, unless an answer has begun already, and close the connection.
+        """Send a problem document, unless a response has begun already, and close the connection.
 
-        The application behind the request, if it was reached, learns that its client has left.
+        If the application is already handling the request, it receives `http.disconnect`.
         """
-        del msg  # it is the same for every cause
+        del msg  # the response is the same for every cause
         request_id = token_hex(16)
-        log.info("request_malformed", request_id=request_id)
+        _log.info("request_malformed", request_id=request_id)
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
             self.transport.write(self._refusal(request_id))
-        self._abandon_request()
+        self._disconnect_application()
         self.transport.close()
 
     def _refusal(self, request_id: str) -> bytes:
@@ -74,16 +74,16 @@ class Connection(H11Protocol):
         )
         return b"".join(self.conn.send(event) or b"" for event in events)
 
-    def _abandon_request(self) -> None:
+    def _disconnect_application(self) -> None:
         if self.cycle is not None and not self.cycle.response_complete:
             self.cycle.disconnected = True
             self.cycle.message_event.set()
 
-    def _await_head(self) -> None:
+    def _start_deadline(self) -> None:
         if self._deadline is None:
             self._deadline = self.loop.call_later(HEAD_S, self.transport.abort)
 
-    def _await_nothing(self) -> None:
+    def _cancel_deadline(self) -> None:
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None

@@ -1,4 +1,4 @@
-"""Work that nobody waits for any more ends at once."""
+"""Cancel work when its client disconnects."""
 
 import asyncio
 from collections.abc import Awaitable
@@ -11,12 +11,15 @@ T = TypeVar("T")
 
 
 async def while_connected(work: Awaitable[T], receive: Receive) -> T:
-    """What `work` returns; ClientDisconnect, once it is canceled, when the client leaves first."""
-    return await unless(_left(receive), work)
+    """Return the result of `work`. If the client disconnects first, cancel it and raise ClientDisconnect."""
+    return await unless(_disconnected(receive), work)
 
 
 async def unless(departure: Awaitable[None], work: Awaitable[T]) -> T:
-    """The same with any other reason to leave. What can be done at once is done all the same."""
+    """Return the result of `work`, or cancel it and raise ClientDisconnect when `departure` is done first.
+
+    Work that completes without waiting returns its result even if `departure` is done already.
+    """
     working = asyncio.ensure_future(work)
     leaving = asyncio.ensure_future(departure)
     try:
@@ -31,6 +34,6 @@ async def unless(departure: Awaitable[None], work: Awaitable[T]) -> T:
     return working.result()
 
 
-async def _left(receive: Receive) -> None:
+async def _disconnected(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass

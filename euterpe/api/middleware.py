@@ -1,4 +1,4 @@
-"""One request and its answer, seen from outside: an id, a log line, a place in the metrics, a last resort."""
+"""ASGI middleware: request ids, default headers, request log, metrics, and a 500 for unhandled exceptions."""
 
 import re
 import time
@@ -16,13 +16,13 @@ from euterpe.api.metrics import Metrics
 from euterpe.api.parameters import looks_like_a_job
 from euterpe.api.problems import internal_error
 
-log = structlog.get_logger("euterpe.api")
+_log = structlog.get_logger(__name__)
 
-_SANE_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
+_ACCEPTED_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 _CLIENT_LEFT = 499
 _UNMATCHED = "unmatched"
-_QUIET = ("/healthz", "/readyz", "/metrics")
-# Unless an answer has its own.
+_DEBUG_LOGGED_ROUTES = ("/healthz", "/readyz", "/metrics")
+# Sent unless the response has its own.
 _HEADERS = (
     (b"cache-control", b"no-store"),
     (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
@@ -35,7 +35,7 @@ _HEADERS = (
 class RequestContext:
     request_id: str
     requester_id: str | None = None
-    about: dict[str, object] = field(default_factory=dict)  # for the log line: which job, and what of it
+    about: dict[str, object] = field(default_factory=dict)  # further fields of the log line
     status: int | None = None
     began: float = 0.0
     answered: float = 0.0
@@ -47,7 +47,7 @@ def context_of(request: Request) -> RequestContext:
 
 
 class RequestMiddleware:
-    """The only middleware. A query or a path that no route knows is never logged: people put keys there."""
+    """The only middleware. It logs no query strings or unmatched paths, because clients put keys there."""
 
     def __init__(self, app: ASGIApp, paths: Mapping[Callable[..., Any], str], metrics: Metrics) -> None:
         self._app, self._paths, self._metrics = app, paths, metrics
@@ -60,38 +60,38 @@ class RequestMiddleware:
         scope["euterpe.context"] = context
         request_id = (b"x-request-id", context.request_id.encode())
 
-        async def stamped(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 context.status, context.answered = message["status"], time.perf_counter()
                 given = {name for name, _ in message["headers"]}
                 usual = (pair for pair in _HEADERS if pair[0] not in given)
-                # A new list: an answer that is given to many keeps its own.
+                # This must be a new list, because a shared response keeps its own.
                 message["headers"] = [*message["headers"], request_id, *usual]
             await send(message)
 
         try:
-            await self._app(scope, receive, stamped)
+            await self._app(scope, receive, send_with_headers)
         except ClientDisconnect:
             pass
         except Exception:
-            log.error(  # noqa: TRY400  a traceback as text: a prettier one shows the values of variables
+            _log.error(  # the traceback as text: a rich one would show the values of variables
                 "request_failed",
                 request_id=context.request_id,
                 requester_id=context.requester_id,
                 traceback=traceback.format_exc(),
             )
             if context.status is not None:
-                raise  # half an answer is out: the server cuts the connection
-            await internal_error()(scope, receive, stamped)
+                raise  # the response has begun: the server closes the connection
+            await internal_error()(scope, receive, send_with_headers)
         finally:
-            self._note(scope, context)
+            self._record(scope, context)
 
-    def _note(self, scope: Scope, context: RequestContext) -> None:
+    def _record(self, scope: Scope, context: RequestContext) -> None:
         path = self._paths.get(scope.get("endpoint", None), _UNMATCHED)
         status = context.status or _CLIENT_LEFT
         now = time.perf_counter()
         self._metrics.count(path, scope["method"], status, (context.answered or now) - context.began)
-        write = log.debug if path in _QUIET else log.info
+        write = _log.debug if path in _DEBUG_LOGGED_ROUTES else _log.info
         write(
             "request",
             request_id=context.request_id,
@@ -112,6 +112,6 @@ def _job_in(scope: Scope) -> dict[str, str]:
 
 def _request_id(scope: Scope) -> str:
     for name, value in scope["headers"]:
-        if name == b"x-request-id" and _SANE_ID.fullmatch(value):
+        if name == b"x-request-id" and _ACCEPTED_ID.fullmatch(value):
             return str(value.decode())
     return token_hex(16)

@@ -1,4 +1,4 @@
-"""The app on a port, with the one life-cycle shape: start, stop(drain=…)."""
+"""Run the app on a port: uvicorn in a thread, with `start()` and `stop(drain=…)`."""
 
 import asyncio
 import resource
@@ -11,16 +11,16 @@ from starlette.applications import Starlette
 from euterpe.api.connections import Connection
 
 _GRACE_S = 10
-_DEAF_MS = 30_000
-_LOOK_EVERY_S = 0.1
+_TCP_USER_TIMEOUT_MS = 30_000
+_ABORT_EVERY_S = 0.1
 
 
 class ApiServer:
-    """uvicorn in a thread of its own; signals belong to whoever started the process."""
+    """uvicorn in its own thread. It handles no signals: whoever started the process calls `stop`."""
 
     def __init__(self, app: Starlette, host: str, port: int) -> None:
         self._app = app
-        self._socket = _bound(host, port)
+        self._socket = _bound_socket(host, port)
         self.url = _url(*self._socket.getsockname()[:2])
         self._server = _Server(
             uvicorn.Config(
@@ -29,7 +29,7 @@ class ApiServer:
                 ws="none",
                 lifespan="on",
                 log_config=None,
-                access_log=False,  # it would log queries; the app has its own log
+                access_log=False,  # it would log query strings; the middleware logs requests
                 proxy_headers=False,
                 server_header=False,
                 timeout_graceful_shutdown=_GRACE_S,
@@ -38,17 +38,17 @@ class ApiServer:
         self._thread = threading.Thread(target=self._run, name="euterpe-api-server")
 
     def start(self) -> None:
-        """From now on a connection is accepted: the port listens already, and answers once the app is up."""
+        """Listen and start the thread. Connections are accepted at once, and answered when the app is up."""
         self._socket.listen(2048)
         self._thread.start()
 
     def accept_no_more(self) -> None:
-        """The beginning of `stop`: ends the waits, and what is being answered finishes."""
+        """Begin to stop: end streams and long polls, accept nothing new, finish the requests under way."""
         self._app.state.end_waits()
         self._server.should_exit = True
 
     def stop(self, *, drain: bool = True) -> None:
-        """Lets the requests that are being answered finish, unless told not to."""
+        """Stop the server and wait for its thread. Without `drain`, abandon the requests under way."""
         if not drain:
             self._server.config.timeout_graceful_shutdown = 0
         self.accept_no_more()
@@ -63,27 +63,27 @@ class ApiServer:
 
 class _Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Does not wait for clients that were given up: they do not read, not even that it is over."""
-        cutting_off = asyncio.ensure_future(self._cut_off())
+        """Shut down without waiting for abandoned connections, whose clients do not read what is left."""
+        aborting = asyncio.ensure_future(self._abort_abandoned())
         await super().shutdown(sockets)
-        cutting_off.cancel()
+        aborting.cancel()
 
-    async def _cut_off(self) -> None:
+    async def _abort_abandoned(self) -> None:
         while True:
             for connection in list(self.server_state.connections):
-                if isinstance(connection, Connection) and _is_given_up(connection):
+                if isinstance(connection, Connection) and _is_abandoned(connection):
                     connection.transport.abort()
-            await asyncio.sleep(_LOOK_EVERY_S)
+            await asyncio.sleep(_ABORT_EVERY_S)
 
 
-def _is_given_up(connection: Connection) -> bool:
-    """Its answer ended in the middle."""
+def _is_abandoned(connection: Connection) -> bool:
+    """Return whether the connection is closing in the middle of a response."""
     answer = connection.cycle
     return answer is not None and not answer.response_complete and connection.transport.is_closing()
 
 
 def _connection_class() -> type[Connection]:
-    """Takes at most two thirds of the files that this process may open: the others need theirs."""
+    """Return a `Connection` class limited to two thirds of the file descriptors; others need the rest."""
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return type("BoundedConnection", (Connection,), {"most": max(16, min(10_000, files * 2 // 3))})
 
@@ -92,12 +92,12 @@ def _url(host: str, port: int) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def _bound(host: str, port: int) -> socket.socket:
+def _bound_socket(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     bound = socket.socket(family, socket.SOCK_STREAM)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    # Of its connections: one whose client takes nothing ends, and what is unsent with it.
-    bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _DEAF_MS)
+    # Accepted connections inherit this: if a client takes no data for 30 s, its connection is reset.
+    bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _TCP_USER_TIMEOUT_MS)
     try:
         bound.bind((host, port))
     except OSError:

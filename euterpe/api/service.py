@@ -1,4 +1,4 @@
-"""What the calls of the service share."""
+"""The parts that all endpoints share: store, limits, thread pools, authenticator, watcher, metrics."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -16,7 +16,7 @@ from euterpe.store.store import Store
 
 
 class SpecPolicy(Protocol):
-    """What the operator allows of what a spec may ask for."""
+    """The operator's restrictions on specs."""
 
     def problems(self, spec: JobSpec) -> tuple[FieldError, ...]: ...
 

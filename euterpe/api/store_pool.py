@@ -1,4 +1,4 @@
-"""The synchronous store, called from an asynchronous app: few threads, and a line before them with an end."""
+"""A thread pool for calls to the synchronous store, with a bounded queue and a fair limit per requester."""
 
 import asyncio
 from collections.abc import Callable
@@ -11,67 +11,70 @@ from euterpe.store.engine.deadlines import WRITE_WAIT_S, in_time, waiting_until
 
 T = TypeVar("T")
 
-# More threads than this only wait for each other: at the interpreter's lock, or at the database.
+# More threads would only contend for the GIL or the database.
 _THREADS = 8
-_MOST, _MOST_OF_ONE = 1_000, 250
-# A process has one connection to write with.
+_MOST, _MOST_PER_REQUESTER = 1_000, 250
+# A process has one connection for writes.
 WRITING_THREADS = 4
 
 
-class _OfOne:
-    """The calls of one requester: how many there are, and the places of those that may have a thread."""
+class _RequesterCalls:
+    """The calls of one requester: their number, and a semaphore for those that may have a thread."""
 
     def __init__(self, places: int) -> None:
         self.under_way, self.places = 0, asyncio.Semaphore(places)
 
 
 class StorePool:
-    """A thread pool. Calls that write have one of their own: reads do not wait behind a locked database.
+    """A thread pool for calls to the store. Writes use another one: reads never wait for a locked database.
 
-    One requester has half of the threads at most: 400 connections that listed fat jobs delayed another
-    requester by 20 s. What a call waits for a thread counts against the time that it may wait to write.
+    One requester has at most half of the threads: 400 connections that listed large jobs delayed another
+    requester by 20 s. The wait for a thread counts against the time that a call may wait to write.
     """
 
     def __init__(self, threads: int = _THREADS, *, write_wait_s: float = WRITE_WAIT_S) -> None:
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="euterpe-api")
-        self._places_of_one = max(1, threads // 2)
+        self._places_per_requester = max(1, threads // 2)
         self._under_way, self._write_wait_s = 0, write_wait_s
-        self._of_one: dict[str, _OfOne] = {}
+        self._requesters: dict[str, _RequesterCalls] = {}
 
     async def run(self, call: Callable[[], T], requester_id: str | None = None) -> T:
-        """Return what the call returns; without a requester it waits behind no other call of one."""
+        """Return the call's result. Raise Refused if too many calls are under way.
+
+        Without `requester_id` only the limit on all calls applies.
+        """
         if self._under_way >= _MOST:
             raise _overloaded()
-        timed = partial(_call_until, in_time(self._write_wait_s), call)
+        timed = partial(_call_with_deadline, in_time(self._write_wait_s), call)
         self._under_way += 1
         try:
             if requester_id is None:
-                return await self._in_thread(timed)
-            return await self._in_its_turn(timed, requester_id)
+                return await self._run_in_thread(timed)
+            return await self._run_for_requester(timed, requester_id)
         finally:
             self._under_way -= 1
 
-    async def _in_its_turn(self, call: Callable[[], T], requester_id: str) -> T:
-        own = self._of_one.setdefault(requester_id, _OfOne(self._places_of_one))
-        if own.under_way >= _MOST_OF_ONE:
+    async def _run_for_requester(self, call: Callable[[], T], requester_id: str) -> T:
+        own = self._requesters.setdefault(requester_id, _RequesterCalls(self._places_per_requester))
+        if own.under_way >= _MOST_PER_REQUESTER:
             raise _overloaded()
         own.under_way += 1
         try:
             async with own.places:
-                return await self._in_thread(call)
+                return await self._run_in_thread(call)
         finally:
             own.under_way -= 1
             if not own.under_way:
-                del self._of_one[requester_id]
+                del self._requesters[requester_id]
 
-    async def _in_thread(self, call: Callable[[], T]) -> T:
+    async def _run_in_thread(self, call: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._threads, call)
 
     def stop(self) -> None:
         self._threads.shutdown(cancel_futures=True)
 
 
-def _call_until(deadline: float, call: Callable[[], T]) -> T:
+def _call_with_deadline(deadline: float, call: Callable[[], T]) -> T:
     with waiting_until(deadline):
         return call()
 

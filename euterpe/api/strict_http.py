@@ -1,10 +1,10 @@
 """HTTP/1.1 framing that every parser in front of this one reads in the same way (RFC 9112, section 11.2).
 
 h11 is lenient: of 73 malformed requests 29 reached the application, among them `Content-Length` beside
-`Transfer-Encoding`, bare LF line endings and folded header lines. A proxy that reads one of them in another
-way forwards the body of one client as the request of another one (request smuggling). Each event of h11 is
-therefore compared with the bytes that it was read from, and refused unless these are in the one spelling that
-the RFC allows a sender to use.
+`Transfer-Encoding`, bare LF line endings and folded header lines. A proxy that parses one of them differently
+forwards the body of one client as the request of another one (request smuggling). Each h11 event is therefore
+compared with the bytes that it was parsed from, and refused unless these are in the one form that the RFC
+allows a sender to use.
 """
 
 import re
@@ -13,26 +13,26 @@ import h11
 
 MAX_HEAD_BYTES = 16 * 1024
 _VERSIONS = (b"1.0", b"1.1")
-# Only these control how long a message is; RFC 9110, section 6.5.1, forbids them in trailers.
+# Fields for framing and routing, which RFC 9110, section 6.5.1, forbids in trailers.
 _FRAMING_FIELDS = frozenset({b"content-length", b"transfer-encoding", b"host"})
 
-# A line that does not begin with a blank (it would continue the line before) and holds no control character.
+# A line has no control character and no leading blank, which would make it continue the line before.
 _TEXT = rb"[\t\x20-\x7e\x80-\xff]*"
 _LINE = rb"[\x21-\x7e\x80-\xff]" + _TEXT + rb"\r\n"
 _HEAD = re.compile(rb"(?:" + _LINE + rb")+\r\n")
-# Eight digits are four gigabytes, far more than a body may take. Longer sizes overflow in some parsers.
+# Eight hex digits are 4 GiB, far more than a body may have. Longer sizes overflow in some parsers.
 _SIZE = rb"[0-9A-Fa-f]{1,8}(?:;" + _TEXT + rb")?\r\n"
-# What one step of h11 takes besides data: the end of a chunk (perhaps a part of it), a size, the trailers.
+# What one h11 event consumes besides data: the end of a chunk (perhaps a part of it), a size, the trailers.
 _CHUNK_FRAMING = re.compile(rb"\r?\n?(?:" + _SIZE + rb")?(?:(?:" + _LINE + rb")*\r\n)?")
 _LENGTH_LINE = re.compile(rb"(?i)\ncontent-length:[\t ]*([^\r]*?)[\t ]*\r")
 
 
 class MalformedRequest(h11.RemoteProtocolError):
-    """Bytes that are no request, or that two parsers could understand differently."""
+    """The bytes are no HTTP request, or two parsers could read them differently."""
 
 
 class StrictConnection(h11.Connection):
-    """The server's side of h11, which raises `MalformedRequest` for whatever is not spelled strictly."""
+    """An h11 server connection that raises `MalformedRequest` for any deviation from the RFC."""
 
     def __init__(self) -> None:
         super().__init__(h11.SERVER, MAX_HEAD_BYTES)
@@ -40,7 +40,7 @@ class StrictConnection(h11.Connection):
         self._is_refused = False
 
     def next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
-        """Return the next event of h11; after the first error raise for ever."""
+        """Return the next h11 event. After the first error, raise on every call."""
         if self._is_refused:
             raise MalformedRequest("an earlier request on this connection was malformed")
         try:
@@ -66,7 +66,7 @@ class StrictConnection(h11.Connection):
 
 
 def _check_head(head: bytes, request: h11.Request) -> bool:
-    """Return whether the body is chunked."""
+    """Raise MalformedRequest for a malformed head; return whether the body is chunked."""
     names = [name for name, _ in request.headers]
     lengths = _LENGTH_LINE.findall(head)
     is_chunked = b"transfer-encoding" in names
