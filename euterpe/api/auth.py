@@ -1,4 +1,4 @@
-"""Who a request comes from, and whether it may do what it asks."""
+"""Authentication by API key, with a short cache, and authorization by scope."""
 
 import asyncio
 import time
@@ -19,13 +19,13 @@ from euterpe.domain.scopes import Scope
 from euterpe.store.errors import Unauthorized
 from euterpe.store.secrets.requesters import Principal
 
-# A busy key costs one query in this time; one that is disabled is refused after it at the latest.
+# A busy key costs one query in this time, and a disabled key is refused after at most this time.
 REMEMBERED_S = 2.0
 _MOST_REMEMBERED = 4_096
 
 
 class Authenticator:
-    """Only successes are remembered, under the key's hash: the keys themselves stay out of memory."""
+    """Checks API keys. It caches successes only, by the key's hash; the keys are not kept in memory."""
 
     def __init__(
         self,
@@ -37,9 +37,10 @@ class Authenticator:
         self._authenticate, self._pool, self._clock = authenticate, pool, clock
         self._wrong_keys = AuthRateLimit() if wrong_keys is None else wrong_keys
         self._known: OrderedDict[bytes, tuple[Principal, float]] = OrderedDict()
-        self._asking: dict[bytes, asyncio.Task[Principal]] = {}
+        self._lookups: dict[bytes, asyncio.Task[Principal]] = {}
 
     async def authenticate(self, request: Request, scope: Scope) -> Principal:
+        """Return the owner of the request's key. Raise if the key is missing, wrong or lacks the scope."""
         address = request.client.host if request.client else ""
         try:
             principal = await self._principal(_key_in(request), address)
@@ -62,21 +63,21 @@ class Authenticator:
         known = self._known.get(digest)
         if known is not None and known[1] > self._clock():
             return known[0]
-        # A key that was valid a while ago waits behind nobody's guesses.
-        if known is not None or digest in self._asking:
-            return await self._shared_look(key, digest)
-        parse(key)  # a key with a typo costs no query
+        # The lookup of a key that was valid before is not queued behind the wrong keys of others.
+        if known is not None or digest in self._lookups:
+            return await self._shared_lookup(key, digest)
+        parse(key)  # the checksum rejects a typo without a query
         async with self._wrong_keys.lookup(address):
-            return await self._shared_look(key, digest)
+            return await self._shared_lookup(key, digest)
 
-    async def _shared_look(self, key: str, digest: bytes) -> Principal:
-        """Make one query for all who come with this key now; it goes on if the first of them leaves."""
-        asking = self._asking.get(digest)
-        if asking is None:
-            asking = self._asking[digest] = asyncio.ensure_future(self._ask(key, digest))
-        return await asyncio.shield(asking)
+    async def _shared_lookup(self, key: str, digest: bytes) -> Principal:
+        """Share one query among concurrent requests with this key, even if the first of them disconnects."""
+        lookup = self._lookups.get(digest)
+        if lookup is None:
+            lookup = self._lookups[digest] = asyncio.ensure_future(self._look_up(key, digest))
+        return await asyncio.shield(lookup)
 
-    async def _ask(self, key: str, digest: bytes) -> Principal:
+    async def _look_up(self, key: str, digest: bytes) -> Principal:
         until = self._clock() + REMEMBERED_S
         try:
             principal = await self._pool.run(partial(self._authenticate, key))
@@ -84,7 +85,7 @@ class Authenticator:
             self._known.pop(digest, None)
             raise
         finally:
-            del self._asking[digest]
+            del self._lookups[digest]
         self._known[digest] = principal, until
         self._known.move_to_end(digest)
         if len(self._known) > _MOST_REMEMBERED:
@@ -93,7 +94,7 @@ class Authenticator:
 
 
 class _NoKey(Refused):
-    """A request without a key."""
+    """The request has no key."""
 
 
 def _key_in(request: Request) -> str:

@@ -1,7 +1,7 @@
-"""A rate limit on wrong API keys, for each address that they come from.
+"""A rate limit on wrong API keys per client address (token bucket).
 
-One address had 448,385 of them answered with 401 in ten minutes. Only wrong keys are counted, after they were
-found wrong: whatever others send from the same address, or through the same proxy, a valid key is admitted.
+One address had 448,385 of them answered with 401 in ten minutes. A key is counted only after it was found to
+be wrong, so a valid key is admitted whatever others send from the same address or through the same proxy.
 """
 
 import asyncio
@@ -15,11 +15,11 @@ from math import ceil
 
 from euterpe.api.problems import Refused
 
-# So many at once, and then one each second: enough for a fleet of clients with a wrong key.
+# 30 wrong keys at once, then one per second, are enough for a fleet of clients with a wrong key.
 _BURST, _PER_S = 30, 1.0
-# Beyond that answers are held back for so long; only so many of one address, for each is a connection.
+# Over the limit, a response is delayed by 1 s; at most 64 per address, as each holds a connection.
 _HOLD_S, _MOST_HELD = 1.0, 64
-# Keys that were never seen valid here share so many threads of the eight that all requests have.
+# Keys never seen valid share 4 of the 8 threads per address, and at most 256 of them look up or wait.
 _LOOKUPS, _MOST_WAITING = 4, 256
 _MOST_ADDRESSES = 10_000
 _IPV6_NETWORK_BITS = 64
@@ -39,7 +39,7 @@ class _Address:
 
 
 class AuthRateLimit:
-    """A token bucket for each address. Belongs to one event loop."""
+    """A token bucket for each address. Not thread-safe: use it in one event loop."""
 
     def __init__(
         self,
@@ -56,8 +56,8 @@ class AuthRateLimit:
 
     @asynccontextmanager
     async def lookup(self, address: str) -> AsyncIterator[None]:
-        """Wait for a place to look up a key of this address that was never seen valid."""
-        known = self._of(address)
+        """Wait for a slot to look up a key of this address that was never seen valid."""
+        known = self._state_of(address)
         if known.waiting >= _MOST_WAITING:
             raise _too_many(1)
         known.waiting += 1
@@ -68,8 +68,8 @@ class AuthRateLimit:
             known.waiting -= 1
 
     async def count(self, address: str) -> None:
-        """Count a wrong key; raise Refused, after a while, if the address has sent too many of them."""
-        known = self._of(address)
+        """Count a wrong key. Raise Refused, after a delay, if the address has sent too many."""
+        known = self._state_of(address)
         now = self._clock()
         known.tokens = min(self._burst, known.tokens + (now - known.counted_at) * self._per_s)
         known.counted_at = now
@@ -88,23 +88,23 @@ class AuthRateLimit:
     def __len__(self) -> int:
         return len(self._addresses)
 
-    def _of(self, address: str) -> _Address:
+    def _state_of(self, address: str) -> _Address:
         network = network_of(address)
         known = self._addresses.get(network)
         if known is None:
             known = self._addresses[network] = _Address(self._burst, self._clock())
-            self._forget_the_oldest()
+            self._evict_oldest()
         self._addresses.move_to_end(network)
         return known
 
-    def _forget_the_oldest(self) -> None:
+    def _evict_oldest(self) -> None:
         oldest = next(iter(self._addresses))
         if len(self._addresses) > self._most_addresses and not self._addresses[oldest].is_busy:
             del self._addresses[oldest]
 
 
 def network_of(address: str) -> str:
-    """Return what one client has to itself: its IPv4 address, or the first 64 bits of its IPv6 address."""
+    """Return the unit of the limit: an IPv4 address, or the /64 network of an IPv6 address."""
     try:
         parsed = ip_address(address.partition("%")[0])
     except ValueError:

@@ -1,9 +1,9 @@
-"""How much may wait: a quota for each requester, and a bound on the queue.
+"""Backpressure: a quota of unfinished jobs per requester, and a bound on those of all requesters.
 
-To count for every request would cost as much as to enqueue it, so a count is used up before the next one:
-jobs only become fewer by themselves. Other processes of the API do not know of it; in the second for which
-it is trusted, each may let in what was free at its own count. A count of a million jobs takes its time:
-whatever it takes, counting is at most a twentieth of the time.
+Counting at every request would cost as much as enqueuing, so a count is reused for a second while it leaves
+free places: without new requests the number only falls. Other API processes do not share it, so each may
+admit in that second what was free at its own count. Counting a million jobs is slow: however long a count
+takes, counting is at most a twentieth of the time.
 """
 
 import asyncio
@@ -30,18 +30,18 @@ class ApiLimits:
     of_a_job: JobLimits = NO_LIMITS
 
 
-_TRUSTED_S = 1.0
-_REST = 20  # times as long as the count took, from its beginning
+_VALID_S = 1.0
+_REST = 20  # times the duration of a count, from its start to the start of the next one
 _RETRY_S = 5
-_MOST_KNOWN = 1_000
+_MOST_QUOTAS = 1_000
 
 Clock = Callable[[], float]
-Refusal = tuple[str, str]  # its code, and what it says
+Refusal = tuple[str, str]  # code and detail
 
 
 @dataclass
 class QuotaReservation:
-    """For one job. It is free again if the job did not come to be."""
+    """A place for one job, which is free again unless `used` is set."""
 
     used: bool = False
 
@@ -51,17 +51,20 @@ class Count(Protocol):
 
 
 class Bound:
+    """A limit on a number that is expensive to count. Not thread-safe: use it in one event loop."""
+
     def __init__(self, count: Count, most: int, refusal: Refusal, pool: StorePool, clock: Clock) -> None:
         self._count, self._most, self._refusal = count, most, refusal
         self._pool, self._clock = pool, clock
-        self._left, self._until, self._again_at = 0, 0.0, 0.0
+        self._left, self._valid_until, self._recount_at = 0, 0.0, 0.0
         self._counting: asyncio.Task[None] | None = None
         self.under_way = 0
 
     @asynccontextmanager
     async def hold(self, place: QuotaReservation) -> AsyncIterator[None]:
+        """Hold a place during the block, and return it unless it was used; raise Refused if there is none."""
         now = self._clock()
-        if now >= (self._again_at if self._left <= 0 else self._until):
+        if now >= (self._recount_at if self._left <= 0 else self._valid_until):
             await self._recount()
         if self._left <= 0:
             raise Refused(*self._refusal, retry_after_s=_RETRY_S)
@@ -74,7 +77,7 @@ class Bound:
             self._left += not place.used
 
     async def _recount(self) -> None:
-        """Once for all who ask now; it goes on if the first of them leaves."""
+        """Share one count among concurrent callers, even if the first of them is canceled."""
         if self._counting is None:
             self._counting = asyncio.ensure_future(self._read())
         await asyncio.shield(self._counting)
@@ -85,10 +88,10 @@ class Bound:
             found, began, ended = await self._pool.run(self._timed_count)
         finally:
             self._counting = None
-        # What is under way may be in the count or not: better one place too few than one too many.
+        # The count may include requests under way. Subtract them: too few places are better than too many.
         self._left = self._most - found - under_way
-        self._again_at = began + _REST * (ended - began)
-        self._until = max(self._again_at, began + _TRUSTED_S)
+        self._recount_at = began + _REST * (ended - began)
+        self._valid_until = max(self._recount_at, began + _VALID_S)
 
     def _timed_count(self) -> tuple[int, float, float]:
         began = self._clock()
@@ -97,7 +100,7 @@ class Bound:
 
 
 class Counts(Protocol):
-    """Of `store.jobs`."""
+    """The methods of `store.jobs` that count unfinished jobs, up to `at_most`."""
 
     def unfinished(self, requester_id: str, *, at_most: int) -> int: ...
 
@@ -115,6 +118,7 @@ class Backpressure:
 
     @asynccontextmanager
     async def place(self, requester_id: str) -> AsyncIterator[QuotaReservation]:
+        """Reserve a place in the requester's quota and in the queue; raise Refused if either is full."""
         place = QuotaReservation()
         async with self._quota(requester_id).hold(place), self._queue.hold(place):
             yield place
@@ -124,7 +128,7 @@ class Backpressure:
         if quota is None:
             quota = self._quotas[requester_id] = self._new_quota(requester_id)
             oldest = next(iter(self._quotas))
-            if len(self._quotas) > _MOST_KNOWN and not self._quotas[oldest].under_way:
+            if len(self._quotas) > _MOST_QUOTAS and not self._quotas[oldest].under_way:
                 del self._quotas[oldest]
         self._quotas.move_to_end(requester_id)
         return quota

@@ -1,4 +1,4 @@
-"""Every way to say no, by its code: RFC 9457 problem documents, which never echo what was given."""
+"""Error responses: the table of codes, and RFC 9457 problem documents, which never echo the request."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -68,15 +68,15 @@ PROBLEMS: Mapping[str, ProblemKind] = MappingProxyType(
         "overloaded": ProblemKind(503, "Overloaded", "Try again after `Retry-After`."),
     }
 )
-# What the store says of these is for the operator's eyes: it may name hosts and files.
-_SAYS = {
+# The store's messages for these are only for the operator, as they may name hosts and files.
+_PUBLIC_DETAILS = {
     "database_unavailable": "the database cannot be reached right now; try again",
     "schema_mismatch": "the program and the database are of different versions",
 }
 
 
 class Refused(EuterpeError):
-    """A request that is not let in; `code` is one of PROBLEMS."""
+    """The request is refused; `code` is one of PROBLEMS."""
 
     def __init__(
         self,
@@ -119,7 +119,7 @@ def problem(
 
 
 async def answer_known_error(_: Request, error: Exception) -> Response:
-    """For every EuterpeError; one that no requester can do anything about goes on and becomes a 500."""
+    """Return the problem document for an EuterpeError; raise one without such a code again, for a 500."""
     code = getattr(error, "code", "")
     if code not in PROBLEMS:
         raise error
@@ -132,12 +132,12 @@ async def answer_known_error(_: Request, error: Exception) -> Response:
     headers = {"retry-after": str(_RETRY_S)} if PROBLEMS[code].status == 503 else {}
     if PROBLEMS[code].status == 401:
         headers = {"www-authenticate": 'Bearer realm="euterpe", error="invalid_token"'}
-    return problem(code, _SAYS.get(code, str(error)), headers=headers)
+    return problem(code, _PUBLIC_DETAILS.get(code, str(error)), headers=headers)
 
 
 async def answer_routing_error(_: Request, error: Exception) -> Response:
-    """What the router says when no route takes a request."""
-    assert isinstance(error, HTTPException)  # noqa: S101  it is registered for these
+    """Return the problem document for an address or a method without a route."""
+    assert isinstance(error, HTTPException)  # noqa: S101  the handler is registered for this type
     if error.status_code == 405:
         return problem(
             "method_not_allowed", "the address exists, this method does not", headers=error.headers
