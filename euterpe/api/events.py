@@ -1,4 +1,4 @@
-"""GET /transcode/{job_id}/events: a job's events as they happen, each once and in order."""
+"""GET /transcode/{job_id}/events: a job's events as server-sent events (SSE), each once and in order."""
 
 from functools import partial
 
@@ -29,7 +29,7 @@ class EventsEndpoint:
         read = partial(self._read, job_id, requester_id)
         page = await read(last_sequence)
         if page.is_last and not page.events:
-            # After any other end, a browser's EventSource comes back.
+            # A browser's EventSource reconnects after any response but 204.
             return Response(status_code=204)
         slot = partial(self._stream_slots.taken, requester_id)
         return EventStream(job_id, last_sequence, read, slot, partial(self._watcher.watch, [job_id]))

@@ -1,6 +1,6 @@
-"""Reads of single jobs that come while one is being made share the next: one query then serves them all.
+"""Batch concurrent reads of single jobs: those that arrive during a query share the next one.
 
-With 64 clients a read took 80 µs of CPU so, and 640 µs with a query of its own from one of eight threads.
+With 64 clients a read took 80 µs of CPU this way, and 640 µs with its own query in one of eight threads.
 """
 
 import asyncio
@@ -20,16 +20,16 @@ Waiting = tuple[str, "asyncio.Future[Row | None]"]
 class JobReads:
     def __init__(self, jobs: Jobs, pool: StorePool) -> None:
         self._jobs, self._pool = jobs, pool
-        # Of each requester: who waits for the next read, while one is being made.
+        # For each requester with a read under way: the calls that wait for the next one.
         self._waiting: dict[str, list[Waiting]] = {}
         self._reading: set[asyncio.Task[None]] = set()
 
     async def get(self, job_id: str, requester_id: str) -> Row:
-        """The job as it is now, or NotFound, or Pruned."""
+        """Return the job as it is now. Raise NotFound or Pruned."""
         row: asyncio.Future[Row | None] = asyncio.get_running_loop().create_future()
         self._wait(requester_id, (job_id, row))
         found = await row
-        if found is None:  # the store knows why
+        if found is None:  # a read of this job alone raises the reason
             one = partial(self._jobs.get, job_id, requester_id=requester_id)
             return await self._pool.run(one, requester_id)
         return found
@@ -49,16 +49,16 @@ class JobReads:
             many = partial(self._jobs.many, list({job_id for job_id, _ in batch}), requester_id=requester_id)
             try:
                 rows = {row["job_id"]: row for row in await self._pool.run(many, requester_id)}
-            except Exception as error:  # noqa: BLE001  it is handed to those it belongs to
-                _settle(batch, error)
+            except Exception as error:  # noqa: BLE001  each caller of the batch receives it
+                _resolve(batch, error)
             else:
-                _settle(batch, rows)
+                _resolve(batch, rows)
         del self._waiting[requester_id]
 
 
-def _settle(batch: Sequence[Waiting], outcome: Mapping[str, Row] | Exception) -> None:
+def _resolve(batch: Sequence[Waiting], outcome: Mapping[str, Row] | Exception) -> None:
     for job_id, row in batch:
-        if row.done():  # who waited has left
+        if row.done():  # the caller was canceled
             continue
         if isinstance(outcome, Exception):
             row.set_exception(outcome)

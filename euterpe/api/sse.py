@@ -1,4 +1,4 @@
-"""What a job's event stream tells, and when there is no more to tell. Decides and spells; reads nothing."""
+"""Server-sent events (SSE): the frames of a job's event stream, and when it ends."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -29,12 +29,12 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class EventPage:
-    """A job, and its events after those that were told. The job was read first: they may be newer."""
+    """A job and its events after `last_sequence`. The job was read first, so the events may be newer."""
 
     job: Row
     events: Sequence[Row]
     last_sequence: int
-    is_full: bool = False  # there may be more events already
+    is_full: bool = False  # there may be more events in the database
 
     @property
     def now_told(self) -> int:
@@ -42,14 +42,17 @@ class EventPage:
 
     @property
     def is_last(self) -> bool:
-        """A failure and the dead letter after it are committed together: a failure that comes last rests."""
+        """Return whether no event will follow this page.
+
+        `failed` ends the stream only if it is last: a dead letter is committed together with its failure.
+        """
         if self.events:
             return not self.is_full and self.events[-1]["type"] in _TERMINAL
         return self.job["status"] in FINISHED and self.job["event_sequence"] <= self.last_sequence
 
     @property
     def figures(self) -> tuple[float, ...] | None:
-        """How far the work is: nothing before it begins, or when the job has moved on since it was read."""
+        """Return the progress figures, or None if the job is not in progress or has a newer event."""
         if self.job["status"] not in IN_PROGRESS or self.job["event_sequence"] != self.now_told:
             return None
         figures = tuple(self.job[name] for name in _FIGURES)
@@ -71,18 +74,21 @@ def hello_frame(job_id: str) -> bytes:
 
 
 def frame(name: str, data: bytes) -> bytes:
-    """`data` is JSON in one line: nothing in it ends the field."""
+    """Return one SSE frame. `data` must be JSON without line breaks, which would end the field."""
     return b"event: %b\ndata: %b\n\n" % (name.encode(), data)
 
 
 _BEAT_S = 15.0
-# A client that takes nothing for so long is let go, and after an hour its key is looked at again.
+# A client that takes no data for 30 s is disconnected. A stream ends after an hour, so that the client
+# authenticates again.
 _SLOWEST_S = 30.0
 _LONGEST_S = 3600.0
-_DATABASE_AWAY_S = 1.0
+_DATABASE_RETRY_S = 1.0
 
 
 class EventStream(Response):
+    """An SSE response with a job's events and progress, until its last event, an hour or a shutdown."""
+
     media_type = "text/event-stream"
 
     def __init__(
@@ -104,9 +110,9 @@ class EventStream(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         del scope
         with self._slot(), self._watch() as watch:
-            await while_connected(self._tell(send, watch), receive)
+            await while_connected(self._send_events(send, watch), receive)
 
-    async def _tell(self, send: Send, watch: Watch) -> None:
+    async def _send_events(self, send: Send, watch: Watch) -> None:
         loop = asyncio.get_running_loop()
         end_at = loop.time() + _LONGEST_S
         push = partial(_push, send, watch)
@@ -115,13 +121,13 @@ class EventStream(Response):
         while not watch.ended and loop.time() < end_at:
             page = await self._page()
             if page is not None:
-                if fresh := self._fresh(page):
+                if fresh := self._new_frames(page):
                     await push(fresh)
                 if page.is_last:
                     break
                 if page.is_full:
                     continue
-            if not await watch.changed(_DATABASE_AWAY_S if page is None else self._beat_s):
+            if not await watch.changed(_DATABASE_RETRY_S if page is None else self._beat_s):
                 await push(BEAT)
         await push(b"", more=False)
 
@@ -129,9 +135,9 @@ class EventStream(Response):
         try:
             return await self._read(self._last_sequence)
         except StoreUnavailable:
-            return None  # the client need not notice
+            return None  # the stream goes on, and the read is repeated
 
-    def _fresh(self, page: EventPage) -> bytes:
+    def _new_frames(self, page: EventPage) -> bytes:
         self._last_sequence = page.now_told
         figures = page.figures
         if figures is None or figures == self._figures:
@@ -141,7 +147,7 @@ class EventStream(Response):
 
 
 async def _push(send: Send, watch: Watch, frames: bytes, *, more: bool = True) -> None:
-    """ClientDisconnect when nobody takes them: after a while, or at once when the service is stopping."""
+    """Send the frames. Raise ClientDisconnect if the client takes none for 30 s or the service stops."""
     sending = send({"type": "http.response.body", "body": frames, "more_body": more})
     try:
         async with asyncio.timeout(_SLOWEST_S):

@@ -1,4 +1,4 @@
-"""GET /transcode/status: how jobs stand, now or once that has changed."""
+"""GET /transcode/status: the status of jobs, at once or after a change (long poll)."""
 
 import asyncio
 from collections.abc import Sequence
@@ -21,10 +21,10 @@ from euterpe.store.errors import NotFound
 
 @dataclass(frozen=True)
 class Seen:
-    """The answer as it is now."""
+    """The body of a status response, as read from the database."""
 
     body: bytes
-    finished: bool  # none of the jobs will change by itself
+    finished: bool  # no job of it will change by itself
 
     @property
     def etag(self) -> str:
@@ -57,13 +57,13 @@ class StatusEndpoint:
     async def _wait(
         self, requester_id: str, job_ids: Sequence[str], known: frozenset[str], wait_s: float
     ) -> Seen:
-        """The first answer that the client does not know, or the one that there is when the time is up."""
+        """Return the first answer that the client does not have, or the current one when the time is up."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + wait_s
         with self._watcher.watch([id_ for id_ in job_ids if parameters.looks_like_a_job(id_)]) as watch:
             seen = await self._read(requester_id, job_ids)
             if seen.finished and not known:
-                return seen  # to wait for more would be to wait for nothing
+                return seen  # no change will come
             known = known or frozenset({seen.etag})
             while seen.etag in known and not watch.ended and await watch.changed(deadline - loop.time()):
                 seen = await self._read(requester_id, job_ids)
@@ -79,7 +79,7 @@ class StatusEndpoint:
         return Seen(encoded(status_document(row)), row["status"] in FINISHED)
 
     def _many(self, requester_id: str, job_ids: Sequence[str]) -> Seen:
-        """In the order in which they were asked for, each once; those that are not there are named."""
+        """Return the jobs in the order requested, each once, and the ids of missing and pruned ones."""
         asked = list(dict.fromkeys(job_ids))
         possible = [job_id for job_id in asked if parameters.looks_like_a_job(job_id)]
         rows = {row["job_id"]: row for row in self._jobs.many(possible, requester_id=requester_id)}

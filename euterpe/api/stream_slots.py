@@ -1,4 +1,4 @@
-"""Room for those who stay: event streams and long polls, each requester's own and all together."""
+"""Limit concurrent event streams and long polls, per requester and in all."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -12,11 +12,12 @@ _RETRY_S = 5
 
 class StreamSlots:
     def __init__(self, limits: ApiLimits, note: Callable[[int], None]) -> None:
-        self._limits, self._note = limits, note
+        self._limits, self._report = limits, note
         self._taken: Counter[str] = Counter()
 
     @contextmanager
     def taken(self, requester_id: str) -> Iterator[None]:
+        """Hold a slot during the block; raise Refused if there is none."""
         most = self._limits.waits_per_requester
         if self._taken[requester_id] >= most:
             raise Refused(
@@ -26,14 +27,14 @@ class StreamSlots:
             )
         if self._taken.total() >= self._limits.waits:
             raise Refused("overloaded", "too many clients are waiting here", retry_after_s=_RETRY_S)
-        self._change(requester_id, 1)
+        self._add(requester_id, 1)
         try:
             yield
         finally:
-            self._change(requester_id, -1)
+            self._add(requester_id, -1)
 
-    def _change(self, requester_id: str, by: int) -> None:
+    def _add(self, requester_id: str, by: int) -> None:
         self._taken[requester_id] += by
         if not self._taken[requester_id]:
             del self._taken[requester_id]
-        self._note(self._taken.total())
+        self._report(self._taken.total())

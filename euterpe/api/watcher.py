@@ -1,4 +1,4 @@
-"""One look at the database for everybody who waits for a job to change."""
+"""Poll the database once for all event streams and long polls that wait for a job to change."""
 
 import asyncio
 import threading
@@ -10,7 +10,7 @@ import structlog
 
 from euterpe.domain.errors import EuterpeError
 
-log = structlog.get_logger("euterpe.api")
+_log = structlog.get_logger(__name__)
 
 _EVERY_S = 0.2
 _AT_ONCE = 10_000  # SQLite takes 32,766 parameters in a statement
@@ -19,7 +19,7 @@ Versions = Callable[[Collection[str]], Mapping[str, object]]
 
 
 class Watch:
-    """One who waits, in an event loop."""
+    """A wait for changes of some jobs, in the event loop that created it."""
 
     def __init__(self, job_ids: Collection[str]) -> None:
         self.job_ids = tuple(job_ids)
@@ -29,13 +29,13 @@ class Watch:
         self._woken, self._over = asyncio.Event(), asyncio.Event()
 
     async def over(self) -> None:
-        """Returns when the service is stopping."""
+        """Return when the service is stopping."""
         await self._over.wait()
 
     async def changed(self, timeout_s: float) -> bool:
-        """Returns when a job may have changed (true) or the time is up (false).
+        """Return True when a job may have changed, and False when the time is up.
 
-        The first time it may be wrong: what the caller read before the first look is not known here.
+        The first True may be wrong, because the first poll cannot be compared with what the caller read.
         """
         try:
             async with asyncio.timeout(timeout_s):
@@ -46,24 +46,25 @@ class Watch:
         return True
 
     def look(self, versions: Mapping[str, object]) -> None:
-        """From the watcher's thread."""
+        """Wake the waiter if a version differs from the last poll. Called in the watcher's thread."""
         seen = [versions.get(job_id) for job_id in self.job_ids]
         if seen != self._seen:
             self._seen = seen
-            self._tell(self._woken)
+            self._set(self._woken)
 
     def end(self) -> None:
+        """End the wait because the service is stopping. Called in any thread."""
         self.ended = True
-        self._tell(self._woken)
-        self._tell(self._over)
+        self._set(self._woken)
+        self._set(self._over)
 
-    def _tell(self, event: asyncio.Event) -> None:
-        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+    def _set(self, event: asyncio.Event) -> None:
+        with suppress(RuntimeError):  # the loop is closed, so nothing waits
             self._loop.call_soon_threadsafe(event.set)
 
 
 class Watcher:
-    """A thread that asks for the versions of all watched jobs at once, and rests while nobody watches."""
+    """A thread that polls the versions of all watched jobs in one query, and sleeps while there are none."""
 
     def __init__(self, versions: Versions, every_s: float = _EVERY_S) -> None:
         self._versions, self._every_s = versions, every_s
@@ -76,7 +77,7 @@ class Watcher:
         self._thread.start()
 
     def end_all(self) -> None:
-        """Whoever waits is told to leave, and so is whoever comes from now on: the service is stopping."""
+        """End all watches, and every later one at once, because the service is stopping."""
         with self._changed:
             self._stopped.set()
             self._changed.notify()
@@ -107,14 +108,14 @@ class Watcher:
                 self._changed.wait_for(lambda: self._watches or self._stopped.is_set())
                 watches = list(self._watches)
             try:
-                self._look(watches)
+                self._poll(watches)
             except EuterpeError as error:
-                log.warning("watch_failed", code=error.code)  # the next look tells them
-            except Exception:  # noqa: BLE001  whoever waits would wait for ever
-                log.error("watch_failed", traceback=traceback.format_exc())  # noqa: TRY400
+                _log.warning("watch_failed", code=error.code)  # the next poll reports the change
+            except Exception:  # noqa: BLE001  all watches would hang if the thread ended
+                _log.error("watch_failed", traceback=traceback.format_exc())
             self._stopped.wait(self._every_s)
 
-    def _look(self, watches: Collection[Watch]) -> None:
+    def _poll(self, watches: Collection[Watch]) -> None:
         job_ids = list({job_id for watch in watches for job_id in watch.job_ids})
         versions: dict[str, object] = {}
         for start in range(0, len(job_ids), _AT_ONCE):
