@@ -1,4 +1,4 @@
-"""What a requester may do to a job of its own: cancel, retry, bring new credentials."""
+"""The endpoints that change a job: cancel, retry, replace its credentials."""
 
 from collections.abc import Callable
 from functools import partial
@@ -39,7 +39,7 @@ class ControlEndpoints:
         return json_response({"credential_version": version})
 
     async def _change(self, request: Request, change: Callable[..., object]) -> Response:
-        """Answers with the job's status after it."""
+        """Apply the change and return the job's status after it."""
         requester_id = (await self._authenticator.authenticate(request, Scope.WRITE)).requester_id
         job_id = parameters.job_in_path(request)
 

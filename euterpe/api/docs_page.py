@@ -1,4 +1,4 @@
-"""The docs page: the OpenAPI document as one HTML file that needs nothing from anywhere."""
+"""The docs page: the OpenAPI document as one self-contained HTML file."""
 
 import re
 from base64 import b64encode
@@ -136,7 +136,7 @@ def _default(schema: Schema) -> str:
 
 
 def _type(schema: Schema) -> str:
-    """In a few words, with links to the shapes."""
+    """Return a short description of a type as HTML, with links to the schemas."""
     if "$ref" in schema:
         name = schema["$ref"].rpartition("/")[2]
         return f'<a href="#{name}">{name}</a>'

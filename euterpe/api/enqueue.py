@@ -1,4 +1,4 @@
-"""POST /transcode: a job is accepted once it is durable, and not a moment before."""
+"""POST /transcode: validate a job, enqueue it, and answer once it is durable."""
 
 import asyncio
 from collections.abc import Iterator
@@ -24,8 +24,8 @@ from euterpe.store.errors import IdempotencyConflict
 from euterpe.store.queue.enqueue import Accepted
 from euterpe.store.secrets.requesters import Principal
 
-# A usual request is read sooner than a thread is woken for it; a long one would keep the others waiting.
-_READ_AT_ONCE = 8_192
+# Parsing a usual body takes less time than waking a thread for it; a long one would block the event loop.
+_INLINE_BYTES = 8_192
 
 
 class EnqueueEndpoint:
@@ -38,8 +38,8 @@ class EnqueueEndpoint:
     async def post(self, request: Request) -> Response:
         principal = await self._authenticator.authenticate(request, Scope.WRITE)
         body = await read_json_bytes(request, self._max_body_bytes)
-        read = partial(self._read, body)
-        spec = read() if len(body) <= _READ_AT_ONCE else await self._pool.run(read, principal.requester_id)
+        parse = partial(self._parse, body)
+        spec = parse() if len(body) <= _INLINE_BYTES else await self._pool.run(parse, principal.requester_id)
         accepted = await self._accept(spec, principal, request.headers.get("idempotency-key"))
         context_of(request).about.update(job_id=accepted.job_id, replayed=accepted.replayed)
         headers = {"location": f"/transcode/status?job_id={accepted.job_id}"}
@@ -47,7 +47,7 @@ class EnqueueEndpoint:
             headers["idempotent-replayed"] = "true"
         return json_response(accepted.response, 202, headers)
 
-    def _read(self, body: bytes) -> JobSpec:
+    def _parse(self, body: bytes) -> JobSpec:
         spec = parse_spec_json(body, self._max_body_bytes)
         if problems := (*self._policy.problems(spec), *callback_problems(spec, self._egress)):
             raise InvalidSpec(problems)
@@ -62,7 +62,7 @@ class EnqueueEndpoint:
                 accepted = await asyncio.wrap_future(committed)
                 place.used = not accepted.replayed
         except (Refused, InvalidSpec):
-            # A request that was accepted before keeps its answer, whatever the limits are now.
+            # A request that was accepted before gets the same answer, whatever the limits are now.
             stored = None if key is None else await self._stored_answer(spec, requester_id, key)
             if stored is None:
                 raise
@@ -70,7 +70,7 @@ class EnqueueEndpoint:
         return accepted
 
     async def _stored_answer(self, spec: JobSpec, requester_id: str, key: str) -> Accepted | None:
-        """A retry needs no place: its job has one."""
+        """Return the answer to an earlier request with this key, which needs no new place, or None."""
         ask = self._store.enqueue.stored_answer
         answer = await self._pool.run(partial(ask, requester_id, key, request_hash(spec)), requester_id)
         if isinstance(answer, IdempotencyConflict):
@@ -79,6 +79,7 @@ class EnqueueEndpoint:
 
 
 def callback_problems(spec: JobSpec, egress: EgressPolicy) -> Iterator[FieldError]:
+    """Yield an error for each callback URL that the egress policy refuses, without resolving names."""
     for field in ("refresh_url", "status_webhook_url"):
         url: str | None = getattr(spec, field)
         if url is None:

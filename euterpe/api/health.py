@@ -1,4 +1,4 @@
-"""Alive, and ready: for whoever starts this process and sends it requests. Neither needs a key."""
+"""/healthz and /readyz: liveness and readiness probes, which need no API key."""
 
 import asyncio
 import time
@@ -15,14 +15,14 @@ from euterpe.store.engine.health import check_writes
 from euterpe.store.engine.migrations import require_current
 from euterpe.store.errors import StoreUnavailable
 
-log = structlog.get_logger("euterpe.api")
+_log = structlog.get_logger(__name__)
 
-_PATIENCE_S = 5.0
+_TIMEOUT_S = 5.0
 _PROBE_EVERY_S = 5.0
 
 
 class WriteProbe:
-    """A write that all callers share: at most one in `every_s`, for anybody may ask."""
+    """A test write that all callers share: at most one every `every_s`, because anyone may call /readyz."""
 
     def __init__(
         self,
@@ -40,15 +40,15 @@ class WriteProbe:
         """Raise StoreUnavailable if the last write failed."""
         if self._last is None or (self._last.done() and self._clock() >= self._again_at):
             self._again_at = self._clock() + self._every_s
-            self._last = asyncio.ensure_future(self._try())
+            self._last = asyncio.ensure_future(self._try_write())
         if trouble := await asyncio.shield(self._last):
             raise trouble
 
-    async def _try(self) -> StoreUnavailable | None:
+    async def _try_write(self) -> StoreUnavailable | None:
         try:
             await self._pool.run(self._write)
         except StoreUnavailable as error:
-            log.warning("write_probe_failed", error=str(error))
+            _log.warning("write_probe_failed", error=str(error))
             return error
         return None
 
@@ -62,11 +62,11 @@ class HealthEndpoints:
         return json_response({"status": "ok"})
 
     async def ready(self, _: Request) -> Response:
-        """The database answers in time, its schema is this program's, and it takes writes."""
+        """Check that the database answers in time, has this program's schema version and accepts writes."""
         try:
-            async with asyncio.timeout(_PATIENCE_S):
+            async with asyncio.timeout(_TIMEOUT_S):
                 await self._pool.run(lambda: require_current(self._database))
                 await self._probe.check()
         except TimeoutError:
-            raise StoreUnavailable(f"the database has not answered for {_PATIENCE_S} s") from None
+            raise StoreUnavailable(f"the database has not answered for {_TIMEOUT_S} s") from None
         return json_response({"status": "ready"})

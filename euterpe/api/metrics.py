@@ -1,4 +1,4 @@
-"""What an operator measures: the traffic of this process, and the queue's depth at the time of the scrape."""
+"""Prometheus metrics: HTTP requests of this process, queue depth at the scrape, sandbox layers."""
 
 import time
 from collections import Counter as Tally
@@ -16,16 +16,16 @@ from starlette.responses import Response
 from euterpe.api.store_pool import StorePool
 from euterpe.domain.errors import EuterpeError
 
-log = structlog.get_logger("euterpe.api")
+_log = structlog.get_logger(__name__)
 
 _BUCKETS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
-_DEPTH_KEPT_S = 2.0
-# A requester may invent queue names; a scrape does not grow with them.
+_DEPTH_CACHED_S = 2.0
+# Requesters choose queue names, so the number of series needs a limit.
 _MOST_QUEUES = 200
 
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"})
 Backlog = Callable[[], list[dict[str, Any]]]
-# Layer by layer, whether it holds; None where this process runs no worker.
+# Whether each layer holds, by name; None if this process runs no worker.
 SandboxLayers = Callable[[], Mapping[str, bool] | None]
 
 
@@ -54,11 +54,11 @@ class Metrics:
         self._children: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
 
     def count(self, route: str, method: str, status: int, seconds: float) -> None:
-        # Anybody may make up a method, and each would be a series for ever.
+        # A client may send any method, and each would stay as a series for ever.
         method = method if method in _METHODS else "other"
         key = route, method, status
         child = self._children.get(key)
-        if child is None:  # to look the labels up costs more than to count
+        if child is None:  # looking the labels up costs more than counting
             child = self._requests.labels(route, method, str(status)), self._seconds.labels(route)
             self._children[key] = child
         child[0].inc()
@@ -70,21 +70,23 @@ class Metrics:
 
 
 class Depth(Collector):
-    """Asked of the database at a scrape, at most every two seconds. Without the database the scrape still
-    answers, and says that it is away."""
+    """The queue depth, read from the database at a scrape, at most every two seconds.
+
+    If the database is unavailable, the scrape succeeds with `euterpe_database_up` 0.
+    """
 
     def __init__(self, backlog: Backlog, clock: Callable[[], float] = time.monotonic) -> None:
         self._backlog, self._clock = backlog, clock
         self._rows: list[dict[str, Any]] | None = None
-        self._until = 0.0
+        self._valid_until = 0.0
 
     def describe(self) -> Iterator[GaugeMetricFamily]:
-        """Nothing in advance: the registry would collect in order to find out."""
+        """Yield nothing, so that a registry with `auto_describe` does not call `collect` on registration."""
         yield from ()
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        if self._clock() >= self._until:
-            self._rows, self._until = self._ask(), self._clock() + _DEPTH_KEPT_S
+        if self._clock() >= self._valid_until:
+            self._rows, self._valid_until = self._read_backlog(), self._clock() + _DEPTH_CACHED_S
         up = int(self._rows is not None)
         yield GaugeMetricFamily("euterpe_database_up", "Whether the database answers.", value=up)
         if self._rows is not None:
@@ -95,16 +97,16 @@ class Depth(Collector):
                 depth.add_metric((queue, lane), jobs)
             yield depth
 
-    def _ask(self) -> list[dict[str, Any]] | None:
+    def _read_backlog(self) -> list[dict[str, Any]] | None:
         try:
             return self._backlog()
         except EuterpeError as error:
-            log.warning("backlog_unknown", code=error.code)
+            _log.warning("backlog_unknown", code=error.code)
             return None
 
 
 class SandboxIsolation(Collector):
-    """Show which sandbox layers the worker of this process has. Without a worker there is no such metric."""
+    """The sandbox layers that the worker of this process has. Without a worker there is no such metric."""
 
     def __init__(self, layers: SandboxLayers) -> None:
         self._layers = layers
@@ -123,7 +125,7 @@ class SandboxIsolation(Collector):
 
 
 def _summed(rows: list[dict[str, Any]]) -> dict[tuple[str, str], int]:
-    """The longest queues by name, the rest in one."""
+    """Return the number of jobs by queue and lane: the longest queues by name, the rest as `(others)`."""
     lengths = Tally[str]()
     for row in rows:
         lengths[row["queue"]] += row["jobs"]

@@ -1,4 +1,4 @@
-"""The OpenAPI document: what every call takes and every answer that it may give."""
+"""The OpenAPI document: the parameters, bodies and responses of every endpoint."""
 
 from itertools import groupby
 from typing import Any
@@ -14,10 +14,10 @@ Node = dict[str, Any]
 
 _INTRODUCTION = """Transcodes media from your object storage to your object storage.
 
-Post a job, then poll its status, follow its events or be told by signed webhooks.
+Post a job, then poll its status, follow its events or receive signed webhooks.
 
-Every answer has an `x-request-id` (your own, if you send a sane one); every error is a problem document
-(RFC 9457) with a stable `code`. A key that is disabled may be let in for two seconds more."""
+Every response has an `x-request-id` (yours, if you send a valid one); every error is a problem document
+(RFC 9457) with a stable `code`. A disabled key may be accepted for two more seconds."""
 
 _EVERYWHERE = ("malformed_http", "internal")
 _KEYED = (
@@ -62,19 +62,17 @@ def openapi_document(limits: ApiLimits) -> Node:
 
 def _enqueue(limits: ApiLimits) -> Node:
     text = (
-        "Accepts a job: once this answers, the job survives a crash of everything. With an `Idempotency-Key` "
-        "the same request may be sent again without making a second job; credentials and signatures may "
-        f"differ then. A body takes at most {limits.max_body_bytes} bytes; a requester has at most "
+        "Accepts a job: after the response, it survives a crash and a power loss. With an `Idempotency-Key` "
+        "the same request may be sent again without creating a second job; credentials and signatures may "
+        f"differ then. A body has at most {limits.max_body_bytes} bytes; a requester has at most "
         f"{limits.max_unfinished} unfinished jobs."
     )
-    key = _header(
-        "Idempotency-Key", {"type": "string", "pattern": "^[!-~]{1,255}$"}, "One for each job you mean."
-    )
-    accepted = _json("Accepted; or, for a known key, the answer of the first time.", "Job")
+    key = _header("Idempotency-Key", {"type": "string", "pattern": "^[!-~]{1,255}$"}, "One for each new job.")
+    accepted = _json("Accepted; or, for a key used before, the first response.", "Job")
     accepted["headers"] = {
-        "Location": {"description": "Where the status is.", "schema": {"type": "string"}},
+        "Location": {"description": "The URL of the status.", "schema": {"type": "string"}},
         "Idempotent-Replayed": {
-            "description": "`true` when the key was known.",
+            "description": "`true` if the key was used before.",
             "schema": {"type": "string", "enum": ["true"]},
         },
     }
@@ -86,9 +84,10 @@ def _enqueue(limits: ApiLimits) -> Node:
 
 def _status() -> Node:
     text = (
-        "One job: its status document. Several: those that there are under `jobs`, in the order asked for, "
-        "the others by id under `missing` and `pruned`. With `wait_ms` the answer waits for a change of any "
-        "of them: from what `If-None-Match` names, or else from how they are now, unless all are finished."
+        "One job: its status document. Several: those found under `jobs`, in the order requested, the ids "
+        "of the others under `missing` and `pruned`. With `wait_ms` the response waits for a change of any "
+        "of them, compared with the `ETag` in `If-None-Match` or else with their current state, unless all "
+        "are finished."
     )
     takes = [
         _query(
@@ -97,14 +96,14 @@ def _status() -> Node:
             "May be repeated.",
             required=True,
         ),
-        _query("wait_ms", _range(0, parameters.MAX_WAIT_MS, 0), "How long to wait for a change."),
-        _header("If-None-Match", {"type": "string"}, "The `ETag` of an answer that you have."),
+        _query("wait_ms", _range(0, parameters.MAX_WAIT_MS, 0), "The longest wait for a change."),
+        _header("If-None-Match", {"type": "string"}, "The `ETag` of a response that you have."),
     ]
     both: Schema = {"anyOf": [ref("Job"), ref("Jobs")]}
-    etag = {"ETag": {"description": "Changes when the answer does.", "schema": {"type": "string"}}}
+    etag = {"ETag": {"description": "Changes with the body.", "schema": {"type": "string"}}}
     answers: Node = {
         "200": {**_content("A status document, or several.", "application/json", both), "headers": etag},
-        "304": {"description": "As you have it.", "headers": etag},
+        "304": {"description": "Unchanged since that `ETag`.", "headers": etag},
     }
     codes = (*_ONE_JOB, "invalid_request", "too_many_waits")
     return _call("How jobs stand", text, answers, codes, scope="transcode:read", takes=takes)
@@ -114,9 +113,9 @@ def _jobs() -> Node:
     text = "Newest first. `next_cursor` is the `cursor` of the next page, and null on the last one."
     listed = {"type": "array", "items": {"type": "string", "enum": list(JobStatus)}}
     takes = [
-        _query("status", listed, "Only these; may be repeated."),
-        _query("limit", _range(1, parameters.MAX_PAGE, parameters.DEFAULT_PAGE), "How many on a page."),
-        _query("cursor", {"type": "string", "pattern": "^[A-Za-z0-9_-]{22}$"}, "Where the page begins."),
+        _query("status", listed, "Only jobs in this state; may be repeated."),
+        _query("limit", _range(1, parameters.MAX_PAGE, parameters.DEFAULT_PAGE), "Jobs per page."),
+        _query("cursor", {"type": "string", "pattern": "^[A-Za-z0-9_-]{22}$"}, "The `next_cursor` before."),
     ]
     answers = {"200": _json("A page.", "JobPage")}
     return _call("Your jobs", text, answers, ("invalid_request",), scope="transcode:read", takes=takes)
@@ -126,8 +125,8 @@ def _events(limits: ApiLimits) -> Node:
     text = (
         "Server-sent events: `hello`, then each event of the job once and in order, its `sequence` as `id:`, "
         "its type as `event:`, the body of its webhook as `data:`. `progress` comes between them without an "
-        "id. The stream ends after a terminal event, and after an hour: come back with `Last-Event-ID`. "
-        "While nothing happens, a comment comes every 15 seconds. At most "
+        "id. The stream ends after a terminal event, and after an hour: reconnect with `Last-Event-ID`. "
+        "While nothing changes, a comment is sent every 15 seconds. At most "
         f"{limits.waits_per_requester} streams and long polls at once."
     )
     resume = _header(
@@ -135,7 +134,7 @@ def _events(limits: ApiLimits) -> Node:
     )
     answers: Node = {
         "200": _content("The events.", "text/event-stream", ref("Event")),
-        "204": {"description": "You have them all, and no more will come."},
+        "204": {"description": "You have all events, and no more will follow."},
     }
     codes = (*_ONE_JOB, "invalid_request", "too_many_waits")
     return _call("Follow a job", text, answers, codes, scope="transcode:read", takes=[_job_id(), resume])
@@ -151,16 +150,16 @@ def _retry() -> Node:
 
 
 def _change(summary: str, text: str, *codes: str) -> Node:
-    answers = {"202": _json("How the job stands now.", "Job")}
+    answers = {"202": _json("The status of the job now.", "Job")}
     return _call(summary, text, answers, (*_ONE_JOB, *codes), scope="transcode:write", takes=[_job_id()])
 
 
 def _credentials() -> Node:
     text = (
-        "For an unfinished or failed job. Its worker goes on once the version has advanced. It replaces all "
-        "that the job has, so it must bring all: `source_url` and `output_urls` if its own are signed, and "
-        "`credentials` if its source or output is object storage (of a pair, both); null says that none are "
-        "needed. What is missing is refused with 422, by its field."
+        "For an unfinished or failed job. Its worker goes on once the version has advanced. The request "
+        "replaces all that the job has, so it must be complete: `source_url` and `output_urls` if its own "
+        "are signed, and `credentials` if its source or output is object storage (of a pair, both); null "
+        "means that none are needed. A missing field is refused with 422, by its name."
     )
     answers = {"200": _json("Stored.", "CredentialVersion")}
     return _call(
@@ -180,18 +179,16 @@ def _profiles() -> Node:
 
 
 def _open_paths() -> Node:
-    """What needs no key."""
+    """Return the paths that need no key."""
     ready = ("database_unavailable", "schema_mismatch", "overloaded")
     openapi = _content("OpenAPI 3.1.", "application/json", {"type": "object"})
-    page = _content("For people.", "text/html", {"type": "string"})
+    page = _content("The docs page.", "text/html", {"type": "string"})
     metrics = _content("Prometheus text.", "text/plain", {"type": "string"})
     return {
-        "/healthz": {"get": _call("Alive", "The process answers.", {"200": _json("It does.", "Health")}, ())},
-        "/readyz": {
-            "get": _call("Ready", "So does its database.", {"200": _json("It does.", "Health")}, ready)
-        },
+        "/healthz": {"get": _call("Alive", "Liveness probe.", {"200": _json("Alive.", "Health")}, ())},
+        "/readyz": {"get": _call("Ready", "Readiness probe.", {"200": _json("Ready.", "Health")}, ready)},
         "/metrics": {
-            "get": _call("Metrics", "Open: keep it from the public.", {"200": metrics}, ("overloaded",))
+            "get": _call("Metrics", "Needs no key: keep it private.", {"200": metrics}, ("overloaded",))
         },
         "/openapi.json": {"get": _call("This document", "", {"200": openapi}, ())},
         "/docs": {"get": _call("This document, to be read", "", {"200": page}, ())},
@@ -251,7 +248,7 @@ def _header(name: str, schema: Schema, text: str) -> Node:
 
 def _job_id() -> Node:
     schema = {"type": "string", "minLength": 1}
-    return {"name": "job_id", "in": "path", "required": True, "description": "Of a job.", "schema": schema}
+    return {"name": "job_id", "in": "path", "required": True, "description": "A job's id.", "schema": schema}
 
 
 def _range(low: int, high: int, default: int) -> Schema:

@@ -1,4 +1,4 @@
-"""What the query and the path of a request may say."""
+"""Parse and validate the parameters in the path, the query and the headers of a request."""
 
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
@@ -22,7 +22,7 @@ _NUMBER = re.compile(r"[0-9]{1,9}")
 
 
 def looks_like_a_job(job_id: str) -> bool:
-    """No job has an id of another form, and no database need be asked."""
+    """Return whether this has the form of a job id; any other needs no query."""
     return _JOB_ID.fullmatch(job_id) is not None
 
 
@@ -57,7 +57,7 @@ def statuses(request: Request) -> list[JobStatus]:
 
 
 def cursor(request: Request) -> str | None:
-    """The last job of the page before."""
+    """Return the id of the last job of the previous page, or None for the first page."""
     given = request.query_params.getlist("cursor")
     if not given:
         return None

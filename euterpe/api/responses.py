@@ -1,4 +1,4 @@
-"""What is said when all is well: compact JSON, and an ETag that is the body's own."""
+"""Successful responses: compact JSON, with an ETag computed from the body."""
 
 import json
 from collections.abc import Mapping
@@ -23,13 +23,13 @@ def etag_of(body: bytes) -> str:
 
 
 def known_etags(request: Request) -> frozenset[str]:
-    """Of `If-None-Match`; a weak one will do."""
+    """Return the ETags in `If-None-Match`, without the mark of weak ones."""
     given = ",".join(request.headers.getlist("if-none-match"))
     return frozenset(tag.strip().removeprefix("W/") for tag in given.split(",") if tag.strip())
 
 
 def etag_response(body: bytes, etag: str, known: frozenset[str]) -> Response:
-    """The body, or 304 to a client that has it."""
+    """Return the body, or 304 if the client has it already."""
     headers = {"etag": etag, "cache-control": "private, no-cache"}
     if etag in known or "*" in known:
         return Response(status_code=304, headers=headers)

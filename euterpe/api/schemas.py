@@ -1,4 +1,4 @@
-"""The shapes of what is sent and answered, as JSON Schema."""
+"""JSON Schemas of request and response bodies, for the OpenAPI document."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ def ref(name: str) -> Schema:
 
 
 def schemas() -> dict[str, Schema]:
-    """By name. Those of requests are made from the models that check them."""
+    """Return the schemas by name. Those of requests are generated from the models that validate them."""
     spec = JobSpec.model_json_schema(ref_template=_REF)
     credentials = Replacement.model_json_schema(ref_template=_REF)
     models = {**spec.pop("$defs"), **credentials.pop("$defs")}
@@ -53,7 +53,7 @@ def _list(items: Schema) -> Schema:
 
 
 def _object(**properties: Schema) -> Schema:
-    """Each property is always there."""
+    """Return the schema of an object whose properties are all required."""
     return {"type": "object", "properties": properties, "required": list(properties)}
 
 
@@ -95,7 +95,7 @@ def _job() -> Schema:
 def _output() -> Schema:
     return _object(
         name=_TEXT,
-        url={**_TEXT, "description": "of the file that one opens: the playlist, the film, the last picture"},
+        url={**_TEXT, "description": "of the file to open: the playlist, the video or the last picture"},
         content_type={**_TEXT, "description": "of that file"},
         size_bytes={**_COUNT, "description": "of all files of the output together"},
         sha256={**_TEXT, "pattern": "^[0-9a-f]{64}$", "description": "of the file at `url`"},
