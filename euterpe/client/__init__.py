@@ -1,6 +1,7 @@
-"""For a requester's program: the client of the HTTP API, and the check of webhooks.
+"""Python client for the HTTP API, and verification of signed webhooks, for developers who call Euterpe.
 
-Needs httpx and the standard library alone. `euterpe.client.sql_dedupe` is apart because it needs SQLAlchemy.
+It needs only httpx and the standard library. `euterpe.client.sql_dedupe` is not imported here, because it
+needs SQLAlchemy.
 """
 
 from euterpe.client.async_client import AsyncClient

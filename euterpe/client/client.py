@@ -1,4 +1,4 @@
-"""The synchronous client."""
+"""The synchronous client, on httpx.Client."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from time import sleep
@@ -19,11 +19,11 @@ T = TypeVar("T")
 
 
 class Client:
-    """A requester's way to Euterpe. Threads may share it. Close it, or use it in a `with`.
+    """A thread-safe client for the HTTP API. Close it, or use it in a `with`.
 
-    A call that meets a lost connection, a busy server or an error of the server is made again, with backoff,
-    unless that could do a thing twice; `on_outage` is told the error when that begins, once for each outage.
-    Every error of a call is a `ClientError`.
+    A request that fails with a lost connection, a busy server or a server error is retried with backoff,
+    unless a repetition could have an effect twice. `on_outage` is called with the first error of each outage.
+    A failed request raises a `ClientError`.
     """
 
     def __init__(self, url: str, api_key: str, *, on_outage: OnOutage | None = None) -> None:
@@ -33,30 +33,30 @@ class Client:
     def submit(
         self, spec: Document | None = None, *, idempotency_key: str | None = None, **fields: Any
     ) -> Job:
-        """A new job from a spec, or from its fields; `source` and `output` may be their URLs alone.
+        """Submit a job from a spec, or from its fields; `source` and `output` may be just their URLs.
 
-        The same `idempotency_key` gives the same job. Without one a new key is made for each submit.
+        The same `idempotency_key` returns the same job. Without one, each call uses a new key.
         """
-        return self._follow(plans.submitted(spec, fields, idempotency_key))
+        return self._run(plans.submitted(spec, fields, idempotency_key))
 
     def status(self, job_id: str) -> Job:
-        return self._follow(plans.status(job_id))
+        return self._run(plans.status(job_id))
 
     def statuses(self, job_ids: Sequence[str]) -> dict[str, Job]:
-        """By their ids; those that are not there are left out."""
-        return self._follow(plans.statuses(job_ids))
+        """Return the jobs by id, without those that do not exist or were pruned."""
+        return self._run(plans.statuses(job_ids))
 
     def wait(self, job_id: str, timeout: float | None = None) -> Job:
-        """The job when it has finished, well or badly (see `Job.raise_for_failure`).
+        """Block until the job is finished, and return it; it may have failed (see `Job.raise_for_failure`).
 
-        `StillRunning` after `timeout` seconds.
+        Raise `StillRunning` after `timeout` seconds.
         """
-        return self._follow(plans.finished(job_id, timeout))
+        return self._run(plans.finished(job_id, timeout))
 
     def watch(self, job_id: str) -> Iterator[Event | Progress]:
-        """All events of a job from its first to its last, each once, and its progress in between.
+        """Yield all events of a job from first to last, each once, and its progress in between.
 
-        Goes on by itself after a lost connection.
+        Reconnect and resume after a lost connection.
         """
         watch = EventWatch(job_id)
         while not watch.is_over:
@@ -76,12 +76,12 @@ class Client:
                 watch.lost(unreachable(error))
 
     def cancel(self, job_id: str) -> Job:
-        """At once while it waits; a running job when its worker sees it."""
-        return self._follow(plans.canceled(job_id))
+        """Cancel a job: a waiting one at once, a running one at its worker's next heartbeat."""
+        return self._run(plans.canceled(job_id))
 
     def retry(self, job_id: str) -> Job:
-        """Queues a failed job again, while it has attempts left."""
-        return self._follow(plans.retried(job_id))
+        """Queue a failed job again, while it has attempts left."""
+        return self._run(plans.retried(job_id))
 
     def replace_credentials(
         self,
@@ -91,22 +91,22 @@ class Client:
         source_url: str | None = None,
         output_urls: Mapping[str, str] | None = None,
     ) -> int:
-        """Keys to storage, or the job's URLs with new signatures. Returns the new `credential_version`."""
+        """Replace storage keys, or signed URLs of the job, and return the new `credential_version`."""
         new = replacement(credentials, source_url, output_urls)
-        return self._follow(plans.credentials_replaced(job_id, new))
+        return self._run(plans.credentials_replaced(job_id, new))
 
     def jobs(self, *, status: str | Sequence[str] = (), limit: int | None = None) -> Iterator[Job]:
-        """All jobs, newest first, `limit` in a page; pages are fetched as they are needed."""
+        """Yield all jobs, newest first. Pages of `limit` jobs are fetched as they are needed."""
         cursor = None
         while True:
-            page = self._follow(plans.page(status, limit, cursor))
+            page = self._run(plans.page(status, limit, cursor))
             yield from page.jobs
             cursor = page.cursor
             if cursor is None:
                 return
 
     def profiles(self) -> list[Document]:
-        return self._follow(plans.profiles())
+        return self._run(plans.profiles())
 
     def close(self) -> None:
         self._http.close()
@@ -122,15 +122,15 @@ class Client:
     def __repr__(self) -> str:
         return f"{type(self).__name__}({str(self._http.base_url)!r})"
 
-    def _follow(self, plan: Plan[T]) -> T:
+    def _run(self, plan: Plan[T]) -> T:
         try:
             call = next(plan)
             while True:
-                call = plan.send(self._make(call))
+                call = plan.send(self._send(call))
         except StopIteration as end:
             return end.value  # type: ignore[no-any-return]
 
-    def _make(self, call: ApiRequest) -> ApiResponse | Unreachable:
+    def _send(self, call: ApiRequest) -> ApiResponse | Unreachable:
         self._pause(call.after_s, call.outage)
         try:
             return answer_of(self._http.request(**request(call)))

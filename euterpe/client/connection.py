@@ -1,4 +1,4 @@
-"""What both clients share of httpx: how it is set up, and its words for ours."""
+"""The httpx configuration of both clients, and conversion between httpx types and the client's own."""
 
 import platform
 from collections.abc import Callable, Mapping
@@ -15,21 +15,21 @@ from euterpe.crypto import apikeys
 OnOutage = Callable[[ClientError], object]
 
 _CONNECT_TIMEOUT_S = 10.0
-# Shorter than servers keep theirs (uvicorn: 5 s): no call goes into a connection that is just being closed.
+# Shorter than that of servers (uvicorn: 5 s), so no request uses a connection that is just being closed.
 _LIMITS = httpx.Limits(keepalive_expiry=3.0)
-# The request was not sent.
+# Errors that mean that the request was not sent.
 _UNDONE = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 
 
 def options(url: str, api_key: str) -> Mapping[str, Any]:
-    """For httpx. A key with a typo is refused here, by its checksum."""
+    """Return the arguments of an httpx client. Raise MalformedApiKey for a key with a wrong checksum."""
     apikeys.parse(api_key)
     _check(url)
     agent = f"euterpe-client/{euterpe.__version__} python/{platform.python_version()}"
     return {
         "base_url": url,
         "headers": {"authorization": f"Bearer {api_key}", "user-agent": agent},
-        "follow_redirects": False,  # the key is for this server alone
+        "follow_redirects": False,  # another server must not receive the key
         "limits": _LIMITS,
     }
 
@@ -40,7 +40,7 @@ def _check(url: str) -> None:
         parts = urlsplit(url)
         port = parts.port
     except (httpx.InvalidURL, ValueError) as error:
-        raise ValueError(f"url must be one: {error}") from None
+        raise ValueError(f"url is malformed: {error}") from None
     if parts.scheme not in ("http", "https") or not parts.hostname or port == 0 or "@" in parts.netloc:
         raise ValueError("url must be http:// or https:// and a host, without a user name or password")
     if parts.query or parts.fragment:
@@ -48,7 +48,7 @@ def _check(url: str) -> None:
 
 
 def request(call: ApiRequest) -> Mapping[str, Any]:
-    """The arguments of a request or a stream."""
+    """Return the arguments of `httpx.Client.request` or `stream`."""
     return {
         "method": call.method,
         "url": call.path,

@@ -1,4 +1,4 @@
-"""Which events were handled: a delivery that is made again must do nothing again."""
+"""Deduplication of webhook events, because an event may be delivered more than once."""
 
 import threading
 from collections import OrderedDict
@@ -7,19 +7,21 @@ from typing import Protocol
 
 
 class Dedupe(Protocol):
+    """A set of the events that were handled. Its methods are thread-safe."""
+
     def first_time(self, event_id: str) -> bool:
-        """Whether nobody asked this before. Of many who ask at once, one is told so."""
+        """Record the event and return whether it was new. Of concurrent calls, one returns True."""
         ...
 
     def forget(self, event_id: str) -> None:
-        """The event was not handled after all: the next delivery is to be the first again."""
+        """Remove the event, because handling it failed and its next delivery must be handled."""
         ...
 
 
 class MemoryDedupe:
-    """In the memory of one process: at most `capacity` events, each for `keep_seconds`.
+    """A `Dedupe` in the memory of one process: at most `capacity` events, each for `keep_seconds`.
 
-    Whatever it has forgotten passes again: what must not happen twice needs `SqlDedupe`.
+    An event that it no longer holds counts as new. Use `SqlDedupe` for what must not happen twice.
     """
 
     def __init__(self, *, keep_seconds: float = 7 * 86_400.0, capacity: int = 100_000) -> None:

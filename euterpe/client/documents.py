@@ -1,4 +1,4 @@
-"""What the server tells: jobs, their events, their progress. Unknown fields stay in `document`."""
+"""Typed views of the JSON documents of the API. `document` holds all fields, unknown ones too."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -12,17 +12,18 @@ Document = Mapping[str, Any]
 
 
 class MalformedDocument(ValueError):
-    """Not what was to be there; whoever read it knows what that means."""
+    """The document does not have the expected form. Callers replace this with an error of their own."""
 
 
 @dataclass(frozen=True)
 class _Read:
-    """The named fields of a JSON object, and all of it in `document`."""
+    """A JSON object: the declared fields as attributes, and the whole of it in `document`."""
 
     document: Document = field(repr=False, compare=False)
 
     @classmethod
     def read(cls, raw: object) -> Self:
+        """Return the parsed document; raise MalformedDocument if a required field is missing."""
         if not isinstance(raw, dict):
             raise MalformedDocument("must be a JSON object")
         named = [known for known in fields(cls) if known.name != "document"]
@@ -34,7 +35,7 @@ class _Read:
 
 @dataclass(frozen=True)
 class Job(_Read):
-    """The status document. Instants are ISO 8601 in UTC."""
+    """The status document of a job. Instants are ISO 8601 in UTC."""
 
     job_id: str
     status: str
@@ -60,11 +61,11 @@ class Job(_Read):
 
     @property
     def is_finished(self) -> bool:
-        """Nothing more happens by itself. A failed job may still be retried by a person."""
+        """Return whether no change will come by itself. A failed job may still be retried on request."""
         return self.status in FINISHED
 
     def raise_for_failure(self) -> Self:
-        """This job, unless it has failed."""
+        """Return this job; raise JobFailed if it has failed."""
         if self.is_finished and self.status != JobStatus.SUCCEEDED:
             error = self.error or {}
             raise JobFailed(
@@ -75,7 +76,7 @@ class Job(_Read):
 
 @dataclass(frozen=True)
 class Event(_Read):
-    """Something that happened to a job. `event_id` is the same however often it is told."""
+    """An event of a job. `event_id` is the same in every delivery."""
 
     event_id: str
     sequence: int
@@ -92,7 +93,7 @@ class Event(_Read):
 
 @dataclass(frozen=True)
 class Progress(_Read):
-    """How far a job is, between two events."""
+    """The progress of a running job, sent between events."""
 
     job_id: str
     status: str
@@ -103,7 +104,7 @@ class Progress(_Read):
 
 @dataclass(frozen=True)
 class Refresh(_Read):
-    """A worker asks for new credentials: the storage refused those it has, or they expire soon."""
+    """A worker's request for new credentials: the storage refused the current ones, or they expire soon."""
 
     job_id: str
     credential_version: int
@@ -118,7 +119,7 @@ class Refresh(_Read):
         source_url: str | None = None,
         output_urls: Mapping[str, str] | None = None,
     ) -> bytes:
-        """The JSON body of the 200 that gives them: keys to storage, or the URLs with new signatures."""
+        """Return the JSON body of the 200 response: storage keys, or the URLs with new signatures."""
         return json.dumps(replacement(credentials, source_url, output_urls)).encode()
 
 

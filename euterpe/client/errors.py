@@ -1,4 +1,4 @@
-"""What can go wrong when a program talks to Euterpe: a type for each thing that it can do about it."""
+"""Exceptions of the client: a type for each reaction that a program may have."""
 
 from collections.abc import Sequence
 
@@ -6,10 +6,10 @@ from euterpe.domain.errors import EuterpeError, FieldError
 
 
 class ClientError(EuterpeError):
-    """`code` is the server's, where it gave one; its logs know the call by `request_id`."""
+    """Base of the client's errors, with the server's error `code` and `request_id`, if it sent them."""
 
     code = "client_error"
-    undone = False  # surely nothing happened, so any call may be made again
+    undone = False  # the request certainly had no effect, so any may be retried
     retry_after: float | None = None  # seconds
 
     def __init__(self, message: str, *, code: str | None = None, request_id: str | None = None) -> None:
@@ -23,7 +23,7 @@ class Unauthorized(ClientError):
 
 
 class Forbidden(ClientError):
-    """The key is good, and has not the scope for this."""
+    """The key is valid but lacks the scope for this."""
 
     code = "forbidden"
 
@@ -33,13 +33,13 @@ class NotFound(ClientError):
 
 
 class Gone(ClientError):
-    """The job was there, and its history has been pruned."""
+    """The job existed, but its history has been pruned."""
 
     code = "pruned"
 
 
 class Conflict(ClientError):
-    """The job is in a state in which this cannot be done, or the idempotency key had another request."""
+    """The job's state does not allow this, or the idempotency key was used for another request."""
 
     code = "conflict"
 
@@ -49,14 +49,14 @@ class TooLarge(ClientError):
 
 
 class Invalid(ClientError):
-    """The request breaks the rules; `errors` are all of them, each with its place."""
+    """The request is invalid; `errors` lists every problem with its field."""
 
     code = "invalid_request"
     errors: Sequence[FieldError] = ()
 
 
 class Busy(ClientError):
-    """Over the quota, or the queue is full: come back in `retry_after` seconds."""
+    """The quota is used up, or the queue is full: retry after `retry_after` seconds."""
 
     code = "busy"
     retryable = True
@@ -64,18 +64,18 @@ class Busy(ClientError):
 
 
 class ServerError(ClientError):
-    """Not the request's fault. Its operator finds out more by the request id."""
+    """The server failed. Its operator finds the cause in the logs by the request id."""
 
     code = "server_error"
     retryable = True
 
     def __str__(self) -> str:
-        told = super().__str__()
-        return f"{told} (request {self.request_id})" if self.request_id else told
+        message = super().__str__()
+        return f"{message} (request {self.request_id})" if self.request_id else message
 
 
 class Unreachable(ClientError):
-    """No answer: the connection was refused, lost, or too slow."""
+    """There was no response: the connection was refused, lost or too slow."""
 
     code = "unreachable"
     retryable = True
@@ -86,18 +86,18 @@ class Unreachable(ClientError):
 
 
 class UnexpectedAnswer(ClientError):
-    """An answer, but none of Euterpe: the URL is another program's, or a proxy's."""
+    """The response is not from Euterpe: the URL is that of another program or a proxy."""
 
     code = "unexpected_answer"
 
 
 class StillRunning(ClientError):
-    """The time of a `wait` is over. The job goes on."""
+    """The timeout of a `wait` has passed. The job goes on."""
 
     code = "still_running"
 
 
 class JobFailed(ClientError):
-    """What `Job.raise_for_failure` raises; `code` is that of the job's error."""
+    """Raised by `Job.raise_for_failure`; `code` is that of the job's error."""
 
     code = "job_failed"

@@ -1,7 +1,7 @@
-"""Each method of the clients as a plan: which call comes next, given the last answer.
+"""The client methods as generators without I/O ("sans I/O"), shared by the two clients.
 
-A plan does no I/O. It yields calls and is sent what came of each; the synchronous and the asynchronous client
-differ only in how they make a call.
+A plan yields requests and is sent the response or error of each; the synchronous and the asynchronous client
+differ only in how they send a request.
 """
 
 from collections.abc import Generator, Sequence
@@ -23,7 +23,7 @@ Plan: TypeAlias = Generator[ApiRequest, ApiResponse | Unreachable, T]
 
 
 def asked(call: ApiRequest) -> Plan[ApiResponse]:
-    """The answer to `call`, which is made again while that may help and can do no harm."""
+    """Return the response to `call`, retried with backoff while that is safe; raise the last error."""
     tried = 0
     while True:
         outcome = yield call
@@ -62,7 +62,7 @@ def statuses(job_ids: Sequence[str]) -> Plan[dict[str, Job]]:
 
 
 def finished(job_id: str, timeout: float | None) -> Plan[Job]:
-    """Long-polls: each answer comes with a change, or half a minute later."""
+    """Long-poll until the job is finished. Each response comes at a change, or after 30 s."""
     deadline = None if timeout is None else monotonic() + timeout
     answer = yield from asked(requests.status([job_id]))
     job, etag = job_of(answer), answer.headers.get("etag")
@@ -100,7 +100,7 @@ def profiles() -> Plan[list[Document]]:
 
 
 def _request(fields: Document) -> dict[str, object]:
-    """`source` and `output` may be given as their URLs alone."""
+    """Return the request body; `source` and `output` may be given as just their URLs."""
     return {
         name: {"url": value} if name in ("source", "output") and isinstance(value, str) else value
         for name, value in fields.items()

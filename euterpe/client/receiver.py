@@ -1,4 +1,4 @@
-"""The receiver's half: whether a webhook or a refresh call is Euterpe's, and what it says."""
+"""Verify the signature of a webhook or a refresh call, and parse its body."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -10,16 +10,16 @@ from euterpe.crypto import signing
 from euterpe.crypto.errors import MalformedHeader, SignatureError
 from euterpe.crypto.signing import NonceCache
 
-_Told = TypeVar("_Told", Event, Refresh)
+_Document = TypeVar("_Document", Event, Refresh)
 
 
 class MalformedBody(SignatureError):
-    """Signed, but not what this address is for: a webhook at the refresh URL, or the other way round."""
+    """The body is signed but of the wrong kind, such as a webhook at the refresh URL."""
 
     code = "signed_body_malformed"
 
     def __init__(self, kind: str) -> None:
-        super().__init__(f"the body is signed, but it is no {kind}: check which URL is given for what")
+        super().__init__(f"the body is signed, but it is no {kind}: check which URL is for which kind")
 
 
 def verify(
@@ -31,10 +31,10 @@ def verify(
     now: int | None = None,
     skew_seconds: int = 300,
 ) -> Event:
-    """The event of a webhook that was signed with one of `secrets` within the skew, and not seen before.
+    """Return the event of a webhook that was signed with one of `secrets` within the skew, with a new nonce.
 
-    `body` is the raw body. Anything else is a `SignatureError`: answer 503 if it is `retryable`, else 401.
-    A retry has a new nonce and passes, so dedupe by the event's id. `now` is for tests.
+    `body` is the raw body. Otherwise raise a `SignatureError`: respond 503 if it is `retryable`, else 401.
+    A redelivery has a new nonce and passes, so deduplicate by the event's id. `now` is for tests.
     """
     at = int(time()) if now is None else now
     signing.verify(headers, body, secrets, now=at, skew_seconds=skew_seconds, nonces=replay_cache)
@@ -50,19 +50,19 @@ def verify_refresh(
     now: int | None = None,
     skew_seconds: int = 300,
 ) -> Refresh:
-    """The same for a call to `refresh_url`; `Refresh.answer` makes the body of the answer."""
+    """Return a verified call to `refresh_url`, like `verify`; `Refresh.answer` makes the response body."""
     at = int(time()) if now is None else now
     signing.verify(headers, body, secrets, now=at, skew_seconds=skew_seconds, nonces=replay_cache)
     return _read(Refresh, headers, body)
 
 
-def _read(kind: type[_Told], headers: Mapping[str, str], body: bytes) -> _Told:
+def _read(kind: type[_Document], headers: Mapping[str, str], body: bytes) -> _Document:
     try:
-        told = kind.read(json.loads(body))
+        document = kind.read(json.loads(body))
     except (ValueError, RecursionError):
         raise MalformedBody(kind.__name__.lower()) from None
-    # The header is not signed: whatever reads it must see the id that is.
+    # The header is not signed, so it must equal the signed id for code that reads the header.
     named = {name.lower(): value for name, value in headers.items()}
-    if named.get(signing.EVENT_ID_HEADER) != told.event_id:
+    if named.get(signing.EVENT_ID_HEADER) != document.event_id:
         raise MalformedHeader(signing.EVENT_ID_HEADER)
-    return told
+    return document

@@ -1,4 +1,4 @@
-"""Calls and answers as values: what is asked of the server, and what it says. No I/O."""
+"""The API's requests and responses as values, and a function to build each request. No I/O."""
 
 import json
 import re
@@ -22,10 +22,10 @@ class ApiRequest:
     query: Sequence[tuple[str, str]] = ()
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes | None = field(default=None, repr=False)  # may hold credentials
-    repeatable: bool = True  # made twice it does no more than made once
+    repeatable: bool = True  # the request is idempotent
     timeout_s: float = _TIMEOUT_S
-    after_s: float = 0.0  # to be made only then
-    outage: ClientError | None = None  # that has just begun, and that this call is made in spite of
+    after_s: float = 0.0  # the pause before it is sent
+    outage: ClientError | None = None  # the first error of an outage, if this is the first retry
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class ApiResponse:
 
 
 def submit(request: Mapping[str, object], idempotency_key: str | None) -> ApiRequest:
-    """A key of its own makes each submit repeatable: asked again, the server gives the same job."""
+    """Return the request for a new job. Its idempotency key makes it safe to retry: the job is the same."""
     key = str(uuid4()) if idempotency_key is None else idempotency_key
     if not _KEY.fullmatch(key):
         raise ValueError("idempotency_key must be 1 to 255 printable ASCII characters, without blanks")
@@ -44,7 +44,7 @@ def submit(request: Mapping[str, object], idempotency_key: str | None) -> ApiReq
 
 
 def status(job_ids: Sequence[str], wait_s: float = 0.0, etag: str | None = None) -> ApiRequest:
-    """With `wait_s` it is answered when there is a change, or when that time is over."""
+    """Return the request for a status; with `wait_s`, the server answers at a change or after that time."""
     query = [("job_id", job_id) for job_id in job_ids]
     if wait_s > 0:
         query.append(("wait_ms", str(int(wait_s * 1000))))
@@ -66,7 +66,7 @@ def jobs(status: str | Sequence[str], limit: int | None, cursor: str | None) -> 
 
 def events(job_id: str, last_id: int) -> ApiRequest:
     headers = {"accept": "text/event-stream", "cache-control": "no-store"}
-    # The server's heartbeats come every 15 s: after three of them the connection is dead.
+    # The server sends a comment every 15 s; after three missing ones the connection is dead.
     return ApiRequest(
         "GET",
         _of_job(job_id, "events"),

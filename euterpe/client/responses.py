@@ -1,4 +1,4 @@
-"""From an answer to what it means: a document, or a typed error."""
+"""Parse responses into typed documents or errors."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -49,7 +49,7 @@ class Page:
 
 
 def error_of(answer: ApiResponse) -> ClientError | None:
-    """What went wrong, if the answer says that something did."""
+    """Return the error for an error response, else None."""
     status = answer.status
     if 200 <= status < 300 or status == 304:
         return None
@@ -63,27 +63,27 @@ def error_of(answer: ApiResponse) -> ClientError | None:
 
 
 def job_of(answer: ApiResponse) -> Job:
-    with _as_promised(answer):
+    with _expecting_document(answer):
         return Job.read(json.loads(answer.body))
 
 
 def page_of(answer: ApiResponse) -> Page:
-    with _as_promised(answer):
+    with _expecting_document(answer):
         document = json.loads(answer.body)
         return Page([Job.read(job) for job in document["jobs"]], document.get("next_cursor"))
 
 
 def field_of(answer: ApiResponse, name: str) -> Any:
-    with _as_promised(answer):
+    with _expecting_document(answer):
         return json.loads(answer.body)[name]
 
 
 @contextmanager
-def _as_promised(answer: ApiResponse) -> Iterator[None]:
+def _expecting_document(answer: ApiResponse) -> Iterator[None]:
     try:
         yield
     except (ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
-        raise unexpected(answer, f"is not what Euterpe says here ({type(error).__name__})") from None
+        raise unexpected(answer, f"is not the expected document ({type(error).__name__})") from None
 
 
 def unexpected(answer: ApiResponse, why: str) -> UnexpectedAnswer:
@@ -94,7 +94,7 @@ def unexpected(answer: ApiResponse, why: str) -> UnexpectedAnswer:
 
 
 def retry_after_s(value: str | None, *, now: float) -> float | None:
-    """The header in either of its forms: seconds, or a date. None for anything else."""
+    """Return the seconds that a Retry-After header gives, as a number or a date; None if malformed."""
     if value is None:
         return None
     if value.isascii() and value.isdigit() and len(value) < 10:
@@ -108,7 +108,7 @@ def retry_after_s(value: str | None, *, now: float) -> float | None:
 
 
 def _problem(answer: ApiResponse) -> Mapping[str, Any]:
-    """The `application/problem+json`, or nothing if a proxy answered."""
+    """Return the problem document, or an empty one if a proxy sent the response."""
     try:
         problem = json.loads(answer.body)
     except (ValueError, RecursionError):
@@ -119,11 +119,11 @@ def _problem(answer: ApiResponse) -> Mapping[str, Any]:
 def _message(problem: Mapping[str, Any], status: int) -> str:
     if status in range(300, 400):
         return f"answered {status}: redirects are not followed, give the URL that this one leads to"
-    told = _text(problem.get("detail")) or _text(problem.get("title"))
-    if told is None:
+    reason = _text(problem.get("detail")) or _text(problem.get("title"))
+    if reason is None:
         return f"answered {status} without a reason: is this the URL of Euterpe, and no proxy in between?"
     places = "; ".join(f"{'.'.join(map(str, e.loc)) or 'body'}: {e.msg}" for e in _field_errors(problem))
-    return (f"{told.rstrip('.')}: {places}" if places else told)[:_LONGEST_MESSAGE]
+    return (f"{reason.rstrip('.')}: {places}" if places else reason)[:_LONGEST_MESSAGE]
 
 
 def _field_errors(problem: Mapping[str, Any]) -> tuple[FieldError, ...]:

@@ -1,16 +1,16 @@
-"""Whether a call that went wrong is made again, and when."""
+"""Retry policy of the client: exponential backoff with jitter, and Retry-After."""
 
 from euterpe.client.errors import ClientError
 
 ATTEMPTS = 6
-# Together about twelve seconds: a service that restarts is back by then.
+# All pauses together take about twelve seconds, which is enough for a service to restart.
 _BASE_S, _CAP_S = 0.5, 8.0
-# Whoever is told to stay away for longer decides by himself.
+# With a longer Retry-After, the caller has to decide.
 _LONGEST_RETRY_AFTER_S = 60.0
 
 
 def pause_before_retry(error: ClientError, *, tried: int, repeatable: bool, draw: float) -> float | None:
-    """Seconds, or None for never. `tried` counts the calls made so far; `draw` is from [0, 1)."""
+    """Return seconds, or None for no retry. `tried` counts the requests so far; `draw` is from [0, 1)."""
     if tried >= ATTEMPTS or not error.retryable or not (repeatable or error.undone):
         return None
     if error.retry_after is not None:

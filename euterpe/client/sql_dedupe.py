@@ -1,6 +1,6 @@
-"""`Dedupe` in the receiver's own database, on any engine that Euterpe knows.
+"""A `Dedupe` in the receiver's own database, on any engine that Euterpe supports.
 
-Imported only by who wants it: the rest of the client needs no SQLAlchemy.
+The rest of the client does not import it and needs no SQLAlchemy.
 """
 
 import threading
@@ -15,8 +15,8 @@ from euterpe.store.engine.database import Database
 from euterpe.store.engine.engines import EngineKind
 
 _DAY_S = 86_400
-_SWEEP_EVERY_S = 60.0
-# Any number, as long as it is always this one: two programs must not make the table at once.
+_DELETE_EVERY_S = 60.0
+# An arbitrary but fixed number: two programs must not create the table at once.
 _ADVISORY_LOCK = 0x657574646564
 
 _received = sa.Table(
@@ -28,9 +28,9 @@ _received = sa.Table(
 
 
 class SqlDedupe:
-    """Keeps each event id for `keep_seconds` in a table `euterpe_received_events`, made if there is none.
+    """A `Dedupe` that keeps each event id for `keep_seconds` in the table `euterpe_received_events`.
 
-    Any number of processes may share it.
+    It creates the table if there is none. Any number of processes may share it.
     """
 
     def __init__(
@@ -38,15 +38,15 @@ class SqlDedupe:
     ) -> None:
         self._database = Database(database_url, clock)
         self._keep_ms = keep_seconds * 1000
-        self._sweeping = threading.Lock()
-        self._sweep_at = monotonic()
+        self._delete_lock = threading.Lock()
+        self._delete_at = monotonic()
         with self._database.transaction() as connection:
             if self._database.kind is EngineKind.POSTGRES:
                 connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_ADVISORY_LOCK)))
             _received.create(connection, checkfirst=True)
 
     def first_time(self, event_id: str) -> bool:
-        self._sweep_sometimes()
+        self._delete_old_rows()
         mark = self._database.insert(_received).values(event_id=event_id, received_at=self._database.now)
         fresh = mark.on_conflict_do_nothing().returning(_received.c.event_id)
         with self._database.transaction() as connection:
@@ -56,11 +56,11 @@ class SqlDedupe:
         with self._database.transaction() as connection:
             connection.execute(sa.delete(_received).where(_received.c.event_id == event_id))
 
-    def _sweep_sometimes(self) -> None:
-        with self._sweeping:
-            if monotonic() < self._sweep_at:
+    def _delete_old_rows(self) -> None:
+        with self._delete_lock:
+            if monotonic() < self._delete_at:
                 return
-            self._sweep_at = monotonic() + _SWEEP_EVERY_S
+            self._delete_at = monotonic() + _DELETE_EVERY_S
         old = _received.c.received_at < self._database.now - self._keep_ms
         with self._database.transaction() as connection:
             connection.execute(sa.delete(_received).where(old))

@@ -1,4 +1,4 @@
-"""Server-sent events: from bytes to messages, and how a watch goes on when its connection is lost."""
+"""Parse server-sent events (SSE) from bytes, and resume after a lost connection. No I/O."""
 
 import json
 import re
@@ -14,10 +14,10 @@ from euterpe.client.responses import error_of, unexpected
 from euterpe.client.retries import pause_before_retry
 from euterpe.domain.states import FINISHED, JOB_TRANSITIONS
 
-# A lone \r at the end may be half of a \r\n: it waits for the next byte.
+# A \r at the end of a chunk may be half of a \r\n, so it stays in the buffer until the next byte.
 _LINE_END = re.compile(rb"\r\n|\n|\r(?=.)", re.DOTALL)
 _LONGEST_MESSAGE = 4 * 1024 * 1024
-# Nothing follows these. What a failed job's last event is, only the end of the stream tells.
+# No event follows these states. After `failed` one may, so the watch waits for the end of the stream.
 _FINAL = tuple(status for status, edges in JOB_TRANSITIONS.items() if not edges)
 
 
@@ -28,15 +28,16 @@ class Message:
 
 
 class Messages:
-    """Collects the bytes of one connection."""
+    """An SSE parser for the bytes of one connection."""
 
     def __init__(self) -> None:
-        self._rest = b""
+        self._buffer = b""
         self._type, self._data = "", list[str]()
 
     def take(self, chunk: bytes) -> Iterator[Message]:
-        *lines, self._rest = _LINE_END.split(self._rest + chunk)
-        if len(self._rest) + sum(map(len, self._data)) > _LONGEST_MESSAGE:
+        """Yield the messages that `chunk` completes; raise UnexpectedAnswer if one is too long."""
+        *lines, self._buffer = _LINE_END.split(self._buffer + chunk)
+        if len(self._buffer) + sum(map(len, self._data)) > _LONGEST_MESSAGE:
             raise UnexpectedAnswer(f"an event is longer than {_LONGEST_MESSAGE} bytes")
         for line in lines:
             if line:
@@ -59,50 +60,52 @@ class Messages:
 
 
 class EventWatch:
-    """What was seen of a job's events, over however many connections. No I/O."""
+    """The position in a job's event stream, kept over several connections."""
 
     def __init__(self, job_id: str) -> None:
         self.is_over = False
-        self.pause_s = 0.0  # before the next call
-        self.outage: ClientError | None = None  # that has just begun
+        self.pause_s = 0.0  # before the next request
+        self.outage: ClientError | None = None  # the first error of an outage
         self._job_id = job_id
         self._messages = Messages()
         self._sequence, self._status = 0, ""
         self._tried = 0
 
     def call(self) -> ApiRequest:
+        """Return the request for a new connection, after the last event received."""
         self._messages = Messages()
         return requests.events(self._job_id, self._sequence)
 
     def take(self, chunk: bytes) -> Iterator[Event | Progress]:
-        """The events that `chunk` completes, each once."""
+        """Yield the events that `chunk` completes, each once, and progress."""
         for message in self._messages.take(chunk):
             self._tried = 0
             if message.type == "hello":
                 continue
-            told = _told(message)
-            if isinstance(told, Progress):
-                yield told
-            elif told.sequence > self._sequence:
-                self._sequence, self._status = told.sequence, told.status
-                self.is_over = told.status in _FINAL
-                yield told
+            document = _parse(message)
+            if isinstance(document, Progress):
+                yield document
+            elif document.sequence > self._sequence:
+                self._sequence, self._status = document.sequence, document.status
+                self.is_over = document.status in _FINAL
+                yield document
 
     def refused(self, answer: ApiResponse) -> None:
-        if answer.status == 204:  # a resumed watch of a job that has nothing more to tell
+        """Handle a response that is not a stream; raise its error unless the watch is to be resumed."""
+        if answer.status == 204:  # resumed after the last event
             self.is_over = True
         else:
             self.lost(error_of(answer) or unexpected(answer, "is no event stream"))
 
     def ended(self) -> None:
-        """By the server, in good order."""
+        """Handle the end of the stream; raise if the job is unfinished and there is no retry left."""
         if self._status in FINISHED:
             self.is_over = True
         else:
             self.lost(Unreachable(f"the events of job {self._job_id} ended before the job did"))
 
     def lost(self, error: ClientError) -> None:
-        """Raises it, unless the watch is to go on."""
+        """Set the pause before a reconnect, or raise the error if it is not to be retried."""
         self._tried += 1
         pause = pause_before_retry(error, tried=self._tried, repeatable=True, draw=random())  # noqa: S311
         if pause is None:
@@ -111,7 +114,7 @@ class EventWatch:
         self.outage = error if self._tried == 1 else None
 
 
-def _told(message: Message) -> Event | Progress:
+def _parse(message: Message) -> Event | Progress:
     try:
         document = json.loads(message.data)
         return Progress.read(document) if message.type == "progress" else Event.read(document)
