@@ -25,7 +25,7 @@ _MOST_REMEMBERED = 4_096
 
 
 class Authenticator:
-    """Checks API keys. It caches successes only, by the key's hash; the keys are not kept in memory."""
+    """API key authentication. It caches only successes, by hash, so no keys are kept in memory."""
 
     def __init__(
         self,

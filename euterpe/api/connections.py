@@ -65,7 +65,7 @@ class Connection(H11Protocol):
         self.transport.close()
 
     def _refusal(self, request_id: str) -> bytes:
-        answer = problem("malformed_http", "the request cannot be read in one way only; the connection ends")
+        answer = problem("malformed_http", "the request is malformed or ambiguous; the connection is closed")
         headers = [*answer.raw_headers, (b"x-request-id", request_id.encode()), (b"connection", b"close")]
         events = (
             h11.Response(status_code=answer.status_code, headers=headers, reason=b"Bad Request"),

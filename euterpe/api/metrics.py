@@ -35,13 +35,13 @@ class Metrics:
         self._registry = CollectorRegistry()
         self._requests = Counter(
             "euterpe_http_requests",
-            "Answers by route, method and status; 499: the client left before.",
+            "Responses by route, method and status; 499: the client disconnected first.",
             ("route", "method", "status"),
             registry=self._registry,
         )
         self._seconds = Histogram(
             "euterpe_http_request_seconds",
-            "Time until the answer began; long polls wait in it.",
+            "Time until the response began, including the wait of long polls.",
             ("route",),
             buckets=_BUCKETS,
             registry=self._registry,
@@ -91,7 +91,7 @@ class Depth(Collector):
         yield GaugeMetricFamily("euterpe_database_up", "Whether the database answers.", value=up)
         if self._rows is not None:
             depth = GaugeMetricFamily(
-                "euterpe_jobs", "Unfinished jobs, by where they are.", labels=("queue", "lane")
+                "euterpe_jobs", "Unfinished jobs, by queue and lane.", labels=("queue", "lane")
             )
             for (queue, lane), jobs in _summed(self._rows).items():
                 depth.add_metric((queue, lane), jobs)

@@ -65,7 +65,7 @@ def cursor(request: Request) -> str | None:
         (text,) = given
         return str(UUID(bytes=urlsafe_b64decode(f"{text}==")))
     except (ValueError, NotBase64):
-        raise invalid("cursor", "must be a next_cursor of a page before") from None
+        raise invalid("cursor", "must be the next_cursor of an earlier page") from None
 
 
 def cursor_after(job_id: str) -> str:

@@ -23,16 +23,16 @@ class ProblemKind:
 
 PROBLEMS: Mapping[str, ProblemKind] = MappingProxyType(
     {
-        "malformed_http": ProblemKind(400, "Malformed HTTP", "Send HTTP/1.1 exactly as RFC 9112 spells it."),
+        "malformed_http": ProblemKind(400, "Malformed HTTP", "Send HTTP/1.1 exactly as RFC 9112 defines it."),
         "unauthorized": ProblemKind(
             401, "No valid API key", "Send a key that is known, not expired and enabled."
         ),
         "malformed_api_key": ProblemKind(
-            401, "Not an API key", "Copy the key anew: its checksum does not match."
+            401, "Not an API key", "Copy the key again: its checksum does not match."
         ),
         "forbidden": ProblemKind(403, "Scope missing", "Use a key that has the scope that the detail names."),
         "not_found": ProblemKind(404, "No such job", "Check the id; a requester sees its own jobs only."),
-        "no_route": ProblemKind(404, "No such address", "See /docs for the addresses that there are."),
+        "no_route": ProblemKind(404, "No such address", "See /docs for the existing addresses."),
         "method_not_allowed": ProblemKind(405, "Method not allowed", "Use a method that `Allow` names."),
         "body_timeout": ProblemKind(408, "Body too slow", "Send the whole body within 30 seconds."),
         "conflict": ProblemKind(409, "Not in this state", "Read the job's status: it no longer allows this."),
@@ -48,7 +48,7 @@ PROBLEMS: Mapping[str, ProblemKind] = MappingProxyType(
             415, "Not JSON", "Send `content-type: application/json`, unencoded."
         ),
         "invalid_request": ProblemKind(
-            422, "Invalid request", "Mend what `errors` lists: all of it is there."
+            422, "Invalid request", "Fix what `errors` lists; the list is complete."
         ),
         "quota_exceeded": ProblemKind(
             429, "Too many unfinished jobs", "Wait for some of your jobs to finish, at least `Retry-After`."

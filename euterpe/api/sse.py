@@ -42,7 +42,7 @@ class EventPage:
 
     @property
     def is_last(self) -> bool:
-        """Return whether no event will follow this page.
+        """Return whether the stream ends after this page.
 
         `failed` ends the stream only if it is last: a dead letter is committed together with its failure.
         """

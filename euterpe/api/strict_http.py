@@ -1,4 +1,4 @@
-"""HTTP/1.1 framing that every parser in front of this one reads in the same way (RFC 9112, section 11.2).
+"""Strict HTTP/1.1 parsing on h11, against request smuggling (RFC 9112, section 11.2).
 
 h11 is lenient: of 73 malformed requests 29 reached the application, among them `Content-Length` beside
 `Transfer-Encoding`, bare LF line endings and folded header lines. A proxy that parses one of them differently
@@ -91,4 +91,4 @@ def _check_chunk(taken: bytes, event: h11.Event | type[h11.NEED_DATA] | type[h11
         if not framing.endswith(b"\r\n"):
             raise MalformedRequest("the last chunk ends with a bare LF")
         if any(name in _FRAMING_FIELDS for name, _ in event.headers):
-            raise MalformedRequest("a trailer has a field that belongs into the head")
+            raise MalformedRequest("a trailer has a field that belongs in the head")
