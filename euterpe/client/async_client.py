@@ -28,16 +28,16 @@ class AsyncClient:
     async def submit(
         self, spec: Document | None = None, *, idempotency_key: str | None = None, **fields: Any
     ) -> Job:
-        return await self._run(plans.submitted(spec, fields, idempotency_key))
+        return await self._follow(plans.submitted(spec, fields, idempotency_key))
 
     async def status(self, job_id: str) -> Job:
-        return await self._run(plans.status(job_id))
+        return await self._follow(plans.status(job_id))
 
     async def statuses(self, job_ids: Sequence[str]) -> dict[str, Job]:
-        return await self._run(plans.statuses(job_ids))
+        return await self._follow(plans.statuses(job_ids))
 
     async def wait(self, job_id: str, timeout: float | None = None) -> Job:
-        return await self._run(plans.finished(job_id, timeout))
+        return await self._follow(plans.finished(job_id, timeout))
 
     async def watch(self, job_id: str) -> AsyncIterator[Event | Progress]:
         watch = EventWatch(job_id)
@@ -59,10 +59,10 @@ class AsyncClient:
                 watch.lost(unreachable(error))
 
     async def cancel(self, job_id: str) -> Job:
-        return await self._run(plans.canceled(job_id))
+        return await self._follow(plans.canceled(job_id))
 
     async def retry(self, job_id: str) -> Job:
-        return await self._run(plans.retried(job_id))
+        return await self._follow(plans.retried(job_id))
 
     async def replace_credentials(
         self,
@@ -73,12 +73,12 @@ class AsyncClient:
         output_urls: Mapping[str, str] | None = None,
     ) -> int:
         new = replacement(credentials, source_url, output_urls)
-        return await self._run(plans.credentials_replaced(job_id, new))
+        return await self._follow(plans.credentials_replaced(job_id, new))
 
     async def jobs(self, *, status: str | Sequence[str] = (), limit: int | None = None) -> AsyncIterator[Job]:
         cursor = None
         while True:
-            page = await self._run(plans.page(status, limit, cursor))
+            page = await self._follow(plans.page(status, limit, cursor))
             for job in page.jobs:
                 yield job
             cursor = page.cursor
@@ -86,7 +86,7 @@ class AsyncClient:
                 return
 
     async def profiles(self) -> list[Document]:
-        return await self._run(plans.profiles())
+        return await self._follow(plans.profiles())
 
     async def aclose(self) -> None:
         await self._http.aclose()
@@ -102,7 +102,7 @@ class AsyncClient:
     def __repr__(self) -> str:
         return f"{type(self).__name__}({str(self._http.base_url)!r})"
 
-    async def _run(self, plan: Plan[T]) -> T:
+    async def _follow(self, plan: Plan[T]) -> T:
         try:
             call = next(plan)
             while True:

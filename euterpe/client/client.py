@@ -37,21 +37,21 @@ class Client:
 
         The same `idempotency_key` returns the same job. Without one, each call uses a new key.
         """
-        return self._run(plans.submitted(spec, fields, idempotency_key))
+        return self._follow(plans.submitted(spec, fields, idempotency_key))
 
     def status(self, job_id: str) -> Job:
-        return self._run(plans.status(job_id))
+        return self._follow(plans.status(job_id))
 
     def statuses(self, job_ids: Sequence[str]) -> dict[str, Job]:
         """Return the jobs by id, without those that do not exist or were pruned."""
-        return self._run(plans.statuses(job_ids))
+        return self._follow(plans.statuses(job_ids))
 
     def wait(self, job_id: str, timeout: float | None = None) -> Job:
         """Block until the job is finished, and return it; it may have failed (see `Job.raise_for_failure`).
 
         Raise `StillRunning` after `timeout` seconds.
         """
-        return self._run(plans.finished(job_id, timeout))
+        return self._follow(plans.finished(job_id, timeout))
 
     def watch(self, job_id: str) -> Iterator[Event | Progress]:
         """Yield all events of a job from first to last, each once, and its progress in between.
@@ -77,11 +77,11 @@ class Client:
 
     def cancel(self, job_id: str) -> Job:
         """Cancel a job: a waiting one at once, a running one at its worker's next heartbeat."""
-        return self._run(plans.canceled(job_id))
+        return self._follow(plans.canceled(job_id))
 
     def retry(self, job_id: str) -> Job:
         """Queue a failed job again, while it has attempts left."""
-        return self._run(plans.retried(job_id))
+        return self._follow(plans.retried(job_id))
 
     def replace_credentials(
         self,
@@ -93,20 +93,20 @@ class Client:
     ) -> int:
         """Replace storage keys, or signed URLs of the job, and return the new `credential_version`."""
         new = replacement(credentials, source_url, output_urls)
-        return self._run(plans.credentials_replaced(job_id, new))
+        return self._follow(plans.credentials_replaced(job_id, new))
 
     def jobs(self, *, status: str | Sequence[str] = (), limit: int | None = None) -> Iterator[Job]:
         """Yield all jobs, newest first. Pages of `limit` jobs are fetched as they are needed."""
         cursor = None
         while True:
-            page = self._run(plans.page(status, limit, cursor))
+            page = self._follow(plans.page(status, limit, cursor))
             yield from page.jobs
             cursor = page.cursor
             if cursor is None:
                 return
 
     def profiles(self) -> list[Document]:
-        return self._run(plans.profiles())
+        return self._follow(plans.profiles())
 
     def close(self) -> None:
         self._http.close()
@@ -122,7 +122,7 @@ class Client:
     def __repr__(self) -> str:
         return f"{type(self).__name__}({str(self._http.base_url)!r})"
 
-    def _run(self, plan: Plan[T]) -> T:
+    def _follow(self, plan: Plan[T]) -> T:
         try:
             call = next(plan)
             while True:

@@ -40,7 +40,7 @@ def _check(url: str) -> None:
         parts = urlsplit(url)
         port = parts.port
     except (httpx.InvalidURL, ValueError) as error:
-        raise ValueError(f"url is malformed: {error}") from None
+        raise ValueError(f"url must be a valid URL: {error}") from None
     if parts.scheme not in ("http", "https") or not parts.hostname or port == 0 or "@" in parts.netloc:
         raise ValueError("url must be http:// or https:// and a host, without a user name or password")
     if parts.query or parts.fragment:

@@ -52,7 +52,7 @@ def test_a_database_that_does_not_answer_is_not_ready(
 ) -> None:
     answered = threading.Event()
     monkeypatch.setattr(health, "require_current", lambda _: answered.wait())
-    monkeypatch.setattr(health, "_PATIENCE_S", 0.02)
+    monkeypatch.setattr(health, "_TIMEOUT_S", 0.02)
     assert_problem(served.anonymous.get("/readyz"), 503, "database_unavailable")
     answered.set()
 

@@ -62,7 +62,7 @@ def test_while_nothing_happens_a_comment_shows_that_the_stream_lives() -> None:
 
 
 def test_a_database_that_is_away_for_a_while_does_not_end_the_stream(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sse, "_DATABASE_AWAY_S", 0.001)
+    monkeypatch.setattr(sse, "_DATABASE_RETRY_S", 0.001)
     reads = 0
 
     async def read(last_sequence: int) -> EventPage:
