@@ -1,1 +1,1 @@
-"""What this installation can do: figures of its own database, on its own machine."""
+"""Benchmarks of an installation, run on its own machine and its own database."""

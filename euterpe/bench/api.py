@@ -1,4 +1,4 @@
-"""`euterpe bench api`: accepting and showing jobs over HTTP, beside bare handlers on the same database."""
+"""`euterpe bench api`: HTTP requests per second, compared with bare handlers on the same database."""
 
 import http.client
 import json
@@ -11,13 +11,14 @@ from euterpe.bench.load import Load, drive
 from euterpe.bench.programs import Installation
 from euterpe.store.secrets.requesters import NewRequester
 
-_ROWS = 200  # that are read in turn
-# More than any run enqueues: the quota is counted all the same.
+_ROWS = 200  # created for the read benchmark, which requests them in turn
+# More than any run enqueues. The API still counts unfinished jobs against the quota.
 _NO_QUOTA = "10000000"
-_WORD = "\0"  # where each request differs from the others
+_PLACEHOLDER = "\0"  # stands for the part that differs from request to request
 
 
 def measure_api(installation: Installation, *, seconds: float) -> Sequence[Figure]:
+    """Return requests per second for POST and GET, the load generator's CPU share and the API's memory."""
     unlimited = {"EUTERPE_MAX_UNFINISHED": _NO_QUOTA, "EUTERPE_MAX_UNFINISHED_OF_ALL": _NO_QUOTA}
     with (
         installation.requester() as requester,
@@ -26,11 +27,11 @@ def measure_api(installation: Installation, *, seconds: float) -> Sequence[Figur
     ):
         ours, theirs = _Target(api.address(), requester), _Target(bare)
         body = _job(requester)
-        bare_posts = drive(theirs.posting("/", body, seconds))
-        posts = drive(ours.posting("/transcode", body, seconds))
-        bare_reads = drive(theirs.reading("/?id=", theirs.made("/", body, "id"), seconds))
-        jobs = ours.made("/transcode", body, "job_id")
-        reads = drive(ours.reading("/transcode/status?job_id=", jobs, seconds))
+        bare_posts = drive(theirs.post_load("/", body, seconds))
+        posts = drive(ours.post_load("/transcode", body, seconds))
+        bare_reads = drive(theirs.get_load("/?id=", theirs.create_rows("/", body, "id"), seconds))
+        jobs = ours.create_rows("/transcode", body, "job_id")
+        reads = drive(ours.get_load("/transcode/status?job_id=", jobs, seconds))
         shares = (bare_posts.share, posts.share, bare_reads.share, reads.share)
         return [
             Figure("POST /transcode", "requests/s", posts.per_second, bare_posts.per_second, at_least=0.5),
@@ -56,7 +57,7 @@ def _job(requester: NewRequester) -> bytes:
                 "region": "eu-central-1",
             },
             "status_webhook_url": "https://requester.example/hook",
-            "queue": f"bench-{requester.requester_id[-12:]}",  # no worker takes from it
+            "queue": f"bench-{requester.requester_id[-12:]}",  # no worker serves this queue
             "external_id": "asset-42",
             "metadata": {"title": "bench"},
         }
@@ -65,22 +66,22 @@ def _job(requester: NewRequester) -> bytes:
 
 class _Target:
     def __init__(self, url: str, requester: NewRequester | None = None) -> None:
-        where = urlsplit(url)
-        self._netloc = where.netloc
-        self._address = str(where.hostname), int(where.port or 80)
+        parts = urlsplit(url)
+        self._netloc = parts.netloc
+        self._address = str(parts.hostname), int(parts.port or 80)
         self._key = {} if requester is None else {"authorization": f"Bearer {requester.api_key}"}
 
-    def posting(self, path: str, body: bytes, seconds: float) -> Load:
-        """Each with an idempotency key of its own, which a bare handler does not look at."""
+    def post_load(self, path: str, body: bytes, seconds: float) -> Load:
+        """Return a load of POST requests, each with a new idempotency key; bare handlers ignore the key."""
         return Load(
-            self._address, *self._request("POST", path, {"idempotency-key": _WORD}, body), 202, seconds
+            self._address, *self._request("POST", path, {"idempotency-key": _PLACEHOLDER}, body), 202, seconds
         )
 
-    def reading(self, path: str, words: tuple[str, ...], seconds: float) -> Load:
-        return Load(self._address, *self._request("GET", f"{path}{_WORD}", {}), 200, seconds, words)
+    def get_load(self, path: str, words: tuple[str, ...], seconds: float) -> Load:
+        return Load(self._address, *self._request("GET", f"{path}{_PLACEHOLDER}", {}), 200, seconds, words)
 
-    def made(self, path: str, body: bytes, name: str) -> tuple[str, ...]:
-        """The ids of new rows."""
+    def create_rows(self, path: str, body: bytes, name: str) -> tuple[str, ...]:
+        """Create `_ROWS` rows and return their ids, read from the field `name` of each response."""
         connection = http.client.HTTPConnection(self._netloc, timeout=30)
         found = []
         for _ in range(_ROWS):
@@ -96,9 +97,9 @@ class _Target:
     def _request(
         self, method: str, path: str, headers: Mapping[str, str], body: bytes = b""
     ) -> tuple[bytes, bytes]:
-        """What stands before its word, and what after."""
+        """Return the bytes of a request before the placeholder and those after it."""
         sized = {"content-type": "application/json", "content-length": str(len(body))} if body else {}
         lines = {"host": self._netloc, **self._key, **sized, **headers}
         head = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
-        before, _, after = f"{method} {path} HTTP/1.1\r\n{head}\r\n".partition(_WORD)
+        before, _, after = f"{method} {path} HTTP/1.1\r\n{head}\r\n".partition(_PLACEHOLDER)
         return before.encode(), after.encode() + body

@@ -1,4 +1,4 @@
-"""What the API is compared with: handlers without anything but their one statement, on the same server."""
+"""The baseline for the API benchmark: Starlette handlers with one SQL statement each, on the same server."""
 
 import multiprocessing
 from collections.abc import Iterator
@@ -21,8 +21,8 @@ from euterpe.wiring.database import open_database
 
 
 class BareTable:
-    """One statement in one transaction a call, as one would ordinarily write it, with the durability of the
-    service's own tables."""
+    """A table with one INSERT and one SELECT, each in a transaction of its own, as one would ordinarily write
+    it. It is as durable as the service's own tables."""
 
     def __init__(self, database: Database, name: str) -> None:
         self._write, self._read = database.engines.write, database.engines.read
@@ -48,31 +48,31 @@ class BareTable:
 
 @contextmanager
 def bare_api(settings: Settings) -> Iterator[str]:
-    """Its URL. It runs in a process of its own, on a table of its own."""
+    """Serve the bare handlers in a separate process, on a table of their own; yield the URL."""
     database, name = open_database(settings), f"bench_{new_id().replace('-', '')}"
     table = BareTable(database, name)
     table.create()
     processes = multiprocessing.get_context("spawn")
-    ours, theirs = processes.Pipe()
-    server = processes.Process(target=_serve, args=(settings, name, theirs))
+    parent_end, child_end = processes.Pipe()
+    server = processes.Process(target=_serve, args=(settings, name, child_end))
     server.start()
-    theirs.close()  # now, or the end of the server would not be the end of the line
+    child_end.close()  # close our copy: otherwise `recv` would never raise EOFError if the server died
     try:
-        yield ours.recv()
+        yield parent_end.recv()
     finally:
-        ours.close()
+        parent_end.close()
         server.join()
         table.drop()
         database.close()
 
 
-def _serve(settings: Settings, name: str, line: Connection) -> None:
+def _serve(settings: Settings, name: str, pipe: Connection) -> None:
     database = open_database(settings)
     server = ApiServer(_app(BareTable(database, name)), "127.0.0.1", 0)
     server.start()
     try:
-        line.send(server.url)
-        line.poll(None)  # until they hang up
+        pipe.send(server.url)
+        pipe.poll(None)  # until the parent closes its end
     finally:
         server.stop()
         database.close()
@@ -88,5 +88,5 @@ def _app(table: BareTable) -> Starlette:
         return JSONResponse(await run_in_threadpool(table.select, request.query_params["id"]))
 
     app = Starlette(routes=[Route("/", insert, methods=["POST"]), Route("/", select)])
-    app.state.end_waits = lambda: None  # nobody waits here
+    app.state.end_waits = lambda: None  # `ApiServer` calls it; these handlers have no long polls to end
     return app

@@ -1,4 +1,4 @@
-"""What the dispatcher is compared with: a loop around httpx that sends, and knows nothing of what it sent."""
+"""The baseline for the dispatcher benchmark: loops around httpx that send bodies and record nothing."""
 
 import asyncio
 import itertools
@@ -15,17 +15,18 @@ Send = Callable[[str, Sequence[bytes], int, int], None]
 
 
 def elsewhere(send: Send, url: str, bodies: Sequence[bytes], count: int, concurrency: int) -> None:
-    """From a process of its own."""
+    """Run `send` in a separate process and wait for it."""
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as sender:
         sender.submit(send, url, bodies, count, concurrency).result()
 
 
 def with_threads(url: str, bodies: Sequence[bytes], count: int, concurrency: int) -> None:
-    left = _bodies(bodies, count)
+    """Send `count` bodies with a thread pool that shares one `httpx.Client`."""
+    remaining = _bodies(bodies, count)
     with httpx.Client(trust_env=False) as client, ThreadPoolExecutor(concurrency) as threads:
 
         def work() -> None:
-            for body in left:
+            for body in remaining:
                 client.post(url, content=body, headers=_HEADERS).raise_for_status()
 
         for done in [threads.submit(work) for _ in range(concurrency)]:
@@ -33,19 +34,20 @@ def with_threads(url: str, bodies: Sequence[bytes], count: int, concurrency: int
 
 
 def with_tasks(url: str, bodies: Sequence[bytes], count: int, concurrency: int) -> None:
-    left = _bodies(bodies, count)
+    """Send `count` bodies with asyncio tasks that share one `httpx.AsyncClient`."""
+    remaining = _bodies(bodies, count)
 
     async def work(client: httpx.AsyncClient) -> None:
-        for body in left:
+        for body in remaining:
             (await client.post(url, content=body, headers=_HEADERS)).raise_for_status()
 
-    async def everybody() -> None:
+    async def run_workers() -> None:
         async with httpx.AsyncClient(trust_env=False) as client:
             await asyncio.gather(*(work(client) for _ in range(concurrency)))
 
-    asyncio.run(everybody())
+    asyncio.run(run_workers())
 
 
 def _bodies(bodies: Sequence[bytes], count: int) -> Iterator[bytes]:
-    """To be shared: `islice` and `cycle` are C, so threads take turns at them."""
+    """Return an iterator that threads may share: each `next` is a single C call under the GIL."""
     return itertools.islice(itertools.cycle(bodies), count)

@@ -1,4 +1,4 @@
-"""Sources of the bench's own, and the same work by ffmpeg alone."""
+"""Generated source clips for the transcode benchmark, and the baseline: the same encode by ffmpeg alone."""
 
 import shutil
 import subprocess
@@ -20,15 +20,16 @@ class Clips:
         self._ffmpeg = ffmpeg
 
     def make(self, path: Path, *, seconds: float) -> None:
-        """720p with sound."""
+        """Write a 720p clip with sound to `path`."""
         picture = f"testsrc2=size=1280x720:rate=30:duration={seconds}"
         sound = f"sine=frequency=330:beep_factor=4:duration={seconds}"
         codecs = ("-c:v", "libx264", "-preset", "ultrafast", "-pix_fmt", "yuv420p", "-c:a", "aac")
         self._run("-f", "lavfi", "-i", picture, "-f", "lavfi", "-i", sound, *codecs, str(path))
 
     def make_large(self, path: Path, *, size_bytes: int) -> None:
-        """Pictures that nobody has compressed: made in seconds."""
-        if shutil.disk_usage(path.parent).free < 3 * size_bytes:  # a worker fetches it, and leaves some free
+        """Write raw, uncompressed video of `size_bytes` to `path`, which takes only seconds."""
+        # A worker fetches a copy, and keeps some space free.
+        if shutil.disk_usage(path.parent).free < 3 * size_bytes:
             raise BenchFailed(f"{path.parent} has no room for a source of {size_bytes} bytes and its copy")
         picture, frames = (
             "color=gray:size=3840x2160:rate=25,format=yuv420p",
@@ -37,11 +38,11 @@ class Clips:
         self._run("-f", "lavfi", "-i", picture, "-frames:v", str(frames), "-c:v", "rawvideo", str(path))
 
     def encode_bare(self, sources: Sequence[Path], *, slots: int, threads: int) -> float:
-        """Seconds that `xargs` takes with the command of the worker, for sources that are all alike."""
+        """Return the seconds that `xargs` takes to run the worker's ffmpeg command on identical sources."""
         command = self._bare_command(self._planned(sources[0], threads))
         began = time.perf_counter()
-        subprocess.run(  # noqa: S603  our own words
-            ["xargs", "-P", str(slots), "-I", "{}", *command],  # noqa: S607  the one that is there
+        subprocess.run(  # noqa: S603  no part comes from outside
+            ["xargs", "-P", str(slots), "-I", "{}", *command],  # noqa: S607  found on PATH
             input="\n".join(map(str, sources)),
             text=True,
             check=True,
@@ -56,7 +57,7 @@ class Clips:
             return plan(PROFILES[PROFILE].outputs, sandbox.probe(file.fileno()), threads=threads)
 
     def _bare_command(self, planned: Plan) -> Sequence[str]:
-        *outputs, _ = planned.outputs  # the last one is the name of the file
+        *outputs, _ = planned.outputs  # the last argument is the file name
         threads = ("-threads", str(planned.threads))
         return (str(self._ffmpeg), "-nostdin", "-loglevel", "error", *threads, "-i", "{}", *outputs, "{}.mp4")
 

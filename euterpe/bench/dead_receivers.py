@@ -1,4 +1,7 @@
-"""Does a receiver that never answers delay the others? Webhooks at a steady pace, to many destinations."""
+"""Measure whether receivers that never answer (black holes) delay webhooks to other destinations.
+
+Events are created at a fixed rate (an open-loop load) for many destinations.
+"""
 
 import itertools
 import socket
@@ -27,7 +30,7 @@ _SILENT = tuple(f"127.0.2.{number}" for number in range(1, _HOLES + 1))
 
 
 def measure_holes(installation: Installation, *, seconds: float) -> Figure:
-    """Of the destinations that always answer: once beside others like them, once beside black holes."""
+    """Return the p99 for destinations that answer, with black holes beside them and, as `bare`, without."""
     with receiving((*_ANSWERING, *_SILENT)) as receiver:
         answering = dict.fromkeys(_SILENT, receiver.port)
         without = _p99_ms(installation, receiver, seconds, answering, ExitStack())
@@ -39,7 +42,7 @@ def measure_holes(installation: Installation, *, seconds: float) -> Figure:
 
 @contextmanager
 def _black_hole(host: str) -> Iterator[int]:
-    """Its port. The kernel accepts what connects, and nobody reads what comes."""
+    """Yield the port of a socket on which the kernel accepts connections and no process reads."""
     with socket.create_server((host, 0)) as listening:
         yield int(listening.getsockname()[1])
 
@@ -51,37 +54,37 @@ def _p99_ms(
     others: Mapping[str, int],
     holes: ExitStack,
 ) -> float:
-    """Of those that always answer: from a job's event until its delivery is settled."""
+    """Return the p99 from event to settled delivery, for the destinations that always answer."""
     ports = {**dict.fromkeys(_ANSWERING, receiver.port), **others}
     urls = [f"http://{host}:{port}/hook" for host, port in ports.items()]
     watched = urls[: len(_ANSWERING)]
     with installation.requester() as requester, installation.open() as store:
-        pace = _Pace(store, LoadPlan(installation.settings, requester.requester_id, 0, 0, 1))
+        source = _EventSource(store, LoadPlan(installation.settings, requester.requester_id, 0, 0, 1))
         with delivering(installation, [f"{host}:{port}" for host, port in ports.items()]) as check:
             receiver.expect(len(watched))
-            pace.tell_at_once(watched)  # until these have come the dispatcher is still starting
+            source.emit_at_once(watched)  # the dispatcher has started once these are delivered
             receiver.await_all(check)
-            told = list(itertools.islice(itertools.cycle(urls), int(seconds * _EVENTS_PER_SECOND)))
-            receiver.expect(sum(url.endswith(f":{receiver.port}/hook") for url in told))
-            jobs = pace.tell(told)
+            sent = list(itertools.islice(itertools.cycle(urls), int(seconds * _EVENTS_PER_SECOND)))
+            receiver.expect(sum(url.endswith(f":{receiver.port}/hook") for url in sent))
+            jobs = source.emit(sent)
             receiver.await_all(check)
-            holes.close()  # or the dispatcher would wait for them before it stops
-        waits = pace.waits_ms([job_id for job_id, url in zip(jobs, told, strict=True) if url in watched])
+            holes.close()  # otherwise the dispatcher would wait for these sends before it stops
+        waits = source.waits_ms([job_id for job_id, url in zip(jobs, sent, strict=True) if url in watched])
     return float(waits[len(waits) * 99 // 100])
 
 
-class _Pace:
-    """Makes jobs tell: each claim of one is an event."""
+class _EventSource:
+    """A source of events at a fixed rate: each claim of a job inserts one event."""
 
     def __init__(self, store: Store, plan: LoadPlan) -> None:
         self._store, self._plan = store, plan
 
-    def tell_at_once(self, urls: Sequence[str]) -> None:
+    def emit_at_once(self, urls: Sequence[str]) -> None:
         self._enqueue(urls)
         self._claim(len(urls))
 
-    def tell(self, urls: Sequence[str]) -> Sequence[str]:
-        """In this order, and at a pace that does not wait for deliveries; returns the jobs."""
+    def emit(self, urls: Sequence[str]) -> Sequence[str]:
+        """Create one event per URL, in order, without waiting for deliveries; return the job ids."""
         jobs = self._enqueue(urls)
         began, claimed = time.monotonic(), 0
         while claimed < len(urls):
@@ -92,7 +95,7 @@ class _Pace:
         return jobs
 
     def waits_ms(self, job_ids: Collection[str]) -> Sequence[int]:
-        """In ascending order."""
+        """Return the milliseconds from event to delivery for these jobs, in ascending order."""
         events = self._store.jobs.deliveries(requester_id=self._plan.requester_id, limit=_ALL)
         wanted = frozenset(job_ids)
         return sorted(e["delivered_at"] - e["created_at"] for e in events if e["job_id"] in wanted)

@@ -1,4 +1,4 @@
-"""`euterpe bench dispatch`: a backlog of webhooks, delivered by the dispatcher and by a bare httpx loop."""
+"""`euterpe bench dispatch`: webhooks per second from a backlog, compared with bare httpx loops."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -16,9 +16,9 @@ _FOREIGN = "events of the bench were not delivered: stop other dispatchers while
 
 @contextmanager
 def delivering(installation: Installation, addresses: Sequence[str]) -> Iterator[Callable[[], None]]:
-    """`euterpe dispatcher`, which may also send to these `host:port`; yields a check that it still runs.
+    """Run `euterpe dispatcher` with egress to these `host:port` allowed; yield a check that it still runs.
 
-    It delivers whatever the outbox holds: to requesters as any other dispatcher of the installation would.
+    It delivers every event in the outbox, including those of real requesters, like any other dispatcher.
     """
     allowed = ",".join((*installation.settings.egress_allow, *addresses))
     with installation.running("dispatcher", EUTERPE_EGRESS_ALLOW=allowed) as dispatcher:
@@ -26,19 +26,21 @@ def delivering(installation: Installation, addresses: Sequence[str]) -> Iterator
 
 
 def require_delivered(store: Store, requester_id: str) -> None:
+    """Raise `BenchFailed` if an event of this requester has not been delivered."""
     undelivered = [status for status in OutboxStatus if status is not OutboxStatus.DELIVERED]
     if store.jobs.deliveries(statuses=undelivered, requester_id=requester_id, limit=1):
         raise BenchFailed(_FOREIGN)
 
 
-_EVENTS_OF_A_LIFE = 5
+_EVENTS_PER_JOB = 5
 _JOBS_AT_ONCE = 100
 
 
 def measure_backlog(installation: Installation, *, events: int) -> Sequence[Figure]:
+    """Return events per second of the dispatcher, once against each bare sender."""
     concurrency = installation.settings.outbox_concurrency
     with receiving() as receiver, installation.requester() as requester, installation.open() as store:
-        jobs = events // _EVENTS_OF_A_LIFE
+        jobs = events // _EVENTS_PER_JOB
         plan = LoadPlan(
             installation.settings, requester.requester_id, jobs, _JOBS_AT_ONCE, 1, 1, receiver.url()
         )
@@ -46,7 +48,7 @@ def measure_backlog(installation: Installation, *, events: int) -> Sequence[Figu
         live(store, plan)
         bodies = _bodies(store, plan)
         bare, bare_async = (
-            _sent(receiver, send, bodies, events, concurrency)
+            _measure_bare(receiver, send, bodies, events, concurrency)
             for send in (bare_sender.with_threads, bare_sender.with_tasks)
         )
         receiver.expect(events)
@@ -60,12 +62,12 @@ def measure_backlog(installation: Installation, *, events: int) -> Sequence[Figu
 
 
 def _bodies(store: Store, plan: LoadPlan) -> Sequence[bytes]:
-    """Of some of the events, to be sent by the bare loops as well."""
+    """Return the bodies of the events of up to 20 jobs, for the bare loops to send."""
     jobs = store.jobs.page(requester_id=plan.requester_id, limit=20)
     return [event["payload"].encode() for job in jobs for event in store.jobs.events(job["job_id"])]
 
 
-def _sent(
+def _measure_bare(
     receiver: BenchReceiver, send: bare_sender.Send, bodies: Sequence[bytes], events: int, concurrency: int
 ) -> float:
     receiver.expect(events)

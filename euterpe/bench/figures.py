@@ -1,4 +1,4 @@
-"""What a bench found out, and how that stands beside its target."""
+"""The result of a benchmark: a measured value, its baseline and its target."""
 
 from dataclasses import dataclass
 
@@ -11,8 +11,8 @@ class BenchFailed(EuterpeError):
 
 @dataclass(frozen=True)
 class Figure:
-    """`bare` is the same without Euterpe, measured in the same run: then the target is for the ratio to it.
-    Without one it is for the value."""
+    """A measured value. `bare` is the same without Euterpe, measured in the same run; if it is set, the
+    target applies to the ratio `value / bare`, otherwise to `value`."""
 
     what: str
     unit: str

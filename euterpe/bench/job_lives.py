@@ -1,8 +1,8 @@
-"""Lives per second: enqueue -> claimed -> fetching -> processing -> uploading -> succeeded.
+"""Measure queue throughput: no-op jobs per second from enqueue through all phases to `succeeded`.
 
-Each transition is fenced and tells its event, each job has its attempt row; only the work itself is
-nothing. Workers are processes, as they are in life. Jobs of one claim move on together and share
-transactions.
+A life is enqueue -> claimed -> fetching -> processing -> uploading -> succeeded. Each transition is fenced
+and inserts its event, and each job has an attempt row; only the work itself is left out. Workers are
+processes, as in production. The jobs of one claim advance together and share transactions.
 """
 
 import asyncio
@@ -32,12 +32,12 @@ _REQUEST = {
     "profile": "h264-720p",
     "metadata": {"title": "bench"},
 }
-_PATH = (*IN_PROGRESS, JobStatus.SUCCEEDED)
+_STATUSES = (*IN_PROGRESS, JobStatus.SUCCEEDED)
 
 
 @dataclass(frozen=True)
 class LoadPlan:
-    """What to measure with. The queue and the requester are the bench's own."""
+    """The parameters of a measurement. The queue and the requester exist for the benchmark only."""
 
     settings: Settings
     requester_id: str
@@ -45,7 +45,7 @@ class LoadPlan:
     batch: int
     workers: int
     callers: int = 64
-    # Whether the events are to be delivered: rows of one more index, which a dispatcher would take.
+    # If set, the events are pending deliveries: rows in one more index, which a dispatcher would claim.
     webhook_url: str | None = None
 
     @property
@@ -56,11 +56,12 @@ class LoadPlan:
         return open_store(self.settings, LazyRing(self.settings))
 
     def spec(self) -> JobSpec:
-        told = {} if self.webhook_url is None else {"status_webhook_url": self.webhook_url}
-        return parse_spec({**_REQUEST, **told, "queue": self.queue})
+        webhook = {} if self.webhook_url is None else {"status_webhook_url": self.webhook_url}
+        return parse_spec({**_REQUEST, **webhook, "queue": self.queue})
 
 
 def measure_lives(plan: LoadPlan) -> dict[str, float]:
+    """Return jobs per second for the bulk enqueue, for the processing and for both together."""
     with plan.open() as store:
         began = time.perf_counter()
         enqueue_in_bulk(store, plan)
@@ -88,7 +89,7 @@ def enqueue_in_bulk(store: Store, plan: LoadPlan) -> None:
 
 
 def _work_off(plan: LoadPlan) -> float:
-    """Seconds from the workers' common start until the last of them found the queue empty."""
+    """Return the seconds from the workers' common start until the last one found the queue empty."""
     processes = multiprocessing.get_context("spawn")
     start, times = processes.Barrier(plan.workers + 1), processes.SimpleQueue()
     workers = [processes.Process(target=_work, args=(plan, start, times)) for _ in range(plan.workers)]
@@ -108,22 +109,22 @@ def _work(plan: LoadPlan, start: Barrier, times: "SimpleQueue[tuple[float, float
         store.inbox.sweep()
         collect_garbage_less_often()  # as `euterpe worker` does
         start.wait()
-        began = time.monotonic()  # the same clock in every process
+        began = time.monotonic()  # CLOCK_MONOTONIC is comparable between processes
         live(store, plan)
         times.put((began, time.monotonic()))
 
 
 def live(store: Store, plan: LoadPlan) -> None:
-    """Takes whatever the queue has through its life."""
+    """Claim the plan's jobs and advance them to `succeeded` until the queue is empty."""
     while jobs := store.inbox.claim(f"bench-{os.getpid()}", plan.batch, queues=(plan.queue,)):
-        for source, target in pairwise(_PATH):
+        for source, target in pairwise(_STATUSES):
             held = store.inbox.advance([Advance(job, source, target) for job in jobs])
             if len(held) != len(jobs):
                 sys.exit("a job was taken away from the bench: its lease is too short")
 
 
 def profile_lives(plan: LoadPlan) -> Mapping[str, float]:
-    """Microseconds of one worker's time for each life, by what they went into."""
+    """Return one worker's microseconds per job, by kind of statement and for Python."""
     with plan.open() as store:
         enqueue_in_bulk(store, plan)
         with statement_times(store.database) as spent:
@@ -132,7 +133,7 @@ def profile_lives(plan: LoadPlan) -> Mapping[str, float]:
 
 
 def measure_enqueue(plan: LoadPlan) -> dict[str, float]:
-    """One job a call, each call answered after its commit, as the API does it."""
+    """Return jobs per second for concurrent single-job calls, each answered after its commit."""
     with plan.open() as store:
         spec = plan.spec()
 
@@ -140,10 +141,10 @@ def measure_enqueue(plan: LoadPlan) -> dict[str, float]:
             for _ in range(plan.jobs // plan.callers):
                 await asyncio.wrap_future(store.submit(spec, plan.requester_id))
 
-        async def everybody() -> float:
+        async def run_callers() -> float:
             began = time.perf_counter()
             await asyncio.gather(*(caller() for _ in range(plan.callers)))
             return time.perf_counter() - began
 
-        took = asyncio.run(everybody())
+        took = asyncio.run(run_callers())
     return {"enqueued_per_second": plan.jobs // plan.callers * plan.callers / took}

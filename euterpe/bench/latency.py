@@ -1,4 +1,4 @@
-"""How soon an idle worker takes a new job, and what waiting costs."""
+"""Measure the latency from enqueue to claim for an idle worker, and the CPU time that waiting costs."""
 
 import random
 import threading
@@ -8,14 +8,15 @@ from euterpe.bench.job_lives import LoadPlan
 from euterpe.store.engine.wakeup import Topic
 from euterpe.store.store import Store
 
-# Between two jobs, so that the worker is idle again: drawn, or it could fall in step with a poll.
+# The pause between two jobs lets the worker become idle again. It is random so that it cannot stay in phase
+# with the polls.
 _PAUSE_S = (0.02, 0.2)
 _POLL_S = (0.5, 1.5)
 _IDLE_S = 10.0
 
 
 def measure_latency(plan: LoadPlan, jobs: int = 200) -> dict[str, float]:
-    """From the call that enqueues until the claim that returns the job, in milliseconds."""
+    """Return p50 and p99 in milliseconds from the enqueuing call to the claim, and the cost of idling."""
     claimed: dict[str, float] = {}
     stop, progress = threading.Event(), threading.Condition()
     with plan.open() as store, plan.open() as elsewhere:
@@ -57,7 +58,7 @@ def _wait_for_claim(
 
 
 def _idle_cost() -> float:
-    """This process's share of a core while its worker waits for work."""
+    """Return the percentage of a core that this process uses while its worker waits for work."""
     began, used = time.perf_counter(), time.process_time()
     time.sleep(_IDLE_S)
     return 100 * (time.process_time() - used) / (time.perf_counter() - began)

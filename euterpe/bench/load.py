@@ -1,4 +1,7 @@
-"""A load that costs little to make: raw HTTP/1.1 on kept connections, from a process of its own."""
+"""A cheap HTTP load generator: raw HTTP/1.1 on keep-alive connections, in a separate process.
+
+The load is closed-loop: each connection sends its next request when the previous one is answered.
+"""
 
 import asyncio
 import itertools
@@ -17,12 +20,13 @@ from euterpe.bench.figures import BenchFailed
 
 _LENGTH = re.compile(rb"(?i)\r\ncontent-length: *([0-9]+)")
 _WARM_UP_S = 0.5
-_PATIENCE_S = 60.0
+_ANSWER_TIMEOUT_S = 60.0
 
 
 @dataclass(frozen=True)
 class Load:
-    """Each request is `before`, one of the `words` in turn, `after`; without words each has its own."""
+    """A request template: `before`, a word, `after`. The `words` are used in turn; if there are none, each
+    request gets a unique word."""
 
     address: tuple[str, int]
     before: bytes
@@ -36,10 +40,11 @@ class Load:
 @dataclass(frozen=True)
 class Answered:
     per_second: float
-    share: float  # of a core, of the generator: near 1 the figure would be its own
+    share: float  # of a core, used by the generator: near 1, the generator is the bottleneck
 
 
 def drive(load: Load) -> Answered:
+    """Run the load and return its rate. Raise `BenchFailed` on an unexpected response or none at all."""
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as generator:
         return generator.submit(_drive, load).result()
 
@@ -52,28 +57,28 @@ def _drive(load: Load) -> Answered:
 
 
 async def _work(load: Load) -> Answered:
-    loop, crew = asyncio.get_running_loop(), _Crew(load)
-    callers = [
-        (await loop.create_connection(lambda: _Caller(crew), *load.address))[1]
+    loop, shared = asyncio.get_running_loop(), _SharedState(load)
+    connections = [
+        (await loop.create_connection(lambda: _Connection(shared), *load.address))[1]
         for _ in range(load.connections)
     ]
-    await crew.rest(_WARM_UP_S)
-    began, answered, used = time.perf_counter(), crew.answered, time.process_time()
-    await crew.rest(load.seconds)
-    until = began + _PATIENCE_S
-    while crew.answered == answered and time.perf_counter() < until:  # too short for a busy machine
-        await crew.rest(load.seconds)
-    if crew.answered == answered:
+    await shared.wait(_WARM_UP_S)
+    began, answered, used = time.perf_counter(), shared.answered, time.process_time()
+    await shared.wait(load.seconds)
+    until = began + _ANSWER_TIMEOUT_S
+    while shared.answered == answered and time.perf_counter() < until:  # a busy machine needs longer
+        await shared.wait(load.seconds)
+    if shared.answered == answered:
         raise BenchFailed(f"{load.address[0]}:{load.address[1]} answers nothing")
     took = time.perf_counter() - began
-    found = Answered((crew.answered - answered) / took, (time.process_time() - used) / took)
-    for caller in callers:
-        caller.leave()
+    found = Answered((shared.answered - answered) / took, (time.process_time() - used) / took)
+    for connection in connections:
+        connection.close()
     return found
 
 
-class _Crew:
-    """What the callers share."""
+class _SharedState:
+    """The state that all connections share: the next word, the count of responses, the first failure."""
 
     def __init__(self, load: Load) -> None:
         self.answered = 0
@@ -85,7 +90,7 @@ class _Crew:
     def next_request(self) -> bytes:
         return self._load.before + next(self._words).encode() + self._load.after
 
-    def take(self, answer: bytes) -> None:
+    def add_answer(self, answer: bytes) -> None:
         self.answered += 1
         if not answer.startswith(self._expected):
             self.fail(answer[:500].decode(errors="replace"))
@@ -94,23 +99,24 @@ class _Crew:
         if not self._failed.done():
             self._failed.set_result(what)
 
-    async def rest(self, seconds: float) -> None:
+    async def wait(self, seconds: float) -> None:
+        """Wait for so many seconds. Raise `BenchFailed` as soon as a request fails."""
         await asyncio.wait([self._failed], timeout=seconds)
         if self._failed.done():
             raise BenchFailed(f"a request was not answered as it should be: {self._failed.result()}")
 
 
-class _Caller(asyncio.Protocol):
-    """Sends its next request when the last one is answered."""
+class _Connection(asyncio.Protocol):
+    """A connection that sends its next request when the previous one is answered."""
 
-    def __init__(self, crew: _Crew) -> None:
-        self._crew = crew
+    def __init__(self, shared: _SharedState) -> None:
+        self._shared = shared
         self._received = b""
-        self._leaves = False
+        self._is_closing = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's own are not registered as such
-        self._transport.write(self._crew.next_request())
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's transports do not subclass it
+        self._transport.write(self._shared.next_request())
 
     def data_received(self, data: bytes) -> None:
         self._received += data
@@ -118,16 +124,16 @@ class _Caller(asyncio.Protocol):
         length = _LENGTH.search(self._received, 0, head + 2) if head >= 0 else None
         if length is None or len(self._received) < head + 4 + int(length[1]):
             return
-        self._crew.take(self._received)
+        self._shared.add_answer(self._received)
         self._received = b""
-        self._transport.write(self._crew.next_request())
+        self._transport.write(self._shared.next_request())
 
     def connection_lost(self, error: Exception | None) -> None:
-        if not self._leaves:
-            self._crew.fail(f"the connection was closed ({error})")
+        if not self._is_closing:
+            self._shared.fail(f"the connection was closed ({error})")
 
-    def leave(self) -> None:
-        self._leaves = True
+    def close(self) -> None:
+        self._is_closing = True
         self._transport.close()
 
 

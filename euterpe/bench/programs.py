@@ -1,4 +1,4 @@
-"""The programs of an installation, run as their users run them, and what they take of the machine."""
+"""Run an installation's programs as subprocesses and read their memory and CPU time from /proc."""
 
 import os
 import subprocess
@@ -18,13 +18,13 @@ from euterpe.store.secrets.requesters import NewRequester
 from euterpe.store.store import Store
 from euterpe.wiring.database import LazyRing, open_store
 
-_PATIENCE_S = 60.0
+_STOP_TIMEOUT_S = 60.0
 _TAIL_BYTES = 2_000
 
 
 @dataclass(frozen=True)
 class Installation:
-    """The same twice: as settings for this process, as environment for the programs that it starts."""
+    """One configuration in two forms: settings for this process, environment for the programs it starts."""
 
     settings: Settings
     environ: Mapping[str, str]
@@ -38,7 +38,7 @@ class Installation:
 
     @contextmanager
     def requester(self) -> Iterator[NewRequester]:
-        """One of the bench's own; everything of its is deleted at the end."""
+        """Create a requester for the benchmark; delete it with all its rows at the end."""
         with self.open() as store:
             made = store.requesters.create(f"bench-{new_id()}")
         try:
@@ -49,7 +49,7 @@ class Installation:
 
     @contextmanager
     def running(self, *arguments: str, **environ: str) -> Iterator["Program"]:
-        """`euterpe …`, drained at the end."""
+        """Run `euterpe` with these arguments as a subprocess; terminate it at the end and let it drain."""
         with tempfile.TemporaryFile() as log:
             process = subprocess.Popen(  # noqa: S603  our own program
                 [sys.executable, "-m", "euterpe", *arguments],
@@ -62,7 +62,7 @@ class Installation:
                 try:
                     yield Program(arguments[0], process, log)
                     process.terminate()
-                    process.wait(_PATIENCE_S)
+                    process.wait(_STOP_TIMEOUT_S)
                 finally:
                     process.kill()
 
@@ -72,7 +72,7 @@ class Program:
         self.pid, self._name, self._process, self._log = process.pid, name, process, log
 
     def address(self) -> str:
-        """Where it says that it listens; until then it is not ready."""
+        """Wait until the program prints the address that it listens on, and return it."""
         assert self._process.stdout is not None  # noqa: S101  it is a pipe
         line = self._process.stdout.readline()
         if not line.startswith("listening on "):
@@ -80,23 +80,25 @@ class Program:
         return line.removeprefix("listening on ").strip()
 
     def failure(self, what: str) -> BenchFailed:
+        """Return an error with the end of the program's log."""
         self._log.seek(max(0, self._log.seek(0, os.SEEK_END) - _TAIL_BYTES))
-        said = self._log.read().decode(errors="replace").strip()
-        return BenchFailed(f"`euterpe {self._name}` {what}; the last that it said: {said or 'nothing'}")
+        output = self._log.read().decode(errors="replace").strip()
+        return BenchFailed(f"`euterpe {self._name}` {what}; its last output: {output or 'none'}")
 
     def check_running(self) -> None:
+        """Raise `BenchFailed` if the program has ended."""
         if self._process.poll() is not None:
             raise self.failure(f"ended with exit code {self._process.returncode}")
 
     def peak_mib(self) -> float:
-        """Of its memory, without its children."""
+        """Return the peak resident memory of the program without its children."""
         return peak_mib(self.pid)
 
     def children(self) -> list[int]:
         return children(self.pid)
 
     def cpu_seconds(self) -> float:
-        """Its own, and those of its children."""
+        """Return the CPU seconds of the program and its running children."""
         return sum(_cpu_seconds(pid) for pid in (self.pid, *self.children()))
 
 
@@ -112,6 +114,6 @@ def children(pid: int) -> list[int]:
 
 
 def _cpu_seconds(pid: int) -> float:
-    # The name before it may hold anything, the last parenthesis ends it.
+    # The process name is in parentheses and may itself contain any character, parentheses included.
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")

@@ -1,4 +1,4 @@
-"""`euterpe bench queue`: the figures of this installation, and no trace of them afterwards."""
+"""`euterpe bench queue`: throughput and latency of this installation's queue; deletes its rows afterwards."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -15,7 +15,7 @@ from euterpe.wiring.database import LazyRing, open_store
 def scratch(
     settings: Settings, *, jobs: int, batch: int, workers: int, webhook_url: str | None = None
 ) -> Iterator[LoadPlan]:
-    """A requester and a queue of the bench's own; everything of theirs is deleted at the end."""
+    """Yield a plan with a requester and a queue of its own; delete all their rows at the end."""
     requester_id = f"bench-{new_id()}"
     try:
         yield LoadPlan(settings, requester_id, jobs, batch, workers, webhook_url=webhook_url)
@@ -25,7 +25,7 @@ def scratch(
 
 
 def measure(plan: LoadPlan, *, latency_jobs: int = 200) -> Mapping[str, float]:
-    # In this order: the last one leaves its jobs in the queue, and a worker beside those is not idle.
+    # The order matters: `measure_enqueue` leaves its jobs in the queue, and the latency needs an idle worker.
     return {
         **measure_lives(plan),
         **measure_latency(plan, latency_jobs),

@@ -1,4 +1,4 @@
-"""A receiver of webhooks that costs little: it reads, counts and says 204, in a process of its own."""
+"""A cheap webhook receiver in a separate process: it reads and counts requests and answers 204."""
 
 import asyncio
 import multiprocessing
@@ -16,74 +16,74 @@ from euterpe.bench.figures import BenchFailed
 
 _LENGTH = re.compile(rb"(?i)\r\ncontent-length: *([0-9]+)")
 _ANSWER = b"HTTP/1.1 204 No Content\r\n\r\n"
-_LOOK_EVERY_S = 1.0
-_PATIENCE_S = 300.0
+_CHECK_EVERY_S = 1.0
+_DELIVERY_TIMEOUT_S = 300.0
 
 
 class BenchReceiver:
-    def __init__(self, port: int, line: Connection) -> None:
-        self.port, self._line = port, line
+    def __init__(self, port: int, pipe: Connection) -> None:
+        self.port, self._pipe = port, pipe
 
     def url(self, host: str = "127.0.0.1") -> str:
         return f"http://{host}:{self.port}/hook"
 
     def expect(self, count: int) -> None:
-        """From now on; what came before does not count."""
-        self._line.send(count)
+        """Reset the count to zero and set how many webhooks `await_all` waits for."""
+        self._pipe.send(count)
 
     def await_all(self, check: Callable[[], None] = lambda: None) -> float:
-        """How many came in a second, from the first to the last of those expected. `check` is called once in
-        a while, and raises when it is no use to wait any longer."""
-        until = time.monotonic() + _PATIENCE_S
-        while not self._line.poll(_LOOK_EVERY_S):
+        """Return the rate per second from the first to the last expected webhook. `check` is called every
+        second and raises if waiting longer is of no use."""
+        until = time.monotonic() + _DELIVERY_TIMEOUT_S
+        while not self._pipe.poll(_CHECK_EVERY_S):
             check()
             if time.monotonic() > until:
-                raise BenchFailed(f"not everything was delivered within {_PATIENCE_S:g} s")
-        rate: float = self._line.recv()
+                raise BenchFailed(f"not everything was delivered within {_DELIVERY_TIMEOUT_S:g} s")
+        rate: float = self._pipe.recv()
         return rate
 
 
 @contextmanager
 def receiving(hosts: Sequence[str] = ("127.0.0.1",)) -> Iterator[BenchReceiver]:
-    """On one port of each of these addresses."""
+    """Run a receiver that listens on the same port of each of these addresses."""
     processes = multiprocessing.get_context("spawn")
-    ours, theirs = processes.Pipe()
-    process = processes.Process(target=_run, args=(hosts, theirs))
+    parent_end, child_end = processes.Pipe()
+    process = processes.Process(target=_run, args=(hosts, child_end))
     process.start()
-    theirs.close()  # now, or the end of the receiver would not be the end of the line
+    child_end.close()  # close our copy: otherwise `recv` would never raise EOFError if the receiver died
     try:
-        yield BenchReceiver(ours.recv(), ours)
+        yield BenchReceiver(parent_end.recv(), parent_end)
     finally:
-        ours.close()
+        parent_end.close()
         process.join()
 
 
-def _run(hosts: Sequence[str], line: Connection) -> None:
-    uvloop.run(_serve(hosts, line))
+def _run(hosts: Sequence[str], pipe: Connection) -> None:
+    uvloop.run(_serve(hosts, pipe))
 
 
-async def _serve(hosts: Sequence[str], line: Connection) -> None:
-    loop, hung_up, count = asyncio.get_running_loop(), asyncio.Event(), _Count(line)
+async def _serve(hosts: Sequence[str], pipe: Connection) -> None:
+    loop, closed, count = asyncio.get_running_loop(), asyncio.Event(), _Count(pipe)
 
-    def hear() -> None:
+    def read_count() -> None:
         try:
-            count.expect(line.recv())
+            count.expect(pipe.recv())
         except EOFError:
-            loop.remove_reader(line.fileno())
-            hung_up.set()
+            loop.remove_reader(pipe.fileno())
+            closed.set()
 
-    loop.add_reader(line.fileno(), hear)
+    loop.add_reader(pipe.fileno(), read_count)
     first = await loop.create_server(lambda: _Hook(count), hosts[0], 0, backlog=1024)
     port = first.sockets[0].getsockname()[1]
     for host in hosts[1:]:
         await loop.create_server(lambda: _Hook(count), host, port, backlog=1024)
-    line.send(port)
-    await hung_up.wait()
+    pipe.send(port)
+    await closed.wait()
 
 
 @dataclass
 class _Count:
-    line: Connection
+    pipe: Connection
     expected: int = 0
     received: int = 0
     began: float = 0.0
@@ -96,7 +96,7 @@ class _Count:
         if self.received == 1:
             self.began = time.perf_counter()
         if self.received == self.expected:
-            self.line.send((self.received - 1) / (time.perf_counter() - self.began))
+            self.pipe.send((self.received - 1) / (time.perf_counter() - self.began))
 
 
 class _Hook(asyncio.Protocol):
@@ -104,7 +104,7 @@ class _Hook(asyncio.Protocol):
         self._count, self._received = count, b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's own are not registered as such
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's transports do not subclass it
 
     def data_received(self, data: bytes) -> None:
         self._received += data

@@ -1,4 +1,4 @@
-"""Where the time of a process goes: into which statements, into commits, and into Python."""
+"""Profile a thread's wall-clock time by kind of SQL statement, commit and Python."""
 
 import time
 from collections import defaultdict
@@ -15,15 +15,18 @@ from euterpe.store.engine.database import Database
 
 @contextmanager
 def statement_times(database: Database) -> Iterator[Mapping[str, float]]:
-    """Seconds by kind of statement, filled while the context is open; those of this thread alone."""
+    """Yield the seconds by kind of statement, for this thread only; they accumulate inside the `with` block.
+
+    The entry `Python`, the rest of the time, is added at the end.
+    """
     engine, spent = database.engines.write, defaultdict[str, float](float)
     began = time.perf_counter()
     dialect: Any = engine.dialect
-    inserts: Any = BulkInsert  # whose COPY passes SQLAlchemy's events by
+    inserts: Any = BulkInsert  # its COPY does not fire SQLAlchemy's cursor events
     commit, copy_in, started = dialect.do_commit, inserts.copy_in, {get_ident(): 0.0}
 
     def before(*_: Any) -> None:
-        if get_ident() in started:  # and not the announcer's
+        if get_ident() in started:  # skip the announcer's thread
             started[get_ident()] = time.perf_counter()
 
     def after(_: Any, __: Any, statement: str, *___: Any) -> None:

@@ -1,4 +1,4 @@
-"""`euterpe bench transcode`: jobs from their source to their output, beside ffmpeg alone."""
+"""`euterpe bench transcode`: whole jobs from source to output, compared with ffmpeg alone."""
 
 import os
 import tempfile
@@ -20,18 +20,18 @@ from euterpe.store.queue.enqueue import Accepted
 from euterpe.store.store import Store
 from euterpe.wiring.services import threads_of_a_slot
 
-_LOOK_EVERY_S = 0.05
+_POLL_S = 0.05
 _MIB = 1024 * 1024
 _SHORT = "short.mp4"
 
 
 @dataclass(frozen=True)
 class BenchFolder:
-    """Where sources are read and outputs written: a folder, and how a requester names it."""
+    """A folder for sources and outputs, with the URL by which a requester names it."""
 
     folder: Path
     url: str
-    environ: Mapping[str, str]  # what opens it to a worker
+    environ: Mapping[str, str]  # the settings that allow a worker to use it
     credentials: Mapping[str, Any] | None = None
 
 
@@ -44,6 +44,7 @@ def temporary_folder() -> Iterator[BenchFolder]:
 
 @contextmanager
 def workshop(installation: Installation, place: BenchFolder) -> Iterator["Workshop"]:
+    """Yield a benchmark with a requester of its own, which is deleted at the end."""
     clips = Clips(find_ffmpeg(installation.settings.ffmpeg))
     clips.make(place.folder / _SHORT, seconds=1)
     with installation.requester() as requester, installation.open() as store:
@@ -51,6 +52,8 @@ def workshop(installation: Installation, place: BenchFolder) -> Iterator["Worksh
 
 
 class Workshop:
+    """The transcode benchmark: runs a worker on generated clips and measures time and memory."""
+
     def __init__(
         self, installation: Installation, store: Store, requester_id: str, place: BenchFolder, clips: Clips
     ) -> None:
@@ -97,11 +100,11 @@ class Workshop:
 
     @contextmanager
     def _working(self, *, slots: int) -> Iterator[Program]:
-        """A worker that takes the bench's jobs only, and has done one already."""
+        """Run a worker that serves the benchmark's queue only; yield it after its first job."""
         environ = {
             "EUTERPE_WORKER_QUEUES": self._queue,
             "EUTERPE_WORKER_SLOTS": str(slots),
-            "EUTERPE_REQUIRE_SANDBOX": "false",  # the only media are the clips that it made itself
+            "EUTERPE_REQUIRE_SANDBOX": "false",  # the only media are generated clips
             **self._place.environ,
         }
         with self._installation.running("worker", **environ) as worker:
@@ -113,7 +116,7 @@ class Workshop:
         jobs = [committed.result().job_id for committed in accepted]
         while self._store.jobs.unfinished(self._requester_id, at_most=1):
             worker.check_running()
-            time.sleep(_LOOK_EVERY_S)
+            time.sleep(_POLL_S)
         rows = self._store.jobs.many(jobs, requester_id=self._requester_id)
         for row in rows:
             if row["status"] != JobStatus.SUCCEEDED:
