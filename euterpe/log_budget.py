@@ -1,7 +1,8 @@
-"""A bound on the log lines of one kind in a second; what is left out is counted, and the count is logged.
+"""A rate limit (token bucket) for each kind of log line. Suppressed lines are counted, the count is logged.
 
-Whoever may cause a line may cause a million of them: 448,385 wrong keys made 117 MB of log in ten minutes.
-Lines of the same logger, event, answer and requester share a budget, so nobody's lines crowd out another's.
+A client that can cause one line can cause a million: 448,385 wrong keys made 117 MB of log in ten minutes.
+Lines with the same logger, event, response status and requester share a budget, so that one requester's lines
+cannot crowd out another's.
 """
 
 import logging
@@ -12,7 +13,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
-Key = tuple[str, str, int, str]  # the logger, the event, the status of an answer, the requester
+Key = tuple[str, str, int, str]  # logger, event, response status, requester
 
 _LINES_PER_S = 500
 _TROUBLE_PER_S = 20
@@ -30,7 +31,9 @@ class _Budget:
 
 
 class LogBudget(logging.Filter):
-    """A filter of a handler. `tell` logs a summary; it is called from a thread of its own, or by `flush`."""
+    """A filter for a log handler. Thread-safe.
+
+    `tell` writes a summary record. It is called from a timer thread, or by the caller of `flush`."""
 
     def __init__(
         self,
@@ -51,7 +54,7 @@ class LogBudget(logging.Filter):
         self._timer: threading.Timer | None = None
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Return whether the line is to be logged; count it if not."""
+        """Return whether to log the line; if not, count it as suppressed."""
         key = _key_of(record)
         is_trouble = key[2] >= _CLIENT_ERROR or record.levelno >= logging.WARNING
         per_s = self._trouble_per_s if is_trouble else self._lines_per_s
@@ -68,7 +71,7 @@ class LogBudget(logging.Filter):
             return False
 
     def flush(self) -> None:
-        """Log how many lines of each kind were left out since the last time."""
+        """Log how many lines of each kind were suppressed since the last flush."""
         with self._guard:
             self._timer = None
             counts = [(key, budget.suppressed) for key, budget in self._budgets.items() if budget.suppressed]
@@ -81,13 +84,13 @@ class LogBudget(logging.Filter):
         budget = self._budgets.get(key)
         if budget is None:
             if len(self._budgets) >= self._most_keys:
-                self._forget_one()
+                self._evict_one()
             budget = self._budgets[key] = _Budget(per_s, self._clock())
         self._budgets.move_to_end(key)
         return budget
 
-    def _forget_one(self) -> None:
-        """Forget the kind that was logged the longest ago, but none whose count is still to be told."""
+    def _evict_one(self) -> None:
+        """Evict the least recently logged kind whose count of suppressed lines is zero."""
         quiet = next((key for key, budget in self._budgets.items() if not budget.suppressed), None)
         if quiet is not None:
             del self._budgets[quiet]
@@ -96,14 +99,14 @@ class LogBudget(logging.Filter):
         if self._timer is None:
             timer = threading.Timer(self._summary_after_s, self.flush)
             timer.daemon = True
-            # No thread can be started while the interpreter ends: the handler's `close` tells the rest.
+            # No thread can be started while the interpreter shuts down; the handler's `close` logs the rest.
             with suppress(RuntimeError):
                 timer.start()
                 self._timer = timer
 
 
 def _key_of(record: logging.LogRecord) -> Key:
-    """Return the kind of a line. A line of structlog is a dictionary; of another one the template counts."""
+    """Return the kind of a line. A structlog record holds a dictionary; other records use their template."""
     if not isinstance(record.msg, dict):
         return record.name, str(record.msg)[:_LONGEST_EVENT], 0, ""
     line = record.msg

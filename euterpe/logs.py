@@ -1,6 +1,7 @@
-"""Logs as JSON, a line for each event; what must not be in them is taken out here once more.
+"""JSON logging with structlog, one line per event, and redaction of secrets.
 
-Whoever logs keeps secrets out in the first place. This is for what others log, and for the texts of errors.
+Code that logs must not pass secrets in the first place. The redaction covers what libraries log and the texts
+of exceptions.
 """
 
 import logging
@@ -18,13 +19,13 @@ _SECRET_NAME = re.compile(
     r"(?i)secret|password|passwd|token|authorization|api_?key|credentials$|signature|cookie"
 )
 _SECRET_TEXT = re.compile(r"\b(?:eut_[0-9A-Za-z]+_|whsec_)[0-9A-Za-z_-]+")
-# The query of a URL may be a signature, and what stands before the @ is a password.
+# The query of a URL may hold a signature, and the part before the @ a password.
 _URL = re.compile(r"\b([a-z][a-z0-9+.-]*://)(?:[^\s/?#@\"']*@)?([^\s?#\"']*)(?:[?#][^\s\"']*)?")
 _HIDDEN = "…"
 
 
 def configure(level: str, stream: TextIO = sys.stderr) -> None:
-    """For the whole process, everything that uses the standard library's logging included."""
+    """Set up logging for the whole process, the standard library's `logging` included."""
     shared: list[structlog.types.Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
@@ -36,7 +37,7 @@ def configure(level: str, stream: TextIO = sys.stderr) -> None:
     structlog.configure(
         processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
         logger_factory=structlog.stdlib.LoggerFactory(),
-        # What is below the level costs next to nothing: each delivery has a line at debug.
+        # This wrapper drops events below the level at almost no cost: each delivery logs a line at debug.
         wrapper_class=structlog.make_filtering_bound_logger(level),
         cache_logger_on_first_use=True,
     )
@@ -56,15 +57,15 @@ def configure(level: str, stream: TextIO = sys.stderr) -> None:
 
 
 class _Handler(logging.StreamHandler[TextIO]):
-    """Writes lines within their budget; at the end it tells what was left out last."""
+    """A stream handler with a rate limit; when it is closed it logs the counts of suppressed lines."""
 
     def __init__(self, stream: TextIO) -> None:
         super().__init__(stream)
-        self._budget = LogBudget(self._tell)
+        self._budget = LogBudget(self._emit_summary)
         self.addFilter(self._budget)
 
-    def _tell(self, summary: logging.LogRecord) -> None:
-        """Write a summary, whatever budget is left."""
+    def _emit_summary(self, summary: logging.LogRecord) -> None:
+        """Write a summary without counting it against the rate limit."""
         with self.lock or nullcontext():
             self.emit(summary)
 
@@ -74,7 +75,8 @@ class _Handler(logging.StreamHandler[TextIO]):
 
 
 def redact(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    event.pop("color_message", None)  # uvicorn's, the same once more
+    """Replace secrets in the event, a structlog processor: by field name, in URLs and by token prefix."""
+    event.pop("color_message", None)  # uvicorn's second copy of the message
     for name, value in event.items():
         if not name.startswith("_"):
             event[name] = _HIDDEN if _SECRET_NAME.search(name) else _clean(value)

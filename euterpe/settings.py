@@ -1,7 +1,7 @@
-"""What an operator sets: `EUTERPE_*` in the environment, or the same names without prefix in `euterpe.toml`.
+"""Settings: `EUTERPE_*` environment variables, or the same names without the prefix in `euterpe.toml`.
 
-The environment wins. An unknown name is an error in the file, and none in the environment: Kubernetes puts
-`EUTERPE_SERVICE_HOST` and the like there for a service that is called euterpe.
+The environment takes precedence. An unknown name is an error in the file but not in the environment, because
+Kubernetes sets `EUTERPE_SERVICE_HOST` and the like for a service that is called euterpe.
 """
 
 import os
@@ -43,12 +43,12 @@ _HEARTBEAT_MS = 15_000
 _DAY_MS = 24 * 3600 * 1000
 _GIB = 1024**3
 _LIBSQL = ("libsql:", "ws:", "wss:", "http:", "https:")
-_LARGEST_ON_LIBSQL = 512 * 1024  # fifteen specs are read at once
+_LARGEST_ON_LIBSQL = 512 * 1024  # one query reads fifteen specs
 _MOST_RETRY_DELAYS = 100
-_SHORTEST_RETRY_DELAY_MS, _LONGEST_RETRY_DELAY_MS = 1_000, 7 * _DAY_MS  # a postponed row waits a week at most
-_LONGEST_WORKER_ID = 255  # as the store takes it
+_SHORTEST_RETRY_DELAY_MS, _LONGEST_RETRY_DELAY_MS = 1_000, 7 * _DAY_MS  # the store postpones by a week at most
+_LONGEST_WORKER_ID = 255  # the store accepts no more
 
-_SENTENCES = {
+_MESSAGES = {
     "bool_parsing": "must be true or false",
     "bool_type": "must be true or false",
     "int_parsing": "must be an integer",
@@ -63,7 +63,7 @@ _SENTENCES = {
 
 
 def _split(value: object) -> object:
-    """A list in the file; in the environment the same with commas."""
+    """Split a comma-separated string from the environment; return a list from the file as it is."""
     if isinstance(value, str):
         return tuple(word for part in value.split(",") if (word := part.strip()))
     return value
@@ -76,7 +76,7 @@ def _queues(words: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _retry_delays(value: object) -> tuple[int, ...]:
-    """Return the milliseconds of a list of durations."""
+    """Parse durations, given as a list or separated by commas, into milliseconds."""
     if isinstance(value, tuple) and all(isinstance(part, int) for part in value):
         return value  # the default
     words = _split(value)
@@ -101,7 +101,7 @@ Milliseconds = Annotated[int, Field(ge=1, le=365 * _DAY_MS)]
 
 
 class SettingsError(EuterpeError):
-    """What is wrong with the settings: everything at once, a line for each."""
+    """Invalid settings. The message has one line for each problem."""
 
     code = "settings"
 
@@ -110,13 +110,13 @@ class SettingsError(EuterpeError):
 
 
 def _default_heartbeat(so_far: dict[str, Any]) -> int:
-    """A lease that was made shorter than the default still survives three lost beats."""
+    """Return at most a quarter of the lease, so that a short lease, too, survives three lost heartbeats."""
     lease_ms: int = so_far["lease_ttl_ms"]
     return min(_HEARTBEAT_MS, lease_ms // 4)
 
 
 class Settings(BaseSettings):
-    """Checked as a whole; no value of a secret is ever shown."""
+    """All settings, validated together. Errors never contain the value of a setting."""
 
     model_config = SettingsConfigDict(
         env_prefix=_PREFIX,
@@ -136,16 +136,16 @@ class Settings(BaseSettings):
 
     worker_slots: Annotated[int, Field(ge=1, le=1000)] = max(1, (os.cpu_count() or 1) // 2)
     worker_queues: Annotated[Words, AfterValidator(_queues)] = ("default",)
-    work_dir: Path | None = None  # the system's place for temporary files
+    work_dir: Path | None = None  # default: the system's temporary folder
     max_source_bytes: Annotated[int, Field(ge=1)] = 50 * _GIB
-    min_free_bytes: Annotated[int, Field(ge=0)] = _GIB // 2  # what a worker leaves free of its disk
-    stall_timeout_ms: Milliseconds = 120_000  # an ffmpeg that gets nowhere for so long is stopped
+    min_free_bytes: Annotated[int, Field(ge=0)] = _GIB // 2  # disk space that a worker keeps free
+    stall_timeout_ms: Milliseconds = 120_000  # ffmpeg is stopped after so long without progress
     drain_timeout_ms: Annotated[int, Field(ge=0, le=_DAY_MS)] = 15_000  # Kubernetes kills after 30 s in all
-    ffmpeg: Path | None = None  # the one in the imageio-ffmpeg wheel
-    # On, because no setting closes s3:// and https://: any requester may bring media.
+    ffmpeg: Path | None = None  # default: the one in the imageio-ffmpeg wheel
+    # True by default: s3:// and https:// sources cannot be turned off, so any requester may bring media.
     require_sandbox: bool = True
 
-    # What a fetch or an upload must move, on the average of so long a wait; 0 asks for nothing.
+    # The minimum rate of a fetch or an upload, averaged over the window; 0 turns the check off.
     min_transfer_bytes_per_s: Annotated[int, Field(ge=0)] = MIN_BYTES_PER_SECOND
     min_transfer_window_ms: Milliseconds = int(WINDOW_S * 1000)
 
@@ -153,10 +153,10 @@ class Settings(BaseSettings):
     storage_endpoints: Words = ()
     egress_allow: Words = ()
 
-    # The limit is the contract's (§12), for pods with little CPU.
+    # The limit of 25 is the contract's (§12), for pods with little CPU.
     outbox_batch: Annotated[int, Field(ge=1, le=25)] = 10
     outbox_concurrency: Annotated[int, Field(ge=1, le=100)] = 5
-    outbox_poll_ms: Milliseconds = 1000  # the middle: each wait is drawn from half of it to one and a half
+    outbox_poll_ms: Milliseconds = 1000  # the mean: each wait is drawn from 0.5 to 1.5 times it
 
     outbox_max_attempts: Attempts = 12
     outbox_retry_delays: RetryDelays = DeliverySchedule().delays_ms
@@ -169,9 +169,9 @@ class Settings(BaseSettings):
 
     idempotency_ttl_ms: Milliseconds = 7 * _DAY_MS
     max_body_bytes: Annotated[int, Field(ge=1024, le=16 * 1024 * 1024)] = 262_144
-    max_unfinished: Annotated[int, Field(ge=1)] = 10_000  # jobs of one requester
+    max_unfinished: Annotated[int, Field(ge=1)] = 10_000  # per requester
     max_unfinished_of_all: Annotated[int, Field(ge=1)] = 1_000_000
-    # The most that any job may ask for; `euterpe requester set` lowers them for one requester.
+    # Upper bounds on what a job may ask for; `euterpe requester set` lowers them for one requester.
     limit_timeout_seconds: Annotated[int, Field(ge=1, le=604_800)] = 604_800
     limit_attempts: Attempts = 100
     limit_priority: Annotated[int, Field(ge=0, le=100)] = 100
@@ -180,22 +180,22 @@ class Settings(BaseSettings):
 
     @field_validator("max_body_bytes")
     @classmethod
-    def _fits_into_an_answer(cls, value: int, info: ValidationInfo) -> int:
+    def _fits_into_a_response(cls, value: int, info: ValidationInfo) -> int:
         url = info.data.get("database_url", SecretStr("")).get_secret_value()
         if value > _LARGEST_ON_LIBSQL and url.startswith(_LIBSQL):
-            raise ValueError(f"must be at most {_LARGEST_ON_LIBSQL} on libSQL: its answers have an end")
+            raise ValueError(f"must be at most {_LARGEST_ON_LIBSQL} on libSQL, which limits response sizes")
         return value
 
     @field_validator("heartbeat_interval_ms")
     @classmethod
-    def _beats_twice_in_a_lease(cls, value: int, info: ValidationInfo) -> int:
+    def _allows_two_heartbeats_per_lease(cls, value: int, info: ValidationInfo) -> int:
         if value > info.data.get("lease_ttl_ms", value * 2) // 2:
             raise ValueError("must be at most half of lease_ttl_ms, or one lost beat ends the lease")
         return value
 
     @field_validator("backoff_cap_ms")
     @classmethod
-    def _caps_the_first_delay(cls, value: int, info: ValidationInfo) -> int:
+    def _is_at_least_the_base(cls, value: int, info: ValidationInfo) -> int:
         if value < info.data.get("backoff_base_ms", value):
             raise ValueError("must be at least backoff_base_ms")
         return value
@@ -209,25 +209,25 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        del dotenv_settings, file_secret_settings  # two places to look are enough
+        del dotenv_settings, file_secret_settings  # the environment and one file are enough
         return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
 
 
 def load(**fixed: Any) -> Settings:
-    """The settings of this process, but for what is `fixed`; or one error that tells all that is wrong."""
+    """Return this process's settings, overridden by `fixed`. Raise one `SettingsError` with all problems."""
     try:
         return Settings(**fixed)
     except ValidationError as invalid:
         details = invalid.errors(include_url=False, include_input=False)
-        # A default that was not computed, because what it depends on is wrong, has its line already.
-        told = [_line(detail) for detail in details if detail["type"] != "default_factory_not_called"]
-        raise SettingsError(told) from None
+        # Skip a default that could not be computed: the setting it depends on has a line already.
+        lines = [_line(detail) for detail in details if detail["type"] != "default_factory_not_called"]
+        raise SettingsError(lines) from None
     except tomllib.TOMLDecodeError as error:
         raise SettingsError([f"{FILE}: {error}"]) from None
     except UnicodeDecodeError:
         raise SettingsError([f"{FILE}: must be UTF-8"]) from None
-    except (ValueError, RecursionError):  # 5,000 digits, or as many brackets
-        raise SettingsError([f"{FILE}: is beyond what can be read"]) from None
+    except (ValueError, RecursionError):  # a number of 5,000 digits, or as many nested brackets
+        raise SettingsError([f"{FILE}: has a number or a nesting that is too large to parse"]) from None
     except OSError as error:
         raise SettingsError([f"{FILE}: cannot be read: {error.strerror}"]) from None
 
@@ -239,19 +239,19 @@ def _line(detail: ErrorDetails) -> str:
         return f"{FILE}: {name!r} is not a setting" + "".join(f"; did you mean {near!r}?" for near in close)
     variable = _PREFIX + name.upper()
     where = f"{FILE}: {name}" if variable not in os.environ and Path(FILE).is_file() else variable
-    what = _SENTENCES.get(detail["type"], "{error}").format_map(
+    what = _MESSAGES.get(detail["type"], "{error}").format_map(
         {"error": detail["msg"], **detail.get("ctx", {})}
     )
     return f"{where} {what}"
 
 
 def worker_id(environ: Mapping[str, str] = os.environ) -> str:
-    """Who this process is to the others (contract §2)."""
+    """Return the name of this process in claims and logs (contract §2): pod, host name or a random id."""
     named = environ.get("POD_NAME") or environ.get("HOSTNAME") or _boot_id(os.getpid())
     return named.encode("utf-8", "replace").decode()[:_LONGEST_WORKER_ID]
 
 
 @lru_cache(maxsize=1)
 def _boot_id(_pid: int) -> str:
-    """New for each process; by its id, because a fork inherits this cache."""
+    """Return a random id for the process; the pid is the cache key because a fork inherits the cache."""
     return str(uuid4())

@@ -1,4 +1,4 @@
-"""From settings to what they describe: the key ring, the database, the store."""
+"""Build the key ring, the database and the store from the settings."""
 
 import gc
 import os
@@ -18,16 +18,17 @@ from euterpe.store.store import Store
 
 
 def collect_garbage_less_often() -> None:
-    """For a program that serves, once it has started. To look for cycles after every 700 objects took a
-    tenth of a busy worker's time, and there are next to none: what was imported stays, and batches of rows
-    hold no cycles."""
+    """Raise the garbage collector's thresholds; call it once a long-running program has started.
+
+    Searching for cycles after every 700 objects took a tenth of a busy worker's time and found next to none:
+    imported modules stay, and batches of rows hold no cycles."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
 
 
 class LazyRing:
-    """Loaded when a key is needed: jobs can be seen and queues stopped while the keys are out of reach."""
+    """A key ring that loads on first use, so that jobs can be shown and queues paused without the keys."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -48,9 +49,11 @@ class LazyRing:
 
 
 def open_store(settings: Settings, ring: KeyRing | None = None) -> Store:
-    """With the key ring that the settings name, unless another one is given."""
+    """Open the store with `ring`, or with the key ring that the settings name.
+
+    Raise `StoreError` if the SQLite file is not writable, and `SchemaMismatch` if it is missing."""
     refuse_missing(settings)
-    _refuse_closed(settings)
+    _refuse_read_only(settings)
     return Store(
         settings.database_url.get_secret_value(),
         key_ring(settings) if ring is None else ring,
@@ -70,33 +73,38 @@ def delivery_schedule_of(settings: Settings) -> DeliverySchedule:
 
 
 def open_database(settings: Settings) -> Database:
-    """At whatever schema it is."""
-    _refuse_closed(settings)
+    """Open the database without checking its schema version."""
+    _refuse_read_only(settings)
     return Database(settings.database_url.get_secret_value())
 
 
 def database_file(settings: Settings) -> Path | None:
+    """Return the path of the SQLite file, or None for another engine."""
     return sqlite_file(settings.database_url.get_secret_value())
 
 
 def refuse_missing(settings: Settings) -> None:
-    """SQLite would make an empty database of every typo in a path."""
+    """Raise `SchemaMismatch` if the SQLite file is missing: SQLite would create an empty one for a typo."""
     path = database_file(settings)
     if path is not None and not path.exists():
         raise SchemaMismatch(f"there is no database {path}; run `euterpe migrate`")
 
 
-def _refuse_closed(settings: Settings) -> None:
-    """What SQLite says of it would do for a database that comes back by itself."""
+def _refuse_read_only(settings: Settings) -> None:
+    """Raise `StoreError` if the SQLite file or its folder is read-only.
+
+    SQLite's own error would read like a temporary outage."""
     path = database_file(settings)
     places = () if path is None else (path.absolute().parent, path)
-    closed = [place for place in places if place.exists() and not os.access(place, os.W_OK)]
-    if closed:
-        raise StoreError(f"{closed[0]} cannot be written to by this user; SQLite writes beside its file, too")
+    locked = [place for place in places if place.exists() and not os.access(place, os.W_OK)]
+    if locked:
+        raise StoreError(f"{locked[0]} cannot be written to by this user; SQLite writes beside its file, too")
 
 
 def key_ring(settings: Settings) -> LocalKeyRing | FileKeyRing:
-    """Of EUTERPE_KEKS, else of `ring_file`. An SQLite database gets a ring when it is first used."""
+    """Load the key ring from EUTERPE_KEKS, else from `ring_file`.
+
+    On the first use of an SQLite database the file is created."""
     if settings.keks is not None:
         return load_value(settings.keks.get_secret_value())
     path = ring_file(settings)
@@ -107,7 +115,7 @@ def key_ring(settings: Settings) -> LocalKeyRing | FileKeyRing:
 
 
 def ring_file(settings: Settings) -> Path:
-    """The file that the key ring is in, or will be: EUTERPE_KEK_FILE, else beside an SQLite database."""
+    """Return the key ring's path, which may not exist: EUTERPE_KEK_FILE, else beside the SQLite database."""
     if settings.keks is not None:
         raise KeyRingError("EUTERPE_KEKS", "is in the environment and not in a file: change it there")
     if settings.kek_file is not None:
@@ -122,7 +130,9 @@ def ring_file(settings: Settings) -> Path:
 
 
 def _refuse_if_lost(settings: Settings, path: Path) -> None:
-    """A new ring would open nothing of what is there, and be in the way of the one that does."""
+    """Raise `KeyRingError` if the database has secrets.
+
+    A new ring could not decrypt them, and would take the place of the missing one."""
     with open_store(settings, LazyRing(settings)) as store:
         used = store.rewrap.in_use()
     if used:

@@ -1,4 +1,4 @@
-"""From settings to what runs: the API, the worker and the dispatcher, alone or together."""
+"""Build the API, the worker and the dispatcher from the settings; start and stop them together."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -29,7 +29,7 @@ from euterpe.worker.disk import DiskLedger
 from euterpe.worker.workdir import WorkDir
 from euterpe.worker.worker import Worker
 
-_log = structlog.get_logger()
+_log = structlog.get_logger(__name__)
 
 
 class PortTaken(EuterpeError):
@@ -37,10 +37,11 @@ class PortTaken(EuterpeError):
 
 
 class Services:
-    """Start and stop the parts of one process.
+    """The API server, worker and dispatcher of one process. Whoever creates it must call `stop`.
 
-    `stop` first tells the API and the worker to begin nothing new. Then it waits for the worker, then for the
-    dispatcher, which can still deliver how the worker's jobs ended, and for the API's last answers.
+    `stop` first makes the API and the worker accept no new work. Then it stops the started parts in reverse
+    order and waits for each: a dispatcher that was started before the worker stops after it, and so can still
+    deliver the events of the worker's last jobs.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -49,7 +50,7 @@ class Services:
         self._intake: list[Callable[[], None]] = []
         self._store: Store | None = None
         self._sandbox: Sandbox | None = None
-        self.is_stuck = False  # something did not end when it was told to
+        self.is_stuck = False  # a worker did not end within its drain time
 
     @property
     def store(self) -> Store:
@@ -95,7 +96,7 @@ class Services:
         self._parts.callback(self._stop_worker, worker)
 
     def _start_sandbox(self, sandbox: Sandbox) -> None:
-        """Start it before the first claim: a worker whose sandbox is not as required takes no job."""
+        """Start the sandbox before the first claim; raise if it is required and a layer is missing."""
         self._sandbox = self._parts.enter_context(sandbox)
         for layer in sandbox.isolation.missing():
             _log.warning(
@@ -113,7 +114,9 @@ class Services:
         self.is_stuck = not worker.stop(drain_s=self._settings.drain_timeout_ms / 1000)
 
     def open_api(self, host: str, port: int) -> ApiServer:
-        """Takes the port, which may be 0 for one that is free. Nobody is answered before its `start`."""
+        """Return a server bound to `port` (0 for any free port). It answers no request before its `start`.
+
+        Raise `PortTaken` if the port cannot be bound."""
         settings = self._settings
         limits = ApiLimits(
             max_body_bytes=settings.max_body_bytes,
@@ -154,7 +157,7 @@ def egress_policy(settings: Settings) -> EgressPolicy:
 
 
 def storage_policy(settings: Settings) -> StoragePolicy:
-    # Not resolved: the policy compares names, and a root may be a link.
+    # The roots are not resolved: the policy compares path names, and a root may be a symbolic link.
     roots = tuple(Path(root).absolute() for root in settings.storage_roots)
     try:
         return StoragePolicy(roots=roots, endpoints=settings.storage_endpoints)
@@ -190,7 +193,7 @@ def worker_tools(settings: Settings, store: Store, egress: Egress) -> Tools:
 
 
 def threads_of_a_slot(slots: int) -> int:
-    """All cores together, and at least one each."""
+    """Return ffmpeg's threads per slot: the cores divided by the slots, and at least one."""
     return max(1, len(os.sched_getaffinity(0)) // slots)
 
 
