@@ -45,7 +45,7 @@ _GIB = 1024**3
 _LIBSQL = ("libsql:", "ws:", "wss:", "http:", "https:")
 _LARGEST_ON_LIBSQL = 512 * 1024  # one query reads fifteen specs
 _MOST_RETRY_DELAYS = 100
-_SHORTEST_RETRY_DELAY_MS, _LONGEST_RETRY_DELAY_MS = 1_000, 7 * _DAY_MS  # the store postpones by a week at most
+_SHORTEST_RETRY_DELAY_MS, _LONGEST_RETRY_DELAY_MS = 1_000, 7 * _DAY_MS  # a row waits a week at most
 _LONGEST_WORKER_ID = 255  # the store accepts no more
 
 _MESSAGES = {

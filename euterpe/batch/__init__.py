@@ -1,1 +1,1 @@
-"""Many jobs from one manifest: checked by Spark as a whole, then submitted one by one, each row once."""
+"""Bulk submission: validate a manifest of jobs with Spark, then submit each row exactly once."""

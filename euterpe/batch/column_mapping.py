@@ -1,4 +1,4 @@
-"""From the columns of a manifest to the fields of a job spec. A dot in a name leads into an object."""
+"""Map a manifest's columns to the fields of a job spec. A dot in a column name denotes a nested object."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,16 +15,17 @@ Document = dict[str, Any]
 
 NUMBERS = frozenset({"priority", "max_attempts", "timeout_seconds", "max_source_bytes", "group.limit"})
 _DIGITS = re.compile(r"-?[0-9]{1,18}")
-# The names in these are the requester's own: dots in them lead nowhere.
+# The requester chooses the names in these objects, so a dot in such a name is part of the name.
 _FREE = ("metadata", "output.urls")
 _PARTS: Mapping[str, type[BaseModel]] = {"source": Source, "output": Output, "group": GroupSpec}
 _OPEN = ("metadata", "credentials")
-# Of these a row needs one: what it says itself leaves no room for the default of the other.
+# Pairs of alternatives: a row that sets the second field does not get the default of the first.
 _EITHER = (("profile", "outputs"), ("outputs", "profile"))
 _EITHER_OF_OUTPUT = (("url", "urls"), ("urls", "url"))
 
 
 def path_of(column: str) -> tuple[str, ...]:
+    """Return the column's path in the spec: `source.url` as `("source", "url")`."""
     for free in _FREE:
         if column.startswith(f"{free}."):
             return (*free.split("."), column[len(free) + 1 :])
@@ -32,8 +33,8 @@ def path_of(column: str) -> tuple[str, ...]:
 
 
 def unknown(columns: Iterable[str]) -> list[str]:
-    """Those that belong to no field, each with the one that was probably meant."""
-    return [f"{name!r}{_meant(name)}" for name in columns if not _is_known(path_of(name))]
+    """Return the columns that match no field of a spec, each with the closest field name as a suggestion."""
+    return [f"{name!r}{_suggestion(name)}" for name in columns if not _is_known(path_of(name))]
 
 
 def _is_known(path: Sequence[str]) -> bool:
@@ -43,14 +44,16 @@ def _is_known(path: Sequence[str]) -> bool:
     return first in _OPEN or (first in _PARTS and rest[0] in _PARTS[first].model_fields)
 
 
-def _meant(name: str) -> str:
+def _suggestion(name: str) -> str:
     parts = [f"{first}.{name}" for first, model in _PARTS.items() for name in model.model_fields]
     close = get_close_matches(name, [*JobSpec.model_fields, *parts], n=1)
     return f" (did you mean {close[0]!r}?)" if close else ""
 
 
 def value_of(column: str, cell: str) -> Any:
-    """What a cell of text says: a number where one belongs, an object or a list where JSON is written."""
+    """Convert a text cell: digits in a numeric column to an integer, JSON to an object or list.
+
+    Return other text as it is. Raise `InvalidSpec` if the JSON is invalid."""
     if column in NUMBERS:
         return int(cell) if _DIGITS.fullmatch(cell) else cell
     is_own_text = column.startswith("metadata.")
@@ -68,7 +71,7 @@ def _json(column: str, cell: str) -> Any:
 
 
 def nested(cells: Mapping[str, Any]) -> Document:
-    """`{"source.url": …}` as `{"source": {"url": …}}`."""
+    """Turn `{"source.url": …}` into `{"source": {"url": …}}`. Raise `InvalidSpec` if columns conflict."""
     document: Document = {}
     for column, value in cells.items():
         *above, last = path_of(column)
@@ -82,7 +85,7 @@ def nested(cells: Mapping[str, Any]) -> Document:
 
 
 def with_defaults(document: Document, defaults: Document) -> Document:
-    """The row, and of the defaults what it leaves open."""
+    """Merge the defaults into the fields that the row leaves open."""
     usable = _usable(defaults, document, _EITHER)
     under, over = usable.get("output"), document.get("output")
     if isinstance(under, dict) and isinstance(over, dict):

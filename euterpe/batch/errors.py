@@ -1,21 +1,21 @@
-"""What can be wrong with a manifest as a whole. What is wrong with a row is a `Problem`."""
+"""Errors of a manifest or a batch as a whole. For an invalid row see `row_problems.Problem`."""
 
 from euterpe.analytics.errors import AnalyticsError
 
 
 class ManifestError(AnalyticsError):
-    """It cannot be read as it is; the message begins with which file."""
+    """The manifest cannot be read as it is; the message begins with the file's name."""
 
     code = "manifest"
 
 
 class BatchIncomplete(AnalyticsError):
-    """Something of it was not accepted, or has not succeeded; the message says what."""
+    """Part of the batch was not accepted or has not succeeded; the message names the part."""
 
     code = "batch_incomplete"
 
 
 class JobsFileError(AnalyticsError):
-    """It is not there, or is none."""
+    """The jobs file is missing, in use or malformed."""
 
     code = "jobs_file"

@@ -1,4 +1,7 @@
-"""Which files a manifest is, and of which kind. Nothing here is read further than its first bytes."""
+"""Find and fetch a manifest's files: a path, a folder, a glob pattern or an s3:// URL, and their formats.
+
+Local files are read no further than their first bytes; files in S3 are downloaded to temporary files.
+"""
 
 import glob
 import os
@@ -33,23 +36,24 @@ KINDS: dict[str, Kind] = {
     ".parquet": "parquet",
 }
 _ENDINGS = ", ".join(KINDS)
-_MAGIC = re.compile(r"[*?\[]")
+_GLOB = re.compile(r"[*?\[]")
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 
 
 @dataclass(frozen=True)
 class File:
-    name: str  # as people know it
-    path: str  # where it is opened
+    name: str  # shown in messages
+    path: str  # the path to open
     kind: Kind
 
     def place(self, line: int) -> str:
+        """Return the position of a row, for messages: `name:line`, for Parquet `name row line`."""
         return f"{self.name} row {line}" if self.kind == "parquet" else f"{self.name}:{line}"
 
 
 @contextmanager
 def files_of(manifest: str) -> Iterator[Sequence[File]]:
-    """The files of a path, a folder, a pattern or an s3:// URL, in the order of their names."""
+    """Yield the files of a path, a folder, a pattern or an s3:// URL, in the order of their names."""
     if manifest.startswith("s3://"):
         with fetched(manifest) as files:
             yield files
@@ -58,14 +62,17 @@ def files_of(manifest: str) -> Iterator[Sequence[File]]:
 
 
 def kind_of(name: str) -> Kind:
+    """Return the format that the file extension stands for. Raise `ManifestError` if it is unknown."""
     kind = KINDS.get(Path(name).suffix.lower())
     if kind is None:
-        raise ManifestError(f"{name}: what it is must be seen from its ending, one of {_ENDINGS}")
+        raise ManifestError(f"{name}: its name must end with one of {_ENDINGS}")
     return kind
 
 
 def wanted(names: Sequence[str], manifest: str) -> list[str]:
-    """Of a folder, those that may be a part of a manifest: Spark adds `_SUCCESS` and hidden files."""
+    """Return the names that can be part of a manifest, sorted; `_SUCCESS` and hidden files are Spark's own.
+
+    Raise `ManifestError` if there are none."""
     found = sorted(name for name in names if Path(name).suffix.lower() in KINDS and _is_shown(name))
     if not found:
         raise ManifestError(f"{manifest}: there is no file in it that ends with one of {_ENDINGS}")
@@ -73,7 +80,7 @@ def wanted(names: Sequence[str], manifest: str) -> list[str]:
 
 
 def is_pattern(manifest: str) -> bool:
-    return _MAGIC.search(manifest) is not None
+    return _GLOB.search(manifest) is not None
 
 
 def _is_shown(name: str) -> bool:
@@ -85,7 +92,7 @@ def _paths(manifest: str) -> list[str]:
     if path.is_dir():
         found = [str(entry) for entry in path.iterdir()]
     elif is_pattern(manifest) and not path.exists():
-        found = glob.glob(manifest)  # noqa: PTH207  a Path has no pattern with a root in it
+        found = glob.glob(manifest)  # noqa: PTH207  Path.glob refuses absolute patterns
     else:
         return [manifest]
     return wanted([name for name in found if Path(name).is_file()], manifest)
@@ -98,7 +105,7 @@ def _local(name: str) -> File:
 
 
 def check_text(file: File) -> None:
-    """A ManifestError if it cannot be opened, or is text of which Spark would make nonsense."""
+    """Raise `ManifestError` if the file cannot be opened, is UTF-16 or is a JSON list rather than lines."""
     try:
         with Path(file.path).open("rb") as stream:
             start = stream.read(1024)
@@ -121,7 +128,7 @@ _RETRIES: "RetryConfig" = {"max_retries": 3, "retry_timeout": timedelta(seconds=
 
 @contextmanager
 def fetched(manifest: str, max_bytes: int = MAX_BYTES) -> Iterator[Sequence[File]]:
-    """Its files here, until the end of the `with`; together at most `max_bytes`."""
+    """Download the files, at most `max_bytes` together; they are deleted at the end of the `with` block."""
     bucket, _, key = manifest.removeprefix("s3://").partition("/")
     if not bucket or not key:
         raise ManifestError(f"{manifest}: must be s3://BUCKET/KEY; a folder ends with /")
@@ -147,9 +154,9 @@ def _keys(store: S3Store, key: str, manifest: str) -> list[str]:
 
 def _fetch(store: S3Store, url: str, key: str, max_bytes: int, kept: ExitStack) -> tuple[File, int]:
     kind = kind_of(url)
-    # It may hold credentials: a file without a name is gone with this process, however that ends. Spark's
-    # processes, which are the same user's, reach it through this one.
-    stream = kept.enter_context(tempfile.TemporaryFile())  # noqa: SIM115  closed by whoever keeps it
+    # A manifest may hold credentials, so it goes to a file without a name, which the kernel deletes however
+    # this process ends. Spark runs as the same user and opens it through /proc/PID/fd of this process.
+    stream = kept.enter_context(tempfile.TemporaryFile())  # noqa: SIM115  the ExitStack closes it
     size = 0
     for chunk in obstore.get(store, key).stream():
         size += len(chunk)
@@ -166,7 +173,7 @@ def _fetch(store: S3Store, url: str, key: str, max_bytes: int, kept: ExitStack) 
 def _explained(manifest: str) -> Iterator[None]:
     try:
         yield
-    except FileNotFoundError:  # obstore raises this one, and no NotFoundError
+    except FileNotFoundError:  # obstore raises this one, not NotFoundError
         problem = "there is no such object or bucket"
     except (PermissionDeniedError, UnauthenticatedError):
         problem = "the credentials of your environment may not read it"

@@ -1,4 +1,4 @@
-"""Which row became which job, a JSON line for each: written by `submit`, read by `status`."""
+"""The jobs file: JSON lines that map rows to job ids, written by `submit` and read by `status`."""
 
 import fcntl
 import json
@@ -15,17 +15,19 @@ from euterpe.batch.errors import JobsFileError
 @dataclass(frozen=True)
 class Submitted:
     job_id: str
-    place: str  # of its row, as people read it
+    place: str  # the position of its row, as `File.place` formats it
 
 
 @dataclass(frozen=True)
 class Batch:
-    rows: int  # that were to be submitted
+    rows: int  # number of rows to submit
     submitted: Sequence[Submitted]
 
 
 def jobs_path(manifest: str) -> Path:
-    """Beside the manifest, or here for one in S3; no pattern for manifests matches it."""
+    """Return the jobs file's path: beside the manifest, or in the current folder for one in S3.
+
+    No pattern for manifests matches it."""
     if manifest.startswith("s3://"):
         manifest = manifest.rstrip("/").rpartition("/")[2]
     path = Path(manifest)
@@ -34,7 +36,10 @@ def jobs_path(manifest: str) -> Path:
 
 
 class JobsFile(AbstractContextManager["JobsFile"]):
-    """No line waits in a buffer: when the run is killed, those that were told are there."""
+    """The jobs file, open for writing and locked against other submissions.
+
+    Each line is flushed at once, so that a killed run leaves a line for every job that it reported.
+    Raise `JobsFileError` if another process has the lock."""
 
     def __init__(self, path: Path, rows: int) -> None:
         self._stream = path.open("a", encoding="utf-8")
@@ -63,12 +68,13 @@ class JobsFile(AbstractContextManager["JobsFile"]):
 
 
 def read_batch(path: Path) -> Batch:
+    """Read the jobs file. Raise `JobsFileError` if it is missing or malformed."""
     try:
         head, *lines = path.read_text(encoding="utf-8").split("\n")
-        # The last is empty, or half of what was being written when the power went.
-        told = [json.loads(line) for line in lines[:-1]]
-        return Batch(json.loads(head)["rows"], [Submitted(line["job_id"], line["row"]) for line in told])
+        # The last line is empty, or incomplete after a power failure.
+        entries = [json.loads(line) for line in lines[:-1]]
+        return Batch(json.loads(head)["rows"], [Submitted(line["job_id"], line["row"]) for line in entries])
     except OSError as error:
         raise JobsFileError(f"{path}: {error.strerror}: `euterpe batch submit` writes it") from None
     except (ValueError, KeyError, TypeError):
-        raise JobsFileError(f"{path}: is no list of jobs that `euterpe batch submit` wrote") from None
+        raise JobsFileError(f"{path}: is not a jobs file that `euterpe batch submit` wrote") from None

@@ -1,4 +1,4 @@
-"""What keeps a row from being submitted, told to people and kept in a file. No value of a row is in it."""
+"""Problems that keep rows from being submitted: messages and the rejects file. They quote no cell values."""
 
 import csv
 import json
@@ -18,20 +18,21 @@ _CLASH = (
 
 
 class RowPlace(NamedTuple):
-    file: int  # which of the manifest's files
+    file: int  # index among the manifest's files
     line: int
 
 
 @dataclass(frozen=True)
 class Problem:
-    """A row that breaks the rules, or is another row once more."""
+    """A row that is invalid or duplicates another one."""
 
     place: RowPlace
-    errors: tuple[tuple[str, str], ...]  # field and reason
+    errors: tuple[tuple[str, str], ...]  # pairs of field and reason
     first: RowPlace  # the first row that is the same job
     is_bad: bool
 
     def reasons(self, files: Sequence[File]) -> list[tuple[str, str]]:
+        """Return pairs of field and reason; the field is empty if a reason concerns the whole row."""
         there = files[self.first.file].place(self.first.line)
         if not self.is_bad:
             return [("", f"is {there} again, and is submitted once")]
@@ -55,7 +56,7 @@ class ProblemTotals:
 
 
 class Rejects(AbstractContextManager["Rejects"]):
-    """A file of bad rows, a line for each error: CSV if its name says so, otherwise JSON lines."""
+    """The rejects file, one line per error: CSV if its name ends with `.csv`, otherwise JSON lines."""
 
     def __init__(self, path: Path, files: Sequence[File]) -> None:
         self._files = files

@@ -1,4 +1,4 @@
-"""A piece of a manifest, row by row: what each asks for, or what cannot be read of it."""
+"""Read the rows of a piece of a manifest (CSV, JSON lines, Parquet) as job documents or as parse errors."""
 
 import csv
 import itertools
@@ -26,6 +26,7 @@ class Row(NamedTuple):
 
 
 def rows(piece: Piece) -> Iterator[Row]:
+    """Yield every row; one that cannot be parsed has `flaws` and an empty document."""
     match piece.kind:
         case "csv":
             return _csv_rows(piece)
@@ -46,7 +47,7 @@ def _csv_rows(piece: Piece) -> Iterator[Row]:
             return
         except csv.Error as error:
             if "field limit" in str(error):
-                # The reader would go on in the middle of the cell, and take its lines for rows.
+                # The reader would continue in the middle of the cell and read its lines as rows.
                 yield Row(line, {}, (FieldError((), "has too long a cell: what follows cannot be read"),))
                 return
             yield Row(line, {}, (FieldError((), f"is not CSV: {error}"),))
@@ -97,7 +98,7 @@ def _lines(piece: Piece) -> Iterator[bytes]:
 
 
 def _parquet_rows(piece: Piece) -> Iterator[Row]:
-    import pyarrow as pa  # noqa: PLC0415  other kinds do without it
+    import pyarrow as pa  # noqa: PLC0415  the other formats do not need it
     import pyarrow.parquet as pq  # noqa: PLC0415
 
     line = itertools.count(piece.line)
@@ -112,12 +113,12 @@ def _parquet_rows(piece: Piece) -> Iterator[Row]:
         ValueError,
         OverflowError,
         KeyError,
-    ):  # a strange time zone
+    ):  # KeyError: an unknown time zone
         yield Row(next(line), {}, (FieldError((), "is damaged, like all that follows"),))
 
 
 def _parquet_row(line: int, given: dict[str, Any]) -> Row:
-    """There null is how a column says nothing."""
+    """Return the row without its null cells: in Parquet null means that the column is not set."""
     try:
         cells = {column: _plain(column, value) for column, value in given.items() if value is not None}
         return Row(line, nested(cells))
@@ -131,7 +132,7 @@ def _plain(column: str, value: Any) -> Any:
         return {name: _plain(f"{column}.{name}", item) for name, item in inner.items()}
     if isinstance(value, list):
         return [_plain(column, item) for item in value]
-    # pandas makes floats of integers as soon as one is missing, and both Spark and pandas like timestamps.
+    # pandas turns integers into floats as soon as one is missing, and Spark and pandas both write timestamps.
     if column in NUMBERS and isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, datetime):
@@ -147,7 +148,7 @@ class Request(NamedTuple):
 
 
 def read_request(row: Row, defaults: Document) -> tuple[Document, JobSpec]:
-    """InvalidSpec has every error of the row."""
+    """Return the row's document and its spec. Raise `InvalidSpec` with every error of the row."""
     if row.flaws:
         raise InvalidSpec(row.flaws)
     document = with_defaults(row.asked, defaults)
@@ -155,12 +156,14 @@ def read_request(row: Row, defaults: Document) -> tuple[Document, JobSpec]:
 
 
 def key_of(spec: JobSpec) -> str:
-    """From what the request means: for the API, too, it is the same with fresh credentials or signatures."""
+    """Return an idempotency key derived from the spec without secrets.
+
+    Fresh credentials or URL signatures do not change it; the API compares requests in the same way."""
     return f"batch-{request_hash(spec)}"
 
 
 def secret_of(spec: JobSpec, salt: bytes) -> str:
-    """Tells two secret parts apart, and tells nothing else of them."""
+    """Return a salted hash of the spec's secrets, to compare two of them without revealing either."""
     _, secret = split_secrets(spec)
     return blake2b(secret or b"", key=salt, digest_size=16).hexdigest()
 
@@ -168,7 +171,9 @@ def secret_of(spec: JobSpec, salt: bytes) -> str:
 def requests(
     pieces: Sequence[Piece], defaults: Document, left_out: Container[tuple[int, int]]
 ) -> Iterator[Request]:
-    """The rows that are to be submitted, read once more: no credentials had to go through Spark and back."""
+    """Yield the rows to submit, reading the pieces again so that no credentials pass through Spark.
+
+    Raise `ManifestError` if a row has become invalid since the check."""
     for piece in pieces:
         for row in rows(piece):
             if (piece.file, row.line) not in left_out:

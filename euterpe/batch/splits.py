@@ -1,6 +1,6 @@
-"""A manifest in pieces that can be read on their own, each with the number of its first row.
+"""Split a manifest into pieces that can be read independently, each with the number of its first row.
 
-One pass over the text finds where a line ends that also ends a record; it is as fast as the disk.
+One pass over the text finds the line ends that are also record ends; it is as fast as the disk.
 """
 
 import csv
@@ -16,7 +16,7 @@ from euterpe.batch.errors import ManifestError
 from euterpe.batch.files import File, Kind
 
 _PIECE = 4 * 1024 * 1024
-_LONGEST_LINE = 1024 * 1024  # a request has at most a quarter of it
+_LONGEST_LINE = 1024 * 1024  # four times the largest request
 _BOM = b"\xef\xbb\xbf"
 _DELIMITERS = ",;\t"
 _REST_OF_QUOTED = re.compile(rb'(?:[^"]|"")*+"')
@@ -24,19 +24,20 @@ _REST_OF_QUOTED = re.compile(rb'(?:[^"]|"")*+"')
 
 @dataclass(frozen=True)
 class Piece:
-    """From byte `start` to `end`; of Parquet the row group `start`."""
+    """The bytes from `start` to `end` of a file; for Parquet, the row group `start`."""
 
-    file: int  # which of the manifest's files
+    file: int  # index among the manifest's files
     path: str
     kind: Kind
     start: int
     end: int
-    line: int  # of its first row
+    line: int  # number of its first row
     columns: tuple[str, ...] = ()
     delimiter: str = ","
 
 
 def split(files: Sequence[File], piece_bytes: int = _PIECE) -> list[Piece]:
+    """Return the pieces of all files. Raise `ManifestError` if a file is malformed or there are no rows."""
     pieces: list[Piece] = []
     for number, file in enumerate(files):
         match file.kind:
@@ -68,7 +69,7 @@ def _split_lines(number: int, file: File, piece_bytes: int) -> Iterator[Piece]:
 
 
 def _split_parquet(number: int, file: File) -> Iterator[Piece]:
-    import pyarrow as pa  # noqa: PLC0415  other kinds do without it
+    import pyarrow as pa  # noqa: PLC0415  the other formats do not need it
     import pyarrow.parquet as pq  # noqa: PLC0415
 
     try:
@@ -95,7 +96,7 @@ def _lines(stream: IO[bytes], file: File) -> Iterator[bytes]:
 
 
 def _header(lines: Iterator[bytes], file: File) -> tuple[tuple[str, ...], str, int]:
-    """The names of the columns, what is between them, and the line of the first row."""
+    """Return the column names, the delimiter and the line number of the first row."""
     try:
         line, text = next(
             (line, text)
@@ -128,7 +129,7 @@ def _check_columns(names: Sequence[str], file: File) -> None:
 def _cuts(
     lines: Iterator[bytes], start: int, line: int, piece_bytes: int, delimiter: str = ""
 ) -> Iterator[tuple[int, int, int]]:
-    """Start, end and first line of each piece. Of CSV no record ends within quotes."""
+    """Yield start, end and first line of each piece. CSV is not cut at a line end within quotes."""
     end, first, mark, is_open = start, line, delimiter.encode(), False
     for raw in lines:
         end += len(raw)
@@ -143,9 +144,10 @@ def _cuts(
 
 
 def _ends_open(raw: bytes, is_open: bool, mark: bytes) -> bool:
-    """Whether a line ends within quotes, by the reader's own rules: quotes open at the beginning of a cell
-    and nowhere else, and where it finds an error it begins anew with the next line. Told otherwise, text in
-    a cell could pass for a row."""
+    """Return whether a line ends within quotes, by the same rules as the `csv` reader.
+
+    Quotes open only at the beginning of a cell, and after an error the reader starts afresh on the next line.
+    With different rules, text in a cell could be read as a row."""
     at = 0
     while True:
         if not is_open:

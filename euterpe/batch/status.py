@@ -1,4 +1,4 @@
-"""How a batch stands: its jobs counted by status, and by the error of those that failed."""
+"""The status of a batch: its jobs counted by status, and failed jobs by error code."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -10,9 +10,9 @@ from euterpe.batch.jobs_file import Batch, Submitted
 from euterpe.client import Gone, Job, NotFound, StillRunning
 from euterpe.domain.states import FINISHED, JobStatus
 
-_FIRST = 5  # rows that are named for each error
+_FIRST = 5  # number of rows listed for each error
 _PAUSE_S = 2.0
-GONE = "gone"  # pruned, or of another requester
+GONE = "gone"  # pruned, or belongs to another requester
 
 
 @dataclass
@@ -34,7 +34,7 @@ class BatchStatus:
 
     @property
     def shortfall(self) -> str | None:
-        """What keeps the batch from being a success."""
+        """Return why the batch has not succeeded, or None if all its jobs have."""
         if (missing := self.rows - self.submitted) > 0:
             return f"{missing} of {self.rows} rows have no job yet: submit the manifest again"
         if (running := self.submitted - self.finished) > 0:
@@ -45,12 +45,12 @@ class BatchStatus:
 
     def document(self) -> dict[str, Any]:
         failures = {code: {"count": each.count, "rows": each.rows} for code, each in self.failures.items()}
-        told = {"rows": self.rows, "submitted": self.submitted, "finished": self.finished}
-        return {**told, "by_status": dict(self.by_status), "failures": failures}
+        totals = {"rows": self.rows, "submitted": self.submitted, "finished": self.finished}
+        return {**totals, "by_status": dict(self.by_status), "failures": failures}
 
 
 class Asks(Protocol):
-    """Of the client."""
+    """The methods of `euterpe.client.Client` that this module uses."""
 
     def statuses(self, job_ids: Sequence[str]) -> dict[str, Job]: ...
 
@@ -58,13 +58,14 @@ class Asks(Protocol):
 
 
 def look(client: Asks, batch: Batch) -> BatchStatus:
+    """Return the batch's current status."""
     return standing(batch, client.statuses(_ids(batch)))
 
 
 def follow(
     client: Asks, batch: Batch, show: Callable[[BatchStatus], None], *, pause_s: float = _PAUSE_S
 ) -> BatchStatus:
-    """Until the last job has finished. Those that have are not asked for again."""
+    """Poll the unfinished jobs until the last one has finished, calling `show` each time."""
     known: dict[str, Job] = {}
     open_ids = _ids(batch)
     while True:
@@ -82,6 +83,7 @@ def _ids(batch: Batch) -> list[str]:
 
 
 def standing(batch: Batch, jobs: Mapping[str, Job]) -> BatchStatus:
+    """Count the batch's jobs by status and error code; a job that is not in `jobs` counts as gone."""
     counts = Counter(_status(each, jobs) for each in batch.submitted)
     order = [*JobStatus, GONE]
     failures: dict[str, Failure] = {}

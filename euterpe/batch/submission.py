@@ -1,4 +1,4 @@
-"""Rows on their way to the service: so many at once, each until it was taken or refused for good."""
+"""Submit rows to the API with a thread pool; each is retried until it is accepted or rejected for good."""
 
 import threading
 from collections import Counter
@@ -14,21 +14,24 @@ from euterpe.client.documents import Document
 from euterpe.client.plans import Plan, asked
 from euterpe.client.responses import job_of
 
-_PATIENCE_S = 3600.0  # with a service that takes nothing at all
+_BUSY_TIMEOUT_S = 3600.0  # without a single accepted row
 _BUSY_S = 5.0
-_STOPPING_S = 5.0
-# These say something of one request; any other error is one of the service, or of the key.
+_STOP_TIMEOUT_S = 5.0
+# These errors concern one request; any other error concerns the service or the API key, and ends the run.
 _OF_THE_ROW = (Invalid, Conflict, TooLarge)
 
 
 @dataclass(frozen=True)
 class Taken:
     job: Job
-    was_there: bool  # from an earlier run
+    was_there: bool  # an earlier run has created the job
 
 
 class BatchClient(Client):
+    """A client that also returns whether a job existed already."""
+
     def take(self, document: Document, key: str) -> Taken:
+        """Submit a job under an idempotency key."""
         return self._follow(_taken(document, key))
 
 
@@ -42,7 +45,9 @@ Tell = Callable[[Request, Taken | ClientError], None]
 
 
 class Submission:
-    """`run` returns why it ended before the last row, if it did. `tell` hears of each row, one at a time."""
+    """A thread pool that submits rows, at most `max_in_flight` at once.
+
+    `take` submits one row. `tell` is called with the outcome of each row, from one thread at a time."""
 
     def __init__(
         self,
@@ -51,18 +56,19 @@ class Submission:
         tell: Tell,
         *,
         max_in_flight: int,
-        patience_s: float = _PATIENCE_S,
+        patience_s: float = _BUSY_TIMEOUT_S,
     ) -> None:
         self._take, self._requests, self._tell = take, requests, tell
         self._max_in_flight, self._patience_s = max_in_flight, patience_s
         self._stop = threading.Event()
-        self._reading, self._telling = threading.Lock(), threading.Lock()
+        self._read_lock, self._tell_lock = threading.Lock(), threading.Lock()
         self._failure: BaseException | None = None
         self._taken_at = monotonic()
 
     def run(self) -> ClientError | None:
-        # Daemons: what waits for a busy service must not keep us from ending when a person says so. A call
-        # that is cut off is made again by the next run, with the same key.
+        """Submit all rows. Return the error that ended the run early, or None."""
+        # Daemon threads: one that waits for a busy service must not delay Ctrl-C. The next run repeats an
+        # interrupted call with the same idempotency key.
         threads = [
             threading.Thread(target=self._work, name="euterpe-submission", daemon=True)
             for _ in range(self._max_in_flight)
@@ -72,9 +78,9 @@ class Submission:
                 thread.start()
             for thread in threads:
                 thread.join()
-        except KeyboardInterrupt:  # which may come before all have started
+        except KeyboardInterrupt:  # it may arrive before all threads have started
             self._stop.set()
-            until = monotonic() + _STOPPING_S
+            until = monotonic() + _STOP_TIMEOUT_S
             for thread in filter(threading.Thread.is_alive, threads):
                 thread.join(max(0.0, until - monotonic()))
             raise
@@ -85,13 +91,13 @@ class Submission:
     def _work(self) -> None:
         try:
             while (request := self._next()) is not None:
-                self._tell_of(request, self._outcome(request))
-        except BaseException as failure:  # noqa: BLE001  raised again by `run`, or told by it
+                self._report(request, self._outcome(request))
+        except BaseException as failure:  # noqa: BLE001  `run` raises or returns it
             self._failure = self._failure or failure
             self._stop.set()
 
     def _next(self) -> Request | None:
-        with self._reading:
+        with self._read_lock:
             return None if self._stop.is_set() else next(self._requests, None)
 
     def _outcome(self, request: Request) -> Taken | ClientError:
@@ -108,8 +114,8 @@ class Submission:
                 self._taken_at = monotonic()
                 return taken
 
-    def _tell_of(self, request: Request, outcome: Taken | ClientError) -> None:
-        with self._telling:
+    def _report(self, request: Request, outcome: Taken | ClientError) -> None:
+        with self._tell_lock:
             self._tell(request, outcome)
 
 
@@ -118,7 +124,7 @@ class Tally:
     totals: ProblemTotals
     accepted: int = 0
     already_there: int = 0
-    refused: Counter[str] = field(default_factory=Counter)  # by the code of the answer
+    refused: Counter[str] = field(default_factory=Counter)  # by error code
 
     @property
     def told(self) -> int:
@@ -138,7 +144,7 @@ class Tally:
         return {**checked, **sent, "refused": self.refused.total()}
 
     def shortfall(self, halt: ClientError | None) -> str | None:
-        """What was not accepted, and what to do about it."""
+        """Return what was not accepted and what to do about it, or None if every row was."""
         if halt is not None:
             done = f"stopped after {self.told} of {self.totals.good} rows"
             return f"{done}: {halt}; the same command goes on from there"
@@ -151,7 +157,7 @@ class Tally:
 
 
 def unfit(totals: ProblemTotals, *, skip_bad: bool) -> str | None:
-    """Why nothing is to be submitted."""
+    """Return why nothing may be submitted, or None."""
     if not totals.rows:
         return "the manifest has no rows"
     if totals.bad and not skip_bad:

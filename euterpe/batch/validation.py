@@ -1,4 +1,4 @@
-"""Every row of a manifest, checked by Spark before the first is submitted."""
+"""Validate every row of a manifest with Spark before the first one is submitted."""
 
 import secrets
 from collections.abc import Callable, Iterator, Sequence
@@ -34,7 +34,9 @@ _COLUMNS = (
 def examine(
     spark: SparkSession, pieces: Sequence[Piece], defaults: Document, tell: Callable[[Problem], None]
 ) -> ProblemTotals:
-    """`tell` hears of every row that will not be submitted, in the order of the manifest."""
+    """Validate all rows and return the totals.
+
+    `tell` is called with every row that will not be submitted, in the order of the manifest."""
     checked = spark.range(0, len(pieces), 1, len(pieces)).mapInArrow(
         partial(check, tuple(pieces), defaults, secrets.token_bytes(32)), _COLUMNS
     )
@@ -54,17 +56,19 @@ def examine(
 def check(
     pieces: Sequence[Piece], defaults: Document, salt: bytes, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Runs in Spark's Python processes. What leaves them is no more than a key and what is wrong."""
+    """Check the rows of these pieces, in a Python worker of Spark.
+
+    The batches hold positions, keys, hashes of secrets and errors only: no credentials enter Spark's data."""
     for batch in batches:
         for number in batch.column(0).to_pylist():
             piece = pieces[number]
-            told: list[dict[str, Any]] = []
+            checked: list[dict[str, Any]] = []
             for row in rows(piece):
-                told.append({"file": piece.file, "line": row.line, **_verdict(piece, row, defaults, salt)})
-                if len(told) == _BATCH:
-                    yield pa.RecordBatch.from_pylist(told, schema=_CHECKED)
-                    told = []
-            yield pa.RecordBatch.from_pylist(told, schema=_CHECKED)
+                checked.append({"file": piece.file, "line": row.line, **_verdict(piece, row, defaults, salt)})
+                if len(checked) == _BATCH:
+                    yield pa.RecordBatch.from_pylist(checked, schema=_CHECKED)
+                    checked = []
+            yield pa.RecordBatch.from_pylist(checked, schema=_CHECKED)
 
 
 def _verdict(piece: Piece, row: Row, defaults: Document, salt: bytes) -> dict[str, Any]:
@@ -72,13 +76,13 @@ def _verdict(piece: Piece, row: Row, defaults: Document, salt: bytes) -> dict[st
         _, spec = read_request(row, defaults)
     except InvalidSpec as invalid:
         errors = [{"field": ".".join(map(str, error.loc)), "reason": error.msg} for error in invalid.errors]
-        # A key of its own: it is like no other row.
+        # A unique key, so that the row is never a duplicate of another.
         return {"key": f"{piece.file}:{row.line}", "secret": "", "errors": errors}
     return {"key": key_of(spec), "secret": secret_of(spec, salt), "errors": []}
 
 
 def _judged(checked: DataFrame) -> DataFrame:
-    """Each row beside the first of the same key."""
+    """Add to each row its verdict and the first row with the same key."""
     same = Window.partitionBy("key").orderBy("file", "line")
     first = F.first(F.struct("file", "line", "secret")).over(same)
     is_first = (F.col("first.file") == F.col("file")) & (F.col("first.line") == F.col("line"))

@@ -96,9 +96,9 @@ def _refuse_read_only(settings: Settings) -> None:
     SQLite's own error would read like a temporary outage."""
     path = database_file(settings)
     places = () if path is None else (path.absolute().parent, path)
-    locked = [place for place in places if place.exists() and not os.access(place, os.W_OK)]
-    if locked:
-        raise StoreError(f"{locked[0]} cannot be written to by this user; SQLite writes beside its file, too")
+    denied = [place for place in places if place.exists() and not os.access(place, os.W_OK)]
+    if denied:
+        raise StoreError(f"{denied[0]} cannot be written to by this user; SQLite writes beside its file, too")
 
 
 def key_ring(settings: Settings) -> LocalKeyRing | FileKeyRing:

@@ -209,7 +209,7 @@ def _blocks(page: str, language: str) -> list[str]:
             "june.csv: has columns that are no field of a job: 'profil' (did you mean",
         ),
         ("june.csv", b"pro\xe9,queue\n", "june.csv: is not UTF-8: save it as UTF-8"),
-        ("june.xlsx", b"PK", "june.xlsx: what it is must be seen from its ending"),
+        ("june.xlsx", b"PK", "june.xlsx: its name must end with one of"),
     ],
 )
 def test_a_manifest_that_cannot_be_read_is_one_sentence(

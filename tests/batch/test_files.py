@@ -34,7 +34,7 @@ def test_a_file_may_be_named_like_a_pattern(folder: Path) -> None:
 
 def test_what_is_not_there_is_told_in_a_sentence(folder: Path) -> None:
     assert refusal("june.csv") == "june.csv: No such file or directory"
-    assert refusal("june").startswith("june: what it is must be seen from its ending, one of .csv, ")
+    assert refusal("june").startswith("june: its name must end with one of .csv, ")
     assert refusal("*.csv").startswith("*.csv: there is no file in it that ends with one of .csv, ")
     assert re.match(r".*: there is no file in it", refusal(str(folder)))
 

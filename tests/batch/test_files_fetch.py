@@ -72,7 +72,7 @@ def test_what_cannot_be_fetched_is_told_in_a_sentence(monkeypatch: pytest.Monkey
     assert refusal("s3://plans/july.csv") == "s3://plans/july.csv: there is no such object or bucket"
     assert refusal("s3://plans/2031/").startswith("s3://plans/2031/: there is no file in it")
     assert refusal("s3://plans/2030/june.csv", 10).startswith("s3://plans/2030/june.csv: is too large")
-    assert refusal("s3://plans/2030/june.xls").startswith("s3://plans/2030/june.xls: what it is must be seen")
+    assert refusal("s3://plans/2030/june.xls").startswith("s3://plans/2030/june.xls: its name must end with")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "another")
     told = refusal("s3://plans/2030/june.csv")
     assert told == "s3://plans/2030/june.csv: the credentials of your environment may not read it"

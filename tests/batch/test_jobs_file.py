@@ -28,7 +28,7 @@ def test_half_of_a_last_line_is_left_out(folder: Path) -> None:
 @pytest.mark.parametrize("text", ["", "{", "profile,queue\n", "[]\n", '{"rows": 1}\n{"row": 1}\n', "\xff"])
 def test_another_file_is_told_so(folder: Path, text: str) -> None:
     (folder / "june.csv").write_text(text, encoding="latin-1")
-    with pytest.raises(JobsFileError, match="is no list of jobs that `euterpe batch submit` wrote"):
+    with pytest.raises(JobsFileError, match="is not a jobs file that `euterpe batch submit` wrote"):
         read_batch(folder / "june.csv")
 
 
