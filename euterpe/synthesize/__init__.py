@@ -1,1 +1,1 @@
-"""History that nobody has lived through: realistic, seeded, and as the store itself would have written it."""
+"""Synthetic history: realistic, reproducible from a seed, in the form in which the store writes it."""

@@ -1,4 +1,4 @@
-"""When jobs come: by day more than by night, on Sundays less, every week a little more."""
+"""Draw arrival times: more by day than by night, fewer on Sundays, a little more every week."""
 
 from functools import lru_cache
 
@@ -16,27 +16,27 @@ _BUSIEST = 15  # o'clock
 # The first day of the epoch was a Thursday.
 _THURSDAY = 3
 _STEP_MS = 300_000
-# The last few come in the last minutes, so that also the end of a quiet history finds jobs in flight.
+# The last few jobs arrive in the last minutes, so that even a quiet history ends with jobs in flight.
 _RUSH, _RUSH_MS = 12, 120_000
-# Of all slots, at the busiest moment of the week: the closer to 1, the longer the queue then.
-_BUSY = 0.97
+# The share of slots in use at the busiest moment of the week: the closer to 1, the longer the queue then.
+_PEAK_LOAD = 0.97
 
 
 def cycle(at_ms: Ints) -> Floats:
-    """How busy that moment of the week is, from 0 to 1."""
+    """Return how busy each moment of the week is, from 0 to 1."""
     day = (at_ms // DAY_MS + _THURSDAY) % 7
     of_day = (1 + np.cos(2 * np.pi * (at_ms / DAY_MS - _BUSIEST / 24))) / 2
     return np.asarray(_WEEKDAYS[day] * (0.2 + 0.8 * of_day**1.5) / _WEEKDAYS.max())
 
 
 def pressure(at_ms: Ints) -> Floats:
-    """The share of the slots that are taken then; their number follows the growth."""
-    return _BUSY * cycle(at_ms)
+    """Return the share of slots in use at each moment; the number of slots grows with the load."""
+    return _PEAK_LOAD * cycle(at_ms)
 
 
 @lru_cache(maxsize=4)
 def _curve(plan: HistoryPlan) -> tuple[Floats, Floats]:
-    """The share of all jobs but the last few that have come by each instant."""
+    """Return the cumulative share of jobs by instant, without the last few, and the instants."""
     instants = np.arange(plan.since_ms, plan.until_ms - _RUSH_MS + 1, _STEP_MS)
     weeks = (instants - plan.since_ms) / (7 * DAY_MS)
     come = np.cumsum(cycle(instants) * (1 + _WEEKLY_GROWTH) ** weeks)
@@ -44,7 +44,7 @@ def _curve(plan: HistoryPlan) -> tuple[Floats, Floats]:
 
 
 def arrivals(plan: HistoryPlan, index: int, rng: np.random.Generator) -> Ints:
-    """Ascending instants. Between those of one block and the next nothing overlaps."""
+    """Return the block's arrival times in ascending order; they do not overlap with the next block's."""
     jobs, late = plan.jobs_of(index), min(_RUSH, plan.jobs // 20)
     place = np.sort(rng.uniform(jobs.start, jobs.stop, len(jobs)))
     usual = np.interp(place / (plan.jobs - late), *_curve(plan))

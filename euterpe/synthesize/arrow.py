@@ -1,4 +1,4 @@
-"""Arrow arrays and tables as tables.py describes them."""
+"""Build Arrow arrays and tables in the schemas of `analytics/tables.py`, and UUIDv7 ids in bulk."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,7 +13,7 @@ from euterpe.synthesize.jobs import Bools
 
 
 def table_of(table: Table, columns: Mapping[str, Any]) -> pa.Table:
-    """Values that are arrays already, or plain numbers of NumPy; NaN is null."""
+    """Return a table of Arrow or NumPy arrays, cast to its schema; NaN becomes null."""
     schema = arrow_schema(table.columns)
     return pa.table([_array(columns[name], schema.field(name).type) for name in schema.names], schema=schema)
 
@@ -28,7 +28,7 @@ def _array(values: Any, kind: pa.DataType) -> pa.Array:
 
 
 def words(names: Sequence[str | None], which: Ints, known: Bools | None = None) -> pa.Array:
-    """One of the names for each; null where it is not known."""
+    """Return the names at these indices; null where `known` is false."""
     mask = None if known is None else ~known
     return pa.array(names, pa.string()).take(pa.array(which, pa.int64(), mask=mask))
 
@@ -46,7 +46,7 @@ def figures(values: np.ndarray[Any, np.dtype[np.float64]], known: Bools) -> pa.A
 
 
 _DIGITS = np.frombuffer(b"0123456789abcdef", dtype=np.uint8)
-# Where the 32 digits go among the 36 characters.
+# The positions of the 32 digits among the 36 characters of a UUID.
 _PLACES = np.array([place for place in range(36) if place not in (8, 13, 18, 23)])
 _VERSION, _VARIANT = np.uint64(0x7000), np.uint64(1 << 63)
 
@@ -54,7 +54,7 @@ _VERSION, _VARIANT = np.uint64(0x7000), np.uint64(1 << 63)
 def ids(
     at_ms: npt.NDArray[np.int64], counter: npt.NDArray[np.int64], rng: np.random.Generator
 ) -> pa.StringArray:
-    """In the order of their instants; of one instant in that of the counter, as far as its 12 bits go."""
+    """Return UUIDv7s that sort by instant, then by the low 12 bits of the counter."""
     count = len(at_ms)
     halves = np.empty((count, 2), dtype=">u8")
     halves[:, 0] = (at_ms.astype(np.uint64) << np.uint64(16)) | _VERSION | (counter & 0xFFF).astype(np.uint64)

@@ -1,4 +1,4 @@
-"""One attempt of many jobs at once: how it ends, and how long each step takes."""
+"""Draw the outcome and the duration of each step for one attempt of many jobs at once (vectorised)."""
 
 from typing import NamedTuple
 
@@ -28,20 +28,20 @@ from euterpe.synthesize.outcomes import (
     UPLOADING,
 )
 
-# Where those end that may end anywhere: mostly where most of the time goes.
-_ANYWHERE = (0.04, 0.16, 0.7, 0.1)
+# The probability of each phase for an attempt that may end in any: highest where most time is spent.
+_PHASE_ODDS = (0.04, 0.16, 0.7, 0.1)
 _FETCH_BYTES_A_MS, _UPLOAD_BYTES_A_MS = 60_000, 40_000
-# An attempt that failed for a passing reason often meets the same again.
-_SAME_AGAIN = 0.35
+# The probability that an attempt fails for the same reason as the one before it.
+_SAME_FAILURE = 0.35
 
 
 class Course(NamedTuple):
-    """What an attempt does. A step that it does not come to takes no time, and has no figure."""
+    """The outcomes and durations of attempts, one entry per attempt. A step that is not reached is NaN."""
 
     fate: Ints
-    phase: Ints  # in which it ends; beyond the last for one that succeeds
+    phase: Ints  # in which it ends; one beyond the last phase for a success
     bytes_out: Ints
-    starts_ms: Ints  # by phase and attempt, counted from the claim
+    starts_ms: Ints  # by phase and attempt, relative to the claim
     took_ms: Ints  # from the claim to its end
     fetch_ms: Floats
     probe_ms: Floats
@@ -53,30 +53,32 @@ class Course(NamedTuple):
 def draw_fates(
     jobs: JobColumns, of: Ints, upgraded: Bools, before: Ints, rng: np.random.Generator
 ) -> tuple[Ints, Ints]:
-    """The fate of an attempt at each of these jobs, and the phase in which it is met; `before` is the fate of
-    the attempt before it."""
+    """Return the fate of an attempt for each of these jobs, and the phase in which it ends.
+
+    `before` holds the fates of the previous attempts."""
     profile = jobs.profile[of]
     odds = np.tile([fate.share for fate in FATES], (len(of), 1))
     odds[:, ENCODE_FAILED] *= of_each("failing")[profile]
     odds[:, ENCODE_FAILED] *= np.where(upgraded, only(FAILS_MORE_SINCE, FAILS_MORE)[profile], 1.0)
     odds[:, FORBIDDEN] *= np.where(jobs.refreshes[of], 8.0, 1.0)[:, None]
     fate = (rng.random(len(of))[:, None] > np.cumsum(odds, axis=1)).sum(axis=1)
-    again = (before != SUCCESS) & (before != RELEASED) & (rng.random(len(of)) < _SAME_AGAIN)
+    again = (before != SUCCESS) & (before != RELEASED) & (rng.random(len(of)) < _SAME_FAILURE)
     fate = np.where(again, before, fate)
     fixed = np.array([fate.phase for fate in FATES] + [UPLOADING + 1])[fate]
-    anywhere = rng.choice(len(_ANYWHERE), len(of), p=_ANYWHERE)
+    anywhere = rng.choice(len(_PHASE_ODDS), len(of), p=_PHASE_ODDS)
     return fate, np.where(fixed == ANY, anywhere, fixed)
 
 
 def run(
     jobs: JobColumns, of: Ints, upgraded: Bools, fates: tuple[Ints, Ints], rng: np.random.Generator
 ) -> Course:
+    """Draw the durations of attempts that end with these fates."""
     fate, phase = fates
     count, seconds = len(of), jobs.seconds[of]
     encode, bytes_out = _encode(jobs, of, upgraded, rng)
     fetch = 30 + jobs.bytes[of] / _FETCH_BYTES_A_MS * rng.lognormal(0, 0.5, count)
     upload = 40 + bytes_out / _UPLOAD_BYTES_A_MS * rng.lognormal(0, 0.5, count)
-    # How far the step came that it ended in.
+    # The completed fraction of the step in which the attempt ended.
     part = rng.uniform(0.05, 0.95, count)
 
     def step(whole: Floats, reached: Bools, done: Bools) -> Floats:
@@ -101,7 +103,7 @@ def run(
 
 
 def _encode(jobs: JobColumns, of: Ints, upgraded: Bools, rng: np.random.Generator) -> tuple[Floats, Ints]:
-    """How long ffmpeg needs for the whole of each, and how much it makes of it."""
+    """Return how long ffmpeg takes to encode each source completely, and the bytes that it writes."""
     seconds, profile = jobs.seconds[of], jobs.profile[of]
     speed = of_each("speed")[profile] * np.where(upgraded, only(SLOWER_SINCE, SLOWER)[profile], 1.0)
     rate = of_each("kbit_per_second")[profile] * rng.lognormal(0, 0.35, len(of))

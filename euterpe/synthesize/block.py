@@ -1,4 +1,4 @@
-"""A block of the history as Arrow tables: those of tables.py, and nothing that depends on another block."""
+"""Generate one block of the history as Arrow tables; it does not depend on any other block."""
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +14,7 @@ from euterpe.synthesize.timeline import EVENTS as KINDS
 
 
 def block(plan: HistoryPlan, index: int) -> dict[str, pa.Table]:
-    """By the tables' names. Jobs in the order of their ids, attempts and events in that of their jobs."""
+    """Return the tables by name: jobs in id order, attempts and events in the order of their jobs."""
     rng = np.random.default_rng([plan.seed, index])
     found = cut(plan, index, rng)
     return {

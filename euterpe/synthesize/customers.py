@@ -1,4 +1,4 @@
-"""Who asks: a dozen requesters, each with its size, storage and receiver. The same in every history."""
+"""The twelve kinds of synthetic requesters, each with its storage and receiver; the same in every history."""
 
 from typing import NamedTuple
 
@@ -17,24 +17,24 @@ _NAMES = (
     "Foxglove",
 )
 _ID = "0177f2c0-0000-7000-8000-"
-_ENDS = ("succeeded", "failed", "dead_letter")
+_TERMINAL = ("succeeded", "failed", "dead_letter")
 
 
 class WebhookReceiver(NamedTuple):
-    """How a webhook's receiver answers: each try fails with this probability, and with this error."""
+    """The behaviour of a webhook receiver: each try fails with probability `failing` and with this error."""
 
     failing: float
-    error: str  # as the delivery log says it, or `answered` and the status
+    error: str  # the text of the delivery log: `answered` and the status, or the error code and a reason
     median_ms: float
 
     @property
     def status(self) -> int:
-        """0 where it does not answer."""
+        """Return the HTTP status of a failed try, or 0 if there is no response."""
         return int(self.error.removeprefix("answered ")) if self.error.startswith("answered") else 0
 
     @property
     def code(self) -> str:
-        """As analytics names it."""
+        """Return the error code that analytics uses."""
         return f"http_{self.status}" if self.status else self.error.partition(":")[0]
 
 
@@ -47,32 +47,32 @@ class Customer(NamedTuple):
     refreshes: bool  # its credentials are short-lived
 
     def wants(self, status: str) -> bool:
-        """Also whether it hears of progress: that is only for those who name it."""
+        """Return whether events of this status are delivered; `progress` only if the requester lists it."""
         if self.receiver is None:
             return False
         return status != "progress" if self.hears is None else status in self.hears
 
 
 NOBODY = WebhookReceiver(0.0, "", 1)
-_WELL = WebhookReceiver(0.004, "answered 502", 60)
+_HEALTHY = WebhookReceiver(0.004, "answered 502", 60)
 _SLOW = WebhookReceiver(0.12, "egress_timeout: https://slow.example: no whole answer in time", 3_500)
 _FLAKY = WebhookReceiver(0.5, "answered 503", 90)
 _DEAD = WebhookReceiver(1.0, "egress_unreachable: https://dead.example: no connection", 15)
 
-# From the largest to the smallest.
+# Ordered from the largest requester to the smallest.
 _KINDS = (
-    Customer("default", "s3", _WELL, _ENDS, True, False),
-    Customer("default", "s3", _WELL, None, False, True),
+    Customer("default", "s3", _HEALTHY, _TERMINAL, True, False),
+    Customer("default", "s3", _HEALTHY, None, False, True),
     Customer("default", "gs", None, None, False, False),
-    Customer("express", "s3", _SLOW, _ENDS, False, False),
-    Customer("default", "https", _WELL, ("progress", *_ENDS), False, False),
-    Customer("express", "az", _FLAKY, _ENDS, True, True),
+    Customer("express", "s3", _SLOW, _TERMINAL, False, False),
+    Customer("default", "https", _HEALTHY, ("progress", *_TERMINAL), False, False),
+    Customer("express", "az", _FLAKY, _TERMINAL, True, True),
     Customer("bulk", "s3", None, None, True, False),
-    Customer("default", "gs", _WELL, None, False, False),
-    Customer("bulk", "https", _WELL, _ENDS, False, False),
-    Customer("default", "s3", _DEAD, _ENDS, False, False),
+    Customer("default", "gs", _HEALTHY, None, False, False),
+    Customer("bulk", "https", _HEALTHY, _TERMINAL, False, False),
+    Customer("default", "s3", _DEAD, _TERMINAL, False, False),
     Customer("bulk", "file", None, None, False, False),
-    Customer("default", "az", _WELL, _ENDS, False, False),
+    Customer("default", "az", _HEALTHY, _TERMINAL, False, False),
 )
 
 
@@ -86,7 +86,7 @@ def requester_name(number: int) -> str:
 
 
 def requester_id(number: int) -> str:
-    """The same in every history, so that two of them in one store are of the same requesters."""
+    """Return the same id in every history, so that two histories in one store share their requesters."""
     return f"{_ID}{number:012x}"
 
 
@@ -95,5 +95,5 @@ def requester_number(requester_id: str) -> int:
 
 
 def named(count: int) -> list[tuple[str, str]]:
-    """The first so many requesters, by id and name."""
+    """Return the id and name of the first `count` requesters."""
     return [(requester_id(number), requester_name(number)) for number in range(count)]

@@ -1,4 +1,4 @@
-"""How events are told: try after try, until the receiver takes it or all of them are spent."""
+"""Generate the deliveries of events: one row per try, until the receiver accepts or the tries are spent."""
 
 from typing import NamedTuple
 
@@ -18,24 +18,25 @@ from euterpe.synthesize.timeline import EVENTS
 MAX_TRIES = 12
 _DEADLINE_MS = 10_000
 _SCHEDULE = DeliverySchedule()
-# Before each attempt; there is none before the first.
+# The pause before each attempt; there is none before the first.
 _PAUSES_MS = np.array([0, *_SCHEDULE.pauses_ms(MAX_TRIES)])
 _DISPATCHERS = ("dispatcher-1", "dispatcher-2")
 _OUTCOMES = ("pending", "dead_letter", "delivered")
 
 
 class Tries(NamedTuple):
-    of: Ints  # which event
-    number: Ints  # from 1
+    of: Ints  # index of the event
+    number: Ints  # counted from 1
     outcome: Ints
     took_ms: Ints
     ended_ms: Ints
 
 
 def delivery_rows(block: Snapshot, rng: np.random.Generator) -> pa.Table:
+    """Return the deliveries that end before the history does."""
     plan, events = block.plan, block.events
     receivers = [customer(number).receiver or NOBODY for number in range(plan.requesters)]
-    tries = _try(block, receivers, rng)
+    tries = _draw_tries(block, receivers, rng)
     tries = Tries(*(column[tries.ended_ms <= plan.until_ms] for column in tries))
     who, delivered = events["requester"][tries.of], tries.outcome == _OUTCOMES.index("delivered")
     status = np.where(delivered, 200, np.array([one.status for one in receivers])[who])
@@ -57,15 +58,15 @@ def delivery_rows(block: Snapshot, rng: np.random.Generator) -> pa.Table:
     )
 
 
-def _try(block: Snapshot, receivers: list[WebhookReceiver], rng: np.random.Generator) -> Tries:
-    """Each event that its requester wants to hear of, to the end."""
+def _draw_tries(block: Snapshot, receivers: list[WebhookReceiver], rng: np.random.Generator) -> Tries:
+    """Draw all tries of each event that its requester subscribes to, also those after the history's end."""
     events = block.events
-    told = np.flatnonzero(wanted(block.plan)[events["requester"], events["kind"]])
-    failing = np.array([one.failing for one in receivers])[events["requester"][told]]
-    # With a receiver that never answers no number of tries will do.
+    subscribed = np.flatnonzero(wanted(block.plan)[events["requester"], events["kind"]])
+    failing = np.array([one.failing for one in receivers])[events["requester"][subscribed]]
+    # No number of tries suffices for a receiver that never answers.
     needed = np.where(failing < 1, rng.geometric(np.maximum(1 - failing, 1e-9)), MAX_TRIES + 1)
     tries = np.minimum(needed, MAX_TRIES)
-    of = np.repeat(told, tries)
+    of = np.repeat(subscribed, tries)
     number = np.arange(len(of)) - np.repeat(np.cumsum(tries) - tries, tries) + 1
     is_last = number == np.repeat(tries, tries)
     outcome = is_last * np.repeat(np.where(needed > MAX_TRIES, 1, 2), tries)
@@ -74,13 +75,13 @@ def _try(block: Snapshot, receivers: list[WebhookReceiver], rng: np.random.Gener
 
 
 def wanted(plan: HistoryPlan) -> Bools:
-    """Return for each requester which kinds of events its receiver is told of."""
+    """Return, as a matrix of requester and kind of event, which events are delivered."""
     of = [customer(number) for number in range(plan.requesters)]
     return np.array([[one.wants(name) for name in EVENTS] for one in of])
 
 
 def _waited(number: Ints, rng: np.random.Generator) -> Ints:
-    """Return the wait before each try: for the dispatcher, and after a failed one for its pause."""
+    """Return the wait before each try: the dispatcher's latency plus the pause after a failed try."""
     pause: Floats = _PAUSES_MS[number - 1] * rng.uniform(1, 1 + _SCHEDULE.jitter, len(number))
     return rng.integers(10, 1_500, len(number)) + pause.astype(np.int64)
 
@@ -93,6 +94,6 @@ def _took(receivers: list[WebhookReceiver], who: Ints, delivered: Bools, rng: np
 
 
 def _since(tries: Ints, took: Ints) -> Ints:
-    """From the event to the end of each of its tries."""
+    """Return the time from an event to the end of each of its tries."""
     whole = np.concatenate([[0], np.cumsum(took)])
     return np.asarray(whole[1:] - np.repeat(whole[np.cumsum(tries) - tries], tries))

@@ -1,4 +1,4 @@
-"""What the store keeps of a job as JSON: its spec, what its source is, what became of it."""
+"""Build the JSON documents that the store keeps for a job: spec, source info, outputs and timings."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -14,7 +14,7 @@ Row = Mapping[str, Any]
 
 _BUCKETS = {"s3": "s3://media", "gs": "gs://media", "az": "az://media", "file": "file:///srv/media"}
 _BUCKETS["https"] = "https://media.example"
-# Name, content type and height of each output.
+# The name, content type and height of each output, by profile.
 _MADE: Mapping[str | None, tuple[tuple[str, str, int | None], ...]] = {
     "h264-720p": (("mp4", "video/mp4", 720),),
     "audio-aac": (("audio", "audio/mp4", None),),
@@ -26,7 +26,7 @@ _MADE: Mapping[str | None, tuple[tuple[str, str, int | None], ...]] = {
 
 
 def spec_document(job: Row, who: Customer) -> Document:
-    """As `split_secrets` would have left it."""
+    """Return the spec without secrets, in the form that `split_secrets` returns."""
     return {
         **_plain(),
         "source": {"url": f"{_BUCKETS[job['source_scheme']]}/in/{job['job_id']}.mov"},
@@ -47,7 +47,7 @@ def spec_document(job: Row, who: Customer) -> Document:
 
 @cache
 def _plain() -> Document:
-    """Every field with its default."""
+    """Return a spec document in which every field has its default."""
     outputs = [
         {"name": "large", "type": "mp4", "video": {"codec": "h264", "height": 1080}},
         {"name": "small", "type": "mp4", "video": {"codec": "h264", "height": 360}},
@@ -62,6 +62,7 @@ def external_id(job: Row) -> str:
 
 
 def source_document(job: Row) -> Document | None:
+    """Return the source info, or None if the source was never probed."""
     if job["source_container"] is None:
         return None
     seconds = job["source_seconds"]
@@ -124,7 +125,7 @@ _TIMED = (
 
 
 def timings_document(attempt: Row) -> Document | None:
-    """None where the worker could not tell them."""
+    """Return the attempt's timings, or None if the worker recorded none."""
     if attempt["ffmpeg"] is None:
         return None
     return {name: attempt[name] for name in _TIMED if attempt[name] is not None}

@@ -1,25 +1,25 @@
-"""What history to make. The same plan always makes the same rows, block by block, in any order."""
+"""The parameters of a synthetic history. A plan always yields the same rows, in independent blocks."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from euterpe.analytics.errors import AnalyticsError
 
-OnProgress = Callable[[int], object]  # told how many jobs are there by now
+OnProgress = Callable[[int], object]  # called with the number of jobs generated so far
 
 BLOCK = 10_000  # jobs
 DAY_MS = 86_400_000
 _MOST_JOBS = 1_000_000_000
-# The third part of the history has a newer ffmpeg.
+# The last third of the history has a newer ffmpeg.
 UPGRADED_AFTER = 2 / 3
 
 
 @dataclass(frozen=True)
 class HistoryPlan:
-    """So many jobs of so many requesters, accepted in the days before `until_ms`.
+    """A history of `jobs` jobs of `requesters` requesters, accepted in the `days` before `until_ms`.
 
-    With `regresses` the newer ffmpeg is slower with one profile and fails twice as often with another.
-    Each of the `outages` makes 20 consecutive jobs of one profile fail with `outage_code`, in every block.
+    With `regresses`, the newer ffmpeg is slower with one profile and fails twice as often with another.
+    In every block, each of the `outages` makes 20 consecutive jobs of one profile fail with `outage_code`.
     """
 
     jobs: int

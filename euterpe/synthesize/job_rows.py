@@ -1,4 +1,4 @@
-"""The rows of jobs, as their attempts and events have left them."""
+"""Generate the rows of jobs and attempts, computed from the block's attempts and events."""
 
 from typing import Any
 
@@ -34,20 +34,21 @@ from euterpe.synthesize.outcomes import (
 from euterpe.synthesize.snapshot import Snapshot
 from euterpe.synthesize.timeline import EVENTS, KIND
 
-# What the event says of the job's status.
+# The job status after each kind of event.
 _STATUSES = ["processing" if name == "progress" else name for name in EVENTS]
 
 
 def job_rows(block: Snapshot) -> pa.Table:
+    """Return the jobs in the state that their last event before the end of the history left."""
     status = _last(block, np.full(len(block.jobs), KIND["queued"]), "kind")
     succeeded = status == KIND["succeeded"]
-    over = np.isin(status, [KIND[name] for name in FINISHED])
+    finished = np.isin(status, [KIND[name] for name in FINISHED])
     return table_of(
         JOBS,
         {
-            **_asked(block, over),
+            **_asked(block, finished),
             "status": words(_STATUSES, status),
-            **_course(block, over),
+            **_course(block, finished),
             **_counts(block),
             **_media(block, succeeded),
             **_error(block, succeeded),
@@ -56,10 +57,10 @@ def job_rows(block: Snapshot) -> pa.Table:
     )
 
 
-def _asked(block: Snapshot, over: Bools) -> dict[str, Any]:
+def _asked(block: Snapshot, finished: Bools) -> dict[str, Any]:
     jobs = block.jobs
-    # What is not over is in no group: one that had its place in a line would need the others' places too.
-    group = np.where(over, jobs.group, 0)
+    # Unfinished jobs are in no group: a place in a group's queue would depend on the group's other jobs.
+    group = np.where(finished, jobs.group, 0)
     return {
         "job_id": block.job_ids,
         "requester_id": words([requester_id(n) for n in range(block.plan.requesters)], jobs.requester),
@@ -69,39 +70,39 @@ def _asked(block: Snapshot, over: Bools) -> dict[str, Any]:
         "group_id": words([None, *(f"show-{number}" for number in range(1, GROUPS + 1))], group),
         "max_attempts": jobs.max_attempts,
         "source_scheme": words(SCHEMES, jobs.scheme),
-        # A signed URL for each output would be another life altogether.
+        # An https:// output would need a signed URL for each file, which `spec_document` does not make.
         "output_scheme": words(["s3" if name == "https" else name for name in SCHEMES], jobs.scheme),
         "not_before": instants(jobs.not_before_ms, jobs.not_before_ms > 0),
         "created_at": instants(jobs.created_ms),
     }
 
 
-def _course(block: Snapshot, over: Bools) -> dict[str, Any]:
+def _course(block: Snapshot, finished: Bools) -> dict[str, Any]:
     updated = _last(block, block.jobs.created_ms, "at_ms")
     started = np.full(len(block.jobs), -1)
-    # Backwards, so that the first is what stays.
+    # Assigned in reverse order, so that the first attempt's value remains.
     started[block.attempts["job"][::-1]] = block.attempts["started_ms"][::-1]
     return {
         "updated_at": instants(updated),
         "started_at": instants(started, started >= 0),
-        "finished_at": instants(updated, over),
+        "finished_at": instants(updated, finished),
     }
 
 
 def _counts(block: Snapshot) -> dict[str, Ints]:
     events, attempts, of, count = block.events, block.attempts, block.attempts["job"], len(block.jobs)
-    handed_back = block.ended & (attempts["fate"] == RELEASED)
+    released = block.ended & (attempts["fate"] == RELEASED)
     by_hand = (events["kind"] == KIND["queued"]) & (events["error"] == SUCCESS)
-    # A person who retries what was forbidden has brought other credentials first.
-    brought = by_hand & np.isin(np.roll(events["error"], 1), FORBIDDEN)
+    # A retry by hand after a `forbidden` error comes with new credentials.
+    replaced = by_hand & np.isin(np.roll(events["error"], 1), FORBIDDEN)
     retried = np.bincount(events["job"][by_hand], minlength=count) > 0
     in_this_round = attempts["retried"] == retried[of]
     renewed = np.bincount(of, attempts["renewed"], count).astype(np.int64)
     return {
         "event_sequence": np.bincount(events["job"], minlength=count),
-        "attempt_count": np.bincount(of[~handed_back], minlength=count),
+        "attempt_count": np.bincount(of[~released], minlength=count),
         "refresh_count": np.bincount(of, attempts["calls"] * in_this_round, count).astype(np.int64),
-        "credential_version": 1 + renewed + np.bincount(events["job"][brought], minlength=count),
+        "credential_version": 1 + renewed + np.bincount(events["job"][replaced], minlength=count),
     }
 
 
@@ -122,7 +123,7 @@ def _media(block: Snapshot, succeeded: Bools) -> dict[str, Any]:
 
 
 def _error(block: Snapshot, succeeded: Bools) -> dict[str, Any]:
-    """A success forgets what went wrong before; nothing else does."""
+    """Return the last error of each job; only a success clears it."""
     failing = (block.events["error"] != SUCCESS) & (block.events["error"] != RELEASED)
     error = _last(block, np.full(len(block.jobs), SUCCESS), "error", failing)
     phase = _last(block, np.zeros(len(block.jobs), dtype=np.int64), "phase", failing)
@@ -134,7 +135,9 @@ def _error(block: Snapshot, succeeded: Bools) -> dict[str, Any]:
 
 
 def _last(block: Snapshot, without: Ints, name: str, which: Bools | slice = slice(None)) -> Ints:
-    """What the last event of each job says, of those that count; NumPy keeps what it assigns last."""
+    """Return a column's value in each job's last event among `which`, or the value of `without`.
+
+    NumPy keeps the last assignment to a repeated index."""
     found = without.copy()
     found[block.events["job"][which]] = block.events[name][which]
     return found
@@ -142,10 +145,11 @@ def _last(block: Snapshot, without: Ints, name: str, which: Bools | slice = slic
 
 _OUTCOMES = ("requeued", "failed", "succeeded", "released", "lease_expired", "canceled")
 _TIMES = ("fetch_ms", "probe_ms", "encode_ms", "verify_ms", "upload_ms")
-_MEASURED = 1 / 3  # of those that succeed, with VMAF
+_MEASURED = 1 / 3  # the share of successful attempts with a VMAF score
 
 
 def attempt_rows(block: Snapshot, rng: np.random.Generator) -> pa.Table:
+    """Return the attempts that started before the end of the history."""
     attempts, ended, fate = block.attempts, block.ended, block.attempts["fate"]
     outcome = attempts["failed"].astype(np.int64)
     for special, number in ((SUCCESS, 2), (RELEASED, 3), (LEASE_EXPIRED, 4), (CANCELED, 5)):
@@ -171,20 +175,20 @@ def attempt_rows(block: Snapshot, rng: np.random.Generator) -> pa.Table:
 
 
 def _timings(block: Snapshot, rng: np.random.Generator) -> dict[str, Any]:
-    """A worker that died, or hands back, has told nothing; a step that was not begun has no time."""
+    """Return the timing columns: null for lost or released attempts and for steps that did not start."""
     jobs, attempts, of, fate = block.jobs, block.attempts, block.attempts["job"], block.attempts["fate"]
-    told = block.ended & (fate != LEASE_EXPIRED) & (fate != RELEASED)
-    done = told & (fate == SUCCESS)
-    fetched, encoded = (told & ~np.isnan(attempts[name]) for name in ("probe_ms", "verify_ms"))
+    recorded = block.ended & (fate != LEASE_EXPIRED) & (fate != RELEASED)
+    done = recorded & (fate == SUCCESS)
+    fetched, encoded = (recorded & ~np.isnan(attempts[name]) for name in ("probe_ms", "verify_ms"))
     cpu = attempts["encode_ms"] / 1000 * of_each("cores")[jobs.profile[of]] * rng.uniform(0.9, 1.05, len(of))
     vmaf = np.minimum(rng.normal(of_each("vmaf")[jobs.profile[of]], 1.5), 99.9)
     return {
-        **{name: figures(attempts[name], told).cast("int64") for name in _TIMES},
+        **{name: figures(attempts[name], recorded).cast("int64") for name in _TIMES},
         "cpu_seconds": figures(cpu.round(3), encoded),
         "media_seconds": figures(jobs.seconds[of], encoded),
         "bytes_in": numbers(jobs.bytes[of], fetched),
         "bytes_out": numbers(attempts["bytes_out"], done),
-        "ffmpeg": words((FFMPEG_BEFORE, FFMPEG_SINCE), attempts["upgraded"].astype(np.int64), told),
+        "ffmpeg": words((FFMPEG_BEFORE, FFMPEG_SINCE), attempts["upgraded"].astype(np.int64), recorded),
         "measured": pa.nulls(len(of), pa.string()),
         "vmaf": figures(vmaf.round(2), done & (rng.random(len(of)) < _MEASURED)),
     }

@@ -1,4 +1,4 @@
-"""What is asked for: the jobs of a block as they are accepted, each an entry of every array."""
+"""Draw the jobs of a block as they are accepted: one NumPy array per field, one entry per job."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -13,14 +13,14 @@ from euterpe.synthesize.history_plan import HistoryPlan
 
 
 class EncodeProfile(NamedTuple):
-    name: str | None  # None: the job lists its outputs itself
+    name: str | None  # None: the job lists its outputs
     share: float  # of all jobs
-    speed: float  # seconds of media in a second of ffmpeg
+    speed: float  # seconds of media encoded per second
     cores: float
-    kbit_per_second: float  # of all outputs together
+    kbit_per_second: float  # total of all outputs
     outputs: int
-    vmaf: float | None  # about so good
-    failing: float  # how often ffmpeg fails, compared with the others
+    vmaf: float | None  # mean score
+    failing: float  # factor on the probability that ffmpeg fails
 
 
 PROFILES = (
@@ -31,19 +31,19 @@ PROFILES = (
     EncodeProfile("hls-ladder", 0.14, 1.9, 3.9, 8_200, 1, 94.0, 4.0),
     EncodeProfile(None, 0.06, 4.0, 3.0, 3_000, 3, 94.5, 1.5),
 )
-# What the newer ffmpeg changes: the one is slower by 12 %, the other fails twice as often.
+# With the newer ffmpeg, one profile is slower by 12 % and the other fails twice as often.
 SLOWER_SINCE, SLOWER = "hevc-1080p", 0.88
 FAILS_MORE_SINCE, FAILS_MORE = "hls-ladder", 2.0
 FFMPEG_BEFORE, FFMPEG_SINCE = "9.0.2", "9.1"
 
 
 def of_each(field: str) -> npt.NDArray[np.float64]:
-    """One figure of every profile; NaN where it has none."""
+    """Return this field of every profile, as floats; None becomes NaN."""
     return np.array([getattr(profile, field) for profile in PROFILES], dtype=np.float64)
 
 
 def only(name: str, factor: float) -> npt.NDArray[np.float64]:
-    """The factor for that profile, and 1 for all others."""
+    """Return `factor` for the profile `name` and 1 for all others."""
     return np.array([factor if profile.name == name else 1.0 for profile in PROFILES])
 
 
@@ -55,7 +55,7 @@ CONTAINERS = ("mov", "matroska", "mpegts", "avi")
 _CONTAINER_SHARES = (0.66, 0.2, 0.11, 0.03)
 _PRIORITIES = {"default": 50, "express": 80, "bulk": 10}
 GROUPS = 40
-# Sizes of requesters: the second is half of the first, the third a third of it.
+# The exponent of the requesters' sizes (Zipf's law): the second is half of the first, the third a third.
 _ZIPF = 1.1
 _MEDIAN_SECONDS, _LONGEST_SECONDS = 150, 14_400
 _MEDIAN_BITS = 8e6
@@ -63,17 +63,19 @@ _MEDIAN_BITS = 8e6
 
 @dataclass(frozen=True)
 class JobColumns:
+    """The jobs of a block; each field is an array with one entry per job."""
+
     created_ms: Ints
-    not_before_ms: Ints  # 0 where the requester named none
+    not_before_ms: Ints  # 0 if the requester set none
     requester: Ints
     profile: Ints
     queue: Ints
     priority: Ints
-    group: Ints  # 0 where there is none
+    group: Ints  # 0 if there is none
     max_attempts: Ints
     scheme: Ints
     container: Ints
-    seconds: Floats  # in 64ths, so that sums of them are exact
+    seconds: Floats  # multiples of 1/64, so that their sums are exact
     bytes: Ints
     refreshes: Bools
     hears_progress: Bools
@@ -85,7 +87,7 @@ class JobColumns:
 def draw_jobs(plan: HistoryPlan, index: int, rng: np.random.Generator) -> JobColumns:
     created = arrivals(plan, index, rng)
     count = len(created)
-    shares, mixes = _tastes(plan)
+    shares, mixes = _shares(plan)
     requester = _choose(rng, count, shares)
     profile = (rng.random(count)[:, None] > mixes[requester]).sum(axis=1)
     of = [customer(number) for number in range(plan.requesters)]
@@ -114,13 +116,13 @@ def draw_jobs(plan: HistoryPlan, index: int, rng: np.random.Generator) -> JobCol
 
 
 @lru_cache(maxsize=4)
-def _tastes(plan: HistoryPlan) -> tuple[Floats, Floats]:
-    """The share of each requester, and of each what it asks for (cumulated)."""
-    rng = np.random.default_rng([plan.seed, 2**32])  # beyond the number of any block
+def _shares(plan: HistoryPlan) -> tuple[Floats, Floats]:
+    """Return each requester's share of the jobs, and its cumulative shares of the profiles."""
+    rng = np.random.default_rng([plan.seed, 2**32])  # no block has this number
     shares = 1 / np.arange(1, plan.requesters + 1) ** _ZIPF
     mixes = of_each("share") * rng.lognormal(0, 0.7, (plan.requesters, len(PROFILES)))
     cumulated = np.cumsum(mixes / mixes.sum(axis=1, keepdims=True), axis=1)
-    # The last bound is what rounding has made of 1: nothing may be beyond it.
+    # Drop the last bound: rounding may leave it below 1, and a draw beyond it would have no profile.
     return shares / shares.sum(), cumulated[:, :-1]
 
 

@@ -1,4 +1,4 @@
-"""A made history into a lake, without a database: all of it in one commit."""
+"""Write a synthetic history into a lake, without a database, in one commit."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -17,24 +17,26 @@ from euterpe.synthesize.block import block
 from euterpe.synthesize.customers import named
 from euterpe.synthesize.history_plan import DAY_MS, HistoryPlan, OnProgress
 
-# A hundred thousand jobs take some 300 MB of memory, and make files that are worth opening.
+# 100,000 jobs take some 300 MB of memory and make files that are not too small.
 _BLOCKS_AT_ONCE = 10
 
 
 def synthesize_lake(lake: Lake, plan: HistoryPlan, on_progress: OnProgress) -> int:
-    """Returns how many jobs were added."""
-    made_up = dict(named(plan.requesters))
+    """Append the history to the lake and return how many jobs were added.
+
+    Raise `AnalyticsError` if the lake holds the history of real requesters."""
+    synthetic = dict(named(plan.requesters))
     with lake.append("synthesize") as append:
-        if stranger := next(iter(append.before.requesters.keys() - made_up.keys()), None):
+        if stranger := next(iter(append.before.requesters.keys() - synthetic.keys()), None):
             raise AnalyticsError(
                 f"{lake.root} has the history of {append.before.requesters[stranger]}, who is not made up: "
-                "use a lake of its own"
+                "use another lake"
             )
         for first in range(0, plan.blocks, _BLOCKS_AT_ONCE):
             indexes = range(first, min(first + _BLOCKS_AT_ONCE, plan.blocks))
             _write(plan, indexes, append.folder)
             on_progress(plan.jobs_of(indexes[-1]).stop)
-        append.requesters = {**append.requesters, **made_up}
+        append.requesters = {**append.requesters, **synthetic}
         append.read_ms = max(append.read_ms, plan.until_ms)
     return plan.jobs
 
@@ -50,7 +52,7 @@ def _write(plan: HistoryPlan, indexes: range, folder: Path) -> None:
 
 
 def _by_day(whole: pa.Table, by: str) -> Iterator[tuple[str, pa.Table]]:
-    """The rows of each day, in the order in which they were."""
+    """Yield each day with its rows, in their original order."""
     days = pc.divide(whole.column(by).cast(pa.int64()), DAY_MS * 1000).to_numpy()
     order = np.argsort(days, kind="stable")
     found, starts = np.unique(days[order], return_index=True)

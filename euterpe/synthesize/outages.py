@@ -1,4 +1,4 @@
-"""Outages: for a while, every attempt of one profile fails for the same reason."""
+"""Synthetic outages: spans in which every attempt with one profile fails for the same reason."""
 
 from dataclasses import dataclass
 
@@ -14,7 +14,7 @@ JOBS_OF_AN_OUTAGE = 20
 
 @dataclass(frozen=True)
 class WorkerOutages:
-    """Spans of time, each with the profile that it strikes."""
+    """Spans of time, each with the profile whose attempts fail."""
 
     spans: tuple[tuple[int, int, int], ...]  # begins, ends, profile
     fate: int
@@ -22,22 +22,22 @@ class WorkerOutages:
     def strike(self, fates: tuple[Ints, Ints], claimed: Ints, profile: Ints) -> tuple[Ints, Ints]:
         """Return the fates and phases, with those of the attempts that fall into an outage replaced."""
         fate, phase = fates
-        for begins, ends, struck in self.spans:
-            is_hit = (claimed >= begins) & (claimed < ends) & (profile == struck)
+        for begins, ends, affected in self.spans:
+            is_hit = (claimed >= begins) & (claimed < ends) & (profile == affected)
             fate = np.where(is_hit, self.fate, fate)
             phase = np.where(is_hit, FATES[self.fate].phase, phase)
         return fate, phase
 
 
 def draw_outages(plan: HistoryPlan, jobs: JobColumns, rng: np.random.Generator) -> WorkerOutages:
-    """Return outages at random places of the block, each as long as 20 jobs of its profile take to come."""
+    """Return outages at random places of the block, each as long as 20 jobs of its profile take to arrive."""
     fate = BY_CODE[plan.outage_code]
     if not plan.outages:
         return WorkerOutages(
             (), fate
-        )  # without a draw: the history is the same as it was before there were any
-    jobs_struck = rng.integers(0, len(jobs), plan.outages)
-    return WorkerOutages(tuple(_span(jobs, int(first)) for first in jobs_struck), fate)
+        )  # no draw from `rng`, so that a plan without outages gives the same history as before they existed
+    firsts = rng.integers(0, len(jobs), plan.outages)
+    return WorkerOutages(tuple(_span(jobs, int(first)) for first in firsts), fate)
 
 
 def _span(jobs: JobColumns, first: int) -> tuple[int, int, int]:

@@ -1,4 +1,4 @@
-"""How attempts end. The codes and phases are those of docs/errors.md."""
+"""The ways in which attempts end, with their probabilities. Codes and phases are those of docs/errors.md."""
 
 from typing import NamedTuple
 
@@ -8,7 +8,7 @@ from euterpe.domain.retry import JobError, RetryClass, canceled, lease_expired
 from euterpe.domain.states import IN_PROGRESS
 
 CLAIMED, FETCHING, PROCESSING, UPLOADING, QUEUED = range(5)
-# By those numbers; in the last, jobs are canceled while they wait.
+# Indexed by those numbers. In the last phase, jobs are canceled while they wait.
 PHASES = (*map(str, IN_PROGRESS), "queued")
 ANY = -1
 
@@ -19,7 +19,7 @@ class Fate(NamedTuple):
     retry_class: RetryClass
     share: float  # of all attempts
     message: str
-    pause_ms: int = 0  # what it takes until the attempt is over
+    pause_ms: int = 0  # how much longer the attempt takes, at least
 
 
 _AGAIN, _LATER, _NEVER = RetryClass.TRANSIENT, RetryClass.THROTTLED, RetryClass.PERMANENT

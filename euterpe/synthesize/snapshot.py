@@ -1,4 +1,4 @@
-"""A block as the end of the history finds it: whatever came later is not there."""
+"""A block of jobs, attempts and events, truncated at the end of the history."""
 
 from dataclasses import dataclass
 from heapq import heappop, heappush
@@ -13,12 +13,13 @@ from euterpe.synthesize.jobs import Bools, JobColumns, draw_jobs
 from euterpe.synthesize.timeline import Columns, Lives
 
 _SLOTS = 4
-# A block knows nothing of the slots that its neighbours still hold: every other one has workers of its own,
-# as after a roll-out.
-_ROLLS = ("blue", "green")
+# A block is independent of the slots still in use in neighbouring blocks. So alternate blocks use different
+# workers, as after a blue-green roll-out.
+_ROLLOUTS = ("blue", "green")
 
 
 def slots(started: Ints, ended: Ints) -> Ints:
+    """Assign each attempt the lowest slot that is free when it starts."""
     held: list[tuple[int, int]] = []
     free: list[int] = []
     found = np.zeros(len(started), dtype=np.int64)
@@ -36,31 +37,34 @@ def slots(started: Ints, ended: Ints) -> Ints:
 
 
 def worker_names(index: int, most: int) -> list[str]:
-    """Of the slots of this block, by their numbers."""
-    return [f"encoder-{_ROLLS[index % 2]}-{slot // _SLOTS + 1:02}" for slot in range(most + 1)]
+    """Return the names of the workers that own the slots 0 to `most` of this block."""
+    return [f"encoder-{_ROLLOUTS[index % 2]}-{slot // _SLOTS + 1:02}" for slot in range(most + 1)]
 
 
 @dataclass(frozen=True)
 class Snapshot:
+    """The jobs of a block, with their attempts and events up to the end of the history."""
+
     plan: HistoryPlan
     jobs: JobColumns
     job_ids: pa.Array
     attempts: Columns
-    ended: Bools  # which of the attempts
-    workers: pa.Array  # of the attempts
+    ended: Bools  # per attempt: whether it ended before the history did
+    workers: pa.Array  # per attempt
     events: Columns
     event_ids: pa.Array
 
 
 def cut(plan: HistoryPlan, index: int, rng: np.random.Generator) -> Snapshot:
+    """Generate a block and drop what started or happened after the end of the history."""
     jobs = draw_jobs(plan, index, rng)
     attempts, events = Lives(plan, jobs, rng).live()
     slot = slots(attempts["started_ms"], attempts["ended_ms"])
     workers = words(worker_names(index, int(slot.max(initial=0))), slot)
     begun = attempts["started_ms"] <= plan.until_ms
     attempts, events = _kept(attempts, begun), _kept(events, events["at_ms"] <= plan.until_ms)
-    told = np.bincount(events["job"], minlength=len(jobs))
-    events["sequence"] = np.arange(len(events["job"])) - np.repeat(np.cumsum(told) - told, told) + 1
+    counts = np.bincount(events["job"], minlength=len(jobs))
+    events["sequence"] = np.arange(len(events["job"])) - np.repeat(np.cumsum(counts) - counts, counts) + 1
     events["requester"] = jobs.requester[events["job"]]
     return Snapshot(
         plan,

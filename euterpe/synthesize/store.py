@@ -1,4 +1,4 @@
-"""A made history straight into the configured store."""
+"""Write a synthetic history directly into the configured store."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,18 +31,19 @@ _PROGRESS = {"processing": 40.0, "uploading": 95.0, "succeeded": 100.0}
 
 
 def lives(tables: Mapping[str, pa.Table], until_ms: int) -> Iterator[Life]:
+    """Yield each job with its attempts, events and deliveries, as rows of the store."""
     attempts = _grouped(tables["attempts"], "job_id")
     events = _grouped(tables["events"], "job_id")
     tries = _grouped(tables["deliveries"], "event_id")
     for job in _rows(tables["jobs"]):
         who = customer(requester_number(job["requester_id"]))
-        own, told = attempts[job["job_id"]], events[job["job_id"]]
+        own, job_events = attempts[job["job_id"]], events[job["job_id"]]
         row = _job(job, own, who, until_ms)
         yield Life(
             row,
             [_attempt(attempt) for attempt in own],
-            list(event_rows(row, told, own, tries, who)),
-            [delivery_row(one, who) for event in told for one in tries[event["event_id"]]],
+            list(event_rows(row, job_events, own, tries, who)),
+            [delivery_row(one, who) for event in job_events for one in tries[event["event_id"]]],
         )
 
 
@@ -93,13 +94,13 @@ def _job(job: Row, attempts: Sequence[Row], who: Customer, until_ms: int) -> dic
 
 
 def _claims(job: Row, attempts: Sequence[Row]) -> int:
-    """A sweep raises the version like a claim, and so does the control plane when it cancels what waits."""
+    """Return the claim version: each claim raises it, and so do a sweep and the cancel of a waiting job."""
     versions = attempts[-1]["claim_version"] + (attempts[-1]["outcome"] == "lease_expired") if attempts else 0
     return int(versions + (job["error_phase"] == JobStatus.QUEUED))
 
 
 def _place(job: Row, attempts: Sequence[Row], until_ms: int) -> dict[str, Any]:
-    """Where it waits, or who has it."""
+    """Return the columns for the job's lane, lease and owner."""
     if job["status"] in FINISHED:
         return {"lane": Lane.REST}
     if job["status"] in IN_PROGRESS:
@@ -134,12 +135,14 @@ def _attempt(attempt: Row) -> dict[str, Any]:
 
 
 def synthesize_store(database: Database, plan: HistoryPlan, on_progress: OnProgress) -> int:
-    """Returns how many jobs were added; those that an earlier run of the same plan has left are not."""
+    """Write the history and return how many jobs were added; jobs of an earlier run of the plan are skipped.
+
+    Raise `AnalyticsError` if the database holds jobs of real requesters."""
     load = HistoryLoad(database)
     if stranger := load.stranger(key for key, _ in named(plan.requesters)):
         raise AnalyticsError(
-            f"the database has jobs of {stranger}, who is not made up: what is made up stays apart from it; "
-            "make a database of its own, or use --lake"
+            f"the database has jobs of {stranger}, who is not made up: a synthetic history must not be mixed "
+            "with a real one; use another database, or --lake"
         )
     load.name(named(plan.requesters), plan.since_ms)
     seen = added = 0

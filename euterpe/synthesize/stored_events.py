@@ -1,4 +1,4 @@
-"""Events and deliveries as rows of the store: who was told what, and how far the outbox has come with it."""
+"""Convert synthetic events and deliveries to rows of the store, with their bodies and delivery state."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -18,6 +18,7 @@ _REPORT = {"progress": 50.0, "eta_seconds": 30.0, "speed": 3.0}
 
 
 def pause_ms(failures: int) -> int:
+    """Return the backoff before the next try, with the mean jitter."""
     return _BACKOFF.delay_ms(failures, RetryClass.TRANSIENT, 0.5)
 
 
@@ -28,13 +29,13 @@ def event_rows(
     tries: Mapping[str, Sequence[Row]],
     who: Customer,
 ) -> Iterator[dict[str, Any]]:
-    """Of one job, whose row in the store is `job`."""
+    """Yield the outbox rows of one job, whose row in the store is `job`."""
     left = iter(attempts)
     begun, attempt = 0, None
     for event in events:
         status = event["type"].removeprefix("job.")
         if status == JobStatus.CLAIMED:
-            attempt = next(left, None)  # none: the control plane cancels what waits
+            attempt = next(left, None)  # None: the control plane claimed a waiting job to cancel it
             begun += attempt is not None
         elif status == JobStatus.QUEUED and attempt is not None and attempt["outcome"] == "released":
             begun -= 1
@@ -108,7 +109,7 @@ def delivery_row(one: Row, who: Customer) -> dict[str, Any]:
 
 
 def _reason(one: Row, who: Customer) -> str | None:
-    """As the delivery log says it."""
+    """Return the error text of the delivery log, or None for a success."""
     if one["error_code"] is None or who.receiver is None:
         return None
     spent = one["outcome"] == OutboxStatus.DEAD_LETTER

@@ -1,7 +1,7 @@
-"""From their acceptance to their ends: the attempts and the events of a block of jobs.
+"""Simulate the attempts and events of a block of jobs, from acceptance to the end (vectorised).
 
-All jobs live at once, claim by claim, and to their end. What of it comes after the end of the history is cut
-off later: that is how jobs come to be in flight.
+All jobs are simulated together, claim by claim, until each has ended. `snapshot` then drops whatever lies
+after the end of the history, which leaves some jobs in flight.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,7 +28,7 @@ from euterpe.synthesize.outcomes import (
 )
 
 Columns = dict[str, Any]  # arrays of one length
-# What an event tells, in the order in which they come within a claim.
+# The kinds of events, in the order in which they occur within a claim.
 EVENTS = (
     "claimed",
     "fetching",
@@ -45,34 +45,36 @@ MAX_REFRESHES = 3
 _BACKOFF = Backoff()
 _CANCELED_WAITING = 0.004
 _MEAN_WAIT_MS = 9_000
-# A person looks after some of what failed, hours later.
+# A person retries some of the failed jobs, hours later.
 _RETRIED, _RETRIED_AFTER_MS = 0.25, 3 * 3_600_000
 
 
 class Lives:
+    """The simulation of one block; call `live` once."""
+
     def __init__(self, plan: HistoryPlan, jobs: JobColumns, rng: np.random.Generator) -> None:
         self._plan, self._jobs, self._rng = plan, jobs, rng
         self._ready = np.maximum(jobs.created_ms, jobs.not_before_ms)
         self._count, self._version, self._claims, self._refreshes = np.zeros((4, len(jobs)), dtype=np.int64)
-        self._was = np.full(len(jobs), SUCCESS)
+        self._last_fate = np.full(len(jobs), SUCCESS)
         self._retried = np.zeros(len(jobs), dtype=bool)
         self._outages = draw_outages(plan, jobs, rng)
         self._attempts: list[Columns] = []
         self._events: list[Columns] = []
 
     def live(self) -> tuple[Columns, Columns]:
-        """Attempts and events, each in the order of their jobs and of time."""
+        """Run the simulation; return attempts and events, each ordered by job and time."""
         waiting = self._claim(self._cancel_some(np.arange(len(self._jobs))))
         while len(waiting):
             waiting = self._claim(waiting)
         return _in_order(self._attempts, ("claim",)), _in_order(self._events, ("claim", "kind"))
 
     def _cancel_some(self, of: Ints) -> Ints:
-        """Some are canceled while they wait: the control plane claims and fails them at once."""
+        """Cancel some waiting jobs, which the control plane claims and fails at once; return the others."""
         gone = self._rng.random(len(of)) < _CANCELED_WAITING
         at = self._ready[of] + self._wait(self._ready[of], self._jobs.priority[of])
         for kind, error in (("claimed", SUCCESS), ("failed", CANCELED)):
-            self._tell(kind, of[gone], at[gone], error=error, phase=QUEUED)
+            self._add_events(kind, of[gone], at[gone], error=error, phase=QUEUED)
         return of[~gone]
 
     def _wait(self, ready: Ints, priority: Ints) -> Ints:
@@ -83,11 +85,11 @@ class Lives:
         return poll + np.where(queue, self._rng.exponential(1.0, len(ready)) * mean, 0).astype(np.int64)
 
     def _claim(self, of: Ints) -> Ints:
-        """One attempt at each; returns those that wait for another one."""
+        """Simulate one attempt of each job; return the jobs that wait for another attempt."""
         claimed = self._ready[of] + self._wait(self._ready[of], self._jobs.priority[of])
         upgraded = claimed >= self._plan.upgraded_ms
         changed = upgraded & self._plan.regresses
-        fates = draw_fates(self._jobs, of, changed, self._was[of], self._rng)
+        fates = draw_fates(self._jobs, of, changed, self._last_fate[of], self._rng)
         fates = self._outages.strike(fates, claimed, self._jobs.profile[of])
         course = run(self._jobs, of, changed, fates, self._rng)
         ended = claimed + course.took_ms
@@ -111,14 +113,14 @@ class Lives:
                 **outcome,
             }
         )
-        self._tell_course(of, claimed, ended, course)
+        self._add_course_events(of, claimed, ended, course)
         waiting = self._settle(of, ended, course, outcome)
-        self._was[of] = course.fate
+        self._last_fate[of] = course.fate
         self._claims[of] += 1
         return waiting
 
     def _refresh(self, of: Ints, fate: Ints) -> tuple[Ints, Ints]:
-        """Calls of the refresh URL, and how many of them brought newer credentials."""
+        """Return the number of calls to the refresh URL, and how many of them returned new credentials."""
         room = MAX_REFRESHES - self._refreshes[of]
         refused = np.isin(fate, FORBIDDEN)
         expired = self._rng.random(len(of)) < 0.12
@@ -127,7 +129,7 @@ class Lives:
         return calls, np.where(refused, 0, calls)
 
     def _outcome(self, of: Ints, fate: Ints) -> dict[str, Bools]:
-        """The rules of `domain.retry.decide_job`, for many at once; a test holds the two together."""
+        """Apply the rules of `domain.retry.decide_job` to many attempts at once; a test compares the two."""
         never = NEVER_AGAIN[fate]
         failing = (fate != SUCCESS) & (fate != RELEASED)
         spent = failing & (fate != CANCELED) & (self._count[of] >= self._jobs.max_attempts[of])
@@ -137,26 +139,26 @@ class Lives:
             "again": (failing & ~never & ~spent) | (fate == RELEASED),
         }
 
-    def _tell_course(self, of: Ints, claimed: Ints, ended: Ints, course: Course) -> None:
-        self._tell("claimed", of, claimed)
+    def _add_course_events(self, of: Ints, claimed: Ints, ended: Ints, course: Course) -> None:
+        self._add_events("claimed", of, claimed)
         for phase, name in enumerate(IN_PROGRESS[1:], start=1):
-            come = course.phase >= phase
-            self._tell(name, of[come], claimed[come] + course.starts_ms[phase][come])
+            reached = course.phase >= phase
+            self._add_events(name, of[reached], claimed[reached] + course.starts_ms[phase][reached])
         done = course.fate == SUCCESS
-        # One report for all of them, from the middle of the step that takes longest.
+        # One progress report per job, from the middle of the longest step.
         half = course.starts_ms[2] + (course.starts_ms[3] - course.starts_ms[2]) // 2
-        heard = done & self._jobs.hears_progress[of]
-        self._tell("progress", of[heard], (claimed + half)[heard])
-        self._tell("succeeded", of[done], ended[done])
+        reported = done & self._jobs.hears_progress[of]
+        self._add_events("progress", of[reported], (claimed + half)[reported])
+        self._add_events("succeeded", of[done], ended[done])
 
     def _settle(self, of: Ints, ended: Ints, course: Course, outcome: Mapping[str, Bools]) -> Ints:
-        told: Columns = {"error": course.fate, "phase": course.phase}
+        error: Columns = {"error": course.fate, "phase": course.phase}
         for kind, name in (("queued", "again"), ("failed", "failed"), ("dead_letter", "dead")):
-            held = outcome[name]
-            self._tell(kind, of[held], ended[held], **{key: value[held] for key, value in told.items()})
+            kept = outcome[name]
+            self._add_events(kind, of[kept], ended[kept], **{key: value[kept] for key, value in error.items()})
         again, released = outcome["again"], course.fate == RELEASED
         self._count[of[released]] -= 1
-        # A sweep fences the owner that it puts out with a version of its own.
+        # A sweep raises the claim version to fence the owner whose lease expired.
         self._version[of[course.fate == LEASE_EXPIRED]] += 1
         self._ready[of[again]] = (ended + self._pause(of, course.fate))[again]
         return np.sort(np.concatenate([of[again], self._retry(of, ended, outcome)]))
@@ -173,15 +175,15 @@ class Lives:
         wanted = rests & ~self._retried[of] & (self._rng.random(len(of)) < _RETRIED)
         chosen = of[wanted]
         at = ended + self._rng.lognormal(np.log(_RETRIED_AFTER_MS), 1.0, len(of)).astype(np.int64)
-        self._tell("queued", chosen, at[wanted])
+        self._add_events("queued", chosen, at[wanted])
         self._retried[chosen], self._refreshes[chosen] = True, 0
         self._ready[chosen] = at[wanted]
         return chosen
 
-    def _tell(
+    def _add_events(
         self, kind: str, of: Ints, at: Ints, error: Ints | int = SUCCESS, phase: Ints | int = 0
     ) -> None:
-        """`error` is SUCCESS for what tells of none."""
+        """Add one event for each job; `error` is SUCCESS for an event without an error."""
         self._events.append(
             {
                 "job": of,
