@@ -1,4 +1,4 @@
-"""The pipeline's part of ci/bench: ingest beside a bare COPY, marts beside DuckDB; local[2], one run."""
+"""The analytics part of ci/bench: ingest compared with a bare COPY, marts with DuckDB; Spark on local[2]."""
 
 from __future__ import annotations
 
@@ -101,9 +101,9 @@ class IngestBench:
     sizes: Sizes
 
     def whole(self) -> list[Figure]:
-        """Everything into an empty lake; the last one stays, for the bits."""
+        """Measure the ingest of everything into an empty lake; keep the last lake for `bits`."""
         found = []
-        ingest(self.session, Lake(self.root / "warm"), self.url)  # Spark compiles what it runs the first time
+        ingest(self.session, Lake(self.root / "warm"), self.url)  # warm-up: Spark compiles on the first run
         for _ in range(self.sizes.rounds):
             shutil.rmtree(self.root / "lake", ignore_errors=True)
             ours = self._ingest_timed(Lake(self.root / "lake"))
@@ -116,19 +116,20 @@ class IngestBench:
         return found
 
     def _ingest_timed(self, lake: Lake) -> dict[str, float]:
-        """Seconds by table."""
-        told = [time.perf_counter()]
+        """Return the seconds that the ingest took, by table."""
+        times = [time.perf_counter()]
         took: dict[str, float] = {}
 
-        def tell(table: str, _: int) -> None:
-            told.append(time.perf_counter())
-            took[table] = told[-1] - told[-2]
+        def note_time(table: str, _: int) -> None:
+            times.append(time.perf_counter())
+            took[table] = times[-1] - times[-2]
 
-        ingest(self.session, lake, self.url, on_table=tell)
+        ingest(self.session, lake, self.url, on_table=note_time)
         return took
 
     def bits(self) -> list[Figure]:
-        """The same new events onto a lake of twice the database, and onto one that has only the position."""
+        """Measure the ingest of the same new events into a lake twice as large as the database, and into one
+        that has only the position."""
         large, empty = Lake(self.root / "lake"), Lake(self.root / "empty")
         synthesize_lake(large, plan(self.sizes.database_jobs, seed=2), lambda _: None)
         with empty.append("bench") as append:
@@ -145,7 +146,7 @@ class IngestBench:
 
 
 def _copy_and_write(url: str, table: str, root: Path) -> None:
-    """COPY of the same columns, and pyarrow's Parquet: what a person would write by hand."""
+    """Copy the same columns with COPY and write them with pyarrow: the baseline, as written by hand."""
     columns, path = HISTORY[table].columns, root / f"{table}.parquet"
     select = sa.select(*(COLUMNS[table][column.name].label(column.name) for column in columns))
     with history_of(url) as history:
@@ -178,7 +179,7 @@ def measure_marts(small: Path, large: Path) -> list[Figure]:
 
 
 def _apart(what: str, lake: Path) -> dict[str, float]:
-    """In a process of its own, whose peak memory is this alone."""
+    """Run one measurement in a separate process, so that its peak memory covers nothing else."""
     command = [sys.executable, "-m", "ci.analytics_bench", what, str(lake)]
     output = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
     figures: dict[str, float] = json.loads(output.splitlines()[-1])
@@ -216,14 +217,14 @@ def _ask_duckdb(folder: Path) -> None:
 
 @contextmanager
 def _peak_of_children() -> Iterator[list[float]]:
-    """The most memory that this process and those it started had together, looked at ten times a second."""
+    """Yield the peak memory of this process and its descendants together, sampled ten times a second."""
     peak, over = [0.0], threading.Event()
 
-    def look() -> None:
+    def sample() -> None:
         while not over.wait(0.1):
-            peak[0] = max(peak[0], sum(map(_resident_mib, _family(os.getpid()))))
+            peak[0] = max(peak[0], sum(map(_resident_mib, _process_tree(os.getpid()))))
 
-    thread = threading.Thread(target=look)
+    thread = threading.Thread(target=sample)
     thread.start()
     try:
         yield peak
@@ -232,17 +233,17 @@ def _peak_of_children() -> Iterator[list[float]]:
         thread.join()
 
 
-def _family(pid: int) -> Iterator[int]:
+def _process_tree(pid: int) -> Iterator[int]:
     yield pid
     for children in Path(f"/proc/{pid}/task").glob("*/children"):
         for child in children.read_text().split():
-            yield from _family(int(child))
+            yield from _process_tree(int(child))
 
 
 def _resident_mib(pid: int) -> float:
     try:
         status = Path(f"/proc/{pid}/status").read_text()
-    except OSError:  # it has ended meanwhile
+    except OSError:  # the process has ended
         return 0.0
     line = next((line for line in status.splitlines() if line.startswith("VmRSS:")), "VmRSS: 0 kB")
     return int(line.split()[1]) / 1024

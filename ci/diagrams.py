@@ -1,4 +1,4 @@
-"""The generator of ci/diagrams: what stands between markers in the docs, made anew from the code."""
+"""Regenerate the parts of the docs between `<!-- generated -->` markers from the code, for ci/diagrams."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _State = TypeVar("_State", bound=StrEnum)
 
 
 def diagram(edges: Mapping[_State, Set[_State]], begins: Iterable[_State]) -> str:
-    """A state machine as mermaid. A state without a way out is drawn as an end."""
+    """Return a state machine as a mermaid diagram. A state without outgoing edges is drawn as an end."""
     lines = ["```mermaid", "stateDiagram-v2", *(f"    [*] --> {state}" for state in begins)]
     for source, targets in edges.items():
-        # In the order of the states: a set has none of its own.
+        # Sorted in the order of the states, because a set has no order.
         lines += [f"    {source} --> {target}" for target in edges if target in targets]
         if not targets:
             lines.append(f"    {source} --> [*]")
@@ -37,7 +37,7 @@ def diagram(edges: Mapping[_State, Set[_State]], begins: Iterable[_State]) -> st
 
 
 def definitions(tables: Iterable[Table]) -> str:
-    """Each table with the meaning of each of its columns."""
+    """Return a markdown section for each table, with the meaning of each column."""
     lines = []
     for table in tables:
         key = ", ".join(f"`{name}`" for name in table.key)
@@ -48,7 +48,7 @@ def definitions(tables: Iterable[Table]) -> str:
 
 
 def retries(max_attempts: int) -> str:
-    """Return the attempts to deliver an event as a table: each with its pause, and the time in all."""
+    """Return a markdown table of delivery attempts: the pause before each and the total time."""
     lines = [
         "| attempt | after the one before | at the earliest, after the first |",
         "| --- | --- | --- |",
@@ -78,7 +78,7 @@ _GENERATED: Mapping[str, Callable[[], str]] = {
 
 
 def rewritten(page: str) -> str:
-    """The page with what is generated made anew."""
+    """Return the page with its generated blocks replaced."""
     return _BLOCK.sub(lambda block: f"{block[1]}{_GENERATED[block[2]]()}{block[3]}", page)
 
 

@@ -1,8 +1,8 @@
-"""What the fair share between requesters brings, and what it costs.
+"""Measure the benefit and the cost of fair shares between requesters (start-time fair queueing).
 
-The wait of a small requester beside the backlog of a large one is simulated: slots and durations on a
-settable clock, every enqueue, claim and transition on the real store. The cost is measured against the same
-store with jobs in the order of their enqueue.
+The benefit is the wait of a small requester beside the backlog of a large one. It is simulated: slots and
+durations on a settable clock, every enqueue, claim and transition on the real store. The cost is measured
+against the same store with jobs in the order of their enqueue.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _RING = LocalKeyRing(KeySet(where="the simulation", active="k", keys={"k": b"k" 
 
 @dataclass(frozen=True)
 class Arrival:
-    """Jobs of one requester that come at one moment."""
+    """Jobs that one requester enqueues at the same time."""
 
     at_ms: int
     requester_id: str
@@ -45,14 +45,14 @@ class Arrival:
 
 
 def waits_ms(url: str, arrivals: Sequence[Arrival], *, slots: int, job_ms: int) -> dict[str, list[int]]:
-    """Return how long each job that was begun had waited, by requester, until the last arrival was begun."""
+    """Simulate until the last arrival's jobs have started; return the waits of started jobs by requester."""
     clock = SettableClock()
     with Store(url, _RING, clock=clock, sweep_every_ms=0) as store:
         return _Simulation(store, clock, slots, job_ms).run(sorted(arrivals, key=lambda one: one.at_ms))
 
 
 def beside_a_backlog(url: str, *, backlog: int, slots: int = 10, job_ms: int = 20_000) -> float:
-    """Return the median wait of a small requester beside a backlog, in jobs' times."""
+    """Return the median wait of a small requester beside a backlog, as a multiple of a job's duration."""
     end = backlog * job_ms // slots * 3 // 4
     small = [Arrival(at, "small") for at in range(job_ms * 2, end, max(job_ms * 2, end // 50))]
     waits = waits_ms(url, [Arrival(0, "large", backlog), *small], slots=slots, job_ms=job_ms)
@@ -60,7 +60,7 @@ def beside_a_backlog(url: str, *, backlog: int, slots: int = 10, job_ms: int = 2
 
 
 class _FirstCome(FairShares):
-    """Ranks in the order of enqueue, for nothing."""
+    """Ranks in the order of enqueue, at no cost: the baseline."""
 
     _places = count()
 
@@ -80,14 +80,14 @@ class _FirstCome(FairShares):
 
 @dataclass(frozen=True)
 class Rates:
-    """Jobs a second."""
+    """Jobs per second."""
 
     enqueued: float
     claimed: float
 
 
 def rates(url: str, *, jobs: int, requesters: int, rounds: int = 7) -> tuple[Rates, Rates]:
-    """Return the median rates with the fair share and without it; each round measures both in turn."""
+    """Return the median rates with fair shares and without them; each round measures both in turn."""
     found = [[_rates(url, shares, jobs, requesters) for shares in (None, _FirstCome)] for _ in range(rounds)]
     fair, first_come = (
         Rates(statistics.median(one.enqueued for one in same), statistics.median(one.claimed for one in same))
@@ -99,7 +99,7 @@ def rates(url: str, *, jobs: int, requesters: int, rounds: int = 7) -> tuple[Rat
 def _rates(url: str, shares: Callable[[Database], FairShares] | None, jobs: int, requesters: int) -> Rates:
     names = [f"r{number}" for number in range(requesters)]
     with Store(url, _RING, shares=shares) as store:
-        _enqueue_and_claim(store, 2 * _BATCH, names)  # the statements are compiled before the clock starts
+        _enqueue_and_claim(store, 2 * _BATCH, names)  # compile the statements before the clock starts
         found = _enqueue_and_claim(store, jobs, names)
         for name in names:
             erase_jobs(store.database, name)
@@ -107,7 +107,7 @@ def _rates(url: str, shares: Callable[[Database], FairShares] | None, jobs: int,
 
 
 def _enqueue_and_claim(store: Store, jobs: int, names: Sequence[str]) -> Rates:
-    """Return how fast the jobs went in and out again; those of a batch are of one requester."""
+    """Return the rates of enqueue and claim; each batch holds the jobs of one requester."""
     batches = [
         [NewJob(requester_id=name, spec=_SPEC, max_attempts=3) for _ in range(_BATCH)]
         for name in islice(cycle(names), jobs // _BATCH)
@@ -122,10 +122,12 @@ def _enqueue_and_claim(store: Store, jobs: int, names: Sequence[str]) -> Rates:
 
 
 class _Simulation:
+    """A discrete-event simulation of slots over the real store."""
+
     def __init__(self, store: Store, clock: SettableClock, slots: int, job_ms: int) -> None:
         self._store, self._clock, self._slots, self._job_ms = store, clock, slots, job_ms
         self._running: list[tuple[int, int, ClaimedJob]] = []
-        self._came: dict[str, int] = {}
+        self._arrived: dict[str, int] = {}
         self._waits: dict[str, list[int]] = {}
         self._number = count()
 
@@ -148,7 +150,7 @@ class _Simulation:
             NewJob(requester_id=arrival.requester_id, spec=_SPEC, max_attempts=3, **arrival.fields)
             for _ in range(arrival.jobs)
         ]
-        self._came |= dict.fromkeys((job.job_id for job in new), self._clock.now_ms)
+        self._arrived |= dict.fromkeys((job.job_id for job in new), self._clock.now_ms)
         self._store.enqueue.many(new)
 
     def _end_jobs(self) -> None:
@@ -164,7 +166,7 @@ class _Simulation:
             return
         for job in self._store.inbox.claim("simulation", free, lease_ms=7 * 24 * 3_600_000):
             number = next(self._number)
-            # Jobs that begin together end one after the other, as jobs of different sources do.
+            # Jobs that start together end at different times, as jobs with different sources do.
             took = self._job_ms + number % self._slots * self._job_ms // self._slots // 5
             heapq.heappush(self._running, (self._clock.now_ms + took, number, job))
-            self._waits.setdefault(job.requester_id, []).append(self._clock.now_ms - self._came[job.job_id])
+            self._waits.setdefault(job.requester_id, []).append(self._clock.now_ms - self._arrived[job.job_id])

@@ -1,4 +1,4 @@
-"""Does history slow the hot path? Claims on a small and on a large database, turn by turn."""
+"""Measure whether a large history slows claims: claims on a small and a large database, in turn."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _store(url: str) -> Iterator[Store]:
 
 
 def measure(small: str, large: str, *, finished: int) -> dict[str, float]:
-    """p99 in milliseconds of a claim of one, from an inbox and an outbox of either size."""
+    """Return p50 and p99 in milliseconds of a claim of one, from an inbox and an outbox of either size."""
     with _store(small) as few, _store(large) as many:
         add_history(few.database, finished=0, waiting=SMALL)
         add_history(many.database, finished=finished, waiting=BACKLOG)
@@ -39,19 +39,19 @@ def measure(small: str, large: str, *, finished: int) -> dict[str, float]:
             store.database.settle_statistics()
         found = {}
         for queue in ("inbox", "outbox"):
-            takes = [_taker(store, queue) for store in (few, many)]
+            claimers = [_claimer(store, queue) for store in (few, many)]
             waits: list[list[float]] = [[], []]
             for _ in range(CLAIMS):
-                for take, wait in zip(takes, waits, strict=True):
-                    wait.append(take())
+                for claim_once, wait in zip(claimers, waits, strict=True):
+                    wait.append(claim_once())
             for size, wait in zip(("small", "large"), waits, strict=True):
                 found[f"{queue}_{size}_p99_ms"] = sorted(wait)[CLAIMS * 99 // 100] * 1000
                 found[f"{queue}_{size}_p50_ms"] = sorted(wait)[CLAIMS // 2] * 1000
     return found
 
 
-def _taker(store: Store, queue: str) -> Callable[[], float]:
-    def take() -> float:
+def _claimer(store: Store, queue: str) -> Callable[[], float]:
+    def claim_once() -> float:
         began = time.perf_counter()
         taken = store.inbox.claim("bench", BATCH) if queue == "inbox" else store.outbox.claim("bench", BATCH)
         took = time.perf_counter() - began
@@ -59,4 +59,4 @@ def _taker(store: Store, queue: str) -> Callable[[], float]:
             raise RuntimeError("the backlog is used up: the figure would be wrong")
         return took
 
-    return take
+    return claim_once

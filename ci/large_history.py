@@ -1,4 +1,4 @@
-"""Large databases for benches: history and backlog without having lived through them."""
+"""Fill a database with a history and a backlog for benchmarks, by bulk insert."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -13,18 +13,18 @@ from euterpe.store.tables import inbox_jobs, job_outbox_events
 _SPEC = {"profile": "h264-720p", "metadata": {}, "status_webhook_url": "https://requester.example/hook"}
 _BATCH = 5_000
 _State = dict[str, Any]
-_OVER: _State = {"status": JobStatus.SUCCEEDED, "lane": Lane.REST, "attempt_count": 1, "finished_at": 1}
-_TOLD: _State = {"status": OutboxStatus.DELIVERED, "lane": Lane.REST}
-_TO_TELL: _State = {"status": OutboxStatus.PENDING, "lane": Lane.READY}
+_FINISHED: _State = {"status": JobStatus.SUCCEEDED, "lane": Lane.REST, "attempt_count": 1, "finished_at": 1}
+_DELIVERED: _State = {"status": OutboxStatus.DELIVERED, "lane": Lane.REST}
+_PENDING: _State = {"status": OutboxStatus.PENDING, "lane": Lane.READY}
 
 
 def add_history(database: Database, *, finished: int, waiting: int) -> None:
-    """So many finished jobs, each with a delivered event, and so many queued, each with a pending one."""
+    """Insert finished jobs, each with a delivered event, and waiting jobs, each with a pending event."""
     insert_jobs = BulkInsert(database.engines, inbox_jobs, inbox_jobs.columns.keys())
     insert_events = BulkInsert(database.engines, job_outbox_events, tuple(_event("", "", {})))
     for count, job_state, event_state in (
-        *_batches(finished, _OVER, _TOLD),
-        *_batches(waiting, {}, _TO_TELL),
+        *_batches(finished, _FINISHED, _DELIVERED),
+        *_batches(waiting, {}, _PENDING),
     ):
         job_ids, event_ids = new_ids(count), new_ids(count)
         jobs = (NewJob(requester_id="history", spec=_SPEC, max_attempts=3, job_id=i) for i in job_ids)

@@ -1,4 +1,4 @@
-"""The driver of ci/bench: one run, one machine, one Postgres; writes docs/benchmarks.md."""
+"""The driver of ci/bench: run all benchmarks on one machine and one Postgres; write docs/benchmarks.md."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ from euterpe.wiring.database import open_database
 
 PEERS = ("procrastinate", "pgqueuer")
 ENGINES = ("postgres", "sqlite")
-# Worker processes: SQLite has one writer, and Postgres has use for one more than there are cores.
+# Worker processes: SQLite has a single writer; Postgres gains from one process more than there are cores.
 CREWS = {"postgres": 3, "postgres, one worker": 1, "sqlite": 1}
 ROUNDS = 3
-# Nobody listens there: the events are pending rows, as they are for a requester with a webhook.
+# No dispatcher runs, so this URL is never called; it makes the events pending rows, as for a real webhook.
 WEBHOOK = "https://requester.example/hook"
 
 Figures = dict[str, Any]
 
 
 class Databases:
-    """Empty databases: of one Postgres server, and SQLite files."""
+    """Creates empty databases: on one Postgres server, and SQLite files. Call `stop` at the end."""
 
     def __init__(self, folder: Path) -> None:
-        folder.chmod(0o755)  # the server runs as a user of its own
+        folder.chmod(0o755)  # the server runs as another user
         self._folder = folder
         self._server: PostgresServer = get_server(folder / "pg")
 
@@ -104,7 +104,7 @@ def one_round(databases: Databases, jobs: int) -> Figures:
 
 
 def fair_share(databases: Databases, *, backlog: int, jobs: int) -> dict[str, list[Figure]]:
-    """Return what the fair share between requesters brings and what it costs, by engine."""
+    """Return the benefit and the cost of fair shares between requesters, by engine."""
     found = {}
     for engine in ENGINES:
         fresh = getattr(databases, engine)

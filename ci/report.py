@@ -1,4 +1,4 @@
-"""docs/benchmarks.md from the figures of one run."""
+"""Render docs/benchmarks.md and docs/benchmarks-analytics.md from the figures of one run."""
 
 from __future__ import annotations
 

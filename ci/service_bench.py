@@ -1,4 +1,4 @@
-"""The service's part of ci/bench: API, dispatcher and worker beside bare programs that do the same work."""
+"""The service's part of ci/bench: API, dispatcher and worker compared with bare programs of the same task."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Sizes:
 WHOLE = Sizes(3, 3.0, 5_000, 20.0, 60.0, 200, 2, 4096, 20.0)
 QUICK = Sizes(1, 1.0, 1_000, 3.0, 5.0, 10, 1, 256, 3.0)
 
-Found = dict[str, list[Figure]]  # by engine or storage; a figure comes once for each round
+Found = dict[str, list[Figure]]  # by engine or storage, with one figure per round
 
 
 def measure(databases: Any, sizes: Sizes) -> Found:
@@ -74,7 +74,7 @@ def _measure_jobs(installation: Installation, place: BenchFolder, sizes: Sizes) 
 def _measure_idle(installation: Installation, seconds: float) -> Figure:
     with installation.running("serve", "--port", "0") as service:
         service.address()
-        time.sleep(2)  # what it does once, when it starts, is not idleness
+        time.sleep(2)  # leave out the work that it does once at start
         used = service.cpu_seconds()
         time.sleep(seconds)
         share = (service.cpu_seconds() - used) / seconds

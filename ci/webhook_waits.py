@@ -1,6 +1,6 @@
-"""Print how long one requester's webhooks wait beside another requester's dead origins.
+"""Print how long one requester's webhooks wait while another requester's origins do not answer.
 
-Run `.venv/bin/python -m ci.webhook_waits`. It takes about a minute, and needs nothing but SQLite.
+Run `.venv/bin/python -m ci.webhook_waits`. It takes about a minute and needs only SQLite.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def _opened() -> Iterator[Store]:
 
 
 def measure(origins: int, *, restarts: bool) -> list[float]:
-    """Return the waits of a healthy requester's events, in seconds, one event after the other."""
+    """Return the waits of a healthy requester's events in seconds; each follows the previous delivery."""
     with _opened() as store, closing(Receiver()) as receiver, silent_origins(origins) as dead:
         hostile, healthy = store.requesters.create("hostile"), store.requesters.create("healthy")
         announce(store, hostile, dead, each=5)

@@ -1,4 +1,4 @@
-"""The peers of the benchmark, and what is measured alike for each.
+"""Other queues that the benchmark compares Euterpe with, and the measurements common to all of them.
 
 `python -m ci.peers.NAME URI` takes an empty database, measures one peer in a process and an event
 loop of its own, and prints one line of JSON: versions, and for `processed` and `enqueued` the best
@@ -27,7 +27,7 @@ CALLERS = 64
 
 @dataclass(frozen=True)
 class Peer:
-    """A queue to compare with; both measures map each setup tried to jobs per second."""
+    """A queue to compare with; each of its two measures returns jobs per second for every setup tried."""
 
     packages: tuple[str, ...]
     processed: Measure
@@ -37,7 +37,7 @@ class Peer:
 
 
 async def calls_per_second(call: Callable[[], Awaitable[object]], calls: int) -> float:
-    """The rate of CALLERS concurrent callers, each awaiting one call before it makes the next."""
+    """Return the rate of CALLERS concurrent callers, each awaiting one call before it makes the next."""
     share = calls // CALLERS
 
     async def caller() -> None:
@@ -50,7 +50,7 @@ async def calls_per_second(call: Callable[[], Awaitable[object]], calls: int) ->
 
 
 def require(found: int, expected: int, what: str) -> None:
-    """Refuse to publish a rate when the tables do not show the work."""
+    """Raise `RuntimeError` if the tables do not hold the expected number of rows: the rate would be wrong."""
     if found != expected:
         raise RuntimeError(f"{found} {what}, expected {expected}: the rate would be wrong")
 

@@ -1,4 +1,4 @@
-"""PgQueuer at its best through its public interface: `python -m ci.peers.pgqueuer_peer URI`."""
+"""Measure PgQueuer's best rates through its public API: `python -m ci.peers.pgqueuer_peer URI`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ POOLS = (5, 10, 15)
 
 @dataclass(frozen=True)
 class Crew:
-    """Workers that share one event loop, each on a connection of its own."""
+    """Workers that share one event loop, each with a connection of its own."""
 
     workers: int
     batch_size: int
@@ -34,13 +34,13 @@ CREWS = (Crew(1, 100), Crew(2, 100), Crew(2, 200), Crew(1, 1_000))
 
 
 async def processed_per_second(uri: str, jobs: int, crew: Crew) -> float:
-    """Jobs a second from the workers' start to their stop, every completion committed."""
+    """Return jobs per second from the workers' start to their stop, every completion committed."""
     await _process(uri, WARM_UP_JOBS, crew)
     return jobs / await _process(uri, jobs, crew)
 
 
 async def enqueued_per_second(uri: str, jobs: int, pool: int) -> float:
-    """Jobs a second that 64 callers enqueue, one job and one commit a call."""
+    """Return jobs per second that 64 callers enqueue, with one job and one commit per call."""
     await _prepare(uri, jobs=0)
     sized = ConnectionSettings(pool_min_size=pool, pool_max_size=pool)
     async with create_asyncpg_pool(uri, sized) as connections:
@@ -80,7 +80,7 @@ async def _process(uri: str, jobs: int, crew: Crew) -> float:
 
 
 async def _prepare(uri: str, jobs: int) -> None:
-    """Install once, tune as its checklist says (`pgq autovac`), and leave `jobs` in the queue."""
+    """Install the schema once, tune it as its checklist says (`pgq autovac`), and enqueue `jobs` jobs."""
     async with connect_asyncpg(uri) as connection:
         queries = Queries.from_asyncpg_connection(connection)
         if not await queries.schema_is_installed():
@@ -91,7 +91,7 @@ async def _prepare(uri: str, jobs: int) -> None:
         for first in range(0, jobs, BULK):
             bulk = min(BULK, jobs - first)
             await queries.enqueue(["noop"] * bulk, [None] * bulk, [0] * bulk)
-        # What autovacuum does a minute later; without it a backlog of 100,000 halves the rate.
+        # Autovacuum would do this a minute later; without it a backlog of 100,000 halves the rate.
         await connection.execute("VACUUM (ANALYZE)")
 
 

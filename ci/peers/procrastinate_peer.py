@@ -1,4 +1,4 @@
-"""Procrastinate at its best through its public interface: `python -m ci.peers.procrastinate_peer URI`."""
+"""Measure Procrastinate's best rates through its public API: `python -m ci.peers.procrastinate_peer URI`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Crew:
 
     @property
     def pool(self) -> int:
-        """One connection for each running job and one more, as its documentation sizes it."""
+        """Return the pool size of its documentation: one connection per running job and one more."""
         return self.workers * self.concurrency + 1
 
 
@@ -41,14 +41,14 @@ CREWS = (Crew(1, 1), Crew(1, 3), Crew(1, 10), Crew(1, 30), Crew(2, 2), Crew(5, 2
 
 
 async def processed_per_second(uri: str, jobs: int, crew: Crew) -> float:
-    """Jobs a second from the workers' start to their stop, every completion committed."""
+    """Return jobs per second from the workers' start to their stop, every completion committed."""
     async with _queue(uri, pool=crew.pool) as (app, noop):
         await _process(app, noop, WARM_UP_JOBS, uri, crew)
         return jobs / await _process(app, noop, jobs, uri, crew)
 
 
 async def deferred_per_second(uri: str, jobs: int, pool: int) -> float:
-    """Jobs a second that 64 callers defer, one job and one commit a call."""
+    """Return jobs per second that 64 callers defer, with one job and one commit per call."""
     async with _queue(uri, pool=pool) as (app, noop):
         await calls_per_second(noop.defer_async, CALLERS * 4)
         await _empty(app)
@@ -70,7 +70,7 @@ async def _process(app: App, noop: NoOp, jobs: int, uri: str, crew: Crew) -> flo
 
 
 async def _work(app: App, concurrency: int) -> None:
-    """Run one worker until it finds no job left and its last completion is written."""
+    """Run one worker until the queue is empty and its last completion is written."""
     await app.run_worker_async(concurrency=concurrency, wait=False, install_signal_handlers=False)
 
 
@@ -93,7 +93,7 @@ async def _empty(app: App) -> None:
 
 
 async def _settle(uri: str) -> None:
-    """Do what autovacuum does a minute later; without it a backlog of 5,000 halves the rate."""
+    """Run VACUUM as autovacuum would a minute later; without it a backlog of 5,000 halves the rate."""
     async with await psycopg.AsyncConnection.connect(uri, autocommit=True) as connection:
         await connection.execute("VACUUM (ANALYZE)")
 
@@ -114,6 +114,6 @@ async def deferred(uri: str, jobs: int) -> Rates:
 
 
 if __name__ == "__main__":
-    # It warns of an App made in __main__, where another module could not find its tasks: none looks.
+    # Procrastinate warns that other modules cannot find the tasks of an App in __main__; none needs to here.
     logging.getLogger("procrastinate").setLevel(logging.ERROR)
     main(Peer(("procrastinate", "psycopg", "psycopg-pool"), processed, 4_000, deferred))

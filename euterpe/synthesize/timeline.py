@@ -154,8 +154,8 @@ class Lives:
     def _settle(self, of: Ints, ended: Ints, course: Course, outcome: Mapping[str, Bools]) -> Ints:
         error: Columns = {"error": course.fate, "phase": course.phase}
         for kind, name in (("queued", "again"), ("failed", "failed"), ("dead_letter", "dead")):
-            kept = outcome[name]
-            self._add_events(kind, of[kept], ended[kept], **{key: value[kept] for key, value in error.items()})
+            hit = outcome[name]
+            self._add_events(kind, of[hit], ended[hit], **{key: value[hit] for key, value in error.items()})
         again, released = outcome["again"], course.fate == RELEASED
         self._count[of[released]] -= 1
         # A sweep raises the claim version to fence the owner whose lease expired.
