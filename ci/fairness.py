@@ -127,7 +127,7 @@ class _Simulation:
     def __init__(self, store: Store, clock: SettableClock, slots: int, job_ms: int) -> None:
         self._store, self._clock, self._slots, self._job_ms = store, clock, slots, job_ms
         self._running: list[tuple[int, int, ClaimedJob]] = []
-        self._arrived: dict[str, int] = {}
+        self._came: dict[str, int] = {}
         self._waits: dict[str, list[int]] = {}
         self._number = count()
 
@@ -150,7 +150,7 @@ class _Simulation:
             NewJob(requester_id=arrival.requester_id, spec=_SPEC, max_attempts=3, **arrival.fields)
             for _ in range(arrival.jobs)
         ]
-        self._arrived |= dict.fromkeys((job.job_id for job in new), self._clock.now_ms)
+        self._came |= dict.fromkeys((job.job_id for job in new), self._clock.now_ms)
         self._store.enqueue.many(new)
 
     def _end_jobs(self) -> None:
@@ -169,4 +169,4 @@ class _Simulation:
             # Jobs that start together end at different times, as jobs with different sources do.
             took = self._job_ms + number % self._slots * self._job_ms // self._slots // 5
             heapq.heappush(self._running, (self._clock.now_ms + took, number, job))
-            self._waits.setdefault(job.requester_id, []).append(self._clock.now_ms - self._arrived[job.job_id])
+            self._waits.setdefault(job.requester_id, []).append(self._clock.now_ms - self._came[job.job_id])

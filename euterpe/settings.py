@@ -116,7 +116,7 @@ def _default_heartbeat(so_far: dict[str, Any]) -> int:
 
 
 class Settings(BaseSettings):
-    """All settings, validated together. Errors never contain the value of a setting."""
+    """All settings, validated together. Neither errors nor `repr` show the value of a secret."""
 
     model_config = SettingsConfigDict(
         env_prefix=_PREFIX,

@@ -37,7 +37,7 @@ class PortTaken(EuterpeError):
 
 
 class Services:
-    """The API server, worker and dispatcher of one process. Whoever creates it must call `stop`.
+    """The API server, worker and dispatcher of one process. The creator must call `stop`.
 
     `stop` first makes the API and the worker accept no new work. Then it stops the started parts in reverse
     order and waits for each: a dispatcher that was started before the worker stops after it, and so can still
