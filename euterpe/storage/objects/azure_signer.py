@@ -1,4 +1,4 @@
-"""Azure Blob Storage: a shared access signature in the query, or the account's key (SharedKey)."""
+"""Sign Azure Blob Storage requests with a shared access signature (SAS) or the account key (SharedKey)."""
 
 import hmac
 import re
@@ -12,7 +12,7 @@ from euterpe.storage.objects.request import ObjectRequest
 
 _VERSION = "2023-11-03"
 _SAS = re.compile(r"[^=&#\s]+=[^&#\s]*(?:&[^=&#\s]+=[^&#\s]*)*")
-# What is signed of a request beside its x-ms-* headers, in this order.
+# The standard headers that are signed, in this order. The x-ms-* headers are signed as well.
 _SIGNED = (
     "content-encoding",
     "content-language",
@@ -30,7 +30,7 @@ _SIGNED = (
 
 class SharedAccessSignature:
     def __init__(self, token: str) -> None:
-        """Raise ValueError when the token is no query."""
+        """Raise ValueError when the token is not a query string."""
         self._query = token.removeprefix("?")
         if not _SAS.fullmatch(self._query):
             raise ValueError("the SAS token is not a query")
@@ -60,12 +60,12 @@ class AccountKey:
     def _text(self, request: ObjectRequest) -> str:
         length = {"content-length": str(len(request.body)) if request.body else ""}
         headers = {**request.headers, **length}
-        of_azure = sorted(name for name in headers if name.startswith("x-ms-"))
+        azure_headers = sorted(name for name in headers if name.startswith("x-ms-"))
         return "\n".join(
             (
                 request.method,
                 *(headers.get(name, "") for name in _SIGNED),
-                *(f"{name}:{headers[name]}" for name in of_azure),
+                *(f"{name}:{headers[name]}" for name in azure_headers),
                 self._resource(request),
             )
         )

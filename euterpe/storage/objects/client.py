@@ -1,6 +1,7 @@
-"""Requests to one bucket: signed, sent through the guarded egress, answered in our words.
+"""An HTTP client for one bucket: signs requests and sends them through the guarded egress.
 
-The egress follows no redirect, asks no proxy and reads no environment; each address that it dials was judged.
+The egress follows no redirect, uses no proxy and reads no environment variable. It checks each address before
+it connects. Its errors become storage errors.
 """
 
 from collections.abc import Callable, Iterator
@@ -15,11 +16,11 @@ from euterpe.net.target import Target
 from euterpe.storage.objects.request import ObjectRequest, Signer, encode_path
 from euterpe.storage.responses import REASON_BYTES, in_our_words, reading, refusal
 
-# A download is one request however long it takes; its pace is watched, and so is its job's time.
+# A download is one request, however long it takes: its pace and the job's timeout limit it.
 _DOWNLOAD_S = 7 * 24 * 3600.0
-# One part of 16 MiB: its pace is watched as well, this is the net below.
+# The limit for one part of 16 MiB, in addition to the minimum pace.
 _PART_S = 600.0
-# S3 takes minutes to put the parts of a large object together.
+# S3 takes minutes to complete the multipart upload of a large object.
 _CALL_S = 300.0
 _ANSWER_BYTES = 64 * 1024
 _SLICE = 256 * 1024
@@ -31,7 +32,7 @@ def _utc() -> datetime:
 
 @dataclass(frozen=True)
 class ObjectClient:
-    """`base` is the URL of the store without a slash at its end, `bucket` the bucket or container."""
+    """A client for one bucket or container. `base` is the URL of the store without a trailing slash."""
 
     egress: Egress
     base: str
@@ -43,7 +44,7 @@ class ObjectClient:
 
     @property
     def unbounded(self) -> "ObjectClient":
-        """The same client for what an attempt leaves behind when its time is up."""
+        """Return the same client without the attempt's time limit, for clean-up after its timeout."""
         return replace(self, egress=self.egress.unbounded)
 
     def path(self, key: str) -> str:
@@ -55,7 +56,7 @@ class ObjectClient:
 
     @contextmanager
     def open(self, where: str, request: ObjectRequest, pace: TransferPace) -> Iterator[OpenResponse]:
-        """Yield an answer of any status, whose body is read as it comes."""
+        """Yield the response, whatever its status. Its body is streamed."""
         url, signed = self._signed(request)
         with ExitStack() as stack:
             with in_our_words(where, self.side):
@@ -72,7 +73,7 @@ class ObjectClient:
             yield replace(answer, chunks=reading(where, answer.chunks))
 
     def ask(self, where: str, request: ObjectRequest, deadline_s: float = _CALL_S) -> EgressResponse:
-        """Return the answer to a short call, whatever its status."""
+        """Return the response to a short call, whatever its status."""
         url, signed = self._signed(request)
         with in_our_words(where, self.side):
             return self.egress.request(
@@ -87,7 +88,7 @@ class ObjectClient:
     def send(
         self, where: str, request: ObjectRequest, pace: TransferPace, on_slice: Callable[[], None]
     ) -> EgressResponse:
-        """Send a body slice by slice; `on_slice` is called before each, and may raise. Return any answer."""
+        """Send a body and return any response. `on_slice` is called before each slice, and may raise."""
         url, signed = self._signed(request)
 
         def slices() -> Iterator[bytes]:
@@ -111,7 +112,7 @@ class ObjectClient:
         return answer
 
     def succeeded(self, where: str, answer: EgressResponse) -> EgressResponse:
-        """Return `answer` if it is a success, else raise what it means."""
+        """Return `answer` if its status is 2xx, else raise its `StorageError`."""
         if 200 <= answer.status < 300:
             return answer
         raise refusal(where, self.side, answer.status, answer.body[:REASON_BYTES])

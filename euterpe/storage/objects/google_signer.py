@@ -1,7 +1,7 @@
-"""Bearer tokens of Google Cloud Storage: given by the requester, or signed here with a service account's key.
+"""Sign Google Cloud Storage requests with the requester's bearer token or service-account key.
 
-Google accepts a token that the key itself signed (a "self-signed JWT"), so no token endpoint is ever called:
-the `token_uri` of a key file is the requester's text, and would decide whom we call.
+Google accepts a token that is signed with that key (a "self-signed JWT"), so no token endpoint is ever
+called: the `token_uri` of a key file comes from the requester, who could name any host there.
 """
 
 import json
@@ -31,7 +31,7 @@ class BearerToken:
 
 
 class ServiceAccount:
-    """Sign tokens of an hour each, and each of them only once: a signature takes a millisecond."""
+    """A signer that issues a token per hour and reuses it, as a signature takes a millisecond."""
 
     def __init__(self, key_file: str) -> None:
         """Raise ValueError when the key cannot be read."""
@@ -39,7 +39,7 @@ class ServiceAccount:
             parts = json.loads(key_file)
             key = load_pem_private_key(parts["private_key"].encode(), password=None)
             self._key_id, self._email = str(parts["private_key_id"]), str(parts["client_email"])
-        except (TypeError, KeyError, AttributeError):  # no such parts, or a key behind a password
+        except (TypeError, KeyError, AttributeError):  # a field is missing, or the key has a password
             raise ValueError("the service account's key file is malformed") from None
         if not isinstance(key, RSAPrivateKey):
             raise ValueError("the private key is not an RSA key")  # noqa: TRY004  like any other bad key

@@ -1,4 +1,4 @@
-"""One request to an object store, before and after it is signed."""
+"""An HTTP request to an object store, and the protocol of signers."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 @dataclass(frozen=True)
 class ObjectRequest:
-    """`path` and `query` go over the wire as they stand here: they are percent-encoded already."""
+    """A request, signed or not. `path` and `query` are already percent-encoded and are sent unchanged."""
 
     method: str
     path: str
@@ -28,13 +28,13 @@ class ObjectRequest:
 
 
 class Signer(Protocol):
-    """Add to a request what proves whose it is. `host` is the request's `Host` header."""
+    """A signer adds credentials to a request. `host` is the request's `Host` header."""
 
     def sign(self, request: ObjectRequest, host: str, now: datetime) -> ObjectRequest: ...
 
 
 class Anonymous:
-    """Leave requests as they are: for objects that everybody may read."""
+    """A signer that leaves requests unsigned, for objects that everybody may read."""
 
     def sign(self, request: ObjectRequest, host: str, now: datetime) -> ObjectRequest:
         del host, now
@@ -42,11 +42,11 @@ class Anonymous:
 
 
 def encode_path(key: str) -> str:
-    """Escape all but unreserved characters and slashes, as the signature of S3 demands it."""
+    """Escape all but unreserved characters and slashes, as S3's signature requires."""
     return quote(key, safe="/~")
 
 
 def encode_query(**parameters: str) -> str:
-    """Sort and escape as the signature of S3 demands it."""
+    """Sort and escape the parameters, as S3's signature requires."""
     pairs = sorted((quote(name, safe="~"), quote(value, safe="~")) for name, value in parameters.items())
     return "&".join(f"{name}={value}" for name, value in pairs)

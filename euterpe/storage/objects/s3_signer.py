@@ -1,7 +1,7 @@
 """AWS Signature Version 4 for S3, in the `Authorization` header.
 
-Every header of the request is signed, and so is the SHA-256 of its body: the store itself refuses a body that
-changed on the way.
+Every header of the request is signed, and so is the SHA-256 of its body: the store refuses a body that was
+corrupted in transit.
 """
 
 import hmac

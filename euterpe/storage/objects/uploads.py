@@ -1,4 +1,4 @@
-"""How an object is sent: whole, in parts (S3, Google), or in blocks (Azure). Unseen until it is published."""
+"""Upload an object by a single PUT, in parts (S3, Google) or in blocks (Azure); visible once published."""
 
 import re
 from base64 import b64encode
@@ -19,7 +19,8 @@ from euterpe.storage.objects.request import ObjectRequest, encode_query
 from euterpe.storage.publication import Changed, ObjectState, Unconditional
 from euterpe.storage.transfer import persist
 
-# A part is kept and sent again; one that fails at once is tried for half a second, one that hangs for 90 s.
+# A part stays in memory for its retries, which end within half a second if all fail at once, and in 90 s if
+# all hang.
 _PART_TRIES = 3
 _ABORT_S = 10.0
 _NONE: Mapping[str, str] = MappingProxyType({})
@@ -29,18 +30,18 @@ _ETAG = re.compile(r"<ETag>([^<]{1,1024})</ETag>")
 
 @dataclass(frozen=True)
 class UploadTarget:
-    """One object to be, and how to reach it."""
+    """The object to upload, and the client and settings to send it with."""
 
     client: ObjectClient
     dialect: Dialect
     key: str
     where: str
-    kept: dict[str, str]  # the headers that the object keeps
+    kept: dict[str, str]  # the headers that the store keeps with the object
     pace: TransferPace
     on_slice: Callable[[], None] = field(repr=False)
 
     def send(self, request: ObjectRequest) -> EgressResponse:
-        """Send a body; a passing failure is tried again."""
+        """Send a body and return the response. A passing failure is retried."""
 
         def attempt() -> EgressResponse:
             self.on_slice()
@@ -50,7 +51,7 @@ class UploadTarget:
         return persist(attempt, tries=_PART_TRIES)
 
     def ask(self, request: ObjectRequest) -> EgressResponse:
-        """Make one short call."""
+        """Return the response to one short call. Raise if its status is not 2xx."""
         return self.client.succeeded(self.where, self.client.ask(self.where, request))
 
     def request(
@@ -60,28 +61,29 @@ class UploadTarget:
 
 
 class Upload(Protocol):
-    """One upload of one object. After `publish` has raised Changed it may be published again."""
+    """The upload of one object. `publish` may be called again after it has raised Changed."""
 
     is_conditional: bool
 
     def send(self, part: bytes) -> None:
-        """Send the next part; nothing is visible yet."""
+        """Send the next part. The object stays invisible."""
         ...
 
     def publish(self, expected: ObjectState | None, *, conditional: bool) -> str | None:
-        """Make the object visible and return its identity, if its store tells one.
+        """Make the object visible and return its identity, if the store returns one.
 
-        Raise Changed when the store refuses to replace anything but `expected`, None being no object.
+        Raise Changed when the existing object is not `expected` (None: there must be no object), and
+        Unconditional when the store does not support conditions.
         """
         ...
 
     def abort(self) -> None:
-        """Leave nothing behind of an upload that was not published."""
+        """Remove from the store what was sent of an unpublished upload."""
         ...
 
 
 class WholeObject:
-    """An object of one part: to send it is to publish it."""
+    """An upload by a single PUT, which sends and publishes the object at once."""
 
     is_conditional = True
 
@@ -105,11 +107,11 @@ class WholeObject:
         return target.dialect.identity(answer.headers)
 
     def abort(self) -> None:
-        """Nothing was sent."""
+        """Do nothing: no part is in the store."""
 
 
 class PartsUpload:
-    """The multipart upload of S3, which Google speaks as well."""
+    """The multipart upload of S3, which Google supports as well."""
 
     def __init__(self, target: UploadTarget) -> None:
         self._target, self._etags = target, list[str]()
@@ -151,7 +153,7 @@ class PartsUpload:
         return bare_etag(unescape(etag[1])) if etag else None
 
     def _completed(self, request: ObjectRequest) -> EgressResponse:
-        """S3 may answer 200 before it knows, and then tell of a failure in the body."""
+        """Complete the upload. S3 may send status 200 early, and then report a failure in the body."""
         target = self._target
         answer = target.ask(request)
         if b"<Error>" in answer.body:
@@ -160,7 +162,7 @@ class PartsUpload:
         return answer
 
     def abort(self) -> None:
-        client = self._target.client.unbounded  # also when the attempt's time is up
+        client = self._target.client.unbounded  # also after the attempt's timeout
         client.ask(self._target.where, self._target.request("DELETE", self._query()), _ABORT_S)
 
     def _query(self, **more: str) -> str:
@@ -168,7 +170,7 @@ class PartsUpload:
 
 
 class BlocksUpload:
-    """Azure's blocks; those that nobody commits are gone after a week."""
+    """An upload in Azure's blocks. Azure deletes uncommitted blocks after a week."""
 
     is_conditional = True
 
@@ -177,7 +179,7 @@ class BlocksUpload:
         self._prefix = token_hex(8)  # two attempts must not mix their blocks
 
     def send(self, part: bytes) -> None:
-        # All names of blocks must be of one length.
+        # Azure requires block ids of one length.
         block = b64encode(f"{self._prefix}{len(self._ids):08}".encode()).decode()
         query = encode_query(comp="block", blockid=block)
         self._target.send(self._target.request("PUT", query, part, self._target.dialect.checksum(part)))
@@ -193,11 +195,11 @@ class BlocksUpload:
         return target.dialect.identity(answer.headers)
 
     def abort(self) -> None:
-        """There is no call for it."""
+        """Do nothing: Azure has no call that deletes uncommitted blocks."""
 
 
 def _published(call: Callable[[], EgressResponse], condition: dict[str, str]) -> EgressResponse:
-    """Tell a condition that does not hold, and a store that does not do conditions, from other refusals."""
+    """Return the response. Raise Changed if the condition fails, Unconditional if the store supports none."""
     try:
         return call()
     except StorageError as refused:
