@@ -1,1 +1,1 @@
-"""Where sources come from and outputs go to: object stores, signed URLs, and folders of the operator's."""
+"""Storage of sources and outputs: S3, Google Cloud Storage, Azure, signed URLs and `file://` folders."""

@@ -1,4 +1,4 @@
-"""`s3://`, `gs://` and `az://`: objects of a bucket."""
+"""Read and write objects of a bucket: `s3://`, `gs://` and `az://`."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -17,7 +17,7 @@ from euterpe.storage.transfer import Body, ObjectInfo, OnChunk, Outgoing, Stored
 
 PART = 16 * 1024 * 1024
 _MAX_PARTS = 10_000
-# So often an object that changes under our hands is looked at again before its publication is given up.
+# Tries to publish an object that other writers replace between the check of its state and the write.
 _PUBLISH_TRIES = 3
 
 
@@ -53,8 +53,11 @@ class BucketReader:
 
 
 class BucketDestination:
-    """`honours_conditions`: the store is known to check If-Match and If-None-Match by itself. Of any other
-    store each object is looked at right before it is replaced, as well."""
+    """A destination below one prefix of a bucket.
+
+    `honours_conditions` means that the store is known to enforce If-Match and If-None-Match. With any other
+    store the state of each object is read right before its replacement as well.
+    """
 
     def __init__(
         self,
@@ -71,7 +74,7 @@ class BucketDestination:
         self._client, self._pace, self._owner = client, pace, owner
         self._dialect, self._part_bytes = DIALECTS[scheme], part_bytes
         self._honours_conditions = honours_conditions
-        self._looks_first, self._is_conditional = not honours_conditions, True
+        self._reads_first, self._is_conditional = not honours_conditions, True
 
     def put(
         self,
@@ -83,14 +86,14 @@ class BucketDestination:
         on_chunk: OnChunk,
     ) -> Stored:
         outgoing = Outgoing(file, on_chunk)
-        # Twice: each part was tried as often as makes sense.
+        # Only two tries of the whole upload, as the upload retries each part itself.
         identity = persist(lambda: self._put(name, outgoing, content_type, before_publish), tries=2)
         return outgoing.stored(self._prefix + name, identity)
 
     def check(self, name: str, stored: Stored) -> None:
-        found = self._look(name)
+        found = self._read_state(name)
         if found is UNKNOWN:
-            return  # these credentials may write and not read
+            return  # these credentials may write but not read
         if not is_same(found, stored):
             raise (self._owner or Owner("", 0)).differs(self._prefix + name, found)
 
@@ -103,7 +106,7 @@ class BucketDestination:
                 upload.send(part)
             return self._publish(name, upload, outgoing.sha256, before_publish)
         except BaseException:
-            with suppress(StorageError):  # what made us stop is the news
+            with suppress(StorageError):  # the first error is the one to report
                 upload.abort()
             raise
 
@@ -127,37 +130,37 @@ class BucketDestination:
     def _publish(
         self, name: str, upload: Upload, sha256: str, before_publish: Callable[[], None]
     ) -> str | None:
-        """Publish on the condition that the object is still what we found, or that there is none."""
+        """Publish if the object is still the one found, or still absent, and return its identity."""
         where = self._prefix + name
-        looks = self._looks_first or not (self._is_conditional and upload.is_conditional)
-        found = self._look(name) if looks else None
+        reads = self._reads_first or not (self._is_conditional and upload.is_conditional)
+        found = self._read_state(name) if reads else None
         for _ in range(_PUBLISH_TRIES):
             if self._owner is not None:
                 self._owner.refuse_foreign(where, found, sha256)
             before_publish()
             try:
-                told = upload.publish(found, conditional=self._is_conditional)
+                identity = upload.publish(found, conditional=self._is_conditional)
             except Changed:
-                # What is there already is likely to be there for the next name, too.
-                self._looks_first = True
+                # If an object exists under this name, one probably exists under the next names too.
+                self._reads_first = True
             except Unconditional:
-                self._looks_first, self._is_conditional = True, False
+                self._reads_first, self._is_conditional = True, False
             else:
-                return told if self._honours_conditions else self._identity_shown(name)
-            found = self._look(name)
+                return identity if self._honours_conditions else self._identity_after_publish(name)
+            found = self._read_state(name)
         raise conflict(where)
 
-    def _identity_shown(self, name: str) -> str | None:
-        """Look at an object right after it was published: `rclone serve s3` answers the end of an upload in
-        parts with another ETag than a HEAD."""
-        found = self._look(name)
+    def _identity_after_publish(self, name: str) -> str | None:
+        """Return the identity that a HEAD shows right after publication: `rclone serve s3` completes a
+        multipart upload with another ETag than its HEAD returns."""
+        found = self._read_state(name)
         return None if found is None else found.identity
 
-    def _look(self, name: str) -> ObjectState | None:
-        """Return what is under a name, None if nothing is, UNKNOWN if these credentials may not look."""
+    def _read_state(self, name: str) -> ObjectState | None:
+        """Return the state of an object: None if there is none, UNKNOWN if it may not be read."""
         where, request = self._prefix + name, ObjectRequest("HEAD", self._client.path(self._key + name))
 
-        def look() -> ObjectState | None:
+        def head() -> ObjectState | None:
             answer = self._client.ask(where, request, self._client.idle_s)
             if answer.status == 404:
                 return None
@@ -165,16 +168,16 @@ class BucketDestination:
                 return UNKNOWN
             return self._dialect.state(self._client.succeeded(where, answer).headers)
 
-        return persist(look, tries=3)
+        return persist(head, tries=3)
 
 
 def part_size(size: int, part_bytes: int = PART) -> int:
-    """Return the size of all parts but the last. R2 demands that they are equal, and S3 takes 10,000 of them:
-    they grow above 156 GiB."""
+    """Return the size of all parts but the last. R2 requires them to be equal, and S3 accepts 10,000 parts,
+    so that they grow above 156 GiB."""
     return max(part_bytes, -(-size // _MAX_PARTS))
 
 
 def split_bucket(url: str) -> tuple[str, str]:
-    """The bucket, and the key or prefix, without its percent escapes."""
+    """Return the bucket, and the key or prefix with its percent escapes decoded."""
     bucket, _, key = url.partition("://")[2].partition("/")
     return bucket, unquote(key)

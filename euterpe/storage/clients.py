@@ -1,4 +1,4 @@
-"""The clients of object stores: they act on the requester's keys or on none, and never on the operator's."""
+"""Open clients of object stores, with the requester's credentials or none, and never with the operator's."""
 
 from collections.abc import Mapping
 
@@ -19,7 +19,7 @@ from euterpe.storage.objects.request import Anonymous, Signer
 from euterpe.storage.objects.s3_signer import S3Signer
 
 _REGION = "us-east-1"
-# A store that says nothing for so long is given up for this try.
+# Idle timeout: a try ends when the store sends nothing for this long.
 IDLE_S = 30.0
 _ENDPOINTS: Mapping[str, str] = {
     "s3": f"https://s3.{_REGION}.amazonaws.com",
@@ -46,7 +46,7 @@ def open_client(
         signer = Anonymous() if credentials is None else _signer(credentials)
     except ValueError:
         signer = None
-    if signer is None:  # not raised inside `except`: the cause may quote the keys
+    if signer is None:  # not raised inside `except`, whose exception may quote the keys
         raise _unusable(f"{where}: these credentials are malformed", side)
     base = _ENDPOINTS[scheme] if credentials is None else _endpoint(credentials)
     return ObjectClient(egress, base.rstrip("/"), bucket, signer, side, idle_s)
@@ -69,7 +69,7 @@ def _endpoint(credentials: StorageCredentials) -> str:
 
 
 def _signer(credentials: StorageCredentials) -> Signer:
-    """Raise ValueError when the keys cannot be read."""
+    """Return the signer for the given keys. Raise ValueError when they are missing or malformed."""
     match credentials:
         case S3Credentials(session_token=token):
             return S3Signer(

@@ -1,4 +1,4 @@
-"""What can go wrong between a job and its storage. No message holds a key, a query or a store's answer."""
+"""Storage errors with a code and a retry class. No message holds a key, a query or a response body."""
 
 import re
 
@@ -8,7 +8,7 @@ from euterpe.domain.retry import JobError, RetryClass, classify_status
 
 
 class StorageError(EuterpeError):
-    """`retry_class` says what can be done about it: try again, refresh the credentials, or nothing."""
+    """An error of a source or an output. `retry_class`: try again, refresh the credentials, or fail."""
 
     def __init__(
         self,
@@ -22,19 +22,19 @@ class StorageError(EuterpeError):
     ) -> None:
         super().__init__(message)
         self.code, self.side, self.retry_class = code, side, retry_class
-        self.status, self.reason = status, reason  # of the store's answer, if it was one
+        self.status, self.reason = status, reason  # of the store's response, if there was one
         self.retryable = retry_class not in (RetryClass.PERMANENT, RetryClass.UNRECOVERABLE)
 
     def job_error(self, phase: str) -> JobError:
         return JobError(self.code, str(self), phase, self.retry_class)
 
     def for_good(self) -> "StorageError":
-        """The same when nothing more can be done about it."""
+        """Return the same error as a permanent one."""
         return StorageError(self.code, str(self), side=self.side)
 
 
 class StorageUnreachable(StorageError):
-    """Away, busy, or broken off in the middle: the same call may succeed a moment later."""
+    """A passing failure: the store is unavailable or busy, or the connection broke. A retry may succeed."""
 
     def __init__(self, where: str, problem: str, *, side: Side, code: str | None = None) -> None:
         super().__init__(
@@ -45,9 +45,10 @@ class StorageUnreachable(StorageError):
         )
 
 
-# S3 answers these with 400. A completion that is sent again, its answer lost, gets NoSuchUpload with 404.
+# S3 returns these with status 400.
 _STALE_CREDENTIALS = frozenset({"ExpiredToken", "InvalidToken", "TokenRefreshRequired"})
-# The last is S3's word to one of two that write on a condition at once.
+# A completion that is repeated because its response was lost gets NoSuchUpload with 404. Of two concurrent
+# conditional writes S3 refuses one with ConditionalRequestConflict.
 _PASSING = frozenset({"RequestTimeout", "OperationAborted", "NoSuchUpload", "ConditionalRequestConflict"})
 
 _NOT_FOUND = {
@@ -64,20 +65,20 @@ _REASON = re.compile(r"<Code>([A-Za-z]{1,64})</Code>")
 
 
 def reason_in(answer: str) -> str:
-    """The one word of S3's, Google's and Azure's XML that says which error it is."""
+    """Return the error code in an XML response of S3, Google or Azure, or an empty string."""
     match = _REASON.search(answer)
     return match[1] if match else ""
 
 
 def answered(where: str, status: int, side: Side, reason: str = "") -> StorageError:
-    """What an HTTP answer means that is no success; `reason` is the store's own word, like `NoSuchBucket`."""
+    """Return the error for a status other than 2xx; `reason` is the store's own code, like `NoSuchBucket`."""
     if 300 <= status < 400:
         problem = f"{where}: answered {status}: redirects are not followed: name the right region or endpoint"
         return StorageError(f"{side}_refused", problem, side=side)
-    said = f"answered {status}" + (f" ({reason})" if reason else "")
+    answer = f"answered {status}" + (f" ({reason})" if reason else "")
     retry_class = RetryClass.CREDENTIALS if reason in _STALE_CREDENTIALS else classify_status(status)
     if retry_class is RetryClass.TRANSIENT or reason in _PASSING:
-        return StorageUnreachable(where, said, side=side)
+        return StorageUnreachable(where, answer, side=side)
     if retry_class is RetryClass.THROTTLED:
         code, advice = "storage_throttled", "it asks for fewer requests"
     elif retry_class is RetryClass.CREDENTIALS:
@@ -85,23 +86,23 @@ def answered(where: str, status: int, side: Side, reason: str = "") -> StorageEr
     elif status in (404, 410):
         code, advice = f"{side}_not_found", _NOT_FOUND[side]
     elif side == "source" and status in (412, 416):
-        code, advice = "source_changed", "it is not the object any more that it was"
+        code, advice = "source_changed", "it is no longer the object that it was"
     else:
         code, advice = f"{side}_refused", "the store does not do this: check the URL and the store's settings"
     return StorageError(
-        code, f"{where}: {said}: {advice}", side=side, retry_class=retry_class, status=status, reason=reason
+        code, f"{where}: {answer}: {advice}", side=side, retry_class=retry_class, status=status, reason=reason
     )
 
 
 def too_slow(where: str, side: Side, problem: str) -> StorageError:
-    """Return the error of a transfer below its least pace. A later attempt may meet a faster store."""
+    """Return the error for a transfer below the minimum pace. It is transient: a retry may be faster."""
     return StorageError(
         f"{side}_too_slow", f"{where}: {problem}", side=side, retry_class=RetryClass.TRANSIENT
     )
 
 
 def disk_full(what: str, side: Side) -> StorageError:
-    """Transient: the job may be tried by a worker that has room, or here when there is some again."""
+    """Return the error for a full disk. It is transient: another worker may have room, or this one later."""
     return StorageError(
         "disk_full", f"{what}: no space left on the disk", side=side, retry_class=RetryClass.TRANSIENT
     )

@@ -1,9 +1,10 @@
-"""How a file takes the place of another without a lock, so that a stopped worker blocks nobody.
+"""Replace a file by an atomic rename without a lock, so that a stopped worker blocks no other.
 
-The new file gets a name of its claim first (`.euterpe-JOB-CLAIM-….part`), then the fence is checked, then it
-is renamed. A later claim of the same job removes such names of earlier claims before it publishes: the rename
-of a worker that was stopped after its fence check then finds nothing to rename, however late it comes. A lock
-could not do that: its holder may be stopped between any two steps, and who breaks the lock does not stop it.
+The new file is first linked under a name of its claim (`.euterpe-JOB-CLAIM-….part`), then the fence is
+checked, then the file is renamed. Before it publishes, a later claim of the same job removes the part files
+of earlier claims: the rename of a worker that was stopped after its fence check then finds no file, however
+late it runs. A lock could not do that: its holder may be stopped between any two steps, and breaking the lock
+does not stop the holder.
 """
 
 import errno
@@ -20,15 +21,15 @@ from euterpe.storage.publication import ObjectState, Owner, conflict, is_same
 from euterpe.storage.transfer import Stored
 
 _PART = re.compile(r"\.euterpe-(?P<job>[0-9A-Za-z-]{1,64})-(?P<claim>[0-9]{1,18})-[0-9a-f]{16}\.part")
-_JOB = "user.euterpe.published"  # the job's id and the SHA-256
+_PUBLISHER = "user.euterpe.published"  # an extended attribute: the job's id and the SHA-256
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _PUBLISH_TRIES = 3
-# File systems that know no second name for a file, or no extended attributes.
-_LACKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
+# Errors of os.link() on file systems without hard links.
+_NO_HARD_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 
 
 class Part(NamedTuple):
-    """The new file, open, and the folder that it will be in."""
+    """The new file, still open, with its part name and its folder."""
 
     name: str
     descriptor: int
@@ -36,17 +37,18 @@ class Part(NamedTuple):
 
 
 def identity_of(status: os.stat_result) -> str:
+    """Return a value that changes whenever a file is replaced or written."""
     return f"{status.st_ino}-{status.st_mtime_ns}-{status.st_size}"
 
 
 def lock(descriptor: int) -> None:
-    """Hold a new file's lock until it is closed: whoever finds it unlocked knows that its writer is gone."""
-    with suppress(OSError):  # a file system without locks: then nobody finds it unlocked
+    """Lock a new file until it is closed: a part file without a lock is one whose writer has ended."""
+    with suppress(OSError):  # a file system without locks: `_is_abandoned` is then never true
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 class FileReplacement:
-    """Publish the files of one attempt."""
+    """Publisher of the files of one attempt, which checks the fence of its claim before each rename."""
 
     def __init__(self, owner: Owner | None) -> None:
         self._owner = owner
@@ -57,11 +59,11 @@ class FileReplacement:
         return f".euterpe-{job}-{claim}-{token_hex(8)}.part"
 
     def prepare(self, part: Part, sha256: str) -> None:
-        """Name the new file, and disarm earlier claims of this job."""
+        """Link the new file under its part name, and remove the part files of the job's earlier claims."""
         if self._owner is not None:
             with suppress(OSError):
-                os.setxattr(part.descriptor, _JOB, f"{self._owner.job_id} {sha256}".encode())
-        with suppress(FileExistsError):  # where it had its name from the start
+                os.setxattr(part.descriptor, _PUBLISHER, f"{self._owner.job_id} {sha256}".encode())
+        with suppress(FileExistsError):  # without O_TMPFILE it was created under this name
             source = f"/proc/self/fd/{part.descriptor}"
             os.link(source, part.name, dst_dir_fd=part.folder, follow_symlinks=True)
         self._clear(part)
@@ -69,64 +71,64 @@ class FileReplacement:
     def publish(
         self, part: Part, name: str, where: str, sha256: str, before_publish: Callable[[], None]
     ) -> None:
-        """Check the fence and rename the new file; look before and after, as others may publish as well."""
+        """Check the fence and rename the new file. Raise `output_conflict` if others keep changing `name`."""
         for _ in range(_PUBLISH_TRIES):
-            found = self._look(part.folder, name, part)
+            found = self._read_state(part.folder, name, part)
             if self._owner is not None:
                 self._owner.refuse_foreign(where, found, sha256)
             before_publish()
             try:
-                if self._take(part, name, found):
+                if self._replace(part, name, found):
                     return
             except FileNotFoundError:
-                before_publish()  # raises: a later claim has removed our file
+                before_publish()  # raises if a later claim has removed the file
                 raise StorageUnreachable(
                     where, "the new file was removed before it was renamed", side="output"
                 ) from None
         raise conflict(where)
 
     def check(self, folder: int, name: str, where: str, stored: Stored) -> None:
-        """Raise when `name` is not any more what was published."""
-        found = self._look(folder, name)
+        """Raise when `name` is no longer the file that was published."""
+        found = self._read_state(folder, name)
         if not is_same(found, stored):
             raise (self._owner or Owner("", 0)).differs(where, found)
 
-    def _take(self, part: Part, name: str, found: ObjectState | None) -> bool:
-        """Return False when what is there is not, or not any more, what we found."""
+    def _replace(self, part: Part, name: str, found: ObjectState | None) -> bool:
+        """Rename the new file to `name`. Return False if its state is not, or no longer, `found`."""
         if found is None:
             try:
-                # A link replaces nothing: of two that find no file only one publishes.
+                # A link never replaces a file: of two writers that find none, only one publishes.
                 os.link(part.name, name, src_dir_fd=part.folder, dst_dir_fd=part.folder)
             except FileExistsError:
                 return False
             except OSError as error:
-                if error.errno not in _LACKS:
+                if error.errno not in _NO_HARD_LINKS:
                     raise
             else:
                 return True
-        now = self._look(part.folder, name)
+        now = self._read_state(part.folder, name)
         if (now and now.identity) != (found and found.identity):
             return False
         os.rename(part.name, name, src_dir_fd=part.folder, dst_dir_fd=part.folder)
         return True
 
-    def _look(self, folder: int, name: str, part: Part | None = None) -> ObjectState | None:
+    def _read_state(self, folder: int, name: str, part: Part | None = None) -> ObjectState | None:
         try:
             status = os.stat(name, dir_fd=folder, follow_symlinks=False)
         except FileNotFoundError:
             return None
-        # By the clock of the file system, which has just written our own file.
+        # Both times are from the clock of the file system, which has just stamped the new file.
         age = os.fstat(part.descriptor).st_ctime - status.st_ctime if part else None
-        job_id, _, sha256 = _note_of(folder, name).partition(" ")
+        job_id, _, sha256 = _read_publisher(folder, name).partition(" ")
         return ObjectState(identity_of(status), status.st_size, job_id or None, age, sha256 or None)
 
     def _clear(self, part: Part) -> None:
-        """Remove what earlier claims of this job left under names of theirs, and what dead writers left."""
+        """Remove the part files of this job's earlier claims, and those whose writer has ended."""
         status = os.fstat(part.folder)
         if (key := (status.st_dev, status.st_ino)) in self._cleared:
             return
         self._cleared.add(key)
-        for name in os.listdir(part.folder):  # noqa: PTH208  by its descriptor
+        for name in os.listdir(part.folder):  # noqa: PTH208  the folder is a descriptor
             match = _PART.fullmatch(name)
             if match is None or name == part.name:
                 continue
@@ -156,13 +158,14 @@ def _is_abandoned(folder: int, name: str) -> bool:
         os.close(descriptor)
 
 
-def _note_of(folder: int, name: str) -> str:
+def _read_publisher(folder: int, name: str) -> str:
+    """Return the job id and SHA-256 from the file's extended attribute, or an empty string."""
     try:
         descriptor = os.open(name, _READ, dir_fd=folder)
     except OSError:
         return ""
     try:
-        return os.getxattr(descriptor, _JOB).decode("ascii", "replace")
+        return os.getxattr(descriptor, _PUBLISHER).decode("ascii", "replace")
     except OSError:
         return ""
     finally:

@@ -1,7 +1,7 @@
-"""`file://`: folders that the operator opened to every requester, and nothing beside them.
+"""Read and write `file://` URLs below the folders that the operator has opened to every requester.
 
-A path is walked from its root one name at a time, each opened relative to the one before and none of them
-a link: whatever is renamed or linked in between, the walk does not leave the root.
+A path is walked from its root one name at a time with openat(2): each name is opened relative to the folder
+before it, and links below the root are refused: no rename or link in between leads the walk out of the root.
 """
 
 import errno
@@ -44,7 +44,7 @@ class FileReader:
 
     def _chunks(self, read: Callable[[int], bytes]) -> Iterator[bytes]:
         while True:
-            with _told(self.where, "source"), _paced(self.where, "source", self._pace, CHUNK):
+            with _translated(self.where, "source"), _paced(self.where, "source", self._pace, CHUNK):
                 chunk = read(CHUNK)
             if not chunk:
                 return
@@ -53,7 +53,7 @@ class FileReader:
     @contextmanager
     def _opened(self) -> Iterator[int]:
         *folders, name = self._names
-        with _folder(self.where, "source", self._root, folders) as folder, _told(self.where, "source"):
+        with _folder(self.where, "source", self._root, folders) as folder, _translated(self.where, "source"):
             descriptor = os.open(name, _READ, dir_fd=folder)
         try:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -79,15 +79,15 @@ class FileDestination:
         before_publish: Callable[[], None],
         on_chunk: OnChunk,
     ) -> Stored:
-        del content_type  # a folder keeps none
+        del content_type  # a file system stores none
         url = self._prefix + name
         root, (*folders, last) = _below_a_root(self._policy, url, "output")
         outgoing = Outgoing(file, on_chunk)
         with _folder(url, "output", root, folders, create=True) as folder, self._part(url, folder) as part:
             for chunk in outgoing.chunks():
-                with _told(url, "output"), _paced(url, "output", self._pace, len(chunk)):
+                with _translated(url, "output"), _paced(url, "output", self._pace, len(chunk)):
                     _write(part.descriptor, chunk)
-            with _told(url, "output"):
+            with _translated(url, "output"):
                 os.fsync(part.descriptor)
                 self._replacement.prepare(part, outgoing.sha256)
                 self._replacement.publish(part, last, url, outgoing.sha256, before_publish)
@@ -97,14 +97,14 @@ class FileDestination:
     def check(self, name: str, stored: Stored) -> None:
         url = self._prefix + name
         root, (*folders, last) = _below_a_root(self._policy, url, "output")
-        with _folder(url, "output", root, folders) as folder, _told(url, "output"):
+        with _folder(url, "output", root, folders) as folder, _translated(url, "output"):
             self._replacement.check(folder, last, url, stored)
 
     @contextmanager
     def _part(self, where: str, folder: int) -> Iterator[Part]:
-        """Yield a new file that is gone at the end, unless it was given another name."""
+        """Yield a new file and remove its part name at the end. A published file has another name by then."""
         name = self._replacement.part_name()
-        with _told(where, "output"):
+        with _translated(where, "output"):
             descriptor = _create(name, folder)
         lock(descriptor)
         try:
@@ -127,11 +127,11 @@ def _below_a_root(policy: StoragePolicy, url: str, side: Side) -> tuple[Path, tu
 def _folder(
     where: str, side: Side, root: Path, names: Sequence[str], *, create: bool = False
 ) -> Iterator[int]:
-    with _told(where, side):
-        descriptor = os.open(root, _FOLDER)  # the operator may well have named a link
+    with _translated(where, side):
+        descriptor = os.open(root, _FOLDER)  # the root itself may be a link: the operator chose it
     try:
         for name in names:
-            with _told(where, side):
+            with _translated(where, side):
                 inner = _enter(descriptor, name, create=create)
             os.close(descriptor)
             descriptor = inner
@@ -148,8 +148,8 @@ def _enter(folder: int, name: str, *, create: bool) -> int:
 
 
 def _create(name: str, folder: int) -> int:
-    """Create a file without its name at first, so that a process that is killed while it writes leaves
-    nothing in the folder. On NFS each file has a name from the start."""
+    """Create a file without a name (O_TMPFILE), so that a process that is killed while it writes leaves
+    nothing in the folder. NFS does not support that: the file gets its part name at once."""
     try:
         return os.open(".", _CREATE_UNNAMED, 0o666, dir_fd=folder)
     except OSError as error:
@@ -171,8 +171,8 @@ def _info(descriptor: int) -> ObjectInfo:
 
 @contextmanager
 def _paced(where: str, side: Side, pace: TransferPace, moved: int) -> Iterator[None]:
-    """Count a call to a file system, which may be a server at the end of a slow line. Nothing can interrupt
-    the call: the pace is judged when it returns."""
+    """Count a call to a file system, which may be a server on a slow network, and raise if it was too slow.
+    Nothing can interrupt the call, so the pace is checked when it returns."""
     began = monotonic()
     yield
     pace.add(monotonic() - began, moved)
@@ -181,7 +181,7 @@ def _paced(where: str, side: Side, pace: TransferPace, moved: int) -> Iterator[N
 
 
 @contextmanager
-def _told(where: str, side: Side) -> Iterator[None]:
+def _translated(where: str, side: Side) -> Iterator[None]:
     try:
         yield
     except OSError as error:
@@ -195,9 +195,9 @@ def explained(where: str, side: Side, error: OSError) -> StorageError:
         case errno.ENOENT:
             return StorageError(f"{side}_not_found", f"{where}: there is no such file", side=side)
         case errno.ELOOP | errno.ENOTDIR:
-            problem = "its path leads through a link, or through what is no folder"
+            problem = "its path leads through a link, or through something that is not a folder"
             return StorageError("file_outside_roots", f"{where}: {problem}", side=side)
         case errno.EACCES | errno.EPERM | errno.EROFS:
             return StorageError(f"{side}_forbidden", f"{where}: {error.strerror}", side=side)
-        case _:  # a failing disk, a server that is away, a machine that is out of files or memory
+        case _:  # a failing disk, an unavailable server, no file descriptors or memory left
             return StorageUnreachable(where, str(error.strerror), side=side)

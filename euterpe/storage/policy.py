@@ -1,7 +1,7 @@
-"""What the operator allows: folders for `file://`, and endpoints besides the clouds' own.
+"""The operator's storage policy: allowed folders for `file://`, and endpoints besides the clouds' own.
 
-The API refuses by it at POST what a worker would refuse later. Addresses of signed URLs are not judged
-here but by the egress guard.
+The API applies it at POST, so that it refuses what a worker would refuse later. The addresses of signed URLs
+are checked by the egress guard instead.
 """
 
 import re
@@ -29,7 +29,7 @@ ROOT_ADVICE = "the operator must allow a folder above it by EUTERPE_STORAGE_ROOT
 
 
 def origin(url: str) -> str:
-    """Scheme, host and port, each in one spelling."""
+    """Return scheme, host and port in normal form. Raise ValueError if the scheme or host is not usable."""
     parts = urlsplit(url)
     if parts.scheme not in _PORTS or not parts.hostname or "@" in parts.netloc:
         raise ValueError(f"{url!r} must be an origin like https://minio.example:9000")
@@ -37,13 +37,13 @@ def origin(url: str) -> str:
 
 
 def path_of(url: str) -> Path:
-    """Of a file:// URL; its percent escapes are decoded."""
+    """Return the path of a file:// URL, with its percent escapes decoded."""
     return Path(unquote(url.removeprefix("file://")))
 
 
 @dataclass(frozen=True)
 class StoragePolicy:
-    """`endpoints` are origins, opened beside the clouds' own; without `roots` there is no file://."""
+    """Allowed `roots` (without any, file:// is refused) and `endpoints` (origins besides the clouds' own)."""
 
     roots: tuple[Path, ...] = ()
     endpoints: tuple[str, ...] = ()
@@ -55,7 +55,7 @@ class StoragePolicy:
                 raise ValueError(f"{str(root)!r} must be an absolute path")
 
     def root_of(self, path: Path) -> Path | None:
-        """The folder that allows `path`, by the names alone: links are looked at when it is opened."""
+        """Return the root above `path`, judged by names alone: links are checked when the file is opened."""
         return next((root for root in self.roots if path.is_relative_to(root)), None)
 
     def allows(self, endpoint: str | None) -> bool:
@@ -64,10 +64,11 @@ class StoragePolicy:
         return origin(endpoint) in self.endpoints or self.is_a_cloud(endpoint)
 
     def is_a_cloud(self, endpoint: str | None) -> bool:
-        """Tell the clouds' own endpoints from others that speak the same protocol."""
+        """Return whether this is a cloud's own endpoint, and not another server of the same protocol."""
         return endpoint is None or _CLOUDS.fullmatch(origin(endpoint)) is not None
 
     def problems(self, spec: JobSpec) -> tuple[FieldError, ...]:
+        """Return an error for each field of a job that this policy refuses."""
         return tuple(self._problems(spec))
 
     def _problems(self, spec: JobSpec) -> Iterator[FieldError]:
@@ -87,7 +88,7 @@ class StoragePolicy:
 
 
 def _given(spec: JobSpec) -> Iterator[tuple[tuple[str, ...], StorageCredentials]]:
-    """Each of the job's credentials, and where it stands in the document."""
+    """Yield the location in the document and the value of each of the job's credentials."""
     if isinstance(spec.credentials, CredentialPair):
         sides: tuple[Side, Side] = ("source", "output")
         for side in sides:

@@ -1,4 +1,4 @@
-"""Who publishes under a name, what is there already, and what it must still be when we replace it."""
+"""Detect conflicts between publishers: the owner of an object, its state, and whether it has changed."""
 
 import time
 from collections.abc import Callable
@@ -8,42 +8,42 @@ from euterpe.domain.retry import RetryClass
 from euterpe.storage.errors import StorageError
 from euterpe.storage.transfer import Stored
 
-# HTTP dates have whole seconds: an object of the second in which the attempt began may be older than it.
+# HTTP dates have whole seconds: an object of the second in which the attempt began may predate the attempt.
 _GRAIN_S = 1.0
 
 
 @dataclass(frozen=True)
 class ObjectState:
-    """An object as its store shows it. Without an identity nothing is known but that it may be there."""
+    """The state of an object as its store reports it. Without an identity the object may or may not exist."""
 
-    identity: str | None  # its generation, its ETag, or the file's numbers: new whenever the content is
+    identity: str | None  # generation, ETag, or a file's inode, time and size: changes with the content
     size: int | None = None
-    job_id: str | None = None  # of the job that published it, if a job of Euterpe did
+    job_id: str | None = None  # the job of Euterpe that published it, if one did
     age_s: float | None = None  # by the store's own clock
-    sha256: str | None = None  # as its publisher, if that was Euterpe, noted it
+    sha256: str | None = None  # as Euterpe recorded it, if it published the object
 
 
 UNKNOWN = ObjectState(None)
 
 
 class Changed(Exception):
-    """The store refused a condition: the object is not, or not any more, what was expected."""
+    """The store refused a condition: the object is not, or no longer, the expected one."""
 
 
 class Unconditional(Exception):
-    """The store does not do conditions."""
+    """The store does not support conditional writes."""
 
 
 def _unknown(_job_id: str) -> None:
-    """Return None, as of a job of another installation."""
+    """Return None, as for a job of another installation."""
 
 
 @dataclass(frozen=True)
 class Owner:
     """The attempt that publishes; `began` is when it began, on `now`'s clock.
 
-    `is_rival` tells whether the job that published an object describes it now, or did so after this attempt
-    began; None of a job that is not in this database.
+    `is_rival` returns whether the job that published an object is unfinished, or succeeded after this attempt
+    began. It returns None for a job that is not in this database.
     """
 
     job_id: str
@@ -63,9 +63,10 @@ class Owner:
     def refuse_foreign(self, where: str, found: ObjectState | None, sha256: str) -> None:
         """Raise `output_conflict` for an object that another job published since this attempt began.
 
-        What is older is replaced: to run a job again into the same prefix is no conflict. Nor are two jobs
-        that make the same bytes: what each says of its output is true. Of a job that is not in this database
-        two ages are compared, of the object and of the attempt, each by one clock: skew does no harm.
+        An older object is replaced, so that a job may run again into the same prefix. Two jobs that make the
+        same bytes do not conflict either, as what each reports of its output is true. For a job that is not
+        in this database the ages of the object and the attempt are compared, each measured by one clock:
+        clock skew has no effect.
         """
         if found is None or found.job_id in (None, self.job_id) or found.sha256 == sha256:
             return
@@ -76,7 +77,7 @@ class Owner:
             raise conflict(where)
 
     def differs(self, where: str, found: ObjectState | None) -> StorageError:
-        """Return the error for an object that is not any more what we published."""
+        """Return the error for an object that is no longer the published one."""
         if found is not None and found.job_id not in (None, self.job_id):
             return conflict(where)
         what = "is gone" if found is None else "was replaced"
@@ -85,7 +86,7 @@ class Owner:
 
 
 def is_same(found: ObjectState | None, stored: Stored) -> bool:
-    """Tell whether an object is still what was stored, or was replaced by the same bytes."""
+    """Return whether an object is still the stored one, or was replaced by the same bytes."""
     if found is None or found.size not in (None, stored.size_bytes):
         return False
     return stored.identity in (None, found.identity) or found.sha256 == stored.sha256

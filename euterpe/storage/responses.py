@@ -1,4 +1,4 @@
-"""Read the answers of stores: their errors in our words, and what their headers say of an object."""
+"""Parse responses of object stores: errors, sizes and dates. Turn egress errors into storage errors."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -18,7 +18,7 @@ _NUMBER = re.compile(r"[0-9]{1,18}")
 
 
 def extent(headers: Mapping[str, str]) -> tuple[int, int | None]:
-    """Return where the answer's body begins in the object, and the object's size if the answer tells it."""
+    """Return the offset of the body in the object, and the size of the object if the response has it."""
     if match := _CONTENT_RANGE.fullmatch(headers.get("content-range", "")):
         start, size = match.groups()
         return int(start or 0), None if size == "*" else int(size)
@@ -27,12 +27,12 @@ def extent(headers: Mapping[str, str]) -> tuple[int, int | None]:
 
 
 def instant(headers: Mapping[str, str], name: str) -> datetime | None:
-    """Return an HTTP date, or None when there is none that can be read."""
+    """Return the HTTP date of a header, or None when it is missing or malformed."""
     try:
         read = parsedate_to_datetime(headers[name])
     except (KeyError, ValueError):
         return None
-    # "-0000" is UTC of an unknown place: Python leaves it without a zone.
+    # "-0000" is UTC without a known local zone: Python returns a datetime without a time zone.
     return read if read.tzinfo else read.replace(tzinfo=UTC)
 
 
@@ -41,7 +41,7 @@ def refusal(where: str, side: Side, status: int, body: bytes) -> StorageError:
 
 
 def refusal_of(where: str, side: Side, answer: OpenResponse) -> StorageError:
-    """Read as much of the answer's body as may hold its reason."""
+    """Return the error of a response, reading only as much of its body as may hold the reason."""
     text = b""
     for chunk in answer.chunks:
         text += chunk
@@ -52,7 +52,7 @@ def refusal_of(where: str, side: Side, answer: OpenResponse) -> StorageError:
 
 @contextmanager
 def in_our_words(where: str, side: Side) -> Iterator[None]:
-    """Turn errors of the egress into those of storage."""
+    """Turn egress errors into storage errors."""
     try:
         yield
     except EgressRefused as refused:
@@ -64,7 +64,7 @@ def in_our_words(where: str, side: Side) -> Iterator[None]:
 
 
 def reading(where: str, received: Iterator[bytes]) -> Iterator[bytes]:
-    """Yield the chunks of a source; an error on the way is one of storage."""
+    """Yield the chunks of a source. Raise `StorageError` when the transfer fails."""
     while True:
         with in_our_words(where, "source"):
             chunk = next(received, None)

@@ -1,4 +1,4 @@
-"""`https://`: URLs that their owner has signed, one for each object, through the guarded egress."""
+"""Read and write signed `https://` URLs, one for each object, through the guarded egress."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -14,7 +14,7 @@ from euterpe.storage.responses import REASON_BYTES, extent, in_our_words, readin
 from euterpe.storage.transfer import CHUNK, Body, ObjectInfo, OnChunk, Outgoing, Stored, persist
 
 _STAT_S = 30.0
-# What keeps no pace is cut by the egress, and a job has a timeout of its own.
+# The egress ends a transfer below the minimum pace, and the job has a timeout of its own.
 _TRANSFER_S = 7 * 24 * 3600.0
 
 
@@ -24,7 +24,8 @@ class SignedReader:
         self.where = split_query(url)[0]
 
     def stat(self) -> ObjectInfo:
-        """By a GET of one byte: what is signed for GET is not for HEAD. An empty object lacks that byte."""
+        """Return size and ETag from a GET of one byte, as a URL signed for GET does not allow HEAD. An empty
+        object gives status 416 and size 0."""
         with self._get("bytes=0-0", _STAT_S) as answer:
             _, size = extent(answer.headers)
             if not (answer.status == 416 and size == 0):
@@ -60,7 +61,7 @@ class SignedReader:
 
 
 class SignedDestination:
-    """Whoever signed a PUT cannot add a condition to it: what is under the name is replaced."""
+    """A destination with a signed PUT URL per output. No condition can be added: objects are replaced."""
 
     def __init__(self, egress: Egress, urls: Mapping[str, str], pace: TransferPace) -> None:
         self._egress, self._urls, self._pace = egress, urls, pace
@@ -89,7 +90,7 @@ class SignedDestination:
         return outgoing.stored(where)
 
     def check(self, name: str, stored: Stored) -> None:
-        """Look at nothing: what is signed for PUT is not for GET."""
+        """Do nothing: a URL signed for PUT does not allow GET."""
 
     def _send(
         self,
@@ -116,8 +117,8 @@ class SignedDestination:
 
 
 def _fenced(outgoing: Outgoing, before_publish: Callable[[], None]) -> Iterator[bytes]:
-    """Check the fence once more before the last chunk: the store publishes a PUT when it has all of it, and
-    the chunks before may have taken hours."""
+    """Yield the chunks, and check the fence once more before the last: the store publishes the object when it
+    has all of it, and the chunks before may have taken hours."""
     last = max(0, (outgoing.size - 1) // CHUNK)
     for number, chunk in enumerate(outgoing.chunks()):
         if 0 < number == last:
@@ -126,5 +127,6 @@ def _fenced(outgoing: Outgoing, before_publish: Callable[[], None]) -> Iterator[
 
 
 def demanded(url: str) -> dict[str, str]:
+    """Return the headers that the store of a signed URL requires in a PUT."""
     azure = (urlsplit(url).hostname or "").endswith(".blob.core.windows.net")
     return {"x-ms-blob-type": "BlockBlob"} if azure else {}

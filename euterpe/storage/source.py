@@ -1,4 +1,4 @@
-"""Fetching a source: whole, unchanged, within its limits, and from where it broke off."""
+"""Fetch a source: complete, unchanged, within its size limit, with resume after a broken connection."""
 
 import errno
 from typing import BinaryIO
@@ -15,18 +15,17 @@ class SourceObject:
         return persist(self._reader.stat)
 
     def check_announced(self, expect: ObjectInfo, max_bytes: int) -> None:
-        """Raise when what the store announces cannot be fetched: no byte of it has to be asked for."""
+        """Raise when the announced size is zero or above the limit, before a byte is requested."""
         if expect.size == 0:
             raise self._error("source_empty", "is empty")
         if expect.size is not None and expect.size > max_bytes:
             raise self._too_large(max_bytes)
 
     def fetch(self, file: BinaryIO, *, expect: ObjectInfo, max_bytes: int, on_chunk: OnChunk) -> FetchedInfo:
-        """Appends what `file` lacks of the object that `expect` describes.
+        """Append to `file` the missing bytes of the object that `expect` describes.
 
-        To call it again, on a new SourceObject too, goes on where the last call stopped. `on_chunk` is
-        told of each chunk that was written, and of none after a try that failed; it may raise: all is
-        closed then.
+        A further call, also on a new SourceObject, resumes where the last one stopped. `on_chunk` gets the
+        size of each chunk that was written, and 0 after a failed try. If it raises, everything is closed.
         """
         self.check_announced(expect, max_bytes)
         if file.tell() != expect.size:
@@ -37,12 +36,12 @@ class SourceObject:
 
     def _try(self, file: BinaryIO, expect: ObjectInfo, max_bytes: int, on_chunk: OnChunk) -> None:
         try:
-            self._pour(file, expect, max_bytes, on_chunk)
+            self._append(file, expect, max_bytes, on_chunk)
         except StorageUnreachable:
-            on_chunk(0)  # a store that says nothing takes half a minute for each try
+            on_chunk(0)  # it may raise: a try at a store that sends nothing takes half a minute
             raise
 
-    def _pour(self, file: BinaryIO, expect: ObjectInfo, max_bytes: int, on_chunk: OnChunk) -> None:
+    def _append(self, file: BinaryIO, expect: ObjectInfo, max_bytes: int, on_chunk: OnChunk) -> None:
         offset = file.tell()
         with self._reader.open(offset) as body:
             self._check_unchanged(expect, body.info)

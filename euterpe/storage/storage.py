@@ -1,4 +1,4 @@
-"""The way to every kind of storage: the one place that looks at a URL's scheme."""
+"""Open the source or destination of a job: choose the implementation by the scheme of the URL."""
 
 from collections.abc import Callable
 from copy import copy
@@ -21,7 +21,7 @@ from euterpe.storage.transfer import Reader, UploadDestination
 
 
 class Storage:
-    """One for each process. Stores are reached by an egress that is open to the operator's endpoints, too."""
+    """The storage of a process. Its egress to object stores also allows the operator's endpoints."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class Storage:
     def destination(
         self, output: Output, credentials: StorageCredentials | None, owner: Owner | None = None
     ) -> UploadDestination:
-        """Return where one attempt, `owner`, puts all its outputs: their pace is measured together."""
+        """Return the destination of all outputs of one attempt, `owner`. Their pace is measured together."""
         pace = TransferPace(self._pace)
         if output.url is None:
             return SignedDestination(self._egress, output.urls or {}, pace)
@@ -82,7 +82,7 @@ class Storage:
         return open_client(self._stores, scheme, bucket, credentials, side, idle_s=self._idle_s)
 
     def _check_endpoint(self, credentials: StorageCredentials | None, side: Side) -> None:
-        """Again, though the API has: a refresh may bring another endpoint."""
+        """Raise if the endpoint is not allowed. The API has checked it, but a refresh may bring another."""
         if credentials and not self._policy.allows(credentials.endpoint):
             problem = f"{credentials.endpoint}: {ENDPOINT_ADVICE}"
             raise StorageError("endpoint_not_allowed", problem, side=side)

@@ -1,4 +1,4 @@
-"""What every kind of storage has in common: the shapes of a transfer, and patience with what passes."""
+"""Types and protocols that all kinds of storage share, and retries with exponential backoff."""
 
 import errno
 import os
@@ -21,14 +21,14 @@ OnChunk = Callable[[int], None]
 CHUNK = 1024 * 1024
 TRIES = 5
 _FIRST_PAUSE_S = 0.1
-# A store that gives a few bytes for each call gets nowhere in the end: that is no progress.
+# Fewer bytes than this in a try are no progress: a few bytes per try would never complete the transfer.
 _LEAST_PROGRESS = 64 * 1024
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK  # a FIFO must be refused, not waited for
 
 
 @dataclass(frozen=True)
 class ObjectInfo:
-    """What a store says of an object; it need not say anything."""
+    """Size and ETag of an object, None where the store does not report them."""
 
     size: int | None
     etag: str | None
@@ -41,17 +41,17 @@ class FetchedInfo:
 
 @dataclass(frozen=True)
 class Stored:
-    """`url` has no query, so no signature."""
+    """A published output. `url` has no query, so no signature."""
 
     url: str
     size_bytes: int
     sha256: str
-    identity: str | None = None  # as the store told it when it was published
+    identity: str | None = None  # as the store returned it at publication
 
 
 @dataclass(frozen=True)
 class Body:
-    """An object that is being read. It may begin before the place that was asked for, never after it."""
+    """An object that is being read. It may begin before the requested offset, never after it."""
 
     info: ObjectInfo
     start: int
@@ -59,7 +59,7 @@ class Body:
 
 
 class Reader(Protocol):
-    """One try at a time; `where` names the object without any secret."""
+    """A reader of one source, without retries. `where` names the object without any secret."""
 
     where: str
 
@@ -78,30 +78,30 @@ class UploadDestination(Protocol):
         before_publish: Callable[[], None],
         on_chunk: OnChunk,
     ) -> Stored:
-        """Sends `file` and makes it visible as `name`, whole or not at all.
+        """Send `file` and make it visible as `name`, completely or not at all.
 
-        `before_publish` is called when all is sent that can be sent unseen; if it raises, nothing is left.
-        Both callbacks may be called again when a try failed; what was sent before is not counted twice.
+        `before_publish` is called when all that can be sent invisibly is sent; if it raises, nothing is left.
+        Both callbacks may be called again after a failed try; bytes sent before are not counted twice.
         """
         ...
 
     def check(self, name: str, stored: Stored) -> None:
-        """Raise when `name` is not any more what `put` returned, as far as the store lets us look."""
+        """Raise when `name` is no longer what `put` returned, as far as the store allows a check."""
         ...
 
 
 class Outgoing:
-    """A file on its way out: counted as it is read, from the start at each try."""
+    """A local file to upload, read from the start at each try. `on_chunk` gets each byte counted once."""
 
     def __init__(self, file: Path, on_chunk: OnChunk) -> None:
         self._file, self.on_chunk = file, on_chunk
         with _opened(file) as opened:
             self.size = os.fstat(opened.fileno()).st_size
-        self._told = 0
+        self._counted = 0
 
     @cached_property
     def sha256(self) -> str:
-        """Read the whole file: an object carries its hash with it from the start, as metadata."""
+        """Return the hash of the whole file: the object's metadata needs it before the upload."""
         digest = sha256()
         with _opened(self._file) as opened:
             while chunk := opened.read(CHUNK):
@@ -114,8 +114,8 @@ class Outgoing:
         with _opened(self._file) as opened:
             while chunk := opened.read(CHUNK):
                 sent += len(chunk)
-                self.on_chunk(max(0, min(len(chunk), sent - self._told)))
-                self._told = max(self._told, sent)
+                self.on_chunk(max(0, min(len(chunk), sent - self._counted)))
+                self._counted = max(self._counted, sent)
                 yield chunk
 
     def parts(self, size: int) -> Iterator[bytes]:
@@ -135,8 +135,8 @@ class Outgoing:
 
 @contextmanager
 def _opened(file: Path) -> Iterator[BinaryIO]:
-    """Whoever made it may have been taken over, and a link would lead to what is the worker's: neither it nor
-    its folder may be one."""
+    """Yield a regular file, and raise for a link: the process that made the file may have been compromised,
+    and a link in place of the file or its folder could lead to the worker's own files."""
     with ExitStack() as stack:
         try:
             folder = os.open(file.parent, _READ | os.O_DIRECTORY)
@@ -157,7 +157,7 @@ def _not_a_file(file: Path) -> StorageError:
 
 
 def persist(attempt: Callable[[], T], *, progress: Callable[[], int] = lambda: 0, tries: int = TRIES) -> T:
-    """Tries again after a passing failure, until several in a row have brought nothing."""
+    """Retry passing failures with exponential backoff. Raise after `tries` in a row without progress."""
     failures, reached = 0, progress()
     while True:
         try:
