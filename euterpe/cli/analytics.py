@@ -1,4 +1,4 @@
-"""`euterpe analytics …`: what the history says of cost, speed and failures. Spark is imported when needed."""
+"""`euterpe analytics`: reports on cost, speed and failures. Spark is imported only when needed."""
 
 import re
 import time
@@ -46,9 +46,9 @@ Master = Annotated[
 Metadata = Annotated[
     str, typer.Option(metavar="KEYS", help="Keys of jobs' metadata that may enter the lake, by comma.")
 ]
-KeepDays = Annotated[int | None, typer.Option(min=1, help="Drop days from the lake that are older.")]
+KeepDays = Annotated[int | None, typer.Option(min=1, help="Drop days older than this from the lake.")]
 Since = Annotated[str, typer.Option(help="Jobs accepted since that day (UTC): 30d, or 2030-01-31.")]
-Requester = Annotated[str, typer.Option(help="Of this requester alone: its name or its id.")]
+Requester = Annotated[str, typer.Option(help="Only this requester's jobs, by name or id.")]
 PriceFile = Annotated[
     Path | None,
     typer.Option(
@@ -68,7 +68,7 @@ def ingest(
     keep_days: KeepDays = None,
     master: Master = "local[*]",
 ) -> None:
-    """Add to the lake what the database has beyond it. History that is pruned later stays there."""
+    """Add new history from the database to the lake. History that is pruned later stays in the lake."""
     with _spark(master) as session:
         _ingest(session, _lake(lake), metadata, keep_days)
 
@@ -104,7 +104,7 @@ def report(
     show: Open = False,
     master: Master = "local[*]",
 ) -> None:
-    """Compute and write the report from the lake as it is; the database is not asked."""
+    """Compute and write the report from the lake alone, without the database."""
     with _spark(master) as session:
         page = _report(session, _lake(lake), _question(since, requester), prices, out_dir)
     _show(page, in_browser=show)
@@ -115,20 +115,20 @@ def synthesize(
     jobs: Annotated[int, typer.Option(min=0, help="How many jobs.")],
     seed: Annotated[int, typer.Option(min=0, help="The same seed makes the same history.")] = 1,
     days: Annotated[int, typer.Option(min=1, help="Over how many days.")] = 28,
-    until: Annotated[str, typer.Option(help="The end of it; the last midnight (UTC) without.")] = "",
+    until: Annotated[str, typer.Option(help="Its end; by default the last midnight (UTC).")] = "",
     lake: Annotated[
         Path | None,
         typer.Option(
-            "--lake", metavar="DIR", parser=local_path, help="Into this lake, not into the database."
+            "--lake", metavar="DIR", parser=local_path, help="Write to this lake, not to the database."
         ),
     ] = None,
 ) -> None:
-    """Make a realistic history of so many jobs, to try things with. Never beside real jobs."""
+    """Generate a realistic history for experiments. Refused if the database or lake has real jobs."""
     with importing("analytics"):
         from euterpe.synthesize.history_plan import HistoryPlan
         from euterpe.synthesize.lake import synthesize_lake
         from euterpe.synthesize.store import synthesize_store
-    # Of the same day the same history: a run that was killed goes on where it was.
+    # The same day gives the same history, so that a run that was killed resumes where it stopped.
     until_ms = instant_ms(until, "--until") if until else int(time.time()) // 86_400 * 86_400_000
     if until_ms > time.time() * 1000:
         raise typer.BadParameter("is in the future: no report would count such rows", param_hint="--until")
@@ -149,7 +149,7 @@ def _ingest(session: "SparkSession", lake: "Lake", metadata: str, keep_days: int
     with _database():
         url = load().database_url.get_secret_value()
     was_filled = any(lake.commit().files.values())
-    added = add(session, lake, url, metadata=metadata, on_table=_tell_rows)
+    added = add(session, lake, url, metadata=metadata, on_table=_note_rows)
     if added.anew and was_filled:
         note("the database was restored, or emptied: it was read from its beginning")
     if merged := compact(session, lake):
@@ -158,13 +158,13 @@ def _ingest(session: "SparkSession", lake: "Lake", metadata: str, keep_days: int
         note(f"dropped {gone} files older than {keep_days} days")
 
 
-def _tell_rows(table: str, rows: int) -> None:
+def _note_rows(table: str, rows: int) -> None:
     note(f"{table:<11}{rows:>12,} rows")
 
 
 @contextmanager
 def _database() -> Iterator[Database]:
-    """The one that the settings name, which must be there and of this program's schema."""
+    """Yield the database of the settings. Raise unless it exists and has this program's schema."""
     settings = load()
     refuse_missing(settings)
     with closing(open_database(settings)) as database:
@@ -187,15 +187,15 @@ def _report(
     from euterpe.analytics.pipeline import analyse, publish
 
     options = Options() if prices is None else Options(prices=read_prices(prices))
-    _try_to_write(out_dir)
+    _create_folder(out_dir)
     results = analyse(session, lake, question, options, on_mart=lambda name: note(f"computing {name}"))
     if not results.totals.jobs and question.filters:
-        note("the lake has no jobs of what was asked for")
+        note("the lake has no jobs that match")
     return publish(results, out_dir)
 
 
-def _try_to_write(folder: Path) -> None:
-    """Before all is computed for nothing."""
+def _create_folder(folder: Path) -> None:
+    """Create the folder. Raise before the report is computed if that fails."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

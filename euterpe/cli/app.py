@@ -1,4 +1,4 @@
-"""The commands as one program, and the one place where an error becomes a line and an exit code."""
+"""The program `euterpe`: its commands, and the one place that turns errors into messages and exit codes."""
 
 import io
 import sys
@@ -72,8 +72,8 @@ def root(
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs one command and returns its exit code: 0 success, 1 failure, 2 wrong usage or settings."""
-    _print_whatever_comes()
+    """Run one command and return its exit code: 0 success, 1 failure, 2 wrong usage or settings."""
+    _escape_unencodable()
     arguments = sys.argv[1:] if argv is None else argv
     try:
         _refuse_garbled(arguments)
@@ -84,14 +84,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         complain(*str(error).splitlines())
         return 2
     except (EuterpeError, OSError) as error:
-        complain(_of_the_system(error) if isinstance(error, OSError) else str(error))
-        _give_up_stdout()
+        complain(_describe_os_error(error) if isinstance(error, OSError) else str(error))
+        _close_broken_stdout()
         return 1
     except (typer.Abort, KeyboardInterrupt):
         complain("interrupted")
         return 1
-    except Exception as error:  # noqa: BLE001  nothing is above us but the interpreter's traceback
-        complain(_of_a_bug(error))
+    except Exception as error:  # noqa: BLE001  the alternative is the interpreter's traceback
+        complain(_describe_bug(error))
         return 1
     return int(code or 0)
 
@@ -106,19 +106,19 @@ def _usage(error: typer.TyperException) -> int:
     context = getattr(error, "ctx", None)
     command = context.command_path if context else "euterpe"
     message = error.format_message().replace("Value error, ", "").rstrip(".")
-    # Empty when a group was called without a command: its help is on the screen already.
+    # The message is empty when a group was called without a command: its help is printed already.
     if message:
         complain(f"{message} (see `{command} --help`)")
     return error.exit_code
 
 
-def _of_the_system(error: OSError) -> str:
+def _describe_os_error(error: OSError) -> str:
     what = error.strerror or str(error) or type(error).__name__
     return what if error.filename is None else f"{error.filename}: {what}"
 
 
-def _give_up_stdout() -> None:
-    """If it holds what cannot be written: it would be tried again, and complained of, at the very end."""
+def _close_broken_stdout() -> None:
+    """Close stdout if it cannot be flushed: at exit the interpreter would try again and print an error."""
     try:
         sys.stdout.flush()
     except OSError:
@@ -126,8 +126,8 @@ def _give_up_stdout() -> None:
             sys.stdout.close()
 
 
-def _of_a_bug(error: Exception) -> str:
-    """Where it happened, and not what it says: the text of somebody else's error may hold a secret."""
+def _describe_bug(error: Exception) -> str:
+    """Return where the error was raised, without its message: that of a library may hold a secret."""
     frame = traceback.extract_tb(error.__traceback__)[-1]
     return (
         f"unexpected {type(error).__name__} at {frame.filename}:{frame.lineno}; this is a bug in Euterpe "
@@ -135,8 +135,8 @@ def _of_a_bug(error: Exception) -> str:
     )
 
 
-def _print_whatever_comes() -> None:
-    """A terminal that cannot show a letter gets its number; it is no reason to fail."""
+def _escape_unencodable() -> None:
+    """Write characters that the terminal cannot encode as escapes, instead of failing."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")

@@ -1,4 +1,4 @@
-"""`euterpe batch`: a manifest of many jobs, checked as a whole and submitted row by row."""
+"""`euterpe batch`: check a manifest of many jobs as a whole, submit it row by row, follow its jobs."""
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -45,17 +45,17 @@ Manifest = Annotated[
 ]
 Set = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="COLUMN=VALUE", help="For rows that do not say; repeatable."),
+    typer.Option("--set", metavar="COLUMN=VALUE", help="The value for rows without one; repeatable."),
 ]
 Credentials = Annotated[
     Path | None,
     typer.Option(
-        metavar="FILE", parser=local_path, help="JSON with the keys of the storage, for rows without."
+        metavar="FILE", parser=local_path, help="JSON with the keys of the storage, for rows without any."
     ),
 ]
 MaxInFlight = Annotated[int, typer.Option(min=1, max=256, help="Requests at a time.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Check, and submit nothing.")]
-SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Submit the good rows though there are bad ones.")]
+SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Submit the good rows even if there are bad ones.")]
 RejectsFile = Annotated[
     Path | None,
     typer.Option(
@@ -65,10 +65,10 @@ RejectsFile = Annotated[
 Jobs = Annotated[
     Path | None,
     typer.Option(
-        "--jobs", metavar="FILE", parser=local_path, help="Which row is which job; else MANIFEST.jobs."
+        "--jobs", metavar="FILE", parser=local_path, help="Record of each row's job; default MANIFEST.jobs."
     ),
 ]
-Master = Annotated[str, typer.Option(metavar="URL", help="Where Spark checks: local[*], spark://…, sc://…")]
+Master = Annotated[str, typer.Option(metavar="URL", help="Where Spark runs: local[*], spark://…, sc://…")]
 Wait = Annotated[bool, typer.Option("--wait", help="Stay until the last job has finished.")]
 
 
@@ -87,7 +87,7 @@ def submit(
     url: Url = HERE,
     as_json: AsJson = False,
 ) -> None:
-    """Check every row, then submit each once; again, only what is new. The API key is in EUTERPE_API_KEY."""
+    """Check every row, then submit each once, even over several runs. The API key is in EUTERPE_API_KEY."""
     from euterpe.batch.errors import BatchIncomplete
     from euterpe.batch.jobs_file import jobs_path
     from euterpe.batch.rows import requests
@@ -95,11 +95,11 @@ def submit(
 
     if manifest.startswith("s3://") and not master.startswith("local"):
         raise typer.BadParameter(
-            "is for a manifest that all workers see; one from S3 is fetched to this machine",
+            "needs a manifest that all Spark workers can read; one from S3 is fetched to this machine",
             param_hint="--master",
         )
     defaults = _defaults(given or (), credentials)
-    # The key and the URL are looked at before the long part.
+    # The API key and the URL are checked before the long part.
     with _read(manifest) as read, nullcontext() if dry_run else connected(url):
         _refuse_to_overwrite(read, {"--rejects": rejects, "--jobs": jobs})
         totals, left_out = _check(read, defaults, rejects, master)
@@ -123,7 +123,7 @@ def status(
     url: Url = HERE,
     as_json: AsJson = False,
 ) -> None:
-    """How its jobs stand; a failure unless all have succeeded. The API key is in EUTERPE_API_KEY."""
+    """Show the status of its jobs; exit 1 unless all have succeeded. The API key is in EUTERPE_API_KEY."""
     from euterpe.batch.errors import BatchIncomplete
     from euterpe.batch.jobs_file import jobs_path, read_batch
     from euterpe.batch.status import follow, look
@@ -154,7 +154,7 @@ def _show(standing: "BatchStatus") -> None:
         out(f"{failure.count} × {code}: {', '.join(failure.rows)}{f' and {more} more' if more else ''}")
 
 
-# -- what is given
+# -- arguments
 
 
 def _defaults(given: Sequence[str], credentials: Path | None) -> "Document":
@@ -210,7 +210,7 @@ def _writable(option: str) -> Iterator[None]:
         raise typer.BadParameter(f"{error.filename}: {error.strerror}", param_hint=option) from None
 
 
-# -- what is done
+# -- the two steps of submit
 
 
 def _check(
@@ -227,7 +227,7 @@ def _check(
         with _writable("--rejects"):
             kept = opened.enter_context(Rejects(rejects, read.files)) if rejects else None
 
-        def tell(problem: "Problem") -> None:
+        def record(problem: "Problem") -> None:
             left_out.add(problem.place)
             for line in problem.lines(read.files):
                 shown.line(line)
@@ -236,7 +236,7 @@ def _check(
 
         note("checking every row with Spark")
         spark = opened.enter_context(spark_session(master, name="euterpe batch"))
-        totals = examine(spark, read.pieces, defaults, tell)
+        totals = examine(spark, read.pieces, defaults, record)
     shown.rest("; --rejects FILE keeps all of them" if kept is None else f"; {rejects} has all errors")
     return totals, left_out
 
@@ -244,7 +244,7 @@ def _check(
 def _send(
     good: "Iterator[Request]", files: "Sequence[File]", tally: "Tally", place: Path, *, url: str, most: int
 ) -> str | None:
-    """Submits them; returns what was not accepted."""
+    """Submit the rows. Return why not all were accepted, or None."""
     from euterpe.batch.jobs_file import JobsFile
     from euterpe.batch.submission import BatchClient, Submission, Taken
 
@@ -255,7 +255,7 @@ def _send(
         client = opened.enter_context(BatchClient(url, os.environ[KEY], on_outage=OutageNotice().begin))
         progress = opened.enter_context(ProgressBar("rows are submitted", tally.totals.good))
 
-        def tell(request: "Request", outcome: "Taken | ClientError") -> None:
+        def record(request: "Request", outcome: "Taken | ClientError") -> None:
             row = files[request.file].place(request.line)
             if isinstance(outcome, Taken):
                 jobs.add(row, outcome.job.job_id)
@@ -265,7 +265,7 @@ def _send(
             progress.at(tally.told)
 
         try:
-            halt = Submission(client.take, good, tell, max_in_flight=most).run()
+            halt = Submission(client.take, good, record, max_in_flight=most).run()
         except KeyboardInterrupt:
             note("what was submitted goes on; the same command submits the rest")
             raise typer.Exit(1) from None

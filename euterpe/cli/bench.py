@@ -1,4 +1,4 @@
-"""`euterpe bench`: what this installation can do."""
+"""`euterpe bench`: measure throughput, latency and memory of this installation."""
 
 import os
 from collections.abc import Sequence
@@ -17,13 +17,15 @@ _CORES = os.cpu_count() or 1
 
 app = group("Measure this installation.", example="euterpe bench queue")
 
-Jobs = Annotated[int, typer.Option(min=64, help="How many jobs to live through.")]
+Jobs = Annotated[int, typer.Option(min=64, help="How many jobs to run from enqueue to end.")]
 Batch = Annotated[int, typer.Option(min=1, max=1000, help="Jobs that share a transaction.")]
 Workers = Annotated[int, typer.Option(min=1, max=64, help="Worker processes.")]
 Samples = Annotated[int, typer.Option(min=10, help="Jobs to measure the idle latency with.")]
 Seconds = Annotated[float, typer.Option(min=0.1, max=600, help="For each of the four measurements.")]
 Events = Annotated[int, typer.Option(min=100, help="Webhooks of the backlog.")]
-PacedSeconds = Annotated[float, typer.Option(min=0.5, max=600, help="Of steady traffic, with and without.")]
+PacedSeconds = Annotated[
+    float, typer.Option(min=0.5, max=600, help="Of steady traffic, with and without dead receivers.")
+]
 ClipSeconds = Annotated[float, typer.Option(min=1, max=3600, help="Length of the one long source.")]
 Clips = Annotated[int, typer.Option(min=1, max=10_000, help="How many short sources.")]
 Slots = Annotated[int, typer.Option(min=1, max=1000, help="Jobs at a time, of the short ones.")]
@@ -38,7 +40,7 @@ def queue(
     samples: Samples = 200,
     as_json: AsJson = False,
 ) -> None:
-    """Lives, enqueues, and how soon an idle worker wakes. Uses a queue of its own and deletes it."""
+    """Measure whole jobs, enqueues and the wake-up of an idle worker. Deletes the queue it makes for that."""
     note(f"measuring with {jobs} jobs; this takes about a minute")
     with scratch(load(), jobs=jobs, batch=batch, workers=workers) as plan:
         figures = {name: round(value, 2) for name, value in measure(plan, latency_jobs=samples).items()}
@@ -50,7 +52,7 @@ def queue(
 
 @command(app, "api", example="euterpe bench api --seconds 10")
 def api(seconds: Seconds = 5.0, as_json: AsJson = False) -> None:
-    """Jobs accepted and shown over HTTP, beside bare handlers on the same database."""
+    """Measure jobs accepted and shown over HTTP, compared with bare handlers on the same database."""
     from euterpe.bench.api import measure_api
 
     note("measuring; this takes about half a minute")
@@ -59,9 +61,9 @@ def api(seconds: Seconds = 5.0, as_json: AsJson = False) -> None:
 
 @command(app, "dispatch", example="euterpe bench dispatch --events 20000")
 def dispatch(events: Events = 5_000, seconds: PacedSeconds = 20.0, as_json: AsJson = False) -> None:
-    """Webhooks delivered, beside a bare loop; and whether dead receivers delay the others.
+    """Measure webhook delivery, compared with a bare loop, and whether dead receivers delay the others.
 
-    Its dispatcher delivers what else is waiting, too. Stop the others while it measures.
+    Its dispatcher also delivers other waiting events. Stop other dispatchers while it measures.
     """
     from euterpe.bench.dead_receivers import measure_holes
     from euterpe.bench.dispatch import measure_backlog
@@ -80,7 +82,7 @@ def transcode(
     large_mib: LargeMib = 4096,
     as_json: AsJson = False,
 ) -> None:
-    """Jobs from their source to their output, in a temporary folder, beside ffmpeg alone."""
+    """Measure jobs from source to output in a temporary folder, compared with ffmpeg alone."""
     from euterpe.bench.transcode import temporary_folder, workshop
 
     note("measuring; this takes some minutes")

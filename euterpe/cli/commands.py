@@ -1,4 +1,4 @@
-"""How a group and a command are declared, so that all of them look and behave the same."""
+"""Declare command groups and commands, so that all of them look and behave the same."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -19,7 +19,7 @@ class ExtraMissing(EuterpeError):
 
 @contextmanager
 def importing(extra: str) -> Iterator[None]:
-    """Imports that need `euterpe[extra]`: where it is not there, a sentence says what to install."""
+    """Turn a failed import of a package of `euterpe[extra]` into an error that says what to install."""
     try:
         yield
     except ModuleNotFoundError as error:
@@ -32,7 +32,7 @@ _ID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 def an_id(value: str | None) -> str | None:
-    """A list that begins at a typo, or is of one, would look like an answer."""
+    """Return the value, or raise `BadParameter` if it is no id: a list filtered by a typo looks valid."""
     if value is not None and not _ID.fullmatch(value):
         raise typer.BadParameter("is not an id")
     return value
@@ -49,7 +49,7 @@ def group(help_text: str, *, example: str) -> typer.Typer:
         epilog=_epilog(example),
         no_args_is_help=True,
         add_completion=False,
-        pretty_exceptions_enable=False,  # they show local variables, and frames hold keys
+        pretty_exceptions_enable=False,  # they print local variables, which may hold keys
     )
 
 
@@ -63,7 +63,7 @@ def _epilog(example: str) -> str:
 
 @contextmanager
 def opened() -> Iterator[Store]:
-    """The store that the settings describe. Keys are loaded only if the command needs one."""
+    """Yield the store that the settings describe. Its keys are loaded only if the command needs one."""
     settings = load()
     with open_store(settings, LazyRing(settings)) as store:
         yield store

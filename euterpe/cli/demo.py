@@ -1,4 +1,4 @@
-"""`euterpe demo`: the whole product in an empty folder, from a sample clip to verified webhooks."""
+"""`euterpe demo`: run the whole product in an empty folder, from a sample clip to verified webhooks."""
 
 import json
 import subprocess
@@ -26,7 +26,7 @@ from euterpe.wiring.database import open_database, ring_file
 _SECONDS = 10
 _PICTURE = f"testsrc2=size=1280x720:rate=30:duration={_SECONDS}"
 _SOUND = f"sine=frequency=330:beep_factor=4:duration={_SECONDS}"
-_PATIENCE_S = 60.0
+_TIMEOUT_S = 60.0
 
 Folder = Annotated[
     Path | None, typer.Option("--dir", metavar="DIR", help="An empty folder; without it a new one here.")
@@ -42,7 +42,7 @@ def register(app: typer.Typer) -> None:
 
 
 def demo(folder: Folder = None) -> None:
-    """See it work: a clip is made, submitted over HTTP, transcoded, and told of by signed webhooks."""
+    """Make a clip, submit it over HTTP, transcode it and receive its signed webhooks."""
     folder = _new_folder(folder)
     with (folder / "service.log").open("w") as log:
         logs.configure("info", log)
@@ -55,24 +55,24 @@ def demo(folder: Folder = None) -> None:
 
 
 class Collector(WebhookListener):
-    """Verifies like `euterpe listen`, and keeps what it heard until the end."""
+    """A receiver that verifies webhooks like `euterpe listen`, and keeps the events."""
 
     def __init__(self) -> None:
         super().__init__((), as_json=False)
         self.address = ""
-        self.heard: list[Event] = []
+        self.events: list[Event] = []
         self._is_over = threading.Event()
 
     def trust(self, secret: str) -> None:
         self._secrets = (secret,)
 
     def await_end(self) -> list[Event]:
-        if not self._is_over.wait(_PATIENCE_S):
+        if not self._is_over.wait(_TIMEOUT_S):
             raise DemoFailed("the last webhook did not come; the folder has the service's log")
-        return sorted(self.heard, key=lambda event: event.sequence)
+        return sorted(self.events, key=lambda event: event.sequence)
 
     def _show(self, event: Event) -> None:
-        self.heard.append(event)
+        self.events.append(event)
         if event.type in ("job.succeeded", "job.failed"):
             self._is_over.set()
 
@@ -101,7 +101,7 @@ def _new_folder(folder: Path | None) -> Path:
 
 
 def _settings(folder: Path, collector: Collector) -> Settings:
-    """An installation of its own, whatever the environment says of others."""
+    """Return settings for a separate installation in `folder`, whatever the environment sets for another."""
     (folder / "work").mkdir()
     return load(
         database_url=f"sqlite:///{folder / 'euterpe.db'}",
@@ -110,7 +110,7 @@ def _settings(folder: Path, collector: Collector) -> Settings:
         work_dir=folder / "work",
         storage_roots=(str(folder),),
         egress_allow=(collector.address,),
-        require_sandbox=False,  # the only media is the clip that it made itself
+        require_sandbox=False,  # the only media is the clip that the demo made
     )
 
 
@@ -121,7 +121,7 @@ def _make_clip(folder: Path) -> Path:
     inputs = ("-f", "lavfi", "-i", _PICTURE, "-f", "lavfi", "-i", _SOUND)
     made = ("-c:v", "libx264", "-preset", "ultrafast", "-pix_fmt", "yuv420p", "-c:a", "aac", str(clip))
     command_line = (str(find_ffmpeg()), "-nostdin", "-loglevel", "error", *inputs, *made)
-    subprocess.run(command_line, check=True, timeout=_PATIENCE_S)  # noqa: S603  our own words
+    subprocess.run(command_line, check=True, timeout=_TIMEOUT_S)  # noqa: S603  no argument from outside
     out(f"clip       {clip.name}, {_SECONDS} s of 1280×720")
     return clip
 
@@ -155,7 +155,7 @@ def _transcode(settings: Settings, clip: Path, collector: Collector) -> None:
 
 
 def _report(settings: Settings, folder: Path) -> None:
-    """On this run itself, where Spark can run."""
+    """Write the analytics report of this run, if Spark can run here."""
     try:
         with importing("analytics"):
             from euterpe.analytics.session import find_java, spark_session
@@ -168,7 +168,7 @@ def _report(settings: Settings, folder: Path) -> None:
     from euterpe.analytics.marts import Options
     from euterpe.analytics.pipeline import Question, analyse, publish
 
-    out("spark      works out the report of this run")
+    out("spark      computes the report of this run")
     lake = Lake(folder / "lake")
     with spark_session(name="euterpe demo") as session:
         ingest(session, lake, settings.database_url.get_secret_value())

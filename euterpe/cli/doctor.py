@@ -1,4 +1,4 @@
-"""`euterpe doctor`: looks at everything an installation stands on, and says what to do."""
+"""`euterpe doctor`: check everything that an installation needs, and say how to fix failures."""
 
 import os
 import shutil
@@ -23,7 +23,7 @@ from euterpe.store.engine.migrations import require_current, verify
 from euterpe.store.errors import StoreError, StoreUnavailable
 from euterpe.wiring.database import LazyRing, key_ring, open_database, open_store, refuse_missing, ring_file
 
-# The oldest with `->>`, which every statement uses.
+# The oldest version with the operator `->>`, which every statement uses.
 _OLDEST_SQLITE = (3, 38, 0)
 
 
@@ -35,8 +35,8 @@ class DoctorFinding(EuterpeError):
 class CheckResult:
     check: str
     ok: bool
-    detail: str  # of a failure: also what to do about it
-    is_warning: bool = False  # it is not as it should be, and Euterpe runs all the same
+    detail: str  # for a failure, also how to fix it
+    is_warning: bool = False  # a shortcoming with which Euterpe still runs
 
     @property
     def verdict(self) -> str:
@@ -50,7 +50,7 @@ def register(app: typer.Typer) -> None:
 
 
 def run(as_json: AsJson = False) -> None:
-    """Check ffmpeg, Java, disk, what jobs may reach, keys and database. Says what to do about failures."""
+    """Check ffmpeg, Java, disk, what jobs may reach, keys and database. Say how to fix failures."""
     findings = list(examine(load()))
     if as_json:
         json_document([asdict(finding) for finding in findings])
@@ -67,7 +67,7 @@ def examine(settings: Settings) -> Iterator[CheckResult]:
     yield _check("work directory", partial(_work_dir, settings))
     yield _check("what jobs may reach", partial(_reach, settings))
     yield _check("key ring", partial(_key_ring, settings))
-    # Each of these stands on the one before it.
+    # Each of these checks needs the one before it.
     for name, step in (
         ("database", _database),
         ("schema", _schema),
@@ -135,7 +135,7 @@ def _java() -> str:
 
 def _work_dir(settings: Settings) -> str:
     folder = settings.work_dir or Path(tempfile.gettempdir())
-    # A worker makes what is missing of it.
+    # A worker creates the missing folders of the path.
     there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     if not os.access(there, os.W_OK | os.X_OK):
         raise DoctorFinding(f"{there} cannot be written to; correct EUTERPE_WORK_DIR")
@@ -209,8 +209,8 @@ def _damage(settings: Settings) -> str:
         raise StoreError(
             f"the database is damaged: {'; '.join(report.damage)}; stop all programs and restore a backup"
         )
-    told = f"no damage found in {report.extent}"
-    return told if report.is_complete else f"{told}, as far as {TIME_S:g} s reached; it is too large for all"
+    text = f"no damage found in {report.extent}"
+    return text if report.is_complete else f"{text}, as far as {TIME_S:g} s reached; it is too large for all"
 
 
 def _secrets(settings: Settings) -> str:

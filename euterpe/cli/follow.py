@@ -1,4 +1,4 @@
-"""What is shown while a job runs: a bar on a terminal, otherwise a line for each event."""
+"""Show a running job: a progress bar on a terminal, otherwise a line for each event."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator
@@ -18,13 +18,13 @@ Show = Callable[[Event | Progress], None]
 
 
 def follow(told: Iterable[Event | Progress], *, as_json: bool, console: Console | None = None) -> None:
-    """Shows what is told to its end, which is a `JobFailed` unless the job succeeded."""
+    """Show the updates of a job to its end. Raise `JobFailed` unless it succeeded."""
     console = console or Console()
     last: Event | None = None
     with _bar(console) if console.is_terminal and not as_json else _lines(as_json) as show:
-        for news in told:
-            show(news)
-            last = news if isinstance(news, Event) else last
+        for update in told:
+            show(update)
+            last = update if isinstance(update, Event) else last
     if last is None or last.status != JobStatus.SUCCEEDED:
         raise JobFailed(_why(last))
     if not as_json:
@@ -34,24 +34,24 @@ def follow(told: Iterable[Event | Progress], *, as_json: bool, console: Console 
 
 def _why(last: Event | None) -> str:
     if last is None:
-        return "nothing was told of this job"
+        return "no event of this job was received"
     error = last.error or {}
     return f"{last.job_id} ended as {last.status}: {error.get('code')}: {error.get('message')}"
 
 
 @contextmanager
 def _lines(as_json: bool) -> Iterator[Show]:
-    def show(news: Event | Progress) -> None:
+    def show(update: Event | Progress) -> None:
         if as_json:
-            typer.echo(json.dumps(news.document))
-        elif isinstance(news, Event):
-            out(f"{news.occurred_at}  {news.status}")
+            typer.echo(json.dumps(update.document))
+        elif isinstance(update, Event):
+            out(f"{update.occurred_at}  {update.status}")
 
     yield show
 
 
 class _Pace(ProgressColumn):
-    """Speed and time to go, as the worker tells them."""
+    """A column with the speed and the remaining time that the worker reports."""
 
     def render(self, task: Task) -> Text:
         speed, eta = task.fields["speed"], task.fields["eta"]
@@ -71,17 +71,17 @@ def _bar(console: Console) -> Iterator[Show]:
     with Bars(*columns, console=console) as bars:
         task = bars.add_task("queued", total=100.0, speed=None, eta=None)
 
-        def show(news: Event | Progress) -> None:
-            percent = news.document.get("progress")
-            if news.status == JobStatus.SUCCEEDED:
+        def show(update: Event | Progress) -> None:
+            percent = update.document.get("progress")
+            if update.status == JobStatus.SUCCEEDED:
                 percent = 100.0
-            running = isinstance(news, Progress)
+            running = isinstance(update, Progress)
             bars.update(
                 task,
-                description=news.status,
+                description=update.status,
                 completed=percent,
-                speed=news.document.get("speed") if running else None,
-                eta=news.document.get("eta_seconds") if running else None,
+                speed=update.document.get("speed") if running else None,
+                eta=update.document.get("eta_seconds") if running else None,
             )
 
         yield show

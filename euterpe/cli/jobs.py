@@ -1,4 +1,4 @@
-"""`euterpe jobs`: the operator's view of the inbox."""
+"""`euterpe jobs`: list, show, retry and cancel jobs."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -27,7 +27,7 @@ def list_(
     limit: Annotated[int, typer.Option(min=1, max=1000)] = 50,
     as_json: AsJson = False,
 ) -> None:
-    """Newest first."""
+    """List jobs, newest first."""
     with opened() as store:
         requester_id = store.requesters.find(requester) if requester else None
         rows = store.jobs.page(statuses=status or (), requester_id=requester_id, before=before, limit=limit)
@@ -39,13 +39,13 @@ def list_(
 
 @command(app, "show", example="euterpe jobs show 0199a7c4-5b1e-7000-8000-000000000001")
 def show(job_id: Job, as_json: AsJson = False) -> None:
-    """One job with its attempts and its events."""
+    """Show one job with its attempts and its events."""
     with opened() as store:
         job = _document(store.jobs.get(job_id))
         attempts, events = store.jobs.attempts(job_id), store.jobs.events(job_id)
     if as_json:
-        told = {"attempts": [document(row) for row in attempts], "events": [document(row) for row in events]}
-        json_document({**job, **told})
+        more = {"attempts": [document(row) for row in attempts], "events": [document(row) for row in events]}
+        json_document({**job, **more})
         return
     job_fields(job)
     out("")
@@ -112,7 +112,7 @@ def _answer(store: Store, job_id: str, sentence: str, as_json: bool) -> None:
 
 
 def _document(row: dict[str, Any]) -> dict[str, Any]:
-    """What the requester sees, and what only an operator may."""
+    """Return the document that the requester sees, with the fields that only an operator may see."""
     own = document({name: row[name] for name in _OPERATORS_OWN})
     return {**status_document(row), **own}
 
@@ -124,7 +124,7 @@ def _line(row: dict[str, Any]) -> tuple[object, ...]:
 
 
 def _used(timings: Mapping[str, Any] | None) -> tuple[str, ...]:
-    """Return what an attempt used; with "≥" when its last heartbeat said so, and nobody measured its end."""
+    """Return what an attempt used, with "≥" when it was measured by its last heartbeat and not at its end."""
     known = timings or {}
     least = "≥ " if known.get("measured") == "last_beat" else ""
     figures = (known.get(name) for name in ("cpu_seconds", "bytes_in", "bytes_out"))

@@ -1,4 +1,4 @@
-"""`euterpe keys`: the KEK ring and its rotation (add, activate, rewrap, retire)."""
+"""`euterpe keys`: list the KEKs of the key ring and rotate them (add, activate, rewrap, retire)."""
 
 from typing import Annotated
 
@@ -16,18 +16,18 @@ from euterpe.wiring.database import key_ring, open_store, ring_file
 
 app = group(
     "The keys that encrypt stored secrets. To rotate: add a key, activate it, rewrap, retire the old one. "
-    "Programs that run read the file again; bring it to every machine before the next step.",
+    "Running programs reload the file; copy it to every machine before the next step.",
     example="euterpe keys list",
 )
 
-# What changes a file has changed it on one machine.
+# A command changes the key file of one machine only.
 _EVERYWHERE = "bring the file to every machine that has a copy, then run"
 Kek = Annotated[str, typer.Argument(metavar="KEK", help="Its id, as `euterpe keys list` shows it.")]
 
 
 @command(app, "list", example="euterpe keys list --json")
 def list_(as_json: AsJson = False) -> None:
-    """Every key: whether it is active, and how many stored secrets it wraps."""
+    """List all keys: whether each is active, and how many stored secrets it wraps."""
     settings = load()
     ring = key_ring(settings)
     with open_store(settings, ring) as store:

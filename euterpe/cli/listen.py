@@ -1,4 +1,4 @@
-"""`euterpe listen`: a receiver of webhooks for one's own machine. It verifies them and prints them."""
+"""`euterpe listen`: a webhook receiver on this machine, which verifies events and prints them."""
 
 import json
 import signal
@@ -21,7 +21,7 @@ _ENDINGS = (signal.SIGINT, signal.SIGTERM)
 Port = Annotated[int, typer.Option(min=0, max=65535, help="Where to listen; 0 for any that is free.")]
 Secrets = Annotated[
     list[str] | None,
-    typer.Option(envvar="EUTERPE_WEBHOOK_SECRET", metavar="SECRET", help="Of the requester; repeatable."),
+    typer.Option(envvar="EUTERPE_WEBHOOK_SECRET", metavar="SECRET", help="A webhook secret; repeatable."),
 ]
 AsLines = Annotated[bool, typer.Option("--json", help="Print one JSON line per event.")]
 
@@ -37,27 +37,27 @@ def listen(port: Port = 9000, secret: Secrets = None, as_json: AsLines = False) 
     except OSError as error:
         raise typer.BadParameter(f"{port}: {error.strerror}", param_hint="--port") from None
     with server:
-        # Before there are threads: they inherit it, and the signal waits for us.
+        # Block the signals before there are threads, which inherit the mask, so that `sigwait` gets them.
         signal.pthread_sigmask(signal.SIG_BLOCK, _ENDINGS)
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         doubt = "" if secret else "; without --secret nothing is verified"
         (note if as_json else out)(f"listening on http://127.0.0.1:{server.server_address[1]}/{doubt}")
         signal.sigwait(_ENDINGS)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDINGS)  # a second one ends us at once
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDINGS)  # a second one ends the process at once
         server.shutdown()
         thread.join()
 
 
 class WebhookListener:
-    """What becomes of a delivery."""
+    """The receiver: it verifies, deduplicates and prints deliveries."""
 
     def __init__(self, secrets: Sequence[str], as_json: bool) -> None:
         self._secrets, self._as_json = secrets, as_json
         self._nonces, self._dedupe = MemoryNonces(), MemoryDedupe()
 
     def take(self, headers: Mapping[str, str], body: bytes) -> int:
-        """Prints it, and returns the status of the answer."""
+        """Print the event of a delivery, and return the status code of the response."""
         try:
             if self._secrets:
                 event = verify(headers, body, self._secrets, replay_cache=self._nonces)
@@ -85,14 +85,14 @@ class WebhookListener:
 
 
 class WebhookServer(ThreadingHTTPServer):
-    daemon_threads = False  # what is being answered is answered before we go
+    daemon_threads = False  # requests under way are finished before the program exits
 
     def __init__(self, port: int, receiver: WebhookListener) -> None:
         super().__init__(("127.0.0.1", port), _Handler)
         self.receiver = receiver
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        # A sender that goes away, or is too slow, is not our failure.
+        # A sender that disconnects or is too slow is no error of this program.
         if not isinstance(sys.exception(), OSError):
             super().handle_error(request, client_address)
 
@@ -114,5 +114,5 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(status)
         self.end_headers()
 
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  its name in the class above
-        """Not on stderr: that is for what was refused."""
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  its name in the base class
+        """Do nothing: stderr is for refused deliveries."""

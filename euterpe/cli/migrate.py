@@ -1,4 +1,4 @@
-"""`euterpe migrate`: the schema of the database."""
+"""`euterpe migrate`: apply pending migrations to the database, or list them."""
 
 from contextlib import closing
 from typing import Annotated
@@ -19,10 +19,10 @@ def register(app: typer.Typer) -> None:
 
 
 def run(
-    status: Annotated[bool, typer.Option("--status", help="Show where it is, and change nothing.")] = False,
+    status: Annotated[bool, typer.Option("--status", help="Show the version, and change nothing.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Bring the database to the schema of this program, or show where it is."""
+    """Migrate the database to the schema of this program, or show its schema version."""
     settings = load()
     if status:
         _show(_state(settings), as_json)
@@ -40,7 +40,7 @@ def run(
 def _state(settings: Settings) -> SchemaState:
     path = database_file(settings)
     if path is not None and not path.exists():
-        return SchemaState((), shipped(EngineKind.SQLITE))  # to look must not create it
+        return SchemaState((), shipped(EngineKind.SQLITE))  # --status must not create the file
     with closing(open_database(settings)) as database:
         return inspect(database)
 

@@ -1,4 +1,4 @@
-"""Times as people write them."""
+"""Parse option values: durations, instants and local paths."""
 
 import re
 import time
@@ -24,7 +24,7 @@ def duration_ms(text: str, option: str) -> int:
 
 
 def instant_ms(text: str, option: str) -> int:
-    """A time of day, or how long ago it was."""
+    """Return an instant from a timestamp, or from how long ago it was."""
     if parse_duration(text) is not None:
         return int(time.time() * 1000) - duration_ms(text, option)
     try:
@@ -36,8 +36,8 @@ def instant_ms(text: str, option: str) -> int:
         ) from None
 
 
-# With one slash too: that is what a URL looks like once a shell variable or `Path` has normalised it.
-# At least two letters, so that a drive of Windows is no scheme.
+# One slash is enough: a shell variable or `Path` may have normalised the URL.
+# A scheme has at least two letters, so that a Windows drive is none.
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 
 

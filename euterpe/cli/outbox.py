@@ -1,4 +1,4 @@
-"""`euterpe outbox`: deliveries, dead letters and replay."""
+"""`euterpe outbox`: list and show webhook events and their deliveries, and replay them."""
 
 from typing import Annotated, Any
 
@@ -12,7 +12,7 @@ from euterpe.store.errors import NotFound
 from euterpe.store.store import Store
 
 app = group(
-    "Webhook events: what was delivered, what died, and sending it again.",
+    "Webhook events: their deliveries, dead letters and replay.",
     example="euterpe outbox list --status dead_letter",
 )
 
@@ -32,7 +32,7 @@ def list_(
     limit: Annotated[int, typer.Option(min=1, max=1000)] = 50,
     as_json: AsJson = False,
 ) -> None:
-    """Newest first."""
+    """List events, newest first."""
     with opened() as store:
         requester_id = store.requesters.find(requester) if requester else None
         rows = store.jobs.deliveries(
@@ -47,7 +47,7 @@ def list_(
 
 @command(app, "show", example="euterpe outbox show 0199a7c4-5b1e-7000-8000-000000000001")
 def show(event_id: Annotated[str, typer.Argument(metavar="EVENT")], as_json: AsJson = False) -> None:
-    """One event, with each attempt to deliver it; `payload` is the exact body that is sent and signed."""
+    """Show one event with its deliveries; `payload` is the exact body that is sent and signed."""
     with opened() as store:
         event = document(store.jobs.event(event_id))
         log = [document(row) for row in store.jobs.delivery_log(event_id)]
@@ -77,7 +77,7 @@ def replay(
 ) -> None:
     """Send events again, with the same id and body. Delivered and dead ones get a new budget of attempts.
 
-    One that waits is due at once: that uses up its next attempt, and after the last it is a dead letter.
+    A waiting event becomes due at once. That uses its next attempt; after the last it is a dead letter.
     """
     chosen = (event_id, since, True) if pending else (event_id, requester, since)
     if sum(choice is not None for choice in chosen) != 1 or (until and not since):

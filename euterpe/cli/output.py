@@ -1,4 +1,4 @@
-"""What a command prints: tables and lines for people, one JSON document for programs."""
+"""Print the output of commands: tables and lines for people, one JSON document for programs."""
 
 import json
 import time
@@ -19,7 +19,7 @@ def out(line: str) -> None:
 
 
 def note(line: str) -> None:
-    """For the person only: it must not end up in what a program reads."""
+    """Print a line on stderr: it is for people, and a program that reads stdout must not get it."""
     typer.echo(_printable(line), err=True)
 
 
@@ -48,13 +48,13 @@ def fields(values: Mapping[str, object]) -> None:
 
 
 def job_fields(job: Mapping[str, Any]) -> None:
-    """A job that was retried still has the error of the attempt before."""
+    """Print a job. The error of an unfinished job is that of an earlier attempt, so it is `last_error`."""
     goes_on = job["status"] not in FINISHED
     fields({"last_error" if goes_on and name == "error" else name: value for name, value in job.items()})
 
 
 def document(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row of the database for a program: instants as ISO 8601, and without how the queue is indexed."""
+    """Return a database row for JSON: with instants in ISO 8601, and without the indexing column `lane`."""
     return {
         name: iso_or_none(value) if name.endswith("_at") else value
         for name, value in row.items()
@@ -63,7 +63,7 @@ def document(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def age(since_ms: int) -> str:
-    """How long ago, in the largest unit that fits."""
+    """Return how long ago an instant was, in the largest unit that fits."""
     seconds = max(0, int(time.time() - since_ms / 1000))
     for unit, length in (("d", 86_400), ("h", 3_600), ("m", 60)):
         if seconds >= length:
@@ -72,7 +72,7 @@ def age(since_ms: int) -> str:
 
 
 def _print(shown: Table) -> None:
-    # A line is as long as it has to be, on a terminal too: ids stay whole, for grep and for the mouse.
+    # Lines are not wrapped, on a terminal either: ids stay whole, for grep and for copying.
     console = Console(width=1_000_000, color_system=None)
     with console.capture() as captured:
         console.print(shown)
@@ -87,7 +87,7 @@ def _cell(value: object) -> str:
 
 
 def _printable(text: str) -> str:
-    """A requester's text must not steer the operator's terminal."""
+    """Escape unprintable characters: a requester's text must not control the operator's terminal."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

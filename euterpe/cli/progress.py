@@ -1,4 +1,4 @@
-"""What a long command shows meanwhile: a bar, the first lines of many, an outage once."""
+"""Show the progress of a long command: a bar, the first lines of many, rate-limited outage notices."""
 
 import threading
 from contextlib import AbstractContextManager
@@ -14,12 +14,12 @@ from euterpe.cli.output import note
 from euterpe.client import ClientError
 
 _MOST_SHOWN = 20
-_REMIND_S = 60.0  # of an outage that goes on
-_STEPS = 10  # lines of progress where there is no terminal
+_REMIND_S = 60.0  # between two notices of one outage
+_STEPS = 10  # lines of progress without a terminal
 
 
 class FirstLines:
-    """The first lines of many."""
+    """A printer of the first 20 lines, which counts the others."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -35,18 +35,18 @@ class FirstLines:
 
 
 class OutageNotice:
-    """Many requests meet one outage: it is told once, and now and then again."""
+    """A notice that many requests share: each error code is printed once a minute at most. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._told: dict[str, float] = {}
+        self._noted_at: dict[str, float] = {}
 
     def begin(self, outage: ClientError) -> None:
         with self._lock:
             now = monotonic()
-            if now - self._told.get(outage.code, -_REMIND_S) < _REMIND_S:
+            if now - self._noted_at.get(outage.code, -_REMIND_S) < _REMIND_S:
                 return
-            self._told[outage.code] = now
+            self._noted_at[outage.code] = now
         note(f"{outage}; trying again")
 
 

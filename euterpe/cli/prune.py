@@ -1,4 +1,4 @@
-"""`euterpe prune`: removes history."""
+"""`euterpe prune`: remove old jobs from the history."""
 
 from typing import Annotated
 

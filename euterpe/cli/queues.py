@@ -1,4 +1,4 @@
-"""`euterpe queues`: what waits in each, and whether it is paused."""
+"""`euterpe queues`: list the backlog of each queue, pause and resume queues."""
 
 from collections import Counter, defaultdict
 from typing import Annotated
@@ -18,7 +18,7 @@ _LANES = tuple(lane.value for lane in Lane if lane is not Lane.REST)
 
 @command(app, "list", example="euterpe queues list")
 def list_(as_json: AsJson = False) -> None:
-    """Every queue with work or paused. Delayed jobs wait for their time, blocked ones for their group."""
+    """List active and paused queues. Delayed jobs wait for their time, blocked ones for their group."""
     with opened() as store:
         paused, backlog = store.control.paused_queues(), store.jobs.backlog()
     counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
@@ -36,7 +36,7 @@ def list_(as_json: AsJson = False) -> None:
 
 @command(app, "pause", example="euterpe queues pause default")
 def pause(queue: Queue) -> None:
-    """Let no worker take from this queue. What runs goes on, and nothing is moved."""
+    """Stop workers from claiming jobs of this queue. Running jobs go on, and no job is moved."""
     with opened() as store:
         store.control.pause(check_text("queue", queue, "queue"))
         unused = queue not in {row["queue"] for row in store.jobs.backlog()}
@@ -46,7 +46,7 @@ def pause(queue: Queue) -> None:
 
 @command(app, "resume", example="euterpe queues resume default")
 def resume(queue: Queue) -> None:
-    """Let workers take from this queue again."""
+    """Let workers claim jobs of this queue again."""
     with opened() as store:
         store.control.resume(check_text("queue", queue, "queue"))
     out(f"{queue} is open")

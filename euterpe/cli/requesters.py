@@ -1,4 +1,4 @@
-"""`euterpe requester`: who may ask, and with what."""
+"""`euterpe requester`: manage requesters, their API keys, webhook secrets and limits."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -31,7 +31,7 @@ def create(
     """Add a requester. Its API key and webhook secret are printed this once."""
     with opened() as store:
         made = store.requesters.create(name, scope or DEFAULT_SCOPES)
-    _tell_once(
+    _print_secrets(
         as_json,
         requester_id=made.requester_id,
         api_key=made.api_key,
@@ -41,7 +41,7 @@ def create(
 
 @command(app, "list", example="euterpe requester list --json")
 def list_(as_json: AsJson = False) -> None:
-    """Every requester; `keys` is the number of API keys that are valid now."""
+    """List all requesters; `keys` is the number of API keys that are valid now."""
     with opened() as store:
         rows = store.requesters.all()
     if as_json:
@@ -70,7 +70,7 @@ def rotate_key(requester: Requester, keep: Keep = "24h", as_json: AsJson = False
     with opened() as store:
         requester_id = store.requesters.find(requester)
         api_key = store.requesters.rotate_key(requester_id, old_valid_ms=old_valid_ms)
-    _tell_once(as_json, requester_id=requester_id, api_key=api_key, old_valid_for=keep)
+    _print_secrets(as_json, requester_id=requester_id, api_key=api_key, old_valid_for=keep)
 
 
 @command(app, "rotate-secret", example="euterpe requester rotate-secret newsroom --keep 12h")
@@ -80,7 +80,7 @@ def rotate_secret(requester: Requester, keep: Keep = "24h", as_json: AsJson = Fa
     with opened() as store:
         requester_id = store.requesters.find(requester)
         secret = store.requesters.rotate_secret(requester_id, old_valid_ms=old_valid_ms)
-    _tell_once(as_json, requester_id=requester_id, webhook_secret=secret, old_valid_for=keep)
+    _print_secrets(as_json, requester_id=requester_id, webhook_secret=secret, old_valid_for=keep)
 
 
 @command(app, "set", example="euterpe requester set newsroom --weight 300 --max-running 4 --max-timeout 2h")
@@ -139,14 +139,14 @@ def _seconds(text: str) -> int:
 
 
 def _limits_of(row: Mapping[str, object]) -> str:
-    """Return what the operator has set for a requester, in few words."""
+    """Return the weight and limits that the operator has set for a requester, as one line."""
     named = {"weight": "weight", "max_running": "running", "max_timeout_seconds": "timeout in s"}
     named |= {"max_attempts": "attempts", "max_priority": "priority"}
     unset = {"weight": DEFAULT_WEIGHT}
     return ", ".join(f"{word} {row[name]}" for name, word in named.items() if row[name] != unset.get(name))
 
 
-def _tell_once(as_json: bool, **values: str) -> None:
+def _print_secrets(as_json: bool, **values: str) -> None:
     if as_json:
         json_document(values)
         return

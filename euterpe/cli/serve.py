@@ -1,4 +1,4 @@
-"""`euterpe serve`, and each of its parts alone: `api`, `worker`, `dispatcher`."""
+"""`euterpe serve` and each of its parts as a separate program: `api`, `worker`, `dispatcher`."""
 
 import os
 import resource
@@ -18,7 +18,7 @@ from euterpe.wiring.database import collect_garbage_less_often
 if TYPE_CHECKING:
     from euterpe.wiring.services import Services
 
-_log = structlog.get_logger()
+_log = structlog.get_logger(__name__)
 
 Host = Annotated[str, typer.Option(help="The address to listen on; 0.0.0.0 is every one.")]
 Port = Annotated[int, typer.Option(min=0, max=65535, help="0 takes one that is free.")]
@@ -32,10 +32,10 @@ def register(app: typer.Typer) -> None:
 
 
 def serve(host: Host = "127.0.0.1", port: Port = 8000) -> None:
-    """Run API, worker and dispatcher together. SIGTERM drains, a second one ends at once."""
+    """Run API, worker and dispatcher together. SIGTERM drains; a second SIGTERM ends at once."""
 
     def start(services: "Services") -> None:
-        server = services.open_api(host, port)  # first: a taken port is to start nothing
+        server = services.open_api(host, port)  # first, so that nothing starts if the port is taken
         services.start_dispatcher()
         services.start_worker()
         server.start()
@@ -71,48 +71,48 @@ def _run(start: "Callable[[Services], None]") -> None:
 
     settings = load()
     logs.configure(settings.log_level)
-    _leave_no_cores()
+    _disable_core_dumps()
     forbid_inspection()
     _open_as_many_files_as_allowed()
-    told = _told_to_stop()
+    stop = _open_stop_pipe()
     with running(settings) as services:
         start(services)
         collect_garbage_less_often()
-        os.read(told, 1)
+        os.read(stop, 1)
         _log.info("draining")
     if services.is_stuck:
-        os._exit(1)  # its threads would hold the interpreter back for ever
+        os._exit(1)  # its threads would keep the interpreter from exiting
 
 
-def _leave_no_cores() -> None:
-    """There are credentials in our memory. The least core is larger than one byte; with 0 a program that
-    collects cores would still get them (core(5))."""
+def _disable_core_dumps() -> None:
+    """Prevent core dumps, as memory holds credentials. The smallest core is larger than the limit of one
+    byte; with 0 a program that collects cores would still get them (core(5))."""
     _, most = resource.getrlimit(resource.RLIMIT_CORE)
     least = 0 if most == 0 else 1
     resource.setrlimit(resource.RLIMIT_CORE, (least, least))
 
 
 def _open_as_many_files_as_allowed() -> None:
-    """The soft limit of 1,024 is for programs that use select(2)."""
+    """Raise the soft limit on open files to the hard one: 1,024 is for programs that use select(2)."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
-def _told_to_stop() -> int:
-    """A pipe that SIGTERM and SIGINT write to; a second one does not wait for the drain.
+def _open_stop_pipe() -> int:
+    """Return the read end of a self-pipe for SIGTERM and SIGINT. A second signal exits without a drain.
 
-    Not a lock or an event: whoever waits for those sleeps on when the signal comes just before he does.
+    A lock or an event would not do: a wait for it sleeps on when the signal comes just before it begins.
     """
-    told, tell = os.pipe()
-    os.set_blocking(tell, False)
-    signal.set_wakeup_fd(tell)
-    heard: list[int] = []
+    read_end, write_end = os.pipe()
+    os.set_blocking(write_end, False)
+    signal.set_wakeup_fd(write_end)
+    received: list[int] = []
 
-    def hear(number: int, _: object) -> None:
-        heard.append(number)
-        if len(heard) > 1:
-            os._exit(128 + number)  # what we hold is reclaimed when its leases run out
+    def on_signal(number: int, _: object) -> None:
+        received.append(number)
+        if len(received) > 1:
+            os._exit(128 + number)  # jobs and events are reclaimed when their leases expire
 
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, hear)
-    return told
+        signal.signal(number, on_signal)
+    return read_end

@@ -36,11 +36,11 @@ def submit(
     source: Annotated[str, typer.Argument(metavar="SOURCE", help="A URL, or a file of this machine.")],
     *,
     to: Annotated[str, typer.Option(metavar="PREFIX", help="Where the outputs go: a URL that ends with /.")],
-    profile: Annotated[str, typer.Option(metavar="PROFILE", help="What to make of it.")],
+    profile: Annotated[str, typer.Option(metavar="PROFILE", help="Which outputs to make.")],
     credentials: Annotated[
         Path | None, typer.Option(metavar="FILE", help="JSON with the keys of the storage.")
     ] = None,
-    webhook: Annotated[str | None, typer.Option(metavar="URL", help="Who is told what happens.")] = None,
+    webhook: Annotated[str | None, typer.Option(metavar="URL", help="Where to send its events.")] = None,
     watch_it: Annotated[bool, typer.Option("--watch", help="Stay until it has finished.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the job; with --watch, its events.")] = False,
     url: Url = HERE,
@@ -61,21 +61,21 @@ def submit(
         if as_json and not watch_it:
             json_document(job.document)
         elif not as_json:
-            # JOB=$(euterpe submit …)
+            # Without a terminal the id alone, for JOB=$(euterpe submit …).
             out(f"{job.job_id} is {job.status}" if sys.stdout.isatty() else job.job_id)
         if watch_it:
             _watch(client, job.job_id, as_json)
 
 
 def status(job_id: Job, as_json: AsJson = False, url: Url = HERE) -> None:
-    """How a job stands. The API key is in EUTERPE_API_KEY."""
+    """Show the status of a job. The API key is in EUTERPE_API_KEY."""
     with connected(url) as client:
         job = client.status(job_id)
     (json_document if as_json else job_fields)(job.document)
 
 
 def watch(job_id: Job, as_json: AsLines = False, url: Url = HERE) -> None:
-    """Follow a job until it has finished; a failure if it fails. The API key is in EUTERPE_API_KEY."""
+    """Follow a job until it has finished; exit 1 unless it succeeds. The API key is in EUTERPE_API_KEY."""
     with connected(url) as client:
         _watch(client, job_id, as_json)
 
@@ -90,12 +90,12 @@ def _watch(client: Client, job_id: str, as_json: bool) -> None:
 
 @contextmanager
 def connected(url: str) -> Iterator[Client]:
-    """To the service, with the key of the environment: an argument could be read by everybody here."""
+    """Yield a client with the API key of the environment: other users could read a command argument."""
     key = os.environ.get(KEY, "")
     if not key:
         raise typer.BadParameter("is not set: `euterpe requester create NAME` prints a key", param_hint=KEY)
     try:
-        client = Client(url, key, on_outage=_tell)
+        client = Client(url, key, on_outage=_note_outage)
     except MalformedApiKey as error:
         raise typer.BadParameter(str(error), param_hint=KEY) from None
     except ValueError as error:
@@ -104,12 +104,12 @@ def connected(url: str) -> Iterator[Client]:
         yield client
 
 
-def _tell(outage: ClientError) -> None:
+def _note_outage(outage: ClientError) -> None:
     note(f"{outage}; trying again")
 
 
 def _with_files(error: Invalid, spec: Mapping[str, object]) -> Invalid:
-    """Which file was refused: what was typed may have been a relative path."""
+    """Return the error with the file URLs that were refused: a typed path may have been relative."""
     urls = {("source", "url"): spec["source"], ("output", "url"): spec["output"]}
     files = [str(url) for loc, url in urls.items() if any(e.loc == loc for e in error.errors)]
     named = ", ".join(file for file in files if file.startswith("file://"))

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from euterpe.cli.analytics import _question, _try_to_write
+from euterpe.cli.analytics import _create_folder, _question
 from tests.cli.running import Cli
 
 
@@ -26,7 +26,7 @@ def test_a_day_that_is_none_is_refused(since: str) -> None:
 def test_a_folder_that_cannot_be_written_is_told_before_all_is_computed(tmp_path: Path) -> None:
     (tmp_path / "report").touch()
     with pytest.raises(typer.BadParameter, match="report: File exists"):
-        _try_to_write(tmp_path / "report")
+        _create_folder(tmp_path / "report")
 
 
 def test_a_made_history_cannot_end_in_the_future(cli: Cli, tmp_path: Path) -> None:

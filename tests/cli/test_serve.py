@@ -6,7 +6,7 @@ import sys
 # Each time the signal lands somewhere else around the beginning of the wait.
 TOLD_WHILE_IT_BEGINS_TO_WAIT = """
 import os, signal, threading
-from euterpe.cli.serve import _told_to_stop
+from euterpe.cli.serve import _open_stop_pipe
 
 go = threading.Semaphore(0)
 
@@ -20,10 +20,10 @@ def tell(rounds):
 teller = threading.Thread(target=tell, args=[5000])
 teller.start()
 for _ in range(5000):
-    told = _told_to_stop()
+    stop = _open_stop_pipe()
     go.release()
-    assert os.read(told, 1)[0] == signal.SIGTERM
-    os.close(told)
+    assert os.read(stop, 1)[0] == signal.SIGTERM
+    os.close(stop)
     os.close(signal.set_wakeup_fd(-1))
 teller.join()
 """
