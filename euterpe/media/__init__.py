@@ -1,1 +1,1 @@
-"""ffmpeg and PyAV, held at arm's length: hostile media is only ever parsed in a sandboxed child process."""
+"""ffmpeg and PyAV in sandboxed child processes: the worker's own process never parses untrusted media."""

@@ -1,4 +1,4 @@
-"""One child process, as the worker sees it: what it writes, how it ended, and the end of it."""
+"""The worker's handle on one sandboxed child process: its output, exit status, resource usage, and kill."""
 
 import errno
 import json
@@ -16,29 +16,29 @@ from typing import Any, Self
 
 from euterpe.media.errors import MediaError
 
-# Longer than a machine under load takes for what costs milliseconds, shorter than anybody's patience.
+# A timeout for steps that cost milliseconds: long enough for a machine under heavy load.
 PATIENCE_S = 60.0
 
 
 @dataclass(frozen=True)
 class Exit:
-    code: int  # negative: the signal that ended it
+    code: int  # negative: the number of the signal that killed it
     cpu_seconds: float
     peak_memory_bytes: int
 
 
 class Child:
-    """One process and its output. Its end is the end of the `with` block at the latest."""
+    """A running process and its output. `close`, or leaving the `with` block, kills it and awaits its end."""
 
     def __init__(self, channel: socket.socket, outputs: Mapping[int, int]) -> None:
         self._channel = channel
         self._outputs = dict(outputs)  # target number -> our read end
         self._exit: Exit | None = None
         self._lock = threading.Lock()
-        self.pid, self._pidfd = _birth(channel)
+        self.pid, self._pidfd = _receive_pid(channel)
 
     def events(self, tick_s: float) -> Iterator[tuple[int, bytes] | None]:
-        """What it writes, as (1 or 2, bytes), until it has ended; None whenever a tick passes in silence."""
+        """Yield its output as (1 or 2, bytes) until it has ended, and None after each tick without output."""
         with DefaultSelector() as selector:
             selector.register(self._channel, EVENT_READ)
             for target, fd in self._outputs.items():
@@ -56,7 +56,7 @@ class Child:
                     selector.unregister(key.fileobj)
 
     def wait(self, timeout_s: float | None = None) -> Exit | None:
-        """None when it still runs after that time."""
+        """Wait for the end of the process. Return None when it still runs after `timeout_s`."""
         if self._exit is None:
             with suppress(TimeoutError):
                 self._take_exit(timeout_s)
@@ -64,33 +64,34 @@ class Child:
 
     @property
     def end(self) -> Exit:
-        """How it ended, once its events have, or its `wait`."""
+        """Return the exit status. Raise RuntimeError before `events` or `wait` has seen the end."""
         if self._exit is None:
             raise RuntimeError(f"process {self.pid} still runs")
         return self._exit
 
     @property
     def cpu_seconds(self) -> float:
-        """Return the processor time used so far, with that of children already waited for."""
+        """Return the processor time used so far, including that of children already waited for."""
         return self._exit.cpu_seconds if self._exit else _running_cpu_seconds(self.pid)
 
     def kill(self) -> None:
-        """Kill the process. From any thread; twice is once, and so is after `close`.
+        """Kill the process. Any thread may call it, more than once and after `close`.
 
-        By its pidfd, which works without the helper and never means another process: a thread has no death
-        signal, so a child in which a thread executed the program again outlives its helper.
+        The pidfd works without the helper and never names another process. It is needed because a thread has
+        no death signal: a child in which a thread executed the program again outlives its helper.
         """
         with self._lock, suppress(ProcessLookupError):
             if self._pidfd >= 0:
                 signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
 
     def close(self) -> None:
+        """Kill the process if it still runs, wait for its end, and close its pipes."""
         try:
             if self._exit is None:
                 self.kill()
                 try:
                     self.wait(PATIENCE_S)
-                except MediaError:  # the helper is gone, so nobody else awaits the end
+                except MediaError:  # the helper is gone, so no exit status will come
                     self._await_end(PATIENCE_S)
         finally:
             self._channel.close()
@@ -113,13 +114,13 @@ class Child:
 
     def _take_exit(self, timeout_s: float | None) -> None:
         self._channel.settimeout(timeout_s)
-        self._exit = Exit(**_hear(self._channel)[0])
+        self._exit = Exit(**_receive_message(self._channel)[0])
 
 
 def _running_cpu_seconds(pid: int) -> float:
-    """Return 0.0 when the process has just been reaped: its end tells the whole time."""
+    """Return 0.0 when the process has just been reaped: its exit status then has the whole time."""
     try:
-        # A process may call itself anything, in any bytes; after its name there are numbers only.
+        # A process may give itself any name, in any bytes; the fields after the name are numbers.
         fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
     except OSError:
         return 0.0
@@ -127,37 +128,37 @@ def _running_cpu_seconds(pid: int) -> float:
     return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
 
 
-def _birth(line: socket.socket) -> tuple[int, int]:
-    """Return the number of a child and a pidfd of it, which the helper opened before it could reap it."""
+def _receive_pid(line: socket.socket) -> tuple[int, int]:
+    """Return the pid of a child and its pidfd, which the helper opened before it could reap the child."""
     message, fds = first_word(line)
-    if not fds:  # the kernel leaves out what finds no room; the child ends with the line
+    if not fds:  # the kernel drops a descriptor for which there is no room; closing the line ends the child
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
     return message["pid"], fds[0]
 
 
 def first_word(line: socket.socket) -> tuple[dict[str, Any], list[int]]:
-    """Return what a helper says first, of itself or of a child. Both are to answer at once."""
+    """Return the first message of the helper, or of a new child. Raise when none arrives in time."""
     line.settimeout(PATIENCE_S)
     try:
-        return _hear(line)
+        return _receive_message(line)
     except TimeoutError:
         raise MediaError("sandbox_failed", "the sandbox's helper process does not answer") from None
 
 
-def _hear(line: socket.socket) -> tuple[dict[str, Any], list[int]]:
-    """Return one message, and the files that came with it."""
+def _receive_message(line: socket.socket) -> tuple[dict[str, Any], list[int]]:
+    """Return one message, and the file descriptors that came with it."""
     try:
-        said, fds = _receive(line)
-    except ConnectionResetError:  # it hung up before it read our last word; its own last word is still here
-        said, fds = _receive(line)
-    if not said:
+        data, fds = _receive(line)
+    except ConnectionResetError:  # the peer closed with our last message unread; its own can still be read
+        data, fds = _receive(line)
+    if not data:
         raise MediaError("sandbox_failed", "the sandbox's helper process is gone")
-    message: dict[str, Any] = json.loads(said)
+    message: dict[str, Any] = json.loads(data)
     if "failed" in message:
         raise MediaError("sandbox_failed", f"a child process could not start: {message['failed']}")
     return message, fds
 
 
 def _receive(line: socket.socket) -> tuple[bytes, list[int]]:
-    said, fds, _flags, _address = socket.recv_fds(line, 65536, 1, socket.MSG_CMSG_CLOEXEC)
-    return said, fds
+    data, fds, _flags, _address = socket.recv_fds(line, 65536, 1, socket.MSG_CMSG_CLOEXEC)
+    return data, fds

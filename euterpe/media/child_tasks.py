@@ -1,4 +1,4 @@
-"""The tasks of the sandbox's children, in which PyAV looks into media. Nothing else may import it."""
+"""The tasks that sandboxed children run with PyAV. Only the fork server may import this module."""
 
 import json
 import os
@@ -13,21 +13,22 @@ from euterpe.media.errors import MediaError
 from euterpe.media.inspect_output import inspect
 from euterpe.media.probe import probe
 
-# PyAV imports some of itself when it first meets a kind of stream: by then no file can be opened any more.
+# PyAV imports some modules when it first meets a type of stream. A child cannot open files by then, so all of
+# them are imported here.
 for _module in pkgutil.walk_packages(av.__path__, "av."):
     if _module.name not in ("av.__main__", "av.about", "av.datasets"):
         import_module(_module.name)
 
 
 def perform(task: str, arguments: dict[str, Any]) -> None:
-    """Answers on stdout, in JSON."""
+    """Run a task and write its result to stdout as JSON."""
     try:
         answer = {"found": _TASKS[task](**arguments)}
     except MediaError as error:
         answer = {"error": [error.code, str(error)]}
-    said = memoryview(json.dumps(answer).encode())
-    while said:
-        said = said[os.write(1, said) :]
+    unwritten = memoryview(json.dumps(answer).encode())
+    while unwritten:
+        unwritten = unwritten[os.write(1, unwritten) :]
 
 
 _TASKS: dict[str, Callable[..., Any]] = {"probe": probe, "inspect": inspect}

@@ -1,7 +1,7 @@
-"""What a child process may do, in the kernel's words. Called in the process that it binds.
+"""Confinement of the calling process: namespaces, Landlock, capabilities, resource limits, death signal.
 
-What a kernel or a container runtime refuses is reported and not fatal: the limits and the death signal
-hold everywhere.
+When the kernel or the container runtime refuses a namespace or Landlock, that is reported and is not fatal.
+The resource limits and the death signal work everywhere.
 """
 
 import ctypes
@@ -26,45 +26,50 @@ _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
 _REMOVE_FILE, _MAKE_FILE = 1 << 5, 1 << 8
 _REFER, _TRUNCATE, _IOCTL_DEV = 1 << 13, 1 << 14, 1 << 15
 _FIRST_RIGHTS = (1 << 13) - 1
-# Files, under any name in the same folder. The worker opens what it finds there: it is to find no link, FIFO,
-# socket or device.
-_OF_A_MAKER = _READ_FILE | _READ_DIR | _WRITE_FILE | _TRUNCATE | _REMOVE_FILE | _MAKE_FILE
+# The right to make regular files, under any name in one folder. The worker opens what it finds there, so a
+# child must not be able to make a link, FIFO, socket or device.
+_WRITABLE_FOLDER_RIGHTS = _READ_FILE | _READ_DIR | _WRITE_FILE | _TRUNCATE | _REMOVE_FILE | _MAKE_FILE
 _ALL_TCP, _ALL_SCOPES = 0b11, 0b11
-_OF_A_FILE = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEV
+_FILE_RIGHTS = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEV
 
-_MOST_KILLABLE = "500"
-# From SIGXCPU at the limit of processor time to SIGKILL. With the same limit for both, a process would end by
-# SIGKILL, like one that was killed by somebody else.
+_OOM_SCORE_ADJ = "500"
+# The time from SIGXCPU, at the limit of processor time, to SIGKILL. With the same limit for both, a process
+# would end by SIGKILL, and look like one that another process killed.
 CPU_GRACE_S = 5
-# Addresses are no memory: the heaps of ffmpeg's threads set them aside and never fill them, over 1 GiB on two
-# cores, more on more. What is shared counts as address space only, so it has to have an end as well.
-_SET_ASIDE_BYTES = 12 << 30
+# Address space is not memory: the heaps of ffmpeg's threads reserve it and never fill it, over 1 GiB on two
+# cores and more on more cores. Shared memory counts as address space only, so that needs a limit as well.
+_RESERVED_ADDRESS_BYTES = 12 << 30
 
 
 @dataclass(frozen=True)
 class ResourceLimits:
-    """Of one child. `file_bytes` holds for each file that it writes."""
+    """The resource limits of one child. `file_bytes` applies to each file that it writes."""
 
     memory_bytes: int
     cpu_seconds: int
     file_bytes: int = 0
     open_files: int = 256
-    processes: int = 1024  # threads count
+    processes: int = 1024  # threads are counted too
 
 
 def call_first_when_memory_runs_out() -> None:
-    """The kernel then kills a child and not the worker, which would lose all its jobs at once."""
+    """Raise the OOM score of this process, so that the OOM killer takes a child and not the worker.
+
+    The death of the worker would end all of its jobs at once.
+    """
     with suppress(OSError):
-        Path("/proc/self/oom_score_adj").write_text(_MOST_KILLABLE)
+        Path("/proc/self/oom_score_adj").write_text(_OOM_SCORE_ADJ)
 
 
 def leave_the_network() -> bool:
-    """Enter a user and a network namespace of our own, with nothing in it. Children inherit both for
-    nothing."""
+    """Enter a new user namespace and an empty network namespace. Children inherit both at no cost.
+
+    Return False when the kernel refuses.
+    """
     user, group = os.geteuid(), os.getegid()
     if _libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNET) != 0:
         return False
-    # A user without a number in its namespace cannot make another one, as `count_threads_apart` does.
+    # A user without a mapping in its namespace cannot create another one, as `count_threads_apart` does.
     with suppress(OSError):
         Path("/proc/self/uid_map").write_text(f"{user} {user} 1")
         Path("/proc/self/setgroups").write_text("deny")
@@ -73,52 +78,58 @@ def leave_the_network() -> bool:
 
 
 def count_threads_apart() -> None:
-    """Enter another user namespace: the kernel counts the threads of a user for RLIMIT_NPROC in each of them.
+    """Enter another user namespace, in which the kernel counts threads for RLIMIT_NPROC separately.
 
-    In one for all children, one child with 1,022 threads failed the encodes of the others for good. Where
-    the kernel refuses (`user.max_user_namespaces`), all children share one count. It costs 0.2 ms, and gives
-    privileges in there, which are to be given up.
+    With one namespace for all children, a child with 1,022 threads made the encodes of the others fail
+    permanently. Where the kernel refuses (`user.max_user_namespaces`), all children share one count. The call
+    costs 0.2 ms and grants privileges inside the namespace: call `give_up_privileges` afterwards.
     """
     _libc.unshare(_CLONE_NEWUSER)
 
 
 def give_up_privileges() -> None:
-    """Also root's, which it would have in its own namespace: that much of the kernel is not to be played
-    with. For good, whatever is executed."""
+    """Drop all capabilities permanently and set `no_new_privs`; executed programs inherit this.
+
+    Inside its own user namespace a process has the capabilities of root, which expose much of the kernel.
+    """
     _check(_libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "prctl")
     header = struct.pack("=Ii", _CAPABILITY_VERSION_3, 0)
     _check(_libc.capset(header, bytes(24)), "capset")
 
 
 def forbid_inspection() -> None:
-    """Close `/proc/PID/{mem,environ,maps,fd,…}` and ptrace(2) of this process to others of the same user.
+    """Deny other processes of this user `/proc/PID/{mem,environ,maps,fd,…}` and ptrace(2) of this process.
 
-    A child that is kept from files by nothing could otherwise read the worker's credentials out of its
-    memory, or write to it. It lasts until something is executed, and forbids core dumps as well.
+    Otherwise a child without Landlock could read the worker's credentials from its memory, or write to it.
+    The setting holds until this process executes a program. It also forbids core dumps.
     """
     _check(_libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0), "prctl")
 
 
 def die_with(parent: int) -> None:
-    """After every change of credentials, for those reset it. The parent has to be single-threaded: what
-    the kernel waits for is the death of a thread."""
+    """Set the death signal: the kernel kills this process when `parent` dies.
+
+    Call it after every change of credentials, because each resets the signal. The parent must be
+    single-threaded: the kernel sends the signal when the thread dies that forked the child.
+    """
     _check(_libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL), "prctl")
     if os.getppid() != parent:
         os._exit(1)
 
 
 def limit(limits: ResourceLimits, *, count_processes: bool) -> None:
+    """Set the resource limits of this process, as far as its hard limits allow."""
     wanted = {
         resource.RLIMIT_DATA: limits.memory_bytes,
-        resource.RLIMIT_AS: limits.memory_bytes + _SET_ASIDE_BYTES,
+        resource.RLIMIT_AS: limits.memory_bytes + _RESERVED_ADDRESS_BYTES,
         resource.RLIMIT_CPU: limits.cpu_seconds,
         resource.RLIMIT_FSIZE: limits.file_bytes,
         resource.RLIMIT_NOFILE: limits.open_files,
         resource.RLIMIT_CORE: 0,
     }
     if count_processes:
-        # Only in a user namespace of our own: elsewhere all processes of the user count, other services'
-        # too.
+        # This is safe only in a user namespace of our own: elsewhere the kernel counts all processes of the
+        # user, including those of other services.
         wanted[resource.RLIMIT_NPROC] = limits.processes
     for what, value in wanted.items():
         hard = value + (CPU_GRACE_S if what == resource.RLIMIT_CPU else 0)
@@ -136,8 +147,10 @@ def _landlock_version() -> int:
 
 
 def see_only(*, readable: Iterable[Path], writable: Iterable[Path]) -> None:
-    """From here on nothing else can be opened, and no TCP connection be made, if the kernel has Landlock.
-    Needs given up privileges."""
+    """Restrict this process by Landlock to these paths, and forbid TCP. Do nothing without Landlock.
+
+    Call `give_up_privileges` first.
+    """
     if (version := _landlock_version()) < 1:
         return
     rights = _FIRST_RIGHTS | (_REFER if version >= 2 else 0) | (_TRUNCATE if version >= 3 else 0)
@@ -148,7 +161,7 @@ def see_only(*, readable: Iterable[Path], writable: Iterable[Path]) -> None:
     for path in readable:
         _allow(ruleset, path, _READ_FILE | _READ_DIR | _EXECUTE)
     for path in writable:
-        _allow(ruleset, path, rights & _OF_A_MAKER)
+        _allow(ruleset, path, rights & _WRITABLE_FOLDER_RIGHTS)
     _check(_libc.syscall(_RESTRICT_SELF, ruleset, 0), "landlock")
     os.close(ruleset)
 
@@ -156,11 +169,11 @@ def see_only(*, readable: Iterable[Path], writable: Iterable[Path]) -> None:
 def _allow(ruleset: int, path: Path, rights: int) -> None:
     try:
         beneath = os.open(path, os.O_PATH | os.O_CLOEXEC)
-    except FileNotFoundError:  # /lib64 is not everywhere
+    except FileNotFoundError:  # /lib64 does not exist on every system
         return
     try:
         if not path.is_dir():
-            rights &= _OF_A_FILE
+            rights &= _FILE_RIGHTS
         rule = struct.pack("=Qi", rights, beneath)
         _check(_libc.syscall(_ADD_RULE, ruleset, 1, rule, 0), "landlock")
     finally:

@@ -1,4 +1,4 @@
-"""What can go wrong with media: a stable code for each thing, and how it may be retried."""
+"""Media errors: a stable code for each, and its retry class."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -6,7 +6,7 @@ from types import MappingProxyType
 from euterpe.domain.errors import EuterpeError
 from euterpe.domain.retry import JobError, RetryClass
 
-# A source or a request that cannot work stays so until a person changes it; a machine recovers by itself.
+# A bad source or request stays bad until a person changes it (permanent); a machine recovers (transient).
 _RETRY: Mapping[str, RetryClass] = MappingProxyType(
     {
         "source_not_media": RetryClass.PERMANENT,
@@ -31,12 +31,12 @@ _RETRY: Mapping[str, RetryClass] = MappingProxyType(
 
 MEDIA_CODES = tuple(_RETRY)
 
-# The helper process is gone or cannot start a child, or somebody outside killed a child within its limits.
+# The helper process is gone or cannot start a child, or a child was killed from outside within its limits.
 _WORKER_FAULTS = frozenset({"sandbox_failed", "encode_killed"})
 
 
 class MediaError(EuterpeError):
-    """Why media could not be read, made or trusted. There is one way to act on it: `job_error`."""
+    """Raised when media cannot be read, made or verified. `job_error` gives the error to record."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -46,7 +46,7 @@ class MediaError(EuterpeError):
 
     @property
     def is_worker_fault(self) -> bool:
-        """Return whether the machine failed and not the job, so that no attempt is charged at first."""
+        """Return whether the machine failed rather than the job; the first such failures are not charged."""
         return self.code in _WORKER_FAULTS
 
     def job_error(self, phase: str) -> JobError:

@@ -1,8 +1,8 @@
-"""Why ffmpeg ended without success.
+"""Classify an ffmpeg failure from its exit status, resource usage and stderr.
 
-Facts of the kernel (signal, processor time, memory) decide whether a retry can help and whose fault it was.
-What ffmpeg says quotes the source, which may say anything (invariant `blame`): it chooses only among codes
-that are all permanent and all the source's fault.
+Facts from the kernel (signal, processor time, memory) decide whether a retry can help and whose fault it was.
+The stderr of ffmpeg quotes the source, which may contain any text (invariant `blame`). So stderr selects only
+among codes that are all permanent and all the source's fault.
 """
 
 import re
@@ -13,21 +13,22 @@ from euterpe.media.confine import ResourceLimits
 from euterpe.media.errors import MediaError
 
 _KEPT_BYTES = 16 * 1024
-_TOLD_LINES, _TOLD_CHARACTERS = 3, 600
+_SHOWN_LINES, _SHOWN_CHARACTERS = 3, 600
 
-# A process that runs into its memory limit has rarely touched all that it has asked for: an encode of 2160
-# lines failed with 28 % of 512 MiB resident, a process that filled its limit had 100 %. Below this share
-# nothing is proved.
+# A process that reaches its memory limit has rarely touched all the memory that it asked for: an encode of
+# 2160 lines failed with 28 % of 512 MiB resident, a process that filled its limit had 100 %. A usage below
+# this share proves nothing.
 _MEMORY_SHARE = 0.75
-# What ffmpeg exits with after a signal that it catches, SIGXCPU among them.
+# The exit code of ffmpeg after a signal that it catches, such as SIGXCPU.
 _CAUGHT_A_SIGNAL = 255
-# The kernel compares sampled ticks with the limit and reports measured time: on a busy machine a process that
-# had used 0.85 s got the signal of 1 s.
+# The kernel compares sampled ticks with the limit, but reports measured time: on a busy machine a process
+# that had used 0.85 s received SIGXCPU under a limit of 1 s.
 _CLOCK_SHARE = 0.75
 
-# The first that matches decides. Every code here is permanent, and the source's fault.
-_SAYINGS = (
-    # What is cut off is corrupt as well; of other containers a packet may be so by itself.
+# The first match decides. Every code here is permanent, and the source's fault.
+_STDERR_PATTERNS = (
+    # The last packet of a truncated file is corrupt as well. In other containers a single packet may be
+    # corrupt without truncation.
     (
         r"in#0/(?:mov|matroska|avi|wav)\S* .*corrupt input packet"
         r"|partial file|moov atom not found|ended prematurely|[Tt]runcated|end of file",
@@ -42,16 +43,16 @@ _SAYINGS = (
     (r"Invalid data|[Ee]rror .*decod|[Cc]orrupt", "source_damaged", "the source is damaged"),
 )
 
-# One part of ffmpeg after the other gives up then, and says so.
-_ECHO = re.compile(
+# After the first error each further component of ffmpeg stops, and logs one of these.
+_FOLLOW_UP = re.compile(
     "Task finished|Terminating thread|Conversion failed|Nothing was written|Error sending frames"
 )
-# Not for a requester: where things lie on our disk and in ffmpeg's memory.
+# Paths on our disk and addresses in ffmpeg's memory are not shown to a requester.
 _PRIVATE = re.compile(r" @ 0x[0-9a-f]+|(?<![\w/])/[^\s:'\"]+")
 
 
 class FailureReason:
-    """The end of what ffmpeg said, however much it says."""
+    """The tail of ffmpeg's stderr, bounded in size, and the error that follows from it."""
 
     def __init__(self) -> None:
         self._tail = b""
@@ -61,30 +62,34 @@ class FailureReason:
 
     @property
     def text(self) -> str:
-        """Printable, and without addresses and paths."""
+        """Return the tail as printable text, without addresses and paths."""
         shown = _PRIVATE.sub("", self._tail.decode(errors="replace"))
         return "".join(char if char.isprintable() or char == "\n" else "?" for char in shown)
 
     def verdict(self, end: Exit, limits: ResourceLimits, held_memory_bytes: int = 0) -> MediaError:
-        """Return why the process failed. `held_memory_bytes` is the most that it was seen to hold of what
-        `limits.memory_bytes` counts."""
+        """Return why the process failed.
+
+        `held_memory_bytes` is the largest observed amount of the memory that `limits.memory_bytes` limits.
+        """
         if (proved := proved_by_facts(end, limits, held_memory_bytes)) is not None:
             return proved
         text = self.text
-        for saying, code, message in _SAYINGS:
-            if re.search(saying, text):
-                return MediaError(code, self._with_its_words(message))
+        for pattern, code, message in _STDERR_PATTERNS:
+            if re.search(pattern, text):
+                return MediaError(code, self._with_stderr(message))
         how = f"died of {_signal_name(-end.code)}" if end.code < 0 else f"failed with exit code {end.code}"
-        return MediaError("encode_failed", self._with_its_words(f"ffmpeg {how}"))
+        return MediaError("encode_failed", self._with_stderr(f"ffmpeg {how}"))
 
-    def _with_its_words(self, message: str) -> str:
-        lines = [line.strip() for line in self.text.splitlines() if line.strip() and not _ECHO.search(line)]
-        told = " · ".join(lines[:_TOLD_LINES])[:_TOLD_CHARACTERS]
-        return f"{message}: {told}" if told else message
+    def _with_stderr(self, message: str) -> str:
+        lines = [
+            line.strip() for line in self.text.splitlines() if line.strip() and not _FOLLOW_UP.search(line)
+        ]
+        shown = " · ".join(lines[:_SHOWN_LINES])[:_SHOWN_CHARACTERS]
+        return f"{message}: {shown}" if shown else message
 
 
 def proved_by_facts(end: Exit, limits: ResourceLimits, held_memory_bytes: int = 0) -> MediaError | None:
-    """Return the error that exit status, signal and resource usage prove, or None when they prove nothing."""
+    """Return the error that the exit status and resource usage prove, or None when they prove nothing."""
     if end.code == -signal.SIGXFSZ:
         return MediaError("output_too_large", "an output grew larger than is allowed")
     if _used_up_its_time(end, limits):
@@ -97,7 +102,7 @@ def proved_by_facts(end: Exit, limits: ResourceLimits, held_memory_bytes: int = 
 
 
 def _signal_name(number: int) -> str:
-    """Return its name. Signals 32, 33 and most real-time signals have none."""
+    """Return the name of a signal. Signals 32, 33 and most real-time signals have no name."""
     try:
         return signal.Signals(number).name
     except ValueError:
@@ -105,8 +110,8 @@ def _signal_name(number: int) -> str:
 
 
 def _used_up_its_time(end: Exit, limits: ResourceLimits) -> bool:
-    """Tell a process that ran into its limit of processor time. The kernel sends SIGXCPU then, which ffmpeg
-    catches, and SIGKILL some seconds later."""
+    """Return whether the process reached its limit of processor time. At the limit the kernel sends SIGXCPU,
+    which ffmpeg catches, and SIGKILL some seconds later."""
     if end.code == -signal.SIGXCPU or end.cpu_seconds >= limits.cpu_seconds:
         return True
     return end.code == _CAUGHT_A_SIGNAL and end.cpu_seconds >= limits.cpu_seconds * _CLOCK_SHARE

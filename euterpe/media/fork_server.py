@@ -1,9 +1,9 @@
-"""The helper process that forks the children: `python -m euterpe.media.fork_server FD`, started by `Sandbox`.
+"""Fork server: the helper process that forks sandboxed children (`python -m euterpe.media.fork_server FD`).
 
-Single-threaded, so that the death signal of its children means its own death, and with PyAV imported once,
-so that a probe costs a fork. An order is a few file descriptors that come over the control socket: the
-child's own channel, what it is to do, its folder, and the files that it is promised. Whoever hangs up that
-channel, or the control socket, kills.
+`Sandbox` starts it. It is single-threaded, so that the death signal of its children means its own death. It
+imports PyAV once, so that a probe costs a fork. An order is a message of file descriptors on the control
+socket: the child's own channel, the order as JSON, the child's folder, and the files that it inherits.
+Closing a child's channel kills that child; closing the control socket kills all.
 """
 
 import fcntl
@@ -25,15 +25,15 @@ from typing import Any
 
 from euterpe.media import child_tasks, confine, seccomp
 
-_MAX_WORD_BYTES = 16
+_MAX_MESSAGE_BYTES = 16
 _MAX_FDS = 16
 _ENVIRONMENT = {"LANG": "C.UTF-8"}
 _NICE = 5
-_ASIDE = 64  # above every number that a child is promised
+_FIRST_SPARE_FD = 64  # above every file descriptor that a child inherits
 _ALL_FDS = 1 << 20
-# As often the memory of the children is looked at.
-_LOOK_S = 0.5
-# Main stack and relocations, which RLIMIT_DATA does not count either.
+# The interval at which the memory of the children is measured.
+_MEMORY_CHECK_S = 0.5
+# The main stack and relocations, which RLIMIT_DATA does not count either.
 _UNCOUNTED_BYTES = 64 << 20
 
 
@@ -45,33 +45,33 @@ class _Child:
     listening: bool = True
 
 
-class _Nursery:
+class _ForkServer:
     def __init__(self, control: socket.socket) -> None:
         self._control = control
         self._selector = DefaultSelector()
         self._selector.register(control, EVENT_READ, self._take_order)
         self._children: set[_Child] = set()
-        self._deserted = False
-        self._looked_at = monotonic()
+        self._control_closed = False
+        self._measured_at = monotonic()
         confine.call_first_when_memory_runs_out()
-        self._alone = confine.leave_the_network()
+        self._has_own_namespaces = confine.leave_the_network()
         confine.give_up_privileges()
         confine.forbid_inspection()
         self._filters = seccomp.can_filter()
 
     def run(self) -> None:
-        _say(
+        _send(
             self._control.fileno(),
             {
-                "no_network": self._alone,
+                "no_network": self._has_own_namespaces,
                 "no_files": confine.can_hide_files(),
                 "few_system_calls": self._filters,
             },
         )
-        while not self._deserted:
-            for key, _ in self._selector.select(_LOOK_S if self._children else None):
+        while not self._control_closed:
+            for key, _ in self._selector.select(_MEMORY_CHECK_S if self._children else None):
                 key.data()
-            self._end_what_is_too_large()
+            self._kill_oversized_children()
         for child in self._children:
             _kill(child.pid)
         for child in self._children:
@@ -79,70 +79,74 @@ class _Nursery:
 
     def _take_order(self) -> None:
         data, fds = b"", list[int]()
-        with suppress(ConnectionError):  # the worker died before it read what we said
+        with suppress(ConnectionError):  # the worker died before it read our message
             data, fds, _flags, _address = socket.recv_fds(
-                self._control, _MAX_WORD_BYTES, _MAX_FDS, socket.MSG_CMSG_CLOEXEC
+                self._control, _MAX_MESSAGE_BYTES, _MAX_FDS, socket.MSG_CMSG_CLOEXEC
             )
         if not data:
-            self._deserted = True
-        if not fds:  # no more files, so no channel to say so; the other end of it hears that it was closed
+            self._control_closed = True
+        if not fds:  # out of file descriptors: the worker sees that its end of the channel was closed
             return
         channel = socket.socket(fileno=fds[0])
         try:
-            self._bear(channel, fds[1:])
-        except OSError as error:  # no more processes, or no more files
-            _say(channel.fileno(), {"failed": str(error)})
+            self._fork_child(channel, fds[1:])
+        except OSError as error:  # out of processes or file descriptors
+            _send(channel.fileno(), {"failed": str(error)})
             channel.close()
         finally:
             for fd in fds[1:]:
                 os.close(fd)
 
-    def _bear(self, channel: socket.socket, fds: Sequence[int]) -> None:
+    def _fork_child(self, channel: socket.socket, fds: Sequence[int]) -> None:
         parent = os.getpid()
         pid = os.fork()
         if pid == 0:
-            _live(channel, fds, parent, count_processes=self._alone, filters=self._filters)
+            _run_child(channel, fds, parent, count_processes=self._has_own_namespaces, filters=self._filters)
         with ExitStack() as undo:
             undo.callback(os.waitpid, pid, 0)
             undo.callback(_kill, pid)
             child = _Child(pid, os.pidfd_open(pid), channel)
             undo.callback(os.close, child.pidfd)
-            self._selector.register(child.pidfd, EVENT_READ, lambda: self._bury(child))
+            self._selector.register(child.pidfd, EVENT_READ, lambda: self._reap(child))
             undo.callback(self._selector.unregister, child.pidfd)
-            self._selector.register(channel, EVENT_READ, lambda: self._hear(child))
+            self._selector.register(channel, EVENT_READ, lambda: self._on_hangup(child))
             undo.callback(self._selector.unregister, channel)
-            # With the pidfd, for the worker to kill by when this process is gone.
-            with suppress(ConnectionError):  # nobody listens any more
+            # The worker kills the child by this pidfd when the helper is gone.
+            with suppress(ConnectionError):  # the worker has closed the channel
                 socket.send_fds(channel, [json.dumps({"pid": pid}).encode()], [child.pidfd])
             undo.pop_all()
         self._children.add(child)
 
-    def _end_what_is_too_large(self) -> None:
-        """Kill children that hold more memory than they are allowed. RLIMIT_DATA counts what they may write
-        to: 1,000 MiB that one filled and made read-only were held under a limit of 256 MiB."""
-        if monotonic() - self._looked_at < _LOOK_S:
+    def _kill_oversized_children(self) -> None:
+        """Kill children that hold more memory than they are allowed.
+
+        RLIMIT_DATA counts writable memory only: under a limit of 256 MiB a child filled 1,000 MiB, made them
+        read-only and kept them.
+        """
+        if monotonic() - self._measured_at < _MEMORY_CHECK_S:
             return
         for child in self._children:
             with suppress(OSError):  # /proc may hide it
                 most, _ = resource.prlimit(child.pid, resource.RLIMIT_DATA)
                 if most != resource.RLIM_INFINITY and _anonymous_bytes(child.pid) > most + _UNCOUNTED_BYTES:
                     _kill(child.pid)
-        self._looked_at = monotonic()
+        self._measured_at = monotonic()
 
-    def _hear(self, child: _Child) -> None:
-        """The end of the line is the end of the child."""
+    def _on_hangup(self, child: _Child) -> None:
+        """Kill the child whose channel the worker has closed."""
         if child.listening:
             with suppress(ConnectionError):
-                child.channel.recv(_MAX_WORD_BYTES)
+                child.channel.recv(_MAX_MESSAGE_BYTES)
             _kill(child.pid)
             self._selector.unregister(child.channel)
             child.listening = False
 
-    def _bury(self, child: _Child) -> None:
+    def _reap(self, child: _Child) -> None:
+        """Kill what is left of the child's process group, reap the child, and send its exit status."""
         with suppress(ProcessLookupError):
-            os.killpg(child.pid, signal.SIGKILL)  # before its number is free again: whatever it left behind
+            os.killpg(child.pid, signal.SIGKILL)  # must precede wait4, which frees the pid for reuse
         _pid, status, usage = os.wait4(child.pid, 0)
-        _say(
+        _send(
             child.channel.fileno(),
             {
                 "code": os.waitstatus_to_exitcode(status),
@@ -160,24 +164,26 @@ class _Nursery:
 
 
 def _anonymous_bytes(pid: int) -> int:
-    """Return the memory that a process holds and that is of no file."""
-    # Numbers only: `status` also has the name, which a process chooses itself.
+    """Return the resident memory of a process that is not backed by a file."""
+    # `statm` has numbers only; `status` also has the name, which a process chooses itself.
     _size, resident, of_files, *_ = map(int, Path(f"/proc/{pid}/statm").read_bytes().split())
     return (resident - of_files) * resource.getpagesize()
 
 
 def _kill(pid: int) -> None:
-    """It is not reaped yet, so its number is still its own."""
-    os.kill(pid, signal.SIGKILL)  # it may not have made its group yet
+    """Kill a child and its process group. It must not be reaped yet, so that the pid is still its own."""
+    os.kill(pid, signal.SIGKILL)  # the child may not have created its process group yet
     with suppress(ProcessLookupError):
         os.killpg(pid, signal.SIGKILL)
 
 
-def _live(
+def _run_child(
     channel: socket.socket, fds: Sequence[int], parent: int, *, count_processes: bool, filters: bool
 ) -> None:
-    """What a child does from its first instruction to its last, to read its order included: a bad one is
-    its own problem. Never returns."""
+    """Confine this process, then execute the program or run the task of its order. Never return.
+
+    The child reads the order itself, so a bad order ends only that child.
+    """
     line = channel.fileno()
     try:
         os.setsid()
@@ -186,8 +192,8 @@ def _live(
             confine.give_up_privileges()
         confine.die_with(parent)
         _reset_signals()
-        letter, folder, *given = fds
-        order: dict[str, Any] = json.loads(os.pread(letter, os.fstat(letter).st_size, 0))
+        order_fd, folder, *given = fds
+        order: dict[str, Any] = json.loads(os.pread(order_fd, os.fstat(order_fd).st_size, 0))
         os.fchdir(folder)
         line = _keep_only(channel, dict(zip(order["targets"], given, strict=True)))
         os.nice(_NICE)
@@ -198,49 +204,53 @@ def _live(
         confine.limit(confine.ResourceLimits(**order["limits"]), count_processes=count_processes)
         argv = order.get("argv")
         if filters:
-            seccomp.refuse_other_calls(executes=bool(argv))  # last: what came before is refused from here on
+            # This comes last, because the filter refuses the calls of the steps above.
+            seccomp.refuse_other_calls(executes=bool(argv))
         if argv:
-            os.execve(argv[0], argv, _ENVIRONMENT)  # noqa: S606  no shell is meant
-        # From here on this process parses media. A parser that was taken over, or an exception that media
-        # provokes, must not speak on the line on which the helper says what the machine did.
+            os.execve(argv[0], argv, _ENVIRONMENT)  # noqa: S606  no shell is wanted
+        # From here on this process parses media. A compromised parser, or an exception that media provokes,
+        # must not write to the channel on which the helper reports the exit status.
         os.close(line)
         line = -1
         child_tasks.perform(order["task"], order["arguments"])
         os._exit(0)
-    except BaseException as error:  # noqa: BLE001  a child must not go on as if it were its parent
-        _say(line, {"failed": f"{type(error).__name__}: {error}"[:1000]})
+    except BaseException as error:  # noqa: BLE001  a child must not continue with its parent's code
+        _send(line, {"failed": f"{type(error).__name__}: {error}"[:1000]})
     finally:
         os._exit(126)
 
 
 def _reset_signals() -> None:
-    # Python ignores these two, and whoever is executed would ignore them as well.
+    # Python ignores these two signals, and an executed program would inherit that.
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
-    # A supervisor that signals the whole control group must not break what the worker is to finish: ffmpeg
-    # sets handlers of its own, but leaves the mask alone.
+    # A supervisor that signals the whole control group must not end jobs that the worker still finishes.
+    # ffmpeg sets handlers of its own for these signals, but does not change the mask.
     signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGINT, signal.SIGHUP))
 
 
 def _keep_only(channel: socket.socket, wanted: dict[int, int]) -> int:
-    """The promised numbers, nothing on stdin, and the channel until something is executed: its new number."""
-    aside = {target: fcntl.fcntl(fd, fcntl.F_DUPFD, _ASIDE) for target, fd in wanted.items()}
-    line = fcntl.fcntl(channel.detach(), fcntl.F_DUPFD_CLOEXEC, _ASIDE)
-    # Read only: what is written there would count as progress (`wchar`).
-    aside[0] = os.open(os.devnull, os.O_RDONLY)
-    for target, fd in aside.items():
+    """Move the wanted files to their numbers and close all others. Return the channel's new number.
+
+    Stdin becomes /dev/null. The channel closes when the child executes a program.
+    """
+    moved = {target: fcntl.fcntl(fd, fcntl.F_DUPFD, _FIRST_SPARE_FD) for target, fd in wanted.items()}
+    line = fcntl.fcntl(channel.detach(), fcntl.F_DUPFD_CLOEXEC, _FIRST_SPARE_FD)
+    # It is opened read-only, because bytes written to it would count as progress (`wchar`).
+    moved[0] = os.open(os.devnull, os.O_RDONLY)
+    for target, fd in moved.items():
         os.dup2(fd, target)
-    for below, above in pairwise((*sorted(aside), line, _ALL_FDS)):
+    for below, above in pairwise((*sorted(moved), line, _ALL_FDS)):
         os.closerange(below + 1, above)
     return line
 
 
-def _say(line: int, message: dict[str, Any]) -> None:
-    with suppress(OSError):  # nobody listens any more
+def _send(line: int, message: dict[str, Any]) -> None:
+    with suppress(OSError):  # the worker has closed its end
         os.write(line, json.dumps(message).encode())
 
 
 if __name__ == "__main__":
-    gc.freeze()  # a collection in a child would copy every page that it looks at
+    gc.freeze()  # a garbage collection in a child would copy every page that it touches
     with socket.socket(fileno=int(sys.argv[1])) as control:
-        _Nursery(control).run()
+        _ForkServer(control).run()

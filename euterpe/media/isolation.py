@@ -1,11 +1,11 @@
-"""The layers of the sandbox that this kernel and container allow, and how to get those that are missing."""
+"""The sandbox layers that this kernel and container runtime allow, and advice for those that are missing."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from euterpe.domain.errors import EuterpeError
 
-# Docker's default profile lets `unshare` through with CAP_SYS_ADMIN only, and knows Landlock since 23.0.
+# Docker's default profile allows `unshare` with CAP_SYS_ADMIN only, and Landlock since 23.0.
 _NETWORK_ADVICE = (
     "allow the system call unshare: in Docker by --security-opt seccomp=PROFILE.json, a copy of the default "
     "profile with `unshare` added; in Kubernetes by such a profile as seccompProfile type Localhost; on the "
@@ -20,14 +20,14 @@ _SYSTEM_CALLS_ADVICE = "run on x86-64 or arm64 and a kernel with CONFIG_SECCOMP_
 
 
 class SandboxIncomplete(EuterpeError):
-    """A layer is missing without which a program that takes over ffmpeg can harm other requesters."""
+    """Raised when a layer is missing without which a compromised ffmpeg can harm other requesters."""
 
     code = "sandbox_incomplete"
 
 
 @dataclass(frozen=True)
 class Layer:
-    """One layer of the sandbox, with the words for an operator."""
+    """A layer of the sandbox, with its description and advice for an operator."""
 
     name: str
     holds: bool
@@ -39,15 +39,17 @@ class Layer:
 
 @dataclass(frozen=True)
 class Isolation:
-    """What the kernel and the container runtime let the children be kept from, beyond the limits that always
-    hold: every network, every file but those that they need, every system call that media does not need."""
+    """The restrictions that the kernel and container runtime support, beyond the limits, which always apply.
+
+    They deny a child every network, and every file and system call that it does not need.
+    """
 
     no_network: bool
     no_files: bool
     few_system_calls: bool
 
     def layers(self) -> Iterator[Layer]:
-        """Yield each layer. The network namespace is not essential: the filter has no call for a socket."""
+        """Yield each layer. The network namespace is not essential: the filter allows no socket calls."""
         yield Layer(
             "network",
             self.no_network,
@@ -79,13 +81,13 @@ class Isolation:
 
     def require(self) -> None:
         """Raise `SandboxIncomplete` if an essential layer is missing."""
-        told = [
+        missing = [
             f"{layer.name} ({layer.mechanism}) is missing: {layer.advice}"
             for layer in self.missing()
             if layer.is_essential
         ]
-        if told:
+        if missing:
             raise SandboxIncomplete(
-                f"the sandbox is incomplete: {'; '.join(told)}; or accept the risk with "
+                f"the sandbox is incomplete: {'; '.join(missing)}; or accept the risk with "
                 "EUTERPE_REQUIRE_SANDBOX=false"
             )

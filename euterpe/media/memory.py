@@ -1,11 +1,11 @@
-"""How much memory an encode may take: its share of what the machine has, or the container that it is in."""
+"""The memory limit of an encode: its slot's share of the memory of the machine or control group."""
 
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-# A ladder from 1080 lines down takes 1 GiB, a film of 2160 lines 2; only an encode that was led astray takes
-# more than the most.
+# An HLS ladder from 1080 lines down takes 1 GiB, a film of 2160 lines 2 GiB. Only a damaged or
+# malicious source makes an encode take more than the maximum.
 _LEAST, MOST_MEMORY_BYTES = 1 << 30, 12 << 30
 
 
@@ -14,7 +14,7 @@ def memory_of_a_slot(slots: int, whole_bytes: int) -> int:
 
 
 def memory_of_the_machine(root: Path = Path("/")) -> int:
-    """As the kernel sees it, or the tightest of the control groups that we are in."""
+    """Return the total memory of the machine, or the tightest limit of our control groups."""
     (total,) = [
         int(line.split()[1]) * 1024
         for line in (root / "proc/meminfo").read_text().splitlines()
@@ -24,8 +24,8 @@ def memory_of_the_machine(root: Path = Path("/")) -> int:
 
 
 def _limits(root: Path) -> Iterator[int]:
-    """Of our group and of all above it, in both kinds of groups. Within a container the path may be the one
-    outside, and then leads nowhere but to its beginning."""
+    """Yield the memory limits of our control group and all its parents, for cgroup v1 and v2. Inside a
+    container the path may be that of the host; then only the mount point itself exists."""
     for line in (root / "proc/self/cgroup").read_text().splitlines():
         _, kinds, path = line.split(":", 2)
         if kinds not in ("", "memory"):
@@ -34,7 +34,7 @@ def _limits(root: Path) -> Iterator[int]:
         group = mount / path.lstrip("/")
         for folder in (group, *group.parents):
             for name in ("memory.max", "memory.limit_in_bytes"):
-                with suppress(OSError, ValueError):  # there is none, or it is "max"
+                with suppress(OSError, ValueError):  # the file does not exist, or contains "max"
                     yield int((folder / name).read_text())
             if folder == mount:
                 break

@@ -1,7 +1,7 @@
-"""Where hostile media is touched: child processes that can do little, and that outlive nothing.
+"""The sandbox: run ffmpeg and probes on untrusted media in confined child processes.
 
-A `Sandbox` is one helper process (`nursery`) that forks the children. It may be used by many threads. A
-helper that was killed is replaced when it is next needed; what it had under way is lost with it.
+A `Sandbox` has one helper process (`fork_server`), which forks the children. A helper that was killed is
+replaced when it is next needed; the children that it had are lost.
 """
 
 import json
@@ -27,12 +27,12 @@ from euterpe.media.isolation import Isolation
 from euterpe.media.media_info import MediaInfo
 
 _MAX_ANSWER_BYTES = 4 << 20
-# As often `on_tick` is called while a child looks into a file.
+# The interval at which `on_tick` is called while a child examines a file.
 _TICK_S = 0.5
 _TASK_LIMITS = ResourceLimits(memory_bytes=4 << 30, cpu_seconds=60)
 
-# What an executed program needs to start and to count its cores: not a file of anybody's.
-_SYSTEM = (
+# The files that a program needs to start and to count its cores. None of them is private.
+_SYSTEM_PATHS = (
     "/lib",
     "/lib64",
     "/usr/lib",
@@ -47,7 +47,10 @@ _SYSTEM = (
 
 
 class Sandbox:
-    """Starts with `start` or as a context manager, and takes all its children with it when it stops."""
+    """A fork server and its children. Thread-safe.
+
+    Call `start` and `stop`, or use it as a context manager. `stop` kills all children.
+    """
 
     def __init__(self, ffmpeg: Path) -> None:
         self.ffmpeg = ffmpeg
@@ -58,7 +61,7 @@ class Sandbox:
         self._children = weakref.WeakSet[Child]()  # of this helper, and not closed yet
 
     def start(self) -> None:
-        """Start the helper process, which measures the `isolation`. Do nothing if it was started before."""
+        """Start the helper process and set `isolation`. Do nothing if it was started before."""
         with self._lock:
             if self._helper is None:
                 self._start()
@@ -75,14 +78,16 @@ class Sandbox:
         self.stop()
 
     def run(self, argv: Sequence[str], *, fds: Mapping[int, int], cwd: Path, limits: ResourceLimits) -> Child:
-        """Executes `argv` in `cwd`, all that it can see. `fds` says which of our open files it finds under
-        which number, beside its stdout and stderr."""
-        return self._bear(_order_to_execute(argv, writable=True), fds, cwd, limits)
+        """Execute `argv` in `cwd`, the only folder that it can access besides its own and system files.
+
+        `fds` maps file descriptors of the child to open ones of ours. Stdout and stderr are piped.
+        """
+        return self._start_child(_order_to_execute(argv, writable=True), fds, cwd, limits)
 
     def check(self) -> None:
-        """Run a child that needs nothing of any job. Raise MediaError or OSError when that fails."""
+        """Run `ffmpeg -version` in a child, as a self-test. Raise MediaError or OSError when that fails."""
         order = _order_to_execute([str(self.ffmpeg), "-version"], writable=False)
-        with self._bear(order, {}, Path("/"), _TASK_LIMITS) as child:
+        with self._start_child(order, {}, Path("/"), _TASK_LIMITS) as child:
             deadline = monotonic() + PATIENCE_S
             for _ in child.events(_TICK_S):
                 if monotonic() > deadline:
@@ -100,20 +105,22 @@ class Sandbox:
         cwd: Path | None = None,
         on_tick: Callable[[], None] = lambda: None,
     ) -> Any:
-        """What a task of `examine` says, from a child that can open nothing but what is in `cwd`. A media
-        file that breaks its child is at fault: the error has the code `blame`. `on_tick` may raise: the child
-        is gone before that leaves here."""
+        """Return the result of a task of `child_tasks`, run in a child that can open only files in `cwd`.
+
+        Raise with the code `blame` when the media file makes its child fail. `on_tick` may raise to stop the
+        task; the child has ended before this returns or raises.
+        """
         order = {"task": task, "arguments": arguments, "readable": ["."] if cwd else [], "writable": False}
-        with self._bear(order, fds or {}, cwd or Path("/"), _TASK_LIMITS) as child:
+        with self._start_child(order, fds or {}, cwd or Path("/"), _TASK_LIMITS) as child:
             return answer_of(child, blame, on_tick, _TASK_LIMITS)
 
     def probe(self, fd: int, *, on_tick: Callable[[], None] = lambda: None) -> MediaInfo:
-        """Looks into a source from its beginning, wherever `fd` is: its offset is left alone."""
+        """Return what is known of a source. Read from its beginning; the offset of `fd` does not change."""
         with reopened(fd) as own:
             found = self.call("probe", {"fd": 3}, blame="source_unsupported", fds={3: own}, on_tick=on_tick)
         return MediaInfo.parse(found, os.fstat(fd).st_size)
 
-    def _bear(
+    def _start_child(
         self, order: dict[str, Any], fds: Mapping[int, int], cwd: Path, limits: ResourceLimits
     ) -> Child:
         with ExitStack() as ours, ExitStack() as theirs:
@@ -127,12 +134,12 @@ class Sandbox:
                 theirs.callback(os.close, given[target])
             folder = os.open(cwd, os.O_PATH | os.O_DIRECTORY)
             theirs.callback(os.close, folder)
-            # In a file, for a message may not be as long as the order for a day's sprite sheets is.
-            letter = theirs.enter_context(os.fdopen(os.memfd_create("order"), "wb"))
-            letter.write(json.dumps({**order, "targets": [*given], "limits": asdict(limits)}).encode())
-            letter.flush()
-            self._send([far_end.fileno(), letter.fileno(), folder, *given.values()])
-            theirs.close()  # now, or the end of the helper would not be the end of the line
+            # The order is passed as a file: that of a day's sprite sheets exceeds the size of a message.
+            order_file = theirs.enter_context(os.fdopen(os.memfd_create("order"), "wb"))
+            order_file.write(json.dumps({**order, "targets": [*given], "limits": asdict(limits)}).encode())
+            order_file.flush()
+            self._send([far_end.fileno(), order_file.fileno(), folder, *given.values()])
+            theirs.close()  # before reading: with a copy of far_end open, we would not see the helper's death
             child = Child(channel, outputs)
             ours.pop_all()
             with self._lock:
@@ -158,12 +165,12 @@ class Sandbox:
                 env={
                     "LANG": "C.UTF-8",
                     "PYTHONPATH": os.pathsep.join(filter(os.path.isabs, sys.path)),
-                    "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",  # a decoder's pictures in fewer page faults
+                    "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",  # fewer page faults for decoded pictures
                 },
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
-                start_new_session=True,  # what is typed at a terminal is for the worker
+                start_new_session=True,  # signals from a terminal (Ctrl-C) are for the worker
             )
         try:
             self.isolation = Isolation(**first_word(self._control)[0])
@@ -182,14 +189,14 @@ class Sandbox:
                 self._helper.kill()
                 self._helper.wait()
             self._helper = None
-        for child in self._children:  # a helper that was killed may leave some
+        for child in self._children:  # some may outlive a helper that was killed
             child.kill()
         self._children.clear()
 
 
 @contextmanager
 def reopened(fd: int) -> Iterator[int]:
-    """The same file, read only, with an offset of its own."""
+    """Yield a read-only descriptor of the same file, with an offset of its own."""
     own = os.open(f"/proc/self/fd/{fd}", os.O_RDONLY)
     try:
         yield own
@@ -199,34 +206,34 @@ def reopened(fd: int) -> Iterator[int]:
 
 def _order_to_execute(argv: Sequence[str], *, writable: bool) -> dict[str, Any]:
     program = Path(argv[0])
-    seen = [str(program), str(program.parent.parent / "lib"), *_SYSTEM]
-    return {"argv": [*argv], "readable": seen, "writable": writable}
+    readable = [str(program), str(program.parent.parent / "lib"), *_SYSTEM_PATHS]
+    return {"argv": [*argv], "readable": readable, "writable": writable}
 
 
 def answer_of(child: Child, blame: str, on_tick: Callable[[], None], limits: ResourceLimits) -> Any:
-    """Return what a child found in a file. Raise with the code `blame` when the file broke it."""
-    said, deadline = bytearray(), monotonic() + PATIENCE_S
+    """Return the result of a child's task. Raise with the code `blame` when the file made the child fail."""
+    output, deadline = bytearray(), monotonic() + PATIENCE_S
     for event in child.events(_TICK_S):
         on_tick()
         if event is not None and event[0] == 1:
-            said += event[1]
-        if monotonic() > deadline or len(said) > _MAX_ANSWER_BYTES:
+            output += event[1]
+        if monotonic() > deadline or len(output) > _MAX_ANSWER_BYTES:
             raise MediaError(blame, "takes too long, or has too much in it, to be looked into")
     if child.end.code != 0:
         raise _failure_of(child.end, blame, limits)
     try:
-        answer = json.loads(said)
+        answer = json.loads(output)
         if "error" not in answer:
             return answer["found"]
         error = MediaError(*answer["error"])
-    except (KeyError, TypeError, ValueError, RecursionError):  # the last of "[[[[…"
+    except (KeyError, TypeError, ValueError, RecursionError):  # "[[[[…" raises RecursionError
         raise MediaError(blame, "makes the process that looks into it lie") from None
-    # A child that was taken over may claim anything, but no more than that its file is at fault.
+    # A compromised child may report any error, but only permanent ones, which blame the file, are accepted.
     raise error if error.retry_class is RetryClass.PERMANENT else MediaError(blame, str(error))
 
 
 def _failure_of(end: Exit, blame: str, limits: ResourceLimits) -> MediaError:
-    """Return why a child failed that looked into a file: the file's fault unless facts prove another's."""
+    """Return why a child failed that examined a file. The file is at fault unless facts prove otherwise."""
     proved = proved_by_facts(end, limits)
     if proved is not None and proved.code == "encode_killed":
         return MediaError("sandbox_failed", "the process that looked into a file was killed from outside")

@@ -1,8 +1,8 @@
-"""A seccomp filter for the calling process: system calls that no media needs are refused by the kernel.
+"""A seccomp filter for the calling process: the kernel refuses system calls that media does not need.
 
-The filter is a program of classic BPF, assembled here from a table of rules. Whatever is not in the table
-answers ENOSYS, as a kernel does that lacks the call, so that libraries fall back (glibc from `clone3` to
-`clone`, from `faccessat2` to `faccessat`). A call that is in the table but breaks a condition answers EPERM.
+The filter is a classic BPF program, assembled here from a table of rules. A call that is not in the table
+returns ENOSYS, as from a kernel that lacks the call, so that libraries fall back (glibc from `clone3` to
+`clone`, from `faccessat2` to `faccessat`). A call that is in the table but fails a condition returns EPERM.
 A call through a foreign architecture or the x32 ABI, whose numbers mean something else, kills the process.
 """
 
@@ -19,12 +19,12 @@ from euterpe.media.system_calls import NUMBERS, Condition, Rule, rules_for
 _libc = ctypes.CDLL(None, use_errno=True)
 _PR_SET_SECCOMP, _SECCOMP_MODE_FILTER = 22, 2
 
-# Of BPF: load a word, AND with a constant, jump if equal or if at least, return.
+# BPF instructions: load a word, AND with a constant, jump if equal or if at least, return.
 _LOAD, _AND, _IF_EQUAL, _IF_AT_LEAST, _RETURN = 0x20, 0x54, 0x15, 0x35, 0x06
 ALLOW, _ERRNO, KILL = 0x7FFF0000, 0x00050000, 0x80000000
 REFUSE, NO_SUCH_CALL = _ERRNO | errno.EPERM, _ERRNO | errno.ENOSYS
 
-# Of struct seccomp_data.
+# Offsets in struct seccomp_data.
 _NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16
 _FIRST_X32_NUMBER = 0x40000000
 
@@ -33,7 +33,7 @@ Instruction = tuple[int, int, int, int]  # code, jump if true, jump if false, co
 
 @dataclass(frozen=True)
 class Architecture:
-    """`audit` is what the kernel calls it, `column` its place in the table of numbers."""
+    """A CPU architecture: `audit` is its AUDIT_ARCH constant, `column` its place in the table of numbers."""
 
     audit: int
     column: int
@@ -47,15 +47,14 @@ ARCHITECTURES: Mapping[str, Architecture] = {
 
 
 def can_filter() -> bool:
-    """Return whether this kernel and this architecture let a filter be installed."""
-    # Without a program the kernel says EFAULT if it has filters, and EINVAL if it has none.
+    """Return whether this kernel and this architecture support the filter."""
+    # Without a program the kernel returns EFAULT if it supports filters, and EINVAL if it does not.
     _libc.prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, None, 0, 0)
     return ctypes.get_errno() == errno.EFAULT and platform.machine() in ARCHITECTURES
 
 
 def refuse_other_calls(*, executes: bool) -> None:
-    """Allow this process, and the program that it may execute, nothing but the calls of the table. For
-    good."""
+    """Permanently allow this process, and a program that it executes, only the calls of the table."""
     install(program_for(ARCHITECTURES[platform.machine()], os.getpid(), executes=executes))
 
 
@@ -70,7 +69,7 @@ def program_for(architecture: Architecture, pid: int, *, executes: bool) -> byte
 
 
 def install(program: bytes) -> None:
-    """Give the calling thread a filter. Needs `no_new_privs`; children and executed programs inherit it."""
+    """Install a filter on the calling thread. Needs `no_new_privs`; children and programs inherit it."""
     code = ctypes.create_string_buffer(program, len(program))
     header = struct.pack("HxxxxxxQ", len(program) // 8, ctypes.addressof(code))
     if _libc.prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, header, 0, 0) != 0:
@@ -78,7 +77,7 @@ def install(program: bytes) -> None:
 
 
 def assemble(architecture: Architecture, rules: Mapping[int, Rule], *, otherwise: int) -> bytes:
-    """Return the BPF program: each call by number, every other one gets `otherwise`."""
+    """Return the BPF program that applies `rules` by call number, and `otherwise` to every other call."""
     instructions = [
         (_LOAD, 0, 0, _ARCHITECTURE),
         (_IF_EQUAL, 1, 0, architecture.audit),
@@ -95,14 +94,14 @@ def assemble(architecture: Architecture, rules: Mapping[int, Rule], *, otherwise
 
 
 def _decide(rule: Rule) -> Iterator[Instruction]:
-    """Yield what is done with one call. It always returns, so that no jump has to be longer than a block."""
+    """Yield the block of one call. It always ends in a return, so that no jump is longer than a block."""
     for condition in rule:
         yield from _require(condition)
     yield (_RETURN, 0, 0, ALLOW)
 
 
 def _require(condition: Condition) -> Iterator[Instruction]:
-    # Both architectures are little endian: the low half comes first.
+    # Both architectures are little-endian: the low half comes first.
     offset = _ARGUMENTS + 8 * condition.argument + (4 if condition.high else 0)
     yield (_LOAD, 0, 0, offset)
     yield (_AND, 0, 0, condition.mask)

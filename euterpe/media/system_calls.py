@@ -1,9 +1,9 @@
 """The system calls that decoding, encoding and writing files need: the allow list of the seccomp filter.
 
-Measured with `strace -f` over every encode, probe, check and still of the tests (bundled ffmpeg 9.0.2, PyAV
-18, glibc 2.36: 37 different calls), and widened by what the same work needs with another libc (musl, older
-and newer glibc) or another ffmpeg. It is an allow list because each kernel release brings new calls that do
-what an old one was refused for: `io_uring` opens sockets, `setxattrat` (6.13) and `file_setattr` (6.17)
+It was measured with `strace -f` over every encode, probe, check and still of the tests (bundled ffmpeg 9.0.2,
+PyAV 18, glibc 2.36: 37 different calls), and extended by the calls that the same work needs with another libc
+(musl, older and newer glibc) or another ffmpeg. It is an allow list because each kernel release adds calls
+that can do what a refused call does: `io_uring` opens sockets, `setxattrat` (6.13) and `file_setattr` (6.17)
 change files by name.
 """
 
@@ -18,8 +18,7 @@ _WORD = 0xFFFFFFFF
 class Condition:
     """A test of 32 bits of one argument: `argument & mask` must be one of `values`.
 
-    The kernel itself uses only the low half of an `int`. A pointer needs a second condition, on its high
-    half.
+    The kernel uses only the low half of an `int`. A pointer needs a second condition, on its high half.
     """
 
     argument: int
@@ -28,10 +27,10 @@ class Condition:
     high: bool = False
 
 
-# All conditions must hold. No condition: the call is always allowed.
+# All conditions must hold. An empty rule always allows the call.
 Rule = tuple[Condition, ...]
 
-# Numbers on x86-64 and on arm64, from the kernel's unistd.h. None: the architecture has no such call.
+# Numbers on x86-64 and on arm64, from the kernel's unistd.h. None means that the architecture lacks the call.
 NUMBERS: Mapping[str, tuple[int | None, int | None]] = MappingProxyType(
     {
         # memory
@@ -83,7 +82,7 @@ NUMBERS: Mapping[str, tuple[int | None, int | None]] = MappingProxyType(
         "sync_file_range": (277, 84),
         "write": (1, 64),
         "writev": (20, 66),
-        # files by name: Landlock decides which
+        # files by name: Landlock limits which ones
         "access": (21, None),
         "faccessat": (269, 48),
         "faccessat2": (439, 439),
@@ -171,12 +170,12 @@ _PR_SET_NAME, _PR_GET_NAME, _PR_SET_VMA = 15, 16, 0x53564D41
 _PRIO_PROCESS = 0
 _MAP_SHARED, _MAP_GROWSDOWN = 0x1, 0x100
 _RENAME_NOREPLACE, _RENAME_EXCHANGE = 1, 2
-# SIGABRT of abort(), and the signals by which glibc and musl reach the threads of their own process.
+# SIGABRT, which abort() raises, and the signals that glibc and musl send to threads of their own process.
 _OWN_SIGNALS = (6, 32, 33, 34)
 
 ALWAYS: Rule = ()
-# Answered with EPERM, where ENOSYS would make a program give up. The refusal is the kernel's own answer to a
-# process without privileges.
+# A condition that never holds, so that the call returns EPERM, as the kernel does for a process without
+# privileges. With ENOSYS a program would give up.
 NEVER: Rule = (Condition(0, ()),)
 
 
@@ -184,34 +183,36 @@ def rules_for(pid: int, *, executes: bool) -> dict[str, Rule]:
     """Return the rule of each allowed call for the process `pid`; `executes` lets it start its program."""
     return {
         **dict.fromkeys(NUMBERS, ALWAYS),
-        # Threads, and no process: one would have a memory limit of its own, could leave the session that is
-        # killed as a whole, and would not die with the helper.
+        # Threads are allowed, processes are not: a process would have a memory limit of its own, could leave
+        # the session, which is killed as a whole, and would not die with the helper.
         "clone": (Condition(0, (_CLONE_THREAD,), mask=_CLONE_THREAD | _CLONE_NEW),),
         "fork": NEVER,
         "vfork": NEVER,
         "execve": ALWAYS if executes else NEVER,
-        # F_SETOWN and F_SETSIG send any signal to any process; F_SETPIPE_SZ takes memory that no limit
-        # counts.
+        # F_SETOWN and F_SETSIG can send any signal to any process; F_SETPIPE_SZ allocates memory that no
+        # limit counts.
         "fcntl": (Condition(1, (_F_DUPFD, _F_GETFD, _F_SETFD, _F_GETFL, _F_SETFL, _F_DUPFD_CLOEXEC)),),
         "ioctl": (Condition(1, (_TCGETS, _TIOCGWINSZ, _FIONREAD, _FIONCLEX, _FIOCLEX)),),
-        # Its size would stay what it is, and RLIMIT_FSIZE looks at nothing else: 3,000 MiB of the disk were
-        # held by a file that was limited to 1 MiB.
+        # A mode flag can keep the file's size unchanged, and RLIMIT_FSIZE limits nothing but the size: a file
+        # with a limit of 1 MiB held 3,000 MiB of the disk.
         "fallocate": (Condition(1, (0,)),),
-        # The process itself, for abort(). An end by SIGKILL would be taken for somebody else's work.
+        # Only to the process itself, for abort(). SIGKILL is not allowed: such an end would look as if
+        # another process had killed it.
         "kill": (Condition(0, (pid,)), Condition(1, _OWN_SIGNALS)),
         "tgkill": (Condition(0, (pid,)), Condition(2, _OWN_SIGNALS)),
-        # RLIMIT_DATA counts neither. Shared memory leaves even the figures of the process with MADV_DONTNEED:
-        # 3,000 MiB were held under a limit of 256 MiB, and the OOM killer took other children for it. No
-        # media needs a shared file, and /dev/zero is shared memory. MAP_SHARED_VALIDATE has the same bit.
+        # RLIMIT_DATA counts neither kind. After MADV_DONTNEED shared memory is not even in the figures of the
+        # process: 3,000 MiB were held under a limit of 256 MiB, and the OOM killer killed other children for
+        # it. Media needs no shared file mapping, and that of /dev/zero is shared memory. MAP_SHARED_VALIDATE
+        # has the same bit.
         "mmap": (Condition(3, (0,), mask=_MAP_SHARED | _MAP_GROWSDOWN),),
-        # RENAME_WHITEOUT makes a device.
+        # RENAME_WHITEOUT is not allowed, because it makes a device.
         "renameat2": (Condition(4, (0, _RENAME_NOREPLACE, _RENAME_EXCHANGE)),),
-        # PR_SET_PDEATHSIG would let it outlive the helper.
+        # PR_SET_PDEATHSIG is not allowed: a child could use it to outlive the helper.
         "prctl": (Condition(0, (_PR_SET_NAME, _PR_GET_NAME, _PR_SET_VMA)),),
-        # It may read its own limits; the third argument points to new ones.
+        # A process may read its own limits. The third argument points to new limits, so it must be null.
         "prlimit64": (Condition(0, (0, pid)), Condition(2, (0,)), Condition(2, (0,), high=True)),
         "sched_setaffinity": (Condition(0, (0, pid)),),
-        # As root, SVT-AV1 asks for real time. EPERM is what the kernel answers without CAP_SYS_NICE.
+        # As root, SVT-AV1 asks for real-time scheduling. The kernel returns EPERM without CAP_SYS_NICE.
         "sched_setscheduler": NEVER,
         "setpriority": (Condition(0, (_PRIO_PROCESS,)), Condition(1, (0, pid))),
     }

@@ -1,7 +1,7 @@
-"""Which containers and decoders hostile input may reach, and how much of it.
+"""Allow lists of containers and decoders for untrusted input, and limits on streams, pixels and memory.
 
-Nothing that names other files (playlists, concat, images by pattern), nothing that draws text or runs
-scripts, no decoder that nobody needs: each is code that an attacker could choose.
+They exclude formats that name other files (playlists, concat, image patterns), formats that draw text or run
+scripts, and decoders without use: an attacker could choose any code that the lists allow.
 """
 
 from collections.abc import Mapping
@@ -43,7 +43,7 @@ MAX_STREAMS = 32
 MAX_PIXELS = 8192 * 4320
 MAX_BLOCK_BYTES = 1 << 30
 
-# What ffmpeg's demuxers and PyAV's are told alike. `fd` is the only protocol: no name and no URL is opened.
+# The demuxer options for both ffmpeg and PyAV. `fd` is the only protocol: no path and no URL can be opened.
 DEMUXER_OPTIONS: Mapping[str, str] = MappingProxyType(
     {
         "protocol_whitelist": "fd",

@@ -35,7 +35,7 @@ def test_a_bad_order_ends_only_its_own_child(
     helper = helper_of(sandbox)
     with (
         pytest.raises(MediaError, match="could not start"),
-        sandbox._bear(order, {}, tmp_path, LIMITS) as child,
+        sandbox._start_child(order, {}, tmp_path, LIMITS) as child,
     ):
         child.wait(PATIENCE_S)
     await_reaped(sandbox, tmp_path)

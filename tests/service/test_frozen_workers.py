@@ -48,7 +48,7 @@ def test_what_was_frozen_while_it_encoded_changes_nothing(house: House, client: 
     job = client.submit(house.request("long.mp4", webhook_events=asked))
     assert encodes.wait(60)
     _freeze(house, sleeper, job.job_id)
-    assert len(descendants(sleeper.pid)) == 2  # the nursery, and ffmpeg
+    assert len(descendants(sleeper.pid)) == 2  # the fork server, and ffmpeg
     _finish_by_another(house, job.job_id)
     before = _all_of(house, job.job_id, media / "out" / "mp4.mp4")
     _check_awakening(house, client, sleeper)
