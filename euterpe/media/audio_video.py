@@ -1,4 +1,4 @@
-"""Films and sound in one file each."""
+"""ffmpeg arguments for MP4 and M4A outputs: one file each."""
 
 from euterpe.domain.outputs import M4aOutput, Mp4Output
 from euterpe.media.encoders import EXACT, audio_arguments, video_arguments
@@ -7,15 +7,15 @@ from euterpe.media.media_info import MediaInfo
 from euterpe.media.picture import filters, fitted_size
 from euterpe.media.planned_files import Planned, PlannedFile, Track, least_seconds, mapped, video_of
 
-# Whoever wrote the tags of a source did not write them for its viewers: places, names of devices.
+# The tags of a source may hold private data, such as places and device names, so no output inherits them.
 NO_TAGS = ("-map_metadata", "-1", "-map_chapters", "-1")
-# While a stream has not begun, ffmpeg holds the packets of the others: more of them than it would like to.
+# Until every stream has begun, ffmpeg queues the packets of the others; its default limit is too small.
 PATIENT = ("-max_muxing_queue_size", "4096")
 _MP4 = (*NO_TAGS, *PATIENT, *EXACT, "-movflags", "+faststart", "-f", "mp4", "-y")
 
 
 def mp4(output: Mp4Output, info: MediaInfo) -> Planned:
-    """A source without sound makes a film without sound: there is nothing that could be missing."""
+    """Return the plan of an MP4 output. A source without sound gives a film without sound."""
     video = video_of(info, output.name)
     codec, size = output.video.codec, fitted_size(video, output.video.height, output.video.codec)
     tracks = [Track("video", codec, least_seconds(info, video), size.width, size.height)]
@@ -29,6 +29,7 @@ def mp4(output: Mp4Output, info: MediaInfo) -> Planned:
 
 
 def m4a(output: M4aOutput, info: MediaInfo) -> Planned:
+    """Return the plan of an M4A output. Raise `no_audio_stream` when the source has no sound."""
     if (audio := info.audio) is None:
         raise MediaError("no_audio_stream", f"output {output.name} is sound, and the source has none")
     track = Track("audio", output.audio.codec, least_seconds(info, audio))

@@ -1,4 +1,4 @@
-"""Runs the one ffmpeg of a job, and watches it: time, progress, bytes, and whether anybody still wants it."""
+"""Run the ffmpeg process of a job, and enforce its timeout, stall detection and output size limits."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -16,12 +16,12 @@ from euterpe.media.plan import SOURCE_FD, Plan
 from euterpe.media.progress import EncodeProgress, ProgressLine, ReportReader, progress_of
 from euterpe.media.sandbox import Sandbox, reopened
 
-# As often the bytes are counted and `on_progress` is asked, also of an ffmpeg that is silent.
+# The interval at which the bytes are counted and `on_progress` is called, even if ffmpeg writes nothing.
 _TICK_S = 0.5
 
-# So often it is read between two looks; then it is read at this pace. A child that floods its pipes took half
-# of the GIL from the worker's other threads.
-_MOST_WORDS = 100
+# After so many reads within one tick, further reads are paced. A child that flooded its pipes took half of
+# the GIL from the worker's other threads.
+_MAX_READS_PER_TICK = 100
 _PACE_S = 0.005
 
 _GB = 10**9
@@ -37,7 +37,7 @@ class EncodeStats:
 
 
 def max_output_bytes(source_bytes: int) -> int:
-    """Of each output: twice a large source (contract §11); of a small one what no sane encode reaches."""
+    """Return the size limit of each output: twice a large source (contract §11), or 10 GB for a small one."""
     return 2 * source_bytes if source_bytes > _GB else _SMALL_SOURCE_CAP
 
 
@@ -55,10 +55,12 @@ def encode(
     on_disk: Callable[[int], None],
     memory_bytes: int,
 ) -> EncodeStats:
-    """Makes the planned files in `folder`. Whatever ends it, also what `on_progress` raises to stop it,
-    ffmpeg is dead and gone before it leaves here. Every half second and once more at the end, `on_cpu` is
-    called with the seconds of processor time used so far, and `on_disk`, which may raise, with the bytes that
-    are held of the disk."""
+    """Write the planned files into `folder`. Raise `MediaError` when ffmpeg fails or exceeds a limit.
+
+    ffmpeg has ended before this returns or raises; `on_progress` and `on_disk` may raise to stop it. Every
+    half second and once more at the end, `on_cpu` receives the processor seconds used so far, and `on_disk`
+    the bytes held on the disk.
+    """
     limits = ResourceLimits(
         memory_bytes=memory_bytes,
         cpu_seconds=int(timeout_seconds * (os.cpu_count() or 1)) + 1,
@@ -79,14 +81,14 @@ def encode(
             on_progress(progress)
 
         evidence = _follow(child, watch, began + timeout_seconds, on_tick)
-        # Before it is asked why it failed: one that filled the disk pays for it.
+        # Call `on_disk` before judging the failure, so that an encode that filled its share is blamed for it.
         watch.count()
         on_disk(watch.disk_bytes)
         if child.end.code != 0:
             watch.refuse_a_full_file()
             raise evidence.verdict(child.end, limits, watch.held_memory_bytes)
         watch.refuse_an_early_end()
-        watch.look()
+        watch.check()
         wall = monotonic() - began
         return EncodeStats(wall, child.end.cpu_seconds, child.end.peak_memory_bytes, watch.out_bytes)
 
@@ -103,10 +105,10 @@ def _follow(
     child: Child, watch: "_Watch", deadline: float, on_progress: Callable[[EncodeProgress], None]
 ) -> FailureReason:
     evidence, reports = FailureReason(), ReportReader()
-    next_look, heard = monotonic() + _TICK_S, 0
+    next_check, reads = monotonic() + _TICK_S, 0
     for event in child.events(_TICK_S):
-        heard += event is not None
-        if heard > _MOST_WORDS:
+        reads += event is not None
+        if reads > _MAX_READS_PER_TICK:
             sleep(_PACE_S)
         match event:
             case (1, data):
@@ -116,15 +118,15 @@ def _follow(
                 evidence.add(data)
         if monotonic() >= deadline:
             raise MediaError("encode_timeout", "the encode took longer than the job's timeout")
-        if monotonic() >= next_look:
-            watch.look()
+        if monotonic() >= next_check:
+            watch.check()
             on_progress(watch.progress())
-            next_look, heard = monotonic() + _TICK_S, 0
+            next_check, reads = monotonic() + _TICK_S, 0
     return evidence
 
 
 class _Watch:
-    """Over the files of one encode, and over whether it gets anywhere."""
+    """The state of one running encode: its progress, its files, and when it last progressed."""
 
     def __init__(
         self, plan: Plan, folder: Path, pid: int, stall_seconds: float, max_output_bytes: int
@@ -138,20 +140,21 @@ class _Watch:
         self._moved_at = monotonic()
 
     def count(self) -> Mapping[str, int]:
-        """Count what it holds of the disk, and return the length of each output's files."""
+        """Measure the disk usage, and return the total file length of each output."""
         holding = self._folder.look()
         self.out_bytes, self.disk_bytes = holding.out_bytes, holding.disk_bytes
         return holding.sizes
 
-    def look(self) -> None:
+    def check(self) -> None:
+        """Raise when an output is too large or ffmpeg has stalled."""
         for output, size in self.count().items():
             if size > self._max_output_bytes:
                 raise MediaError(
                     "output_too_large", f"output {output} grew beyond {self._max_output_bytes} bytes"
                 )
         self.held_memory_bytes = max(self.held_memory_bytes, _data_bytes(self._pid))
-        # Written bytes too: to move the index of a large file to its front takes minutes in which it
-        # neither grows nor progresses.
+        # Written bytes count as a sign of life too: moving the index of a large file to its front takes
+        # minutes in which the file neither grows nor progresses.
         signs = (self.report.done_seconds, self.out_bytes, _written_bytes(self._pid))
         if signs != self._signs:
             self._signs, self._moved_at = signs, monotonic()
@@ -159,7 +162,7 @@ class _Watch:
             raise MediaError("encode_stalled", f"ffmpeg got nowhere for {self._stall_seconds:g} s")
 
     def refuse_a_full_file(self) -> None:
-        """Raise when a file is as large as its limit: a program that catches SIGXFSZ fails by itself."""
+        """Raise when a file has reached its limit: if ffmpeg catches SIGXFSZ, it exits with its own error."""
         for output, size in self._folder.lengths():
             if size >= self._max_output_bytes:
                 raise MediaError(
@@ -167,7 +170,7 @@ class _Watch:
                 )
 
     def refuse_an_early_end(self) -> None:
-        """Some demuxers take a source that is cut off for one that is over."""
+        """Raise when ffmpeg ended too early: some demuxers report a truncated source as complete."""
         done, least = self.report.done_seconds, self._plan.least_seconds
         if done is not None and least is not None and done < least:
             raise MediaError(
@@ -182,7 +185,7 @@ class _Watch:
 def _data_bytes(pid: int) -> int:
     """Return the memory that RLIMIT_DATA counts, touched or not; 0 once the process has ended."""
     try:
-        lines = Path(f"/proc/{pid}/status").read_bytes().split(b"\n")  # its name may be any bytes
+        lines = Path(f"/proc/{pid}/status").read_bytes().split(b"\n")  # the process name may be any bytes
         return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(b"VmData:"))
     except (OSError, StopIteration):
         return 0
@@ -191,5 +194,5 @@ def _data_bytes(pid: int) -> int:
 def _written_bytes(pid: int) -> str:
     try:
         return next(line for line in Path(f"/proc/{pid}/io").read_text().splitlines() if "wchar" in line)
-    except (OSError, StopIteration):  # it has ended, or the kernel does not tell us
+    except (OSError, StopIteration):  # it has ended, or the kernel does not report it
         return ""

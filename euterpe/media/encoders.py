@@ -1,4 +1,4 @@
-"""Which encoder makes which codec, and how it is set: fast enough for a service, good enough to keep."""
+"""The ffmpeg encoder of each codec, with its preset, quality (CRF) and thread count."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from euterpe.domain.outputs import Audio
 from euterpe.media.media_info import StreamInfo
 from euterpe.media.picture import Size
 
-# So often can a player seek to; also what a check of the last picture has to decode.
+# The keyframe interval: how finely a player can seek, and how much the check of the last picture decodes.
 KEYFRAME_SECONDS = 4
 _USUAL_FPS, _MOST_FPS = 25.0, 120.0
 _MOST_SAMPLES = 48_000
@@ -19,18 +19,18 @@ class _Encoder:
     name: str
     preset: str
     crf: int
-    threads: str  # the option that limits them
+    threads: str  # the options that set the number of threads
     extra: tuple[str, ...] = ()
 
 
 _VIDEO: Mapping[str, _Encoder] = MappingProxyType(
     {
-        # With a thread that looks ahead x264 made 7 different files of one film in 25 runs; without, one file
-        # in the same processor time.
+        # With a lookahead thread x264 made 7 different files from one film in 25 runs; without that thread it
+        # made one file, in the same processor time.
         "h264": _Encoder("libx264", "veryfast", 23, "-threads {} -x264-params sync-lookahead=0"),
-        # Apple's players know HEVC only by this tag.
+        # Apple's players accept HEVC only with the tag hvc1.
         "hevc": _Encoder(
-            # How many pictures it works on at once follows the cores unless it is told, and shapes its bytes.
+            # The number of frame threads changes the bytes, and follows the number of cores unless it is set.
             "libx265",
             "veryfast",
             26,
@@ -42,16 +42,16 @@ _VIDEO: Mapping[str, _Encoder] = MappingProxyType(
 )
 
 
-# The bytes of x264 and x265 depend on their number of threads: it follows from the size of the pictures and
-# never from the worker: up to so many pixels, so many threads.
+# The bytes of x264 and x265 depend on the number of threads. So it follows from the picture size and never
+# from the worker: (pixels at most, threads).
 _THREADS = ((640 * 360, 2), (1280 * 720, 4))
 _MOST_THREADS = 8
-# No version of ffmpeg and no date in what is made, and the same arithmetic on every processor.
+# Keep ffmpeg's version and the date out of the outputs, and compute the same result on every processor.
 EXACT = ("-fflags", "+bitexact", "-flags:v", "+bitexact", "-flags:a", "+bitexact")
 
 
 def video_arguments(codec: str, crf: int | None, video: StreamInfo, *sizes: Size) -> tuple[str, ...]:
-    """Return what encodes `video` into pictures of `sizes`."""
+    """Return the arguments that encode `video` into pictures of `sizes`."""
     threads = threads_for(max(size.width * size.height for size in sizes))
     encoder = _VIDEO[codec]
     fps = min(video.fps or _USUAL_FPS, _MOST_FPS)
@@ -61,19 +61,21 @@ def video_arguments(codec: str, crf: int | None, video: StreamInfo, *sizes: Size
         *("-g", str(max(1, round(fps * KEYFRAME_SECONDS)))),
         *encoder.threads.format(threads).split(),
         *encoder.extra,
-        # Each picture at its own time: a variable rate stays one.
+        # Each picture keeps its own time: a variable frame rate stays variable.
         *("-fps_mode", "vfr"),
     )
 
 
 def threads_for(pixels: int) -> int:
-    """Return the number of threads of an encoder of such pictures, whatever the worker has."""
+    """Return the number of encoder threads for this picture size, the same on every worker."""
     return next((threads for most, threads in _THREADS if pixels <= most), _MOST_THREADS)
 
 
 def audio_arguments(wanted: Audio, source: StreamInfo) -> tuple[str, ...]:
-    """At most two channels, for a surround mix plays nowhere by surprise; gaps become silence, or what
-    follows would come too early."""
+    """Return the arguments of an audio encoder, with at most two channels, which every player can play.
+
+    `aresample=async=1` fills gaps with silence; without it, what follows a gap would play too early.
+    """
     channels = min(source.channels or 2, 2)
     rate = min(source.sample_rate or _MOST_SAMPLES, _MOST_SAMPLES)
     return (

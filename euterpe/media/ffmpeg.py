@@ -1,4 +1,4 @@
-"""Which ffmpeg: the one that the operator names, else the one that the imageio-ffmpeg wheel carries."""
+"""Find ffmpeg, as configured or bundled in the imageio-ffmpeg wheel, and check its version."""
 
 import re
 import subprocess
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from euterpe.media.errors import MediaError
 
-# Below it a playlist gets around the format whitelist (CVE-2026-107697).
+# In older versions a playlist bypasses the format whitelist (CVE-2026-107697).
 SAFE_VERSION = (9, 0, 2)
 
 _VERSION = re.compile(r"ffmpeg version n?(\d+(?:\.\d+)*)")
@@ -21,12 +21,13 @@ class Ffmpeg:
 
     @property
     def is_safe(self) -> bool:
-        """Whether it has the fixes that hostile input asks for; of a build from git nobody knows."""
+        """Return whether it has the fixes that untrusted input requires. False for a build from git."""
         numbers = tuple(int(part) for part in re.findall(r"\d+", self.version)[:3])
         return numbers >= SAFE_VERSION
 
 
 def find_ffmpeg(named: Path | None = None) -> Path:
+    """Return the path of `named`, or of the bundled ffmpeg. Raise `ffmpeg_missing` if there is none."""
     path = named or _bundled()
     if not path.is_file():
         raise MediaError("ffmpeg_missing", f"there is no ffmpeg at {path}: correct EUTERPE_FFMPEG")
@@ -34,7 +35,7 @@ def find_ffmpeg(named: Path | None = None) -> Path:
 
 
 def _bundled() -> Path:
-    """Not the wheel's own finder: that one would take any ffmpeg, of any age, that it meets on the way."""
+    """Return the wheel's binary. The wheel's own finder may return any ffmpeg of any age on the machine."""
     carried = sorted(Path(str(files("imageio_ffmpeg"))).glob("binaries/ffmpeg-*"))
     if not carried:
         raise MediaError("ffmpeg_missing", "imageio-ffmpeg has none for this platform: set EUTERPE_FFMPEG")
@@ -42,7 +43,7 @@ def _bundled() -> Path:
 
 
 def examine_ffmpeg(path: Path) -> Ffmpeg:
-    """Runs it once, to see that it runs, and which one it is."""
+    """Run `ffmpeg -version` and return the version. Raise `ffmpeg_missing` when it is not an ffmpeg."""
     try:
         shown = subprocess.run(  # noqa: S603  the operator named it
             [path, "-version"], stdin=subprocess.DEVNULL, capture_output=True, timeout=30, check=True, env={}

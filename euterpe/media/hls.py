@@ -1,4 +1,4 @@
-"""HLS: one rendition for each height, the sound apart, fMP4 segments, and a master playlist over them."""
+"""ffmpeg arguments for HLS: a rendition for each height, separate audio, fMP4 segments, a master playlist."""
 
 from collections.abc import Sequence
 
@@ -11,19 +11,19 @@ from euterpe.media.planned_files import Planned, PlannedFile, Track, least_secon
 
 _PLAYLIST_TYPE = "application/vnd.apple.mpegurl"
 _MASTER = "master.m3u8"
-# Of a source that does not tell its duration: two days in segments of two seconds.
+# The limit for a source of unknown duration: two days in segments of two seconds.
 _MOST_SEGMENTS = 86_400
 
 
 def hls(output: HlsOutput, info: MediaInfo) -> Planned:
-    """Heights above the source's own would all be the source's own: there is one of them."""
+    """Return the plan of an HLS output. All heights above the source's own share one rendition."""
     video, codec = video_of(info, output.name), output.video.codec
     sizes = list(dict.fromkeys(fitted_size(video, height, codec) for height in output.video.ladder))
     words = [word for _ in sizes for word in mapped(video)]
     for place, size in enumerate(sizes):
         words += [f"-filter:v:{place}", filters(video, size)]
     words += video_arguments(codec, None, video, *sizes)
-    # Segments begin at the same moments in every rendition, so that a player can change between them.
+    # Segments begin at the same times in every rendition, so that a player can switch between them.
     words += ["-force_key_frames:v", f"expr:gte(t,n_forced*{output.segment_seconds})"]
     lists = {
         f"{size.height}p": Track("video", codec, least_seconds(info, video), size.width, size.height)
@@ -55,12 +55,12 @@ def hls(output: HlsOutput, info: MediaInfo) -> Planned:
 
 
 def most_parts(duration_seconds: float | None, segment_seconds: float) -> int:
-    """Return more segments than a sound source can have: key frames may cut it more often than asked."""
+    """Return an upper bound on the segments of a valid source: its keyframes may cut it more often."""
     return 100 + (_MOST_SEGMENTS if duration_seconds is None else int(3 * duration_seconds / segment_seconds))
 
 
 def _muxer(output: HlsOutput, variants: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
-    # In this one name ffmpeg leaves the %v as it stands if there is nothing to tell apart.
+    # With a single variant ffmpeg does not replace the %v in this one name.
     init = f"{names[0]}_init.mp4" if len(names) == 1 else "%v_init.mp4"
     return (
         *("-f", "hls", "-hls_time", str(output.segment_seconds), "-hls_playlist_type", "vod"),

@@ -1,4 +1,4 @@
-"""Whether a made file is whole. Runs in the sandbox's children only."""
+"""Check with PyAV that an output file is complete and can be decoded. Runs in sandboxed children only."""
 
 import io
 from collections.abc import Iterator, Sequence, Set
@@ -11,13 +11,15 @@ from av.packet import Packet
 from av.stream import Stream
 from av.video.stream import VideoStream
 
-# From the last keyframe before so many seconds to the end is the end.
+# The end of a file is decoded from the last keyframe that is at least this far from it.
 _TAIL_SECONDS = 0.5
 
 
 def inspect(files: Sequence[tuple[str, str, Sequence[str]]], keyframe_seconds: float) -> list[dict[str, Any]]:
-    """Of each (path, demuxer, what it may name): its streams, where they end, and why it cannot be trusted,
-    if so."""
+    """Return the streams of each file, where they end, and its problem if it cannot be trusted.
+
+    Each of `files` is (path, demuxer, names that it may refer to).
+    """
     return [_inspect_one(path, demuxer, set(names), keyframe_seconds) for path, demuxer, names in files]
 
 
@@ -29,16 +31,16 @@ def _inspect_one(path: str, demuxer: str, names: Set[str], keyframe_seconds: flo
             return _inspect_master(Path(path), names)
         with av.open(path, format=demuxer, options={"protocol_whitelist": "file"}) as container:
             duration = (container.duration or 0) / 1_000_000
-            looks = [_Look(stream) for stream in container.streams]
-            _decode_ends(container, looks, duration, keyframe_seconds)
-            # Within: the streams of a closed container are dangling pointers.
-            return {"duration_seconds": duration, "streams": [look.document() for look in looks]}
+            checks = [_StreamCheck(stream) for stream in container.streams]
+            _decode_ends(container, checks, duration, keyframe_seconds)
+            # This must be inside the `with`: the streams of a closed container are dangling pointers.
+            return {"duration_seconds": duration, "streams": [check.document() for check in checks]}
     except (av.FFmpegError, OSError) as error:
         return {"problem": error.strerror or "cannot be decoded"}
 
 
 def _inspect_master(path: Path, names: Set[str]) -> dict[str, Any]:
-    """ffmpeg leaves out of it what it does not understand."""
+    """Check that the playlist lists every rendition: ffmpeg leaves out those that it does not understand."""
     named = set(_named_in(path.read_text().splitlines()))
     if named != names:
         return {"problem": f"it lists {_some(named)} instead of {_some(names)}"}
@@ -46,8 +48,10 @@ def _inspect_master(path: Path, names: Set[str]) -> dict[str, Any]:
 
 
 def _inspect_playlist(path: Path, names: Set[str]) -> dict[str, Any]:
-    """All its segments are there, and the first and the last can be decoded. Not by way of the HLS demuxer:
-    that one forgives what a player would stumble over."""
+    """Check that all segments exist, and that the first and the last can be decoded.
+
+    The HLS demuxer is not used, because it tolerates errors that would stop a player.
+    """
     lines = path.read_text().splitlines()
     if strange := set(_named_in(lines)) - names:
         return {"problem": f"it names {_some(strange)}, which is not among the files of its output"}
@@ -79,14 +83,14 @@ def _some(names: Set[str]) -> str:
 
 def _decode_whole(segment: bytes) -> list[dict[str, Any]]:
     with av.open(io.BytesIO(segment), "r", format="mov") as container:
-        looks = [_Look(stream) for stream in container.streams]
+        checks = [_StreamCheck(stream) for stream in container.streams]
         for packet in container.demux():
-            looks[packet.stream_index].take(packet)
-        return [look.document() for look in looks]
+            checks[packet.stream_index].take(packet)
+        return [check.document() for check in checks]
 
 
-class _Look:
-    """At one stream of an output: how much of it was decoded, and where it ends."""
+class _StreamCheck:
+    """The number of decoded frames and the end time of one output stream."""
 
     def __init__(self, stream: Stream) -> None:
         self.stream = stream
@@ -112,26 +116,29 @@ class _Look:
 
 
 def _decode_ends(
-    container: InputContainer, looks: list[_Look], duration: float, keyframe_seconds: float
+    container: InputContainer, checks: list[_StreamCheck], duration: float, keyframe_seconds: float
 ) -> None:
-    """Every stream's beginning, then everything from the last keyframe on. Of a film that is shorter than
-    that, all packets are read, but only keyframes decoded: or the check would cost a fifth of the encode."""
-    _skip_pictures(looks, "NONKEY")
+    """Decode the beginning of every stream, then everything from the last keyframe on.
+
+    For a film no longer than the keyframe interval all packets are read but only keyframes are decoded;
+    otherwise the check would cost a fifth of the encode.
+    """
+    _skip_pictures(checks, "NONKEY")
     for packet in container.demux():
-        looks[packet.stream_index].take(packet)
-        if duration > keyframe_seconds and all(look.frames for look in looks):
+        checks[packet.stream_index].take(packet)
+        if duration > keyframe_seconds and all(check.frames for check in checks):
             break
     else:
         return
-    for look in looks:
-        look.frames = 0
-    _skip_pictures(looks, "DEFAULT")
+    for check in checks:
+        check.frames = 0
+    _skip_pictures(checks, "DEFAULT")
     container.seek(int((duration - _TAIL_SECONDS) * 1_000_000))
     for packet in container.demux():
-        looks[packet.stream_index].take(packet)
+        checks[packet.stream_index].take(packet)
 
 
-def _skip_pictures(looks: list[_Look], which: Literal["NONKEY", "DEFAULT"]) -> None:
-    for look in looks:
-        if isinstance(look.stream, VideoStream):
-            look.stream.codec_context.skip_frame = which
+def _skip_pictures(checks: list[_StreamCheck], which: Literal["NONKEY", "DEFAULT"]) -> None:
+    for check in checks:
+        if isinstance(check.stream, VideoStream):
+            check.stream.codec_context.skip_frame = which

@@ -1,4 +1,4 @@
-"""What a source is: facts that PyAV reported from the sandbox, in plain frozen data."""
+"""Container and stream facts of a source, as PyAV reports them from the sandbox: frozen, validated data."""
 
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -10,7 +10,7 @@ from euterpe.domain.text import matching
 from euterpe.media.child_results import Flag, Ratio, Seconds, Whole, Word, checked
 from euterpe.media.whitelist import CONTAINERS, MAX_STREAMS
 
-# The transfer curves of HDR: PQ and HLG, by their numbers in ITU-T H.273.
+# The HDR transfer curves PQ and HLG, by their numbers in ITU-T H.273.
 _HDR_TRANSFERS = {16: "pq", 18: "hlg"}
 
 
@@ -26,7 +26,7 @@ class StreamInfo:
     kind: Kind
     codec: Word | None
     duration_seconds: Seconds | None = None
-    width: Whole | None = None  # as coded: a rotation of 90 degrees swaps what is shown
+    width: Whole | None = None  # as coded: with a rotation of 90 degrees a player swaps width and height
     height: Whole | None = None
     rotation: Annotated[Whole, Field(lt=360)] = 0
     pixel_aspect: Ratio = 1.0
@@ -43,7 +43,7 @@ class StreamInfo:
         return _HDR_TRANSFERS.get(self.transfer or 0)
 
     def document(self) -> dict[str, Any]:
-        """What a requester is shown: what the kind of stream has, under names that explain themselves."""
+        """Return the fields that a requester sees, depending on the kind of stream."""
         kept = {"kind": self.kind, "codec": self.codec, "duration_seconds": self.duration_seconds}
         if self.kind == "video":
             names = ("width", "height", "rotation", "fps", "pixel_format", "hdr")
@@ -63,7 +63,7 @@ class MediaInfo:
 
     @staticmethod
     def parse(found: object, size_bytes: int) -> "MediaInfo":
-        """Return what the prober found. Raise when that is not what a prober finds: it was taken over."""
+        """Return the prober's answer, validated. Raise when it is invalid: the prober was compromised."""
         answer = {**found, "size_bytes": size_bytes} if isinstance(found, dict) else found
         return checked(_MEDIA_INFO, answer, blame="source_unsupported")
 
@@ -84,7 +84,7 @@ class MediaInfo:
         }
 
     def _best(self, kind: str) -> StreamInfo | None:
-        """The one that its author marked as the default, else the first."""
+        """Return the stream of this kind that is marked as the default, else the first."""
         of_kind = [stream for stream in self.streams if stream.kind == kind]
         return next((stream for stream in of_kind if stream.is_default), of_kind[0] if of_kind else None)
 

@@ -1,4 +1,4 @@
-"""What an encode holds of the disk: all that it has written, and not only what was planned."""
+"""Disk usage of an encode: all files that it has written, including files that were not planned."""
 
 import os
 import stat
@@ -11,14 +11,14 @@ from euterpe.media.errors import MediaError
 from euterpe.media.plan import Plan
 
 _BLOCK = 512
-# Names in the folder beyond those that are planned: temporary files of the muxers.
+# The muxers make temporary files, so the folder may hold more names than the plan.
 _SPARE_NAMES = 1_000
 
 
 @dataclass(frozen=True)
 class FolderUsage:
-    sizes: dict[str, int]  # the length of each output's files
-    disk_bytes: int  # what all files hold, also those that are not planned or have no name any more
+    sizes: dict[str, int]  # the total file length of each output
+    disk_bytes: int  # the disk space of all files, including unplanned and unlinked ones
 
     @property
     def out_bytes(self) -> int:
@@ -26,7 +26,7 @@ class FolderUsage:
 
 
 class OutputFolder:
-    """The folder that a program may write to, while it runs and afterwards."""
+    """The folder that an encode writes to; it can be measured while the encode runs and afterwards."""
 
     def __init__(self, plan: Plan, folder: Path, pid: int) -> None:
         self._folder, self._pid = folder, pid
@@ -36,12 +36,12 @@ class OutputFolder:
         self._empty = dict.fromkeys(self._outputs.values(), 0)
 
     def look(self) -> FolderUsage:
-        """Return what is held now. Raise `output_too_large` for more names than any plan needs."""
+        """Return the current usage. Raise `output_too_large` for more names than the plan can need."""
         sizes, disk_bytes = dict(self._empty), self._nameless_bytes()
         for count, (name, status) in enumerate(_files_in(self._folder)):
             if count >= self._most_names:
                 raise MediaError("output_too_large", f"ffmpeg made more than {self._most_names} files")
-            # Allocated and not only as long: neither a hole nor a reserve behind the end misleads.
+            # Allocated blocks count, not the length: a file may have holes, or space reserved behind its end.
             disk_bytes += status.st_blocks * _BLOCK
             if (output := self._output_of(name)) is not None:
                 sizes[output] += status.st_size
@@ -59,22 +59,22 @@ class OutputFolder:
         return next((output for prefix, output in self._parts.items() if name.startswith(prefix)), None)
 
     def _nameless_bytes(self) -> int:
-        """Return what open files hold that were removed: their room is not free before they are closed."""
+        """Return the size of files that are unlinked but still open: their space is not free until closed."""
         held = 0
-        with suppress(OSError):  # it has ended, or the kernel does not tell us
+        with suppress(OSError):  # the process has ended, or the kernel denies access
             for descriptor in os.scandir(f"/proc/{self._pid}/fd"):
                 with suppress(OSError):
-                    status = os.stat(descriptor.path)  # noqa: PTH116  of what it is open on
+                    status = os.stat(descriptor.path)  # noqa: PTH116  follows the link to the open file
                     if stat.S_ISREG(status.st_mode) and status.st_nlink == 0:
                         held += status.st_blocks * _BLOCK
         return held
 
 
 def _files_in(folder: Path, below: str = "") -> Iterator[tuple[str, os.stat_result]]:
-    """Yield the name, from the folder on, and the status of everything in it; links are not followed."""
+    """Yield the relative name and the status of everything in the folder. Links are not followed."""
     with suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder) as entries:
         for entry in entries:
-            with suppress(FileNotFoundError):  # it may come and go
+            with suppress(FileNotFoundError):  # ffmpeg may remove it meanwhile
                 yield below + entry.name, entry.stat(follow_symlinks=False)
                 if entry.is_dir(follow_symlinks=False):
                     yield from _files_in(Path(entry.path), f"{below}{entry.name}/")

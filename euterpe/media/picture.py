@@ -1,4 +1,4 @@
-"""The shape of a picture and the filters that lead to it: pure arithmetic."""
+"""Picture sizes and the ffmpeg filter chain that produces them: scaling, deinterlacing, HDR tone mapping."""
 
 from dataclasses import dataclass
 
@@ -6,7 +6,7 @@ from euterpe.media.errors import MediaError
 from euterpe.media.media_info import StreamInfo
 from euterpe.media.whitelist import MAX_PIXELS
 
-# SVT-AV1 encodes nothing smaller; of the others only freaks are.
+# SVT-AV1 encodes nothing smaller. The other encoders have a limit of 16, which no ordinary picture is below.
 _LEAST_SIDE = {"av1": 64}
 _LONGEST_SIDE = 16384
 
@@ -18,7 +18,7 @@ class Size:
 
 
 def shown_size(video: StreamInfo) -> Size:
-    """As a viewer sees it: upright, with square pixels, and with even sides."""
+    """Return the size that a viewer sees: upright, with square pixels and even sides."""
     if not video.width or not video.height:
         raise MediaError("source_unsupported", "the source does not tell the size of its pictures")
     if video.width * video.height > MAX_PIXELS:
@@ -33,7 +33,7 @@ def shown_size(video: StreamInfo) -> Size:
 
 
 def fitted_size(video: StreamInfo, height: int | None, codec: str) -> Size:
-    """With at most that many lines: nothing is enlarged, for that would add bytes and no picture."""
+    """Return the size scaled down to at most `height` lines, as enlarging adds bytes and no detail."""
     shown = shown_size(video)
     if height is not None and height < shown.height:
         shown = Size(_even(shown.width * height / shown.height), height)
@@ -48,14 +48,14 @@ def fitted_size(video: StreamInfo, height: int | None, codec: str) -> Size:
 
 
 def filters(video: StreamInfo, size: Size) -> str:
-    """From a decoded picture (ffmpeg has turned it upright by then) to what every player shows."""
+    """Return the filter chain from a decoded picture, which ffmpeg has rotated, to SDR yuv420p of `size`."""
     chain = []
     if video.interlaced:
         chain.append("bwdif=mode=send_frame:deint=interlaced")
     if video.hdr:
         curve = {"pq": "smpte2084", "hlg": "arib-std-b67"}[video.hdr]
         chain += [
-            # The source's colours are named, for zscale refuses to guess what a stream leaves out.
+            # The source's colours are given explicitly, because zscale fails when a stream leaves them out.
             f"zscale=w={size.width}:h={size.height}:tin={curve}:pin=bt2020:min=bt2020nc:t=linear:npl=100",
             "format=gbrpf32le",
             "zscale=p=bt709",

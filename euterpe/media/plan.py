@@ -1,6 +1,6 @@
-"""From what is asked and what the source is to one ffmpeg command: pure, no I/O.
+"""Build the one ffmpeg command that makes all outputs of a job from its source. No I/O.
 
-One decode, many outputs: ffmpeg decodes a stream once, however many outputs take it.
+ffmpeg decodes a stream once, however many outputs use it.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from euterpe.media.planned_files import Planned, PlannedFile
 from euterpe.media.stills import image, refuse_too_many, sprite
 from euterpe.media.whitelist import DEMUXER_OPTIONS, MAX_BLOCK_BYTES
 
-# Where a child of the sandbox finds the source.
+# The file descriptor of the source in a sandboxed child.
 SOURCE_FD = 3
 
 _QUIET = ("-hide_banner", "-nostdin", "-nostats", "-loglevel", "level+warning")
@@ -25,7 +25,7 @@ _QUIET = ("-hide_banner", "-nostdin", "-nostats", "-loglevel", "level+warning")
 
 @dataclass(frozen=True)
 class Plan:
-    outputs: tuple[str, ...]  # the arguments that describe them
+    outputs: tuple[str, ...]  # the ffmpeg arguments of all outputs
     files: tuple[PlannedFile, ...]
     container: str
     threads: int
@@ -33,12 +33,12 @@ class Plan:
 
     @property
     def least_seconds(self) -> float | None:
-        """Of an encode that came to the end of its source."""
+        """Return the least progress, in seconds, of an encode that reached the end of its source."""
         known = [t.least_seconds for file in self.files for t in file.tracks if t.least_seconds is not None]
         return min(known, default=None)
 
     def argv(self, ffmpeg: Path) -> tuple[str, ...]:
-        """For the sandbox: only open files, only this container, progress on stdout."""
+        """Return the command line: input from an open file, only this container, progress on stdout."""
         pinned = {**DEMUXER_OPTIONS, "format_whitelist": self.container, "f": self.container}
         return (
             *(str(ffmpeg), *_QUIET, "-xerror", "-max_alloc", str(MAX_BLOCK_BYTES)),
@@ -50,10 +50,10 @@ class Plan:
 
 
 def plan(outputs: Sequence[OutputSpec], info: MediaInfo, *, threads: int) -> Plan:
-    """The command that makes all of `outputs` from such a source.
+    """Return the command that makes all of `outputs` from such a source.
 
-    `threads` are those of the decoders, whose pictures are the same with any number; how many an encoder has
-    follows from its pictures: the same plan makes the same bytes on every worker.
+    `threads` is for the decoders, whose pictures are the same with any number. The threads of an encoder are
+    derived from its picture size, so that the same plan makes the same bytes on every worker.
     """
     refuse_too_many((output for output in outputs if isinstance(output, SpriteOutput)), info)
     planned = [_plan_one(output, info) for output in outputs]
@@ -64,7 +64,7 @@ def plan(outputs: Sequence[OutputSpec], info: MediaInfo, *, threads: int) -> Pla
 
 
 def _refuse_a_clash(files: Sequence[PlannedFile]) -> None:
-    """An HLS output named `a.mp4` is a folder, and an MP4 output named `a` is a file, of that name."""
+    """Raise when a file and a folder would share a name: HLS output `a.mp4` and MP4 output `a`, say."""
     folders = {str(PurePosixPath(file.path).parent) for file in files}
     if both := sorted(folders & {file.path for file in files}):
         raise MediaError("output_unsupported", f"{both[0]} would be a file and a folder: rename an output")

@@ -1,4 +1,4 @@
-"""What a plan promises of each file, and what all makers of plans need to know of a source."""
+"""The files and tracks that a plan promises, and helpers that all planners share."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from euterpe.media.errors import MediaError
 from euterpe.media.media_info import MediaInfo, StreamInfo
 
-# Headers or tags of these tell how long a stream is; those of others only let one guess.
-_TELLING = frozenset({"mov", "matroska", "avi", "wav", "w64", "flac", "ogg", "aiff", "caf", "mxf"})
-# A container rounds, an encoder pads, a last picture has no duration: more is missing media.
+# In these containers headers or tags give the duration of a stream; in others it is an estimate.
+_WITH_DURATIONS = frozenset({"mov", "matroska", "avi", "wav", "w64", "flac", "ogg", "aiff", "caf", "mxf"})
+# A container rounds, an encoder pads, and a last picture has no duration. A larger gap means missing media.
 _LEAST_TOLERANCE_S, _MOST_TOLERANCE_S, _TOLERANCE = 0.25, 2.0, 0.01
 
 
 @dataclass(frozen=True)
 class Track:
-    """What one stream of a made file has to be. Not every source tells how long its streams are."""
+    """The required properties of one stream of an output file. `least_seconds` is None when unknown."""
 
     kind: str
     codec: str
@@ -25,9 +25,12 @@ class Track:
 
 @dataclass(frozen=True)
 class PlannedFile:
-    """`demuxer` reads it back. A playlist has `parts`, a pattern, that are published before it, at most
-    `most_parts` of them, and names nothing else; a file that we write ourselves has its `text`; an index of
-    playlists has the names of those in `lists`."""
+    """A file that an encode must produce. `demuxer` is the one that reads it back in the check.
+
+    A playlist has `parts`, a glob pattern of at most `most_parts` files, which are published before it; it
+    may refer to nothing else. A file that we write ourselves has `text`. A master playlist has the names of
+    its playlists in `lists`.
+    """
 
     output: str
     path: str  # in the work folder, and below the job's output prefix
@@ -42,7 +45,7 @@ class PlannedFile:
 
 @dataclass(frozen=True)
 class Planned:
-    """The files of one output, in the order in which they may be published, and the words that make them."""
+    """The files of one output, in publishing order, and the ffmpeg arguments that make them."""
 
     files: tuple[PlannedFile, ...]
     words: Sequence[str]
@@ -59,8 +62,8 @@ def mapped(stream: StreamInfo) -> tuple[str, str]:
 
 
 def least_seconds(info: MediaInfo, stream: StreamInfo) -> float | None:
-    """How long an output of this stream lasts at least, if it is whole."""
-    if info.container not in _TELLING or stream.duration_seconds is None:
+    """Return the least duration of a complete output of this stream, or None when it is unknown."""
+    if info.container not in _WITH_DURATIONS or stream.duration_seconds is None:
         return None
     seconds = min(stream.duration_seconds, info.duration_seconds or stream.duration_seconds)
     pictures = 2 / stream.fps if stream.fps else 0.0

@@ -1,4 +1,4 @@
-"""What a source is. Runs in the sandbox's children only."""
+"""Probe a source with PyAV: container, streams, duration, truncation. Runs in sandboxed children only."""
 
 import os
 from dataclasses import asdict, replace
@@ -19,13 +19,13 @@ from euterpe.media.media_info import MediaInfo, StreamInfo
 from euterpe.media.whitelist import DECODERS, DEMUXER_OPTIONS, MAX_STREAMS
 
 _HEADER = 16
-# A fragmented film of a day has some ten thousand; one that says more is not worth the walk.
+# A fragmented film of a day has some ten thousand boxes; a file with more is not examined to its end.
 _MOST_BOXES = 100_000
 _FIRST = (b"ftyp", b"moov", b"mdat", b"wide", b"free", b"skip")
 
 
 def is_cut_off(fd: int) -> bool:
-    """By the sizes that its boxes tell; the file's offset is left alone."""
+    """Return whether an MP4 file is shorter than its box sizes say. The file's offset does not change."""
     end, at = os.fstat(fd).st_size, 0
     for _ in range(_MOST_BOXES):
         header = os.pread(fd, _HEADER, at)
@@ -34,7 +34,7 @@ def is_cut_off(fd: int) -> bool:
         size: int = unpack_from(">I", header)[0]
         if size == 1 and len(header) == _HEADER:
             size = unpack_from(">Q", header, 8)[0]
-        if size < 8:  # 0: to the end of the file; what is smaller than its header is for the demuxer to judge
+        if size < 8:  # 0 means to the end of the file; the demuxer judges a box smaller than its header
             return False
         at += size
         if at >= end:
@@ -42,16 +42,17 @@ def is_cut_off(fd: int) -> bool:
     return False
 
 
-# A film that shows no picture in so many packets will be ffmpeg's to judge.
+# The most packets read for the first picture; beyond them ffmpeg judges the stream.
 _FIRST_PACKETS = 500
-# Clocks of media tick at least a thousand times a second; with such ticks durations are guesses.
+# Media clocks tick at least a thousand times a second. With ticks as coarse as this, durations are guesses.
 _COARSE_TICK_S = 0.1
 _LAST_PACKETS = 10_000
-_FAR_AWAY = 2**62
-_UNSPECIFIED = 2  # of a colour property, in H.273
+_BEYOND_THE_END = 2**62
+_UNSPECIFIED = 2  # the value of a colour property that is not specified, in H.273
 
 
 def probe(fd: int) -> dict[str, Any]:
+    """Return container, duration and streams of a source. Raise `MediaError` when it cannot be a source."""
     av.logging.set_level(av.logging.ERROR)
     with av.logging.Capture(local=False) as complaints:
         try:
@@ -61,7 +62,7 @@ def probe(fd: int) -> dict[str, Any]:
     with container:
         if container.format.name.startswith("mov") and is_cut_off(fd):
             raise _cut_off()
-        if len(container.streams) >= MAX_STREAMS:  # a demuxer may stop there and not complain
+        if len(container.streams) >= MAX_STREAMS:  # a demuxer may stop at the limit without an error
             raise MediaError("source_unsupported", f"the source has {MAX_STREAMS} streams or more")
         streams = [_describe(stream) for stream in container.streams]
         info = MediaInfo(container.format.name.split(",")[0], 0, _seconds(container.duration), tuple(streams))
@@ -118,8 +119,10 @@ def _describe(stream: Stream) -> StreamInfo:
 
 
 def _with_first_picture(container: InputContainer, video: StreamInfo) -> StreamInfo:
-    """How it is turned and interlaced stands with the pictures. One that cannot be decoded tells nothing
-    here: ffmpeg will say what is wrong with it."""
+    """Return the stream with rotation and interlacing, which only a decoded picture has.
+
+    Return it unchanged when no picture can be decoded: the encode then fails with ffmpeg's own error.
+    """
     stream = container.streams[video.index]
     if not isinstance(stream, VideoStream) or stream.codec_context.codec.name not in DECODERS:
         return video
@@ -127,7 +130,7 @@ def _with_first_picture(container: InputContainer, video: StreamInfo) -> StreamI
     try:
         for packet in islice(container.demux(stream), _FIRST_PACKETS):
             if packet.is_keyframe:
-                # Flushed at once: else the decoder takes in, and decodes, the pictures that it may reorder.
+                # Flush at once: otherwise the decoder reads and decodes all pictures that it may reorder.
                 for frame in (*stream.codec_context.decode(packet), *stream.codec_context.decode(None)):
                     return _as_shown(video, frame)
                 stream.codec_context.flush_buffers()
@@ -139,10 +142,10 @@ def _with_first_picture(container: InputContainer, video: StreamInfo) -> StreamI
 def _with_measured_ends(
     container: InputContainer, streams: list[StreamInfo], duration: float | None
 ) -> tuple[list[StreamInfo], float | None]:
-    """Return the streams and the container's duration, by the last packets where the headers are too coarse.
+    """Return streams and container duration, measured from the last packets where the clock is too coarse.
 
     An MP4 may count in ticks of a second. Its edit lists are then rounded to ticks of another clock: the
-    headers of a film of 35,840 s said 4 s.
+    headers of a film of 35,840 s gave 4 s.
     """
     measured = {
         stream.index: end
@@ -157,9 +160,9 @@ def _with_measured_ends(
 
 
 def _end_of(container: InputContainer, stream: Stream) -> float | None:
-    """Return when the stream's last packet ends, from the last keyframe on."""
+    """Return when the stream's last packet ends. Read from the last keyframe on."""
     try:
-        container.seek(_FAR_AWAY, stream=stream)
+        container.seek(_BEYOND_THE_END, stream=stream)
         packets = islice(container.demux(stream), _LAST_PACKETS)
         ends = [packet.pts + (packet.duration or 0) for packet in packets if packet.pts is not None]
     except av.FFmpegError:
@@ -175,7 +178,7 @@ def _as_shown(video: StreamInfo, frame: VideoFrame) -> StreamInfo:
 def _duration_of(stream: Stream) -> float | None:
     if stream.duration is not None and stream.time_base is not None:
         return _positive(float(stream.duration * stream.time_base))
-    # Matroska keeps it among the tags, as 00:00:02.000000000.
+    # Matroska stores the duration as a tag, such as 00:00:02.000000000.
     try:
         hours, minutes, seconds = stream.metadata.get("DURATION", "").split(":")
         return _positive(int(hours) * 3600 + int(minutes) * 60 + float(seconds))

@@ -1,18 +1,18 @@
-"""How far an encode is: what ffmpeg writes with `-progress`, read as it comes."""
+"""Parse the output of `ffmpeg -progress`, and compute percent, speed and remaining time of an encode."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import nan
 
-# A block has some hundred bytes; a child that sends no line end at all is not ffmpeg any more.
+# A block has some hundred bytes; only a compromised ffmpeg sends longer lines.
 _LONGEST_LINE = 4096
-# Of seconds and of speed: more is not ffmpeg's, and the store takes less only.
+# The limit of seconds and of speed: ffmpeg never exceeds it, and the store rejects larger values.
 _TOO_MUCH = 1e9
 
 
 @dataclass(frozen=True)
 class EncodeProgress:
-    """None: not known, or not yet."""
+    """The progress of an encode. None means that a value is not known yet, or never will be."""
 
     percent: float | None = None
     speed: float | None = None
@@ -22,7 +22,7 @@ class EncodeProgress:
 
 @dataclass(frozen=True)
 class ProgressLine:
-    """One block: how many seconds of media are done, at what multiple of real time."""
+    """A progress block: the seconds of media done, and the speed as a multiple of real time."""
 
     done_seconds: float | None
     speed: float | None
@@ -34,6 +34,7 @@ class ReportReader:
         self._fields: dict[str, str] = {}
 
     def feed(self, data: bytes) -> Iterator[ProgressLine]:
+        """Yield the blocks that `data` completes. The iterator must be consumed."""
         *lines, rest = (self._rest + data).split(b"\n")
         self._rest = rest[-_LONGEST_LINE:]
         for line in lines:
@@ -48,7 +49,7 @@ class ReportReader:
         done = _number(self._fields.get("out_time_us", ""))
         speed = _number(self._fields.get("speed", "").removesuffix("x"))
         return ProgressLine(
-            # Below zero while only what lies before the first moment is done.
+            # The value is negative while ffmpeg processes what lies before the start time.
             done_seconds=done / 1_000_000 if abs(done) < _TOO_MUCH * 1_000_000 else None,
             speed=speed if 0 <= speed < _TOO_MUCH else None,
         )
@@ -68,7 +69,7 @@ def progress_of(report: ProgressLine, duration_seconds: float | None, out_bytes:
 
 
 def _number(text: str) -> float:
-    """Return NaN, which is within no bounds, for what is no number, like the N/A of ffmpeg."""
+    """Return NaN, which fails every range check, for text that is not a number, such as ffmpeg's N/A."""
     try:
         return float(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Still pictures, and sheets of small ones with the times that they belong to."""
+"""ffmpeg arguments for still images (JPEG) and sprite sheets, with WebVTT for the times of the sprites."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -17,10 +17,11 @@ _USUAL_FPS = 25.0
 _THUMBNAIL_LINES = 90
 _MOST_ROWS = 10
 _LONGEST_JPEG_SIDE = 65_500
-_MOST_SMALL_PICTURES = 10_000  # a day, one in nine seconds; on a thousand sheets at most
+_MOST_SMALL_PICTURES = 10_000  # a day at one in nine seconds; on a thousand sheets at most
 
 
 def image(output: ImageOutput, info: MediaInfo) -> Planned:
+    """Return the plan of the JPEG files of an image output, one for each time in `at`."""
     video = video_of(info, output.name)
     size = shown_size(video)
     files, words = [], []
@@ -33,7 +34,7 @@ def image(output: ImageOutput, info: MediaInfo) -> Planned:
 
 
 def _seconds_at(moment: str, info: MediaInfo, video: StreamInfo) -> float:
-    """Where the picture of a moment begins, at the latest. After the last picture it is that one."""
+    """Return the time from which to take the next picture. A time after the end gives the last picture."""
     picture = 1 / (video.fps or _USUAL_FPS)
     length = _length(info, video)
     wanted = length * float(moment[:-1]) / 100 if moment.endswith("%") else float(moment[:-1])
@@ -42,7 +43,7 @@ def _seconds_at(moment: str, info: MediaInfo, video: StreamInfo) -> float:
 
 @dataclass(frozen=True)
 class _Grid:
-    """Small pictures, left to right and top to bottom, on as many sheets as it takes."""
+    """The layout of small pictures on sheets, left to right and top to bottom."""
 
     columns: int
     rows: int
@@ -56,7 +57,7 @@ class _Grid:
         return ceil(count / (self.columns * self.rows))
 
     def place(self, number: int) -> str:
-        """Where the picture of that number is, as a media fragment."""
+        """Return the position of a picture as a media fragment."""
         sheet, place = divmod(number, self.columns * self.rows)
         row, column = divmod(place, self.columns)
         left, top = column * self.small.width, row * self.small.height
@@ -64,7 +65,10 @@ class _Grid:
 
 
 def refuse_too_many(sprites: Iterable[SpriteOutput], info: MediaInfo) -> None:
-    """Before any of them is planned: a source of a few KB may say that it lasts 30 years."""
+    """Raise when the sprites need too many pictures: a source of a few KB may claim to last 30 years.
+
+    Call it before any of them is planned.
+    """
     count = sum(_count(sprite, info) for sprite in sprites)
     if count > _MOST_SMALL_PICTURES:
         raise MediaError(
@@ -81,7 +85,7 @@ def _count(output: SpriteOutput, info: MediaInfo) -> int:
 
 
 def sprite(output: SpriteOutput, info: MediaInfo) -> Planned:
-    """The first picture of each interval."""
+    """Return the plan of sprite sheets with the first picture of each interval."""
     video = video_of(info, output.name)
     length, interval, count = _length(info, video), output.interval_seconds, _count(output, info)
     rows = min(ceil(count / output.columns), _MOST_ROWS)

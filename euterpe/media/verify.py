@@ -1,4 +1,4 @@
-"""Whether what ffmpeg calls a success is one: every file opens, holds what was planned, to its end."""
+"""Verify the output files of an encode against its plan: streams, codecs, picture sizes and durations."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -18,14 +18,14 @@ from euterpe.media.sandbox import Sandbox
 from euterpe.media.whitelist import MAX_STREAMS
 
 _PART_TYPES = {".m4s": "video/iso.segment", ".mp4": "video/mp4"}
-# As `hls` has ffmpeg name them. They become names of objects, and parts of URLs.
+# The names that `hls` makes ffmpeg use. They become object names and parts of URLs.
 _PART_NAME = re.compile(r"[a-z0-9]+_(?:[0-9]{5,9}\.m4s|init\.mp4)")
 
 
 @with_config(extra="forbid")
 @dataclass(frozen=True)
 class _StreamFacts:
-    """Hold what `inspect` says of one stream of a made file."""
+    """The answer of `inspect` for one stream of an output file."""
 
     kind: Word
     codec: Word
@@ -38,7 +38,7 @@ class _StreamFacts:
 @with_config(extra="forbid")
 @dataclass(frozen=True)
 class _FileFacts:
-    """Hold what `inspect` says of a made file; of one that cannot be trusted, its problem alone."""
+    """The answer of `inspect` for an output file; only `problem` is set if the file cannot be trusted."""
 
     streams: Annotated[tuple[_StreamFacts, ...], Items(0, MAX_STREAMS)] = ()
     duration_seconds: Seconds | None = None
@@ -50,7 +50,7 @@ _FILE_FACTS = TypeAdapter(_FileFacts)
 
 @dataclass(frozen=True)
 class MadeFile:
-    """One file of an output. Those that refer to others come after them."""
+    """A file of an output. A file that refers to others comes after them."""
 
     output: str
     name: str  # below the job's output prefix
@@ -59,13 +59,16 @@ class MadeFile:
     duration_seconds: float | None
     width: int | None
     height: int | None
-    is_part: bool = False  # a segment, which nobody opens by itself
+    is_part: bool = False  # a segment, which is not opened by itself
 
 
 def verify(
     sandbox: Sandbox, plan: Plan, folder: Path, *, on_tick: Callable[[], None] = lambda: None
 ) -> tuple[MadeFile, ...]:
-    """The made files, in the order in which they may be published. `on_tick` may end it by raising."""
+    """Return the output files in publishing order. Raise `MediaError` if one is not as planned.
+
+    `on_tick` may raise to stop the check.
+    """
     parts = {file.path: _parts_of(file, folder) for file in plan.files}
     asked = [
         (file.path, file.demuxer, [*file.lists, *(part.name for part in parts[file.path])])
@@ -86,7 +89,7 @@ def verify(
 
 
 def _parts_of(file: PlannedFile, folder: Path) -> list[Path]:
-    """Return the parts of a playlist. An ffmpeg that was taken over may give them any name."""
+    """Return the parts of a playlist. Raise for an unexpected name: a compromised ffmpeg may use any."""
     parts = sorted(folder.glob(file.parts)) if file.parts else []
     if not all(_PART_NAME.fullmatch(part.name) for part in parts):
         raise MediaError("output_undecodable", f"{file.path}: one of its parts has a strange name")
@@ -128,8 +131,7 @@ def _check_streams(file: PlannedFile, streams: Sequence[_StreamFacts]) -> None:
 
 
 def _check_regular(made: MadeFile) -> None:
-    """An ffmpeg that was taken over could leave a link to a file of the worker's, where the kernel does not
-    keep it from that."""
+    """Raise unless it is a regular file: without Landlock a compromised ffmpeg could link to other files."""
     if made.path.parent.is_symlink() or made.path.is_symlink() or not made.path.is_file():
         raise MediaError("output_undecodable", f"{made.name} is not a regular file")
 
