@@ -1,4 +1,4 @@
-"""A job's credentials at work: opened in memory, and refreshed in band when storage says no (contract §7)."""
+"""A job's credentials: decrypted in memory, and refreshed when storage refuses them (contract §7)."""
 
 import json
 import random
@@ -24,15 +24,15 @@ from euterpe.store.engine.ids import new_id
 from euterpe.store.store import Store
 from euterpe.worker.lease_keeper import AttemptControl
 
-_log = structlog.get_logger()
+_log = structlog.get_logger(__name__)
 _ANSWER_BYTES = 262_144
 _CALL_DEADLINE_S = 10.0
-# So long new credentials may come after an answer that promised them.
+# The longest time to wait for new credentials after a response that promised them.
 _PROMISE_S = 60.0
 _LOOK_EVERY_S = 0.5
-# After a call that brought nothing; it doubles. A requester that is being restarted is to have a chance.
+# The pause after a call without new credentials; it doubles each time, so that a requester can restart.
 _FIRST_PAUSE_S = 1.0
-# Credentials that end within this time are renewed before they are used.
+# Credentials that expire within this time are refreshed before they are used.
 _EXPIRES_SOON_S = 60.0
 
 Reason = Literal["forbidden", "expiring"]
@@ -40,29 +40,29 @@ R = TypeVar("R")
 
 
 class CredentialAccess:
-    """The spec with its secrets, of the newest version that we know of."""
+    """A job's spec with its secrets, in the newest version that was read from the store."""
 
     def __init__(self, store: Store, egress: Egress, control: AttemptControl, *, max_refreshes: int) -> None:
         self._store, self._egress, self._control, self._job = store, egress, control, control.job
         self._max_refreshes = max_refreshes
         self._callbacks = control.retry_while_unavailable(lambda: store.callbacks.of(self._job))
         self.spec, self._version = self._read()
-        self._asked_early = 0  # the version that was about to expire then
+        self._refreshed_early = 0  # the version that was about to expire at the last early refresh
 
     def on(self, side: Side, work: Callable[[JobSpec, StorageCredentials | None], R]) -> R:
-        """Does `work` with valid credentials: anew with newer ones each time that storage refuses them."""
-        if self._expires_soon(side) and self._asked_early != self._version:
-            self._asked_early = self._version
+        """Run `work` with the credentials of `side`; run it again with newer ones if storage refuses them."""
+        if self._expires_soon(side) and self._refreshed_early != self._version:
+            self._refreshed_early = self._version
             self._refresh("expiring")
         while True:
             try:
                 return work(self.spec, of_side(self.spec.credentials, side))
             except StorageError as refused:
-                self._control.check()  # a request that was cut off at the end of the attempt's time
+                self._control.check()  # the request may have been cut off by the attempt's timeout
                 if refused.retry_class is not RetryClass.CREDENTIALS:
                     raise
                 if not self._refresh("forbidden"):
-                    # To do all of it again would end here again: a person brings others, and then retries.
+                    # A retry would fail here again. A person must supply new credentials and then retry.
                     raise refused.for_good() from None
 
     def _read(self) -> tuple[JobSpec, int]:
@@ -78,15 +78,18 @@ class CredentialAccess:
         return credentials.expires_at / 1000 - time.time() < _EXPIRES_SOON_S
 
     def _refresh(self, reason: Reason) -> bool:
-        """Whether there is a newer version now. After a refusal nothing goes on without one; what is about
-        to expire is good for a while yet, and the rest of the budget is for when it is not."""
+        """Return whether there is a newer version now.
+
+        A refusal needs one, so calls repeat until the budget is spent. For credentials that only expire soon
+        there is one call: they still work, and the rest of the budget is for the time after.
+        """
         pause = _FIRST_PAUSE_S
-        while not self._advanced():
+        while not self._load_newer():
             url = self.spec.refresh_url
-            if url is None or not self._counted():
+            if url is None or not self._spend_refresh():
                 return False
             _log.info("refresh_called", reason=reason, credential_version=self._version)
-            if self._ask(url, reason) and self._await_advance():
+            if self._call_requester(url, reason) and self._await_newer():
                 return True
             if reason == "expiring":
                 return False
@@ -94,14 +97,14 @@ class CredentialAccess:
             pause *= 2
         return True
 
-    def _counted(self) -> bool:
-        """One more call, within the job's budget for them."""
+    def _spend_refresh(self) -> bool:
+        """Count one call against the job's refresh budget. Return False when the budget is spent."""
         self._control.check()
         begin = self._store.credentials.begin_refresh
         return self._control.retry_while_unavailable(lambda: begin(self._job, self._max_refreshes))
 
-    def _ask(self, url: str, reason: Reason) -> bool:
-        """Calls the requester. Whether new credentials are there, or were promised."""
+    def _call_requester(self, url: str, reason: Reason) -> bool:
+        """Return whether the requester's response contained or promised new credentials."""
         body = json.dumps(
             {
                 "job_id": self._job.job_id,
@@ -148,17 +151,17 @@ class CredentialAccess:
         )
         return True
 
-    def _await_advance(self) -> bool:
-        """An answer may have promised what a PUT brings later."""
+    def _await_newer(self) -> bool:
+        """Wait for a newer version, as the requester may have promised a PUT. Return False if none comes."""
         until = time.monotonic() + _PROMISE_S
-        while not self._advanced():
+        while not self._load_newer():
             if time.monotonic() > until:
                 _log.warning("refresh_failed", error="no new credentials came in time")
                 return False
             self._control.wait(_LOOK_EVERY_S)
         return True
 
-    def _advanced(self) -> bool:
+    def _load_newer(self) -> bool:
         spec, version = self._read()
         if version <= self._version:
             return False

@@ -1,4 +1,4 @@
-"""Shares of the work directory's disk: each slot has one, and no job can take that of another."""
+"""Disk reservations: divide the disk of the work directory among the slots, with a guaranteed share each."""
 
 import threading
 from collections.abc import Callable
@@ -8,22 +8,21 @@ import structlog
 from euterpe.domain.errors import EuterpeError
 from euterpe.domain.retry import JobError, RetryClass
 
-_log = structlog.get_logger()
-# Below it writes fail although the disk is not at zero: the file system keeps blocks for itself.
+_log = structlog.get_logger(__name__)
+# With less free space writes fail before the disk is at zero: the file system keeps blocks for itself.
 _FLOOR_BYTES = 1 << 20
-# The outputs of an encode are mostly smaller than half of their source. What they need beyond that they get
-# while the disk has it.
+# The outputs of an encode are mostly smaller than half of their source. They get more while there is room.
 _OUTPUT_SHARE = 0.5
-# What a growing output gets at once, so that not every look at it asks the file system.
+# A growing output reserves this much at once, so that not every measurement queries the file system.
 _STEP_BYTES = 64 << 20
-# A slot keeps a quarter of its share for a small source: most outputs need no more. What it gives up is there
-# for large ones, which could wait for ever beside small ones otherwise.
+# For a small source a slot keeps a quarter of its share: most outputs need no more. The rest is for large
+# jobs, which otherwise could wait for ever beside small ones.
 _LEAST_PART = 4
 _OVER_ITS_SHARE = "the source, which tells no size, is larger than a slot's share of the worker's disk"
 
 
 class DiskFull(EuterpeError):
-    """The disk is below its reserve, though this attempt has kept to its share: the job is handed back."""
+    """Raised when the disk is below its reserve, but not because of this attempt: the job is released."""
 
     code = "disk_full"
     retryable = True
@@ -33,34 +32,34 @@ class DiskFull(EuterpeError):
 
 
 class TooLargeForWorker(DiskFull):
-    """The job needs more disk than its slot may have. It is charged; a larger worker may take it."""
+    """Raised when a job needs more disk than it may have here. It is charged; a larger worker may run it."""
 
     code = "too_large_for_worker"
 
 
 class NoRoomNow(DiskFull):
-    """The job fits into this worker once others of its jobs have ended: it is handed back."""
+    """Raised when a job will fit only after other jobs of this worker have ended: it is released."""
 
     code = "waits_for_disk"
 
 
 class DiskLedger:
-    """Divide the disk among the slots of one worker.
+    """The disk reservations of all slots of one worker. Thread-safe.
 
-    What can be divided is what is free, plus what the attempts themselves hold, minus the reserve. Each slot
-    is guaranteed an equal share, until its source tells that it needs less. A job that announces more may
-    have what nobody has reserved, but for half a share, so that another job can always begin.
+    The capacity is the free space, plus what the attempts hold, minus the reserve. Each slot is guaranteed an
+    equal share, until the size of its source shows that it needs less. A job that announces more may reserve
+    what is unreserved, except half a share, so that another job can always begin.
     """
 
     def __init__(self, free_bytes: Callable[[], int], *, slots: int, min_free_bytes: int) -> None:
         self._free_bytes, self._slots = free_bytes, slots
-        self._kept = max(min_free_bytes, _FLOOR_BYTES)
+        self._reserve_bytes = max(min_free_bytes, _FLOOR_BYTES)
         self._open: set[DiskReservation] = set()
         self._lock = threading.RLock()
         self._most_seen = 0
 
     def open(self) -> "DiskReservation":
-        """Return a slot's share, to be closed. Raise `NoRoomNow` when other jobs hold nearly all of it."""
+        """Reserve a slot's share, to be closed later. Raise `NoRoomNow` when other jobs hold nearly all."""
         with self._lock:
             share, unreserved = self._share(), self._unreserved()
             if unreserved < share // _LEAST_PART:
@@ -70,19 +69,19 @@ class DiskLedger:
             return reservation
 
     def free_slots(self) -> int:
-        """Return how many more jobs would find a share. The last may be down to a quarter of its size: the
-        rest of the machine uses the disk too, and a few bytes must not keep a slot idle."""
+        """Return how many more jobs would get a share. The last one may get as little as a quarter of it:
+        other programs use the disk too, and a few missing bytes must not keep a slot idle."""
         with self._lock:
             share, unreserved = self._share(), self._unreserved()
             return 0 if share == 0 else (unreserved + share * 3 // 4) // share
 
     def is_short(self) -> bool:
         """Return whether the disk is below the reserve."""
-        return self._free_bytes() < self._kept
+        return self._free_bytes() < self._reserve_bytes
 
     def _capacity(self) -> int:
         held = sum(reservation.used for reservation in self._open)
-        capacity = max(0, self._free_bytes() + held - self._kept)
+        capacity = max(0, self._free_bytes() + held - self._reserve_bytes)
         self._most_seen = max(self._most_seen, capacity)
         return capacity
 
@@ -93,14 +92,14 @@ class DiskLedger:
         return max(0, self._capacity() - sum(reservation.reserved for reservation in self._open))
 
     def _largest(self, capacity: int) -> int:
-        """Return the most that one job may have when no other runs."""
+        """Return the most that one job may reserve when no other runs."""
         return capacity - (capacity // self._slots // 2 if self._slots > 1 else 0)
 
     def reserve(self, reservation: "DiskReservation", announced: int) -> None:
         with self._lock:
             largest, room = self._largest(self._capacity()), reservation.reserved + self._unreserved()
-            # Not as much as there would be now: other programs, and other workers, use the disk as well, and
-            # what they take is no fault of this job.
+            # Compare with the largest capacity seen, not the current one: other programs and workers use the
+            # disk too, and the job is not to blame for what they take.
             if announced > self._largest(self._most_seen):
                 raise self._too_large(reservation, announced)
             if announced > min(largest, room):
@@ -109,7 +108,7 @@ class DiskLedger:
             reservation.reserved = min(wanted, largest, room)
 
     def grow(self, reservation: "DiskReservation") -> None:
-        """Reserve what the attempt holds already beyond its reservation, or raise."""
+        """Extend the reservation to what the attempt already holds. Raise when there is no room for it."""
         with self._lock:
             lacking, unreserved = reservation.used - reservation.reserved, self._unreserved()
             if reservation.used > self._largest(self._capacity()):
@@ -119,7 +118,7 @@ class DiskLedger:
             reservation.reserved += min(unreserved, max(lacking, _STEP_BYTES))
 
     def exceeds_a_share(self, reservation: "DiskReservation") -> bool:
-        """Return whether the attempt holds more than a slot's share would be now."""
+        """Return whether the attempt holds more than the current share of a slot."""
         with self._lock:
             return reservation.used > self._share()
 
@@ -141,18 +140,20 @@ class DiskReservation:
         self._may_grow = False
 
     def reserve(self, announced_bytes: int | None) -> None:
-        """Reserve room for a source of this size and its outputs. A source that does not tell its size has
-        the slot's share and nothing beyond it."""
+        """Reserve room for a source of this size and its outputs.
+
+        With None, for a source of unknown size, the reservation stays the slot's share and cannot grow.
+        """
         if announced_bytes is not None:
             self._ledger.reserve(self, announced_bytes)
             self._may_grow = True
 
     def allow_growth(self) -> None:
-        """Let outputs have what nobody has reserved: the whole source is here, so its end is known."""
+        """Let the outputs use unreserved space. Call it once the source is fetched, so its size is known."""
         self._may_grow = True
 
     def hold(self, used_bytes: int) -> None:
-        """Note that the attempt's files have this size. Raise `DiskFull` when they may not."""
+        """Record the total size of the attempt's files. Raise `DiskFull` when they may not be so large."""
         self.used = used_bytes
         if used_bytes <= self.reserved:
             return
@@ -165,8 +166,8 @@ class DiskReservation:
         share, else `DiskFull`."""
         if not self._ledger.is_short():
             return
-        # The share may have shrunk since it was given. Without this an endless source on a disk that others
-        # use too would be handed back for ever, always a moment before it reached its first share.
+        # The share may have shrunk since it was reserved. Without this check an endless source on a disk that
+        # others use too would be released for ever, each time just before it reached its initial share.
         if not self._may_grow and self._ledger.exceeds_a_share(self):
             raise TooLargeForWorker(_OVER_ITS_SHARE)
         raise DiskFull("the worker's disk has too little room, and not because of this job")

@@ -1,4 +1,4 @@
-"""What an attempt uses: written by its slot, read by the heartbeat while it runs."""
+"""Resource usage and phase timings of an attempt: its slot writes them, the heartbeat reads them."""
 
 import threading
 import time
@@ -10,10 +10,10 @@ Measured = Literal["final", "last_beat"]
 
 
 class UsageMeter:
-    """Collect the timings of one attempt.
+    """The usage figures of one attempt. Thread-safe.
 
-    The document says in `measured` what it is: "final" from an attempt that ended by its own hand,
-    "last_beat" from one whose worker was killed or lost its lease, which then used at least this much.
+    `measured` in the document is "final" when the attempt recorded its own end, and "last_beat" when its
+    worker was killed or lost its lease; it then used at least this much.
     """
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
@@ -24,7 +24,7 @@ class UsageMeter:
         self._lock = threading.Lock()
 
     def note(self, **figures: Any) -> None:
-        """Set figures, replacing what they were."""
+        """Set figures, replacing earlier values."""
         with self._lock:
             self._figures |= figures
 
@@ -34,7 +34,7 @@ class UsageMeter:
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """Measure a phase; one that is under way counts as far as it got."""
+        """Measure the duration of a phase. A running phase counts with the time so far."""
         with self._lock:
             self._running[name] = self._now()
         try:
@@ -49,12 +49,12 @@ class UsageMeter:
             return {**self._figures, **running, "measured": measured}
 
     def changes(self) -> dict[str, Any] | None:
-        """Return the document for a heartbeat, or None when the last one that was written says the same."""
+        """Return the document for a heartbeat, or None when it equals the last one written."""
         document = self.document("last_beat")
         return None if document == self._written else document
 
     def note_written(self, document: Mapping[str, Any]) -> None:
-        """Remember what a heartbeat has written; one that failed is written with the next."""
+        """Record the document that a heartbeat has written. After a failed one the next writes it again."""
         self._written = document
 
     def _elapsed_ms(self, began: float) -> int:

@@ -1,4 +1,4 @@
-"""What a job shows of its outputs once they are all there."""
+"""The `outputs` documents of a succeeded job: URLs, sizes, checksums and a bounded list of files."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -7,8 +7,8 @@ from typing import Any
 from euterpe.media.verify import MadeFile
 from euterpe.storage.transfer import Stored
 
-# A row may hold 256 KiB of outputs: a libSQL server gives no answer beyond 10 MiB for 15 rows, and each
-# of up to 25 webhooks of one claim carries this. A film of three hours in four renditions has 8,000 segments.
+# A row may hold 256 KiB of outputs: a libSQL server returns no result above 10 MiB, for 15 rows, and each of
+# up to 25 webhooks of one claim contains this. A film of three hours in four renditions has 8,000 segments.
 MAX_FILES_BYTES = 128 * 1024
 
 
@@ -17,9 +17,9 @@ def output_documents(
 ) -> list[dict[str, Any]]:
     """Return one document for each output.
 
-    `url` and `sha256` are those of the file that one opens: the last one, which refers to the others.
-    `size_bytes` is the sum of all files, and `file_count` their number. `files` lists as many of them as fit
-    into `max_files_bytes` with those of the job's other outputs: playlists and such before their segments.
+    `url` and `sha256` are those of the file to open: the last one, which refers to the others. `size_bytes`
+    is the sum of all files, and `file_count` their number. `files` lists as many of them as fit into
+    `max_files_bytes`, which all outputs of the job share: playlists take precedence over segments.
     """
     pairs: dict[str, list[tuple[MadeFile, Stored]]] = {}
     for file, object_ in zip(made, stored, strict=True):
@@ -31,7 +31,7 @@ def output_documents(
 def _lists(
     pairs: Mapping[str, Sequence[tuple[MadeFile, Stored]]], max_bytes: int
 ) -> dict[str, list[dict[str, Any]]]:
-    """Share the room among the outputs: what a short list does not need is left to the longer ones."""
+    """Divide `max_bytes` among the outputs: what a short list does not need is left to the longer ones."""
     lists: dict[str, list[dict[str, Any]]] = {}
     for name in sorted(pairs, key=lambda name: len(pairs[name])):
         lists[name] = _listed(pairs[name], max_bytes // (len(pairs) - len(lists)))
@@ -56,7 +56,7 @@ def _document(pairs: Sequence[tuple[MadeFile, Stored]], files: Sequence[Mapping[
 
 
 def _listed(pairs: Sequence[tuple[MadeFile, Stored]], max_bytes: int) -> list[dict[str, Any]]:
-    """List the files in the order in which they were published; leave out the last segments first."""
+    """List the files in publishing order. If they do not fit, leave out the last segments first."""
     ranked = sorted(range(len(pairs)), key=lambda place: (pairs[place][0].is_part, place))
     listed: dict[int, dict[str, Any]] = {}
     taken = 0

@@ -1,4 +1,4 @@
-"""The outputs of one attempt on their way out: published in order, and looked at again before `succeeded`."""
+"""Upload the outputs of one attempt in order, and check the stored objects again before `succeeded`."""
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -14,15 +14,15 @@ from euterpe.storage.transfer import Stored, UploadDestination
 from euterpe.worker.credentials import CredentialAccess
 from euterpe.worker.lease_keeper import AttemptControl
 
-# An HLS output has thousands of files, and to look at one takes a store some 20 ms.
+# An HLS output has thousands of files, and an object store takes some 20 ms to check one.
 _CHECKS_AT_ONCE = 8
-_LOOK_EVERY_S = 0.5
+_CHECK_EVERY_S = 0.5
 
 
 class Uploader:
-    """Publish under a fence: `prove_ownership` checks it before anything becomes visible.
+    """An uploader that publishes under the fence: `prove_ownership` runs before each object becomes visible.
 
-    `on_sent` counts bytes, and may raise.
+    `on_sent` receives the size of each chunk sent, and may raise to stop.
     """
 
     def __init__(
@@ -40,15 +40,14 @@ class Uploader:
         self._open: tuple[JobSpec, UploadDestination] | None = None
 
     def publish(self, made: Sequence[MadeFile]) -> Iterator[Stored]:
-        """Yield each file as it is stored, in the order in which they were made: what refers to others comes
-        after them."""
+        """Yield each file once it is stored, in the given order: a file that refers to others comes last."""
         if (name := over_source(self._access.spec, [file.name for file in made])) is not None:
             raise StorageError("output_is_source", f"{name}: {ADVICE}", side="output")
         for file in made:
             yield self._put(file)
 
     def check(self, made: Sequence[MadeFile], stored: Sequence[Stored]) -> None:
-        """Raise when an object is not any more what we published: its `sha256` would be a lie."""
+        """Raise when an object is no longer what we published: the recorded `sha256` would be wrong."""
         pairs = iter(zip(made, stored, strict=True))
         running: set[Future[None]] = set()
         with ThreadPoolExecutor(_CHECKS_AT_ONCE, thread_name_prefix="euterpe-check") as pool:
@@ -58,7 +57,7 @@ class Uploader:
                         running.add(pool.submit(self._check, *pair))
                     if not running:
                         return
-                    done, running = wait(running, _LOOK_EVERY_S, FIRST_COMPLETED)
+                    done, running = wait(running, _CHECK_EVERY_S, FIRST_COMPLETED)
                     for future in done:
                         future.result()
                     self._control.check()
@@ -78,12 +77,12 @@ class Uploader:
         return self._access.on("output", put)
 
     def _check(self, file: MadeFile, stored: Stored) -> None:
-        """Look with the credentials of the last upload. Those that may only write see nothing, and go on."""
+        """Check with the credentials of the last upload. If they allow only writing, the check is skipped."""
         if self._open is not None:
             self._open[1].check(file.name, stored)
 
     def _destination(self, spec: JobSpec, credentials: StorageCredentials | None) -> UploadDestination:
-        """Return one destination for each version of the credentials: all files count for one pace."""
+        """Return one destination for each version of the credentials: all files count for its pace."""
         if self._open is None or self._open[0] is not spec:
             self._open = spec, self._storage.destination(spec.output, credentials, self._owner)
         return self._open[1]

@@ -1,4 +1,4 @@
-"""Where attempts keep their files: a folder for each, gone with it, whatever happens to the process."""
+"""Work directory: a temporary folder for each attempt, removed with it, even after the process was killed."""
 
 import fcntl
 import os
@@ -11,19 +11,19 @@ from uuid import uuid4
 
 import structlog
 
-_log = structlog.get_logger()
+_log = structlog.get_logger(__name__)
 _PREFIX = "euterpe-worker-"
 _LOCK = "in-use"
 _TRIED_BYTES = 1 << 20
 
 
 def free_bytes_of(folder: Path) -> int:
-    """Return what an unprivileged process may still write there."""
+    """Return the space that an unprivileged process may still use there."""
     return shutil.disk_usage(folder).free
 
 
 class WorkDir:
-    """Of one worker. A lock file says that it is in use; the system lets go of it when the process dies."""
+    """The work directory of one worker. A locked file marks it as in use; the kernel unlocks it on death."""
 
     def __init__(self, parent: Path | None, *, free_bytes: Callable[[Path], int] = free_bytes_of) -> None:
         self._parent = parent or Path(tempfile.gettempdir())
@@ -32,16 +32,16 @@ class WorkDir:
         self._lock: int | None = None
 
     def open(self) -> None:
-        """Makes it, and removes those of workers that were killed."""
+        """Create the directory, and remove those of workers that were killed."""
         self.path.mkdir(mode=0o700, parents=True)
         while (own := _take(self.path)) is None:
-            # Another worker, which starts too, took ours for one of those before we had its lock.
+            # Another worker that is starting took ours for a leftover before we had locked it.
             self.path = self._fresh()
             self.path.mkdir(mode=0o700)
         self._lock = own
         for other in self._parent.glob(f"{_PREFIX}*"):
             if other != self.path and (lock := _take(other)) is not None:
-                _log.info("left_over_removed", folder=other.name)
+                _log.info("stale_workdir_removed", folder=other.name)
                 shutil.rmtree(other, ignore_errors=True)
                 os.close(lock)
 
@@ -67,26 +67,28 @@ class WorkDir:
         return self._free_bytes(self.path)
 
     def try_to_write(self) -> None:
-        """Raise the `OSError` that a job would meet here. A quota, a lack of inodes and a file system that
-        has become read-only do not show in the free space."""
+        """Write a temporary file, and raise the `OSError` that a job would get here.
+
+        The free space does not show a quota, a lack of inodes or a file system that has become read-only.
+        """
         with tempfile.TemporaryFile(dir=self.path) as file:
             os.posix_fallocate(file.fileno(), 0, _TRIED_BYTES)
 
 
 def _take(folder: Path) -> int | None:
-    """The lock of a work directory, or None when a living process has it."""
+    """Return the lock of a work directory, or None when a running process holds it."""
     if folder.is_symlink():
-        return None  # none of ours is
+        return None  # work directories are never symlinks
     try:
         lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except (FileNotFoundError, NotADirectoryError, PermissionError):
-        return None  # gone in this moment, or somebody else's
+        return None  # it was just removed, or belongs to another user
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(lock)
         return None
-    except OSError:  # a file system without locks, say: to go on would be to take everything for taken
+    except OSError:  # such as a file system without locks, on which every directory would seem to be in use
         os.close(lock)
         raise
     return lock
