@@ -1,1 +1,1 @@
-"""The worker: claims jobs, keeps their leases alive, and takes each through fetch, encode and upload."""
+"""The worker: claims jobs, extends their leases by heartbeats, and runs attempts: fetch, encode, upload."""

@@ -1,4 +1,4 @@
-"""One attempt at a job, from its claim to its end: fetch, probe, encode, verify, upload."""
+"""An attempt at a job, from its claim to its outcome: fetch, probe, encode, verify, upload."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -37,18 +37,19 @@ from euterpe.worker.recorder import AttemptRecorder
 from euterpe.worker.uploader import Uploader
 from euterpe.worker.workdir import WorkDir
 
-_log = structlog.get_logger()
-# What each phase is of a job's progress, in percent: nearly all of the work is the encode.
+_log = structlog.get_logger(__name__)
+# A job's progress in percent after the fetch and after the encode: the encode is nearly all of the work.
 _FETCHED, _ENCODED = 5.0, 95.0
-# Free space is asked for once in so many bytes: it is a system call, and others fill the disk too.
-_LOOK_EVERY_BYTES = 16 * 1024 * 1024
-# When the time is up the pulse says so, wherever the attempt is: ffmpeg's own limits are the net below it.
-_PULSE_FIRST_S = 5.0
+# Free space is checked after every so many bytes: the check is a system call, and others fill the disk too.
+_CHECK_EVERY_BYTES = 16 * 1024 * 1024
+# `AttemptControl.check` should report the timeout first, in every phase. The encode gets this much longer, so
+# that its own timeout is only a fallback.
+_EXTRA_ENCODE_S = 5.0
 
 
 @dataclass(frozen=True)
 class Tools:
-    """What attempts work with; shared by all slots of a worker."""
+    """The services and limits that attempts use; shared by all slots of a worker."""
 
     store: Store
     storage: Storage
@@ -57,7 +58,7 @@ class Tools:
     workdir: WorkDir
     ffmpeg_version: str
     threads: int
-    memory_bytes: int  # of each ffmpeg
+    memory_bytes: int  # the limit of each ffmpeg process
     max_source_bytes: int
     stall_seconds: float
     max_refreshes: int
@@ -75,38 +76,41 @@ class Attempt:
         self._recorder = AttemptRecorder(tools.store, control)
         self._meter = control.meter
         self._meter.note(ffmpeg=tools.ffmpeg_version)
-        self._unchecked = _LOOK_EVERY_BYTES
+        self._unchecked = _CHECK_EVERY_BYTES
         self._cpu_seconds = 0.0
         self._storage = tools.storage.bounded(control.time_left)
         self._owner = Owner(self._job.job_id, self._job.claim_version, is_rival=self._is_rival)
 
     def _is_rival(self, other_id: str) -> bool | None:
-        if not is_id(other_id):  # written by anybody who may write to the store
+        if not is_id(other_id):  # anyone with write access to the object store may have written it
             return None
         return self._tools.store.jobs.is_rival(self._job.job_id, self._job.claim_version, other_id)
 
     def run(self) -> AttemptResult:
-        """Run the attempt and record its outcome. Write nothing once the lease is lost."""
+        """Run the attempt and record its outcome. Write nothing once the lease is lost.
+
+        Return `WORKER_FAULT` when the worker seems to be at fault (disk, memory, sandbox).
+        """
         try:
             with self._workplace() as folder:
                 outputs = self._work(folder)
-            # Once nothing of it is left here: an end that is told is a whole end.
+            # Success is recorded after the work folder is removed, so that it means nothing is left here.
             timings = self._meter.document("final")
             self._recorder.advance(JobStatus.SUCCEEDED, outputs=outputs, timings=timings)
             _log.info("job_succeeded", **timings)
-        except (LeaseLost, Conflict):  # the latter is the store's word for a claim that is over
+        except (LeaseLost, Conflict):  # the store raises Conflict when the claim is over
             _log.warning("lease_lost", phase=self._recorder.phase)
             return AttemptResult.LEASE_LOST
         except WorkerStopping:
             self._write_end(lambda: self._recorder.release(self._meter.document("final")))
             return AttemptResult.HANDED_BACK
-        except Exception as error:  # noqa: BLE001  a slot must outlive whatever a job does
+        except Exception as error:  # noqa: BLE001  a slot must survive any error of a job
             return self._end(judge(error, self._recorder.phase, self._tools.self_check.quick))
         return AttemptResult.SUCCEEDED
 
     @contextmanager
     def _workplace(self) -> Iterator[Path]:
-        """Yield a folder, with a share of its disk that is free again once the folder is gone."""
+        """Yield a work folder and reserve disk for it. The reservation ends after the folder is removed."""
         self._room = self._tools.disk.open()
         try:
             with self._tools.workdir.folder(f"{self._job.job_id}-{self._job.claim_version}") as folder:
@@ -126,21 +130,21 @@ class Attempt:
                 assert_never(verdict)
 
     def _hand_back(self, reason: JobError) -> None:
-        """Return the attempt to the job, unless the job has used up what it may have for nothing."""
+        """Release the job without a charge, unless it has used up its releases for `LIMITED_CODES`."""
         policy, timings = self._tools.hand_backs, self._meter.document("final")
         if reason.code in LIMITED_CODES and policy.is_spent(self._recorder.attempts()):
             self._recorder.fail(reason, timings)
             return
         pause = policy.pause_ms(self._job)
-        _log.warning("job_put_off", code=reason.code, message=reason.message, pause_ms=pause)
+        _log.warning("attempt_not_charged", code=reason.code, message=reason.message, pause_ms=pause)
         self._recorder.release(timings, pause, reason)
 
     def _write_end(self, write: Callable[[], None]) -> None:
         try:
             write()
-        except Exception:  # noqa: BLE001  a slot must outlive whatever a job does
-            # The lease runs out by itself, and the sweep moves the job on.
-            _log.exception("end_not_written")
+        except Exception:  # noqa: BLE001  a slot must survive any error of a job
+            # The lease expires, and the sweep moves the job on.
+            _log.exception("outcome_not_written")
 
     def _work(self, folder: Path) -> list[dict[str, Any]]:
         _log.info("attempt_started")
@@ -155,9 +159,9 @@ class Attempt:
             with self._meter.phase("probe"):
                 info = self._tools.sandbox.probe(source.fileno(), on_tick=self._control.check)
             self._recorder.advance(JobStatus.PROCESSING, source_info=info.document())
-            (made_in := folder / "out").mkdir()
-            made = self._make(access.spec, info, source, made_in)
-        (folder / "source").unlink()  # room for whoever needs it: the upload may take long
+            (out := folder / "out").mkdir()
+            made = self._make(access.spec, info, source, out)
+        (folder / "source").unlink()  # frees its disk space for other jobs, as the upload may take long
         self._room.hold(sum(file.path.stat().st_size for file in made))
         self._recorder.advance(JobStatus.UPLOADING)
         with self._meter.phase("upload"):
@@ -169,7 +173,7 @@ class Attempt:
         found: dict[int, SourceObject] = {}
 
         def at(spec: JobSpec, credentials: StorageCredentials | None) -> SourceObject:
-            """To make a client takes 3 ms: one for each version of the credentials."""
+            """Return the source object. Creating its client takes 3 ms: keep one per credential version."""
             if id(spec) not in found:
                 found[id(spec)] = self._storage.source(spec.source, credentials)
             return found[id(spec)]
@@ -179,13 +183,13 @@ class Attempt:
             at(spec, credentials).check_announced(info, self._limit_of(spec))
             return info
 
-        # First what is wrong with the job, for good; only then what this worker has room for.
+        # Errors of the job itself, which are permanent, take precedence over a lack of room on this worker.
         expected = access.on("source", announced)
         self._room.reserve(expected.size)
 
         def on_chunk(size: int) -> None:
             self._room.hold(source.tell())
-            self._look_around(size)
+            self._check(size)
             self._meter.note(bytes_in=source.tell())
             if expected.size:
                 self._recorder.report(_FETCHED * source.tell() / expected.size)
@@ -213,7 +217,7 @@ class Attempt:
                 planned,
                 source.fileno(),
                 folder,
-                timeout_seconds=self._control.seconds_left + _PULSE_FIRST_S,
+                timeout_seconds=self._control.seconds_left + _EXTRA_ENCODE_S,
                 stall_seconds=self._tools.stall_seconds,
                 max_output_bytes=max_output_bytes(info.size_bytes),
                 memory_bytes=self._tools.memory_bytes,
@@ -225,8 +229,8 @@ class Attempt:
             return verify(self._tools.sandbox, planned, folder, on_tick=self._control.check)
 
     def _on_cpu(self, cpu_seconds: float) -> None:
-        # Of an encode that failed too: somebody pays for it. With a helper that is killed the account of its
-        # child is gone: what was seen last stays.
+        # A failed encode is metered too, because its processor time costs money. If the helper is killed, its
+        # child's usage is lost, so the last measured value is kept.
         self._cpu_seconds = max(self._cpu_seconds, cpu_seconds)
         self._meter.note(cpu_seconds=round(self._cpu_seconds, 3))
 
@@ -234,12 +238,12 @@ class Attempt:
         self._room.hold(self._source_bytes + disk_bytes)
 
     def _on_encoded(self, progress: EncodeProgress) -> None:
-        self._look_around(_LOOK_EVERY_BYTES)
+        self._check(_CHECK_EVERY_BYTES)
         done = _FETCHED + (_ENCODED - _FETCHED) * (progress.percent or 0.0) / 100
         self._recorder.report(round(done, 2), eta_seconds=progress.eta_seconds, speed=progress.speed)
 
     def _upload_all(self, access: CredentialAccess, made: Sequence[MadeFile]) -> list[Stored]:
-        """In the order in which they were made: what refers to others comes after them."""
+        """Upload in the given order, in which a file that refers to others comes after them."""
         whole, sent, stored = sum(file.path.stat().st_size for file in made), 0, list[Stored]()
         uploader = Uploader(
             self._storage,
@@ -260,9 +264,10 @@ class Attempt:
         self._meter.add("bytes_out", size)
         self._control.check()
 
-    def _look_around(self, written_bytes: int) -> None:
+    def _check(self, written_bytes: int) -> None:
+        """Raise when the attempt must stop, or when the disk is short."""
         self._control.check()
         self._unchecked += written_bytes
-        if self._unchecked >= _LOOK_EVERY_BYTES:
+        if self._unchecked >= _CHECK_EVERY_BYTES:
             self._unchecked = 0
             self._room.check()

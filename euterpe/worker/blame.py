@@ -1,4 +1,4 @@
-"""Whose fault the end of an attempt is: the job's, which is charged, or the worker's, which hands it back.
+"""Decide who is to blame for a failed attempt: charge the job, or release it because the worker is at fault.
 
 Invariant `blame`: only types, codes, error numbers and measurements decide, never a text.
 """
@@ -20,7 +20,7 @@ from euterpe.worker.disk import DiskFull, NoRoomNow, TooLargeForWorker
 from euterpe.worker.health import WorkerFault, exhaustion_in, full_disk_in
 from euterpe.worker.interruptions import AttemptTimeout, CancelRequested
 
-_log = structlog.get_logger()
+_log = structlog.get_logger(__name__)
 _OUT_OF_REACH = (
     "the job's credentials cannot be opened for now; if that lasts, "
     "PUT /transcode/{job_id}/credentials stores new ones"
@@ -29,14 +29,14 @@ _OUT_OF_REACH = (
 
 @dataclass(frozen=True)
 class Charge:
-    """The attempt counts, and the error's retry class decides what follows."""
+    """A verdict: the attempt is charged to the job, and the error's retry class decides what follows."""
 
     error: JobError
 
 
 @dataclass(frozen=True)
 class NoCharge:
-    """The job goes back with its attempt. `suspects_worker`: the worker is to check itself."""
+    """A verdict: the job is released without a charge. With `suspects_worker` the worker checks itself."""
 
     error: JobError
     suspects_worker: bool
@@ -46,13 +46,13 @@ Verdict = Charge | NoCharge
 
 
 def judge(error: Exception, phase: str, self_check: Callable[[], WorkerFault | None]) -> Verdict:
-    """Return whether `error` is charged to the job. `self_check` measures the worker now: it is asked about
-    failures whose cause was in other hands, like a client library or ffmpeg, which name it in words alone."""
+    """Return whether `error` is charged to the job. `self_check`, which measures the worker now, is called
+    for failures inside a client library or ffmpeg, because they report the cause only as text."""
     if (known := _known_verdict(error, phase)) is not None:
         return known
-    trouble = exhaustion_in(error) or full_disk_in(error) or self_check()
-    if trouble is not None:
-        return NoCharge(trouble.job_error(phase), suspects_worker=True)
+    fault = exhaustion_in(error) or full_disk_in(error) or self_check()
+    if fault is not None:
+        return NoCharge(fault.job_error(phase), suspects_worker=True)
     return Charge(_own_failure(error, phase))
 
 
@@ -64,7 +64,7 @@ def _known_verdict(error: Exception, phase: str) -> Verdict | None:
         case AttemptTimeout() | CannotDecrypt():
             verdict = Charge(JobError(error.code, str(error), phase))
         case UnknownKek() | UnknownFormat():
-            # Its requester reads this too, and need not know our keys by name.
+            # The requester reads this message too, so it does not name our keys.
             reason = JobError(error.code, _OUT_OF_REACH, phase, RetryClass.TRANSIENT)
             verdict = NoCharge(reason, suspects_worker=False)
         case TooLargeForWorker():
@@ -80,45 +80,44 @@ def _own_failure(error: Exception, phase: str) -> JobError:
     if isinstance(error, StorageError | MediaError):
         return error.job_error(phase)
     if isinstance(error, OSError) and error.errno == errno.EFBIG:
-        said = "the source is larger than any file that this worker may write"
-        return JobError("disk_full", said, phase, RetryClass.TRANSIENT)
-    _log.error("attempt_broke", exc_info=error)
-    # The type alone: the text of a foreign error may hold what must not be shown.
-    said = f"the worker met an unexpected {type(error).__name__}"
-    return JobError("internal_error", said, phase, RetryClass.TRANSIENT)
+        message = "the source is larger than any file that this worker may write"
+        return JobError("disk_full", message, phase, RetryClass.TRANSIENT)
+    _log.error("attempt_unexpected_error", exc_info=error)
+    # Only the type is shown: the text of an unknown error may contain secrets.
+    message = f"the worker met an unexpected {type(error).__name__}"
+    return JobError("internal_error", message, phase, RetryClass.TRANSIENT)
 
 
-# What a job could bring about by itself, again and again: a helper that it breaks, a child that it kills.
+# Codes that a job could cause itself, again and again, for example by crashing the helper or killing a child.
 LIMITED_CODES = frozenset({"sandbox_failed", "encode_killed", "worker_exhausted", "worker_broken"})
 
 
 @dataclass(frozen=True)
 class ReleasePolicy:
-    """Bound what a job can cost that is never charged."""
+    """Limits on uncharged attempts: how many a job may have, and the backoff between them."""
 
-    most_free: int = 5  # of each job, for codes of `LIMITED_CODES`; from then on they are charged
-    # What this worker lacks, another may have: a key that is being rolled out, a disk with room.
+    most_free: int = 5  # for each job, for `LIMITED_CODES`; further failures with these codes are charged
+    # Another worker may have what this one lacks: a key that is being rolled out, a disk with room.
     first_pause_ms: int = 5_000
-    # A key may be lost for good: so often, at least, such a job is tried once more.
+    # A key may be lost for ever. A job that needs it is still tried again at least this often.
     longest_pause_ms: int = 300_000
 
     def pause_ms(self, job: ClaimedJob) -> int:
-        """Return a pause that grows with each claim of the job that has cost it no attempt: the versions
-        count them all."""
+        """Return a pause that grows with each uncharged claim: `claim_version` counts all claims."""
         given_back = job.claim_version - job.attempt_count
         backoff = Backoff(self.first_pause_ms, self.longest_pause_ms)
         draw = random.random()  # noqa: S311  jitter, not a secret
         return backoff.delay_ms(given_back + 1, RetryClass.TRANSIENT, draw)
 
     def is_spent(self, attempts: Sequence[Mapping[str, Any]]) -> bool:
-        """Return whether the job was handed back so often that its next hand-back is charged."""
+        """Return whether the job was released so often that its next failure of this kind is charged."""
         return limited(attempts) >= self.most_free
 
 
 def limited(attempts: Sequence[Mapping[str, Any]]) -> int:
-    """Count the attempts that were handed back for a code of `LIMITED_CODES`.
+    """Return the number of attempts that were released with a code of `LIMITED_CODES`.
 
-    Over the whole job: counted since the last charge, a job with three attempts ran eighteen times.
+    It covers the whole job: counted since the last charge, a job with three attempts ran eighteen times.
     """
     released = [attempt for attempt in attempts if attempt["outcome"] == "released" and attempt["error"]]
     return sum(attempt["error"]["code"] in LIMITED_CODES for attempt in released)

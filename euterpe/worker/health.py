@@ -1,4 +1,4 @@
-"""What a worker measures about itself, without any job, and when it may claim."""
+"""Worker self-check (disk, file descriptors, threads, sandbox), and a gate that pauses claims (backoff)."""
 
 import errno
 import os
@@ -17,7 +17,7 @@ from euterpe.storage.errors import StorageError
 from euterpe.worker.disk import DiskLedger
 from euterpe.worker.workdir import WorkDir
 
-_log = structlog.get_logger()
+_log = structlog.get_logger(__name__)
 # An attempt opens about twenty at once: its source, the pipes and sockets of a child, connections.
 _SPARE_DESCRIPTORS = 32
 _SANDBOX_TRIES = 3
@@ -30,7 +30,7 @@ _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 @dataclass(frozen=True)
 class WorkerFault:
-    """Something that this worker lacks for any job."""
+    """A resource that this worker lacks, whatever the job."""
 
     code: str
     message: str
@@ -40,14 +40,16 @@ class WorkerFault:
 
 
 def exhaustion_in(error: BaseException | None) -> WorkerFault | None:
-    """Return what this process ran out of, if a system call of its own said so. An error that was put into
-    other words keeps the first one as its context; a message is never read."""
+    """Return the resource that this process ran out of, if a system call of its own failed for that.
+
+    The original error is found as the cause or context of the error. Messages are never read.
+    """
     for cause in _chain(error):
         if isinstance(cause, OSError) and cause.errno in _EXHAUSTED:
             return WorkerFault(
                 "worker_exhausted", "the worker ran out of file descriptors, threads or memory"
             )
-        # The interpreter's own words, when the system gives it no thread.
+        # The interpreter itself raises this when the system gives it no thread.
         if isinstance(cause, MemoryError) or (type(cause), str(cause)) == (
             RuntimeError,
             "can't start new thread",
@@ -57,7 +59,7 @@ def exhaustion_in(error: BaseException | None) -> WorkerFault | None:
 
 
 def full_disk_in(error: Exception) -> WorkerFault | None:
-    """Return that the work directory's disk is full, if a write of the worker's own failed for that."""
+    """Return the fault `disk_full`, if a write to the worker's own disk failed for lack of space."""
     if isinstance(error, StorageError) and error.side == "output":
         return None  # the disk of a `file://` output is not the worker's
     if any(isinstance(cause, OSError) and cause.errno in _FULL for cause in _chain(error)):
@@ -74,7 +76,7 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
 
 
 class SelfCheck:
-    """Measure disk, descriptors, threads and sandbox as any job would need them."""
+    """A check of disk, file descriptors, threads and sandbox, as any job needs them."""
 
     def __init__(
         self,
@@ -88,31 +90,31 @@ class SelfCheck:
         self._spare = spare_descriptors
 
     def quick(self) -> WorkerFault | None:
-        """Return what is lacking now; takes a millisecond and starts no process."""
-        return self._first_trouble(self._try_disk, self._try_descriptors, self._try_thread)
+        """Return what is lacking now. Takes a millisecond and starts no process."""
+        return self._first_fault(self._try_disk, self._try_descriptors, self._try_thread)
 
     def full(self) -> WorkerFault | None:
-        """Return what is lacking now, a child of the sandbox included; takes some twenty milliseconds."""
-        return self.quick() or self._sandbox_trouble()
+        """Return what is lacking now, with a test of the sandbox. Takes some twenty milliseconds."""
+        return self.quick() or self._sandbox_fault()
 
-    def _sandbox_trouble(self) -> WorkerFault | None:
-        """Believe only a child that fails every time: a job in another slot that breaks the helper takes the
-        child of one check with it, and would earn the worker a rest."""
-        trouble: WorkerFault | None = None
+    def _sandbox_fault(self) -> WorkerFault | None:
+        """Return a fault only if a trivial child fails every time: a job in another slot that crashes the
+        helper ends the child of one check too, and must not pause the worker."""
+        fault: WorkerFault | None = None
         for _ in range(_SANDBOX_TRIES):
-            trouble = self._first_trouble(self._sandbox_child)
-            if trouble is None:
+            fault = self._first_fault(self._sandbox_child)
+            if fault is None:
                 return None
-        return trouble
+        return fault
 
-    def _first_trouble(self, *tries: Callable[[], WorkerFault | None]) -> WorkerFault | None:
+    def _first_fault(self, *tries: Callable[[], WorkerFault | None]) -> WorkerFault | None:
         for attempt in tries:
             try:
-                trouble = attempt()
+                fault = attempt()
             except (OSError, RuntimeError, MemoryError, MediaError) as error:
-                trouble = _trouble_of(error)
-            if trouble is not None:
-                return trouble
+                fault = _fault_of(error)
+            if fault is not None:
+                return fault
         return None
 
     def _try_disk(self) -> WorkerFault | None:
@@ -135,7 +137,7 @@ class SelfCheck:
         self._sandbox.check()
 
 
-def _trouble_of(error: Exception) -> WorkerFault:
+def _fault_of(error: Exception) -> WorkerFault:
     if isinstance(error, OSError) and error.errno in _FULL:
         return WorkerFault("disk_full", "the worker's disk takes no more files")
     if isinstance(error, MediaError):
@@ -144,10 +146,10 @@ def _trouble_of(error: Exception) -> WorkerFault:
 
 
 class ClaimGate:
-    """Decide when a worker may claim.
+    """The decision when a worker may claim.
 
-    Only trouble that the worker measures without any job earns it a rest. After a suspicious attempt it
-    checks itself: when the check passes it claims on at once, whatever jobs do, and however often.
+    Only a fault that the worker measures without any job pauses it. After a suspicious attempt it runs a
+    self-check, and if that passes it claims at once, however often jobs fail.
     """
 
     def __init__(
@@ -164,11 +166,11 @@ class ClaimGate:
         self._is_suspect, self._rests, self._until = False, 0, float("-inf")
 
     def suspect(self) -> None:
-        """Ask for a full self-check before the next claim. Any thread may call it."""
+        """Request a full self-check before the next claim. Any thread may call it."""
         self._is_suspect = True
 
     def may_claim(self) -> bool:
-        """Return whether to claim now. One thread calls it, before each claim."""
+        """Return whether to claim now. Call it from one thread only, before each claim."""
         if self._now() < self._until:
             return False
         if self._is_suspect or self._rests:
@@ -177,8 +179,8 @@ class ClaimGate:
 
     def _passes_the_check(self) -> bool:
         self._is_suspect = False
-        trouble = self._check.full()
-        if trouble is None:
+        fault = self._check.full()
+        if fault is None:
             if self._rests:
                 _log.info("worker_recovered", rests=self._rests)
             self._rests = 0
@@ -186,5 +188,5 @@ class ClaimGate:
         rest = min(self._longest_rest_s, self._first_rest_s * 2.0 ** min(self._rests, 10))
         self._rests += 1
         self._until = self._now() + rest
-        _log.warning("worker_rests", code=trouble.code, message=trouble.message, rest_s=rest)
+        _log.warning("claims_paused", code=fault.code, message=fault.message, rest_s=rest)
         return False

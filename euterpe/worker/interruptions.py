@@ -1,4 +1,4 @@
-"""How an attempt ends, and why it stops before it is through other than by an error of its own."""
+"""The results of an attempt, and the exceptions that interrupt it: lost lease, cancel, stop, timeout."""
 
 from enum import Enum, auto
 
@@ -6,23 +6,23 @@ from euterpe.domain.errors import EuterpeError
 
 
 class AttemptResult(Enum):
-    """What became of an attempt, as far as its worker has to know."""
+    """The result of an attempt, as its worker needs it."""
 
     SUCCEEDED = auto()
     FAILED = auto()  # charged to the job
-    HANDED_BACK = auto()  # not charged, and nothing is wrong with the worker
-    WORKER_FAULT = auto()  # something is wrong with the worker, as it seems: it is to check itself
+    HANDED_BACK = auto()  # released without a charge, and the worker is not suspect
+    WORKER_FAULT = auto()  # released without a charge, and the worker must check itself
     LEASE_LOST = auto()
 
 
 class Interruption(EuterpeError):
-    """Raised wherever the attempt happens to be; nothing of it goes on after that."""
+    """Raised inside an attempt, at any point, to end it."""
 
     code = "attempt_ended"
 
 
 class LeaseLost(Interruption):
-    """The job is somebody else's, or over: there is nothing left that we may write."""
+    """Raised when the job has another owner or is finished, so that this attempt may write nothing more."""
 
     code = "lease_lost"
 
@@ -32,7 +32,7 @@ class CancelRequested(Interruption):
 
 
 class WorkerStopping(Interruption):
-    """The worker is stopping and will not finish this."""
+    """Raised when the worker is stopping and will not finish the attempt."""
 
     code = "worker_stopping"
 

@@ -1,4 +1,4 @@
-"""One heartbeat for all that a worker holds, and what each attempt learns from it."""
+"""The lease keeper: one heartbeat for all jobs that a worker holds, and the stop signals of each attempt."""
 
 import random
 import threading
@@ -20,17 +20,17 @@ from euterpe.worker.interruptions import (
 )
 from euterpe.worker.meter import UsageMeter
 
-_log = structlog.get_logger()
-# A worker that stops does not wait for its database: what it holds is reclaimed when its leases run out.
-_LAST_WORDS_S = 3.0
-# An attempt that does not come back so long after its end hangs in something that never returns: its lease is
-# let go, so that somebody else may have the job.
+_log = structlog.get_logger(__name__)
+# A stopping worker waits no longer for its database: its jobs are reclaimed when their leases expire.
+_STOP_WRITE_S = 3.0
+# An attempt that has not ended so long after its deadline hangs in a call that never returns. Its lease is no
+# longer extended, so that another worker can have the job.
 _HANGS_S = 60.0
 R = TypeVar("R")
 
 
 class AttemptControl:
-    """What the heartbeat and the operator say to one attempt. The attempt looks whenever it can stop."""
+    """The deadline and stop signal of one attempt. The attempt calls `check` wherever it can stop."""
 
     def __init__(self, job: ClaimedJob, timeout_s: float, now: Callable[[], float] = time.monotonic) -> None:
         self.job = job
@@ -40,14 +40,14 @@ class AttemptControl:
         self._changed = threading.Event()
 
     def check(self) -> None:
-        """Raises when the attempt is to stop."""
+        """Raise when the attempt must stop."""
         if self._end is not None:
             raise self._end
         if self._now() > self._ends_at:
             raise AttemptTimeout(f"the attempt took longer than its {self._timeout_s:g} seconds")
 
     def wait(self, seconds: float) -> None:
-        """Rests, and raises as soon as the attempt is to stop."""
+        """Sleep, and raise as soon as the attempt must stop."""
         self._changed.wait(max(0.0, min(seconds, self._ends_at - self._now())))
         self.check()
 
@@ -56,7 +56,7 @@ class AttemptControl:
         return max(0.0, self._ends_at - self._now())
 
     def time_left(self) -> float:
-        """Return the seconds that the attempt has left, or raise when it is to stop."""
+        """Return the seconds that the attempt has left. Raise when it must stop."""
         self.check()
         return self.seconds_left
 
@@ -65,21 +65,21 @@ class AttemptControl:
         return self._now() > self._ends_at + _HANGS_S
 
     def end(self, reason: Interruption) -> None:
-        """The first reason stays, unless the lease is lost: then nothing else may be written."""
+        """Signal the attempt to stop. The first reason stays, unless the lease is lost: that one prevails."""
         if self._end is None or isinstance(reason, LeaseLost):
             self._end = reason
         if isinstance(reason, WorkerStopping):
-            self._ends_at = min(self._ends_at, self._now() + _LAST_WORDS_S)
+            self._ends_at = min(self._ends_at, self._now() + _STOP_WRITE_S)
         self._changed.set()
 
     def retry_while_unavailable(self, call: Callable[[], R]) -> R:
-        """A database that is away comes back; until the attempt's time is up it is worth waiting for."""
+        """Return the result of `call`, retried with backoff until the attempt's deadline."""
         pause = 0.1
         while True:
             try:
                 return call()
             except StoreUnavailable as error:
-                _log.warning("database_away", error=str(error))
+                _log.warning("database_unavailable", error=str(error))
                 if self.seconds_left <= 0:
                     raise
                 time.sleep(min(self.seconds_left, pause * random.uniform(0.5, 1.5)))  # noqa: S311  jitter
@@ -87,14 +87,14 @@ class AttemptControl:
 
 
 class LeaseKeeper:
-    """Starts with `start`; beats until `stop`, which comes after the last attempt has ended."""
+    """The thread that sends heartbeats. Its worker calls `start`, and `stop` after the last attempt."""
 
     def __init__(self, store: Store, *, interval_ms: int) -> None:
         self._store, self._interval_s = store, interval_ms / 1000
         self._held: dict[str, AttemptControl] = {}
         self._lock = threading.Lock()
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._loop, name="euterpe-heart", daemon=True)
+        self._thread = threading.Thread(target=self._loop, name="euterpe-lease-keeper", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
@@ -108,7 +108,7 @@ class LeaseKeeper:
             self._held[control.job.job_id] = control
 
     def drop(self, control: AttemptControl) -> None:
-        """A job that was lost may be held again already, by a later claim of ours."""
+        """Stop extending this lease. A later claim of ours may already hold the same job: that one stays."""
         with self._lock:
             if self._held.get(control.job.job_id) is control:
                 del self._held[control.job.job_id]
@@ -118,6 +118,7 @@ class LeaseKeeper:
             return list(self._held.values())
 
     def beat(self) -> None:
+        """Send one heartbeat for all attempts, and signal those that lost their lease or are canceled."""
         controls = [control for control in self.held() if not control.hangs]
         used = {
             control.job.job_id: changes
@@ -134,6 +135,7 @@ class LeaseKeeper:
                 control.end(CancelRequested("the job was canceled"))
 
     def hand_back(self) -> None:
+        """Signal all attempts to stop and release their jobs."""
         for control in self.held():
             control.end(WorkerStopping("the worker is stopping"))
 
@@ -144,8 +146,8 @@ class LeaseKeeper:
                 self.beat()
                 pause = self._interval_s
             except StoreUnavailable as error:
-                # Leases run on while the database is away: be there soon after it is back.
+                # Leases expire while the database is unavailable, so retry soon after it is back.
                 pause = min(1.0, self._interval_s)
                 _log.warning("heartbeat_failed", error=str(error))
-            except Exception:  # noqa: BLE001  without a heart every job of this worker is lost
-                _log.exception("heartbeat_broke")
+            except Exception:  # noqa: BLE001  without heartbeats every job of this worker is lost
+                _log.exception("heartbeat_unexpected_error")

@@ -1,4 +1,4 @@
-"""What an attempt writes to the store: steps, progress and its end, all under the fence."""
+"""The store writes of an attempt: status changes, progress and outcome, all under the fence."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -15,12 +15,12 @@ from euterpe.store.store import Store
 from euterpe.worker.interruptions import LeaseLost
 from euterpe.worker.lease_keeper import AttemptControl
 
-_log = structlog.get_logger()
+_log = structlog.get_logger(__name__)
 _REPORT_EVERY_S = 1.0
 
 
 class AttemptRecorder:
-    """Of one attempt. Its `phase` is the job's status as far as we know."""
+    """The recorder of one attempt. `phase` is the last job status that it wrote."""
 
     def __init__(self, store: Store, control: AttemptControl) -> None:
         self._store, self._control, self._job = store, control, control.job
@@ -28,6 +28,7 @@ class AttemptRecorder:
         self._reported_at = float("-inf")
 
     def advance(self, target: JobStatus, **extra: Any) -> None:
+        """Write the next status. Raise `LeaseLost` when the fence does not hold any more."""
         self._control.check()
         step = Advance(self._job, self.phase, target, extra)
         if not self._control.retry_while_unavailable(
@@ -43,7 +44,7 @@ class AttemptRecorder:
         eta_seconds: float | None = None,
         speed: float | None = None,
     ) -> None:
-        """At most one a second; a report that finds the database away is lost, the next one will tell."""
+        """Write the progress, at most once a second. Drop the report if the database is unavailable."""
         if time.monotonic() < self._reported_at + _REPORT_EVERY_S:
             return
         self._reported_at = time.monotonic()
@@ -57,13 +58,14 @@ class AttemptRecorder:
             raise LeaseLost("the job is not ours any more")
 
     def prove_ownership(self) -> None:
-        """The fence check before anything becomes visible to others."""
+        """Extend the lease, or raise `LeaseLost`: the fence check before an object becomes visible."""
         self._control.check()
         beat = self._control.retry_while_unavailable(lambda: self._store.inbox.heartbeat([self._job]))
         if self._job.job_id not in beat.held:
             raise LeaseLost("the job is not ours any more")
 
     def fail(self, error: JobError, timings: Mapping[str, Any]) -> None:
+        """Record the failure. With a stale claim this writes nothing and only logs."""
         decision = self._control.retry_while_unavailable(
             lambda: self._store.inbox.fail(self._job, error, timings=timings)
         )
@@ -76,17 +78,18 @@ class AttemptRecorder:
         )
 
     def release(self, timings: Mapping[str, Any], delay_ms: int = 0, reason: JobError | None = None) -> None:
+        """Release the job without a charge, claimable again after `delay_ms`."""
         release = self._store.inbox.release
         held = self._control.retry_while_unavailable(
             lambda: release(self._job, delay_ms=delay_ms, reason=reason, timings=timings)
         )
-        _log.info("job_handed_back", held=held)
+        _log.info("job_released", held=held)
 
     def attempts(self) -> Sequence[Mapping[str, Any]]:
         """Return the job's attempts, oldest first, this one last."""
         return self._control.retry_while_unavailable(lambda: self._store.jobs.attempts(self._job.job_id))
 
     def _is_at(self, target: JobStatus) -> bool:
-        """A connection that breaks during its commit does not tell whether it was made: look."""
+        """Read whether an earlier try was committed: a connection lost during COMMIT leaves that open."""
         row = self._control.retry_while_unavailable(lambda: self._store.jobs.get(self._job.job_id))
         return bool(row["claim_version"] == self._job.claim_version and row["status"] == target)

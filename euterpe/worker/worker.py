@@ -1,4 +1,4 @@
-"""A worker: claims as many jobs as it has free slots, runs each in a slot, and drains when it is told to."""
+"""The worker: a loop that claims as many jobs as there are free slots, and a thread pool that runs them."""
 
 import random
 import threading
@@ -17,14 +17,14 @@ from euterpe.worker.health import ClaimGate
 from euterpe.worker.interruptions import AttemptResult
 from euterpe.worker.lease_keeper import AttemptControl, LeaseKeeper
 
-_log = structlog.get_logger()
+_log = structlog.get_logger(__name__)
 _POLL_S = (0.5, 1.5)
-# What does not end so long after it was told to is left behind.
+# The time for attempts to end after the stop signal. The threads of those that still run are abandoned.
 _GRACE_S = 10.0
 
 
 class Worker:
-    """Starts with `start`, ends with `stop`."""
+    """A claim loop and its slots. The caller calls `start`, and `stop`, which drains."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class Worker:
         _log.info("worker_started", slots=self._slots, queues=list(self._queues))
 
     def claim_no_more(self) -> None:
-        """The beginning of `stop`: from here on the drain's time runs."""
+        """Stop claiming, and start the clock of the drain. `stop` calls it too."""
         with self._changed:
             self._stopping = True
             self._drains_since = min(self._drains_since, time.monotonic())
@@ -64,8 +64,8 @@ class Worker:
         self._listener.wake()
 
     def stop(self, *, drain_s: float = 0.0) -> bool:
-        """Waits so long for what is under way, then hands back what is left. False when something of it
-        hangs: its thread is left behind, and its lease runs out."""
+        """Wait up to `drain_s` for running attempts, then release the rest. Return False when an attempt
+        hangs: its thread is abandoned, and its lease expires."""
         self.claim_no_more()
         self._thread.join()
         with self._changed:
@@ -74,10 +74,12 @@ class Worker:
         with self._changed:
             has_ended = self._changed.wait_for(lambda: not self._busy, _GRACE_S)
         self._pool.shutdown(wait=has_ended)
-        # Last: until an attempt has ended, its lease is to be kept alive.
+        # This comes last, because leases must be extended until their attempts have ended.
         self.lease_keeper.stop()
         if not has_ended:
-            _log.error("attempts_hang", jobs=[control.job.job_id for control in self.lease_keeper.held()])
+            _log.error(
+                "attempts_abandoned", jobs=[control.job.job_id for control in self.lease_keeper.held()]
+            )
         self._listener.close()
         self._tools.sandbox.stop()
         self._tools.workdir.close()
@@ -92,13 +94,14 @@ class Worker:
                     return
                 free = self._slots - len(self._busy)
             try:
-                # Until nothing is left: whoever waits has swept, and takes the next job without that.
+                # Claim until nothing is left: a claim that finds nothing sweeps, so that the next job does
+                # not wait for a sweep.
                 if self._finds_nothing(free):
                     self._listener.wait(_poll_s())
-            except Exception:  # noqa: BLE001  a worker that claims no more looks alive and does nothing
-                _log.exception("claim_broke")
+            except Exception:  # noqa: BLE001  a worker without its claim loop looks alive and does nothing
+                _log.exception("claim_unexpected_error")
                 self._gate.suspect()
-                with self._changed:  # the listener may be what broke
+                with self._changed:  # do not wait on the listener, which may be the cause
                     self._changed.wait_for(lambda: self._stopping, _poll_s())
 
     def _finds_nothing(self, free: int) -> bool:
@@ -117,9 +120,9 @@ class Worker:
         for count, job in enumerate(jobs):
             try:
                 self._begin(job)
-            except RuntimeError:  # no thread is to be had
+            except RuntimeError:  # no thread can be started
                 for left in jobs[count:]:
-                    with suppress(StoreError):  # its lease runs out; the others are still to be released
+                    with suppress(StoreError):  # its lease expires; continue with the other jobs
                         self._tools.store.inbox.release(left)
                 raise
         return len(jobs)

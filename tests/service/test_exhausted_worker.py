@@ -37,7 +37,9 @@ def test_a_worker_without_descriptors_charges_no_job(house: House, media: Path) 
             before = lower_the_limit(worker, spare)
             job_id = submit(house, store)
             told = len(worker.log)
-            worker.await_new_log(("job_put_off", "database_away", "claim_failed", "worker_rests"), told)
+            worker.await_new_log(
+                ("attempt_not_charged", "database_unavailable", "claim_failed", "claims_paused"), told
+            )
             resource.prlimit(worker.pid, resource.RLIMIT_NOFILE, before)
             await_attempt(store, job_id, lambda row: row["outcome"] in ("succeeded", "failed", "dead_letter"))
             job = store.jobs.get(job_id)

@@ -46,7 +46,7 @@ def test_everything_goes_on_after_a_restart_of_the_database(house: House, databa
         jobs = [client.submit(house.request("clip.mp4")).job_id for _ in range(JOBS)]
         house.receiver.await_count(JOBS)
         database.kill()
-        program.await_log("database_away")
+        program.await_log("database_unavailable")
         database.come_back()
         ended = [client.wait(job_id, timeout=60) for job_id in jobs]
         assert {(job.status, job.error and job.error["code"]) for job in ended} == {("succeeded", None)}

@@ -53,7 +53,7 @@ def test_fair_a_lying_source_size_is_the_jobs_own_permanent_failure(shop: Worksh
         assert shop.reaches(honest, JobStatus.SUCCEEDED)["attempt_count"] == 1
     ended_with = {(end["status"], end["last_error"]["code"], end["attempt_count"]) for end in ends}
     assert ended_with == {("failed", "source_too_large", 1)}
-    assert "worker_rests" not in [entry["event"] for entry in logs]
+    assert "claims_paused" not in [entry["event"] for entry in logs]
 
 
 class Flood:
@@ -170,7 +170,7 @@ def test_fair_a_job_that_breaks_the_helper_each_time_is_charged_in_the_end_and_n
         outcomes = [attempt["outcome"] for attempt in shop.store.jobs.attempts(job_id)]
         assert outcomes == ["released"] * 5 + ["failed"]
         assert shop.end_of(shop.submit(credentials=shop.keys))["attempt_count"] == 1
-    assert "worker_rests" not in [entry["event"] for entry in logs]
+    assert "claims_paused" not in [entry["event"] for entry in logs]
 
 
 def test_a_worker_whose_sandbox_is_gone_rests_until_it_is_back(shop: Workshop) -> None:
@@ -184,4 +184,4 @@ def test_a_worker_whose_sandbox_is_gone_rests_until_it_is_back(shop: Workshop) -
         shop.sandbox.ffmpeg = program
         assert shop.end_of(job_id)["status"] == "succeeded"
     assert shop.store.jobs.get(job_id)["attempt_count"] == 1
-    assert [entry["code"] for entry in logs if entry["event"] == "job_put_off"] == ["sandbox_failed"]
+    assert [entry["code"] for entry in logs if entry["event"] == "attempt_not_charged"] == ["sandbox_failed"]

@@ -45,7 +45,7 @@ def test_a_job_whose_secrets_are_out_of_reach_is_put_off_and_pays_nothing(
     assert (ended["outcome"], ended["error"]["code"]) == ("released", code)
     assert told(store, job_id) == ["claimed", "queued"]
     (warned,) = [entry for entry in logs if entry["log_level"] == "warning"]
-    assert (warned["event"], warned["code"]) == ("job_put_off", code)
+    assert (warned["event"], warned["code"]) == ("attempt_not_charged", code)
 
 
 def test_its_pause_grows_from_one_attempt_to_the_next(
