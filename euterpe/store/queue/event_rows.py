@@ -1,4 +1,4 @@
-"""Writing events down: what a moment of a job's life becomes in the outbox."""
+"""Outbox rows: build the event of a transition or a progress report, and insert events in bulk."""
 
 import json
 from collections.abc import Sequence
@@ -15,11 +15,13 @@ from euterpe.store.queue.fairness.groups import Group
 from euterpe.store.tables import inbox_jobs, job_outbox_events, json_document
 
 _job = inbox_jobs.c
-# Made once: json.dumps with these options makes an encoder for every call.
+# Built once: `json.dumps` with these options would build an encoder in every call.
 as_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 class EventContext(NamedTuple):
+    """The parts of a job that its events need."""
+
     requester_id: str
     queue: str
     group_id: str | None
@@ -37,19 +39,19 @@ def _of_spec(operator: str, name: str) -> sa.ColumnElement[Any]:
     return _job.spec.op(operator)(sa.literal_column(f"'{name}'"))
 
 
-# What `context_of` reads.
+# The columns that `context_of` reads.
 CONTEXT_COLUMNS = (
     _job.requester_id,
     _job.queue,
     _job.group_id,
     _job.external_id,
-    # Of the spec only these: a hundred whole ones can be 25 MB.
+    # Only three values of the spec are read: a hundred whole specs can be 25 MB.
     sa.cast(_job.spec.op("->")(sa.literal_column("'metadata'")), sa.Text).label("event_metadata"),
     sa.type_coerce(_job.spec.op("->>")(sa.literal_column("'status_webhook_url'")), sa.Text).label(
         "webhook_url"
     ),
     sa.type_coerce(
-        # No list is JSON's null, and need not be read as a document.
+        # A missing list is the JSON value null; as SQL's NULL it is not parsed.
         sa.func.nullif(
             _job.spec.op("->")(sa.literal_column("'webhook_events'")), sa.literal_column("'null'")
         ),
@@ -89,7 +91,7 @@ class EventWriter:
         self._insert = BulkInsert(database.engines, job_outbox_events, _COLUMNS)
 
     def insert(self, connection: sa.Connection, rows: Sequence[Values]) -> None:
-        """Rows as `event_row` makes them."""
+        """Insert rows as `event_row` builds them."""
         self._insert.values(connection, rows)
 
 
@@ -105,8 +107,10 @@ def event_row(
     error: str | None = None,
     more: str = "",
 ) -> tuple[Any, ...]:
-    """What becomes of a moment of a job's life, in the order of `_COLUMNS`. `job` is as it has just been
-    written; the last three are JSON."""
+    """Return the outbox row of an event, in the order of `_COLUMNS`.
+
+    `job` is the row that has just been written; `outputs`, `error` and `more` are JSON.
+    """
     at = job.updated_at
     body = event_body(
         type_=type_,

@@ -1,4 +1,4 @@
-"""What becomes of a job whose attempt did not succeed: the rules decide, this writes it."""
+"""Failed attempts: write the retry decision as a requeue, a failure or a dead letter."""
 
 import random
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ from euterpe.store.queue.transitions import Step, Transitions
 from euterpe.store.tables import inbox_jobs
 
 _job = inbox_jobs.c
-# What `write` reads of a row.
+# The columns that `write` reads.
 FAILURE_COLUMNS = (
     _job.job_id,
     _job.claim_version,
@@ -40,7 +40,10 @@ class FailureWriter:
         puts_out: bool = False,
         timings: Mapping[str, Any] | None = None,
     ) -> list[JobDecision]:
-        """Writes what the rules decide about rows that the caller has locked."""
+        """Decide about rows that the caller has locked, write the decisions and return them.
+
+        `puts_out` raises the claim version, which fences off the owner.
+        """
         decisions = [
             decide_job(
                 error,
@@ -53,20 +56,23 @@ class FailureWriter:
             for row, error in zip(rows, errors, strict=True)
         ]
         first = [
-            _leave(row, decision, puts_out, timings) for row, decision in zip(rows, decisions, strict=True)
+            _end_attempt(row, decision, puts_out, timings)
+            for row, decision in zip(rows, decisions, strict=True)
         ]
         held = self._transitions.apply(connection, first)
-        buried = [
-            _bury(step, held[step.change.key])
+        dead = [
+            _dead_letter(step, held[step.change.key])
             for step, decision in zip(first, decisions, strict=True)
             if isinstance(decision, DeadLetter) and step.change.key in held
         ]
-        self._transitions.apply(connection, buried)
+        self._transitions.apply(connection, dead)
         return decisions
 
 
-def _leave(row: AnyRow, decision: JobDecision, puts_out: bool, timings: Mapping[str, Any] | None) -> Step:
-    """Out of the owner's hands. A swept owner is fenced by this very write, not by the next claim."""
+def _end_attempt(
+    row: AnyRow, decision: JobDecision, raises_version: bool, timings: Mapping[str, Any] | None
+) -> Step:
+    """Return the step that ends the attempt. A swept owner is fenced off here, not by the next claim."""
     extra: dict[str, Any] = {"last_error": decision.error.document(), "outcome": _outcome(decision)}
     if timings is not None:
         extra["timings"] = timings
@@ -79,7 +85,7 @@ def _leave(row: AnyRow, decision: JobDecision, puts_out: bool, timings: Mapping[
             target, lane = JobStatus.FAILED, Lane.REST
         case _:
             assert_never(decision)
-    move = Move(row.status, target, lane, raises_version=puts_out)
+    move = Move(row.status, target, lane, raises_version=raises_version)
     return Step(context_of(row), Change(row.job_id, row.claim_version, move, delay, extra))
 
 
@@ -89,7 +95,7 @@ def _outcome(decision: JobDecision) -> str:
     return "requeued" if isinstance(decision, Requeue) else "failed"
 
 
-def _bury(left: Step, failed: AnyRow) -> Step:
+def _dead_letter(failure: Step, failed: AnyRow) -> Step:
     move = Move(JobStatus.FAILED, JobStatus.DEAD_LETTER, Lane.REST)
-    error = {"last_error": left.change.extra["last_error"]}
-    return Step(left.context, Change(left.change.key, failed.claim_version, move, extra=error))
+    error = {"last_error": failure.change.extra["last_error"]}
+    return Step(failure.context, Change(failure.change.key, failed.claim_version, move, extra=error))

@@ -1,4 +1,4 @@
-"""Reading jobs, their attempts and their events. Never their credentials."""
+"""Queries for jobs, attempts, events and deliveries. They never read credentials."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -22,12 +22,12 @@ from euterpe.store.tables import (
 
 _SEALED = ("storage_creds_", "callbacks_")
 _SHOWN = [column for column in inbox_jobs.c if not column.name.startswith(_SEALED)]
-# What a status document shows. Of the spec only this: two hundred whole ones can be 50 MB.
+# The columns of a status document. Of the spec only the metadata: two hundred whole specs can be 50 MB.
 _LISTED = [
     *(column for column in _SHOWN if column.name != "spec"),
     sa.cast(inbox_jobs.c.spec.op("->")(sa.literal_column("'metadata'")), sa.Text).label("metadata"),
 ]
-# `updated_at` alone is not enough: two changes may come in one millisecond.
+# `updated_at` alone is not enough: two changes can happen in the same millisecond.
 _VERSION = (
     inbox_jobs.c.event_sequence,
     inbox_jobs.c.updated_at,
@@ -39,10 +39,13 @@ Version = tuple[Any, ...]
 
 
 class Jobs:
+    """Read-only queries over the inbox and the outbox; each row is a dict."""
+
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def get(self, job_id: str, *, requester_id: str | None = None) -> dict[str, Any]:
+        """Return a job. Raise `NotFound`, or `Pruned` if its history has been removed."""
         wanted = sa.select(*_SHOWN).where(inbox_jobs.c.job_id == job_id)
         if requester_id is not None:
             wanted = wanted.where(inbox_jobs.c.requester_id == requester_id)
@@ -51,11 +54,11 @@ class Jobs:
             if self.pruned([job_id], requester_id=requester_id):
                 raise Pruned(f"the history of job {job_id} has been removed")
             raise NotFound(f"there is no job {job_id!r}")
-        # Rows that were stored before the queries were sealed have them in the open.
+        # Rows that were stored before callback queries were sealed contain them in clear text.
         return {**found[0], "spec": without_callback_queries(found[0]["spec"])}
 
     def many(self, job_ids: Sequence[str], *, requester_id: str) -> list[dict[str, Any]]:
-        """Those of them that are there; of their specs the metadata alone."""
+        """Return the jobs that exist, in any order, each with only the metadata of its spec."""
         job = inbox_jobs.c
         some = self._database.engines.read_limit
         wanted = sa.select(*_LISTED).where(job.requester_id == requester_id)
@@ -68,7 +71,7 @@ class Jobs:
     def is_rival(self, job_id: str, claim_version: int, other_id: str) -> bool | None:
         """Return whether another job is unfinished, or succeeded after this attempt of a job had begun.
 
-        None says that there is no such job here.
+        Return None if there is no such other job.
         """
         attempt, other = job_attempts.c, inbox_jobs.c
         (began,) = self._all(
@@ -85,20 +88,20 @@ class Jobs:
         return bool(status == JobStatus.SUCCEEDED and finished_at >= began["started_at"])
 
     def pruned(self, job_ids: Sequence[str], *, requester_id: str | None = None) -> frozenset[str]:
-        """Those of them that were there once."""
+        """Return the ids of those jobs whose history has been removed."""
         gone = sa.select(pruned_jobs.c.job_id).where(pruned_jobs.c.job_id.in_(job_ids))
         if requester_id is not None:
             gone = gone.where(pruned_jobs.c.requester_id == requester_id)
         return frozenset(row["job_id"] for row in self._all(gone))
 
     def versions(self, job_ids: Iterable[str]) -> dict[str, Version]:
-        """Something for each that differs whenever its document or its events do."""
+        """Return for each job a value that changes whenever its status document or its events change."""
         job = inbox_jobs.c
         rows = self._all(sa.select(job.job_id, *_VERSION).where(job.job_id.in_(list(job_ids))))
         return {row.pop("job_id"): tuple(row.values()) for row in rows}
 
     def unfinished(self, requester_id: str, *, at_most: int) -> int:
-        """How many jobs a requester has in the works; not counted beyond `at_most`."""
+        """Return the number of a requester's unfinished jobs, not counted beyond `at_most`."""
         return self._count(inbox_jobs.c.requester_id == requester_id, at_most=at_most)
 
     def unfinished_of_all(self, *, at_most: int) -> int:
@@ -118,7 +121,10 @@ class Jobs:
         before: str | None = None,
         limit: int = 50,
     ) -> list[dict[str, Any]]:
-        """Newest first; of their specs the metadata alone. `before` is the last job id of the page before."""
+        """Return jobs, newest first, each with only the metadata of its spec.
+
+        `before` is the last job id of the previous page.
+        """
         job = inbox_jobs.c
         wanted = sa.select(*_LISTED).order_by(job.job_id.desc())
         if statuses:
@@ -140,13 +146,13 @@ class Jobs:
         return self._all(wanted.order_by(job_attempts.c.claim_version))
 
     def events(self, job_id: str, *, after: int = 0, limit: int = 500) -> list[dict[str, Any]]:
-        """In their order, the next ones beyond the sequence number `after`."""
+        """Return the next events of a job with a sequence number above `after`, in order."""
         event = job_outbox_events.c
         wanted = sa.select(job_outbox_events).where(event.job_id == job_id, event.sequence > after)
         return self._all(wanted.order_by(event.sequence).limit(limit))
 
     def delivery_log(self, event_id: str) -> list[dict[str, Any]]:
-        """Each attempt to deliver this event, oldest first."""
+        """Return the attempts to deliver this event, oldest first."""
         wanted = sa.select(job_deliveries).where(job_deliveries.c.event_id == event_id)
         return self._all(wanted.order_by(job_deliveries.c.claim_version))
 
@@ -165,7 +171,7 @@ class Jobs:
         before: str | None = None,
         limit: int = 50,
     ) -> list[dict[str, Any]]:
-        """Events without their bodies, newest first."""
+        """Return events without their bodies, newest first."""
         event = job_outbox_events.c
         shown = [column for column in event if column.name != "payload"]
         wanted = sa.select(*shown).order_by(event.event_id.desc()).limit(limit)
@@ -180,7 +186,7 @@ class Jobs:
         return self._all(wanted)
 
     def backlog(self) -> list[dict[str, Any]]:
-        """How many jobs of each queue are in each lane; those that are done with are not counted."""
+        """Return the number of unfinished jobs in each lane of each queue."""
         job = inbox_jobs.c
         counts = [
             sa.select(job.queue, job.lane, sa.func.count().label("jobs"))

@@ -1,4 +1,4 @@
-"""Conditions on a lane, in the words of the partial indexes, so that no query reads finished history."""
+"""Conditions on lanes that match the partial indexes, so that no query scans finished history."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,7 +10,7 @@ from euterpe.store.engine.batch_rows import AnySelect
 from euterpe.store.tables import inbox_jobs
 
 _PARKED = "inbox_parked"
-# The index in which the unfinished jobs of a requester stand, by their lane.
+# The index that finds the unfinished jobs of a requester, for each lane.
 _OF_REQUESTER = {
     Lane.READY: "inbox_ready",
     Lane.LEASED: "inbox_leased",
@@ -22,15 +22,15 @@ UNFINISHED = tuple(lane for lane in Lane if lane is not Lane.REST)
 
 
 def lane_is(table: sa.FromClause, lane: Lane) -> sa.ColumnElement[bool]:
-    # A literal in the text: SQLite decides at prepare time whether a partial index applies.
+    # A literal and no parameter: SQLite decides at prepare time whether a partial index applies.
     return table.c.lane == sa.literal_column(f"'{lane}'")
 
 
 def own_jobs(lane: Lane, *columns: sa.ColumnElement[Any], index: str | None = None) -> AnySelect:
-    """Return the query for the jobs of a requester in a lane, by the index of the lane.
+    """Return the query for the jobs of a requester in a lane, through the index of the lane.
 
-    SQLite is told which one: after an ANALYZE that saw many small requesters it would read through all that
-    the requester ever had.
+    For SQLite the query names the index: after an ANALYZE that saw many small requesters SQLite would scan
+    all jobs that the requester ever had.
     """
     jobs = sa.select(*columns).select_from(inbox_jobs).where(lane_is(inbox_jobs, lane))
     return jobs.with_hint(inbox_jobs, f"INDEXED BY {index or _OF_REQUESTER[lane]}", "sqlite")
@@ -44,12 +44,12 @@ def unfinished_jobs(
 
 
 def has_unfinished_job(*where: sa.ColumnElement[bool]) -> sa.ColumnElement[bool]:
-    """Return whether any unfinished job meets the conditions."""
+    """Return the condition that any unfinished job meets all of `where`."""
     return sa.or_(*(sa.exists(own_jobs(lane, inbox_jobs.c.job_id).where(*where)) for lane in UNFINISHED))
 
 
 def jobs_at_work(requester_id: sa.ColumnElement[str]) -> sa.ColumnElement[int]:
-    """Return how many jobs of a requester are ready or leased, as two subqueries."""
+    """Return the number of ready and leased jobs of a requester, as the sum of two subqueries."""
     ready, leased = (
         own_jobs(lane, sa.func.count())
         .where(inbox_jobs.c.requester_id == requester_id)
@@ -65,16 +65,18 @@ _FIRST = ""
 
 
 class LaneRequesters:
-    """The requesters with rows in a lane, at most 50 at a time: each call goes on behind the one before."""
+    """A cursor over the requesters with rows in a lane, at most 50 per call.
+
+    `index` is the partial index of the lane that begins with the requester.
+    """
 
     def __init__(self, table: sa.Table, lane: Lane, index: str) -> None:
-        """`index` is the partial index of the lane that begins with the requester."""
         self._table, self._lane, self._index = table, lane, index
         self._statement = self._next_statement()
         self._after = _FIRST
 
     def next(self, connection: sa.Connection) -> Sequence[str]:
-        """Return the next requesters, in order; after the last one the next call begins anew."""
+        """Return the next requesters, in order. After the last one the next call starts again."""
         found = connection.execute(self._statement, {"after": self._after}).scalars().all()
         self._after = found[-1] if len(found) == _AT_ONCE else _FIRST
         return found

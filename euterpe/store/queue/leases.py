@@ -1,9 +1,9 @@
-"""The ownership protocol, written once for every table that workers own rows of.
+"""Atomic claims, leases with heartbeats, and fenced writes for every table whose rows workers own.
 
-A row is owned by whoever last raised its `claim_version`, for as long as its lease is kept alive.
-`write` is the only statement that changes a row's status. It checks the table of transitions, and it is
-fenced: a change names the `claim_version` and the status that its author saw, and changes nothing when
-either has moved on.
+A row belongs to the claim that last raised its `claim_version`. When the lease has expired, the sweep raises
+the version again, which fences off the old owner. `write` is the only statement that changes a row's status.
+It checks the transition table, and it is fenced: a change names the `claim_version` and the status that its
+author saw, and changes nothing when either is out of date.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -22,14 +22,14 @@ NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 class Move(NamedTuple):
-    """What happens to a row. The rows of a batch that make the same move share a statement."""
+    """The status change of a row. The rows of a batch that make the same move share a statement."""
 
     source: str
     target: str
-    lane: Lane | None  # None: where it was
-    worker_id: str | None = None  # the owner, where the row is owned afterwards
-    lease_ms: int | None = None  # how long from now it is owned
-    raises_version: bool = False  # a new owner, or the old one put out
+    lane: Lane | None  # None: unchanged
+    worker_id: str | None = None  # the owner afterwards, if there is one
+    lease_ms: int | None = None  # the length of the lease from now; None: no lease
+    raises_version: bool = False  # for a new owner, or to fence off the old one
     attempts: int = 0  # added to attempt_count
 
 
@@ -37,34 +37,41 @@ class Change(NamedTuple):
     """One fenced change of one row."""
 
     key: str
-    claim_version: int  # the fence: as its author last saw it
+    claim_version: int  # the fence: the version that the author last read
     move: Move
-    delay_ms: int | None = None  # not to be claimed before this time has passed
-    extra: Mapping[str, Any] = NOTHING  # for the table's own columns
+    delay_ms: int | None = None  # the row cannot be claimed before this time has passed
+    extra: Mapping[str, Any] = NOTHING  # values for the table's own columns
 
     @property
     def is_plain(self) -> bool:
         return self.delay_ms is None and not self.extra
 
     def row(self) -> dict[str, Any]:
-        # The fence comes last: nothing that a worker brings may take its place.
+        # The fence comes last, so that no value from a worker can overwrite it.
         fence = {"key": self.key, "version": self.claim_version, "source": self.move.source}
         row = {**self.extra, **fence} if self.extra else fence
         return row if self.delay_ms is None else {**row, "delay_ms": self.delay_ms}
 
 
-# The table's own columns for a move; from the batch, too, unless its rows bring nothing.
+# Computes the table's own columns for a move. It gets the batch, or None if its rows bring no values.
 Columns = Callable[[Move, Rows | None], Mapping[str, Any]]
 
 
 class Holding(NamedTuple):
-    """A claim that somebody believes to hold."""
+    """A claim that the caller believes it still holds."""
 
     key: str
     claim_version: int
 
 
 class LeasedTable:
+    """A table whose rows are claimed under a lease and written under a fence.
+
+    `check` raises on a forbidden transition, `order` is the order of claims. `brings` types the keys of a
+    change's `extra`, and `columns` computes what is stored of them. `write` returns the columns `returning`,
+    `heartbeat` the key and `also`. `leased_index` is the partial index of the leased rows.
+    """
+
     def __init__(
         self,
         database: Database,
@@ -78,9 +85,6 @@ class LeasedTable:
         leased_index: str,
         also: Sequence[sa.ColumnElement[Any]] = (),
     ) -> None:
-        """`check` refuses a transition outside the table; `order` is that of claims; `brings` is what a
-        change's `extra` may hold, and `columns` what becomes of it; `returning` is what `write` tells of each
-        row that held, `also` what `heartbeat` tells besides the key; `leased_index` holds the owned rows."""
         self._database, self.table, self._check = database, table, check
         (self.key,) = table.primary_key.columns
         self._order, self._returning, self._leased_index = order, returning, leased_index
@@ -93,14 +97,14 @@ class LeasedTable:
     # -- candidates: rows picked here stay locked until the transaction ends
 
     def ready(self, columns: Iterable[sa.ColumnElement[Any]], *where: sa.ColumnElement[bool]) -> AnySelect:
-        """The next rows to claim, `:limit` of them, past the ones that others are claiming now."""
+        """Return the query for the next `:limit` rows to claim, without those that others claim now."""
         return self._pick(columns, Lane.READY, *where, order=self._order)
 
     def expired(self, columns: Iterable[sa.ColumnElement[Any]]) -> AnySelect:
-        """Owned rows whose owner let the lease run out."""
+        """Return the query for `:limit` rows whose lease has expired."""
         has_expired = self.table.c.lease_expires_at < self._database.now
         expired = self._pick(columns, Lane.LEASED, has_expired, order=[self.key])
-        # After an ANALYZE that saw no owned row SQLite would read all jobs by their key: 119 ms per million.
+        # After an ANALYZE that saw no leased row SQLite would scan all jobs by their key: 119 ms per million.
         return expired.with_hint(self.table, f"INDEXED BY {self._leased_index}", "sqlite")
 
     def _pick(
@@ -114,17 +118,17 @@ class LeasedTable:
         return picked.order_by(*order).limit(sa.bindparam("limit")).with_for_update(skip_locked=True)
 
     # -- the writes: batches are sorted, because two that share rows would deadlock if they locked them in
-    #    different orders (`engines.py` sees to it that Postgres visits the rows in the order of the batch)
+    #    different orders (planner settings in `engines.py` make Postgres visit rows in the batch's order)
 
     def write(self, connection: sa.Connection, changes: Iterable[Change]) -> Sequence[AnyRow]:
-        """Applies each change whose fence holds, and returns the rows of exactly those."""
+        """Apply each change whose fence holds; return the rows of exactly those."""
         by_move: dict[Move, list[Change]] = {}
         for change in sorted(changes, key=lambda change: change.key):
             by_move.setdefault(change.move, []).append(change)
         for move in by_move:
             self._check(move.source, move.target)
         if len(by_move) > 1 and self._database.engines.locks_rows:
-            # Several statements, each in order, are not in order together.
+            # Each statement locks its rows in order, but several do not do so together: lock all rows first.
             keys = [{"key": change.key} for same in by_move.values() for change in same]
             connection.execute(self._lock, as_parameter(keys))
         written: list[AnyRow] = []
@@ -137,7 +141,7 @@ class LeasedTable:
     def heartbeat(
         self, connection: sa.Connection, holdings: Sequence[Holding], lease_ms: int
     ) -> Sequence[AnyRow]:
-        """Extends every lease that is still held and has not run out; returns the rows of those."""
+        """Extend every lease that is still held and has not expired; return the rows of those."""
         if not holdings:
             return ()
         rows = [{"key": key, "version": version} for key, version in sorted(holdings)]
@@ -162,7 +166,7 @@ class LeasedTable:
             "heartbeat_at": now if owned else sa.null(),
         }
         if move.lane is not None:
-            # Not set to what it was: SQLite would write every index of the lane anew.
+            # An unchanged lane is not assigned, because SQLite would rewrite every index that contains it.
             values["lane"] = sa.bindparam("to_lane", type_=sa.Text)
         if move.raises_version:
             values["claim_version"] = columns.claim_version + 1
@@ -176,7 +180,7 @@ class LeasedTable:
             .where(
                 self.key == rows["key"],
                 columns.claim_version == rows["version"],
-                # From the batch: of a constant Postgres would guess how few rows have it, and read the table.
+                # From the batch: for a constant Postgres would expect few such rows and scan the table.
                 columns.status == rows["source"],
             )
             .returning(*self._returning)
@@ -195,7 +199,7 @@ class LeasedTable:
             .where(
                 self.key == rows["key"],
                 columns.claim_version == rows["version"],
-                # Not `>= now`: Postgres would expect few such rows and read the table to find them.
+                # Not `>= now`: Postgres would expect few such rows and scan the table to find them.
                 columns.lease_expires_at - now >= 0,
             )
             .returning(*self._also)

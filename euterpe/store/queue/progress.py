@@ -1,7 +1,7 @@
-"""What a worker says of a job between two transitions: how far it is, and how fast.
+"""Progress reports of running jobs: percentage, ETA and speed, written in fenced batches.
 
-Fenced like every write of a worker. A requester that asked for it gets each report as an event, with the next
-sequence number of its job; for all others a report changes four columns and nothing more.
+A requester that asked for it gets each report as an event, with the next sequence number of its job; for all
+others a report changes four columns and nothing more.
 """
 
 from collections.abc import Mapping, Sequence
@@ -36,7 +36,7 @@ class ProgressReport:
     job: ClaimedJob
     progress: float  # percent
     eta_seconds: float | None = None
-    speed: float | None = None  # seconds of media in a second
+    speed: float | None = None  # seconds of media per second
 
     @property
     def is_told(self) -> bool:
@@ -69,18 +69,18 @@ class ProgressReports:
         )
 
     def write(self, reports: Sequence[ProgressReport]) -> frozenset[str]:
-        """The ids of the jobs that held. The others are stale: abort their work."""
+        """Write the reports; return the ids of jobs still held. The others are stale: abort their work."""
         by_key = {report.job.job_id: report for report in sorted(reports, key=lambda r: r.job.job_id)}
         with self._database.transaction() as connection:
             batch = as_parameter(_row(report) for report in by_key.values())
             written = connection.execute(self._write, batch).all()
-            told = [
+            events = [
                 _event(event_id, report, row)
                 for event_id, row in zip(new_ids(len(written)), written, strict=True)
                 if (report := by_key[row.job_id]).is_told
             ]
-            if told:
-                self._events.insert(connection, told)
+            if events:
+                self._events.insert(connection, events)
                 self._database.announce(connection, Topic.OUTBOX)
         return frozenset(row.job_id for row in written)
 

@@ -1,8 +1,8 @@
-"""The one way to change a job's status.
+"""The only function that changes a job's status.
 
-`Transitions.apply` writes by the transition table and under the fence, inserts the outbox event, opens or
-closes the attempt and lets the next job of a group through: all in the caller's transaction. Whatever is
-claimed, advanced, failed, swept, canceled or retried passes here.
+`Transitions.apply` checks the transition table and the fence, inserts the outbox event, opens or closes the
+attempt and admits the next job of a group, all in the caller's transaction. Every claim, advance, failure,
+sweep, cancel and retry goes through it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ _job = inbox_jobs.c
 
 
 class Step(NamedTuple):
-    """A change of a job, and the job that it is about."""
+    """A change of a job, and the parts of the job that its event needs."""
 
     context: EventContext
     change: Change
@@ -65,7 +65,7 @@ class Transitions:
         self._account_attempts = _account_attempts()
 
     def apply(self, connection: sa.Connection, steps: Sequence[Step]) -> Mapping[str, AnyRow]:
-        """Returns the rows that held, by job id; a step that is not among them was stale."""
+        """Write the steps; return the changed rows by job id. A step without a row was stale."""
         by_key = {step.change.key: step for step in steps}
         if len(by_key) != len(steps):
             raise ValueError("a batch changes each job once")
@@ -75,15 +75,18 @@ class Transitions:
             ids = new_ids(len(written))
             events = [_event(event_id, *moment) for event_id, moment in zip(ids, written, strict=True)]
             self._events.insert(connection, events)
-            self._keep_attempts(connection, written)
-            self._tell(connection, [step for step, _ in written])
+            self._write_attempts(connection, written)
+            self._admit_and_announce(connection, [step for step, _ in written])
         return held
 
     def account(
         self, connection: sa.Connection, used: Mapping[str, Mapping[str, Any]], holdings: Sequence[Holding]
     ) -> None:
-        """Write what attempts have used so far, by job id. The caller has just proved that these holdings
-        hold, and has locked their jobs: whoever ends an attempt locks its job first."""
+        """Write what attempts have used so far, by job id.
+
+        The caller has just verified that these claims hold, and has locked their jobs. Every transaction that
+        ends an attempt locks its job first.
+        """
         rows = [
             {"job_id": key, "claim_version": version, "timings": used[key]}
             for key, version in sorted(holdings)
@@ -92,7 +95,7 @@ class Transitions:
         if rows:
             connection.execute(self._account_attempts, as_parameter(rows))
 
-    def _keep_attempts(self, connection: sa.Connection, written: Sequence[tuple[Step, AnyRow]]) -> None:
+    def _write_attempts(self, connection: sa.Connection, written: Sequence[tuple[Step, AnyRow]]) -> None:
         opened = [(step.change, row) for step, row in written if step.change.move.attempts > 0]
         closed = [_closed(step.change, row) for step, row in written if _ends_attempt(step.change.move)]
         ids = new_ids(len(opened))
@@ -100,8 +103,8 @@ class Transitions:
         if closed:
             connection.execute(self._close_attempts, as_parameter(closed))
 
-    def _tell(self, connection: sa.Connection, steps: Sequence[Step]) -> None:
-        """Lets groups on, and wakes whoever waits for what has changed."""
+    def _admit_and_announce(self, connection: sa.Connection, steps: Sequence[Step]) -> None:
+        """Admit the next jobs of groups with new room; wake workers and dispatchers that wait for changes."""
         leaving = (step.context for step in steps if step.change.move.lane is not None)
         groups = {group for context in leaving if (group := context.group) is not None}
         admitted = self.admission.admit(connection, groups)
@@ -134,7 +137,7 @@ def _job_columns(move: Move, rows: Rows | None, now: sa.ColumnElement[int]) -> M
     if move.source == JobStatus.PROCESSING:
         columns["eta_seconds"] = columns["speed"] = sa.null()
     if move.target in FINISHED:
-        # What can never run again has no more use for its credentials: forget them.
+        # A job that can never run again does not need its credentials: delete them.
         for name in ("encrypted", "dek_wrapped", "kek_id", "encryption_version"):
             column = inbox_jobs.c[f"storage_creds_{name}"]
             spent = sa.case((_job.attempt_count >= _job.max_attempts, None), else_=column)
@@ -161,7 +164,7 @@ _ATTEMPT_COLUMNS = ("attempt_id", "job_id", "attempt_no", "claim_version", "work
 
 
 def _opened(attempt_id: str, change: Change, row: AnyRow) -> tuple[Any, ...]:
-    """In the order of `_ATTEMPT_COLUMNS`."""
+    """Return the row of a new attempt, in the order of `_ATTEMPT_COLUMNS`."""
     return (
         attempt_id,
         row.job_id,
@@ -196,8 +199,8 @@ def _close_attempts() -> sa.Executable:
             ended_at=rows["ended_at"],
             outcome=rows["outcome"],
             error=rows["error"],
-            # Whoever ends an attempt in its worker's stead, like the sweep, knows of none: what the worker
-            # wrote at its last heartbeat stays.
+            # The sweep, for one, ends an attempt without its worker and has no timings: those of the worker's
+            # last heartbeat stay.
             timings=sa.func.coalesce(rows["timings"], attempt.timings, type_=attempt.timings.type),
         )
         .where(
