@@ -1,4 +1,4 @@
-"""What a person may do to jobs and queues: cancel, retry, pause, resume."""
+"""Requests of people: cancel and retry jobs, pause and resume queues."""
 
 from typing import Any
 
@@ -22,9 +22,9 @@ from euterpe.store.queue.transitions import Step, Transitions
 from euterpe.store.tables import inbox_jobs, queues
 
 _job = inbox_jobs.c
-# Who owns a queued job for the instant in which it is canceled.
+# The owner of a queued job during the transaction that cancels it.
 CONTROL_PLANE = "control-plane"
-# To cancel and retry a waiting job spends no attempt, and each round is three events.
+# This bounds retries: canceling and retrying a waiting job spends no attempt, and each round is three events.
 _MOST_EVENTS = 10_000
 
 
@@ -33,8 +33,10 @@ class Control:
         self._database, self._transitions = database, transitions
 
     def cancel(self, job_id: str, *, requester_id: str | None = None) -> JobStatus:
-        """Fails a queued job at once, through a claim of our own; asks the owner of a running one,
-        who sees it at the next heartbeat. Returns the status that the job has now."""
+        """Fail a queued job at once, or request the cancel of a running one; return the job's status now.
+
+        A queued job is claimed first. The owner of a running one receives the request at its next heartbeat.
+        """
         with self._database.transaction() as connection:
             row = self._locked(connection, job_id, requester_id)
             if row.status == JobStatus.QUEUED:
@@ -49,7 +51,7 @@ class Control:
             return JobStatus(row.status)
 
     def retry(self, job_id: str, *, requester_id: str | None = None) -> None:
-        """Queues a failed job again, while it has attempts left."""
+        """Queue a failed job again, if it has attempts left."""
         with self._database.transaction() as connection:
             row = self._locked(connection, job_id, requester_id)
             if row.status != JobStatus.FAILED:
@@ -57,14 +59,14 @@ class Control:
             check_retry_budget(row.attempt_count, row.max_attempts)
             if row.event_sequence >= _MOST_EVENTS:
                 raise Conflict(f"job {job_id} has had {row.event_sequence} events; make a new job")
-            # It comes back like a job whose backoff is over, with the next claim: that gives it a rank, and
-            # to ask for its group here could deadlock (groups.py).
+            # The sweep of the next claim promotes it, like a job whose backoff is over, and gives it a rank.
+            # Locking its group here could deadlock (groups.py).
             move = Move(JobStatus.FAILED, JobStatus.QUEUED, Lane.DELAYED)
             change = Change(row.job_id, row.claim_version, move, delay_ms=0)
             self._transitions.apply(connection, [Step(context_of(row)._replace(group_id=None), change)])
 
     def pause(self, queue: str) -> None:
-        """No claim takes from this queue until `resume`. Nothing is moved; what runs goes on."""
+        """Stop claims from a queue until `resume`. Waiting jobs are not moved, and running ones go on."""
         self._set_paused(queue, self._database.now)
 
     def resume(self, queue: str) -> None:
@@ -105,7 +107,7 @@ class Control:
     def _fail_queued(self, connection: sa.Connection, row: AnyRow) -> None:
         context = context_of(row)
         if row.lane == Lane.BLOCKED:
-            # Nobody in its group moves up for it, and to ask for the group could deadlock (groups.py).
+            # A blocked job makes no room in its group, and locking the group could deadlock (groups.py).
             context = context._replace(group_id=None)
         claim = Move(JobStatus.QUEUED, JobStatus.CLAIMED, Lane.LEASED, CONTROL_PLANE, 0, raises_version=True)
         step = Step(context, Change(row.job_id, row.claim_version, claim))

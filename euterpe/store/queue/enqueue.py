@@ -1,4 +1,4 @@
-"""Enqueue: many jobs in one transaction, each accepted, replayed or refused by itself (contract §9)."""
+"""Enqueue jobs in one transaction; accept, replay by idempotency key or refuse each of them (contract §9)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ from euterpe.store.queue.fairness.admission import Admission
 from euterpe.store.queue.fairness.groups import Group
 from euterpe.store.tables import idempotency_keys, inbox_jobs
 
-# What comes to a job later is NULL in a new row.
+# The columns that are NULL in a new row.
 _LATER = {
     "worker_id": None,
     "lease_expires_at": None,
@@ -40,7 +40,7 @@ _WRITTEN = [column.name for column in inbox_jobs.columns if column.name not in _
 
 @dataclass(frozen=True)
 class Key:
-    """An idempotency key, and the hash of the request that it stands for."""
+    """An idempotency key and the hash of the request that it stands for."""
 
     text: str
     request_hash: str
@@ -48,7 +48,7 @@ class Key:
 
 @dataclass(frozen=True, kw_only=True)
 class NewJob:
-    """A validated job on its way in; its secrets are sealed already."""
+    """A validated job that is not yet inserted; its secrets are sealed already."""
 
     requester_id: str
     spec: Mapping[str, Any]
@@ -86,6 +86,8 @@ class NewJob:
 
 @dataclass(frozen=True)
 class Accepted:
+    """An accepted job and its status document; `replayed` if an earlier request used the same key."""
+
     job_id: str
     response: Mapping[str, Any]
     replayed: bool = False
@@ -102,7 +104,10 @@ class Enqueue:
         self._stored_keys = _stored_keys_statement()
 
     def many(self, jobs: Sequence[NewJob]) -> list[Answer]:
-        """One transaction; the answers in the order of the jobs."""
+        """Insert jobs in one transaction; return an answer for each, in order.
+
+        Raise `DuplicateSource` if a `source_ref` has a job already: then none of the jobs is inserted.
+        """
         with self._database.transaction() as connection:
             now, answers = self._answer_known(connection, jobs)
             fresh = [job for job in jobs if job.job_id not in answers]
@@ -113,7 +118,7 @@ class Enqueue:
     def stored_answer(
         self, requester_id: str, key: str, request_hash: str
     ) -> Accepted | IdempotencyConflict | None:
-        """What `many` would answer to a request under this key if the key is taken. Writes nothing."""
+        """Return what `many` would answer under this key, or None if the key is free. Write nothing."""
         check_text("idempotency_key", key, "idempotency_key")
         taken = sa.select(idempotency_keys).where(
             idempotency_keys.c.requester_id == requester_id,
@@ -127,18 +132,18 @@ class Enqueue:
     def _insert(
         self, connection: sa.Connection, jobs: Sequence[NewJob], now: int | None
     ) -> Sequence[Mapping[str, Any]]:
-        """Insert the jobs, each in the lane where it has to wait; return their rows."""
+        """Insert each job in the lane where it has to wait; return the rows."""
         if not jobs:
             return ()
         limits: dict[Group, int] = {}
         for job in jobs:
             if job.group is not None:
                 limits.setdefault(job.group, job.group_limit)
-        # Before the shares that the ranks are from: that is the lock order (admission.py).
+        # Groups are locked before the shares that give the ranks: that is the lock order (admission.py).
         self._admission.groups.register(connection, limits)
         rows = self._placed(connection, jobs, now)
         try:
-            # In one order, or two batches with the same refs would deadlock on their unique index.
+            # Sorted, or two batches with the same refs would deadlock on their unique index.
             self._insert_jobs(connection, sorted(rows, key=lambda row: row["source_ref"] or ""))
         except sa.exc.IntegrityError as error:
             if "source_ref" in str(error.orig):
@@ -164,16 +169,16 @@ class Enqueue:
     def _answer_known(
         self, connection: sa.Connection, jobs: Sequence[NewJob]
     ) -> tuple[int | None, dict[str, Answer]]:
-        """Take the idempotency keys that are free, and answer the jobs whose key is not.
+        """Take the free idempotency keys; return the answers to jobs whose key was taken.
 
-        Also return the database's clock, if it was needed.
+        Also return the database's clock, or None if no job has a key.
         """
         keyed = [job for job in jobs if job.key is not None]
         if not keyed:
             return None, {}
         now = self._database.read_clock(connection)
         first = {_key_of(job): job for job in reversed(keyed)}
-        # Sorted: two batches with the same keys take them in the same order, or they would deadlock.
+        # Sorted, or two batches with the same keys would deadlock.
         wanted = [self._key_row(first[key], now) for key in sorted(first)]
         connection.execute(self._take_keys, {**as_parameter(wanted), "now": now})
         stored = {
@@ -214,11 +219,11 @@ class Enqueue:
         return statement
 
     def forget_expired(self, limit: int = 1_000) -> int:
-        """Deletes keys that have expired; returns how many."""
+        """Delete expired keys, at most `limit`; return how many."""
         key = idempotency_keys.c
         with self._database.transaction() as connection:
             due = sa.select(key.requester_id, key.idempotency_key).where(key.expires_at <= self._database.now)
-            # Past the rows that an enqueue is taking over right now.
+            # Rows that an enqueue is taking over right now are skipped.
             due = due.order_by(key.expires_at).limit(limit).with_for_update(skip_locked=True)
             found = connection.execute(due).all()
             rows = Rows({"requester_id": TEXT, "idempotency_key": TEXT})
@@ -253,7 +258,7 @@ def _answer(request_hash: str, stored: AnyRow) -> Accepted | IdempotencyConflict
 
 
 def new_row(job: NewJob, now: int, rank: int | None) -> dict[str, Any]:
-    """Return the row of a new job. One that waits for nothing is ready if it has a rank, else capped."""
+    """Return the row of a new job. A job with no reason to wait is ready if it has a rank, else capped."""
     available_at = max(now, job.not_before or 0)
     sealed, callbacks = job.sealed, job.sealed_callbacks
     return {

@@ -1,4 +1,4 @@
-"""The worker's side of the inbox: claim, keep, move on, hand back."""
+"""The worker's side of the inbox: claim, heartbeat, advance, fail, release and sweep jobs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -37,13 +37,13 @@ from euterpe.store.queue.transitions import Step, Transitions
 from euterpe.store.tables import inbox_jobs
 
 _job = inbox_jobs.c
-# Each housekeeping takes at most this many rows, so that no claim waits long behind it.
+# Each step of a sweep takes at most this many rows, so that no claim waits long behind it.
 _SWEEP_LIMIT = 100
 
 
 @dataclass(frozen=True)
 class ClaimedJob:
-    """A job that this worker owns until its lease ends."""
+    """A job that this worker owns until its lease expires."""
 
     job_id: str
     requester_id: str
@@ -66,7 +66,7 @@ class ClaimedJob:
 
 
 class Advance(NamedTuple):
-    """A step forward of a job in progress: to fetching, processing, uploading or succeeded."""
+    """A transition of a job in progress to fetching, processing, uploading or succeeded."""
 
     job: ClaimedJob
     source: JobStatus
@@ -81,7 +81,7 @@ class Advance(NamedTuple):
         return Step(job.context, Change(job.job_id, job.claim_version, move, None, extra or NOTHING))
 
 
-@lru_cache(maxsize=1024)  # the jobs of a batch make one move
+@lru_cache(maxsize=1024)  # the jobs of a batch share a move
 def _onward(source: JobStatus, target: JobStatus, worker_id: str, lease_ms: int) -> Move:
     if source not in IN_PROGRESS:
         raise InvalidTransition(source, target, "only a job in progress moves on")
@@ -92,13 +92,15 @@ def _onward(source: JobStatus, target: JobStatus, worker_id: str, lease_ms: int)
 
 @dataclass(frozen=True)
 class HeartbeatResult:
-    """What a heartbeat found: jobs still held, and those of them that are to be canceled."""
+    """The ids of the jobs still held, and of those among them that are to be canceled."""
 
     held: frozenset[str]
     cancel_requested: frozenset[str]
 
 
 class Inbox:
+    """The jobs, as workers claim and write them. Every write is fenced: a stale job stays unchanged."""
+
     def __init__(
         self,
         database: Database,
@@ -117,12 +119,14 @@ class Inbox:
     def claim(
         self, worker_id: str, limit: int, *, queues: Sequence[str] = ("default",), lease_ms: int = 60_000
     ) -> list[ClaimedJob]:
-        """Up to `limit` jobs, of the first queue as long as it has any, then of the next. Starts and
-        counts an attempt of each."""
+        """Claim up to `limit` jobs, from the first queue as long as it has any, then from the next.
+
+        Each claim starts an attempt of its job and counts it.
+        """
         check_name(worker_id, "worker_id")
         check_count(limit, "limit", 1, MAX_BATCH)
         check_count(lease_ms, "lease_ms", 1, WEEK_MS)
-        # A lone string would be as many queues as it has letters.
+        # A single string would be split into one queue per letter.
         queues = (queues,) if isinstance(queues, str) else tuple(dict.fromkeys(queues))
         for queue in queues:
             check_text("queue", queue, "queues")
@@ -154,12 +158,12 @@ class Inbox:
         ]
 
     def sweep(self, limit: int = _SWEEP_LIMIT) -> int:
-        """Brings due jobs where claims find them, and puts out owners whose lease has run out."""
+        """Promote due jobs, revoke expired leases and admit capped jobs; return how many jobs there were."""
         admission = self._transitions.admission
         with self._database.transaction() as connection:
             due = admission.promote_due(connection, limit)
-        # Each its own transaction: one that locked groups twice, or jobs after shares, could meet another in
-        # the opposite order.
+        # Three transactions: one that locked groups twice, or jobs after shares, could deadlock with another
+        # that locks in the opposite order.
         with self._database.transaction() as connection:
             expired = connection.execute(self._expired, {"limit": limit}).all()
             self._failures.write(
@@ -176,9 +180,11 @@ class Inbox:
         lease_ms: int | None = None,
         used: Mapping[str, Mapping[str, Any]] = NOTHING,
     ) -> HeartbeatResult:
-        """One statement for all of them, by default for as long as they were claimed. A job that is not in
-        `held` is somebody else's by now. `used` is what their attempts have used so far, by job id: it is
-        written, by one more statement, for those that are held."""
+        """Extend the leases in one statement, by default by the lease of the first job's claim.
+
+        A job that is not in the result's `held` is lost. `used` is what the attempts have used so far, by job
+        id; one more statement writes it for the jobs that are held.
+        """
         if not jobs:
             return HeartbeatResult(frozenset(), frozenset())
         lease_ms = jobs[0].lease_ms if lease_ms is None else lease_ms
@@ -192,15 +198,15 @@ class Inbox:
         return HeartbeatResult(frozenset(row.job_id for row in rows), canceled)
 
     def advance(self, steps: Sequence[Advance]) -> frozenset[str]:
-        """Moves each job on; returns those that held. The others are stale: abort their work."""
-        made = [step.step() for step in steps]  # before it is this writer's turn
+        """Advance each job; return the ids of those still held. The others are stale: abort their work."""
+        made = [step.step() for step in steps]  # before the transaction, so that other writers wait less
         with self._database.transaction() as connection:
             return frozenset(self._transitions.apply(connection, made))
 
     def fail(
         self, job: ClaimedJob, error: JobError, *, timings: Mapping[str, Any] | None = None
     ) -> JobDecision | None:
-        """Requeues, fails or dead-letters, as the rules say of this error. None when stale."""
+        """Requeue, fail or dead-letter the job as the retry rules decide. Return None when stale."""
         check_documents({"timings": timings})
         with self._database.transaction() as connection:
             rows = self._owned(connection, job)
@@ -215,8 +221,10 @@ class Inbox:
         reason: JobError | None = None,
         timings: Mapping[str, Any] | None = None,
     ) -> bool:
-        """Hands a job back for no fault of its own, and its attempt with it; `reason` is for people to read.
-        False when stale."""
+        """Give a job back with its attempt, as it was not at fault. Return False when stale.
+
+        `reason` is for people to read. A job whose cancel was requested fails instead.
+        """
         check_count(delay_ms, "delay_ms", 0, WEEK_MS)
         check_documents({"timings": timings})
         with self._database.transaction() as connection:

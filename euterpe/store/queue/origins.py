@@ -1,5 +1,4 @@
-"""What all dispatchers know of receivers that do not answer, and the release of the events that wait for
-them.
+"""Shared circuit-breaker state of receivers that do not answer, and the release of events that wait for them.
 
 A row exists from a receiver's first failure until its events have been released after it recovered. A healthy
 receiver has no row, so healthy traffic neither reads nor writes this table.
@@ -22,10 +21,10 @@ OriginKey = tuple[str, str]  # requester_id, origin
 
 _event, _origin = job_outbox_events.c, webhook_origins.c
 _DAY_MS = 86_400_000
-# The table must not grow with the number of origins that a requester invents.
-_MOST_OF_A_REQUESTER = 1_000
-# Recovered receivers that one sweep works on, so that none of them holds up the others.
-_AT_ONCE = 4
+# This bound keeps the table from growing with the number of origins that a requester invents.
+_MAX_ROWS_PER_REQUESTER = 1_000
+# One sweep works on this many recovered receivers, so that none of them holds up the others.
+_RECEIVERS_PER_SWEEP = 4
 
 
 class OriginState(StrEnum):
@@ -37,7 +36,7 @@ class OriginState(StrEnum):
 
 @dataclass(frozen=True)
 class OriginChange:
-    """What a delivery has shown about its receiver."""
+    """The new state of a receiver after a delivery."""
 
     key: OriginKey
     state: OriginState
@@ -48,7 +47,7 @@ class OriginChange:
 
 @dataclass(frozen=True)
 class KnownOrigin:
-    """What the database knows about a receiver; `retry_in_ms` is negative once the time has passed."""
+    """The stored state of a receiver; `retry_in_ms` is negative once the time has passed."""
 
     state: OriginState
     failures: int
@@ -60,9 +59,13 @@ _KEY = {"requester_id": TEXT, "origin": TEXT}
 
 
 class Origins:
+    """The table of receivers that fail or have just recovered.
+
+    An event younger than `free_early_tries_ms` gets one attempt back when it is released: a receiver with
+    many short outages must not use up within an hour the attempts that are meant to last for a day.
+    """
+
     def __init__(self, database: Database, *, free_early_tries_ms: int = _DAY_MS) -> None:
-        """An event younger than `free_early_tries_ms` gets one attempt back when it is released: a receiver
-        that comes and goes must not use up within an hour what is meant to last for a day."""
         self._database, self._free_early_tries_ms = database, free_early_tries_ms
         asked = Rows(_KEY)
         self._read = sa.select(
@@ -81,13 +84,13 @@ class Origins:
             sa.select(_origin.requester_id, _origin.origin)
             .where(_is_recovered())
             .order_by(_origin.updated_at)
-            .limit(_AT_ONCE)
+            .limit(_RECEIVERS_PER_SWEEP)
             .with_for_update(skip_locked=True)
         )
         self._release_some = self._release_statement()
 
     def read(self, keys: Collection[OriginKey]) -> Mapping[OriginKey, KnownOrigin]:
-        """Return what is known of those that have a row."""
+        """Return the stored state of those receivers that have a row."""
         if not keys:
             return {}
         asked = as_parameter({"requester_id": requester, "origin": origin} for requester, origin in keys)
@@ -101,12 +104,12 @@ class Origins:
         }
 
     def record(self, connection: sa.Connection, changes: Iterable[OriginChange]) -> None:
-        """Write the last change of each origin, and keep the number of rows of a requester bounded."""
+        """Write the last change of each origin, and bound the number of rows of each requester."""
         last = {change.key: change for change in changes}
         if not last:
             return
         changes = [last[key] for key in sorted(last)]
-        # In one order: two batches that share rows would deadlock otherwise.
+        # Sorted, or two batches that share rows would deadlock.
         connection.execute(
             self._lock, as_parameter(dict(zip(_KEY, key, strict=True)) for key in sorted(last))
         )
@@ -119,13 +122,16 @@ class Origins:
             self._forget_oldest(connection, sorted({change.key[0] for change in others}))
 
     def forget(self, connection: sa.Connection, requester_ids: Iterable[str]) -> None:
-        """Forget what is known about the receivers of these requesters, so that they are tried at once."""
+        """Delete the rows of these requesters' receivers, so that a send to them is tried at once."""
         for requester_id in sorted(requester_ids):
             connection.execute(sa.delete(webhook_origins).where(_origin.requester_id == requester_id))
 
     def release(self, connection: sa.Connection, limit: int) -> int:
-        """Make up to this many events per recovered receiver due now, in the order of their ids, which is the
-        order of a job's sequence. Forget a receiver once all of its events are released."""
+        """Make up to `limit` events per recovered receiver due now; return how many.
+
+        They are released by id, which is the order of a job's sequence. A receiver's row is deleted once all
+        of its events are released.
+        """
         released = 0
         for row in connection.execute(self._recovered).all():
             key = {"requester": row.requester_id, "waits_for": row.origin}
@@ -140,7 +146,7 @@ class Origins:
         for requester_id in requester_ids:
             own = _origin.requester_id == requester_id
             newest = sa.select(_origin.origin).where(own).order_by(_origin.updated_at.desc())
-            surplus = _origin.origin.not_in(newest.limit(_MOST_OF_A_REQUESTER))
+            surplus = _origin.origin.not_in(newest.limit(_MAX_ROWS_PER_REQUESTER))
             stale = _origin.updated_at < self._database.now - WEEK_MS
             connection.execute(sa.delete(webhook_origins).where(own, surplus | stale))
 
@@ -200,7 +206,7 @@ class Origins:
 
 
 def _is_recovered() -> sa.ColumnElement[bool]:
-    # A literal in the text: only then do the engines use the partial index.
+    # A literal and no parameter: only then do the engines use the partial index.
     return _origin.state == sa.literal_column(f"'{OriginState.RECOVERED}'")
 
 

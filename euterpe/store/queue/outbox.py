@@ -1,4 +1,7 @@
-"""The dispatcher's side of the outbox: the same ownership protocol as the inbox, over events."""
+"""The outbox: claim, heartbeat, settle, release, postpone and replay events.
+
+Events are owned by the same protocol as jobs (`leases.py`).
+"""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -28,7 +31,7 @@ from euterpe.store.tables import inbox_jobs, job_deliveries, job_outbox_events
 
 _event = job_outbox_events.c
 _SWEEP_LIMIT = 100
-# Built once: to build it for every claim took a quarter of the claim.
+# Built once: building it in every claim took a quarter of the claim's time.
 _URLS = sa.select(
     inbox_jobs.c.job_id,
     inbox_jobs.c.spec["status_webhook_url"].as_string().label("url"),
@@ -38,9 +41,9 @@ _URLS = sa.select(
 
 @dataclass(frozen=True)
 class ClaimedEvent:
-    """An event that this dispatcher owns until its lease ends. `body` goes out as it is.
+    """An event that this dispatcher owns until its lease expires. `body` is sent unchanged.
 
-    `url` has no query when that is in `sealed_callbacks`; `Callbacks.webhook_url` opens it.
+    `url` has no query when the query is in `sealed_callbacks`; `Callbacks.webhook_url` adds it.
     """
 
     event_id: str
@@ -62,18 +65,20 @@ class ClaimedEvent:
 
 @dataclass(frozen=True)
 class Delivery:
-    """How one delivery attempt ended, and what is to become of the event."""
+    """How one delivery attempt ended, and the decision about its event."""
 
     event: ClaimedEvent
     decision: DeliveryDecision
     status_code: int | None = None
     duration_ms: int = 0
-    answer: str | None = None  # its first bytes
+    answer: str | None = None  # the first bytes of the response body
     waits_for: str | None = None  # the origin whose recovery makes the event due before its time
-    origin_change: OriginChange | None = None  # what the attempt has shown about the receiver
+    origin_change: OriginChange | None = None  # the receiver's new state, if the attempt changed it
 
 
 class Outbox:
+    """The queue of events for dispatchers. Every write is fenced: a stale event stays unchanged."""
+
     def __init__(self, database: Database, *, max_attempts: int = 12, sweep_every_ms: int = 100) -> None:
         self._database, self._max_attempts = database, max_attempts
         self._sweep_timer = SweepTimer(sweep_every_ms, self.sweep)
@@ -112,7 +117,7 @@ class Outbox:
     def claim(
         self, worker_id: str, limit: int, *, lease_ms: int = 60_000, skipped: Collection[str] = ()
     ) -> list[ClaimedEvent]:
-        """Claim events of requesters in turn, except of those that are `skipped`."""
+        """Claim up to `limit` events, of one requester after the other but those in `skipped`."""
         check_name(worker_id, "worker_id")
         check_count(limit, "limit", 1, MAX_BATCH)
         check_count(lease_ms, "lease_ms", 1, WEEK_MS)
@@ -133,7 +138,7 @@ class Outbox:
             changes = [Change(row.event_id, row.claim_version, take) for row in picked]
             held = self._apply(connection, changes)
             urls = self._urls(connection, picked)
-            # Erased by hand, say: nobody can tell of them, and they must not hold up the others.
+            # The jobs were deleted by hand, say: without a URL these events would only hold up the others.
             lost = [held[row.event_id] for row in picked if row.event_id in held and row.job_id not in urls]
             self._apply(connection, [_lost(row) for row in lost])
         return [
@@ -155,8 +160,10 @@ class Outbox:
         ]
 
     def sweep(self, limit: int = _SWEEP_LIMIT) -> int:
-        """Take events from dispatchers whose lease ran out, and bring back those that are due or whose
-        receiver has recovered."""
+        """Revoke expired leases, and make events ready that are due or whose receiver has recovered.
+
+        Return how many events there were.
+        """
         with self._database.transaction() as connection:
             expired = connection.execute(self._expired, {"limit": limit}).all()
             self._apply(connection, [self._expire(row) for row in expired])
@@ -167,14 +174,13 @@ class Outbox:
         return len(expired) + len(due) + released
 
     def heartbeat(self, events: Sequence[ClaimedEvent], *, lease_ms: int = 60_000) -> frozenset[str]:
-        """Extends the leases; returns the ids of the events that are still held."""
+        """Extend the leases; return the ids of the events that are still held."""
         with self._database.transaction() as connection:
             rows = self.events.heartbeat(connection, [event.holding for event in events], lease_ms)
         return frozenset(row.event_id for row in rows)
 
     def settle(self, deliveries: Sequence[Delivery]) -> frozenset[str]:
-        """Writes what became of each, and logs it; returns the ids that held. The others belong to somebody
-        else."""
+        """Write the outcomes and the delivery log; return the ids still held. The others are stale."""
         changes = [_settled(delivery) for delivery in deliveries]
         with self._database.transaction() as connection:
             held = self._apply(connection, changes)
@@ -191,14 +197,16 @@ class Outbox:
         return frozenset(held)
 
     def release(self, events: Sequence[ClaimedEvent]) -> frozenset[str]:
-        """Hands events back undelivered, and their attempts with them."""
+        """Give events back undelivered, with their attempts; return the ids still held."""
         return self._hand_back(events, Lane.READY, None, None)
 
     def postpone(
         self, events: Sequence[ClaimedEvent], delay_ms: int, *, waits_for: str | None = None
     ) -> frozenset[str]:
-        """Hand back events that nobody is to try before this time has passed, or before the receiver that
-        they wait for has recovered."""
+        """Give events back, with their attempts; return the ids still held.
+
+        They are due when `delay_ms` has passed, or earlier if the origin `waits_for` recovers.
+        """
         check_count(delay_ms, "delay_ms", 1, WEEK_MS)
         return self._hand_back(events, Lane.DELAYED, delay_ms, waits_for)
 
@@ -212,13 +220,16 @@ class Outbox:
             return frozenset(self._apply(connection, changes))
 
     def replay(self, *where: sa.ColumnElement[bool]) -> int:
-        """Sends delivered or dead events again, with a new budget and the same id and body."""
+        """Make delivered or dead events pending again, with a new budget and the same id and body.
+
+        Return how many there were.
+        """
         again = (OutboxStatus.DELIVERED, OutboxStatus.DEAD_LETTER)
         wanted = sa.select(*_LOCKED).where(_event.status.in_(again), *where)
         wanted = wanted.order_by(_event.event_id).limit(MAX_BATCH).with_for_update()
         done, after = 0, ""
-        # In batches: a million events in one transaction would hold up every other writer. Each begins behind
-        # the one before, or what has been delivered again meanwhile would be sent once more.
+        # In batches: a million events in one transaction would hold up every other writer. Each batch begins
+        # after the one before, or events delivered again meanwhile would be sent once more.
         while batch := self._replay(wanted.where(_event.event_id > after)):
             done, after = done + len(batch), max(batch)
         return done
@@ -239,7 +250,7 @@ class Outbox:
             return self._apply(connection, changes).keys()
 
     def replay_one(self, event_id: str) -> None:
-        """One that waits for its next attempt is due at once, and keeps its budget."""
+        """Replay an event, or make it due now, with its budget kept, if it waits for its next attempt."""
         if not (self.replay(_event.event_id == event_id) or self._replay_waiting(event_id)):
             raise NotFound(f"there is no delivered, dead or waiting event {event_id!r} to replay")
 
@@ -249,9 +260,11 @@ class Outbox:
         return len(self._make_due(waiting.with_for_update()))
 
     def replay_pending(self, requester_id: str | None = None) -> int:
-        """Make all events due now that wait for their next attempt; return how many. They keep their
-        budgets, and
-        what is known about the receivers of these requesters is forgotten, so that they are really tried."""
+        """Make all events due now that wait for their next attempt; return how many.
+
+        They keep their budgets. The stored state of these requesters' receivers is deleted, so that no
+        circuit breaker holds the events back.
+        """
         key = sa.tuple_(_event.available_at, _event.event_id)
         waiting = sa.select(_event.event_id, _event.requester_id, _event.available_at)
         waiting = waiting.where(lane_is(job_outbox_events, Lane.DELAYED))
@@ -260,14 +273,14 @@ class Outbox:
         waiting = waiting.order_by(_event.available_at, _event.event_id)
         waiting = waiting.limit(MAX_BATCH).with_for_update(skip_locked=True)
         done, after = 0, (0, "")
-        # In batches, each behind the one before: an event that has failed again meanwhile would be
-        # replayed twice.
+        # In batches, each after the one before, or an event that failed again meanwhile would be replayed
+        # twice.
         while batch := self._make_due(waiting.where(key > after)):
             done, after = done + len(batch), (batch[-1].available_at, batch[-1].event_id)
         return done
 
     def _make_due(self, waiting: AnySelect) -> Sequence[AnyRow]:
-        """Make waiting events due now, without another change; return them as they were found."""
+        """Make waiting events due now and change nothing else; return them as they were before."""
         with self._database.transaction() as connection:
             found = connection.execute(waiting).all()
             self.origins.forget(connection, {row.requester_id for row in found})

@@ -1,4 +1,4 @@
-"""When to sweep: claims do it by the way, so that no separate reaper is needed."""
+"""Rate limit for sweeps. Claims run them, so that no separate reaper process is needed."""
 
 import time
 from collections.abc import Callable
@@ -6,24 +6,27 @@ from typing import TypeVar
 
 _Claim = TypeVar("_Claim")
 
-# Whoever found nothing has swept, and claims first when something has come. But not later than so many pauses
-# after that sweep: it would miss what has become due meanwhile.
-_STILL_SWEPT = 20
+# After a claim that found nothing and swept, the next one claims before it sweeps. But once this many pauses
+# have passed since that sweep it sweeps first, or it would miss rows that became due meanwhile.
+_IDLE_PAUSES = 20
 
 
 class SweepTimer:
+    """A timer that runs `sweep` before or after claims. `sweep` makes rows ready and returns how many."""
+
     def __init__(self, every_ms: int, sweep: Callable[[], int]) -> None:
-        """`sweep` brings rows where claims find them, and tells how many."""
         self._every_s, self._sweep = every_ms / 1000, sweep
         self._last, self._is_idle = float("-inf"), False
 
     def around(self, claim: Callable[[], list[_Claim]]) -> list[_Claim]:
-        """Sweeps before a claim or, so that an idle worker's first job does not wait for it, after one that
-        found nothing; what that brings is claimed."""
-        if self._is_due(_STILL_SWEPT * self._every_s if self._is_idle else self._every_s):
-            self._now()
+        """Return what `claim` returns; sweep before it, or after a claim that found nothing and claim again.
+
+        An idle worker sweeps after its claim, so that its first job does not wait for the sweep.
+        """
+        if self._is_due(_IDLE_PAUSES * self._every_s if self._is_idle else self._every_s):
+            self._run_sweep()
         claimed = claim()
-        if not claimed and self._is_due(self._every_s) and self._now():
+        if not claimed and self._is_due(self._every_s) and self._run_sweep():
             claimed = claim()
         self._is_idle = not claimed
         return claimed
@@ -31,10 +34,10 @@ class SweepTimer:
     def _is_due(self, pause_s: float) -> bool:
         return time.monotonic() - self._last >= pause_s
 
-    def _now(self) -> int:
+    def _run_sweep(self) -> int:
         now = time.monotonic()
-        # One that fails comes later: claims go on without it in between.
-        self._last = now + _STILL_SWEPT * self._every_s
+        # After a failure the next sweep is due later, so that claims go on in between.
+        self._last = now + _IDLE_PAUSES * self._every_s
         swept = self._sweep()
         self._last = now
         return swept
