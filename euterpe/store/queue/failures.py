@@ -40,10 +40,7 @@ class FailureWriter:
         puts_out: bool = False,
         timings: Mapping[str, Any] | None = None,
     ) -> list[JobDecision]:
-        """Decide about rows that the caller has locked, write the decisions and return them.
-
-        `puts_out` raises the claim version, which fences off the owner.
-        """
+        """Write and return decisions about rows that the caller has locked. `puts_out` fences off owners."""
         decisions = [
             decide_job(
                 error,

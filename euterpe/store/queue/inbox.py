@@ -119,10 +119,7 @@ class Inbox:
     def claim(
         self, worker_id: str, limit: int, *, queues: Sequence[str] = ("default",), lease_ms: int = 60_000
     ) -> list[ClaimedJob]:
-        """Claim up to `limit` jobs, from the first queue as long as it has any, then from the next.
-
-        Each claim starts an attempt of its job and counts it.
-        """
+        """Claim up to `limit` jobs, from one queue after the other; start and count an attempt of each."""
         check_name(worker_id, "worker_id")
         check_count(limit, "limit", 1, MAX_BATCH)
         check_count(lease_ms, "lease_ms", 1, WEEK_MS)

@@ -121,10 +121,7 @@ class Jobs:
         before: str | None = None,
         limit: int = 50,
     ) -> list[dict[str, Any]]:
-        """Return jobs, newest first, each with only the metadata of its spec.
-
-        `before` is the last job id of the previous page.
-        """
+        """Return jobs, newest first, with only the metadata of their specs; `before` is the last id seen."""
         job = inbox_jobs.c
         wanted = sa.select(*_LISTED).order_by(job.job_id.desc())
         if statuses:

@@ -34,7 +34,7 @@ class Move(NamedTuple):
 
 
 class Change(NamedTuple):
-    """One fenced change of one row."""
+    """A fenced change of a row."""
 
     key: str
     claim_version: int  # the fence: the version that the author last read

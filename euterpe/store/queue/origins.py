@@ -163,7 +163,7 @@ class Origins:
         )
         now = self._database.now
         plain = ("requester_id", "origin", "state", "failures")
-        # The WHERE tells SQLite that ON CONFLICT belongs to the INSERT, and not to a join.
+        # With a WHERE, SQLite reads ON CONFLICT as a clause of the INSERT and not of a join.
         times = (now + brought["retry_in_ms"], now - brought["failing_for_ms"], now)
         source = sa.select(*(brought[name] for name in plain), *times)
         columns = [*plain, "retry_at", "failing_since", "updated_at"]

@@ -65,7 +65,7 @@ class ClaimedEvent:
 
 @dataclass(frozen=True)
 class Delivery:
-    """How one delivery attempt ended, and the decision about its event."""
+    """The result of a delivery attempt, and the decision about its event."""
 
     event: ClaimedEvent
     decision: DeliveryDecision
@@ -117,7 +117,7 @@ class Outbox:
     def claim(
         self, worker_id: str, limit: int, *, lease_ms: int = 60_000, skipped: Collection[str] = ()
     ) -> list[ClaimedEvent]:
-        """Claim up to `limit` events, of one requester after the other but those in `skipped`."""
+        """Claim up to `limit` events, of one requester after the other, without those in `skipped`."""
         check_name(worker_id, "worker_id")
         check_count(limit, "limit", 1, MAX_BATCH)
         check_count(lease_ms, "lease_ms", 1, WEEK_MS)
@@ -138,7 +138,7 @@ class Outbox:
             changes = [Change(row.event_id, row.claim_version, take) for row in picked]
             held = self._apply(connection, changes)
             urls = self._urls(connection, picked)
-            # The jobs were deleted by hand, say: without a URL these events would only hold up the others.
+            # Their jobs were deleted by hand, say. Events without a URL must not hold up the others.
             lost = [held[row.event_id] for row in picked if row.event_id in held and row.job_id not in urls]
             self._apply(connection, [_lost(row) for row in lost])
         return [
@@ -220,10 +220,7 @@ class Outbox:
             return frozenset(self._apply(connection, changes))
 
     def replay(self, *where: sa.ColumnElement[bool]) -> int:
-        """Make delivered or dead events pending again, with a new budget and the same id and body.
-
-        Return how many there were.
-        """
+        """Make finished events pending again, with a new budget, the same id and body; return how many."""
         again = (OutboxStatus.DELIVERED, OutboxStatus.DEAD_LETTER)
         wanted = sa.select(*_LOCKED).where(_event.status.in_(again), *where)
         wanted = wanted.order_by(_event.event_id).limit(MAX_BATCH).with_for_update()

@@ -1,1 +1,1 @@
-"""Decide which row comes next: fair shares, caps on running jobs, groups, turns between requesters."""
+"""Scheduling of rows: start-time fair queueing, caps on running jobs, groups, round robin over requesters."""

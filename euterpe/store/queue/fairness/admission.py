@@ -1,9 +1,9 @@
-"""How a queued job becomes ready to be claimed.
+"""Admission: the moves of a queued job from lane to lane, until it is ready to be claimed.
 
 A job waits in the lane `delayed` for its time, in `blocked` for its group and in `capped` for its requester's
 cap on running jobs. When it has passed all three, it gets a rank (`fair_shares.py`) and enters the lane
-`ready`. A job that comes back later, after a backoff or a retry, takes the same way and gets a new rank: a
-rank that was kept while the job waited would be a saved share, to be spent all at once.
+`ready`. A job that comes back later, after a backoff or a retry, takes the same way and gets a new rank: old
+ranks, kept while jobs waited, would let a requester save up its share and spend it all at once.
 
 Lock order on Postgres: requesters, then owned, delayed and finished jobs, then groups, then blocked and
 capped jobs, then shares.
@@ -26,14 +26,15 @@ Key = tuple[str, ...]
 
 
 class BusyRows:
+    """The rows that other transactions have locked, in a table whose key columns are all text."""
+
     def __init__(self, database: Database, table: sa.Table) -> None:
-        """The key of `table` is of texts."""
         self._locks_rows, self._key = database.engines.locks_rows, list(table.primary_key.columns)
         self._there = self._there_statement()
         self._free = self._there.order_by(*self._key).with_for_update(skip_locked=True)
 
     def among(self, connection: sa.Connection, keys: Iterable[Key]) -> set[Key]:
-        """Return the keys whose rows another transaction holds, and hold the rows of the others."""
+        """Return the keys whose rows another transaction has locked, and lock the rows of the others."""
         wanted = set(keys)
         if not self._locks_rows or not wanted:
             return set()
@@ -55,6 +56,8 @@ _WAITING = (_job.job_id, _job.queue, _job.requester_id, _job.priority, _job.grou
 
 
 class Admission:
+    """The moves into the lanes `blocked`, `capped` and `ready`. Call each method in a transaction."""
+
     def __init__(self, database: Database, shares: FairShares) -> None:
         self.groups, self.shares = Groups(database), shares
         self._caps = RunningCaps()
@@ -64,14 +67,14 @@ class Admission:
         self._enter = _enter_statement()
 
     def admit(self, connection: sa.Connection, groups: Iterable[Group], *, locked: bool = False) -> int:
-        """Let the next job of each group through where there is room; return how many became ready.
+        """Admit the next job of each group that has room; return how many became ready.
 
-        `locked` says that this transaction holds the rows of these groups already.
+        If `locked`, this transaction holds the rows of these groups already.
         """
         return self._make_ready(connection, self.groups.next_in_line(connection, groups, locked=locked))
 
     def promote_due(self, connection: sa.Connection, limit: int) -> int:
-        """Move delayed jobs on whose time has come, `limit` and a few of each requester; return how many."""
+        """Move due jobs out of `delayed`, `limit` of them and a few of each requester; return how many."""
         due = self._of_free_groups(connection, self._due.pick(connection, limit))
         due = self._of_free_shares(connection, due)
         grouped = [row for row in due if row.group_id is not None]
@@ -84,28 +87,28 @@ class Admission:
         return len(due)
 
     def admit_capped(self, connection: sa.Connection, limit: int) -> int:
-        """Let capped jobs through whose requester runs fewer than its cap; return how many."""
+        """Admit capped jobs whose requester runs fewer than its cap; return how many."""
         admitted = self._of_free_shares(connection, self._caps.next_in_line(connection, limit))
         return self._make_ready(connection, admitted, past_cap=True)
 
-    # To wait for a row that a frozen program holds would stop the sweeps of all workers: each would hold a
-    # hundred jobs of all requesters, and wait.
+    # Sweeps do not wait for locked groups and shares. If a frozen process held one, the sweeps of all workers
+    # would stop: each would wait while it holds a hundred jobs of all requesters.
 
     def _of_free_groups(self, connection: sa.Connection, rows: Sequence[AnyRow]) -> Sequence[AnyRow]:
-        """Return the jobs whose groups no other transaction holds."""
+        """Return the jobs whose groups no other transaction has locked."""
         named = {row.job_id: (row.queue, row.requester_id, row.group_id) for row in rows if row.group_id}
         busy = self._busy_groups.among(connection, named.values())
         return [row for row in rows if named.get(row.job_id) not in busy]
 
     def _of_free_shares(self, connection: sa.Connection, rows: Sequence[AnyRow]) -> Sequence[AnyRow]:
-        """Return the jobs whose shares no other transaction holds."""
+        """Return the jobs whose shares no other transaction has locked."""
         busy = self._busy_shares.among(connection, [(row.queue, row.requester_id) for row in rows])
         return [row for row in rows if (row.queue, row.requester_id) not in busy]
 
     def _make_ready(
         self, connection: sa.Connection, rows: Sequence[AnyRow], *, past_cap: bool = False
     ) -> int:
-        """Give each job its rank, or leave it to its requester's cap; return how many are ready."""
+        """Rank jobs and move them to `ready`, or to `capped` if there is a cap; return how many are ready."""
         if not rows:
             return 0
         ranks = self.shares.ranks(connection, rows, past_cap=past_cap).by_job

@@ -1,8 +1,8 @@
-"""Delayed rows whose time has come: those due longest and, beside a backlog, some of each requester.
+"""Pick delayed rows that are due: the oldest and, if there is a backlog, a few of each requester.
 
-A sweep moves a bounded number of rows. When the oldest alone fill it, a requester whose 100,000 retries came
-due at once would hold up those of all others for minutes. Only then the requesters with delayed rows are
-read, one probe of an index each, and a few rows of each are moved as well.
+A sweep moves a bounded number of rows. If it moved only the oldest, a requester whose 100,000 retries became
+due at once would hold up those of all others for minutes. When the oldest alone reach the bound, the
+requesters with delayed rows are read, one index probe each, and a few rows of each are moved as well.
 """
 
 from collections.abc import Sequence
@@ -19,10 +19,11 @@ _ROWS_OF_EACH = 10
 
 
 class DueRows:
+    """The due rows of `table`. `columns` begin with the key, `index` with the requester and the time."""
+
     def __init__(
         self, database: Database, table: sa.Table, columns: Sequence[sa.ColumnElement[Any]], index: str
     ) -> None:
-        """`columns` are read of each row, the key first; `index` begins with the requester and the time."""
         self._table, self._index, self._now = table, index, database.now
         (self._key,) = table.primary_key.columns
         self._oldest = self._oldest_statement(columns)
@@ -30,7 +31,7 @@ class DueRows:
         self._requesters = LaneRequesters(table, Lane.DELAYED, index)
 
     def pick(self, connection: sa.Connection, limit: int) -> list[AnyRow]:
-        """Return the `limit` rows that are due longest, locked; if that many are due, also some of others."""
+        """Return the `limit` rows due longest, locked; if that many are due, also a few of each requester."""
         oldest = connection.execute(self._oldest, {"limit": limit}).all()
         if len(oldest) < limit:
             return list(oldest)

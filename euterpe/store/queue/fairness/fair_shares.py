@@ -3,7 +3,7 @@
 A job that becomes ready gets a `rank`, and claims take the lowest rank first. The rank is the job's virtual
 start time: the virtual time of the queue, or the virtual finish time of the requester's previous job if that
 is later. One job costs a requester `JOB_COST` divided by its weight. So the jobs of a requester that sends
-5,000 at once are spread over the virtual time to come, and the next job of anybody else starts now.
+5,000 at once are spread over future virtual time, and the next job of any other requester starts now.
 """
 
 import math
@@ -20,13 +20,13 @@ from euterpe.store.queue.lanes import has_unfinished_job
 from euterpe.store.tables import fair_shares, inbox_jobs, queues, requesters
 
 DEFAULT_WEIGHT, MAX_WEIGHT = 100, 10_000
-# The cost of one job in virtual time, at weight 1. Large, so that a division by a weight leaves no remainder
-# that matters: 2**63 still holds 92 billion jobs of a requester with the default weight.
+# The cost of one job in virtual time, at weight 1. It is large, so that the remainder of a division by a
+# weight does not matter: 2**63 still holds 92 billion jobs of a requester with the default weight.
 JOB_COST = 10_000_000_000
 
 
 class WaitingJob(Protocol):
-    """A job that nothing but a cap may keep from being ready: a new one, or the row of a waiting one."""
+    """A job that only a cap may keep from becoming ready: a new one, or the row of a waiting one."""
 
     @property
     def job_id(self) -> str: ...
@@ -43,13 +43,15 @@ Share = tuple[str, str]
 
 
 class Ranks(NamedTuple):
-    """The rank of each job, None where the requester has a cap, and the instant by the database's clock."""
+    """The rank of each job, None if its requester has a cap, and the current time of the database."""
 
     by_job: Mapping[str, int | None]
     now: int | None
 
 
 class FairShares:
+    """The virtual times of queues and requesters, from which jobs get their ranks. Thread-safe."""
+
     def __init__(
         self,
         database: Database,
@@ -104,10 +106,11 @@ class FairShares:
         return Ranks(ranks, now)
 
     def make_queues(self) -> None:
-        """Make the rows of queues that a claim found without one, after it and in a transaction of its own.
+        """Insert the rows of queues that a claim found without one, after it in a transaction of its own.
 
-        In the claim's, others would wait for it to end, and two claims of several queues could deadlock. What
-        another process has overtaken is forgotten: idle claims would try to write it again and again.
+        In the claim's transaction other claims would wait for its end, and two claims of several queues could
+        deadlock. A virtual time that another process has passed is dropped: idle claims would try to write it
+        again and again.
         """
         with self._lock:
             new = {name: self._claimed[name] for name in sorted(self._missing) if name in self._claimed}
@@ -124,9 +127,9 @@ class FairShares:
                     del self._claimed[row.queue]
 
     def note_claimed(self, connection: sa.Connection, queue: str, rank: int | None) -> None:
-        """Move the virtual time of a queue on to the highest rank that was claimed from it.
+        """Raise the virtual time of a queue to the highest rank that was claimed from it.
 
-        Written at most once in `advance_every_ms`, and left to the next claim where another one is writing:
+        It is written at most once in `advance_every_ms`, and left to a later claim if another one is writing:
         otherwise all claims of a queue would wait for this one row. A requester that comes in between starts
         earlier by what was claimed in that time.
         """
@@ -134,7 +137,7 @@ class FairShares:
         if reached is None:
             return
         written = connection.execute(self._advance, {"of_queue": queue, "reached": reached}).all()
-        if not written:  # another one is writing, was faster, or there is no row yet
+        if not written:  # another claim is writing or wrote a later time, or there is no row yet
             with self._lock:
                 self._claimed[queue] = max(reached, self._claimed.get(queue, 0))
                 self._missing.add(queue)
@@ -154,7 +157,7 @@ class FairShares:
     def forget_idle(self, connection: sa.Connection, limit: int) -> int:
         """Delete shares without an unfinished job, at most `limit`; return how many.
 
-        A requester may name as many queues as it likes. What such a share loses is less than a turn.
+        A requester may name any number of queues. What is lost with such a share is less than one turn.
         """
         idle = connection.execute(self._idle, {"limit": limit}).all()
         return connection.execute(self._forget, as_parameter(row._asdict() for row in idle)).rowcount
@@ -194,7 +197,7 @@ class FairShares:
         )
         insert = self._database.insert(fair_shares).from_select([c.name for c in share], wanted)
         new = insert.excluded
-        # The new row starts at the virtual time: a share that ended before it has no jobs left that wait.
+        # The new row starts at the virtual time. A share that finished before it has no waiting jobs left.
         has_ended = share.finish <= new.finish - new.charged
         mixed = sa.case(
             (new.charged == 0, share.is_mixed),
@@ -223,7 +226,7 @@ class FairShares:
         return statement
 
     def _limits(self, rows: Rows) -> sa.FromClause:
-        """Return the limits of the requesters, where Postgres locks them until the transaction ends.
+        """Return the limits of the requesters; on Postgres they are locked until the transaction ends.
 
         `requester set` waits for that lock, so that it finds all jobs that were ranked by the old limits.
         """
@@ -250,7 +253,7 @@ def _advance_statement() -> sa.Executable:
 
 
 def is_mixed() -> sa.ColumnElement[int]:
-    """Return whether the waiting jobs of a row's requester in its queue differ in priority, as a subquery."""
+    """Return the subquery: do the waiting jobs of a row's requester in its queue differ in priority?"""
     share = fair_shares.c
     mixed = sa.select(share.is_mixed).where(
         share.queue == inbox_jobs.c.queue, share.requester_id == inbox_jobs.c.requester_id
@@ -267,7 +270,7 @@ def _idle_statement() -> sa.Executable:
 def _forget_statement() -> sa.Executable:
     rows, share = Rows({"queue": TEXT, "requester_id": TEXT}), fair_shares.c
     named = sa.select(rows["queue"], rows["requester_id"])
-    # Looked at once more: a job may have come between the look and the lock.
+    # Checked again: a job may have been inserted between the first check and the lock.
     same = sa.tuple_(share.queue, share.requester_id).in_(named)
     return sa.delete(fair_shares).where(same, _is_idle())
 
@@ -280,7 +283,7 @@ def _is_idle() -> sa.ColumnElement[bool]:
 def _demands(
     by_share: Mapping[Share, Sequence[WaitingJob]], *, past_cap: bool
 ) -> Iterator[dict[str, str | int]]:
-    """Yield what each share is charged for, in the one order in which transactions lock shares."""
+    """Yield what each share is charged for, in the order in which every transaction locks shares."""
     for (queue, requester_id), jobs in sorted(by_share.items()):
         priorities = {job.priority for job in jobs} or {0}
         yield {

@@ -1,12 +1,12 @@
-"""Groups: first in, first out, and never more of a group at work than its limit.
+"""Groups of jobs that run first in, first out, with a limit on how many of a group run at once.
 
-A job of a group waits in the lane `blocked`, where no claim looks, until it is `next_in_line`. That is the
-only statement that raises the number of a group's jobs that are past the group (capped, ready or at work),
-and it holds the group's row while it counts; whoever lowers that number calls it afterwards. At most one job
-of a group is capped or ready at a time, so they also start in their order.
+A job of a group waits in the lane `blocked`, which no claim reads, until `next_in_line` returns it. That is
+the only statement that raises the number of a group's jobs in later lanes (capped, ready or leased), and it
+locks the group's row while it counts; every transaction that lowers that number calls it afterwards. At most
+one job of a group is capped or ready at a time, so they also start in their order.
 
-Lock order on Postgres: owned, ready and finished jobs, then groups, then blocked jobs. So whoever locks a
-blocked job holds nothing that `next_in_line` could be waiting behind, and asks for no group afterwards.
+Lock order on Postgres: owned, ready and finished jobs, then groups, then blocked jobs. `next_in_line` may
+wait for a blocked job while it holds a group, so no transaction locks a blocked job and then a group.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,7 +24,7 @@ from euterpe.store.tables import inbox_jobs, job_groups
 
 @dataclass(frozen=True, order=True)
 class Group:
-    """A group is a queue's and a requester's: nobody can stand in another tenant's line."""
+    """The key of a group. It contains the requester, so that no tenant can join the group of another."""
 
     queue: str
     requester_id: str
@@ -43,7 +43,7 @@ class Groups:
         self._idle, self._forget = _idle_statement(), _forget_statement()
 
     def register(self, connection: sa.Connection, limits: Mapping[Group, int]) -> None:
-        """Make the groups that are new, and lock them all: jobs are to join them. The first limit wins."""
+        """Insert the groups that are new and lock all of them for jobs to join. The first limit wins."""
         if limits:
             rows = [{**vars(group), "max_running": limits[group]} for group in sorted(limits)]
             connection.execute(self._register, as_parameter(rows))
@@ -51,20 +51,20 @@ class Groups:
     def next_in_line(
         self, connection: sa.Connection, groups: Iterable[Group], *, locked: bool = False
     ) -> Sequence[AnyRow]:
-        """Return the next job of each group that has room for one; the caller moves it on.
+        """Return the next job of each group that has room for one; the caller moves it to its next lane.
 
-        `locked` says that this transaction holds the rows of these groups already.
+        If `locked`, this transaction holds the rows of these groups already.
         """
         groups = set(groups)
         if not groups:
             return ()
         if self._database.engines.locks_rows and not locked:
-            # Its own statement: what is counted next must be seen after the lock was got.
+            # A separate statement: the next one must count what was committed before the lock was granted.
             connection.execute(self._lock, _parameter(groups))
         return connection.execute(self._next, _parameter(groups)).all()
 
     def forget_idle(self, connection: sa.Connection, limit: int) -> int:
-        """Deletes groups without a job in the works: with their next job they begin anew."""
+        """Delete groups without an unfinished job; return how many. Their next job inserts them again."""
         idle = connection.execute(self._idle, {"limit": limit}).all()
         return connection.execute(self._forget, as_parameter(row._asdict() for row in idle)).rowcount
 
@@ -74,8 +74,8 @@ class Groups:
             sa.true()
         )  # SQLite's parser needs a WHERE between SELECT and ON CONFLICT
         insert = self._database.insert(job_groups).from_select([c.name for c in job_groups.c], wanted)
-        # Never updated, but locked, in their order: nobody sees our jobs before we commit, and until it is
-        # locked an idle group may be forgotten.
+        # Existing rows are locked, in key order, and never updated: our jobs are invisible before the commit,
+        # and an idle group may be deleted as long as it is not locked.
         statement: sa.Executable = insert.on_conflict_do_update(
             index_elements=list(job_groups.primary_key), set_={"max_running": 0}, where=sa.false()
         )
@@ -109,7 +109,7 @@ def _next_statement() -> sa.Executable:
     leased, blocked = (inbox_jobs.alias(lane) for lane in (Lane.LEASED, Lane.BLOCKED))
     at_work = sa.select(sa.func.count()).select_from(leased).where(member(leased, Lane.LEASED))
     first = sa.select(blocked.c.job_id).where(member(blocked, Lane.BLOCKED))
-    # Waits for whoever is writing to that row, and takes the next one if it was taken out of the line.
+    # Waits for a transaction that writes to that row, and takes the next row if that one left the lane.
     first = first.order_by(blocked.c.created_at, blocked.c.job_id).limit(1).with_for_update()
     admitted = (
         sa.select(first.correlate(job_groups).scalar_subquery().label("job_id"))
@@ -120,8 +120,8 @@ def _next_statement() -> sa.Executable:
             at_work.correlate(job_groups).scalar_subquery() < group.max_running,
         )
     )
-    # Postgres may ask a subquery once for every row of the outer query, and each time find the first job
-    # anew. A materialized table is asked once.
+    # Postgres may run a subquery once for every row of the outer query, and each time search the first job
+    # again. A materialized CTE runs once.
     once = admitted.cte("admitted").prefix_with("MATERIALIZED")
     job = inbox_jobs.c
     return sa.select(job.job_id, job.queue, job.requester_id, job.priority).where(
@@ -139,7 +139,7 @@ def _is_idle() -> sa.ColumnElement[bool]:
         job.queue == group.queue,
         job.requester_id == group.requester_id,
         job.group_id == group.group_id,
-        job.group_id.is_not(None),  # as the index says it
+        job.group_id.is_not(None),  # the condition of the partial index
         job.lane.in_([sa.literal_column(f"'{lane}'") for lane in UNFINISHED]),
     )
     return ~in_the_works
@@ -155,7 +155,7 @@ def _forget_statement() -> sa.Executable:
     rows = Rows(_GROUP)
     named = sa.select(rows["queue"], rows["requester_id"], rows["group_id"])
     group = job_groups.c
-    # Looked at once more: a job may have come between the look and the lock.
+    # Checked again: a job may have been inserted between the first check and the lock.
     same = sa.tuple_(group.queue, group.requester_id, group.group_id).in_(named)
     return sa.delete(job_groups).where(same, _is_idle())
 

@@ -1,7 +1,7 @@
-"""Which jobs a claim takes: the lowest ranks of a queue, and of each requester its most urgent jobs.
+"""Pick the jobs of a claim: the lowest ranks of a queue and, within a requester, the highest priorities.
 
-A rank is a requester's turn. Where the waiting jobs of a requester differ in priority, the job of the highest
-priority that has waited longest takes the turn, and the job that held it gets that one's later rank. So a
+A rank is a requester's turn. If the waiting jobs of a requester differ in priority, the job of the highest
+priority that has waited longest takes the turn, and the job that had it gets that one's later rank. So a
 priority counts within a requester's share and never against another requester.
 """
 
@@ -23,17 +23,18 @@ _job = inbox_jobs.c
 
 
 class JobPicker:
+    """The choice of jobs for claims. `columns` are read of each picked job, besides those needed here."""
+
     def __init__(
         self, jobs: LeasedTable, shares: FairShares, columns: Sequence[sa.ColumnElement[Any]]
     ) -> None:
-        """`columns` are read of each job that is picked, besides those that the picking needs."""
         self._shares = shares
         queue: sa.BindParameter[str] = sa.bindparam("queue")
         unpaused = ~sa.exists().where(queues.c.queue == queue, queues.c.paused_at.is_not(None))
         read = (*columns, _job.rank, _job.priority, _job.available_at)
         self._turns = jobs.ready((*read, is_mixed().label("is_mixed")), _job.queue == queue, unpaused)
         self._most_urgent = _most_urgent_statement(read)
-        self._exchange = _exchange_statement()
+        self._write_ranks = _write_ranks_statement()
 
     def pick(self, connection: sa.Connection, queue: str, limit: int) -> list[AnyRow]:
         """Return the next jobs of a queue, locked, at most `limit`."""
@@ -45,24 +46,24 @@ class JobPicker:
         picked = [row for row in turns if not row.is_mixed]
         mixed.sort(key=attrgetter("requester_id"))
         for requester_id, own in groupby(mixed, key=attrgetter("requester_id")):
-            picked += self._take_turns(connection, queue, requester_id, list(own))
+            picked += self._most_urgent_jobs(connection, queue, requester_id, list(own))
         return picked
 
-    def _take_turns(
+    def _most_urgent_jobs(
         self, connection: sa.Connection, queue: str, requester_id: str, turns: Sequence[AnyRow]
     ) -> list[AnyRow]:
-        """Return the requester's most urgent jobs, as many as it has turns here."""
+        """Return the requester's most urgent jobs, as many as it has turns here, and swap the ranks."""
         wanted = {"queue": queue, "requester_id": requester_id, "limit": len(turns)}
         urgent = fetched(connection.execute(self._most_urgent, wanted))
-        ranks = _exchanged(turns, urgent)
+        ranks = _swapped_ranks(turns, urgent)
         if ranks:
             rows = [{"key": job_id, "rank": ranks[job_id]} for job_id in sorted(ranks)]
-            connection.execute(self._exchange, as_parameter(rows))
+            connection.execute(self._write_ranks, as_parameter(rows))
         return urgent
 
 
-def _exchanged(turns: Sequence[AnyRow], urgent: Sequence[AnyRow]) -> Mapping[str, int]:
-    """Return the new ranks of the jobs that come early, and of those that make way for them."""
+def _swapped_ranks(turns: Sequence[AnyRow], urgent: Sequence[AnyRow]) -> Mapping[str, int]:
+    """Return the new ranks of the jobs that move ahead, and of the jobs whose turns they take."""
     taken, had_turn = {row.job_id for row in urgent}, {row.job_id for row in turns}
     early = [row for row in urgent if row.job_id not in had_turn]
     later = [row for row in turns if row.job_id not in taken]
@@ -83,6 +84,6 @@ def _most_urgent_statement(columns: Sequence[sa.ColumnElement[Any]]) -> AnySelec
     return line.with_for_update(skip_locked=True)
 
 
-def _exchange_statement() -> sa.Executable:
+def _write_ranks_statement() -> sa.Executable:
     rows = Rows({"key": TEXT, "rank": INTEGER})
     return sa.update(inbox_jobs).values(rank=rows["rank"]).where(_job.job_id == rows["key"])

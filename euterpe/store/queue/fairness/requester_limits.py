@@ -1,4 +1,4 @@
-"""What the operator sets for one requester: its weight, its cap on running jobs, what its jobs may ask."""
+"""Limits that the operator sets for a requester: weight, cap on running jobs, bounds on a job's options."""
 
 from collections.abc import Mapping
 from typing import Literal
@@ -23,7 +23,7 @@ _BOUNDS: Mapping[LimitName, tuple[int, int]] = {
     "max_attempts": (1, 100),
     "max_priority": (0, 100),
 }
-# What counts for jobs that wait already.
+# These limits also apply to jobs that wait already.
 _OF_THE_QUEUE: frozenset[LimitName] = frozenset({"weight", "max_running"})
 _BATCH = 1_000
 _job = inbox_jobs.c
@@ -40,7 +40,7 @@ class RequesterLimits:
                 check_count(value, name, *_BOUNDS[name])
         is_named = requesters.c.requester_id == requester_id
         with self._database.transaction() as connection:
-            # The strongest lock: it waits for all enqueues that were ranked by the limits before.
+            # FOR UPDATE, the strongest lock, waits for all enqueues that ranked jobs by the old limits.
             held = connection.execute(sa.select(requesters.c.name).where(is_named).with_for_update()).first()
             if held is None:
                 raise NotFound(f"there is no requester {requester_id!r}")
@@ -49,14 +49,14 @@ class RequesterLimits:
             self._rank_again(requester_id)
 
     def _rank_again(self, requester_id: str) -> None:
-        """Send the ready jobs of a requester behind its cap, where the sweep finds them and ranks them anew.
+        """Move the ready jobs of a requester to the lane `capped`, where the sweep finds and ranks them anew.
 
-        Jobs that wait for the cap already are ranked by the new limits when it lets them through. If this is
-        interrupted, the jobs that are left keep the ranks that they have.
+        Jobs that are in this lane already are ranked by the new limits when they are admitted. If this is
+        interrupted, the remaining jobs keep their ranks.
         """
         own = fair_shares.c.requester_id == requester_id
         with self._database.transaction() as connection:
-            # In the order in which an enqueue locks them, or the two could deadlock.
+            # The rows are locked in the same order as by an enqueue, or the two could deadlock.
             connection.execute(
                 sa.select(fair_shares).where(own).order_by(fair_shares.c.queue).with_for_update()
             )
@@ -66,7 +66,7 @@ class RequesterLimits:
             after = batch
 
     def _move_behind_cap(self, requester_id: str, after: str) -> str | None:
-        """Move one batch of ready jobs; return the last of them, if there were any."""
+        """Move one batch of ready jobs; return the id of the last one, or None if there were none."""
         some = own_jobs(Lane.READY, _job.job_id).where(_job.requester_id == requester_id, _job.job_id > after)
         some = some.order_by(_job.job_id).limit(_BATCH).with_for_update()
         with self._database.transaction() as connection:

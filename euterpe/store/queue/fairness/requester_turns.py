@@ -1,8 +1,8 @@
-"""Claims that go from requester to requester, so that no backlog of one is in another's way.
+"""Round robin over requesters for claims, so that the backlog of one does not delay the others.
 
-One index is read, in the order (requester, available_at), from behind the requester that was served last on
-to the end, and then from the beginning. Each claim begins with another requester, which gets at most a whole
-batch. That costs one more index probe per claim (27 µs became 32 on SQLite), however many events wait.
+One index is read in the order (requester, available_at): from after the requester that was served last to the
+end, and then from the beginning. Each claim begins with another requester, which gets at most a whole batch.
+This costs one more index probe per claim (27 µs became 32 on SQLite), however many events wait.
 """
 
 from collections.abc import Collection, Sequence
@@ -18,25 +18,27 @@ from euterpe.store.engine.engines import EngineKind
 from euterpe.store.queue.lanes import lane_is
 from euterpe.store.queue.leases import LeasedTable
 
-Range = tuple[str, str]  # requester ids between these two, both left out
+Range = tuple[str, str]  # the requester ids between these two, both excluded
 
 _FIRST, _LAST = "", "\U0010ffff"
 
 
 class RequesterTurns:
+    """A round robin over the requesters with ready events. It keeps the requester that was served last."""
+
     def __init__(
         self, database: Database, events: LeasedTable, columns: Sequence[sa.ColumnElement[Any]]
     ) -> None:
         self._events, self._columns = events, columns
         requester = events.table.c.requester_id
-        # In the order of bytes, which is also Python's: Postgres would sort by the rules of a language.
+        # In byte order, which is also Python's: Postgres would sort by the rules of its locale.
         self._requester: sa.ColumnElement[str] = (
             requester.collate("C") if database.kind is EngineKind.POSTGRES else requester
         )
         after = sa.bindparam("after", type_=sa.Text)
         low, high = sa.bindparam("low", type_=sa.Text), sa.bindparam("high", type_=sa.Text)
-        # One bound each: between two of them the generic plan of Postgres expects one event in 200, and to
-        # read and sort so few looks cheaper than to follow the index.
+        # Each query has one bound: with two of them the generic plan of Postgres expects one event in 200,
+        # and to read and sort so few looks cheaper than to follow the index.
         behind, before = self._ready(self._requester > after), self._ready(self._requester <= after)
         in_turn = sa.union_all(sa.select(behind.subquery("behind")), sa.select(before.subquery("before")))
         self._in_turn = in_turn.limit(sa.bindparam("limit"))
@@ -46,7 +48,7 @@ class RequesterTurns:
     def pick(self, connection: sa.Connection, limit: int, skipped: Collection[str] = ()) -> list[Any]:
         """Return up to `limit` ready events, locked, beginning with the requester whose turn it is.
 
-        Requesters that are `skipped` are passed over without reading their events.
+        The events of requesters in `skipped` are not read.
         """
         if skipped:
             picked = self._pick_between(connection, limit, skipped)
@@ -78,8 +80,10 @@ class RequesterTurns:
 
 
 def turn_ranges(served_last: str, skipped: Collection[str]) -> list[Range]:
-    """Return the ranges of requester ids in the order of their turns: all but the skipped ones, from
-    behind the one that was served last, which comes last itself."""
+    """Return the ranges of requester ids in the order of their turns, without the skipped ones.
+
+    The first begins after the requester that was served last; that one comes last.
+    """
     bounds = [_FIRST, *sorted(skipped), _LAST]
     before, after = [], []
     for low, high in pairwise(bounds):

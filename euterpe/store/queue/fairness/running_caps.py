@@ -1,8 +1,8 @@
-"""Caps on how many jobs of a requester are ready or at work at once, over all queues.
+"""Caps on how many jobs of a requester are ready or running at once, over all queues.
 
-Jobs of a requester with a cap wait in the lane `capped`, where no claim looks. Only the sweep lets them
-through: it runs before a claim, and after one that found nothing, so that no write of a worker has to count.
-A requester that has lost its cap has room for all of them.
+Jobs of a requester with a cap wait in the lane `capped`, which no claim reads. Only the sweep admits them: it
+runs before a claim, and after one that found nothing, so that no write of a worker has to count. A requester
+whose cap was removed has room for all of them.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ class RunningCaps:
         self._lock, self._room, self._next = _lock_statement(), _room_statement(), _next_statement()
 
     def next_in_line(self, connection: sa.Connection, limit: int) -> Sequence[AnyRow]:
-        """Return the capped jobs that may be made ready now, about `limit`, with a part for each requester.
+        """Return capped jobs that may become ready now, about `limit`, shared out between the requesters.
 
         The caller makes them ready in the same transaction, which holds the rows of their requesters.
         """
@@ -45,7 +45,7 @@ class RunningCaps:
 def _lock_statement() -> sa.Executable:
     named = requesters.c.requester_id.in_(sa.select(Rows({"requester_id": TEXT})["requester_id"]))
     rows = sa.select(requesters.c.requester_id).where(named).order_by(requesters.c.requester_id)
-    # Weaker than the lock of `requester set`: an enqueue in flight (`fair_shares.py`) is not in its way.
+    # FOR NO KEY UPDATE is weaker than the lock of `requester set`: no enqueue (`fair_shares.py`) blocks it.
     return rows.with_for_update(key_share=True, skip_locked=True)
 
 
