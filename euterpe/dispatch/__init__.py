@@ -1,1 +1,1 @@
-"""Telling requesters: the outbox, delivered as signed webhooks."""
+"""Webhook delivery: claim events from the outbox and send them to requesters as signed webhooks."""

@@ -1,5 +1,4 @@
-"""One requester's webhooks to one origin: what waits, what is under way, and what is known of the
-receiver."""
+"""Destinations: one requester's webhooks to one origin, with their queue, sends and circuit breaker."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -9,21 +8,21 @@ from urllib.parse import urlsplit
 from euterpe.store.queue.origins import KnownOrigin, OriginChange, OriginKey, OriginState
 from euterpe.store.queue.outbox import ClaimedEvent
 
-# An answer that takes longer is the receiver's doing, and not the network's.
+# An answer that takes longer is slow because of the receiver and not because of the network.
 SLOW_AFTER_S = 0.5
-# One that has never answered here: five dead ones of fifty held up the first deliveries of the others for
-# a quarter of a second each time that they took the places for trials.
+# The same for a receiver that has never answered here: five dead ones of fifty held up the first deliveries
+# of the others for a quarter of a second each time that they took the slots for trials.
 TRIAL_SLOW_AFTER_S = 0.1
-# From so many failures in a row on, the circuit breaker is open: the receiver is not dialled before its next
+# The circuit breaker opens after this many failures in a row: nothing is sent to the receiver before its next
 # probe. The probes are 5 s, 10 s, 20 s … 5 min apart.
 OPEN_AFTER = 3
 _FIRST_PROBE_S, _LONGEST_PROBE_S = 5.0, 300.0
-# So many errors in a row, and no success in between, are the receiver's state and not one event's fault.
+# This many errors in a row, without a success, are the receiver's state and not the fault of one event.
 _REFUSING_AFTER = 5
-# Events that wait are sent early after an outage of this length. After a shorter one they come soon
-# anyway, and a few events that always time out would be sent again after each success of the others.
+# Waiting events are sent early after an outage of this length. After a shorter one they are due soon anyway,
+# and a few events that always time out would be sent again after each success of the others.
 _OUTAGE_S = 300.0
-# The database may not have what was learned here so recently: it is written within milliseconds.
+# The database may lack an outcome as recent as this: it is written within milliseconds.
 _UNWRITTEN_S = 2.0
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
@@ -31,16 +30,16 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 class Health(Enum):
     UNPROVEN = auto()
     PROVEN = auto()  # its last delivery was answered
-    SUSPECT = auto()  # its last one was not
+    SUSPECT = auto()  # its last delivery was not answered
 
 
 class Outcome(Enum):
-    """Say what a delivery tells about its destination."""
+    """The result of a delivery, as far as it concerns the health of its destination."""
 
     ANSWER = auto()
     REFUSAL = auto()  # it answered, with an error
     SILENCE = auto()
-    NOTHING = auto()  # it was not asked
+    NOTHING = auto()  # no request was sent
 
 
 @dataclass(frozen=True)
@@ -54,15 +53,17 @@ class QueuedEvent:
 
 @dataclass(eq=False)
 class Destination:
+    """The waiting events, the sends under way and the health of one destination."""
+
     key: OriginKey
     health: Health = Health.UNPROVEN
     pace_s: float = 0.0  # how long an answer takes
-    next_turn: float = 0.0  # when what is handed back next is to come again
+    next_turn: float = 0.0  # when the next event that is handed back is due again
     failures: int = 0  # sends in a row that were not answered
     refusals: int = 0  # answers in a row that were errors
-    retry_at: float = 0.0  # when an open circuit lets the next probe through
-    failing_since: float = 0.0  # when the first of these happened
-    recorded: OriginState | None = None  # what the database says, as far as we know
+    retry_at: float = 0.0  # when an open circuit breaker allows the next probe
+    failing_since: float = 0.0  # when the first of these failures or refusals happened
+    recorded: OriginState | None = None  # the stored state, as last read or written here
     last_outcome_at: float = float("-inf")
     waiting: list[QueuedEvent] = field(default_factory=list)
     sends: list["Send"] = field(default_factory=list)
@@ -71,11 +72,11 @@ class Destination:
         return any(send.has_waited(now) for send in self.sends)
 
     def is_open(self, now: float) -> bool:
-        """Return whether the circuit breaker lets nothing through right now."""
+        """Return whether the circuit breaker allows no send now."""
         return self.failures >= OPEN_AFTER and now < self.retry_at
 
     def next_event(self) -> ClaimedEvent | None:
-        """The first whose job has none under way: a job's events go one after the other, in their order."""
+        """Return the first event of a job without a send: a job's events are sent one by one, in order."""
         busy = {send.event.job_id for send in self.sends}
         free = next((entry.event for entry in self.waiting if entry.event.job_id not in busy), None)
         if free is None:
@@ -88,7 +89,7 @@ class Destination:
         self.waiting = [entry for entry in self.waiting if id(entry.event) not in gone]
 
     def load_known(self, known: KnownOrigin | None, now: float) -> None:
-        """Take over what the database knows, which other dispatchers and earlier runs have written."""
+        """Take over the stored state, which other dispatchers and earlier runs have written."""
         if self.health is Health.PROVEN or now - self.last_outcome_at < _UNWRITTEN_S:
             return
         self.health, self.failures, self.refusals, self.recorded = Health.UNPROVEN, 0, 0, None
@@ -102,7 +103,7 @@ class Destination:
             self.refusals = known.failures
 
     def note_outcome(self, outcome: Outcome, took_s: float, now: float) -> OriginChange | None:
-        """Note how a delivery ended; return what is to be written down about the receiver."""
+        """Record how a delivery ended; return the change of the receiver's state to store, if any."""
         if outcome is Outcome.NOTHING:
             return None
         self.last_outcome_at = now
@@ -160,7 +161,7 @@ class Send:
 
 
 def probe_wait_s(failures: int) -> float:
-    """Return how long a receiver is left alone after this many failures in a row."""
+    """Return how many seconds nothing is sent to a receiver after this many failures in a row."""
     if failures < OPEN_AFTER:
         return 0.0
     return float(min(_LONGEST_PROBE_S, _FIRST_PROBE_S * 2 ** min(failures - OPEN_AFTER, 10)))
@@ -171,25 +172,26 @@ def origin_key_of(event: ClaimedEvent) -> OriginKey:
 
 
 def origin_of(url: str) -> str:
-    """Return scheme, host and port: neither a path nor a query, a user or a password, which may be secret."""
+    """Return scheme, host and port. Path, query, user and password are left out, as they may be secret."""
     try:
         parts = urlsplit(url)
         host, port = parts.hostname or "", parts.port or _DEFAULT_PORTS.get(parts.scheme)
     except ValueError:
-        return "unreadable:"  # no delivery will get anywhere with it
+        return "unreadable:"  # every delivery to this URL fails
     return f"{parts.scheme}://{f'[{host}]' if ':' in host else host}:{port}"
 
 
 class RequesterQueue:
+    """The destinations of one requester, at most `most_known`, and the order of their turns."""
+
     def __init__(self, requester_id: str, *, most_known: int) -> None:
         self._requester_id, self._most_known = requester_id, most_known
-        self._known: dict[str, Destination] = {}  # used last: at the end
+        self._known: dict[str, Destination] = {}  # the one used last is at the end
         self.last_start = 0  # the number of its last send, counted over all requesters
-        self.active: dict[str, Destination] = {}  # something waits; whose turn it is comes first
+        self.active: dict[str, Destination] = {}  # those with waiting events, in the order of their turns
 
     def destination(self, event: ClaimedEvent) -> Destination:
-        """Return the destination of an event; forget the idle one that was used the longest ago if there
-        are too many."""
+        """Return the destination of an event. If there are too many, forget the idle one used longest ago."""
         origin = origin_of(event.url)
         found = self._known.pop(origin, None) or Destination((self._requester_id, origin))
         self._known[origin] = found
@@ -212,12 +214,12 @@ class RequesterQueue:
         self.active.setdefault(destination.key[1], destination)
 
     def take_turn(self, destination: Destination) -> None:
-        """Put a destination behind the others, or take it out when nothing waits for it any more."""
+        """Move a destination behind the others, or remove it if no event waits for it."""
         del self.active[destination.key[1]]
         if destination.waiting:
             self.active[destination.key[1]] = destination
 
     def settle(self, destination: Destination) -> None:
-        """Take a destination out when nothing waits for it any more."""
+        """Remove a destination if no event waits for it."""
         if not destination.waiting:
             self.active.pop(destination.key[1], None)

@@ -1,10 +1,10 @@
-"""Which delivery starts next, so that no slow or dead destination holds up the others.
+"""Scheduler of webhook sends: no slow or dead destination holds up the others.
 
-Requesters take turns first, and within a requester its destinations. A destination is one requester's
-webhooks to one origin. Until it has answered, and again once it has not, it gets one delivery at a time. What
-cannot be sent soon is handed back to the outbox; what a circuit breaker holds back is refused without a send.
+Sends go round robin over requesters first, and then over the destinations of a requester. Until a destination
+has answered, and again once it has not, it gets one send at a time. Events that cannot be sent soon are
+handed back to the outbox; events that a circuit breaker holds back are refused without a send.
 
-Decisions only: the time comes from the clock that is given, and threads take turns outside.
+The scheduler only decides. It reads the time from the clock it is given, and its callers hold a lock.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -25,17 +25,19 @@ from euterpe.dispatch.send_slots import SendCounts, SendSlots
 from euterpe.store.queue.origins import KnownOrigin, OriginChange, OriginKey
 from euterpe.store.queue.outbox import ClaimedEvent
 
-# Batches in hand, before what cannot be sent soon is handed back at once; and of one requester, before
-# nothing more is claimed for it.
-_IN_HAND, _IN_HAND_OF_ONE = 20, 4
-# What is handed back comes again in a second at the earliest, and so far apart that to claim a queue again
-# and again that stands still costs little; but within a quarter of an hour.
+# In batches: with more events waiting in all, those that cannot be sent soon are handed back at once; with
+# more of one requester, nothing more is claimed for it.
+_MAX_WAITING, _MAX_WAITING_OF_ONE = 20, 4
+# Events that are handed back are due again after a second at the earliest and a quarter of an hour at the
+# latest, spaced so that it costs little to claim the events of a stuck destination again and again.
 _SPACING_S = 1.0
 _LONGEST_WAIT_S = 900.0
 
 
 @dataclass(frozen=True)
 class Postponement:
+    """Events of one destination to hand back to the outbox."""
+
     events: list[ClaimedEvent]
     delay_ms: int
     origin: str
@@ -43,7 +45,7 @@ class Postponement:
 
 @dataclass(frozen=True)
 class Refusal:
-    """Events that are not sent now, because the circuit breaker of their receiver is open."""
+    """Events that are not sent now because the circuit breaker of their receiver is open."""
 
     events: list[ClaimedEvent]
     failures: int
@@ -64,15 +66,15 @@ class SendScheduler:
         self._max_attempts, self._most_known = max_attempts, most_known
         self._most_known_of_a_requester = most_known_of_a_requester
         self._slots = SendSlots(concurrency)
-        self._requesters: dict[str, RequesterQueue] = {}  # used last: at the end
-        self._active: dict[str, RequesterQueue] = {}  # something waits
+        self._requesters: dict[str, RequesterQueue] = {}  # the one used last is at the end
+        self._active: dict[str, RequesterQueue] = {}  # those with waiting events
         self._sends: list[Send] = []
         self._starts = 0
 
     # -- what comes in
 
     def unsure_of(self, events: Iterable[ClaimedEvent]) -> set[OriginKey]:
-        """Return the destinations that have not answered lately, for which the database is to be asked."""
+        """Return the destinations that have not answered lately, whose stored state the caller reads."""
         keys = {origin_key_of(event) for event in events}
         return {key for key in keys if (d := self._known(key)) is None or d.health is not Health.PROVEN}
 
@@ -82,7 +84,7 @@ class SendScheduler:
         asked: Iterable[OriginKey] = (),
         known: Mapping[OriginKey, KnownOrigin] | None = None,
     ) -> None:
-        """Add claimed events; `known` is what the database says of the destinations that it was asked for."""
+        """Add claimed events. `known` is the stored state of the destinations in `asked`, if it was read."""
         now, were_asked = self._clock(), set(asked)
         for event in events:
             requester = self._requester(event.requester_id)
@@ -96,16 +98,18 @@ class SendScheduler:
         self._forget_some()
 
     def room(self) -> int:
-        """How many to claim now: whole batches, so that one is there when the one before has gone out. What
-        cannot be sent soon takes no room from the others."""
+        """Return how many events to claim now: a whole batch, early enough to follow the one before, or 0.
+
+        Events that cannot be sent soon take no room from the others.
+        """
         now, load = self._clock(), SendCounts(self._sends)
         ready = sum(min(len(d.waiting), self._sendable(d, load, now)) for d in self._waiting_ones())
         return self._batch if ready <= self._batch and not self._is_crowded() else 0
 
     def saturated(self) -> frozenset[str]:
-        """Return the requesters of whom so much is in hand that cannot be sent soon that no more is claimed.
+        """Return the requesters with so many events that cannot be sent soon that no more are claimed.
 
-        The bound is four batches, or as much as the others leave free: no requester can fill all hands.
+        The bound is four batches, or as much as the others leave free: no requester can take all the room.
         """
         now, load = self._clock(), SendCounts(self._sends)
         held = {
@@ -114,19 +118,20 @@ class SendScheduler:
             )
             for requester_id, requester in self._active.items()
         }
-        free = max(0, _IN_HAND * self._batch - sum(held.values()))
-        most = max(1, min(_IN_HAND_OF_ONE * self._batch, free))
+        free = max(0, _MAX_WAITING * self._batch - sum(held.values()))
+        most = max(1, min(_MAX_WAITING_OF_ONE * self._batch, free))
         return frozenset(requester_id for requester_id, count in held.items() if count >= most)
 
     # -- what goes out
 
     def start_next(self) -> Send | None:
+        """Return the next send, counted as under way from now on, or None if none may start."""
         now = self._clock()
         for send in self._sends:
             send.is_detached = send.is_detached or send.has_waited(now)
         load = SendCounts(self._sends)
-        # Whoever was served the longest ago comes first: behind all others, one that is seldom heard of would
-        # wait for a send of each of them.
+        # The requester served longest ago comes first: one with few events, put behind all others, would wait
+        # for a send of each of them.
         by_turn = sorted(self._active.items(), key=lambda item: item[1].last_start)
         for requester_id, requester in by_turn:
             if not self._slots.has_room_for(requester_id, load):
@@ -140,14 +145,14 @@ class SendScheduler:
         return None
 
     def finish(self, send: Send, outcome: Outcome) -> OriginChange | None:
-        """Note how a delivery ended; return what is to be written down about its receiver."""
+        """Record how a send ended; return the change of its receiver's state to store, if any."""
         destination, now = send.destination, self._clock()
         self._sends.remove(send)
         destination.sends.remove(send)
         return destination.note_outcome(outcome, now - send.started, now)
 
     def refuse(self) -> list[Refusal]:
-        """Take out what waits for receivers whose circuit breaker is open.
+        """Remove and return the events for receivers whose circuit breaker is open.
 
         Events on their last attempt stay: no event becomes a dead letter without a last send.
         """
@@ -160,7 +165,7 @@ class SendScheduler:
         return refusals
 
     def hand_back(self) -> list[Postponement]:
-        """Takes out what has waited for long, and cannot be sent soon."""
+        """Remove and return events that cannot be sent soon, once they waited long or too many wait."""
         now, load, is_crowded = self._clock(), SendCounts(self._sends), self._is_crowded()
         surplus = ((d, d.waiting[self._sendable(d, load, now) :]) for d in self._waiting_ones())
         return [
@@ -170,7 +175,7 @@ class SendScheduler:
         ]
 
     def clear(self) -> list[ClaimedEvent]:
-        """Takes out everything that waits."""
+        """Remove and return all waiting events."""
         waiting = []
         for destination in self._waiting_ones():
             events = [entry.event for entry in destination.waiting]
@@ -179,7 +184,7 @@ class SendScheduler:
         return waiting
 
     def next_change(self) -> float | None:
-        """After how many seconds something may start, or is to be handed back, because of the time alone."""
+        """Return the seconds until an event may start, or is to be handed back, by the passing of time."""
         if not self._active:
             return None
         now = self._clock()
@@ -204,7 +209,7 @@ class SendScheduler:
         return found
 
     def _forget_some(self) -> None:
-        """Forget the idle requesters that were used the longest ago while too many destinations are known."""
+        """Forget the idle requesters that were used longest ago while too many destinations are known."""
         surplus = sum(map(len, self._requesters.values())) - self._most_known
         idle = iter([old for old, requester in self._requesters.items() if requester.is_idle()])
         while surplus > 0 and (oldest := next(idle, None)) is not None:
@@ -243,12 +248,12 @@ class SendScheduler:
             self._active.pop(requester_id, None)
 
     def _is_crowded(self) -> bool:
-        return sum(len(d.waiting) for d in self._waiting_ones()) > _IN_HAND * self._batch
+        return sum(len(d.waiting) for d in self._waiting_ones()) > _MAX_WAITING * self._batch
 
     def _sendable(self, destination: Destination, load: SendCounts, now: float) -> int:
-        """Return how many events can be counted on to go out within `SLOW_AFTER_S`.
+        """Return how many events can be relied on to be sent within `SLOW_AFTER_S`.
 
-        None of a requester without a place left: counted, they would keep those of others from being claimed.
+        It is 0 for a requester without a free slot: its events would keep others from being claimed.
         """
         if destination.health is not Health.PROVEN or destination.waits_for_slow_send(now):
             return 0

@@ -1,14 +1,12 @@
-"""The places for sends under way, and how requesters share them.
+"""Concurrency limits for webhook sends, shared between requesters by a dynamic threshold.
 
-A send counts against `concurrency` until its receiver has kept it waiting; then it holds one of the places
-for
-slow sends until it ends. Every send has such a place reserved from its start, so a place of `concurrency` is
+A send counts against `concurrency` until its receiver is slow to answer; then it holds one of the slots for
+slow sends until it ends. Every send has such a slot reserved from its start, so a slot of `concurrency` is
 free again after half a second at the latest, whatever the receivers do.
 
-A requester may hold as many places as it leaves free (a dynamic threshold, as shared buffers of network
-switches
-have it): one busy requester gets half of them, two get a third each, and some are always left for a requester
-that has none.
+A requester may hold as many slots as it leaves free (a dynamic threshold, as in shared buffers of network
+switches): one busy requester gets half of them, two get a third each, and some are always left for a
+requester that has none.
 """
 
 from collections import Counter
@@ -16,18 +14,17 @@ from collections.abc import Iterable
 
 from euterpe.dispatch.destination import Destination, Health, Send
 
-# Slow sends for each one that counts against the concurrency.
-_SLOW = 4
+# Slots for slow sends, for each slot of `concurrency`.
+_SLOW_FACTOR = 4
 
 
 def max_concurrent_sends(concurrency: int) -> int:
-    """Return the upper bound on concurrent sends, with slow ones that no longer count against
-    `concurrency`."""
-    return concurrency + _SLOW * concurrency
+    """Return the upper bound on concurrent sends, slow ones beyond `concurrency` included."""
+    return concurrency + _SLOW_FACTOR * concurrency
 
 
 class SendCounts:
-    """The sends under way, counted."""
+    """The number of sends under way, in all and per requester."""
 
     def __init__(self, sends: Iterable[Send]) -> None:
         self.by_requester, self.trials_by_requester = Counter[str](), Counter[str]()
@@ -45,10 +42,12 @@ class SendCounts:
 
 
 class SendSlots:
+    """The rules for which sends may start beside those under way."""
+
     def __init__(self, concurrency: int) -> None:
         self._concurrency = concurrency
-        self._all, self._trials = max_concurrent_sends(concurrency), _SLOW * concurrency
-        # One is kept for receivers that answer, however many others there are to try.
+        self._all, self._trials = max_concurrent_sends(concurrency), _SLOW_FACTOR * concurrency
+        # One slot is kept for receivers that answer, however many others there are to try.
         self._prompt_trials = max(1, concurrency - 1)
 
     def has_room_for(self, requester_id: str, load: SendCounts) -> bool:
@@ -63,7 +62,7 @@ class SendSlots:
         requester_id, _ = destination.key
         if destination.sends or load.trials_by_requester[requester_id] >= self._trials - load.trials:
             return False
-        # A suspect is likely to be silent again: it holds a place for slow sends from the start.
+        # A suspect is likely not to answer again: it holds a slot for slow sends from the start.
         return destination.health is Health.SUSPECT or (
             load.prompt < self._concurrency and load.prompt_trials < self._prompt_trials
         )

@@ -1,4 +1,4 @@
-"""The secrets that webhooks are signed with, remembered for a few seconds."""
+"""A cache of the secrets that webhooks are signed with, each for a few seconds."""
 
 import threading
 import time
@@ -7,13 +7,13 @@ from collections.abc import Callable
 from euterpe.domain.errors import EuterpeError
 from euterpe.store.secrets.requesters import Requesters
 
-# A new secret signs, and one that has ended no longer does, after this time at the latest.
+# After this time at the latest, a new secret is used and an expired one is not.
 _FRESH_S = 3.0
 _REMEMBERED = 1_000
 
 
 class NoWebhookSecret(EuterpeError):
-    """Nothing is sent that the receiver could not verify."""
+    """The requester has no valid secret. No event is sent that its receiver could not verify."""
 
     code = "no_webhook_secret"
     retryable = True
@@ -29,6 +29,7 @@ class SigningSecrets:
         self._remembered: dict[str, tuple[float, list[str]]] = {}
 
     def of(self, requester_id: str) -> list[str]:
+        """Return the valid secrets of a requester. Raise `NoWebhookSecret` if there are none."""
         now = self._clock()
         with self._guard:
             read_at, secrets = self._remembered.get(requester_id, (-_FRESH_S, []))
@@ -44,4 +45,4 @@ class SigningSecrets:
             self._remembered.pop(requester_id, None)
             self._remembered[requester_id] = (now, secrets)
             if len(self._remembered) > _REMEMBERED:
-                del self._remembered[next(iter(self._remembered))]  # read the longest ago
+                del self._remembered[next(iter(self._remembered))]  # the one read longest ago
