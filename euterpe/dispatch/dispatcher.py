@@ -1,6 +1,6 @@
-"""Delivers the outbox: claims events, sends each as a signed webhook, settles how it went.
+"""The webhook dispatcher: claims events from the outbox, sends each as a signed webhook, settles the result.
 
-One thread claims and hands out, one for each delivery under way sends, one settles, one keeps the leases.
+One thread claims events and starts sends, a pool of threads sends, one settles, one extends the leases.
 """
 
 import random
@@ -31,13 +31,19 @@ from euterpe.store.store import Store
 
 _log = structlog.get_logger(__name__)
 
-# SQLite hints at every commit, our own and every worker's: claims that find little are not to chase them all.
-_BREATH_S = 0.005
-# A dispatcher that stops does not wait long for its database: what is not settled is delivered again.
-_LAST_WORDS_S = 3.0
+# SQLite sends a wake-up at every commit, our own and every worker's: this pause keeps claims that would find
+# little from following each of them.
+_CLAIM_PAUSE_S = 0.005
+# A dispatcher that stops does not wait longer for its database: what is not settled is delivered again.
+_SETTLE_GIVE_UP_S = 3.0
 
 
 class Dispatcher:
+    """A context manager whose threads deliver the outbox between `start` and `stop`.
+
+    `egress` needs `max_concurrent_sends(concurrency)` connections.
+    """
+
     def __init__(
         self,
         store: Store,
@@ -54,7 +60,6 @@ class Dispatcher:
         deadline_s: float = 10.0,
         max_answer_bytes: int = 4096,
     ) -> None:
-        """Take an `egress` with `max_concurrent_sends(concurrency)` connections; poll each `poll_ms`."""
         if deadline_s * 1000 > lease_ms / 2:
             raise ValueError("deadline_s must be at most half of the lease, or deliveries would overlap")
         self._store, self._worker_id = store, worker_id
@@ -62,10 +67,12 @@ class Dispatcher:
         policy = DeliveryPolicy(max_attempts, schedule or DeliverySchedule(), deadline_s, max_answer_bytes)
         self._sender = Sender(egress, SigningSecrets(store.requesters), policy, store.callbacks)
         self._lease_keeper = EventLeaseKeeper(store.outbox, lease_ms=lease_ms, heartbeat_ms=heartbeat_ms)
-        self._result_writer = ResultWriter(store.outbox, self._lease_keeper.forget, give_up_s=_LAST_WORDS_S)
+        self._result_writer = ResultWriter(
+            store.outbox, self._lease_keeper.forget, give_up_s=_SETTLE_GIVE_UP_S
+        )
         self._scheduler = SendScheduler(concurrency, batch, time.monotonic, max_attempts=max_attempts)
-        self._turn = threading.Lock()  # of whoever uses the destinations
-        self._there_is_more = False  # in the outbox, than there was room for
+        self._lock = threading.Lock()  # guards the scheduler and the next two fields
+        self._outbox_has_more = False  # the last claim was full
         self._skipped: Set[str] = frozenset()  # requesters that the last claim passed over
         self._stopping = threading.Event()
         self._senders = ThreadPoolExecutor(max_concurrent_sends(concurrency), "euterpe-dispatch-send")
@@ -78,19 +85,21 @@ class Dispatcher:
             part.start()
 
     def stop(self, drain: bool = True) -> None:
-        """Finishes what is under way and hands back the rest. Without `drain` it waits for no receiver: the
-        leases of what is under way run out."""
+        """Finish the sends under way and give back the other events.
+
+        Without `drain`, do not wait for receivers: the leases of the events under way expire.
+        """
         if self._stopping.is_set():
             return
-        with self._turn:
+        with self._lock:
             self._stopping.set()
             self._listener.wake()
         self._thread.join()
         self._release_waiting()
         self._senders.shutdown(wait=drain)
-        self._release_waiting()  # what came back for want of the database
+        self._release_waiting()  # events that came back because the database was unavailable
         self._result_writer.stop()
-        self._lease_keeper.stop()  # last: until then everything in hand is to stay ours
+        self._lease_keeper.stop()  # last, so that the leases of all held events last until then
         self._listener.close()
 
     def __enter__(self) -> Self:
@@ -111,40 +120,39 @@ class Dispatcher:
                 if self._claim():
                     self._wait()
                 failures = 0
-            except Exception as error:  # noqa: BLE001  whatever it was, the events are still to be told
+            except Exception as error:  # noqa: BLE001  the events must still be delivered
                 failures += 1
-                _tell_trouble(error)
+                _log_error(error)
                 self._stopping.wait(outage_pause_s(failures))
 
     def _claim(self) -> bool:
-        """Whether there is nothing more to claim, or to claim for."""
+        """Claim events and start sends. Return whether there is nothing more to claim, or no room for it."""
         self._hand_out()
-        with self._turn:
+        with self._lock:
             room, self._skipped = self._scheduler.room(), self._scheduler.saturated()
         if not room:
             return True
         events = self._lease_keeper.claim(self._worker_id, room, skipped=self._skipped)
-        with self._turn:
+        with self._lock:
             asked = self._scheduler.unsure_of(events)
         known = self._read_origins(asked)
-        with self._turn:
+        with self._lock:
             self._scheduler.add(events, asked, known)
-            self._there_is_more = len(events) == room
+            self._outbox_has_more = len(events) == room
         self._hand_out()
-        with self._turn:
-            return not (self._there_is_more and self._scheduler.room())
+        with self._lock:
+            return not (self._outbox_has_more and self._scheduler.room())
 
     def _read_origins(self, asked: Set[OriginKey]) -> Mapping[OriginKey, KnownOrigin] | None:
-        """Return what the database knows of these receivers. Without it their events are sent all the
-        same."""
+        """Return the stored state of these receivers, or None in an outage: events are sent all the same."""
         try:
             return self._store.outbox.origins.read(asked)
         except StoreUnavailable as error:
-            _tell_trouble(error)
+            _log_error(error)
             return None
 
     def _hand_out(self) -> None:
-        with self._turn:
+        with self._lock:
             refusals = self._scheduler.refuse()
             self._start_sends()
             surplus = self._scheduler.hand_back()
@@ -154,7 +162,7 @@ class Dispatcher:
             try:
                 self._postpone(surplus[-1])
             except BaseException:
-                with self._turn:
+                with self._lock:
                     self._scheduler.add(event for left in surplus for event in left.events)
                 raise
             surplus.pop()
@@ -163,7 +171,7 @@ class Dispatcher:
         self._store.outbox.postpone(surplus.events, surplus.delay_ms, waits_for=surplus.origin)
         self._lease_keeper.forget(surplus.events)
         _log.info(
-            "events wait for a receiver that does not keep up",
+            "events_postponed",
             count=len(surplus.events),
             requester_id=surplus.events[0].requester_id,
             again_in_ms=surplus.delay_ms,
@@ -174,18 +182,18 @@ class Dispatcher:
             self._result_writer.put(self._sender.refuse(event, refusal.failures))
 
     def _wait(self) -> None:
-        """For a hint, for room, for a delivery to step aside, or for the next poll."""
-        with self._turn:
-            change, there_is_more = self._scheduler.next_change(), self._there_is_more
-        if not there_is_more:
-            self._stopping.wait(_BREATH_S)
+        """Wait for a wake-up, for room, for a send to count as slow, or for the next poll."""
+        with self._lock:
+            change, has_more = self._scheduler.next_change(), self._outbox_has_more
+        if not has_more:
+            self._stopping.wait(_CLAIM_PAUSE_S)
         poll = self._poll_s * random.uniform(0.5, 1.5)  # noqa: S311  jitter, not a secret
         self._listener.wait(poll if change is None else min(poll, change))
 
     # -- the threads that send
 
     def _start_sends(self) -> None:
-        """All that may start now; to be called in turn."""
+        """Start all sends that may start now. The caller holds the lock."""
         while not self._stopping.is_set() and (send := self._scheduler.start_next()):
             self._senders.submit(self._run_sends, send)
 
@@ -195,21 +203,23 @@ class Dispatcher:
             send = self._finish(send, delivery, outcome)
 
     def _deliver(self, event: ClaimedEvent) -> tuple[Delivery | None, Outcome | None]:
-        """Return the attempt, if there was one, and what it tells of the receiver; None instead of that
-        when the event must wait until the database is back."""
+        """Return the delivery, if there was one, and what it shows about the receiver.
+
+        The outcome is None if the event has to wait because the database is unavailable.
+        """
         if not self._lease_keeper.lasts(event, self._deadline_s):
-            _log.warning("an event's lease was lost before it was sent", event_id=event.event_id)
+            _log.warning("lease_lost_before_send", event_id=event.event_id)
             self._lease_keeper.forget([event])
             return None, Outcome.NOTHING
         try:
             return self._sender.deliver(event)
         except StoreUnavailable as error:
-            _tell_trouble(error)
+            _log_error(error)
             return None, None
 
     def _finish(self, send: Send, delivery: Delivery | None, outcome: Outcome | None) -> Send | None:
-        """Settle a delivery that has ended; return what this thread is to send next."""
-        with self._turn:
+        """Settle a delivery that has ended; return the next send of this thread, if any."""
+        with self._lock:
             change = self._scheduler.finish(send, outcome or Outcome.NOTHING)
             if delivery is not None:
                 self._result_writer.put(replace(delivery, origin_change=change) if change else delivery)
@@ -217,7 +227,7 @@ class Dispatcher:
                 self._refuse(refusal)
             if outcome is None:
                 self._scheduler.add([send.event])
-                return None  # the thread that claims will see when the database is back
+                return None  # the thread that claims starts it again once the database is available
             if self._stopping.is_set():
                 return None
             following = self._scheduler.start_next()
@@ -228,23 +238,23 @@ class Dispatcher:
 
     def _may_claim_more(self) -> bool:
         """Return whether a delivery that has ended made room for what the last claim left in the outbox."""
-        if self._there_is_more and self._scheduler.room():
+        if self._outbox_has_more and self._scheduler.room():
             return True
         return bool(self._skipped) and not self._skipped <= self._scheduler.saturated()
 
     def _release_waiting(self) -> None:
-        with self._turn:
+        with self._lock:
             waiting = self._scheduler.clear()
         try:
             if waiting:
                 self._store.outbox.release(waiting)
-        except Exception as error:  # noqa: BLE001  their leases will run out
-            _tell_trouble(error)
+        except Exception as error:  # noqa: BLE001  their leases will expire
+            _log_error(error)
         self._lease_keeper.forget(waiting)
 
 
-def _tell_trouble(error: Exception) -> None:
+def _log_error(error: Exception) -> None:
     if isinstance(error, StoreUnavailable):
-        _log.warning("the dispatcher waits for the database", error=str(error))
+        _log.warning("database_unavailable", error=str(error))
     else:
-        _log.error("the dispatcher cannot go on for now", error=str(error), exc_info=error)
+        _log.error("dispatcher_failed", error=str(error), exc_info=error)

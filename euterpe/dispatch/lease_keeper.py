@@ -1,4 +1,4 @@
-"""The leases of all events in hand: one heartbeat for them, until the last of them is settled."""
+"""The dispatcher's lease keeper: one heartbeat for all claimed events, each until it is settled."""
 
 import threading
 import time
@@ -15,16 +15,17 @@ _log = structlog.get_logger(__name__)
 @dataclass
 class HeldEvent:
     event: ClaimedEvent
-    ends: float
+    ends: float  # the end of the lease, in `time.monotonic`
 
 
 class EventLeaseKeeper:
+    """A thread that extends the leases of the events that were claimed through it. Thread-safe."""
+
     def __init__(self, outbox: Outbox, *, lease_ms: int, heartbeat_ms: int) -> None:
         self._outbox, self._lease_ms, self._heartbeat_s = outbox, lease_ms, heartbeat_ms / 1000
         self._guard = threading.Lock()
-        self._held: dict[
-            str, HeldEvent
-        ] = {}  # under the latest claim, should we have lost an event and got it again
+        # An event that was lost and claimed again is held under its latest claim.
+        self._held: dict[str, HeldEvent] = {}
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._loop, name="euterpe-dispatch-heartbeat", daemon=True)
 
@@ -49,7 +50,7 @@ class EventLeaseKeeper:
                     del self._held[event.event_id]
 
     def lasts(self, event: ClaimedEvent, seconds: float) -> bool:
-        """Whether the event is certainly ours for so long, even if no heartbeat comes through."""
+        """Return whether the lease certainly lasts for this time, even if no heartbeat succeeds."""
         with self._guard:
             hold = self._hold(event)
             return hold is not None and time.monotonic() + seconds <= hold.ends
@@ -71,12 +72,12 @@ class EventLeaseKeeper:
         return hold if hold and hold.event.claim_version == event.claim_version else None
 
     def _end(self, asked: float) -> float:
-        """By our clock, from before the question: the database counts from later."""
+        """Return the end of a lease on our clock, from before the request: the database counts from later."""
         return asked + self._lease_ms / 1000
 
     def _loop(self) -> None:
         while not self._stopping.wait(self._heartbeat_s):
             try:
                 self.beat()
-            except Exception as error:  # noqa: BLE001  the next beat may come through
-                _log.warning("leases of deliveries could not be extended", error=str(error))
+            except Exception as error:  # noqa: BLE001  the next heartbeat may succeed
+                _log.warning("heartbeat_failed", error=str(error))

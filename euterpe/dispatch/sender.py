@@ -1,4 +1,4 @@
-"""One delivery attempt: sign, send, judge the answer."""
+"""Delivery attempts: sign an event, send it, and decide by the answer whether to retry."""
 
 import random
 import re
@@ -37,7 +37,7 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True)
 class DeliveryPolicy:
-    """Of one attempt and of those that may follow it."""
+    """The limits of one attempt, and the schedule of those that may follow it."""
 
     max_attempts: int
     schedule: DeliverySchedule
@@ -46,6 +46,8 @@ class DeliveryPolicy:
 
 
 class Sender:
+    """A sender of signed webhooks, shared by the threads that send."""
+
     def __init__(
         self,
         egress: Egress,
@@ -59,7 +61,10 @@ class Sender:
         self._callbacks = callbacks
 
     def deliver(self, event: ClaimedEvent) -> tuple[Delivery, Outcome]:
-        """Raises nothing but `StoreUnavailable`: then there was no attempt, for want of the secrets."""
+        """Send an event; return the delivery and what it shows about the receiver.
+
+        Raise nothing but `StoreUnavailable`: then the secrets could not be read and there was no attempt.
+        """
         began = time.monotonic()
         answer: EgressResponse | None = None
         url = event.url
@@ -71,25 +76,25 @@ class Sender:
         except StoreUnavailable:
             raise
         except EgressRefused as refused:
-            # The operator's own word: asking again would change nothing, replay does once it is changed.
+            # The operator's policy: a retry would change nothing. Once the policy is changed, a replay does.
             decision, outcome = Undeliverable(_reason(refused)), Outcome.NOTHING
         except EuterpeError as failure:
-            # All others are tried again, certificates and keys included: people mend those.
+            # All other errors are retried, those of certificates and keys included: people fix these.
             decision = self._retry(event, _reason(failure))
             outcome = Outcome.SILENCE if isinstance(failure, EgressError) else Outcome.NOTHING
-        except Exception as error:  # noqa: BLE001  one odd event must not stop the others
-            _log.exception("a delivery attempt broke", event_id=event.event_id, job_id=event.job_id)
+        except Exception as error:  # noqa: BLE001  one bad event must not stop the others
+            _log.exception("delivery_broke", event_id=event.event_id, job_id=event.job_id)
             decision, outcome = self._retry(event, f"internal_error: {type(error).__name__}"), Outcome.NOTHING
         took_ms = int((time.monotonic() - began) * 1000)
         delivery = _delivery(event, decision, answer, took_ms, url)
-        _tell(delivery)
+        _log_delivery(delivery)
         return delivery, outcome
 
     def refuse(self, event: ClaimedEvent, failures: int) -> Delivery:
-        """Return the attempt as failed without a send: the circuit breaker of its receiver is open."""
+        """Return a delivery that failed without a send, as the circuit breaker of the receiver is open."""
         reason = f"receiver_down: {failures} sends in a row were not answered, and this one was not made"
         delivery = _delivery(event, self._retry(event, reason), None, 0, event.url)
-        _tell(delivery)
+        _log_delivery(delivery)
         return delivery
 
     def _whole_url(self, event: ClaimedEvent) -> str:
@@ -147,7 +152,7 @@ def _reason(error: EuterpeError) -> str:
 def _delivery(
     event: ClaimedEvent, decision: DeliveryDecision, answer: EgressResponse | None, took_ms: int, url: str
 ) -> Delivery:
-    # A receiver that named a time is not asked before it.
+    # A receiver that named a time gets no request before that time.
     is_timed = answer is not None and (answer.status == 429 or "retry-after" in answer.headers)
     waits_for = origin_of(event.url) if isinstance(decision, Redeliver) and not is_timed else None
     if answer is None:
@@ -156,9 +161,9 @@ def _delivery(
     return Delivery(event, decision, answer.status, duration_ms=took_ms, answer=said, waits_for=waits_for)
 
 
-def _tell(delivery: Delivery) -> None:
+def _log_delivery(delivery: Delivery) -> None:
     event, decision = delivery.event, delivery.decision
-    facts = {
+    fields = {
         "event_id": event.event_id,
         "job_id": event.job_id,
         "attempt": event.attempt_count,
@@ -167,23 +172,23 @@ def _tell(delivery: Delivery) -> None:
     }
     match decision:
         case Delivered():
-            # The delivery log has it; a line costs a fifth of what a delivery does.
-            _log.debug("event delivered", **facts)
+            # The delivery is in the delivery log already; a log line costs a fifth of what a delivery does.
+            _log.debug("event_delivered", **fields)
         case Undeliverable():
-            _log.error("event is undeliverable", reason=decision.reason, **facts)
+            _log.error("event_undeliverable", reason=decision.reason, **fields)
         case Redeliver():
             again = decision.delay_ms
-            _log.warning("event not delivered", reason=decision.reason, again_in_ms=again, **facts)
+            _log.warning("event_not_delivered", reason=decision.reason, again_in_ms=again, **fields)
         case _:
             assert_never(decision)
 
 
-# More digits than any wait needs; the bound is the schedule's.
+# Ten digits are more than any wait needs; the schedule bounds the value.
 _SECONDS = re.compile(r"[0-9]{1,10}")
 
 
 def retry_after_ms(value: str | None, now: float) -> int | None:
-    """From `now`, in seconds since the epoch; what cannot be read asks for nothing."""
+    """Return the wait of a `Retry-After` header, or None if it is unreadable; `now` is in epoch seconds."""
     value = (value or "").strip()
     if _SECONDS.fullmatch(value):
         return int(value) * 1000
@@ -191,6 +196,6 @@ def retry_after_ms(value: str | None, now: float) -> int | None:
         date = parsedate_to_datetime(value)
     except (ValueError, OverflowError):
         return None
-    if date.tzinfo is None:  # "-0000": UTC, from who knows where
+    if date.tzinfo is None:  # "-0000" is UTC without a known time zone
         date = date.replace(tzinfo=UTC)
     return max(0, int((date.timestamp() - now) * 1000))

@@ -42,7 +42,7 @@ def heard_of_it() -> Iterator[threading.Event]:
     outcome = threading.Event()
 
     def listen(_: Any, __: str, line: MutableMapping[str, Any]) -> str:
-        if line["event"] == "the dispatcher waits for the database":
+        if line["event"] == "database_unavailable":
             outcome.set()
         raise structlog.DropEvent
 

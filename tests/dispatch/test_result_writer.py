@@ -126,7 +126,7 @@ def test_one_bad_result_keeps_no_other_from_being_written(
     assert {delivery.event for delivery in outbox.settled} == set(good)
     assert store.jobs.event(bad.event_id)["status"] == OutboxStatus.CLAIMED
     (line,) = [line for line in logs if line["log_level"] == "error"]
-    assert (line["event"], line["event_id"]) == ("a delivery cannot be settled", bad.event_id)
+    assert (line["event"], line["event_id"]) == ("delivery_not_settled", bad.event_id)
     assert len(desk.events) == 5
 
 
@@ -140,7 +140,7 @@ def test_a_late_result_is_told_and_changes_nothing(
     result_writer.start()
     result_writer.stop()
     assert store.jobs.event(event.event_id) == before
-    assert [line["event"] for line in logs] == ["a delivery was settled too late: its lease was lost"]
+    assert [line["event"] for line in logs] == ["delivery_stale"]
     assert desk.events == [event]
 
 
@@ -178,4 +178,4 @@ def test_a_stop_does_not_wait_for_a_database_for_ever(
             result_writer.start()
             result_writer.stop()
         assert store.jobs.event(event.event_id)["status"] == OutboxStatus.CLAIMED
-    assert {line["event"] for line in logs} == {"deliveries could not be settled"}
+    assert {line["event"] for line in logs} == {"settle_failed"}

@@ -301,9 +301,9 @@ def test_an_attempt_is_logged_without_the_query_and_the_secret(
     for _ in range(3):
         sender.deliver(event)
     assert [(line["event"], line["status"], line["log_level"]) for line in logs] == [
-        ("event delivered", 200, "debug"),
-        ("event not delivered", 500, "warning"),
-        ("event is undeliverable", 410, "error"),
+        ("event_delivered", 200, "debug"),
+        ("event_not_delivered", 500, "warning"),
+        ("event_undeliverable", 410, "error"),
     ]
     for line in logs:
         assert (line["event_id"], line["job_id"], line["attempt"]) == ("e1", "j1", 1)
@@ -323,4 +323,4 @@ def test_a_bug_is_a_failed_attempt_and_no_more(
     delivery, outcome = hire().deliver(event)
     assert isinstance(delivery.decision, Redeliver)
     assert delivery.decision.reason == "internal_error: ZeroDivisionError"
-    assert (outcome, receiver.received, logs[0]["event"]) == (Outcome.NOTHING, [], "a delivery attempt broke")
+    assert (outcome, receiver.received, logs[0]["event"]) == (Outcome.NOTHING, [], "delivery_broke")
