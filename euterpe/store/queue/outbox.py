@@ -220,7 +220,7 @@ class Outbox:
             return frozenset(self._apply(connection, changes))
 
     def replay(self, *where: sa.ColumnElement[bool]) -> int:
-        """Make finished events pending again, with a new budget, the same id and body; return how many."""
+        """Make delivered or dead events pending, with a new budget, the same id and body; return how many."""
         again = (OutboxStatus.DELIVERED, OutboxStatus.DEAD_LETTER)
         wanted = sa.select(*_LOCKED).where(_event.status.in_(again), *where)
         wanted = wanted.order_by(_event.event_id).limit(MAX_BATCH).with_for_update()

@@ -49,7 +49,7 @@ class RequesterLimits:
             self._rank_again(requester_id)
 
     def _rank_again(self, requester_id: str) -> None:
-        """Move the ready jobs of a requester to the lane `capped`, where the sweep finds and ranks them anew.
+        """Move the ready jobs of a requester to the lane `capped`, where the sweep ranks them again.
 
         Jobs that are in this lane already are ranked by the new limits when they are admitted. If this is
         interrupted, the remaining jobs keep their ranks.
