@@ -83,7 +83,7 @@ class Sender:
             decision = self._retry(event, _reason(failure))
             outcome = Outcome.SILENCE if isinstance(failure, EgressError) else Outcome.NOTHING
         except Exception as error:  # noqa: BLE001  one bad event must not stop the others
-            _log.exception("delivery_broke", event_id=event.event_id, job_id=event.job_id)
+            _log.exception("delivery_unexpected_error", event_id=event.event_id, job_id=event.job_id)
             decision, outcome = self._retry(event, f"internal_error: {type(error).__name__}"), Outcome.NOTHING
         took_ms = int((time.monotonic() - began) * 1000)
         delivery = _delivery(event, decision, answer, took_ms, url)
