@@ -36,7 +36,7 @@ def measure(small: str, large: str, *, finished: int) -> dict[str, float]:
         add_history(few.database, finished=0, waiting=SMALL)
         add_history(many.database, finished=finished, waiting=BACKLOG)
         for store in (few, many):
-            store.database.settle_statistics()
+            store.database.vacuum_and_analyze()
         found = {}
         for queue in ("inbox", "outbox"):
             claimers = [_claimer(store, queue) for store in (few, many)]

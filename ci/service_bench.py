@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from euterpe.bench.api import measure_api
-from euterpe.bench.dead_receivers import measure_holes
+from euterpe.bench.dead_receivers import measure_black_holes
 from euterpe.bench.dispatch import measure_backlog
 from euterpe.bench.figures import Figure
 from euterpe.bench.programs import Installation
-from euterpe.bench.transcode import BenchFolder, workshop
+from euterpe.bench.transcode import BenchFolder, transcode_bench
 from euterpe.crypto import keyfile
 from euterpe.settings import Settings
 from euterpe.store.engine.migrations import migrate
@@ -54,7 +54,7 @@ def measure(databases: Any, sizes: Sizes) -> Found:
                 found[engine] += measure_api(installation, seconds=sizes.seconds)
                 found[engine] += measure_backlog(installation, events=sizes.events)
         with fresh() as url, _installed(url) as installation:
-            found[engine].append(measure_holes(installation, seconds=sizes.paced_seconds))
+            found[engine].append(measure_black_holes(installation, seconds=sizes.paced_seconds))
             found[engine].append(_measure_idle(installation, sizes.idle_seconds))
     with databases.sqlite() as url, _installed(url) as installation, _s3() as place:
         found["S3 to S3, on sqlite"] = _measure_jobs(installation, place, sizes)
@@ -63,7 +63,7 @@ def measure(databases: Any, sizes: Sizes) -> Found:
 
 def _measure_jobs(installation: Installation, place: BenchFolder, sizes: Sizes) -> list[Figure]:
     found: list[Figure] = []
-    with workshop(installation, place) as shop:
+    with transcode_bench(installation, place) as shop:
         for _ in range(sizes.rounds):
             found += shop.measure_one(sizes.clip_seconds)
         for _ in range(sizes.clip_rounds):

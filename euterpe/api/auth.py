@@ -20,7 +20,7 @@ from euterpe.store.errors import Unauthorized
 from euterpe.store.secrets.requesters import Principal
 
 # A busy key costs one query in this time, and a disabled key is refused after at most this time.
-REMEMBERED_S = 2.0
+CACHED_S = 2.0
 _MOST_REMEMBERED = 4_096
 
 
@@ -78,7 +78,7 @@ class Authenticator:
         return await asyncio.shield(lookup)
 
     async def _look_up(self, key: str, digest: bytes) -> Principal:
-        until = self._clock() + REMEMBERED_S
+        until = self._clock() + CACHED_S
         try:
             principal = await self._pool.run(partial(self._authenticate, key))
         except Unauthorized:

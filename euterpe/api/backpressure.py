@@ -27,7 +27,7 @@ class ApiLimits:
     max_unfinished_of_all: int = 1_000_000
     waits_per_requester: int = 100  # event streams and long polls at once
     waits: int = 2_000
-    of_a_job: JobLimits = NO_LIMITS
+    job: JobLimits = NO_LIMITS
 
 
 _VALID_S = 1.0
@@ -50,7 +50,7 @@ class Count(Protocol):
     def __call__(self, *, at_most: int) -> int: ...
 
 
-class Bound:
+class CountedLimit:
     """A limit on a number that is expensive to count. Not thread-safe: use it in one event loop."""
 
     def __init__(self, count: Count, most: int, refusal: Refusal, pool: StorePool, clock: Clock) -> None:
@@ -113,8 +113,8 @@ class Backpressure:
     ) -> None:
         self._jobs, self._limits, self._pool, self._clock = jobs, limits, pool, clock
         full = "queue_full", "too many jobs are unfinished"
-        self._queue = Bound(jobs.unfinished_of_all, limits.max_unfinished_of_all, full, pool, clock)
-        self._quotas: OrderedDict[str, Bound] = OrderedDict()
+        self._queue = CountedLimit(jobs.unfinished_of_all, limits.max_unfinished_of_all, full, pool, clock)
+        self._quotas: OrderedDict[str, CountedLimit] = OrderedDict()
 
     @asynccontextmanager
     async def place(self, requester_id: str) -> AsyncIterator[QuotaReservation]:
@@ -123,7 +123,7 @@ class Backpressure:
         async with self._quota(requester_id).hold(place), self._queue.hold(place):
             yield place
 
-    def _quota(self, requester_id: str) -> Bound:
+    def _quota(self, requester_id: str) -> CountedLimit:
         quota = self._quotas.get(requester_id)
         if quota is None:
             quota = self._quotas[requester_id] = self._new_quota(requester_id)
@@ -133,8 +133,8 @@ class Backpressure:
         self._quotas.move_to_end(requester_id)
         return quota
 
-    def _new_quota(self, requester_id: str) -> Bound:
+    def _new_quota(self, requester_id: str) -> CountedLimit:
         most = self._limits.max_unfinished
         reached = "quota_exceeded", f"at most {most} of your jobs may be unfinished at once"
         count = partial(self._jobs.unfinished, requester_id)
-        return Bound(count, most, reached, self._pool, self._clock)
+        return CountedLimit(count, most, reached, self._pool, self._clock)

@@ -12,10 +12,10 @@ T = TypeVar("T")
 
 async def while_connected(work: Awaitable[T], receive: Receive) -> T:
     """Return the result of `work`. If the client disconnects first, cancel it and raise ClientDisconnect."""
-    return await unless(_disconnected(receive), work)
+    return await run_until(_disconnected(receive), work)
 
 
-async def unless(departure: Awaitable[None], work: Awaitable[T]) -> T:
+async def run_until(departure: Awaitable[None], work: Awaitable[T]) -> T:
     """Return the result of `work`, or cancel it and raise ClientDisconnect when `departure` is done first.
 
     Work that completes without waiting returns its result even if `departure` is done already.

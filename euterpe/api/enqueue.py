@@ -33,7 +33,7 @@ class EnqueueEndpoint:
         self._store, self._authenticator = service.store, service.authenticator
         self._policy, self._egress = service.policy, service.egress
         self._backpressure, self._pool = service.backpressure, service.read_pool
-        self._max_body_bytes, self._limits = service.limits.max_body_bytes, service.limits.of_a_job
+        self._max_body_bytes, self._limits = service.limits.max_body_bytes, service.limits.job
 
     async def post(self, request: Request) -> Response:
         principal = await self._authenticator.authenticate(request, Scope.WRITE)
@@ -54,7 +54,7 @@ class EnqueueEndpoint:
         return spec
 
     async def _accept(self, spec: JobSpec, principal: Principal, key: str | None) -> Accepted:
-        requester_id, limits = principal.requester_id, principal.limits.tightest(self._limits)
+        requester_id, limits = principal.requester_id, principal.limits.min_with(self._limits)
         try:
             limits.check(spec)
             async with self._backpressure.place(requester_id) as place:

@@ -13,7 +13,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from euterpe.api.metrics import Metrics
-from euterpe.api.parameters import looks_like_a_job
+from euterpe.api.parameters import is_job_id
 from euterpe.api.problems import internal_error
 
 _log = structlog.get_logger(__name__)
@@ -107,7 +107,7 @@ class RequestMiddleware:
 
 def _job_in(scope: Scope) -> dict[str, str]:
     job_id = scope.get("path_params", {}).get("job_id", "")
-    return {"job_id": job_id} if looks_like_a_job(job_id) else {}
+    return {"job_id": job_id} if is_job_id(job_id) else {}
 
 
 def _request_id(scope: Scope) -> str:

@@ -21,14 +21,14 @@ _JOB_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _NUMBER = re.compile(r"[0-9]{1,9}")
 
 
-def looks_like_a_job(job_id: str) -> bool:
+def is_job_id(job_id: str) -> bool:
     """Return whether this has the form of a job id; any other needs no query."""
     return _JOB_ID.fullmatch(job_id) is not None
 
 
 def job_in_path(request: Request) -> str:
     job_id: str = request.path_params["job_id"]
-    if not looks_like_a_job(job_id):
+    if not is_job_id(job_id):
         raise NotFound("there is no such job")
     return job_id
 

@@ -42,7 +42,7 @@ class ApiServer:
         self._socket.listen(2048)
         self._thread.start()
 
-    def accept_no_more(self) -> None:
+    def begin_stop(self) -> None:
         """Begin to stop: end streams and long polls, accept nothing new, finish the requests under way."""
         self._app.state.end_waits()
         self._server.should_exit = True
@@ -51,7 +51,7 @@ class ApiServer:
         """Stop the server and wait for its thread. Without `drain`, abandon the requests under way."""
         if not drain:
             self._server.config.timeout_graceful_shutdown = 0
-        self.accept_no_more()
+        self.begin_stop()
         if self._thread.is_alive():
             self._thread.join()
         else:

@@ -11,7 +11,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from euterpe.api.disconnect import unless, while_connected
+from euterpe.api.disconnect import run_until, while_connected
 from euterpe.api.responses import encoded
 from euterpe.api.watcher import Watch
 from euterpe.domain.events import event_type
@@ -37,7 +37,7 @@ class EventPage:
     is_full: bool = False  # there may be more events in the database
 
     @property
-    def now_told(self) -> int:
+    def next_sequence(self) -> int:
         return int(self.events[-1]["sequence"]) if self.events else self.last_sequence
 
     @property
@@ -53,7 +53,7 @@ class EventPage:
     @property
     def figures(self) -> tuple[float, ...] | None:
         """Return the progress figures, or None if the job is not in progress or has a newer event."""
-        if self.job["status"] not in IN_PROGRESS or self.job["event_sequence"] != self.now_told:
+        if self.job["status"] not in IN_PROGRESS or self.job["event_sequence"] != self.next_sequence:
             return None
         figures = tuple(self.job[name] for name in _FIGURES)
         return figures if any(figures) else None
@@ -138,7 +138,7 @@ class EventStream(Response):
             return None  # the stream goes on, and the read is repeated
 
     def _new_frames(self, page: EventPage) -> bytes:
-        self._last_sequence = page.now_told
+        self._last_sequence = page.next_sequence
         figures = page.figures
         if figures is None or figures == self._figures:
             return page.frames()
@@ -151,6 +151,6 @@ async def _push(send: Send, watch: Watch, frames: bytes, *, more: bool = True) -
     sending = send({"type": "http.response.body", "body": frames, "more_body": more})
     try:
         async with asyncio.timeout(_SLOWEST_S):
-            await unless(watch.over(), sending)
+            await run_until(watch.over(), sending)
     except TimeoutError:
         raise ClientDisconnect from None

@@ -20,7 +20,7 @@ from euterpe.store.errors import NotFound
 
 
 @dataclass(frozen=True)
-class Seen:
+class StatusBody:
     """The body of a status response, as read from the database."""
 
     body: bytes
@@ -56,11 +56,11 @@ class StatusEndpoint:
 
     async def _wait(
         self, requester_id: str, job_ids: Sequence[str], known: frozenset[str], wait_s: float
-    ) -> Seen:
+    ) -> StatusBody:
         """Return the first answer that the client does not have, or the current one when the time is up."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + wait_s
-        with self._watcher.watch([id_ for id_ in job_ids if parameters.looks_like_a_job(id_)]) as watch:
+        with self._watcher.watch([id_ for id_ in job_ids if parameters.is_job_id(id_)]) as watch:
             seen = await self._read(requester_id, job_ids)
             if seen.finished and not known:
                 return seen  # no change will come
@@ -69,19 +69,19 @@ class StatusEndpoint:
                 seen = await self._read(requester_id, job_ids)
         return seen
 
-    async def _read(self, requester_id: str, job_ids: Sequence[str]) -> Seen:
+    async def _read(self, requester_id: str, job_ids: Sequence[str]) -> StatusBody:
         if len(job_ids) > 1:
             return await self._pool.run(partial(self._many, requester_id, job_ids), requester_id)
         (job_id,) = job_ids
-        if not parameters.looks_like_a_job(job_id):
+        if not parameters.is_job_id(job_id):
             raise NotFound("there is no such job")
         row = await self._reads.get(job_id, requester_id)
-        return Seen(encoded(status_document(row)), row["status"] in FINISHED)
+        return StatusBody(encoded(status_document(row)), row["status"] in FINISHED)
 
-    def _many(self, requester_id: str, job_ids: Sequence[str]) -> Seen:
+    def _many(self, requester_id: str, job_ids: Sequence[str]) -> StatusBody:
         """Return the jobs in the order requested, each once, and the ids of missing and pruned ones."""
         asked = list(dict.fromkeys(job_ids))
-        possible = [job_id for job_id in asked if parameters.looks_like_a_job(job_id)]
+        possible = [job_id for job_id in asked if parameters.is_job_id(job_id)]
         rows = {row["job_id"]: row for row in self._jobs.many(possible, requester_id=requester_id)}
         absent = [job_id for job_id in possible if job_id not in rows]
         pruned = self._jobs.pruned(absent, requester_id=requester_id) if absent else set()
@@ -90,4 +90,4 @@ class StatusEndpoint:
             "missing": [job_id for job_id in asked if job_id not in rows and job_id not in pruned],
             "pruned": [job_id for job_id in asked if job_id in pruned],
         }
-        return Seen(encoded(document), all(row["status"] in FINISHED for row in rows.values()))
+        return StatusBody(encoded(document), all(row["status"] in FINISHED for row in rows.values()))

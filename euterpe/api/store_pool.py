@@ -7,7 +7,7 @@ from functools import partial
 from typing import TypeVar
 
 from euterpe.api.problems import Refused
-from euterpe.store.engine.deadlines import WRITE_WAIT_S, in_time, waiting_until
+from euterpe.store.engine.deadlines import WRITE_WAIT_S, deadline_after, write_deadline
 
 T = TypeVar("T")
 
@@ -45,7 +45,7 @@ class StorePool:
         """
         if self._under_way >= _MOST:
             raise _overloaded()
-        timed = partial(_call_with_deadline, in_time(self._write_wait_s), call)
+        timed = partial(_call_with_deadline, deadline_after(self._write_wait_s), call)
         self._under_way += 1
         try:
             if requester_id is None:
@@ -75,7 +75,7 @@ class StorePool:
 
 
 def _call_with_deadline(deadline: float, call: Callable[[], T]) -> T:
-    with waiting_until(deadline):
+    with write_deadline(deadline):
         return call()
 
 

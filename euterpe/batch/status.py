@@ -49,7 +49,7 @@ class BatchStatus:
         return {**totals, "by_status": dict(self.by_status), "failures": failures}
 
 
-class Asks(Protocol):
+class StatusClient(Protocol):
     """The methods of `euterpe.client.Client` that this module uses."""
 
     def statuses(self, job_ids: Sequence[str]) -> dict[str, Job]: ...
@@ -57,20 +57,20 @@ class Asks(Protocol):
     def wait(self, job_id: str, timeout: float | None = None) -> Job: ...
 
 
-def look(client: Asks, batch: Batch) -> BatchStatus:
+def fetch_status(client: StatusClient, batch: Batch) -> BatchStatus:
     """Return the batch's current status."""
-    return standing(batch, client.statuses(_ids(batch)))
+    return summarise(batch, client.statuses(_ids(batch)))
 
 
 def follow(
-    client: Asks, batch: Batch, show: Callable[[BatchStatus], None], *, pause_s: float = _PAUSE_S
+    client: StatusClient, batch: Batch, show: Callable[[BatchStatus], None], *, pause_s: float = _PAUSE_S
 ) -> BatchStatus:
     """Poll the unfinished jobs until the last one has finished, calling `show` each time."""
     known: dict[str, Job] = {}
     open_ids = _ids(batch)
     while True:
         known |= client.statuses(open_ids)
-        show(now := standing(batch, known))
+        show(now := summarise(batch, known))
         open_ids = [job_id for job_id in open_ids if job_id in known and not known[job_id].is_finished]
         if not open_ids:
             return now
@@ -82,7 +82,7 @@ def _ids(batch: Batch) -> list[str]:
     return [each.job_id for each in batch.submitted]
 
 
-def standing(batch: Batch, jobs: Mapping[str, Job]) -> BatchStatus:
+def summarise(batch: Batch, jobs: Mapping[str, Job]) -> BatchStatus:
     """Count the batch's jobs by status and error code; a job that is not in `jobs` counts as gone."""
     counts = Counter(_status(each, jobs) for each in batch.submitted)
     order = [*JobStatus, GONE]

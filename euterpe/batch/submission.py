@@ -11,7 +11,7 @@ from euterpe.batch.row_problems import ProblemTotals
 from euterpe.batch.rows import Request
 from euterpe.client import Busy, Client, ClientError, Conflict, Invalid, Job, TooLarge, requests
 from euterpe.client.documents import Document
-from euterpe.client.plans import Plan, asked
+from euterpe.client.plans import Plan, send_with_retries
 from euterpe.client.responses import job_of
 
 _BUSY_TIMEOUT_S = 3600.0  # without a single accepted row
@@ -22,7 +22,7 @@ _OF_THE_ROW = (Invalid, Conflict, TooLarge)
 
 
 @dataclass(frozen=True)
-class Taken:
+class AcceptedRow:
     job: Job
     was_there: bool  # an earlier run has created the job
 
@@ -30,18 +30,18 @@ class Taken:
 class BatchClient(Client):
     """A client that also returns whether a job existed already."""
 
-    def take(self, document: Document, key: str) -> Taken:
+    def take(self, document: Document, key: str) -> AcceptedRow:
         """Submit a job under an idempotency key."""
         return self._follow(_taken(document, key))
 
 
-def _taken(document: Document, key: str) -> Plan[Taken]:
-    answer = yield from asked(requests.submit(document, key))
-    return Taken(job_of(answer), answer.headers.get("idempotent-replayed") == "true")
+def _taken(document: Document, key: str) -> Plan[AcceptedRow]:
+    answer = yield from send_with_retries(requests.submit(document, key))
+    return AcceptedRow(job_of(answer), answer.headers.get("idempotent-replayed") == "true")
 
 
-Take = Callable[[Document, str], Taken]
-Tell = Callable[[Request, Taken | ClientError], None]
+Take = Callable[[Document, str], AcceptedRow]
+Tell = Callable[[Request, AcceptedRow | ClientError], None]
 
 
 class Submission:
@@ -100,7 +100,7 @@ class Submission:
         with self._read_lock:
             return None if self._stop.is_set() else next(self._requests, None)
 
-    def _outcome(self, request: Request) -> Taken | ClientError:
+    def _outcome(self, request: Request) -> AcceptedRow | ClientError:
         while True:
             try:
                 taken = self._take(request.document, request.key)
@@ -114,7 +114,7 @@ class Submission:
                 self._taken_at = monotonic()
                 return taken
 
-    def _report(self, request: Request, outcome: Taken | ClientError) -> None:
+    def _report(self, request: Request, outcome: AcceptedRow | ClientError) -> None:
         with self._tell_lock:
             self._tell(request, outcome)
 
@@ -130,7 +130,7 @@ class Tally:
     def told(self) -> int:
         return self.accepted + self.already_there + self.refused.total()
 
-    def count(self, outcome: Taken | ClientError) -> None:
+    def count(self, outcome: AcceptedRow | ClientError) -> None:
         if isinstance(outcome, ClientError):
             self.refused[outcome.code] += 1
         elif outcome.was_there:
@@ -156,7 +156,7 @@ class Tally:
         return None
 
 
-def unfit(totals: ProblemTotals, *, skip_bad: bool) -> str | None:
+def refusal_reason(totals: ProblemTotals, *, skip_bad: bool) -> str | None:
     """Return why nothing may be submitted, or None."""
     if not totals.rows:
         return "the manifest has no rows"

@@ -29,7 +29,7 @@ _ANSWERING = tuple(f"127.0.1.{number}" for number in range(1, _DESTINATIONS - _H
 _SILENT = tuple(f"127.0.2.{number}" for number in range(1, _HOLES + 1))
 
 
-def measure_holes(installation: Installation, *, seconds: float) -> Figure:
+def measure_black_holes(installation: Installation, *, seconds: float) -> Figure:
     """Return the p99 for destinations that answer, with black holes beside them and, as `bare`, without."""
     with receiving((*_ANSWERING, *_SILENT)) as receiver:
         answering = dict.fromkeys(_SILENT, receiver.port)

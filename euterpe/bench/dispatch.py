@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 from euterpe.bench import bare_sender
 from euterpe.bench.figures import BenchFailed, Figure
-from euterpe.bench.job_lives import LoadPlan, enqueue_in_bulk, live
+from euterpe.bench.job_lives import LoadPlan, enqueue_in_bulk, run_to_success
 from euterpe.bench.programs import Installation
 from euterpe.bench.receiver import BenchReceiver, receiving
 from euterpe.domain.states import OutboxStatus
@@ -45,7 +45,7 @@ def measure_backlog(installation: Installation, *, events: int) -> Sequence[Figu
             installation.settings, requester.requester_id, jobs, _JOBS_AT_ONCE, 1, 1, receiver.url()
         )
         enqueue_in_bulk(store, plan)
-        live(store, plan)
+        run_to_success(store, plan)
         bodies = _bodies(store, plan)
         bare, bare_async = (
             _measure_bare(receiver, send, bodies, events, concurrency)

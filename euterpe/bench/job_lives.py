@@ -66,7 +66,7 @@ def measure_lives(plan: LoadPlan) -> dict[str, float]:
         began = time.perf_counter()
         enqueue_in_bulk(store, plan)
         enqueued = time.perf_counter() - began
-        store.database.settle_statistics()
+        store.database.vacuum_and_analyze()
         worked = _work_off(plan)
     return {
         "bulk_enqueued_per_second": plan.jobs / enqueued,
@@ -110,11 +110,11 @@ def _work(plan: LoadPlan, start: Barrier, times: "SimpleQueue[tuple[float, float
         collect_garbage_less_often()  # as `euterpe worker` does
         start.wait()
         began = time.monotonic()  # CLOCK_MONOTONIC is comparable between processes
-        live(store, plan)
+        run_to_success(store, plan)
         times.put((began, time.monotonic()))
 
 
-def live(store: Store, plan: LoadPlan) -> None:
+def run_to_success(store: Store, plan: LoadPlan) -> None:
     """Claim the plan's jobs and advance them to `succeeded` until the queue is empty."""
     while jobs := store.inbox.claim(f"bench-{os.getpid()}", plan.batch, queues=(plan.queue,)):
         for source, target in pairwise(_STATUSES):
@@ -128,7 +128,7 @@ def profile_lives(plan: LoadPlan) -> Mapping[str, float]:
     with plan.open() as store:
         enqueue_in_bulk(store, plan)
         with statement_times(store.database) as spent:
-            live(store, plan)
+            run_to_success(store, plan)
     return {what: seconds * 1e6 / plan.jobs for what, seconds in spent.items()}
 
 

@@ -43,15 +43,15 @@ def temporary_folder() -> Iterator[BenchFolder]:
 
 
 @contextmanager
-def workshop(installation: Installation, place: BenchFolder) -> Iterator["Workshop"]:
+def transcode_bench(installation: Installation, place: BenchFolder) -> Iterator["TranscodeBench"]:
     """Yield a benchmark with a requester of its own, which is deleted at the end."""
     clips = Clips(find_ffmpeg(installation.settings.ffmpeg))
     clips.make(place.folder / _SHORT, seconds=1)
     with installation.requester() as requester, installation.open() as store:
-        yield Workshop(installation, store, requester.requester_id, place, clips)
+        yield TranscodeBench(installation, store, requester.requester_id, place, clips)
 
 
-class Workshop:
+class TranscodeBench:
     """The transcode benchmark: runs a worker on generated clips and measures time and memory."""
 
     def __init__(

@@ -18,7 +18,7 @@ from euterpe.domain.durations import iso
 from euterpe.settings import load
 from euterpe.store.engine.database import Database
 from euterpe.store.engine.migrations import require_current
-from euterpe.wiring.database import open_database, refuse_missing
+from euterpe.wiring.database import open_database, require_database_file
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -166,7 +166,7 @@ def _note_rows(table: str, rows: int) -> None:
 def _database() -> Iterator[Database]:
     """Yield the database of the settings. Raise unless it exists and has this program's schema."""
     settings = load()
-    refuse_missing(settings)
+    require_database_file(settings)
     with closing(open_database(settings)) as database:
         require_current(database)
         yield database

@@ -31,7 +31,7 @@ from euterpe.cli import (
 from euterpe.cli.commands import group
 from euterpe.cli.output import complain, out
 from euterpe.domain.errors import EuterpeError, InvalidSpec
-from euterpe.domain.text import flaw_of_text
+from euterpe.domain.text import text_problem
 from euterpe.settings import SettingsError
 
 app = group(
@@ -98,7 +98,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _refuse_garbled(arguments: Sequence[str]) -> None:
     for argument in arguments:
-        if flaw := flaw_of_text(argument):
+        if flaw := text_problem(argument):
             raise typer.BadParameter(f"an argument {flaw}")
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from euterpe.batch.rows import Request
     from euterpe.batch.splits import Piece
     from euterpe.batch.status import BatchStatus
-    from euterpe.batch.submission import Taken, Tally
+    from euterpe.batch.submission import Tally
 
 app = group(
     "Many jobs from one manifest: CSV, JSON lines or Parquet; a file, a folder, a pattern or s3://…",
@@ -91,7 +91,7 @@ def submit(
     from euterpe.batch.errors import BatchIncomplete
     from euterpe.batch.jobs_file import jobs_path
     from euterpe.batch.rows import requests
-    from euterpe.batch.submission import Tally, unfit
+    from euterpe.batch.submission import Tally, refusal_reason
 
     if manifest.startswith("s3://") and not master.startswith("local"):
         raise typer.BadParameter(
@@ -104,7 +104,7 @@ def submit(
         _refuse_to_overwrite(read, {"--rejects": rejects, "--jobs": jobs})
         totals, left_out = _check(read, defaults, rejects, master)
         tally = Tally(totals)
-        problem = unfit(totals, skip_bad=skip_bad)
+        problem = refusal_reason(totals, skip_bad=skip_bad)
         if problem is None and not dry_run:
             good = requests(read.pieces, defaults, left_out)
             problem = _send(good, read.files, tally, jobs or jobs_path(manifest), url=url, most=max_in_flight)
@@ -126,7 +126,7 @@ def status(
     """Show the status of its jobs; exit 1 unless all have succeeded. The API key is in EUTERPE_API_KEY."""
     from euterpe.batch.errors import BatchIncomplete
     from euterpe.batch.jobs_file import jobs_path, read_batch
-    from euterpe.batch.status import follow, look
+    from euterpe.batch.status import fetch_status, follow
 
     if not (manifest or jobs):
         raise typer.BadParameter("give the manifest, or the file of its jobs with --jobs")
@@ -136,7 +136,7 @@ def status(
             with ProgressBar("rows are finished", batch.rows) as progress:
                 standing = follow(client, batch, lambda now: progress.at(now.finished))
         else:
-            standing = look(client, batch)
+            standing = fetch_status(client, batch)
     if as_json:
         json_document(standing.document())
     else:
@@ -246,7 +246,7 @@ def _send(
 ) -> str | None:
     """Submit the rows. Return why not all were accepted, or None."""
     from euterpe.batch.jobs_file import JobsFile
-    from euterpe.batch.submission import BatchClient, Submission, Taken
+    from euterpe.batch.submission import AcceptedRow, BatchClient, Submission
 
     shown = FirstLines()
     with ExitStack() as opened:
@@ -255,9 +255,9 @@ def _send(
         client = opened.enter_context(BatchClient(url, os.environ[KEY], on_outage=OutageNotice().begin))
         progress = opened.enter_context(ProgressBar("rows are submitted", tally.totals.good))
 
-        def record(request: "Request", outcome: "Taken | ClientError") -> None:
+        def record(request: "Request", outcome: "AcceptedRow | ClientError") -> None:
             row = files[request.file].place(request.line)
-            if isinstance(outcome, Taken):
+            if isinstance(outcome, AcceptedRow):
                 jobs.add(row, outcome.job.job_id)
             else:
                 shown.line(f"{row}: {outcome}")

@@ -65,13 +65,13 @@ def dispatch(events: Events = 5_000, seconds: PacedSeconds = 20.0, as_json: AsJs
 
     Its dispatcher also delivers other waiting events. Stop other dispatchers while it measures.
     """
-    from euterpe.bench.dead_receivers import measure_holes
+    from euterpe.bench.dead_receivers import measure_black_holes
     from euterpe.bench.dispatch import measure_backlog
 
     note("measuring; this takes about a minute and a half")
     installation = Installation.of_this_process()
     backlog = measure_backlog(installation, events=events)
-    _show([*backlog, measure_holes(installation, seconds=seconds)], as_json)
+    _show([*backlog, measure_black_holes(installation, seconds=seconds)], as_json)
 
 
 @command(app, "transcode", example="euterpe bench transcode --clips 20")
@@ -83,11 +83,11 @@ def transcode(
     as_json: AsJson = False,
 ) -> None:
     """Measure jobs from source to output in a temporary folder, compared with ffmpeg alone."""
-    from euterpe.bench.transcode import temporary_folder, workshop
+    from euterpe.bench.transcode import temporary_folder, transcode_bench
 
     note("measuring; this takes some minutes")
     installation = Installation.of_this_process()
-    with temporary_folder() as place, workshop(installation, place) as shop:
+    with temporary_folder() as place, transcode_bench(installation, place) as shop:
         one, many = shop.measure_one(seconds), shop.measure_many(clips, slots)
         _show([*one, many, *shop.measure_memory(large_mib)], as_json)
 

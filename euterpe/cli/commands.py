@@ -31,7 +31,7 @@ def importing(extra: str) -> Iterator[None]:
 _ID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
-def an_id(value: str | None) -> str | None:
+def check_id(value: str | None) -> str | None:
     """Return the value, or raise `BadParameter` if it is no id: a list filtered by a typo looks valid."""
     if value is not None and not _ID.fullmatch(value):
         raise typer.BadParameter("is not an id")

@@ -18,10 +18,17 @@ from euterpe.crypto.errors import UnknownKek
 from euterpe.domain.errors import EuterpeError
 from euterpe.settings import Settings, load
 from euterpe.store.engine.engines import EngineKind
-from euterpe.store.engine.health import TIME_S, look_for_damage
+from euterpe.store.engine.health import TIME_S, check_integrity
 from euterpe.store.engine.migrations import require_current, verify
 from euterpe.store.errors import StoreError, StoreUnavailable
-from euterpe.wiring.database import LazyRing, key_ring, open_database, open_store, refuse_missing, ring_file
+from euterpe.wiring.database import (
+    LazyRing,
+    key_ring,
+    open_database,
+    open_store,
+    require_database_file,
+    ring_file,
+)
 
 # The oldest version with the operator `->>`, which every statement uses.
 _OLDEST_SQLITE = (3, 38, 0)
@@ -175,7 +182,7 @@ def _key_ring(settings: Settings) -> str:
 
 
 def _database(settings: Settings) -> str:
-    refuse_missing(settings)
+    require_database_file(settings)
     with closing(open_database(settings)) as database:
         with database.snapshot() as connection:
             database.read_clock(connection)
@@ -204,7 +211,7 @@ def _schema(settings: Settings) -> str:
 
 def _damage(settings: Settings) -> str:
     with closing(open_database(settings)) as database:
-        report = look_for_damage(database)
+        report = check_integrity(database)
     if report.damage:
         raise StoreError(
             f"the database is damaged: {'; '.join(report.damage)}; stop all programs and restore a backup"

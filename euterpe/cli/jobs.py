@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from euterpe.cli.commands import AsJson, an_id, command, group, opened
+from euterpe.cli.commands import AsJson, check_id, command, group, opened
 from euterpe.cli.output import age, document, job_fields, json_document, out, table
 from euterpe.domain.states import JobStatus
 from euterpe.domain.status import status_document
@@ -22,7 +22,7 @@ def list_(
     status: Annotated[list[JobStatus] | None, typer.Option(help="Only this status; repeatable.")] = None,
     requester: Annotated[str | None, typer.Option(help="Only this requester's, by name or id.")] = None,
     before: Annotated[
-        str | None, typer.Option(metavar="JOB", callback=an_id, help="Only jobs older than this one.")
+        str | None, typer.Option(metavar="JOB", callback=check_id, help="Only jobs older than this one.")
     ] = None,
     limit: Annotated[int, typer.Option(min=1, max=1000)] = 50,
     as_json: AsJson = False,

@@ -9,7 +9,7 @@ from euterpe.cli.commands import AsJson, command
 from euterpe.cli.output import json_document, out
 from euterpe.settings import Settings, load
 from euterpe.store.engine.engines import EngineKind
-from euterpe.store.engine.migrations import Migration, SchemaState, inspect, migrate, shipped
+from euterpe.store.engine.migrations import Migration, SchemaState, inspect, load_migrations, migrate
 from euterpe.store.errors import StoreError
 from euterpe.wiring.database import database_file, open_database
 
@@ -40,7 +40,7 @@ def run(
 def _state(settings: Settings) -> SchemaState:
     path = database_file(settings)
     if path is not None and not path.exists():
-        return SchemaState((), shipped(EngineKind.SQLITE))  # --status must not create the file
+        return SchemaState((), load_migrations(EngineKind.SQLITE))  # --status must not create the file
     with closing(open_database(settings)) as database:
         return inspect(database)
 

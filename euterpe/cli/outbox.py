@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from euterpe.cli.commands import AsJson, an_id, command, group, opened
+from euterpe.cli.commands import AsJson, check_id, command, group, opened
 from euterpe.cli.option_types import instant_ms
 from euterpe.cli.output import age, document, fields, json_document, out, table
 from euterpe.domain.states import OutboxStatus
@@ -25,9 +25,11 @@ def list_(
     status: Annotated[list[OutboxStatus] | None, typer.Option(help="Only this status; repeatable.")] = None,
     *,
     requester: Annotated[str | None, typer.Option(help="Only this requester's, by name or id.")] = None,
-    job: Annotated[str | None, typer.Option(metavar="JOB", callback=an_id, help="Only this job's.")] = None,
+    job: Annotated[
+        str | None, typer.Option(metavar="JOB", callback=check_id, help="Only this job's.")
+    ] = None,
     before: Annotated[
-        str | None, typer.Option(metavar="EVENT", callback=an_id, help="Only events older than this.")
+        str | None, typer.Option(metavar="EVENT", callback=check_id, help="Only events older than this.")
     ] = None,
     limit: Annotated[int, typer.Option(min=1, max=1000)] = 50,
     as_json: AsJson = False,

@@ -71,4 +71,4 @@ def is_stream(response: httpx.Response) -> bool:
 def unreachable(error: httpx.RequestError) -> Unreachable:
     host = error.request.url.netloc.decode("ascii")
     reason = str(error) or type(error).__name__  # a timeout has no text
-    return Unreachable(f"no answer from {host}: {reason}", undone=isinstance(error, _UNDONE))
+    return Unreachable(f"no answer from {host}: {reason}", not_applied=isinstance(error, _UNDONE))

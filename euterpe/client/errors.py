@@ -9,7 +9,7 @@ class ClientError(EuterpeError):
     """Base of the client's errors, with the server's error `code` and `request_id`, if it sent them."""
 
     code = "client_error"
-    undone = False  # the request certainly had no effect, so any may be retried
+    not_applied = False  # the request certainly had no effect, so any may be retried
     retry_after: float | None = None  # seconds
 
     def __init__(self, message: str, *, code: str | None = None, request_id: str | None = None) -> None:
@@ -60,7 +60,7 @@ class Busy(ClientError):
 
     code = "busy"
     retryable = True
-    undone = True
+    not_applied = True
 
 
 class ServerError(ClientError):
@@ -80,9 +80,9 @@ class Unreachable(ClientError):
     code = "unreachable"
     retryable = True
 
-    def __init__(self, message: str, *, undone: bool = False) -> None:
+    def __init__(self, message: str, *, not_applied: bool = False) -> None:
         super().__init__(message)
-        self.undone = undone
+        self.not_applied = not_applied
 
 
 class UnexpectedAnswer(ClientError):

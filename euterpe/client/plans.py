@@ -22,7 +22,7 @@ T = TypeVar("T")
 Plan: TypeAlias = Generator[ApiRequest, ApiResponse | Unreachable, T]
 
 
-def asked(call: ApiRequest) -> Plan[ApiResponse]:
+def send_with_retries(call: ApiRequest) -> Plan[ApiResponse]:
     """Return the response to `call`, retried with backoff while that is safe; raise the last error."""
     tried = 0
     while True:
@@ -34,7 +34,7 @@ def asked(call: ApiRequest) -> Plan[ApiResponse]:
             error = refusal
         else:
             return outcome
-        pause = pause_before_retry(error, tried=tried, repeatable=call.repeatable, draw=random())  # noqa: S311
+        pause = pause_before_retry(error, tried=tried, idempotent=call.idempotent, draw=random())  # noqa: S311
         if pause is None:
             raise error
         call = replace(call, after_s=pause, outage=error if tried == 1 else None)
@@ -42,11 +42,11 @@ def asked(call: ApiRequest) -> Plan[ApiResponse]:
 
 def submitted(spec: Document | None, fields: Document, idempotency_key: str | None) -> Plan[Job]:
     call = requests.submit(_request({**(spec or {}), **fields}), idempotency_key)
-    return job_of((yield from asked(call)))
+    return job_of((yield from send_with_retries(call)))
 
 
 def status(job_id: str) -> Plan[Job]:
-    return job_of((yield from asked(requests.status([job_id]))))
+    return job_of((yield from send_with_retries(requests.status([job_id]))))
 
 
 def statuses(job_ids: Sequence[str]) -> Plan[dict[str, Job]]:
@@ -54,7 +54,7 @@ def statuses(job_ids: Sequence[str]) -> Plan[dict[str, Job]]:
     for start in range(0, len(job_ids), requests.MOST_IDS):
         some = job_ids[start : start + requests.MOST_IDS]
         if len(some) > 1:
-            found += page_of((yield from asked(requests.status(some)))).jobs
+            found += page_of((yield from send_with_retries(requests.status(some)))).jobs
             continue
         with suppress(NotFound, Gone):
             found.append((yield from status(some[0])))
@@ -64,7 +64,7 @@ def statuses(job_ids: Sequence[str]) -> Plan[dict[str, Job]]:
 def finished(job_id: str, timeout: float | None) -> Plan[Job]:
     """Long-poll until the job is finished. Each response comes at a change, or after 30 s."""
     deadline = None if timeout is None else monotonic() + timeout
-    answer = yield from asked(requests.status([job_id]))
+    answer = yield from send_with_retries(requests.status([job_id]))
     job, etag = job_of(answer), answer.headers.get("etag")
     while not job.is_finished:
         wait_s = (
@@ -72,31 +72,31 @@ def finished(job_id: str, timeout: float | None) -> Plan[Job]:
         )
         if wait_s <= 0:
             raise StillRunning(f"job {job_id} is {job.status} after {timeout} s; it goes on")
-        answer = yield from asked(requests.status([job_id], wait_s, etag))
+        answer = yield from send_with_retries(requests.status([job_id], wait_s, etag))
         if answer.status != 304:
             job, etag = job_of(answer), answer.headers.get("etag")
     return job
 
 
 def page(status: str | Sequence[str], limit: int | None, cursor: str | None) -> Plan[Page]:
-    return page_of((yield from asked(requests.jobs(status, limit, cursor))))
+    return page_of((yield from send_with_retries(requests.jobs(status, limit, cursor))))
 
 
 def canceled(job_id: str) -> Plan[Job]:
-    return job_of((yield from asked(requests.cancel(job_id))))
+    return job_of((yield from send_with_retries(requests.cancel(job_id))))
 
 
 def retried(job_id: str) -> Plan[Job]:
-    return job_of((yield from asked(requests.retry(job_id))))
+    return job_of((yield from send_with_retries(requests.retry(job_id))))
 
 
 def credentials_replaced(job_id: str, replacement: Document) -> Plan[int]:
-    answer = yield from asked(requests.replace_credentials(job_id, replacement))
+    answer = yield from send_with_retries(requests.replace_credentials(job_id, replacement))
     return int(field_of(answer, "credential_version"))
 
 
 def profiles() -> Plan[list[Document]]:
-    return list(field_of((yield from asked(requests.profiles())), "profiles"))
+    return list(field_of((yield from send_with_retries(requests.profiles())), "profiles"))
 
 
 def _request(fields: Document) -> dict[str, object]:

@@ -22,7 +22,7 @@ class ApiRequest:
     query: Sequence[tuple[str, str]] = ()
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes | None = field(default=None, repr=False)  # may hold credentials
-    repeatable: bool = True  # the request is idempotent
+    idempotent: bool = True  # the request is idempotent
     timeout_s: float = _TIMEOUT_S
     after_s: float = 0.0  # the pause before it is sent
     outage: ClientError | None = None  # the first error of an outage, if this is the first retry
@@ -40,7 +40,7 @@ def submit(request: Mapping[str, object], idempotency_key: str | None) -> ApiReq
     key = str(uuid4()) if idempotency_key is None else idempotency_key
     if not _KEY.fullmatch(key):
         raise ValueError("idempotency_key must be 1 to 255 printable ASCII characters, without blanks")
-    return _sent("POST", "/transcode", request, {"idempotency-key": key}, repeatable=True)
+    return _sent("POST", "/transcode", request, {"idempotency-key": key}, idempotent=True)
 
 
 def status(job_ids: Sequence[str], wait_s: float = 0.0, etag: str | None = None) -> ApiRequest:
@@ -76,15 +76,15 @@ def events(job_id: str, last_id: int) -> ApiRequest:
 
 
 def cancel(job_id: str) -> ApiRequest:
-    return ApiRequest("POST", _of_job(job_id, "cancel"), repeatable=False)
+    return ApiRequest("POST", _of_job(job_id, "cancel"), idempotent=False)
 
 
 def retry(job_id: str) -> ApiRequest:
-    return ApiRequest("POST", _of_job(job_id, "retry"), repeatable=False)
+    return ApiRequest("POST", _of_job(job_id, "retry"), idempotent=False)
 
 
 def replace_credentials(job_id: str, replacement: Mapping[str, object]) -> ApiRequest:
-    return _sent("PUT", _of_job(job_id, "credentials"), replacement, {}, repeatable=False)
+    return _sent("PUT", _of_job(job_id, "credentials"), replacement, {}, idempotent=False)
 
 
 def profiles() -> ApiRequest:
@@ -96,8 +96,8 @@ def _of_job(job_id: str, what: str) -> str:
 
 
 def _sent(
-    method: str, path: str, document: Mapping[str, object], headers: Mapping[str, str], *, repeatable: bool
+    method: str, path: str, document: Mapping[str, object], headers: Mapping[str, str], *, idempotent: bool
 ) -> ApiRequest:
     body = json.dumps(document, allow_nan=False).encode()
     named = {"content-type": "application/json", **headers}
-    return ApiRequest(method, path, headers=named, body=body, repeatable=repeatable)
+    return ApiRequest(method, path, headers=named, body=body, idempotent=idempotent)

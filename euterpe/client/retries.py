@@ -9,9 +9,9 @@ _BASE_S, _CAP_S = 0.5, 8.0
 _LONGEST_RETRY_AFTER_S = 60.0
 
 
-def pause_before_retry(error: ClientError, *, tried: int, repeatable: bool, draw: float) -> float | None:
+def pause_before_retry(error: ClientError, *, tried: int, idempotent: bool, draw: float) -> float | None:
     """Return seconds, or None for no retry. `tried` counts the requests so far; `draw` is from [0, 1)."""
-    if tried >= ATTEMPTS or not error.retryable or not (repeatable or error.undone):
+    if tried >= ATTEMPTS or not error.retryable or not (idempotent or error.not_applied):
         return None
     if error.retry_after is not None:
         return error.retry_after if error.retry_after <= _LONGEST_RETRY_AFTER_S else None

@@ -27,7 +27,7 @@ class Message:
     data: str
 
 
-class Messages:
+class SseParser:
     """An SSE parser for the bytes of one connection."""
 
     def __init__(self) -> None:
@@ -67,13 +67,13 @@ class EventWatch:
         self.pause_s = 0.0  # before the next request
         self.outage: ClientError | None = None  # the first error of an outage
         self._job_id = job_id
-        self._messages = Messages()
+        self._messages = SseParser()
         self._sequence, self._status = 0, ""
         self._tried = 0
 
     def call(self) -> ApiRequest:
         """Return the request for a new connection, after the last event received."""
-        self._messages = Messages()
+        self._messages = SseParser()
         return requests.events(self._job_id, self._sequence)
 
     def take(self, chunk: bytes) -> Iterator[Event | Progress]:
@@ -107,7 +107,7 @@ class EventWatch:
     def lost(self, error: ClientError) -> None:
         """Set the pause before a reconnect, or raise the error if it is not to be retried."""
         self._tried += 1
-        pause = pause_before_retry(error, tried=self._tried, repeatable=True, draw=random())  # noqa: S311
+        pause = pause_before_retry(error, tried=self._tried, idempotent=True, draw=random())  # noqa: S311
         if pause is None:
             raise error
         self.pause_s = pause

@@ -134,7 +134,7 @@ class Dispatcher:
             return True
         events = self._lease_keeper.claim(self._worker_id, room, skipped=self._skipped)
         with self._lock:
-            asked = self._scheduler.unsure_of(events)
+            asked = self._scheduler.unproven_destinations(events)
         known = self._read_origins(asked)
         with self._lock:
             self._scheduler.add(events, asked, known)
@@ -207,7 +207,7 @@ class Dispatcher:
 
         The outcome is None if the event has to wait because the database is unavailable.
         """
-        if not self._lease_keeper.lasts(event, self._deadline_s):
+        if not self._lease_keeper.holds_for(event, self._deadline_s):
             _log.warning("lease_lost_before_send", event_id=event.event_id)
             self._lease_keeper.forget([event])
             return None, Outcome.NOTHING

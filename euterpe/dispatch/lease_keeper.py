@@ -49,7 +49,7 @@ class EventLeaseKeeper:
                 if self._hold(event):
                     del self._held[event.event_id]
 
-    def lasts(self, event: ClaimedEvent, seconds: float) -> bool:
+    def holds_for(self, event: ClaimedEvent, seconds: float) -> bool:
         """Return whether the lease certainly lasts for this time, even if no heartbeat succeeds."""
         with self._guard:
             hold = self._hold(event)

@@ -73,7 +73,7 @@ class SendScheduler:
 
     # -- what comes in
 
-    def unsure_of(self, events: Iterable[ClaimedEvent]) -> set[OriginKey]:
+    def unproven_destinations(self, events: Iterable[ClaimedEvent]) -> set[OriginKey]:
         """Return the destinations that have not answered lately, whose stored state the caller reads."""
         keys = {origin_key_of(event) for event in events}
         return {key for key in keys if (d := self._known(key)) is None or d.health is not Health.PROVEN}

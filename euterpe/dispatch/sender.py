@@ -25,7 +25,7 @@ from euterpe.domain.retry import (
     Undeliverable,
     decide_delivery,
 )
-from euterpe.domain.text import storable
+from euterpe.domain.text import to_storable
 from euterpe.net.egress import Egress, EgressResponse
 from euterpe.net.errors import EgressError, EgressRefused
 from euterpe.store.errors import StoreUnavailable
@@ -146,7 +146,7 @@ class Sender:
 
 
 def _reason(error: EuterpeError) -> str:
-    return storable(f"{error.code}: {error}")
+    return to_storable(f"{error.code}: {error}")
 
 
 def _delivery(

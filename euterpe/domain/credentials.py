@@ -109,7 +109,7 @@ Credentials = Annotated[
 """Credentials for both sides, or a pair."""
 
 
-def misfit(credentials: Credentials, schemes: Mapping[Side, str]) -> str | None:
+def credentials_mismatch(credentials: Credentials, schemes: Mapping[Side, str]) -> str | None:
     """Return why `credentials` do not fit a job with these schemes (`{"source": "s3", "output": "file"}`).
 
     None if they fit. A side whose own URL is invalid is missing from `schemes` and is not checked.
@@ -131,7 +131,7 @@ def misfit(credentials: Credentials, schemes: Mapping[Side, str]) -> str | None:
     return "; ".join(wrong) or None
 
 
-def of_side(credentials: Credentials | None, side: Side) -> StorageCredentials | None:
+def credentials_for(credentials: Credentials | None, side: Side) -> StorageCredentials | None:
     if isinstance(credentials, CredentialPair):
         return credentials.source if side == "source" else credentials.output
     return credentials

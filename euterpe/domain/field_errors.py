@@ -9,7 +9,7 @@ from pydantic_core import ErrorDetails
 
 from euterpe.domain.errors import FieldError
 from euterpe.domain.model import StrictModel
-from euterpe.domain.text import legible
+from euterpe.domain.text import display_text
 
 # An unknown name may be a secret that was put into the wrong place, so only its beginning is shown.
 _UNKNOWN_NAME_LENGTH = 16
@@ -42,10 +42,10 @@ _SENTENCES = {
 def field_errors(invalid: ValidationError, data: object) -> tuple[FieldError, ...]:
     """Return the errors of validating `data`, with locations that are paths in `data`."""
     details = invalid.errors(include_url=False, include_input=False)
-    return abridged(FieldError(_path(detail, data), _sentence(detail)) for detail in details)
+    return first_errors(FieldError(_path(detail, data), _sentence(detail)) for detail in details)
 
 
-def abridged(errors: Iterable[FieldError]) -> tuple[FieldError, ...]:
+def first_errors(errors: Iterable[FieldError]) -> tuple[FieldError, ...]:
     """Return the first `MAX_ERRORS` errors, and one more that says so if there are others."""
     first = tuple(islice(errors, MAX_ERRORS + 1))
     return first if len(first) <= MAX_ERRORS else (*first[:-1], FieldError((), "has more errors than these"))
@@ -81,8 +81,8 @@ def shown_path(path: Iterable[str | int]) -> tuple[str | int, ...]:
 
 def _shortened(step: str | int, parent: str | int | None) -> str | int:
     if parent in _MAPS_OF_FILES and isinstance(step, str):
-        return legible(step.partition("?")[0])  # a longer prefix, to find one wrong file among a hundred
-    return legible(step, _UNKNOWN_NAME_LENGTH)
+        return display_text(step.partition("?")[0])  # a longer prefix, to find one wrong file among a hundred
+    return display_text(step, _UNKNOWN_NAME_LENGTH)
 
 
 def _known_names() -> frozenset[str]:

@@ -14,7 +14,7 @@ class JobLimits:
     max_attempts: int | None = None
     max_priority: int | None = None
 
-    def tightest(self, other: "JobLimits") -> "JobLimits":
+    def min_with(self, other: "JobLimits") -> "JobLimits":
         """Return the smaller value of each limit."""
         names = [field.name for field in fields(self)]
         return JobLimits(**{name: _smaller(getattr(self, name), getattr(other, name)) for name in names})

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from urllib.parse import quote, unquote, urlsplit
 
-from euterpe.domain.credentials import AzCredentials, Credentials, of_side
+from euterpe.domain.credentials import AzCredentials, Credentials, credentials_for
 from euterpe.domain.locations import split_query
 from euterpe.domain.outputs import M4aOutput, Mp4Output
 from euterpe.domain.spec import JobSpec, resolve_outputs
@@ -19,10 +19,10 @@ def replaces_its_source(spec: JobSpec) -> bool:
     """
     names = [f"{output.name}.mp4" for output in resolve_outputs(spec) if isinstance(output, Mp4Output)]
     names += [f"{output.name}.m4a" for output in resolve_outputs(spec) if isinstance(output, M4aOutput)]
-    return over_source(spec, [*names, *(spec.output.urls or {})]) is not None
+    return find_overwritten_source(spec, [*names, *(spec.output.urls or {})]) is not None
 
 
-def over_source(spec: JobSpec, names: Iterable[str]) -> str | None:
+def find_overwritten_source(spec: JobSpec, names: Iterable[str]) -> str | None:
     """Return the first of these files that would overwrite the source, or None."""
     if spec.source.scheme != spec.output.scheme or not _is_one_store(spec.credentials):
         return None
@@ -45,7 +45,7 @@ def _place(url: str) -> tuple[str, str, int | None, str]:
 
 def _is_one_store(credentials: Credentials | None) -> bool:
     """Return False for two endpoints or two accounts: both may have a bucket of the same name."""
-    source, output = of_side(credentials, "source"), of_side(credentials, "output")
+    source, output = credentials_for(credentials, "source"), credentials_for(credentials, "output")
     if source is None or output is None:
         return True
     accounts = {given.account_name for given in (source, output) if isinstance(given, AzCredentials)}

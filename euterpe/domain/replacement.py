@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from pydantic import Field, ValidationError
 
 from euterpe.domain.canonical import Json, split_secrets
-from euterpe.domain.credentials import CredentialPair, Credentials, Side, of_side
+from euterpe.domain.credentials import CredentialPair, Credentials, Side, credentials_for
 from euterpe.domain.errors import FieldError, InvalidSpec
 from euterpe.domain.field_errors import field_errors
 from euterpe.domain.locations import OBJECT_STORES, SignedUrl, scheme_of, split_query, without_query
@@ -111,7 +111,8 @@ def _completed(public: Json, given: Replacement, known: JobSpec) -> Replacement:
     credentials = given.credentials or known.credentials
     if isinstance(credentials, CredentialPair):
         halves: dict[str, Any] = {
-            side: of_side(credentials, side) or of_side(known.credentials, side) for side in _stores(public)
+            side: credentials_for(credentials, side) or credentials_for(known.credentials, side)
+            for side in _stores(public)
         }
         credentials = credentials.model_copy(update=halves)
     return given.model_copy(

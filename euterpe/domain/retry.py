@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from euterpe.domain.text import storable
+from euterpe.domain.text import to_storable
 
 
 class RetryClass(StrEnum):
@@ -45,7 +45,7 @@ class JobError:
 
     def __post_init__(self) -> None:
         for name in ("code", "message", "phase"):
-            object.__setattr__(self, name, storable(getattr(self, name)))
+            object.__setattr__(self, name, to_storable(getattr(self, name)))
 
     def document(self) -> dict[str, Any]:
         retryable = self.retry_class not in (RetryClass.PERMANENT, RetryClass.UNRECOVERABLE)

@@ -14,14 +14,14 @@ from pydantic import (
 )
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from euterpe.domain.credentials import Credentials, Side, misfit
+from euterpe.domain.credentials import Credentials, Side, credentials_mismatch
 from euterpe.domain.errors import InvalidSpec
 from euterpe.domain.field_errors import field_errors
 from euterpe.domain.locations import CallbackUrl, OutputPrefix, SignedUrl, SourceUrl, scheme_of
 from euterpe.domain.model import Instant, Items, StrictModel, exactly_one_schema, exactly_one_with
 from euterpe.domain.outputs import OutputSpec, OutputSpecs
 from euterpe.domain.profiles import PROFILES, ProfileName
-from euterpe.domain.strict_json import MAX_NUMBER, canonical_text, flaws, parse_json
+from euterpe.domain.strict_json import MAX_NUMBER, canonical_text, json_problems, parse_json
 from euterpe.domain.text import ExternalId, FileName, GroupId, Name
 
 MAX_BODY_BYTES = 262_144
@@ -90,7 +90,7 @@ def _in_order(events: tuple[WebhookEvent, ...]) -> tuple[WebhookEvent, ...]:
 
 def _check_metadata(value: dict[str, Any]) -> dict[str, Any]:
     # Each value takes at least one byte, so more values than this cannot fit in any case.
-    if found := list(flaws(value, max_depth=MAX_METADATA_DEPTH, max_values=MAX_METADATA_BYTES)):
+    if found := list(json_problems(value, max_depth=MAX_METADATA_DEPTH, max_values=MAX_METADATA_BYTES)):
         raise ValidationError.from_exception_data(
             "metadata",
             [
@@ -138,7 +138,7 @@ class JobSpec(StrictModel):
     def _credentials_fit(cls, given: Credentials | None, info: ValidationInfo) -> Credentials | None:
         sides: tuple[Side, Side] = ("source", "output")
         schemes = {side: info.data[side].scheme for side in sides if side in info.data}
-        if given and (problem := misfit(given, schemes)):
+        if given and (problem := credentials_mismatch(given, schemes)):
             raise ValueError(problem)
         return given
 

@@ -7,8 +7,8 @@ from math import isfinite
 from typing import Any
 
 from euterpe.domain.errors import FieldError, InvalidSpec
-from euterpe.domain.field_errors import abridged, shown_path
-from euterpe.domain.text import flaw_of_text
+from euterpe.domain.field_errors import first_errors, shown_path
+from euterpe.domain.text import text_problem
 
 MAX_DEPTH = 32
 MAX_VALUES = 262_144
@@ -28,7 +28,7 @@ class SpecTooLarge(InvalidSpec):
 
 def canonical_json(value: object) -> str:
     """Return the shortest spelling, with sorted keys. Raise ValueError with the place of a flaw."""
-    for loc, flaw in flaws(value):
+    for loc, flaw in json_problems(value):
         raise ValueError(f"{'.'.join(map(str, loc)) or 'the value'} {flaw}")
     return canonical_text(value)
 
@@ -37,7 +37,7 @@ def canonical_json(value: object) -> str:
 canonical_text = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode
 
 
-def flaws(
+def json_problems(
     value: object, *, max_depth: int = MAX_DEPTH, max_values: int = MAX_VALUES
 ) -> Iterator[tuple[Loc, str]]:
     """Yield each place where `value` is not JSON that all readers understand alike, with the reason."""
@@ -55,14 +55,14 @@ def _flaw(item: object) -> str | None:
     if item is None or isinstance(item, bool | list):
         return None
     if isinstance(item, str):
-        return flaw_of_text(item)
+        return text_problem(item)
     if isinstance(item, int | float):
         return _flaw_of_number(item)
     if not isinstance(item, dict):
         return "must be a JSON value"
     if not all(isinstance(key, str) for key in item):
         return "must have only text as keys"
-    return next((f"has a key that {flaw}" for key in item if (flaw := flaw_of_text(key))), None)
+    return next((f"has a key that {flaw}" for key in item if (flaw := text_problem(key))), None)
 
 
 def _flaw_of_number(number: float) -> str | None:
@@ -126,7 +126,7 @@ def _repeats_hook(repeating: list[_Repeating]) -> Callable[[Pairs], dict[str, ob
 
 
 def _repeats_in(document: object) -> tuple[FieldError, ...]:
-    errors = abridged(
+    errors = first_errors(
         FieldError(shown_path((*loc, key)), "is given more than once")
         for loc, item in _walk(document, MAX_DEPTH, MAX_VALUES)
         if isinstance(item, _Repeating)

@@ -67,7 +67,7 @@ def opaque(max_length: int) -> TextRule:
     """Return a rule for an identifier from another system, which is stored unchanged."""
 
     def check(value: str) -> str:
-        if 0 < len(value) <= max_length and not has_control(value) and not flaw_of_text(value):
+        if 0 < len(value) <= max_length and not has_control(value) and not text_problem(value):
             return value
         raise ValueError(f"must be 1 to {max_length} characters, none of them a control character")
 
@@ -127,7 +127,7 @@ def has_control(text: str) -> bool:
     return _CONTROL.search(text) is not None
 
 
-def flaw_of_text(text: str) -> str | None:
+def text_problem(text: str) -> str | None:
     """Return why a database or UTF-8 cannot hold `text`, or None if both can."""
     if "\0" in text:
         return "contains a NUL character"
@@ -136,7 +136,7 @@ def flaw_of_text(text: str) -> str | None:
     return None
 
 
-def legible(part: str | int, longest: int = _LEGIBLE_LENGTH) -> str | int:
+def display_text(part: str | int, longest: int = _LEGIBLE_LENGTH) -> str | int:
     """Return part of a user's document in a form that is safe to show: one line, short, and encodable."""
     if isinstance(part, int):
         return part
@@ -149,7 +149,7 @@ def legible(part: str | int, longest: int = _LEGIBLE_LENGTH) -> str | int:
 _LONGEST_STORED = 2_000
 
 
-def storable(text: str) -> str:
+def to_storable(text: str) -> str:
     """Return `text` as every engine can store it: no NUL, no lone surrogates, cut if too long."""
     if len(text) > _LONGEST_STORED:
         text = f"{text[: _LONGEST_STORED // 2]} … {text[-_LONGEST_STORED // 2 :]}"

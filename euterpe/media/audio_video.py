@@ -1,7 +1,7 @@
 """ffmpeg arguments for MP4 and M4A outputs: one file each."""
 
 from euterpe.domain.outputs import M4aOutput, Mp4Output
-from euterpe.media.encoders import EXACT, audio_arguments, video_arguments
+from euterpe.media.encoders import BITEXACT, audio_arguments, video_arguments
 from euterpe.media.errors import MediaError
 from euterpe.media.media_info import MediaInfo
 from euterpe.media.picture import filters, fitted_size
@@ -10,8 +10,8 @@ from euterpe.media.planned_files import Planned, PlannedFile, Track, least_secon
 # The tags of a source may hold private data, such as places and device names, so no output inherits them.
 NO_TAGS = ("-map_metadata", "-1", "-map_chapters", "-1")
 # Until every stream has begun, ffmpeg queues the packets of the others; its default limit is too small.
-PATIENT = ("-max_muxing_queue_size", "4096")
-_MP4 = (*NO_TAGS, *PATIENT, *EXACT, "-movflags", "+faststart", "-f", "mp4", "-y")
+MUXING_QUEUE = ("-max_muxing_queue_size", "4096")
+_MP4 = (*NO_TAGS, *MUXING_QUEUE, *BITEXACT, "-movflags", "+faststart", "-f", "mp4", "-y")
 
 
 def mp4(output: Mp4Output, info: MediaInfo) -> Planned:

@@ -17,7 +17,7 @@ from typing import Any, Self
 from euterpe.media.errors import MediaError
 
 # A timeout for steps that cost milliseconds: long enough for a machine under heavy load.
-PATIENCE_S = 60.0
+HELPER_TIMEOUT_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Child:
                     yield None
                 for key, _ in ready:
                     if key.fileobj is self._channel:
-                        self._take_exit(PATIENCE_S)
+                        self._take_exit(HELPER_TIMEOUT_S)
                     elif data := os.read(key.fd, 65536):
                         yield key.data, data
                         continue
@@ -90,9 +90,9 @@ class Child:
             if self._exit is None:
                 self.kill()
                 try:
-                    self.wait(PATIENCE_S)
+                    self.wait(HELPER_TIMEOUT_S)
                 except MediaError:  # the helper is gone, so no exit status will come
-                    self._await_end(PATIENCE_S)
+                    self._await_end(HELPER_TIMEOUT_S)
         finally:
             self._channel.close()
             for fd in self._outputs.values():
@@ -130,15 +130,15 @@ def _running_cpu_seconds(pid: int) -> float:
 
 def _receive_pid(line: socket.socket) -> tuple[int, int]:
     """Return the pid of a child and its pidfd, which the helper opened before it could reap the child."""
-    message, fds = first_word(line)
+    message, fds = receive_first_message(line)
     if not fds:  # the kernel drops a descriptor for which there is no room; closing the line ends the child
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
     return message["pid"], fds[0]
 
 
-def first_word(line: socket.socket) -> tuple[dict[str, Any], list[int]]:
+def receive_first_message(line: socket.socket) -> tuple[dict[str, Any], list[int]]:
     """Return the first message of the helper, or of a new child. Raise when none arrives in time."""
-    line.settimeout(PATIENCE_S)
+    line.settimeout(HELPER_TIMEOUT_S)
     try:
         return _receive_message(line)
     except TimeoutError:

@@ -52,7 +52,7 @@ class ResourceLimits:
     processes: int = 1024  # threads are counted too
 
 
-def call_first_when_memory_runs_out() -> None:
+def raise_oom_score() -> None:
     """Raise the OOM score of this process, so that the OOM killer takes a child and not the worker.
 
     The death of the worker would end all of its jobs at once.
@@ -61,7 +61,7 @@ def call_first_when_memory_runs_out() -> None:
         Path("/proc/self/oom_score_adj").write_text(_OOM_SCORE_ADJ)
 
 
-def leave_the_network() -> bool:
+def enter_empty_network_namespace() -> bool:
     """Enter a new user namespace and an empty network namespace. Children inherit both at no cost.
 
     Return False when the kernel refuses.
@@ -69,7 +69,7 @@ def leave_the_network() -> bool:
     user, group = os.geteuid(), os.getegid()
     if _libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNET) != 0:
         return False
-    # A user without a mapping in its namespace cannot create another one, as `count_threads_apart` does.
+    # A user without a mapping in its namespace cannot create another one, as `enter_user_namespace` does.
     with suppress(OSError):
         Path("/proc/self/uid_map").write_text(f"{user} {user} 1")
         Path("/proc/self/setgroups").write_text("deny")
@@ -77,17 +77,17 @@ def leave_the_network() -> bool:
     return True
 
 
-def count_threads_apart() -> None:
+def enter_user_namespace() -> None:
     """Enter another user namespace, in which the kernel counts threads for RLIMIT_NPROC separately.
 
     With one namespace for all children, a child with 1,022 threads made the encodes of the others fail
     permanently. Where the kernel refuses (`user.max_user_namespaces`), all children share one count. The call
-    costs 0.2 ms and grants privileges inside the namespace: call `give_up_privileges` afterwards.
+    costs 0.2 ms and grants privileges inside the namespace: call `drop_capabilities` afterwards.
     """
     _libc.unshare(_CLONE_NEWUSER)
 
 
-def give_up_privileges() -> None:
+def drop_capabilities() -> None:
     """Drop all capabilities permanently and set `no_new_privs`; executed programs inherit this.
 
     Inside its own user namespace a process has the capabilities of root, which expose much of the kernel.
@@ -106,7 +106,7 @@ def forbid_inspection() -> None:
     _check(_libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0), "prctl")
 
 
-def die_with(parent: int) -> None:
+def set_death_signal(parent: int) -> None:
     """Set the death signal: the kernel kills this process when `parent` dies.
 
     Call it after every change of credentials, because each resets the signal. The parent must be
@@ -117,7 +117,7 @@ def die_with(parent: int) -> None:
         os._exit(1)
 
 
-def limit(limits: ResourceLimits, *, count_processes: bool) -> None:
+def set_resource_limits(limits: ResourceLimits, *, count_processes: bool) -> None:
     """Set the resource limits of this process, as far as its hard limits allow."""
     wanted = {
         resource.RLIMIT_DATA: limits.memory_bytes,
@@ -146,10 +146,10 @@ def _landlock_version() -> int:
     return int(_libc.syscall(_CREATE_RULESET, None, 0, 1))
 
 
-def see_only(*, readable: Iterable[Path], writable: Iterable[Path]) -> None:
+def restrict_files(*, readable: Iterable[Path], writable: Iterable[Path]) -> None:
     """Restrict this process by Landlock to these paths, and forbid TCP. Do nothing without Landlock.
 
-    Call `give_up_privileges` first.
+    Call `drop_capabilities` first.
     """
     if (version := _landlock_version()) < 1:
         return

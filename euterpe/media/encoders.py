@@ -47,7 +47,7 @@ _VIDEO: Mapping[str, _Encoder] = MappingProxyType(
 _THREADS = ((640 * 360, 2), (1280 * 720, 4))
 _MOST_THREADS = 8
 # Keep ffmpeg's version and the date out of the outputs, and compute the same result on every processor.
-EXACT = ("-fflags", "+bitexact", "-flags:v", "+bitexact", "-flags:a", "+bitexact")
+BITEXACT = ("-fflags", "+bitexact", "-flags:v", "+bitexact", "-flags:a", "+bitexact")
 
 
 def video_arguments(codec: str, crf: int | None, video: StreamInfo, *sizes: Size) -> tuple[str, ...]:

@@ -71,7 +71,7 @@ class FailureReason:
 
         `held_memory_bytes` is the largest observed amount of the memory that `limits.memory_bytes` limits.
         """
-        if (proved := proved_by_facts(end, limits, held_memory_bytes)) is not None:
+        if (proved := error_from_exit(end, limits, held_memory_bytes)) is not None:
             return proved
         text = self.text
         for pattern, code, message in _STDERR_PATTERNS:
@@ -88,7 +88,7 @@ class FailureReason:
         return f"{message}: {shown}" if shown else message
 
 
-def proved_by_facts(end: Exit, limits: ResourceLimits, held_memory_bytes: int = 0) -> MediaError | None:
+def error_from_exit(end: Exit, limits: ResourceLimits, held_memory_bytes: int = 0) -> MediaError | None:
     """Return the error that the exit status and resource usage prove, or None when they prove nothing."""
     if end.code == -signal.SIGXFSZ:
         return MediaError("output_too_large", "an output grew larger than is allowed")

@@ -53,9 +53,9 @@ class _ForkServer:
         self._children: set[_Child] = set()
         self._control_closed = False
         self._measured_at = monotonic()
-        confine.call_first_when_memory_runs_out()
-        self._has_own_namespaces = confine.leave_the_network()
-        confine.give_up_privileges()
+        confine.raise_oom_score()
+        self._has_own_namespaces = confine.enter_empty_network_namespace()
+        confine.drop_capabilities()
         confine.forbid_inspection()
         self._filters = seccomp.can_filter()
 
@@ -188,24 +188,26 @@ def _run_child(
     try:
         os.setsid()
         if count_processes:
-            confine.count_threads_apart()
-            confine.give_up_privileges()
-        confine.die_with(parent)
+            confine.enter_user_namespace()
+            confine.drop_capabilities()
+        confine.set_death_signal(parent)
         _reset_signals()
         order_fd, folder, *given = fds
         order: dict[str, Any] = json.loads(os.pread(order_fd, os.fstat(order_fd).st_size, 0))
         os.fchdir(folder)
         line = _keep_only(channel, dict(zip(order["targets"], given, strict=True)))
         os.nice(_NICE)
-        confine.see_only(
+        confine.restrict_files(
             readable=[Path(path) for path in order["readable"]],
             writable=[Path()] if order["writable"] else [],
         )
-        confine.limit(confine.ResourceLimits(**order["limits"]), count_processes=count_processes)
+        confine.set_resource_limits(
+            confine.ResourceLimits(**order["limits"]), count_processes=count_processes
+        )
         argv = order.get("argv")
         if filters:
             # This comes last, because the filter refuses the calls of the steps above.
-            seccomp.refuse_other_calls(executes=bool(argv))
+            seccomp.install_child_filter(executes=bool(argv))
         if argv:
             os.execve(argv[0], argv, _ENVIRONMENT)  # noqa: S606  no shell is wanted
         # From here on this process parses media. A compromised parser, or an exception that media provokes,

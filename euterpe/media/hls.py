@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from euterpe.domain.outputs import HlsOutput
-from euterpe.media.audio_video import NO_TAGS, PATIENT
-from euterpe.media.encoders import EXACT, audio_arguments, video_arguments
+from euterpe.media.audio_video import MUXING_QUEUE, NO_TAGS
+from euterpe.media.encoders import BITEXACT, audio_arguments, video_arguments
 from euterpe.media.media_info import MediaInfo
 from euterpe.media.picture import filters, fitted_size
 from euterpe.media.planned_files import Planned, PlannedFile, Track, least_seconds, mapped, video_of
@@ -35,7 +35,7 @@ def hls(output: HlsOutput, info: MediaInfo) -> Planned:
         lists["audio"] = Track("audio", output.audio.codec, least_seconds(info, audio))
         variants = [f"{variant},agroup:audio" for variant in variants]
         variants.append("a:0,agroup:audio,name:audio,default:yes")
-    words += [*NO_TAGS, *PATIENT, *EXACT, *_muxer(output, variants, tuple(lists))]
+    words += [*NO_TAGS, *MUXING_QUEUE, *BITEXACT, *_muxer(output, variants, tuple(lists))]
     words += ["-y", f"file:{output.name}/%v.m3u8"]
     playlists = [
         PlannedFile(

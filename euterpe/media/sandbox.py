@@ -19,10 +19,10 @@ from time import monotonic
 from typing import Any, Self
 
 from euterpe.domain.retry import RetryClass
-from euterpe.media.child import PATIENCE_S, Child, Exit, first_word
+from euterpe.media.child import HELPER_TIMEOUT_S, Child, Exit, receive_first_message
 from euterpe.media.confine import ResourceLimits
 from euterpe.media.errors import MediaError
-from euterpe.media.failure_reason import proved_by_facts
+from euterpe.media.failure_reason import error_from_exit
 from euterpe.media.isolation import Isolation
 from euterpe.media.media_info import MediaInfo
 
@@ -88,7 +88,7 @@ class Sandbox:
         """Run `ffmpeg -version` in a child, as a self-test. Raise MediaError or OSError when that fails."""
         order = _order_to_execute([str(self.ffmpeg), "-version"], writable=False)
         with self._start_child(order, {}, Path("/"), _TASK_LIMITS) as child:
-            deadline = monotonic() + PATIENCE_S
+            deadline = monotonic() + HELPER_TIMEOUT_S
             for _ in child.events(_TICK_S):
                 if monotonic() > deadline:
                     raise MediaError("sandbox_failed", "a trivial child process does not end")
@@ -173,7 +173,7 @@ class Sandbox:
                 start_new_session=True,  # signals from a terminal (Ctrl-C) are for the worker
             )
         try:
-            self.isolation = Isolation(**first_word(self._control)[0])
+            self.isolation = Isolation(**receive_first_message(self._control)[0])
         except BaseException:
             self._stop()
             raise
@@ -184,7 +184,7 @@ class Sandbox:
             self._control = None
         if self._helper is not None:
             try:
-                self._helper.wait(PATIENCE_S)
+                self._helper.wait(HELPER_TIMEOUT_S)
             except subprocess.TimeoutExpired:
                 self._helper.kill()
                 self._helper.wait()
@@ -212,7 +212,7 @@ def _order_to_execute(argv: Sequence[str], *, writable: bool) -> dict[str, Any]:
 
 def answer_of(child: Child, blame: str, on_tick: Callable[[], None], limits: ResourceLimits) -> Any:
     """Return the result of a child's task. Raise with the code `blame` when the file made the child fail."""
-    output, deadline = bytearray(), monotonic() + PATIENCE_S
+    output, deadline = bytearray(), monotonic() + HELPER_TIMEOUT_S
     for event in child.events(_TICK_S):
         on_tick()
         if event is not None and event[0] == 1:
@@ -234,7 +234,7 @@ def answer_of(child: Child, blame: str, on_tick: Callable[[], None], limits: Res
 
 def _failure_of(end: Exit, blame: str, limits: ResourceLimits) -> MediaError:
     """Return why a child failed that examined a file. The file is at fault unless facts prove otherwise."""
-    proved = proved_by_facts(end, limits)
+    proved = error_from_exit(end, limits)
     if proved is not None and proved.code == "encode_killed":
         return MediaError("sandbox_failed", "the process that looked into a file was killed from outside")
     if proved is not None and proved.code == "out_of_memory":

@@ -53,7 +53,7 @@ def can_filter() -> bool:
     return ctypes.get_errno() == errno.EFAULT and platform.machine() in ARCHITECTURES
 
 
-def refuse_other_calls(*, executes: bool) -> None:
+def install_child_filter(*, executes: bool) -> None:
     """Permanently allow this process, and a program that it executes, only the calls of the table."""
     install(program_for(ARCHITECTURES[platform.machine()], os.getpid(), executes=executes))
 

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from math import ceil
 
 from euterpe.domain.outputs import ImageOutput, SpriteOutput
-from euterpe.media.encoders import EXACT
+from euterpe.media.encoders import BITEXACT
 from euterpe.media.errors import MediaError
 from euterpe.media.media_info import MediaInfo, StreamInfo
 from euterpe.media.picture import Size, filters, fitted_size, shown_size
 from euterpe.media.planned_files import Planned, PlannedFile, Track, mapped, video_of
 
-_JPEG = (*EXACT, "-threads", "1", "-c:v", "mjpeg", "-q:v", "3", "-f", "image2", "-y")
+_JPEG = (*BITEXACT, "-threads", "1", "-c:v", "mjpeg", "-q:v", "3", "-f", "image2", "-y")
 _JPEG_TYPE = "image/jpeg"
 _USUAL_FPS = 25.0
 _THUMBNAIL_LINES = 90

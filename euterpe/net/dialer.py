@@ -15,7 +15,7 @@ import httpcore
 from euterpe.net.errors import EgressUnreachable, EgressUntrusted
 from euterpe.net.limits import RequestLimits
 from euterpe.net.policy import Address, EgressPolicy
-from euterpe.net.stream import GuardedStream, cut
+from euterpe.net.stream import GuardedStream, connection_cut_error
 from euterpe.net.target import Target
 
 Resolve = Callable[[str], Sequence[str]]
@@ -106,7 +106,7 @@ class Dialer:
         except TimeoutError:
             raise limits.timeout() from None
         except OSError as error:
-            raise cut(limits, error) from None
+            raise connection_cut_error(limits, error) from None
         finally:
             sock.close()  # no effect after success: the wrapped socket then owns the descriptor
 

@@ -84,13 +84,13 @@ class Egress:
         for derived in self._derived:
             derived.close()
 
-    def opened_to(self, pairs: Iterable[str]) -> "Egress":
+    def with_allowed(self, pairs: Iterable[str]) -> "Egress":
         """Return an egress that may also reach these `host:port` pairs; it is closed with this one.
 
         It has its own idle connections: one that the wider policy allowed must not serve the narrower policy.
         """
         derived = Egress(
-            self._policy.opened_to(pairs),
+            self._policy.with_allowed(pairs),
             resolve=self._resolve,
             dial=self._dial,
             ssl_context=self._ssl_context,

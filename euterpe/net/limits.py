@@ -97,7 +97,7 @@ class RequestLimits:
             if self._transfer.is_too_slow:
                 return EgressTooSlow(self.where, f"moved {self._transfer}")
             if self._transfer.seconds_left <= 0:
-                self._transfer.begin_anew()
+                self._transfer.restart_window()
         if self._ends - self._began <= self._idle_s - self._waited:
             return EgressTimeout(self.where, f"did not finish within {self._deadline_s:g} s")
         return EgressTimeout(self.where, f"moved less than 1 KiB a second for {self._idle_s:g} s")

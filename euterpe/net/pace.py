@@ -49,7 +49,7 @@ class TransferPace:
         small files does not fail because of the time that each response takes."""
         self.add(0.0, self._minimum.bytes_per_s)
 
-    def begin_anew(self) -> None:
+    def restart_window(self) -> None:
         """Restart the window after silence, so that the next try has a whole one."""
         self._waited = self._moved = 0.0
 

@@ -71,7 +71,7 @@ class EgressPolicy:
         self._pairs = frozenset(entry for entry in opened if isinstance(entry, tuple))
         self._nat64 = [_nat64_prefix(prefix) for prefix in nat64]
 
-    def opened_to(self, pairs: Iterable[str]) -> "EgressPolicy":
+    def with_allowed(self, pairs: Iterable[str]) -> "EgressPolicy":
         """Return a policy that allows these pairs too."""
         return EgressPolicy((*self._allow, *pairs), self._prefixes)
 

@@ -33,7 +33,7 @@ class GuardedStream(httpcore.NetworkStream):
         except TimeoutError:
             raise limits.timeout() from None
         except OSError as error:
-            raise cut(limits, error) from None
+            raise connection_cut_error(limits, error) from None
         limits.received(len(data))
         return data
 
@@ -75,7 +75,7 @@ class GuardedStream(httpcore.NetworkStream):
         return bool(poll.poll(0))
 
 
-def cut(limits: RequestLimits, error: OSError) -> EgressUnreachable:
+def connection_cut_error(limits: RequestLimits, error: OSError) -> EgressUnreachable:
     """Return the error for a cut connection, with the reason of the system or OpenSSL: no request data."""
     limits.end_wait(0)
     what = error.reason if isinstance(error, ssl.SSLError) else error.strerror

@@ -11,9 +11,17 @@ from euterpe.storage.objects.client import ObjectClient
 from euterpe.storage.objects.dialects import DIALECTS
 from euterpe.storage.objects.request import ObjectRequest
 from euterpe.storage.objects.uploads import BlocksUpload, PartsUpload, Upload, UploadTarget, WholeObject
-from euterpe.storage.publication import UNKNOWN, Changed, ObjectState, Owner, Unconditional, conflict, is_same
-from euterpe.storage.responses import extent, refusal_of
-from euterpe.storage.transfer import Body, ObjectInfo, OnChunk, Outgoing, Stored, persist
+from euterpe.storage.publication import (
+    UNKNOWN,
+    Changed,
+    ConditionsUnsupported,
+    ObjectState,
+    Owner,
+    conflict,
+    is_same,
+)
+from euterpe.storage.responses import body_range, read_refusal
+from euterpe.storage.transfer import Body, ObjectInfo, OnChunk, Outgoing, Stored, retry_transfer
 
 PART = 16 * 1024 * 1024
 _MAX_PARTS = 10_000
@@ -31,7 +39,7 @@ class BucketReader:
     def stat(self) -> ObjectInfo:
         answer = self._client.ask(self.where, self._request("HEAD"), self._client.idle_s)
         headers = self._client.succeeded(self.where, answer).headers
-        return ObjectInfo(extent(headers)[1], headers.get("etag"))
+        return ObjectInfo(body_range(headers)[1], headers.get("etag"))
 
     @contextmanager
     def open(self, offset: int) -> Iterator[Body]:
@@ -40,8 +48,8 @@ class BucketReader:
             request = request.with_headers(range=f"bytes={offset}-")
         with self._client.open(self.where, request, self._pace) as answer:
             if answer.status not in (200, 206):
-                raise refusal_of(self.where, "source", answer)
-            start, size = extent(answer.headers)
+                raise read_refusal(self.where, "source", answer)
+            start, size = body_range(answer.headers)
             if start > offset:
                 raise StorageUnreachable(
                     self.where, "answered with another range than asked for", side="source"
@@ -87,7 +95,7 @@ class BucketDestination:
     ) -> Stored:
         outgoing = Outgoing(file, on_chunk)
         # Only two tries of the whole upload, as the upload retries each part itself.
-        identity = persist(lambda: self._put(name, outgoing, content_type, before_publish), tries=2)
+        identity = retry_transfer(lambda: self._put(name, outgoing, content_type, before_publish), tries=2)
         return outgoing.stored(self._prefix + name, identity)
 
     def check(self, name: str, stored: Stored) -> None:
@@ -143,7 +151,7 @@ class BucketDestination:
             except Changed:
                 # If an object exists under this name, one probably exists under the next names too.
                 self._reads_first = True
-            except Unconditional:
+            except ConditionsUnsupported:
                 self._reads_first, self._is_conditional = True, False
             else:
                 return identity if self._honours_conditions else self._identity_after_publish(name)
@@ -168,7 +176,7 @@ class BucketDestination:
                 return UNKNOWN
             return self._dialect.state(self._client.succeeded(where, answer).headers)
 
-        return persist(head, tries=3)
+        return retry_transfer(head, tries=3)
 
 
 def part_size(size: int, part_bytes: int = PART) -> int:

@@ -70,7 +70,7 @@ def reason_in(answer: str) -> str:
     return match[1] if match else ""
 
 
-def answered(where: str, status: int, side: Side, reason: str = "") -> StorageError:
+def status_error(where: str, status: int, side: Side, reason: str = "") -> StorageError:
     """Return the error for a status other than 2xx; `reason` is the store's own code, like `NoSuchBucket`."""
     if 300 <= status < 400:
         problem = f"{where}: answered {status}: redirects are not followed: name the right region or endpoint"

@@ -185,10 +185,10 @@ def _translated(where: str, side: Side) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise explained(where, side, error) from None
+        raise os_error_as_storage_error(where, side, error) from None
 
 
-def explained(where: str, side: Side, error: OSError) -> StorageError:
+def os_error_as_storage_error(where: str, side: Side, error: OSError) -> StorageError:
     match error.errno:
         case errno.ENOSPC | errno.EDQUOT | errno.EFBIG:
             return disk_full(where, side)

@@ -30,7 +30,7 @@ class Changed(Exception):
     """The store refused a condition: the object is not, or no longer, the expected one."""
 
 
-class Unconditional(Exception):
+class ConditionsUnsupported(Exception):
     """The store does not support conditional writes."""
 
 

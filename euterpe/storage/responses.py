@@ -9,7 +9,7 @@ from email.utils import parsedate_to_datetime
 from euterpe.domain.credentials import Side
 from euterpe.net.egress import OpenResponse
 from euterpe.net.errors import EgressError, EgressRefused, EgressTooSlow
-from euterpe.storage.errors import StorageError, StorageUnreachable, answered, reason_in, too_slow
+from euterpe.storage.errors import StorageError, StorageUnreachable, reason_in, status_error, too_slow
 
 REASON_BYTES = 4096
 
@@ -17,7 +17,7 @@ _CONTENT_RANGE = re.compile(r"bytes (?:([0-9]{1,18})-[0-9]{1,18}|\*)/([0-9]{1,18
 _NUMBER = re.compile(r"[0-9]{1,18}")
 
 
-def extent(headers: Mapping[str, str]) -> tuple[int, int | None]:
+def body_range(headers: Mapping[str, str]) -> tuple[int, int | None]:
     """Return the offset of the body in the object, and the size of the object if the response has it."""
     if match := _CONTENT_RANGE.fullmatch(headers.get("content-range", "")):
         start, size = match.groups()
@@ -37,10 +37,10 @@ def instant(headers: Mapping[str, str], name: str) -> datetime | None:
 
 
 def refusal(where: str, side: Side, status: int, body: bytes) -> StorageError:
-    return answered(where, status, side, reason_in(body.decode("utf-8", "replace")))
+    return status_error(where, status, side, reason_in(body.decode("utf-8", "replace")))
 
 
-def refusal_of(where: str, side: Side, answer: OpenResponse) -> StorageError:
+def read_refusal(where: str, side: Side, answer: OpenResponse) -> StorageError:
     """Return the error of a response, reading only as much of its body as may hold the reason."""
     text = b""
     for chunk in answer.chunks:
@@ -51,7 +51,7 @@ def refusal_of(where: str, side: Side, answer: OpenResponse) -> StorageError:
 
 
 @contextmanager
-def in_our_words(where: str, side: Side) -> Iterator[None]:
+def storage_errors(where: str, side: Side) -> Iterator[None]:
     """Turn egress errors into storage errors."""
     try:
         yield
@@ -63,10 +63,10 @@ def in_our_words(where: str, side: Side) -> Iterator[None]:
         raise StorageUnreachable(where, _without_origin(error), side=side) from None
 
 
-def reading(where: str, received: Iterator[bytes]) -> Iterator[bytes]:
+def storage_chunks(where: str, received: Iterator[bytes]) -> Iterator[bytes]:
     """Yield the chunks of a source. Raise `StorageError` when the transfer fails."""
     while True:
-        with in_our_words(where, "source"):
+        with storage_errors(where, "source"):
             chunk = next(received, None)
         if chunk is None:
             return

@@ -10,8 +10,15 @@ from euterpe.domain.locations import split_query
 from euterpe.net.egress import Egress, OpenResponse
 from euterpe.net.pace import TransferPace
 from euterpe.storage.errors import StorageError, StorageUnreachable
-from euterpe.storage.responses import REASON_BYTES, extent, in_our_words, reading, refusal, refusal_of
-from euterpe.storage.transfer import CHUNK, Body, ObjectInfo, OnChunk, Outgoing, Stored, persist
+from euterpe.storage.responses import (
+    REASON_BYTES,
+    body_range,
+    read_refusal,
+    refusal,
+    storage_chunks,
+    storage_errors,
+)
+from euterpe.storage.transfer import CHUNK, Body, ObjectInfo, OnChunk, Outgoing, Stored, retry_transfer
 
 _STAT_S = 30.0
 # The egress ends a transfer below the minimum pace, and the job has a timeout of its own.
@@ -27,7 +34,7 @@ class SignedReader:
         """Return size and ETag from a GET of one byte, as a URL signed for GET does not allow HEAD. An empty
         object gives status 416 and size 0."""
         with self._get("bytes=0-0", _STAT_S) as answer:
-            _, size = extent(answer.headers)
+            _, size = body_range(answer.headers)
             if not (answer.status == 416 and size == 0):
                 self._check(answer)
             return ObjectInfo(size, answer.headers.get("etag"))
@@ -36,7 +43,7 @@ class SignedReader:
     def open(self, offset: int) -> Iterator[Body]:
         with self._get(f"bytes={offset}-" if offset else None, _TRANSFER_S) as answer:
             self._check(answer)
-            start, size = extent(answer.headers)
+            start, size = body_range(answer.headers)
             if start > offset:
                 raise StorageUnreachable(
                     self.where, "answered with another range than asked for", side="source"
@@ -47,17 +54,17 @@ class SignedReader:
     def _get(self, span: str | None, deadline_s: float) -> Iterator[OpenResponse]:
         headers = {"range": span} if span else {}
         with ExitStack() as stack:
-            with in_our_words(self.where, "source"):
+            with storage_errors(self.where, "source"):
                 answer = stack.enter_context(
                     self._egress.open(
                         "GET", self._url, headers=headers, deadline_s=deadline_s, pace=self._pace
                     )
                 )
-            yield replace(answer, chunks=reading(self.where, answer.chunks))
+            yield replace(answer, chunks=storage_chunks(self.where, answer.chunks))
 
     def _check(self, answer: OpenResponse) -> None:
         if answer.status not in (200, 206):
-            raise refusal_of(self.where, "source", answer)
+            raise read_refusal(self.where, "source", answer)
 
 
 class SignedDestination:
@@ -86,7 +93,7 @@ class SignedDestination:
             before_publish()
             self._send(url, where, outgoing, content_type, before_publish)
 
-        persist(attempt)
+        retry_transfer(attempt)
         return outgoing.stored(where)
 
     def check(self, name: str, stored: Stored) -> None:
@@ -100,11 +107,11 @@ class SignedDestination:
         content_type: str,
         before_publish: Callable[[], None],
     ) -> None:
-        with in_our_words(where, "output"):
+        with storage_errors(where, "output"):
             answer = self._egress.send(
                 "PUT",
                 url,
-                headers={"content-type": content_type, **demanded(url)},
+                headers={"content-type": content_type, **required_headers(url)},
                 chunks=_fenced(outgoing, before_publish),
                 size=outgoing.size,
                 deadline_s=_TRANSFER_S,
@@ -126,7 +133,7 @@ def _fenced(outgoing: Outgoing, before_publish: Callable[[], None]) -> Iterator[
         yield chunk
 
 
-def demanded(url: str) -> dict[str, str]:
+def required_headers(url: str) -> dict[str, str]:
     """Return the headers that the store of a signed URL requires in a PUT."""
     azure = (urlsplit(url).hostname or "").endswith(".blob.core.windows.net")
     return {"x-ms-blob-type": "BlockBlob"} if azure else {}

@@ -4,7 +4,7 @@ import errno
 from typing import BinaryIO
 
 from euterpe.storage.errors import StorageError, StorageUnreachable, disk_full
-from euterpe.storage.transfer import FetchedInfo, ObjectInfo, OnChunk, Reader, persist
+from euterpe.storage.transfer import FetchedInfo, ObjectInfo, OnChunk, Reader, retry_transfer
 
 
 class SourceObject:
@@ -12,7 +12,7 @@ class SourceObject:
         self._reader = reader
 
     def stat(self) -> ObjectInfo:
-        return persist(self._reader.stat)
+        return retry_transfer(self._reader.stat)
 
     def check_announced(self, expect: ObjectInfo, max_bytes: int) -> None:
         """Raise when the announced size is zero or above the limit, before a byte is requested."""
@@ -29,7 +29,7 @@ class SourceObject:
         """
         self.check_announced(expect, max_bytes)
         if file.tell() != expect.size:
-            persist(lambda: self._try(file, expect, max_bytes, on_chunk), progress=file.tell)
+            retry_transfer(lambda: self._try(file, expect, max_bytes, on_chunk), progress=file.tell)
         if (size := file.tell()) == 0:
             raise self._error("source_empty", "is empty")
         return FetchedInfo(size)

@@ -33,7 +33,7 @@ class Storage:
         part_bytes: int = PART,
     ) -> None:
         self._policy, self._egress = policy, egress
-        self._stores = egress.opened_to(_pair(endpoint) for endpoint in policy.endpoints)
+        self._stores = egress.with_allowed(_pair(endpoint) for endpoint in policy.endpoints)
         self._pace, self._idle_s, self._part_bytes = pace or MinimumPace(), idle_s, part_bytes
 
     def bounded(self, seconds_left: Callable[[], float]) -> "Storage":

@@ -156,7 +156,9 @@ def _not_a_file(file: Path) -> StorageError:
     return StorageError("output_undecodable", f"{file.name} is not a regular file", side="output")
 
 
-def persist(attempt: Callable[[], T], *, progress: Callable[[], int] = lambda: 0, tries: int = TRIES) -> T:
+def retry_transfer(
+    attempt: Callable[[], T], *, progress: Callable[[], int] = lambda: 0, tries: int = TRIES
+) -> T:
     """Retry passing failures with exponential backoff. Raise after `tries` in a row without progress."""
     failures, reached = 0, progress()
     while True:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from euterpe.domain.errors import FieldError, InvalidSpec
-from euterpe.domain.text import flaw_of_text
+from euterpe.domain.text import text_problem
 
 WEEK_MS = 7 * 24 * 3600 * 1000
 MAX_BATCH = 1_000
@@ -22,7 +22,7 @@ def check_name(value: object, field: str) -> None:
     """Raise InvalidSpec unless every engine can store the text and a person can read it in a log."""
     if not isinstance(value, str) or not 0 < len(value) <= _MAX_TEXT:
         raise _refused(field, f"must be a string of 1 to {_MAX_TEXT} characters")
-    if flaw := flaw_of_text(value):
+    if flaw := text_problem(value):
         raise _refused(field, flaw)
 
 
@@ -42,7 +42,7 @@ def check_documents(documents: Mapping[str, Any]) -> None:
 _REPORTED_FIELDS = ("progress", "eta_seconds", "speed", "outputs", "source_info", "timings")
 
 
-def check_brought(extra: Mapping[str, Any]) -> None:
+def check_reported_fields(extra: Mapping[str, Any]) -> None:
     """Raise InvalidSpec unless these are valid fields that a worker may report with a transition."""
     for field, value in extra.items():
         if field not in _REPORTED_FIELDS:
@@ -55,7 +55,7 @@ def check_brought(extra: Mapping[str, Any]) -> None:
 
 
 def _check_strings(value: Any, field: str) -> None:
-    if isinstance(value, str) and (flaw := flaw_of_text(value)):
+    if isinstance(value, str) and (flaw := text_problem(value)):
         raise _refused(field, flaw)
     if isinstance(value, Mapping):
         for key, item in value.items():

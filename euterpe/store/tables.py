@@ -239,10 +239,10 @@ schema_migrations = Table(
 )
 
 # The tables that analytics reads in commit order: Postgres has a column `position` for it, SQLite its rowid.
-IN_ORDER = (inbox_jobs, job_outbox_events, job_deliveries)
+COMMIT_ORDERED_TABLES = (inbox_jobs, job_outbox_events, job_deliveries)
 
 
 def column_names(table: Table, dialect: str) -> set[str]:
     """Return the columns that the migrations give the table on this dialect."""
     names = set(table.columns.keys())
-    return names | {"position"} if table in IN_ORDER and dialect == "postgresql" else names
+    return names | {"position"} if table in COMMIT_ORDERED_TABLES and dialect == "postgresql" else names

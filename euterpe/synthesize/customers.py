@@ -38,7 +38,7 @@ class WebhookReceiver(NamedTuple):
         return f"http_{self.status}" if self.status else self.error.partition(":")[0]
 
 
-class Customer(NamedTuple):
+class RequesterProfile(NamedTuple):
     queue: str
     scheme: str
     receiver: WebhookReceiver | None
@@ -53,7 +53,7 @@ class Customer(NamedTuple):
         return status != "progress" if self.hears is None else status in self.hears
 
 
-NOBODY = WebhookReceiver(0.0, "", 1)
+NO_RECEIVER = WebhookReceiver(0.0, "", 1)
 _HEALTHY = WebhookReceiver(0.004, "answered 502", 60)
 _SLOW = WebhookReceiver(0.12, "egress_timeout: https://slow.example: no whole answer in time", 3_500)
 _FLAKY = WebhookReceiver(0.5, "answered 503", 90)
@@ -61,22 +61,22 @@ _DEAD = WebhookReceiver(1.0, "egress_unreachable: https://dead.example: no conne
 
 # Ordered from the largest requester to the smallest.
 _KINDS = (
-    Customer("default", "s3", _HEALTHY, _TERMINAL, True, False),
-    Customer("default", "s3", _HEALTHY, None, False, True),
-    Customer("default", "gs", None, None, False, False),
-    Customer("express", "s3", _SLOW, _TERMINAL, False, False),
-    Customer("default", "https", _HEALTHY, ("progress", *_TERMINAL), False, False),
-    Customer("express", "az", _FLAKY, _TERMINAL, True, True),
-    Customer("bulk", "s3", None, None, True, False),
-    Customer("default", "gs", _HEALTHY, None, False, False),
-    Customer("bulk", "https", _HEALTHY, _TERMINAL, False, False),
-    Customer("default", "s3", _DEAD, _TERMINAL, False, False),
-    Customer("bulk", "file", None, None, False, False),
-    Customer("default", "az", _HEALTHY, _TERMINAL, False, False),
+    RequesterProfile("default", "s3", _HEALTHY, _TERMINAL, True, False),
+    RequesterProfile("default", "s3", _HEALTHY, None, False, True),
+    RequesterProfile("default", "gs", None, None, False, False),
+    RequesterProfile("express", "s3", _SLOW, _TERMINAL, False, False),
+    RequesterProfile("default", "https", _HEALTHY, ("progress", *_TERMINAL), False, False),
+    RequesterProfile("express", "az", _FLAKY, _TERMINAL, True, True),
+    RequesterProfile("bulk", "s3", None, None, True, False),
+    RequesterProfile("default", "gs", _HEALTHY, None, False, False),
+    RequesterProfile("bulk", "https", _HEALTHY, _TERMINAL, False, False),
+    RequesterProfile("default", "s3", _DEAD, _TERMINAL, False, False),
+    RequesterProfile("bulk", "file", None, None, False, False),
+    RequesterProfile("default", "az", _HEALTHY, _TERMINAL, False, False),
 )
 
 
-def customer(number: int) -> Customer:
+def customer(number: int) -> RequesterProfile:
     return _KINDS[number % len(_KINDS)]
 
 

@@ -9,7 +9,7 @@ from euterpe.analytics.tables import DELIVERIES
 from euterpe.domain.retry import DeliverySchedule
 from euterpe.synthesize.arrivals import Floats, Ints
 from euterpe.synthesize.arrow import ids, instants, numbers, table_of, words
-from euterpe.synthesize.customers import NOBODY, WebhookReceiver, customer, requester_id
+from euterpe.synthesize.customers import NO_RECEIVER, WebhookReceiver, customer, requester_id
 from euterpe.synthesize.history_plan import HistoryPlan
 from euterpe.synthesize.jobs import Bools
 from euterpe.synthesize.snapshot import Snapshot
@@ -35,7 +35,7 @@ class Tries(NamedTuple):
 def delivery_rows(block: Snapshot, rng: np.random.Generator) -> pa.Table:
     """Return the deliveries that end before the history does."""
     plan, events = block.plan, block.events
-    receivers = [customer(number).receiver or NOBODY for number in range(plan.requesters)]
+    receivers = [customer(number).receiver or NO_RECEIVER for number in range(plan.requesters)]
     tries = _draw_tries(block, receivers, rng)
     tries = Tries(*(column[tries.ended_ms <= plan.until_ms] for column in tries))
     who, delivered = events["requester"][tries.of], tries.outcome == _OUTCOMES.index("delivered")

@@ -7,7 +7,7 @@ from typing import Any
 from euterpe.domain.canonical import split_secrets
 from euterpe.domain.durations import iso_or_none
 from euterpe.domain.spec import parse_spec
-from euterpe.synthesize.customers import Customer
+from euterpe.synthesize.customers import RequesterProfile
 
 Document = dict[str, Any]
 Row = Mapping[str, Any]
@@ -25,7 +25,7 @@ _MADE: Mapping[str | None, tuple[tuple[str, str, int | None], ...]] = {
 }
 
 
-def spec_document(job: Row, who: Customer) -> Document:
+def spec_document(job: Row, who: RequesterProfile) -> Document:
     """Return the spec without secrets, in the form that `split_secrets` returns."""
     return {
         **_plain(),

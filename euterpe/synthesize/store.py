@@ -10,10 +10,10 @@ import pyarrow.compute as pc
 from euterpe.analytics.errors import AnalyticsError
 from euterpe.domain.states import FINISHED, IN_PROGRESS, JobStatus, Lane
 from euterpe.store.engine.database import Database
-from euterpe.store.history.load import HistoryLoad, Life
+from euterpe.store.history.load import HistoryLoad, JobHistory
 from euterpe.store.queue.enqueue import NewJob, new_row
 from euterpe.synthesize.block import block
-from euterpe.synthesize.customers import Customer, customer, named, requester_number
+from euterpe.synthesize.customers import RequesterProfile, customer, named, requester_number
 from euterpe.synthesize.documents import (
     external_id,
     output_documents,
@@ -30,7 +30,7 @@ _LEASE_MS = 60_000
 _PROGRESS = {"processing": 40.0, "uploading": 95.0, "succeeded": 100.0}
 
 
-def lives(tables: Mapping[str, pa.Table], until_ms: int) -> Iterator[Life]:
+def lives(tables: Mapping[str, pa.Table], until_ms: int) -> Iterator[JobHistory]:
     """Yield each job with its attempts, events and deliveries, as rows of the store."""
     attempts = _grouped(tables["attempts"], "job_id")
     events = _grouped(tables["events"], "job_id")
@@ -39,7 +39,7 @@ def lives(tables: Mapping[str, pa.Table], until_ms: int) -> Iterator[Life]:
         who = customer(requester_number(job["requester_id"]))
         own, job_events = attempts[job["job_id"]], events[job["job_id"]]
         row = _job(job, own, who, until_ms)
-        yield Life(
+        yield JobHistory(
             row,
             [_attempt(attempt) for attempt in own],
             list(event_rows(row, job_events, own, tries, who)),
@@ -66,7 +66,7 @@ def _grouped(table: pa.Table, by: str) -> defaultdict[str, list[Row]]:
     return found
 
 
-def _job(job: Row, attempts: Sequence[Row], who: Customer, until_ms: int) -> dict[str, Any]:
+def _job(job: Row, attempts: Sequence[Row], who: RequesterProfile, until_ms: int) -> dict[str, Any]:
     new = NewJob(
         job_id=job["job_id"],
         requester_id=job["requester_id"],
@@ -139,7 +139,7 @@ def synthesize_store(database: Database, plan: HistoryPlan, on_progress: OnProgr
 
     Raise `AnalyticsError` if the database holds jobs of real requesters."""
     load = HistoryLoad(database)
-    if stranger := load.stranger(key for key, _ in named(plan.requesters)):
+    if stranger := load.requester_outside(key for key, _ in named(plan.requesters)):
         raise AnalyticsError(
             f"the database has jobs of {stranger}, who is not made up: a synthetic history must not be mixed "
             "with a real one; use another database, or --lake"
@@ -150,5 +150,5 @@ def synthesize_store(database: Database, plan: HistoryPlan, on_progress: OnProgr
         for size, new in load.write(lives(block(plan, index), plan.until_ms)):
             seen, added = seen + size, added + new
             on_progress(seen)
-    database.settle_statistics()
+    database.vacuum_and_analyze()
     return added

@@ -7,7 +7,7 @@ from euterpe.domain.events import PROGRESS, event_body
 from euterpe.domain.retry import Backoff, RetryClass
 from euterpe.domain.states import JobStatus, Lane, OutboxStatus
 from euterpe.store.queue.event_rows import as_json
-from euterpe.synthesize.customers import Customer
+from euterpe.synthesize.customers import RequesterProfile
 from euterpe.synthesize.deliveries import MAX_TRIES
 from euterpe.synthesize.outcomes import job_error
 
@@ -27,7 +27,7 @@ def event_rows(
     events: Sequence[Row],
     attempts: Sequence[Row],
     tries: Mapping[str, Sequence[Row]],
-    who: Customer,
+    who: RequesterProfile,
 ) -> Iterator[dict[str, Any]]:
     """Yield the outbox rows of one job, whose row in the store is `job`."""
     left = iter(attempts)
@@ -76,7 +76,7 @@ def _body(event: Row, status: str, job: Row, attempt: Row | None, begun: int) ->
     )
 
 
-def _state(event: Row, tries: Sequence[Row], who: Customer, *, is_wanted: bool) -> dict[str, Any]:
+def _state(event: Row, tries: Sequence[Row], who: RequesterProfile, *, is_wanted: bool) -> dict[str, Any]:
     found: dict[str, Any] = {
         "status": OutboxStatus.PENDING if is_wanted else OutboxStatus.SKIPPED,
         "lane": Lane.READY if is_wanted else Lane.REST,
@@ -91,7 +91,7 @@ def _state(event: Row, tries: Sequence[Row], who: Customer, *, is_wanted: bool) 
     return {**found, **_after(tries, who)} if tries else found
 
 
-def _after(tries: Sequence[Row], who: Customer) -> dict[str, Any]:
+def _after(tries: Sequence[Row], who: RequesterProfile) -> dict[str, Any]:
     last = tries[-1]
     answers = [one["status_code"] for one in tries if one["status_code"] is not None]
     found = {"status": last["outcome"], "last_status_code": answers[-1] if answers else None}
@@ -103,12 +103,12 @@ def _after(tries: Sequence[Row], who: Customer) -> dict[str, Any]:
     return {**found, "lane": Lane.DELAYED, "available_at": last["ended_at"] + pause_ms(len(tries))}
 
 
-def delivery_row(one: Row, who: Customer) -> dict[str, Any]:
+def delivery_row(one: Row, who: RequesterProfile) -> dict[str, Any]:
     copied = {name: value for name, value in one.items() if name != "error_code"}
     return {**copied, "error": _reason(one, who), "answer": None if one["status_code"] is None else ""}
 
 
-def _reason(one: Row, who: Customer) -> str | None:
+def _reason(one: Row, who: RequesterProfile) -> str | None:
     """Return the error text of the delivery log, or None for a success."""
     if one["error_code"] is None or who.receiver is None:
         return None

@@ -52,7 +52,7 @@ def open_store(settings: Settings, ring: KeyRing | None = None) -> Store:
     """Open the store with `ring`, or with the key ring that the settings name.
 
     Raise `StoreError` if the SQLite file is not writable, and `SchemaMismatch` if it is missing."""
-    refuse_missing(settings)
+    require_database_file(settings)
     _refuse_read_only(settings)
     return Store(
         settings.database_url.get_secret_value(),
@@ -83,7 +83,7 @@ def database_file(settings: Settings) -> Path | None:
     return sqlite_file(settings.database_url.get_secret_value())
 
 
-def refuse_missing(settings: Settings) -> None:
+def require_database_file(settings: Settings) -> None:
     """Raise `SchemaMismatch` if the SQLite file is missing: SQLite would create an empty one for a typo."""
     path = database_file(settings)
     if path is not None and not path.exists():

@@ -92,7 +92,7 @@ class Services:
             heartbeat_ms=settings.heartbeat_interval_ms,
         )
         worker.start()
-        self._intake.append(worker.claim_no_more)
+        self._intake.append(worker.stop_claiming)
         self._parts.callback(self._stop_worker, worker)
 
     def _start_sandbox(self, sandbox: Sandbox) -> None:
@@ -122,7 +122,7 @@ class Services:
             max_body_bytes=settings.max_body_bytes,
             max_unfinished=settings.max_unfinished,
             max_unfinished_of_all=settings.max_unfinished_of_all,
-            of_a_job=limits_of_a_job(settings),
+            job=limits_of_a_job(settings),
         )
         app = create_app(
             self.store,
@@ -135,7 +135,7 @@ class Services:
             server = ApiServer(app, host, port)
         except OSError as error:
             raise PortTaken(f"{host}:{port} cannot be listened on: {error.strerror}") from error
-        self._intake.append(server.accept_no_more)
+        self._intake.append(server.begin_stop)
         self._parts.callback(server.stop)
         return server
 

@@ -63,7 +63,7 @@ class Tools:
     stall_seconds: float
     max_refreshes: int
     disk: DiskLedger
-    hand_backs: ReleasePolicy = field(default_factory=ReleasePolicy)
+    release_policy: ReleasePolicy = field(default_factory=ReleasePolicy)
 
     @property
     def self_check(self) -> SelfCheck:
@@ -103,7 +103,7 @@ class Attempt:
             return AttemptResult.LEASE_LOST
         except WorkerStopping:
             self._write_end(lambda: self._recorder.release(self._meter.document("final")))
-            return AttemptResult.HANDED_BACK
+            return AttemptResult.RELEASED
         except Exception as error:  # noqa: BLE001  a slot must survive any error of a job
             return self._end(judge(error, self._recorder.phase, self._tools.self_check.quick))
         return AttemptResult.SUCCEEDED
@@ -125,13 +125,13 @@ class Attempt:
                 return AttemptResult.FAILED
             case NoCharge(error, suspects_worker):
                 self._write_end(lambda: self._hand_back(error))
-                return AttemptResult.WORKER_FAULT if suspects_worker else AttemptResult.HANDED_BACK
+                return AttemptResult.WORKER_FAULT if suspects_worker else AttemptResult.RELEASED
             case _:
                 assert_never(verdict)
 
     def _hand_back(self, reason: JobError) -> None:
         """Release the job without a charge, unless it has used up its releases for `LIMITED_CODES`."""
-        policy, timings = self._tools.hand_backs, self._meter.document("final")
+        policy, timings = self._tools.release_policy, self._meter.document("final")
         if reason.code in LIMITED_CODES and policy.is_spent(self._recorder.attempts()):
             self._recorder.fail(reason, timings)
             return

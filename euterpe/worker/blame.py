@@ -111,10 +111,10 @@ class ReleasePolicy:
 
     def is_spent(self, attempts: Sequence[Mapping[str, Any]]) -> bool:
         """Return whether the job was released so often that its next failure of this kind is charged."""
-        return limited(attempts) >= self.most_free
+        return count_limited_releases(attempts) >= self.most_free
 
 
-def limited(attempts: Sequence[Mapping[str, Any]]) -> int:
+def count_limited_releases(attempts: Sequence[Mapping[str, Any]]) -> int:
     """Return the number of attempts that were released with a code of `LIMITED_CODES`.
 
     It covers the whole job: counted since the last charge, a job with three attempts ran eighteen times.

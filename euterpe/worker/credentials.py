@@ -10,7 +10,7 @@ import structlog
 
 from euterpe.crypto.signing import new_nonce, signature_headers
 from euterpe.domain.canonical import join_secrets
-from euterpe.domain.credentials import Side, StorageCredentials, of_side
+from euterpe.domain.credentials import Side, StorageCredentials, credentials_for
 from euterpe.domain.durations import iso
 from euterpe.domain.errors import InvalidSpec
 from euterpe.domain.replacement import new_secret
@@ -56,7 +56,7 @@ class CredentialAccess:
             self._refresh("expiring")
         while True:
             try:
-                return work(self.spec, of_side(self.spec.credentials, side))
+                return work(self.spec, credentials_for(self.spec.credentials, side))
             except StorageError as refused:
                 self._control.check()  # the request may have been cut off by the attempt's timeout
                 if refused.retry_class is not RetryClass.CREDENTIALS:
@@ -72,7 +72,7 @@ class CredentialAccess:
         return join_secrets(dict(self._job.spec), secret, self._callbacks), version
 
     def _expires_soon(self, side: Side) -> bool:
-        credentials = of_side(self.spec.credentials, side)
+        credentials = credentials_for(self.spec.credentials, side)
         if credentials is None or credentials.expires_at is None:
             return False
         return credentials.expires_at / 1000 - time.time() < _EXPIRES_SOON_S

@@ -10,7 +10,7 @@ class AttemptResult(Enum):
 
     SUCCEEDED = auto()
     FAILED = auto()  # charged to the job
-    HANDED_BACK = auto()  # released without a charge, and the worker is not suspect
+    RELEASED = auto()  # released without a charge, and the worker is not suspect
     WORKER_FAULT = auto()  # released without a charge, and the worker must check itself
     LEASE_LOST = auto()
 

@@ -61,7 +61,7 @@ class AttemptControl:
         return self.seconds_left
 
     @property
-    def hangs(self) -> bool:
+    def is_hung(self) -> bool:
         return self._now() > self._ends_at + _HANGS_S
 
     def end(self, reason: Interruption) -> None:
@@ -119,7 +119,7 @@ class LeaseKeeper:
 
     def beat(self) -> None:
         """Send one heartbeat for all attempts, and signal those that lost their lease or are canceled."""
-        controls = [control for control in self.held() if not control.hangs]
+        controls = [control for control in self.held() if not control.is_hung]
         used = {
             control.job.job_id: changes
             for control in controls
@@ -134,7 +134,7 @@ class LeaseKeeper:
             elif control.job.job_id in beat.cancel_requested:
                 control.end(CancelRequested("the job was canceled"))
 
-    def hand_back(self) -> None:
+    def stop_attempts(self) -> None:
         """Signal all attempts to stop and release their jobs."""
         for control in self.held():
             control.end(WorkerStopping("the worker is stopping"))

@@ -55,7 +55,7 @@ class Worker:
         self._thread.start()
         _log.info("worker_started", slots=self._slots, queues=list(self._queues))
 
-    def claim_no_more(self) -> None:
+    def stop_claiming(self) -> None:
         """Stop claiming, and start the clock of the drain. `stop` calls it too."""
         with self._changed:
             self._stopping = True
@@ -66,11 +66,11 @@ class Worker:
     def stop(self, *, drain_s: float = 0.0) -> bool:
         """Wait up to `drain_s` for running attempts, then release the rest. Return False when an attempt
         hangs: its thread is abandoned, and its lease expires."""
-        self.claim_no_more()
+        self.stop_claiming()
         self._thread.join()
         with self._changed:
             self._changed.wait_for(lambda: not self._busy, self._drains_since + drain_s - time.monotonic())
-        self.lease_keeper.hand_back()
+        self.lease_keeper.stop_attempts()
         with self._changed:
             has_ended = self._changed.wait_for(lambda: not self._busy, _GRACE_S)
         self._pool.shutdown(wait=has_ended)

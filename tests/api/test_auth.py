@@ -8,7 +8,7 @@ from functools import cache
 import pytest
 from starlette.requests import Request
 
-from euterpe.api.auth import REMEMBERED_S, Authenticator
+from euterpe.api.auth import CACHED_S, Authenticator
 from euterpe.api.auth_rate_limit import AuthRateLimit, network_of
 from euterpe.api.middleware import RequestContext
 from euterpe.api.problems import Refused
@@ -106,7 +106,7 @@ def test_a_busy_key_is_looked_up_once_in_two_seconds(keys: Keys) -> None:
         for _ in range(10):
             await authenticator.authenticate(request(), Scope.READ)
         assert keys.asked == 1
-        keys.now += REMEMBERED_S
+        keys.now += CACHED_S
         await authenticator.authenticate(request(), Scope.READ)
         assert keys.asked == 2
 
@@ -127,7 +127,7 @@ def test_all_who_come_at_once_with_a_key_share_one_look(keys: Keys) -> None:
 def test_a_refusal_is_not_remembered_and_an_old_success_is_not_trusted(keys: Keys) -> None:
     async def visit(authenticator: Authenticator) -> None:
         await authenticator.authenticate(request(), Scope.READ)
-        keys.valid, keys.now = False, REMEMBERED_S
+        keys.valid, keys.now = False, CACHED_S
         for _ in range(2):
             with pytest.raises(Unauthorized):
                 await authenticator.authenticate(request(), Scope.READ)
@@ -184,7 +184,7 @@ def test_a_valid_key_is_admitted_from_an_address_that_sent_too_many_wrong_ones(k
             await outcome(authenticator, request(f"wrong {n}"))
         keys.valid = True
         assert await outcome(authenticator, request("never seen")) == "owner of never seen"
-        keys.now += REMEMBERED_S
+        keys.now += CACHED_S
         assert await outcome(authenticator, request("seen before")) == "owner of seen before"
 
     admitting(keys, visit)
@@ -204,7 +204,7 @@ def test_a_key_with_a_typo_costs_no_query(keys: Keys) -> None:
 def test_a_key_that_is_valid_no_longer_is_forgotten(keys: Keys) -> None:
     async def visit(authenticator: Authenticator) -> None:
         await authenticator.authenticate(request(), Scope.READ)
-        keys.valid, keys.now = False, REMEMBERED_S
+        keys.valid, keys.now = False, CACHED_S
         assert await outcome(authenticator, request()) == "401"
         assert authenticator._known == {}
 

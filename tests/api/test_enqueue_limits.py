@@ -31,7 +31,7 @@ def test_a_plain_request_gets_as_much_as_its_requester_is_allowed(on_every_engin
 
 
 def test_the_settings_limit_everybody(on_every_engine: Served) -> None:
-    limits = ApiLimits(of_a_job=JobLimits(max_priority=10))
+    limits = ApiLimits(job=JobLimits(max_priority=10))
     with serving(on_every_engine.store, limits=limits) as served:
         requester = served.requester()
         assert told_fields(requester.post({**MINIMAL, "priority": 11})).keys() == {("priority",)}

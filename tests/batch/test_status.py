@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from euterpe.batch.jobs_file import Batch, Submitted
-from euterpe.batch.status import BatchStatus, follow, standing
+from euterpe.batch.status import BatchStatus, follow, summarise
 from euterpe.client import Job, StillRunning
 from tests.client.scripted import job
 
@@ -23,7 +23,7 @@ def batch(submitted: int, rows: int | None = None) -> Batch:
 
 
 def test_jobs_are_counted_by_status_and_failures_by_code() -> None:
-    now = standing(batch(6), jobs("succeeded", "failed", "queued", "dead_letter", "failed"))
+    now = summarise(batch(6), jobs("succeeded", "failed", "queued", "dead_letter", "failed"))
     assert now.document() == {
         "rows": 6,
         "submitted": 6,
@@ -37,7 +37,7 @@ def test_jobs_are_counted_by_status_and_failures_by_code() -> None:
 
 
 def test_of_many_failures_the_first_rows_are_named() -> None:
-    failure = standing(batch(40), jobs(*["failed"] * 40)).failures["e0"]
+    failure = summarise(batch(40), jobs(*["failed"] * 40)).failures["e0"]
     assert (failure.count, len(failure.rows), failure.rows[0]) == (20, 5, "june.csv:2")
 
 
@@ -53,7 +53,7 @@ def test_of_many_failures_the_first_rows_are_named() -> None:
     ],
 )
 def test_anything_but_success_is_told(statuses: tuple[str, ...], rows: int, told: str | None) -> None:
-    assert standing(batch(len(statuses), rows), jobs(*statuses)).shortfall == told
+    assert summarise(batch(len(statuses), rows), jobs(*statuses)).shortfall == told
 
 
 class Service:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from euterpe.batch.rows import Request
-from euterpe.batch.submission import BatchClient, Submission, Taken
+from euterpe.batch.submission import AcceptedRow, BatchClient, Submission
 from euterpe.client import Busy, ClientError, Invalid, Job, Unauthorized
 from euterpe.client.documents import Document
 from euterpe.crypto import apikeys
@@ -30,29 +30,32 @@ def some(count: int) -> Iterator[Request]:
     return (Request(0, line, {"line": line}, f"batch-{line}") for line in range(count))
 
 
-Outcomes = dict[int, Taken | ClientError]
+Outcomes = dict[int, AcceptedRow | ClientError]
 
 
 def submitted(
-    take: Callable[[Document, str], Taken], count: int, **options: Any
+    take: Callable[[Document, str], AcceptedRow], count: int, **options: Any
 ) -> tuple[ClientError | None, Outcomes]:
     """What ended it, and what became of each row."""
     told: Outcomes = {}
 
-    def tell(request: Request, outcome: Taken | ClientError) -> None:
+    def tell(request: Request, outcome: AcceptedRow | ClientError) -> None:
         told[request.line] = outcome
 
     return Submission(take, some(count), tell, **{"max_in_flight": 4, **options}).run(), told
 
 
-TAKEN = Taken(Job.read(job()), was_there=False)
+TAKEN = AcceptedRow(Job.read(job()), was_there=False)
 
 
 def test_a_row_is_taken_or_was_there(client: BatchClient, server: Server) -> None:
     server.will(Says(202, job()), Says(202, job(), {"idempotent-replayed": "true"}))
     halt, told = submitted(client.take, 2, max_in_flight=1)
     assert halt is None
-    assert [outcome.was_there for outcome in told.values() if isinstance(outcome, Taken)] == [False, True]
+    assert [outcome.was_there for outcome in told.values() if isinstance(outcome, AcceptedRow)] == [
+        False,
+        True,
+    ]
     assert [asked.headers["idempotency-key"] for asked in server.asked] == ["batch-0", "batch-1"]
     assert [asked.json for asked in server.asked] == [{"line": 0}, {"line": 1}]
 
@@ -61,7 +64,7 @@ def test_no_more_are_in_flight_than_allowed() -> None:
     together = threading.Barrier(5)
     lock, now, most = threading.Lock(), 0, 0
 
-    def take(_document: Document, _key: str) -> Taken:
+    def take(_document: Document, _key: str) -> AcceptedRow:
         nonlocal now, most
         with lock:
             now += 1
@@ -84,7 +87,7 @@ def test_a_refused_row_keeps_no_other_back(client: BatchClient, server: Server) 
     assert halt is None
     assert isinstance(told[0], Invalid)
     assert "output.url: is not allowed here" in str(told[0])
-    assert isinstance(told[1], Taken)
+    assert isinstance(told[1], AcceptedRow)
 
 
 def test_a_busy_service_is_asked_until_it_has_room(client: BatchClient, server: Server) -> None:
@@ -92,12 +95,12 @@ def test_a_busy_service_is_asked_until_it_has_room(client: BatchClient, server: 
     server.will(*[problem(429, "queue_full", headers=AT_ONCE)] * 20, Says(202, job()))
     halt, told = submitted(client.take, 1)
     assert (halt, len(server.asked)) == (None, 21)
-    assert isinstance(told[0], Taken)
+    assert isinstance(told[0], AcceptedRow)
     assert {asked.headers["idempotency-key"] for asked in server.asked} == {"batch-0"}
 
 
 def test_a_service_that_takes_nothing_is_given_up() -> None:
-    def take(_document: Document, _key: str) -> Taken:
+    def take(_document: Document, _key: str) -> AcceptedRow:
         raise Busy("too many jobs are unfinished", code="queue_full")
 
     halt, told = submitted(take, 10, patience_s=0.0)
@@ -109,7 +112,7 @@ def test_a_lost_connection_is_made_again(client: BatchClient, server: Server) ->
     server.will(HangsUp(), Says(202, job()))
     halt, told = submitted(client.take, 1)
     assert halt is None
-    assert isinstance(told[0], Taken)
+    assert isinstance(told[0], AcceptedRow)
 
 
 def test_what_is_no_rows_fault_ends_the_submission(client: BatchClient, server: Server) -> None:
@@ -133,7 +136,7 @@ def test_a_person_may_interrupt_it(moment: str) -> None:
     """Also while it starts; nothing of it goes on."""
     endless = (Request(0, line, {}, f"batch-{line}") for line in itertools.count())
 
-    def take(_document: Document, key: str) -> Taken:
+    def take(_document: Document, key: str) -> AcceptedRow:
         if key == moment:
             signal.raise_signal(signal.SIGINT)
         return TAKEN

@@ -2,10 +2,10 @@
 
 import pytest
 
-from euterpe.bench.dead_receivers import measure_holes
+from euterpe.bench.dead_receivers import measure_black_holes
 from euterpe.bench.dispatch import measure_backlog, require_delivered
 from euterpe.bench.figures import BenchFailed
-from euterpe.bench.job_lives import LoadPlan, enqueue_in_bulk, live
+from euterpe.bench.job_lives import LoadPlan, enqueue_in_bulk, run_to_success
 from euterpe.bench.programs import Installation
 
 on_both = pytest.mark.parametrize("engine", ["sqlite", "postgres"], indirect=True)
@@ -25,13 +25,13 @@ def test_events_that_were_not_delivered_are_no_figure(installation: Installation
     with installation.requester() as requester, installation.open() as store:
         plan = LoadPlan(installation.settings, requester.requester_id, 1, 1, 1, 1, "http://127.0.0.1:1/hook")
         enqueue_in_bulk(store, plan)
-        live(store, plan)
+        run_to_success(store, plan)
         with pytest.raises(BenchFailed, match="stop other dispatchers"):
             require_delivered(store, requester.requester_id)
 
 
 @on_sqlite
 def test_black_holes_are_put_beside_receivers_that_answer(installation: Installation) -> None:
-    figure = measure_holes(installation, seconds=0.5)
+    figure = measure_black_holes(installation, seconds=0.5)
     assert figure.bare is not None
     assert figure.value > 0

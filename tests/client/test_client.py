@@ -214,7 +214,7 @@ def test_nobody_there_is_told_with_the_address(api_key: str, monkeypatch: pytest
     address = f"127.0.0.1:{free_port()}"
     with Client(f"http://{address}", api_key) as client, pytest.raises(Unreachable, match=address) as refused:
         client.status(JOB_ID)
-    assert refused.value.undone
+    assert refused.value.not_applied
 
 
 @pytest.mark.parametrize("document", [b"<html>hello</html>", [], {"job_id": 7}, {"job_id": JOB_ID}])

@@ -11,15 +11,15 @@ draws = st.floats(0, 1, exclude_max=True)
 
 @given(st.integers(1, ATTEMPTS - 1), draws)
 def test_a_pause_doubles_and_half_of_it_is_drawn(tried: int, draw: float) -> None:
-    pause = pause_before_retry(ServerError("away"), tried=tried, repeatable=True, draw=draw)
+    pause = pause_before_retry(ServerError("away"), tried=tried, idempotent=True, draw=draw)
     longest = 0.5 * 2 ** (tried - 1)
     assert pause is not None
     assert longest / 2 <= pause <= longest
 
 
 @given(st.booleans(), draws)
-def test_attempts_end(repeatable: bool, draw: float) -> None:
-    assert pause_before_retry(Busy("x"), tried=ATTEMPTS, repeatable=repeatable, draw=draw) is None
+def test_attempts_end(idempotent: bool, draw: float) -> None:
+    assert pause_before_retry(Busy("x"), tried=ATTEMPTS, idempotent=idempotent, draw=draw) is None
 
 
 @pytest.mark.parametrize(
@@ -31,13 +31,13 @@ def test_attempts_end(repeatable: bool, draw: float) -> None:
         (Busy("x"), False, True),
         (Unreachable("x"), True, True),
         (Unreachable("x"), False, False),
-        (Unreachable("x", undone=True), False, True),
+        (Unreachable("x", not_applied=True), False, True),
     ],
 )
 def test_only_what_may_help_and_cannot_harm_is_tried_again(
-    error: Conflict | ServerError | Busy | Unreachable, repeatable: bool, again: bool
+    error: Conflict | ServerError | Busy | Unreachable, idempotent: bool, again: bool
 ) -> None:
-    pause = pause_before_retry(error, tried=1, repeatable=repeatable, draw=0.0)
+    pause = pause_before_retry(error, tried=1, idempotent=idempotent, draw=0.0)
     assert (pause is not None) is again
 
 
@@ -45,7 +45,7 @@ def test_only_what_may_help_and_cannot_harm_is_tried_again(
 def test_the_servers_own_pause_wins_within_bounds(told: float, pause: float | None) -> None:
     error = Busy("x")
     error.retry_after = told
-    assert pause_before_retry(error, tried=1, repeatable=True, draw=0.5) == pause
+    assert pause_before_retry(error, tried=1, idempotent=True, draw=0.5) == pause
 
 
 @pytest.mark.parametrize(

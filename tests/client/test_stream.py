@@ -3,7 +3,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from euterpe.client.stream import Message, Messages
+from euterpe.client.stream import Message, SseParser
 
 SENT = [Message("hello", "{}"), Message("job.claimed", '{"a":\n1}'), Message("", "naked é\u2028🎞")]
 WRITTEN = (
@@ -13,7 +13,7 @@ WRITTEN = (
 
 
 def read(chunks: list[bytes]) -> list[Message]:
-    messages = Messages()
+    messages = SseParser()
     return [message for chunk in chunks for message in messages.take(chunk)]
 
 

@@ -55,7 +55,7 @@ def test_no_event_becomes_a_dead_letter_without_a_last_send() -> None:
 
 def test_what_other_dispatchers_and_earlier_runs_wrote_counts_here() -> None:
     tower = Tower()
-    asked = tower.destinations.unsure_of(events(1))
+    asked = tower.destinations.unproven_destinations(events(1))
     assert asked == {KEY}
     tower.destinations.add(events(2), asked, {KEY: KnownOrigin(OriginState.DOWN, 4, 7_000, 60_000)})
     assert tower.start_all() == []
@@ -70,9 +70,9 @@ def test_what_other_dispatchers_and_earlier_runs_wrote_counts_here() -> None:
 def test_the_database_is_not_asked_about_receivers_that_answer() -> None:
     tower = Tower()
     tower.note_outcome("a")
-    assert tower.destinations.unsure_of(events(5)) == set()
+    assert tower.destinations.unproven_destinations(events(5)) == set()
     tower.note_outcome("a", Outcome.SILENCE)
-    assert tower.destinations.unsure_of(events(5)) == {KEY}
+    assert tower.destinations.unproven_destinations(events(5)) == {KEY}
 
 
 def test_a_circuit_that_was_reset_in_the_database_is_closed_here_too() -> None:
@@ -153,7 +153,9 @@ def test_memory_is_bounded_by_requester_first() -> None:
         tower.finish(tower.start_all())
     requesters = tower.destinations._requesters
     assert len(requesters["hostile"]) == 20
-    assert tower.destinations.unsure_of([event(1, to="mine")]) == set(), "the others' are remembered"
+    assert tower.destinations.unproven_destinations([event(1, to="mine")]) == set(), (
+        "the others' are remembered"
+    )
     for number in range(500):
         tower.add(event(1, requester=f"r{number}"))
         tower.finish(tower.start_all())

@@ -49,8 +49,8 @@ def test_what_is_forgotten_is_not_kept(
     lease_keeper.beat()
     clock.advance(1)
     assert [event.event_id for event in store.outbox.claim("d2", 10)] == [first.event_id]
-    assert not lease_keeper.lasts(first, 1)
-    assert lease_keeper.lasts(second, 1)
+    assert not lease_keeper.holds_for(first, 1)
+    assert lease_keeper.holds_for(second, 1)
 
 
 def test_a_lease_lasts_as_long_as_it_is_and_not_longer(
@@ -58,8 +58,8 @@ def test_a_lease_lasts_as_long_as_it_is_and_not_longer(
 ) -> None:
     tell(store, requester, NOWHERE)
     (event,) = lease_keeper.claim("d1", 1)
-    assert lease_keeper.lasts(event, LEASE_MS / 2000)
-    assert not lease_keeper.lasts(event, LEASE_MS / 1000)
+    assert lease_keeper.holds_for(event, LEASE_MS / 2000)
+    assert not lease_keeper.holds_for(event, LEASE_MS / 1000)
 
 
 def test_a_lost_lease_is_noticed_at_the_next_beat(
@@ -71,8 +71,8 @@ def test_a_lost_lease_is_noticed_at_the_next_beat(
     (again,) = lease_keeper.claim("d1", 1)
     assert again.event_id == event.event_id
     lease_keeper.beat()
-    assert not lease_keeper.lasts(event, 1)
-    assert lease_keeper.lasts(again, 1), "the same event, under a later claim"
+    assert not lease_keeper.holds_for(event, 1)
+    assert lease_keeper.holds_for(again, 1), "the same event, under a later claim"
 
 
 def test_a_beat_that_crosses_a_settlement_harms_nothing(
@@ -83,7 +83,7 @@ def test_a_beat_that_crosses_a_settlement_harms_nothing(
     store.outbox.settle([Delivery(settled, Undeliverable("answered 410"), 410)])
     lease_keeper.beat()
     lease_keeper.forget([settled])
-    assert lease_keeper.lasts(other, 1)
+    assert lease_keeper.holds_for(other, 1)
 
 
 def test_without_anything_in_hand_a_beat_asks_nothing(lease_keeper: EventLeaseKeeper, store: Store) -> None:

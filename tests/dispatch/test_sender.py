@@ -323,4 +323,8 @@ def test_a_bug_is_a_failed_attempt_and_no_more(
     delivery, outcome = hire().deliver(event)
     assert isinstance(delivery.decision, Redeliver)
     assert delivery.decision.reason == "internal_error: ZeroDivisionError"
-    assert (outcome, receiver.received, logs[0]["event"]) == (Outcome.NOTHING, [], "delivery_unexpected_error")
+    assert (outcome, receiver.received, logs[0]["event"]) == (
+        Outcome.NOTHING,
+        [],
+        "delivery_unexpected_error",
+    )

@@ -27,7 +27,7 @@ def test_every_limit_that_is_passed_is_named() -> None:
 
 
 def test_the_tightest_of_two_limits_counts() -> None:
-    assert JobLimits(60, None, 50).tightest(JobLimits(90, 5, None)) == JobLimits(60, 5, 50)
+    assert JobLimits(60, None, 50).min_with(JobLimits(90, 5, None)) == JobLimits(60, 5, 50)
 
 
 def test_a_job_that_does_not_say_gets_no_more_attempts_than_its_requester() -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from euterpe.domain.own_source import over_source, replaces_its_source
+from euterpe.domain.own_source import find_overwritten_source, replaces_its_source
 from euterpe.domain.spec import JobSpec, parse_spec
 
 S3 = {"type": "s3", "access_key_id": "a", "secret_access_key": "b"}
@@ -66,10 +66,10 @@ def test_buckets_of_one_name_at_two_endpoints_are_two_buckets() -> None:
 def test_a_part_is_compared_by_its_whole_name(source: str, part: str) -> None:
     """Though `verify` lets no name pass with the `?` or `#` that ends the path of a URL."""
     job = spec(f"s3://b/out/hls/360p_{source}", "s3://b/out/")
-    assert over_source(job, ["hls/360p.m3u8", f"hls/360p_{part}"]) == f"hls/360p_{part}"
+    assert find_overwritten_source(job, ["hls/360p.m3u8", f"hls/360p_{part}"]) == f"hls/360p_{part}"
 
 
 def test_the_files_of_a_folder_are_compared_when_they_are_known() -> None:
     job = spec("s3://b/out/hls/master.m3u8", "s3://b/out/")
     assert not replaces_its_source(job)
-    assert over_source(job, ["hls/720p.m3u8", "hls/master.m3u8"]) == "hls/master.m3u8"
+    assert find_overwritten_source(job, ["hls/720p.m3u8", "hls/master.m3u8"]) == "hls/master.m3u8"

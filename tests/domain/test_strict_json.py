@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from euterpe.domain.errors import FieldError, InvalidSpec
-from euterpe.domain.strict_json import SpecTooLarge, canonical_json, flaws, parse_json
+from euterpe.domain.strict_json import SpecTooLarge, canonical_json, json_problems, parse_json
 from tests.domain.strategies import Json, metadata
 
 LIMIT = 262_144
@@ -68,7 +68,7 @@ def test_a_very_deep_value_is_refused() -> None:
     deep: list[object] = []
     for _ in range(100_000):
         deep = [deep]
-    assert list(flaws(deep)) == [((0,) * 32, "must not be nested deeper than 32 levels")]
+    assert list(json_problems(deep)) == [((0,) * 32, "must not be nested deeper than 32 levels")]
 
 
 def test_a_body_is_measured_before_it_is_read() -> None:

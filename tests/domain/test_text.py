@@ -2,7 +2,7 @@ import pytest
 
 from euterpe.domain.errors import FieldError, InvalidSpec
 from euterpe.domain.spec import parse_spec
-from euterpe.domain.text import Kind, check_text, legible
+from euterpe.domain.text import Kind, check_text, display_text
 from tests.domain.documents import MINIMAL, refusals
 
 
@@ -109,7 +109,7 @@ def test_an_external_id_is_kept_as_it_is() -> None:
 
 
 def test_what_is_shown_of_a_document_is_short_and_printable() -> None:
-    assert legible("größe") == "größe"
-    assert legible(7) == 7
-    assert legible("a\x1b\n\ud800") == r"a\x1b\n\ud800"
-    assert legible("x" * 1000) == "x" * 64 + "…"
+    assert display_text("größe") == "größe"
+    assert display_text(7) == 7
+    assert display_text("a\x1b\n\ud800") == r"a\x1b\n\ud800"
+    assert display_text("x" * 1000) == "x" * 64 + "…"

@@ -32,7 +32,7 @@ def refuse(layers: list[str]) -> None:
     rules = {
         _NUMBERS[name][architecture.column]: rule for layer in layers for name, rule in _RULES[layer].items()
     }
-    confine.give_up_privileges()
+    confine.drop_capabilities()
     seccomp.install(seccomp.assemble(architecture, rules, otherwise=seccomp.ALLOW))
 
 

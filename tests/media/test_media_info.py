@@ -14,7 +14,7 @@ from euterpe.media.errors import MediaError
 from euterpe.media.media_info import MediaInfo, StreamInfo
 from euterpe.media.plan import plan
 from euterpe.media.whitelist import CONTAINERS, MAX_STREAMS
-from euterpe.store.checks import check_brought
+from euterpe.store.checks import check_reported_fields
 from tests.media.children import LyingSandbox
 from tests.media.making import FILM, SOUND, probe
 
@@ -198,7 +198,7 @@ def test_whatever_is_taken_can_be_shown_and_planned_or_is_refused_for_good(
     facts: dict[str, Any], seconds: float | None, output: Any
 ) -> None:
     info = MediaInfo.parse(answer(**facts) | {"duration_seconds": seconds}, 1000)
-    check_brought({"source_info": info.document()})
+    check_reported_fields({"source_info": info.document()})
     try:
         words = plan([output], info, threads=1).argv(Path("ffmpeg"))
     except MediaError as refused:

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from euterpe.media.progress import EncodeProgress, ProgressLine, ReportReader, progress_of
-from euterpe.store.checks import check_brought
+from euterpe.store.checks import check_reported_fields
 
 BLOCK = (
     b"frame=10\nfps=25.0\nbitrate= 198.8kbits/s\ntotal_size=49703\nout_time_us=2500000\n"
@@ -72,7 +72,7 @@ def test_an_ffmpeg_that_was_taken_over_reports_only_what_the_store_takes(
     (report,) = ReportReader().feed(block)
     progress = progress_of(report, duration, 7)
     told = {"progress": progress.percent, "speed": progress.speed, "eta_seconds": progress.eta_seconds}
-    check_brought({name: value for name, value in told.items() if value is not None})
+    check_reported_fields({name: value for name, value in told.items() if value is not None})
 
 
 def test_numbers_that_no_ffmpeg_tells_are_dropped() -> None:

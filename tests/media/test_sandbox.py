@@ -16,7 +16,7 @@ import pytest
 
 from euterpe.media.confine import ResourceLimits
 from euterpe.media.errors import MediaError
-from euterpe.media.failure_reason import proved_by_facts
+from euterpe.media.failure_reason import error_from_exit
 from euterpe.media.sandbox import Sandbox
 from tests.media.children import (
     LIMITS,
@@ -121,7 +121,7 @@ def test_a_child_that_holds_memory_beside_its_limit_is_ended(sandbox: Sandbox, t
         end = child.wait(PATIENCE_S)
     assert end is not None
     assert end.code == -signal.SIGKILL
-    proved = proved_by_facts(end, limits)
+    proved = error_from_exit(end, limits)
     assert proved is not None
     assert proved.code == "out_of_memory"
 

@@ -156,7 +156,7 @@ def test_a_stopping_worker_hands_back_what_it_cannot_finish(
         gate = front.gate("GET")
         job_id = shop.submit(credentials=shop.keys)
         with gate.held():
-            shop.worker.lease_keeper.hand_back()  # what `stop` does once the time to drain is over
+            shop.worker.lease_keeper.stop_attempts()  # what `stop` does once the time to drain is over
         shop.reaches(job_id, JobStatus.SUCCEEDED)
         attempts = shop.store.jobs.attempts(job_id)
     assert [attempt["outcome"] for attempt in attempts] == ["released", "succeeded"]

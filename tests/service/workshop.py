@@ -261,7 +261,7 @@ def working(
             disk=DiskLedger(
                 workdir.free_bytes, slots=plan["worker_slots"], min_free_bytes=plan["min_free_bytes"]
             ),
-            hand_backs=ReleasePolicy(first_pause_ms=20, longest_pause_ms=100),
+            release_policy=ReleasePolicy(first_pause_ms=20, longest_pause_ms=100),
         )
         # A retry is due within milliseconds, and nothing but the poll finds it.
         enter(pytest.MonkeyPatch.context()).setattr("euterpe.worker.worker._POLL_S", (0.02, 0.05))

@@ -2,7 +2,7 @@ import pytest
 
 from euterpe.domain.credentials import Side
 from euterpe.domain.retry import RetryClass
-from euterpe.storage.errors import StorageError, StorageUnreachable, answered, disk_full, reason_in
+from euterpe.storage.errors import StorageError, StorageUnreachable, disk_full, reason_in, status_error
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ from euterpe.storage.errors import StorageError, StorageUnreachable, answered, d
 def test_what_an_answer_means(
     status: int, reason: str, side: Side, code: str, retry_class: RetryClass
 ) -> None:
-    error = answered("s3://bucket/key", status, side, reason)
+    error = status_error("s3://bucket/key", status, side, reason)
     assert (error.code, error.side, error.retry_class) == (code, side, retry_class)
     assert str(error).startswith(f"s3://bucket/key: answered {status}")
     assert reason in str(error)
@@ -42,7 +42,7 @@ def test_what_an_answer_means(
 
 
 def test_a_storage_error_becomes_the_error_of_a_job() -> None:
-    error = answered("s3://in/a.mov", 403, "source", "AccessDenied")
+    error = status_error("s3://in/a.mov", 403, "source", "AccessDenied")
     assert error.retryable
     assert error.job_error("fetching").document() == {
         "code": "source_forbidden",

@@ -12,7 +12,7 @@ import pytest
 
 from euterpe.domain.retry import RetryClass
 from euterpe.storage.errors import StorageError
-from euterpe.storage.files import explained
+from euterpe.storage.files import os_error_as_storage_error
 from euterpe.storage.storage import Storage
 from tests.storage.stage import Download, Fenced, Upload, destination, source
 
@@ -234,4 +234,7 @@ def test_an_output_that_finds_no_room_leaves_nothing(storage: Storage, root: Pat
     ],
 )
 def test_each_failure_of_a_file_system_has_its_code(number: int, code: str) -> None:
-    assert explained("file:///data/a", "output", OSError(number, os.strerror(number))).code == code
+    assert (
+        os_error_as_storage_error("file:///data/a", "output", OSError(number, os.strerror(number))).code
+        == code
+    )

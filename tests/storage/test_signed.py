@@ -12,7 +12,7 @@ from euterpe.net.egress import Egress
 from euterpe.net.policy import EgressPolicy
 from euterpe.storage.errors import StorageError
 from euterpe.storage.policy import StoragePolicy
-from euterpe.storage.signed import demanded
+from euterpe.storage.signed import required_headers
 from euterpe.storage.storage import Storage
 from euterpe.storage.transfer import ObjectInfo
 from tests.net.servers import Authority, Server, saying
@@ -199,5 +199,5 @@ def test_a_refused_output_is_told_with_the_stores_own_word(
 
 def test_azure_is_told_which_kind_of_blob_it_gets() -> None:
     azure, amazon = "https://account.blob.core.windows.net/c/a?sig=x", "https://s3.amazonaws.com/b/a?sig=x"
-    assert demanded(azure) == {"x-ms-blob-type": "BlockBlob"}
-    assert demanded(amazon) == {}
+    assert required_headers(azure) == {"x-ms-blob-type": "BlockBlob"}
+    assert required_headers(amazon) == {}

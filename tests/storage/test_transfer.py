@@ -6,7 +6,7 @@ import pytest
 
 from euterpe.storage import transfer
 from euterpe.storage.errors import StorageError, StorageUnreachable
-from euterpe.storage.transfer import CHUNK, Outgoing, Stored, persist
+from euterpe.storage.transfer import CHUNK, Outgoing, Stored, retry_transfer
 
 
 class Flaky:
@@ -32,25 +32,25 @@ def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_few_failures_are_survived() -> None:
     flaky = Flaky(transfer.TRIES - 1)
-    assert persist(flaky) == "done"
+    assert retry_transfer(flaky) == "done"
 
 
 def test_after_as_many_in_a_row_the_last_is_raised() -> None:
     flaky = Flaky(100)
     with pytest.raises(StorageUnreachable):
-        persist(flaky)
+        retry_transfer(flaky)
     assert flaky.calls == transfer.TRIES
 
 
 def test_whoever_makes_progress_may_fail_for_ever() -> None:
     flaky = Flaky(100, brings=64 * 1024)
-    assert persist(flaky, progress=lambda: flaky.got) == "done"
+    assert retry_transfer(flaky, progress=lambda: flaky.got) == "done"
 
 
 def test_a_few_bytes_are_no_progress() -> None:
     flaky = Flaky(100, brings=10)
     with pytest.raises(StorageUnreachable):
-        persist(flaky, progress=lambda: flaky.got)
+        retry_transfer(flaky, progress=lambda: flaky.got)
     assert flaky.calls == transfer.TRIES
 
 
@@ -62,7 +62,7 @@ def test_what_does_not_pass_is_not_tried_again() -> None:
         raise StorageError("source_not_found", "gone", side="source")
 
     with pytest.raises(StorageError):
-        persist(refuse)
+        retry_transfer(refuse)
     assert calls == [1]
 
 

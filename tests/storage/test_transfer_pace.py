@@ -120,7 +120,7 @@ def test_silence_is_not_slowness() -> None:
     pace = TransferPace(MinimumPace(bytes_per_s=100, window_s=10))
     pace.add(11.0, 0)
     assert not pace.is_too_slow
-    pace.begin_anew()
+    pace.restart_window()
     pace.add(11.0, 1)
     assert pace.is_too_slow
 

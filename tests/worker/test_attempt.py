@@ -37,7 +37,7 @@ def test_a_job_whose_secrets_are_out_of_reach_is_put_off_and_pays_nothing(
 ) -> None:
     seal_otherwise(store, job_id := submit(store, max_attempts=1), **sealed)
     with capture_logs() as logs:
-        assert attempt(tools) is AttemptResult.HANDED_BACK, "the worker is well"
+        assert attempt(tools) is AttemptResult.RELEASED, "the worker is well"
     row = store.jobs.get(job_id)
     assert (row["status"], row["attempt_count"]) == ("queued", 0)
     assert 2_500 <= row["available_at"] - clock.now_ms <= 5_000

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from euterpe.worker.blame import ReleasePolicy, limited
+from euterpe.worker.blame import ReleasePolicy, count_limited_releases
 
 
 def attempt(outcome: str | None, code: str | None = None) -> dict[str, Any]:
@@ -15,18 +15,18 @@ BROKEN, OPEN = attempt("released", "sandbox_failed"), attempt(None)
 
 def test_hand_backs_are_counted_whatever_broke() -> None:
     exhausted = attempt("released", "worker_exhausted")
-    assert limited([OPEN]) == 0
-    assert limited([BROKEN, exhausted, BROKEN, OPEN]) == 3
+    assert count_limited_releases([OPEN]) == 0
+    assert count_limited_releases([BROKEN, exhausted, BROKEN, OPEN]) == 3
 
 
 def test_a_charge_gives_no_new_hand_backs() -> None:
     """A job with three attempts ran eighteen times when it did."""
-    assert limited([BROKEN, BROKEN, attempt("requeued", "sandbox_failed"), BROKEN, OPEN]) == 3
+    assert count_limited_releases([BROKEN, BROKEN, attempt("requeued", "sandbox_failed"), BROKEN, OPEN]) == 3
 
 
 def test_drains_and_waits_for_disk_do_not_count() -> None:
     drained, waited = attempt("released"), attempt("released", "waits_for_disk")
-    assert limited([BROKEN, drained, waited, BROKEN, OPEN]) == 2
+    assert count_limited_releases([BROKEN, drained, waited, BROKEN, OPEN]) == 2
 
 
 def test_the_sixth_hand_back_is_charged() -> None:

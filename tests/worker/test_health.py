@@ -8,7 +8,7 @@ import pytest
 
 from euterpe.net.errors import EgressUnreachable
 from euterpe.storage.errors import StorageError, StorageUnreachable, disk_full
-from euterpe.storage.files import explained
+from euterpe.storage.files import os_error_as_storage_error
 from euterpe.worker.attempt import Tools
 from euterpe.worker.disk import DiskLedger
 from euterpe.worker.health import ClaimGate, SelfCheck, WorkerFault, exhaustion_in, full_disk_in
@@ -168,5 +168,5 @@ def test_a_full_disk_is_the_workers_only_where_the_worker_wrote() -> None:
     written = OSError(errno.ENOSPC, "No space left on device")
     assert full_disk_in(written) is not None
     assert full_disk_in(told_as(disk_full("the work directory", "source"), written)) is not None
-    of_an_output = explained("file:///out/a.mp4", "output", written)
+    of_an_output = os_error_as_storage_error("file:///out/a.mp4", "output", written)
     assert full_disk_in(told_as(of_an_output, written)) is None

@@ -14,7 +14,7 @@ from euterpe.net.egress import Egress, EgressResponse, OpenResponse
 from euterpe.net.pace import TransferPace
 from euterpe.net.target import Target
 from euterpe.storage.objects.request import ObjectRequest, Signer, encode_path
-from euterpe.storage.responses import REASON_BYTES, in_our_words, reading, refusal
+from euterpe.storage.responses import REASON_BYTES, refusal, storage_chunks, storage_errors
 
 # A download is one request, however long it takes: its pace and the job's timeout limit it.
 _DOWNLOAD_S = 7 * 24 * 3600.0
@@ -59,7 +59,7 @@ class ObjectClient:
         """Yield the response, whatever its status. Its body is streamed."""
         url, signed = self._signed(request)
         with ExitStack() as stack:
-            with in_our_words(where, self.side):
+            with storage_errors(where, self.side):
                 answer = stack.enter_context(
                     self.egress.open(
                         request.method,
@@ -70,12 +70,12 @@ class ObjectClient:
                         pace=pace,
                     )
                 )
-            yield replace(answer, chunks=reading(where, answer.chunks))
+            yield replace(answer, chunks=storage_chunks(where, answer.chunks))
 
     def ask(self, where: str, request: ObjectRequest, deadline_s: float = _CALL_S) -> EgressResponse:
         """Return the response to a short call, whatever its status."""
         url, signed = self._signed(request)
-        with in_our_words(where, self.side):
+        with storage_errors(where, self.side):
             return self.egress.request(
                 request.method,
                 url,
@@ -96,7 +96,7 @@ class ObjectClient:
                 on_slice()
                 yield request.body[start : start + _SLICE]
 
-        with in_our_words(where, self.side):
+        with storage_errors(where, self.side):
             answer = self.egress.send(
                 request.method,
                 url,
@@ -118,7 +118,7 @@ class ObjectClient:
         raise refusal(where, self.side, answer.status, answer.body[:REASON_BYTES])
 
     def _signed(self, request: ObjectRequest) -> tuple[str, ObjectRequest]:
-        with in_our_words(self.base, self.side):
+        with storage_errors(self.base, self.side):
             host = Target.parse(self.base).host_header
         signed = self.signer.sign(request, host, self.now())
         origin = "/".join(self.base.split("/")[:3])

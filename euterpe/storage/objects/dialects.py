@@ -7,7 +7,7 @@ from hashlib import md5
 from types import MappingProxyType
 
 from euterpe.storage.publication import ObjectState
-from euterpe.storage.responses import extent, instant
+from euterpe.storage.responses import body_range, instant
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Dialect:
         age = (asked - modified).total_seconds() if asked and modified else None
         return ObjectState(
             self.identity(headers),
-            extent(headers)[1],
+            body_range(headers)[1],
             headers.get(self._named("job-id")),
             age,
             headers.get(self._named("sha256")),

@@ -12,12 +12,12 @@ from xml.sax.saxutils import escape
 
 from euterpe.net.egress import EgressResponse
 from euterpe.net.pace import TransferPace
-from euterpe.storage.errors import StorageError, StorageUnreachable, answered, reason_in
+from euterpe.storage.errors import StorageError, StorageUnreachable, reason_in, status_error
 from euterpe.storage.objects.client import ObjectClient
 from euterpe.storage.objects.dialects import Dialect, bare_etag
 from euterpe.storage.objects.request import ObjectRequest, encode_query
-from euterpe.storage.publication import Changed, ObjectState, Unconditional
-from euterpe.storage.transfer import persist
+from euterpe.storage.publication import Changed, ConditionsUnsupported, ObjectState
+from euterpe.storage.transfer import retry_transfer
 
 # A part stays in memory for its retries, which end within half a second if all fail at once, and in 90 s if
 # all hang.
@@ -48,7 +48,7 @@ class UploadTarget:
             answer = self.client.send(self.where, request, self.pace, self.on_slice)
             return self.client.succeeded(self.where, answer)
 
-        return persist(attempt, tries=_PART_TRIES)
+        return retry_transfer(attempt, tries=_PART_TRIES)
 
     def ask(self, request: ObjectRequest) -> EgressResponse:
         """Return the response to one short call. Raise if its status is not 2xx."""
@@ -121,7 +121,7 @@ class PartsUpload:
     def _begin(self) -> str:
         target = self._target
         request = target.request("POST", "uploads=", headers=target.kept)
-        answer = persist(lambda: target.ask(request), tries=_PART_TRIES)
+        answer = retry_transfer(lambda: target.ask(request), tries=_PART_TRIES)
         match = _UPLOAD_ID.search(answer.body.decode("utf-8", "replace"))
         if match is None:
             raise StorageUnreachable(target.where, "began an upload without naming it", side="output")
@@ -146,7 +146,9 @@ class PartsUpload:
         )
         body = f"<CompleteMultipartUpload>{parts}</CompleteMultipartUpload>".encode()
         request = target.request("POST", self._query(), body, condition)
-        answer = _published(lambda: persist(lambda: self._completed(request), tries=_PART_TRIES), condition)
+        answer = _published(
+            lambda: retry_transfer(lambda: self._completed(request), tries=_PART_TRIES), condition
+        )
         if target.dialect.has_generations:
             return target.dialect.identity(answer.headers)
         etag = _ETAG.search(answer.body.decode("utf-8", "replace"))
@@ -158,7 +160,7 @@ class PartsUpload:
         answer = target.ask(request)
         if b"<Error>" in answer.body:
             text = answer.body.decode("utf-8", "replace")
-            raise answered(target.where, 500, "output", reason_in(text))
+            raise status_error(target.where, 500, "output", reason_in(text))
         return answer
 
     def abort(self) -> None:
@@ -191,7 +193,7 @@ class BlocksUpload:
         blocks = "".join(f"<Uncommitted>{block}</Uncommitted>" for block in self._ids)
         body = f'<?xml version="1.0" encoding="utf-8"?><BlockList>{blocks}</BlockList>'.encode()
         request = target.request("PUT", "comp=blocklist", body, {**target.kept, **condition})
-        answer = _published(lambda: persist(lambda: target.ask(request), tries=_PART_TRIES), condition)
+        answer = _published(lambda: retry_transfer(lambda: target.ask(request), tries=_PART_TRIES), condition)
         return target.dialect.identity(answer.headers)
 
     def abort(self) -> None:
@@ -208,5 +210,5 @@ def _published(call: Callable[[], EgressResponse], condition: dict[str, str]) ->
         if refused.status == 412 or refused.reason in ("BlobAlreadyExists", "ConditionNotMet", "NoSuchKey"):
             raise Changed from None
         if refused.status == 501:
-            raise Unconditional from None
+            raise ConditionsUnsupported from None
         raise

@@ -10,7 +10,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from euterpe.domain.errors import InvalidTransition
 from euterpe.store.engine.clock import Clock, DatabaseClock
-from euterpe.store.engine.deadlines import WRITE_WAIT_S, in_time, waiting_until
+from euterpe.store.engine.deadlines import WRITE_WAIT_S, deadline_after, write_deadline
 from euterpe.store.engine.engines import READ_ONLY, EngineKind, Engines, open_engines
 from euterpe.store.engine.fifo_lock import FifoLock
 from euterpe.store.engine.wakeup import Listener, Topic, announcer, listen
@@ -40,7 +40,7 @@ class Database:
         topics: set[Topic] = set()
         with (
             _typed_errors(),
-            waiting_until(in_time(self.write_wait_s)),
+            write_deadline(deadline_after(self.write_wait_s)),
             self._turn(),
             self.engines.write.begin() as connection,
         ):
@@ -62,7 +62,7 @@ class Database:
         with _typed_errors(), self.engines.read.begin() as connection:
             yield connection
 
-    def in_parts(self, limit: int, claim: Callable[[int], list[_Claim]]) -> list[_Claim]:
+    def claim_in_batches(self, limit: int, claim: Callable[[int], list[_Claim]]) -> list[_Claim]:
         """Claim up to `limit` rows, in calls of at most as many as one response may hold."""
         claimed: list[_Claim] = []
         while len(claimed) < limit:
@@ -91,7 +91,7 @@ class Database:
         with self.snapshot() as connection:
             return str(connection.exec_driver_sql("SHOW server_encoding").scalar_one())
 
-    def settle_statistics(self) -> None:
+    def vacuum_and_analyze(self) -> None:
         """Update the planner's statistics after a bulk load, as a server would by itself a minute later."""
         if self.kind is EngineKind.POSTGRES:
             with self.engines.write.execution_options(isolation_level="AUTOCOMMIT").connect() as connection:

@@ -17,13 +17,13 @@ WRITE_WAIT_S = 30.0
 _DEADLINE: ContextVar[float | None] = ContextVar("euterpe_write_until", default=None)
 
 
-def in_time(wait_s: float) -> float:
+def deadline_after(wait_s: float) -> float:
     """Return the deadline of a caller that arrives now, on the monotonic clock."""
     return time.monotonic() + wait_s
 
 
 @contextmanager
-def waiting_until(deadline: float) -> Iterator[None]:
+def write_deadline(deadline: float) -> Iterator[None]:
     """End all waits in this block by `deadline`, or by the deadline of an outer block if that is earlier."""
     earlier = _DEADLINE.get()
     token = _DEADLINE.set(deadline if earlier is None else min(earlier, deadline))

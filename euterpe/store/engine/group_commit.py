@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Generic, TypeVar
 
-from euterpe.store.engine.deadlines import WRITE_WAIT_S, in_time, waiting_until
+from euterpe.store.engine.deadlines import WRITE_WAIT_S, deadline_after, write_deadline
 from euterpe.store.errors import StoreError, StoreUnavailable
 
 T = TypeVar("T")
@@ -58,7 +58,7 @@ class GroupCommit(Generic[T, R]):
         with self._changed:
             if self._stopping or len(self._waiting) >= self._max_waiting:
                 raise StoreUnavailable("too many writes are waiting for the database; try again")
-            self._waiting.append((item, future, in_time(self._max_wait_s)))
+            self._waiting.append((item, future, deadline_after(self._max_wait_s)))
             self._changed.notify()
         return future
 
@@ -76,7 +76,7 @@ class GroupCommit(Generic[T, R]):
         if not batch:
             return
         try:
-            with waiting_until(min(deadline for _, _, deadline in batch)):
+            with write_deadline(min(deadline for _, _, deadline in batch)):
                 answers = self._flush([item for item, _, _ in batch])
         except BaseException as error:  # noqa: BLE001  set on the futures of its callers
             if len(batch) > 1 and isinstance(error, Exception) and not isinstance(error, StoreUnavailable):

@@ -35,7 +35,7 @@ class DamageReport:
     extent: str  # what was checked
 
 
-def look_for_damage(database: Database, time_s: float = TIME_S) -> DamageReport:
+def check_integrity(database: Database, time_s: float = TIME_S) -> DamageReport:
     """Read as much as the time allows, and return the damage found."""
     deadline = time.monotonic() + time_s
     if database.kind is EngineKind.SQLITE:

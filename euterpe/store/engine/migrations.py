@@ -17,7 +17,7 @@ import euterpe
 from euterpe.store.engine.database import Database
 from euterpe.store.engine.engines import EngineKind
 from euterpe.store.errors import SchemaMismatch
-from euterpe.store.tables import IN_ORDER, column_names, metadata, schema_migrations
+from euterpe.store.tables import COMMIT_ORDERED_TABLES, column_names, metadata, schema_migrations
 
 _FILE = re.compile(r"(\d{4})_([a-z0-9_]+)\.sql")
 _BOOKKEEPING = """CREATE TABLE IF NOT EXISTS schema_migrations (
@@ -56,7 +56,7 @@ class SchemaState:
     pending: Sequence[Migration]
 
 
-def shipped(kind: EngineKind) -> list[Migration]:
+def load_migrations(kind: EngineKind) -> list[Migration]:
     """Return the migrations that came with this program, in order."""
     package = Path(euterpe.__file__).parent
     name = "migrations_pg" if kind is EngineKind.POSTGRES else "migrations_sqlite"
@@ -73,12 +73,12 @@ def inspect(database: Database) -> SchemaState:
     """Return the applied and pending migrations; raise SchemaMismatch if others than ours were applied."""
     with database.snapshot() as connection:
         if not sa.inspect(connection).has_table(schema_migrations.name):
-            return SchemaState((), shipped(database.kind))
+            return SchemaState((), load_migrations(database.kind))
         return _compare(connection, database.kind)
 
 
 def _compare(connection: sa.Connection, kind: EngineKind) -> SchemaState:
-    known = shipped(kind)
+    known = load_migrations(kind)
     rows = connection.execute(sa.select(schema_migrations).order_by(schema_migrations.c.version)).all()
     by_version = {migration.version: migration for migration in known}
     for row in rows:
@@ -152,7 +152,7 @@ def _apply(connection: sa.Connection, migration: Migration, kind: EngineKind) ->
 
 def _reset_future_positions(connection: sa.Connection) -> None:
     """Move rows with positions in the future, as restored from another cluster, to the current position."""
-    for table in IN_ORDER:
+    for table in COMMIT_ORDERED_TABLES:
         now = "pg_current_xact_id()::text::bigint"
         connection.exec_driver_sql(
             f"UPDATE {table.name} SET position = {now} WHERE position > {now}"  # noqa: S608  names of our own

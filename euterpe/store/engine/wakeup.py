@@ -91,7 +91,7 @@ def listen(engines: Engines, topic: Topic) -> Listener:
         return PostgresListener(engines.write.url, topic)
     if engines.kind is EngineKind.SQLITE:
         return SqliteListener(engines.write.url)
-    return PollOnly()
+    return NullListener()
 
 
 class Announcer(Protocol):
@@ -107,10 +107,10 @@ def announcer(engines: Engines) -> Announcer:
         from euterpe.store.engine.wakeup_postgres import PostgresAnnouncer  # noqa: PLC0415  psycopg is an extra
 
         return PostgresAnnouncer(engines.write)
-    return Silent()
+    return NullAnnouncer()
 
 
-class Silent:
+class NullAnnouncer:
     """An announcer that sends nothing: SQLite's listeners detect commits themselves, libSQL's cannot."""
 
     def announce(self, topic: Topic) -> None:
@@ -120,7 +120,7 @@ class Silent:
         pass
 
 
-class PollOnly:
+class NullListener:
     """A listener without hints, for libSQL, which cannot notify: only the poll finds work."""
 
     def __init__(self) -> None:

@@ -21,7 +21,7 @@ from euterpe.store.engine.engines import EngineKind
 from euterpe.store.errors import SchemaMismatch
 from euterpe.store.history.columns import COLUMNS
 from euterpe.store.tables import (
-    IN_ORDER,
+    COMMIT_ORDERED_TABLES,
     inbox_jobs,
     job_attempts,
     job_deliveries,
@@ -30,7 +30,7 @@ from euterpe.store.tables import (
     schema_migrations,
 )
 
-_GROWING = dict(zip(("jobs", "events", "deliveries"), IN_ORDER, strict=True))
+_GROWING = dict(zip(("jobs", "events", "deliveries"), COMMIT_ORDERED_TABLES, strict=True))
 # Boundaries between partitions come from a sample of this many pages.
 _SAMPLED_PAGES = 2_000
 # libSQL's server limits a response to 10 MiB.
@@ -112,15 +112,17 @@ class HistoryFeed:
 
     def _cut(self, connection: sa.Connection) -> Cut:
         if not self._postgres:
-            return Cut(*(self._last(connection, table) + 1 for table in IN_ORDER))
-        for table in IN_ORDER:
+            return Cut(*(self._last(connection, table) + 1 for table in COMMIT_ORDERED_TABLES))
+        for table in COMMIT_ORDERED_TABLES:
             later = sa.exists().where(self._position(table) >= _snapshot("xmax")).select_from(table)
             if connection.execute(sa.select(later)).scalar_one():
                 raise SchemaMismatch(
                     f"{table.name} has rows from another database cluster, as a restore leaves them; "
                     "run `euterpe migrate`, which gives them their place here"
                 )
-        return Cut(*[connection.execute(sa.select(_snapshot("xmin"))).scalar_one()] * len(IN_ORDER))
+        return Cut(
+            *[connection.execute(sa.select(_snapshot("xmin"))).scalar_one()] * len(COMMIT_ORDERED_TABLES)
+        )
 
     def _marks(self, connection: sa.Connection, cut: Cut) -> Mapping[str, Any]:
         if self._postgres:

@@ -15,7 +15,7 @@ Row = Mapping[str, Any]
 _JOBS_PER_TRANSACTION = 500
 
 
-class Life(NamedTuple):
+class JobHistory(NamedTuple):
     """A job with all its attempts, events and deliveries; each row has every column of its table."""
 
     job: Row
@@ -45,13 +45,13 @@ class HistoryLoad:
         with self._database.transaction() as connection:
             connection.execute(self._database.insert(requesters).on_conflict_do_nothing(), rows)
 
-    def stranger(self, known: Iterable[str]) -> str | None:
+    def requester_outside(self, known: Iterable[str]) -> str | None:
         """Return the id of a requester that has jobs and is not in `known`, or None."""
         owner = inbox_jobs.c.requester_id
         with self._database.snapshot() as connection:
             return connection.execute(sa.select(owner).where(owner.not_in([*known])).limit(1)).scalar()
 
-    def write(self, lives: Iterable[Life]) -> Iterator[Written]:
+    def write(self, lives: Iterable[JobHistory]) -> Iterator[Written]:
         """Write some hundred jobs per transaction, and yield its counts. The same lives are always divided
         in the same way, so a load that was killed continues where it ended."""
         left = iter(lives)
@@ -67,7 +67,7 @@ class HistoryLoad:
         known = sa.select(inbox_jobs.c.job_id).where(inbox_jobs.c.job_id == job_id)
         return connection.execute(known).first() is not None
 
-    def _add(self, connection: sa.Connection, lives: Sequence[Life]) -> None:
+    def _add(self, connection: sa.Connection, lives: Sequence[JobHistory]) -> None:
         self._jobs(connection, [life.job for life in lives])
         self._attempts(connection, [row for life in lives for row in life.attempts])
         self._events(connection, [row for life in lives for row in life.events])

@@ -20,10 +20,10 @@ from euterpe.domain.text import check_text
 from euterpe.store.checks import (
     MAX_BATCH,
     WEEK_MS,
-    check_brought,
     check_count,
     check_documents,
     check_name,
+    check_reported_fields,
 )
 from euterpe.store.engine.batch_rows import AnyRow
 from euterpe.store.engine.database import Database
@@ -76,7 +76,7 @@ class Advance(NamedTuple):
     def step(self) -> Step:
         job, source, target, extra = self
         if extra:
-            check_brought(extra)
+            check_reported_fields(extra)
         move = _onward(source, target, job.worker_id, job.lease_ms)
         return Step(job.context, Change(job.job_id, job.claim_version, move, None, extra or NOTHING))
 
@@ -127,8 +127,8 @@ class Inbox:
         queues = (queues,) if isinstance(queues, str) else tuple(dict.fromkeys(queues))
         for queue in queues:
             check_text("queue", queue, "queues")
-        claimed = self._sweep_timer.around(
-            lambda: self._database.in_parts(
+        claimed = self._sweep_timer.claim_with_sweep(
+            lambda: self._database.claim_in_batches(
                 limit, lambda part: self._claim_some(worker_id, part, queues, lease_ms)
             )
         )

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from sqlalchemy.types import TypeEngine
 
 from euterpe.domain.states import Lane
-from euterpe.store.engine.batch_rows import INTEGER, TEXT, AnyRow, AnySelect, Rows, as_parameter, fetched
+from euterpe.store.engine.batch_rows import INTEGER, TEXT, AnyRow, AnySelect, Rows, as_parameter, fetch_all
 from euterpe.store.engine.database import Database
 from euterpe.store.queue.lanes import lane_is
 
@@ -135,7 +135,7 @@ class LeasedTable:
         for move, same in by_move.items():
             statement = self._write_statement(move, plain=all(change.is_plain for change in same))
             parameters = {**as_parameter(change.row() for change in same), **_bound(move)}
-            written += fetched(connection.execute(statement, parameters))
+            written += fetch_all(connection.execute(statement, parameters))
         return written
 
     def heartbeat(

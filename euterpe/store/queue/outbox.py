@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from euterpe.crypto.envelope import Sealed
 from euterpe.domain.retry import Delivered, DeliveryDecision, Redeliver, Undeliverable
 from euterpe.domain.states import Lane, OutboxStatus, check_outbox_transition
-from euterpe.domain.text import storable
+from euterpe.domain.text import to_storable
 from euterpe.store.checks import MAX_BATCH, WEEK_MS, check_count, check_name
 from euterpe.store.engine.batch_rows import INTEGER, TEXT, AnyRow, AnySelect, Rows, as_parameter
 from euterpe.store.engine.bulk_insert import BulkInsert
@@ -121,8 +121,8 @@ class Outbox:
         check_name(worker_id, "worker_id")
         check_count(limit, "limit", 1, MAX_BATCH)
         check_count(lease_ms, "lease_ms", 1, WEEK_MS)
-        return self._sweep_timer.around(
-            lambda: self._database.in_parts(
+        return self._sweep_timer.claim_with_sweep(
+            lambda: self._database.claim_in_batches(
                 limit, lambda part: self._claim_some(worker_id, part, lease_ms, skipped)
             )
         )
@@ -380,7 +380,7 @@ def _logged(delivery: Delivery, change: Change, row: AnyRow) -> dict[str, Any]:
         "outcome": change.move.target,
         "status_code": delivery.status_code,
         "error": change.extra.get("reason"),
-        "answer": None if answer is None else storable(answer),
+        "answer": None if answer is None else to_storable(answer),
         "duration_ms": delivery.duration_ms,
         "ended_at": row.written_at,
     }

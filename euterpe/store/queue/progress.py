@@ -13,7 +13,7 @@ from sqlalchemy.types import TypeEngine
 
 from euterpe.domain.events import PROGRESS, wants_progress
 from euterpe.domain.states import Lane
-from euterpe.store.checks import check_brought
+from euterpe.store.checks import check_reported_fields
 from euterpe.store.engine.batch_rows import INTEGER, REAL, TEXT, AnyRow, Rows, as_parameter
 from euterpe.store.engine.database import Database
 from euterpe.store.engine.ids import new_ids
@@ -39,7 +39,7 @@ class ProgressReport:
     speed: float | None = None  # seconds of media per second
 
     @property
-    def is_told(self) -> bool:
+    def wants_event(self) -> bool:
         return wants_progress(self.job.context.webhook_url, self.job.context.webhook_events)
 
     def figures(self) -> dict[str, Any]:
@@ -77,7 +77,7 @@ class ProgressReports:
             events = [
                 _event(event_id, report, row)
                 for event_id, row in zip(new_ids(len(written)), written, strict=True)
-                if (report := by_key[row.job_id]).is_told
+                if (report := by_key[row.job_id]).wants_event
             ]
             if events:
                 self._events.insert(connection, events)
@@ -93,10 +93,10 @@ def _event(event_id: str, report: ProgressReport, row: AnyRow) -> tuple[Any, ...
 
 def _row(report: ProgressReport) -> dict[str, Any]:
     brought = {name: value for name, value in report.figures().items() if value is not None}
-    check_brought(brought)
+    check_reported_fields(brought)
     return {
         **brought,
         "key": report.job.job_id,
         "version": report.job.claim_version,
-        "steps": int(report.is_told),
+        "steps": int(report.wants_event),
     }

@@ -18,7 +18,7 @@ class SweepTimer:
         self._every_s, self._sweep = every_ms / 1000, sweep
         self._last, self._is_idle = float("-inf"), False
 
-    def around(self, claim: Callable[[], list[_Claim]]) -> list[_Claim]:
+    def claim_with_sweep(self, claim: Callable[[], list[_Claim]]) -> list[_Claim]:
         """Return what `claim` returns; sweep before it, or after a claim that found nothing and claim again.
 
         An idle worker sweeps after its claim, so that its first job does not wait for the sweep.

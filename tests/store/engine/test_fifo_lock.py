@@ -3,7 +3,7 @@ import threading
 
 import pytest
 
-from euterpe.store.engine.deadlines import in_time, seconds_left, waiting_until
+from euterpe.store.engine.deadlines import deadline_after, seconds_left, write_deadline
 from euterpe.store.engine.fifo_lock import FifoLock
 from euterpe.store.errors import StoreUnavailable
 
@@ -90,7 +90,7 @@ def test_whoever_waited_too_long_for_a_turn_leaves_the_line() -> None:
     holder = threading.Thread(target=hold)
     holder.start()
     holding.wait(30)
-    with waiting_until(in_time(0.01)):
+    with write_deadline(deadline_after(0.01)):
         for _ in range(3):
             with pytest.raises(StoreUnavailable), turns.turn():
                 pass
@@ -102,9 +102,9 @@ def test_whoever_waited_too_long_for_a_turn_leaves_the_line() -> None:
 
 
 def test_an_earlier_deadline_of_the_caller_holds() -> None:
-    with waiting_until(in_time(1_000)):
-        with waiting_until(in_time(2_000)):
+    with write_deadline(deadline_after(1_000)):
+        with write_deadline(deadline_after(2_000)):
             assert 0 < seconds_left() <= 1_000
-        with waiting_until(in_time(-1)):
+        with write_deadline(deadline_after(-1)):
             assert seconds_left() == 0
         assert seconds_left() > 0

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from euterpe.crypto.keyring import LocalKeyRing
 from euterpe.store.engine.database import Database
 from euterpe.store.engine.engines import sqlite_file
-from euterpe.store.engine.health import look_for_damage
+from euterpe.store.engine.health import check_integrity
 from euterpe.store.engine.migrations import migrate
 from euterpe.store.errors import StoreUnavailable
 from euterpe.store.store import Store
@@ -30,7 +30,7 @@ def fill(url: str, ring: LocalKeyRing, jobs: int = 300) -> None:
 def test_a_sound_database_has_no_damage(url: str, ring: LocalKeyRing) -> None:
     fill(url, ring)
     with closing(Database(url)) as database:
-        report = look_for_damage(database)
+        report = check_integrity(database)
     assert (report.damage, report.is_complete) == ((), True)
 
 
@@ -38,7 +38,7 @@ def test_a_sound_database_has_no_damage(url: str, ring: LocalKeyRing) -> None:
 def test_a_check_that_takes_too_long_ends_and_says_so(url: str, ring: LocalKeyRing) -> None:
     fill(url, ring, 2_000)
     with closing(Database(url)) as database:
-        report = look_for_damage(database, time_s=0.0)
+        report = check_integrity(database, time_s=0.0)
         assert (report.damage, report.is_complete) == ((), False)
         with database.snapshot() as connection:
             assert connection.execute(sa.text("SELECT count(*) FROM inbox_jobs")).scalar_one() == 2_000
@@ -59,7 +59,7 @@ def test_a_damaged_page_of_sqlite_is_found(url: str, ring: LocalKeyRing, page: s
         file.seek((number - 1) * size)
         file.write(b"\xff" * 200)
     with closing(Database(url)) as database:
-        report = look_for_damage(database)
+        report = check_integrity(database)
     assert report.damage
     assert CANARY not in str(report)
 
@@ -77,7 +77,7 @@ def test_a_damaged_page_of_postgres_is_found(postgres: outages.FragilePostgres, 
     with outages.away(postgres), file.open("r+b") as pages:
         pages.write(b"\xff" * 200)
     with closing(Database(postgres.url)) as database:
-        (finding,) = look_for_damage(database).damage
+        (finding,) = check_integrity(database).damage
     assert finding.startswith("inbox_jobs: the database is damaged: invalid page in block 0")
     assert CANARY not in finding
 
@@ -89,7 +89,7 @@ def test_an_outage_is_no_damage(postgres: outages.FragilePostgres, ring: LocalKe
         outages.away(postgres),
         pytest.raises(StoreUnavailable),
     ):
-        look_for_damage(database)
+        check_integrity(database)
 
 
 _CONTRADICTION = """
@@ -112,10 +112,10 @@ def test_what_amcheck_says_of_an_index_is_told(
     with server.blank() as url, closing(Database(url)) as database:
         migrate(database)
         fill(url, ring)
-        assert "amcheck" not in look_for_damage(database).extent
+        assert "amcheck" not in check_integrity(database).extent
         with database.transaction() as connection:
             connection.exec_driver_sql(_CONTRADICTION)
-        report = look_for_damage(database)
+        report = check_integrity(database)
     assert "amcheck" in report.extent
     (finding,) = report.damage
     assert finding.startswith("inbox_jobs_pkey: the database is damaged: item order invariant violated")

@@ -157,7 +157,7 @@ def kind_of(there: sa.types.TypeEngine[Any]) -> str:
 
 
 def test_migrating_twice_is_migrating_once(empty: Database) -> None:
-    shipped = [m.version for m in migrations.shipped(EngineKind.SQLITE)]
+    shipped = [m.version for m in migrations.load_migrations(EngineKind.SQLITE)]
     assert [m.version for m in migrations.migrate(empty)] == shipped
     assert migrations.migrate(empty) == []
     assert migrations.inspect(empty).pending == []
@@ -165,7 +165,7 @@ def test_migrating_twice_is_migrating_once(empty: Database) -> None:
 
 def test_a_migration_that_fails_leaves_nothing(empty: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     files = [
-        *migrations.shipped(EngineKind.SQLITE),
+        *migrations.load_migrations(EngineKind.SQLITE),
         migrations.Migration(99, "broken", "CREATE TABLE half (x);\nOOPS;\n"),
     ]
     monkeypatch.setattr(migrations, "shipped", lambda _: files)
@@ -176,7 +176,7 @@ def test_a_migration_that_fails_leaves_nothing(empty: Database, monkeypatch: pyt
 
 
 def test_damaged_files_are_noticed_after_migrating(empty: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole, *others = migrations.shipped(EngineKind.SQLITE)
+    whole, *others = migrations.load_migrations(EngineKind.SQLITE)
     short = migrations.Migration(1, "core", whole.sql.replace("    progress REAL NOT NULL,\n", ""))
     monkeypatch.setattr(migrations, "shipped", lambda _: [short, *others])
     with pytest.raises(SchemaMismatch, match="progress"):
@@ -241,7 +241,12 @@ def test_programs_that_migrate_at_once_take_turns(servers: Callable[[str], Engin
             database.close()
 
     with server.blank() as url, ThreadPoolExecutor(4) as pool:
-        assert sorted(pool.map(run, [url] * 4)) == [0, 0, 0, len(migrations.shipped(EngineKind.POSTGRES))]
+        assert sorted(pool.map(run, [url] * 4)) == [
+            0,
+            0,
+            0,
+            len(migrations.load_migrations(EngineKind.POSTGRES)),
+        ]
 
 
 def test_a_database_with_tables_of_something_else_is_refused_whole(empty: Database) -> None:

@@ -40,7 +40,7 @@ def older(
     """Yield a database of the schema before, with a job in each lane."""
     # First: a server that starts now makes the database of all other tests.
     server = servers("postgres") if request.param == "postgres" else None
-    all_of_them = migrations.shipped
+    all_of_them = migrations.load_migrations
     monkeypatch.setattr(migrations, "shipped", lambda kind: all_of_them(kind)[:BEFORE])
     monkeypatch.setattr(migrations, "_verify", lambda _: None)
     if isinstance(server, Postgres):

@@ -195,7 +195,7 @@ def test_what_is_read_is_bounded_whatever_one_transaction_wrote(store: Store, hi
     job_ids = enqueue(store, 400)
     while jobs := store.inbox.claim("w1", 400):
         assert len(jobs) > 10
-    store.database.settle_statistics()
+    store.database.vacuum_and_analyze()
     cut = history.now().cut
     parts = history.ranges("events", Cut(), cut, 100)
     sizes = [
@@ -274,7 +274,7 @@ class TestPostgres:
         """After a migration all rows have one: parts must not read the whole table each."""
         enqueue(store, 1_000)  # of 300 all may rightly be read
         store.inbox.claim("w1", 1_000)
-        store.database.settle_statistics()
+        store.database.vacuum_and_analyze()
         parts = history.ranges("events", Cut(), history.now().cut, 50)
         inner = [part for part in parts if part.is_of_one_position]
         assert len(inner) >= 4

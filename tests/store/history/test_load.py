@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from euterpe.domain.states import JobStatus, Lane, OutboxStatus
 from euterpe.store.engine.ids import new_ids
 from euterpe.store.errors import NotFound, StoreError
-from euterpe.store.history.load import HistoryLoad, Life, Written
+from euterpe.store.history.load import HistoryLoad, JobHistory, Written
 from euterpe.store.queue.enqueue import new_row
 from euterpe.store.store import Store
 from euterpe.store.tables import job_attempts, job_deliveries, job_outbox_events
@@ -22,7 +22,7 @@ def row_of(table: sa.Table, **values: Any) -> dict[str, Any]:
     return {**dict.fromkeys(table.columns.keys()), **values}
 
 
-def life(job_id: str) -> Life:
+def life(job_id: str) -> JobHistory:
     """A job that was claimed, and whose requester has heard of it."""
     (attempt_id, event_id, delivery_id), ids = new_ids(3), {"job_id": job_id, "requester_id": "r1"}
     job = new_row(new_job(job_id=job_id), AT, None)
@@ -43,7 +43,7 @@ def life(job_id: str) -> Life:
         job_outbox_events, event_id=event_id, claim_version=1, attempt_count=1, **ids, **told, **state
     )
     tried = {"claim_version": 1, "worker_id": "d1", "outcome": "delivered", "duration_ms": 5, "ended_at": AT}
-    return Life(
+    return JobHistory(
         job,
         [attempt],
         [event],
@@ -51,7 +51,7 @@ def life(job_id: str) -> Life:
     )
 
 
-def lives(count: int) -> Sequence[Life]:
+def lives(count: int) -> Sequence[JobHistory]:
     return [life(job_id) for job_id in new_ids(count)]
 
 

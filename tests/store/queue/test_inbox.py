@@ -115,7 +115,7 @@ def test_a_group_keeps_its_limit_however_postgres_plans(store: Store) -> None:
     """A subquery that Postgres asked once for each row once let four jobs go where one was allowed."""
     ways = ("hashagg", "sort", "hashjoin", "mergejoin", "material", "memoize", "indexscan", "bitmapscan")
     enqueue(store, 100, group_id="album")
-    store.database.settle_statistics()
+    store.database.vacuum_and_analyze()
     waits = sa.update(inbox_jobs).values(lane=Lane.BLOCKED.value)
     for closed in itertools.combinations(ways, 3):
         with store.database.transaction() as connection:
@@ -304,9 +304,9 @@ def test_what_was_claimed_reaches_its_owner_though_the_next_part_fails(
             return part
         raise StoreUnavailable("the server is away")
 
-    assert store.database.in_parts(5, claim) == [1, 2]
+    assert store.database.claim_in_batches(5, claim) == [1, 2]
     with pytest.raises(StoreUnavailable):
-        store.database.in_parts(5, claim)
+        store.database.claim_in_batches(5, claim)
 
 
 def test_large_specs_of_many_quotes_are_claimed_whatever_their_number(store: Store) -> None:

@@ -38,32 +38,32 @@ def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 def test_the_first_job_of_an_idle_worker_does_not_wait_for_a_sweep(now: list[float]) -> None:
     yard = Yard(ready=0, due=0)
     turns = SweepTimer(100, yard.sweep)
-    assert turns.around(yard.claim) == []
+    assert turns.claim_with_sweep(yard.claim) == []
     now[0] += 1.5
     yard.ready, yard.done = 2, []
-    assert turns.around(yard.claim) == [1]
+    assert turns.claim_with_sweep(yard.claim) == [1]
     assert yard.done == ["claim"]
-    assert turns.around(yard.claim) == [1]
+    assert turns.claim_with_sweep(yard.claim) == [1]
     assert yard.done == ["claim", "sweep", "claim"]
 
 
 def test_an_idle_worker_that_has_slept_too_long_sweeps_first(now: list[float]) -> None:
     yard = Yard(ready=0, due=0)
     turns = SweepTimer(100, yard.sweep)
-    turns.around(yard.claim)
+    turns.claim_with_sweep(yard.claim)
     now[0] += 2.0
     yard.ready, yard.done = 1, []
-    assert turns.around(yard.claim) == [1]
+    assert turns.claim_with_sweep(yard.claim) == [1]
     assert yard.done == ["sweep", "claim"]
 
 
 def test_where_nothing_is_a_sweep_may_bring_something_and_it_is_claimed(now: list[float]) -> None:
     yard = Yard(ready=0, due=0)
     turns = SweepTimer(100, yard.sweep)
-    assert turns.around(yard.claim) == []
+    assert turns.claim_with_sweep(yard.claim) == []
     now[0] += 0.1
     yard.due, yard.done = 2, []
-    assert turns.around(yard.claim) == [1]
+    assert turns.claim_with_sweep(yard.claim) == [1]
     assert yard.done == ["claim", "sweep", "claim"]
 
 
@@ -71,7 +71,7 @@ def test_claims_that_find_nothing_sweep_no_more_often_than_agreed(now: list[floa
     yard = Yard(ready=0, due=0)
     turns = SweepTimer(100, yard.sweep)
     for _ in range(20):
-        turns.around(yard.claim)
+        turns.claim_with_sweep(yard.claim)
         now[0] += 0.01
     assert yard.done.count("sweep") == 2
 
@@ -80,7 +80,7 @@ def test_claims_that_always_find_something_sweep_as_often(now: list[float]) -> N
     yard = Yard(ready=1000, due=0)
     turns = SweepTimer(250, yard.sweep)
     for _ in range(100):
-        assert turns.around(yard.claim)
+        assert turns.claim_with_sweep(yard.claim)
         now[0] += 0.125
     assert yard.done.count("sweep") == 50
 
@@ -94,7 +94,7 @@ def test_a_sweep_that_fails_is_told_of_and_stops_no_claims(now: list[float]) -> 
     sweep_timer, claimed, told = SweepTimer(100, fail), 0, 0
     for _ in range(60):
         try:
-            claimed += len(sweep_timer.around(lambda: [1]))
+            claimed += len(sweep_timer.claim_with_sweep(lambda: [1]))
         except ValueError:
             told += 1
         now[0] += 1.0

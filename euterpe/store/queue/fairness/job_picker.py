@@ -13,7 +13,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from euterpe.domain.states import Lane
-from euterpe.store.engine.batch_rows import INTEGER, TEXT, AnyRow, AnySelect, Rows, as_parameter, fetched
+from euterpe.store.engine.batch_rows import INTEGER, TEXT, AnyRow, AnySelect, Rows, as_parameter, fetch_all
 from euterpe.store.queue.fairness.fair_shares import FairShares, is_mixed
 from euterpe.store.queue.lanes import own_jobs
 from euterpe.store.queue.leases import LeasedTable
@@ -38,7 +38,7 @@ class JobPicker:
 
     def pick(self, connection: sa.Connection, queue: str, limit: int) -> list[AnyRow]:
         """Return the next jobs of a queue, locked, at most `limit`."""
-        turns = fetched(connection.execute(self._turns, {"queue": queue, "limit": limit}))
+        turns = fetch_all(connection.execute(self._turns, {"queue": queue, "limit": limit}))
         self._shares.note_claimed(connection, queue, turns[-1].rank if turns else None)
         mixed = [row for row in turns if row.is_mixed]
         if not mixed:
@@ -54,7 +54,7 @@ class JobPicker:
     ) -> list[AnyRow]:
         """Return the requester's most urgent jobs, as many as it has turns here, and swap the ranks."""
         wanted = {"queue": queue, "requester_id": requester_id, "limit": len(turns)}
-        urgent = fetched(connection.execute(self._most_urgent, wanted))
+        urgent = fetch_all(connection.execute(self._most_urgent, wanted))
         ranks = _swapped_ranks(turns, urgent)
         if ranks:
             rows = [{"key": job_id, "rank": ranks[job_id]} for job_id in sorted(ranks)]

@@ -12,7 +12,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from euterpe.domain.states import Lane
-from euterpe.store.engine.batch_rows import AnySelect, fetched
+from euterpe.store.engine.batch_rows import AnySelect, fetch_all
 from euterpe.store.engine.database import Database
 from euterpe.store.engine.engines import EngineKind
 from euterpe.store.queue.lanes import lane_is
@@ -54,7 +54,7 @@ class RequesterTurns:
             picked = self._pick_between(connection, limit, skipped)
         else:
             asked = {"after": self._served_last, "limit": limit}
-            picked = fetched(connection.execute(self._in_turn, asked))
+            picked = fetch_all(connection.execute(self._in_turn, asked))
         if picked:
             self._served_last = picked[-1].requester_id
         return picked
@@ -63,7 +63,7 @@ class RequesterTurns:
         picked: list[Any] = []
         for low, high in turn_ranges(self._served_last, skipped):
             asked = {"low": low, "high": high, "limit": limit - len(picked)}
-            picked += fetched(connection.execute(self._in_range, asked))
+            picked += fetch_all(connection.execute(self._in_range, asked))
             if len(picked) == limit:
                 break
         return picked
