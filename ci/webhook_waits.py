@@ -16,7 +16,7 @@ from euterpe.crypto.keyring import LocalKeyRing
 from euterpe.store.secrets.requesters import NewRequester
 from euterpe.store.store import Store
 from tests.dispatch.dead_origins import announce, recorded, silent_origins
-from tests.dispatch.receivers import Receiver
+from tests.dispatch.fake_receivers import Receiver
 from tests.engines import Sqlite
 
 _RING = LocalKeyRing(KeySet(where="ci", active="k1", keys={"k1": b"1" * 32}))

@@ -21,9 +21,9 @@ from euterpe.cli.app import app
 from euterpe.domain.durations import format_duration
 from euterpe.domain.states import Lane
 from euterpe.settings import load
-from tests.cli.running import Cli, capturing
+from tests.cli.command_runner import Cli, capturing
 from tests.service.clips import make_clip
-from tests.service.house import Program
+from tests.service.installation import Program
 
 ROOT = Path(__file__).parents[1]
 README, OPERATE, CONTRACT = ROOT / "README.md", ROOT / "docs" / "operate.md", ROOT / "docs" / "contract.md"

@@ -19,7 +19,7 @@ from euterpe.analytics.tables import ATTEMPTS, EVENTS, HISTORY, JOBS
 from euterpe.synthesize.history_plan import HistoryPlan
 from euterpe.synthesize.lake import synthesize_lake
 from tests.analytics.facts.comparing import assert_same
-from tests.analytics.facts.history import ATTEMPT, EVENT, JOB, table_of
+from tests.analytics.facts.history_rows import ATTEMPT, EVENT, JOB, table_of
 from tests.analytics.report.reading import Page
 
 PLAN = HistoryPlan(jobs=600, seed=11, until_ms=1_789_570_800_000, days=28)

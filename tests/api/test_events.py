@@ -13,7 +13,7 @@ from euterpe.store.queue.inbox import Advance
 from euterpe.store.queue.progress import ProgressReport
 from euterpe.store.store import Store
 from tests.api.serving import Requester, Served, assert_problem, serving, told_fields
-from tests.api.sse import following
+from tests.api.sse_reader import following
 from tests.store.jobs import PATH, advance, claim_one
 
 WHOLE_LIFE = [f"job.{status}" for status in PATH]

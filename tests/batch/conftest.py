@@ -13,7 +13,7 @@ from euterpe.crypto.keyring import LocalKeyRing
 from euterpe.store.store import Store
 from tests import engines
 from tests.api.serving import Requester, Served, serving
-from tests.cli.running import Cli, capturing
+from tests.cli.command_runner import Cli, capturing
 
 
 @pytest.fixture

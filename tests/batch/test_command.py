@@ -15,8 +15,8 @@ from euterpe.crypto import apikeys
 from euterpe.domain.retry import JobError
 from tests.api.serving import FORBIDDEN_BUCKET, Requester, Served
 from tests.batch.manifests import KINDS, cells, write
-from tests.cli.running import CANARY, Cli, Ran
-from tests.client.scripted import AT_ONCE, Says, job, problem, running
+from tests.cli.command_runner import CANARY, Cli, Ran
+from tests.client.scripted_server import AT_ONCE, Says, job, problem, running
 from tests.store.jobs import claim_one
 
 BAD = {"priority": 101}

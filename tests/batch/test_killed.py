@@ -11,8 +11,8 @@ import pytest
 from euterpe.batch.jobs_file import read_batch
 from tests.api.serving import Requester, Served
 from tests.batch.manifests import cells, write
-from tests.cli.running import Cli
-from tests.service.processes import Vigil, descendants
+from tests.cli.command_runner import Cli
+from tests.service.process_table import ProcessWatch, descendants
 
 ROWS = 300
 
@@ -23,7 +23,7 @@ def kill_half_way(requester: Requester, folder: Path) -> Callable[[], None]:
 
     def run() -> None:
         """A process of its own, with a Spark of its own."""
-        vigil = Vigil()
+        vigil = ProcessWatch()
         with subprocess.Popen(
             [sys.executable, "-m", "euterpe", "batch", "submit", "june.csv", "--max-in-flight", "4"],
             cwd=folder,

@@ -6,7 +6,7 @@ import pytest
 from euterpe.batch.jobs_file import Batch, Submitted
 from euterpe.batch.status import BatchStatus, follow, summarise
 from euterpe.client import Job, StillRunning
-from tests.client.scripted import job
+from tests.client.scripted_server import job
 
 
 def jobs(*statuses: str) -> dict[str, Job]:

@@ -11,7 +11,7 @@ from euterpe.batch.submission import AcceptedRow, BatchClient, Submission
 from euterpe.client import Busy, ClientError, Invalid, Job, Unauthorized
 from euterpe.client.documents import Document
 from euterpe.crypto import apikeys
-from tests.client.scripted import AT_ONCE, HangsUp, Says, Server, job, problem, running
+from tests.client.scripted_server import AT_ONCE, HangsUp, Says, Server, job, problem, running
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.running import Cli, capturing
+from tests.cli.command_runner import Cli, capturing
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import pytest
 import typer
 
 from euterpe.cli.analytics import _create_folder, _question
-from tests.cli.running import Cli
+from tests.cli.command_runner import Cli
 
 
 @pytest.mark.parametrize(

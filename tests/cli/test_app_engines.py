@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from euterpe.domain.retry import Redeliver
-from tests.cli.running import CANARY, Cli, deliver_all, fail_one, submit
+from tests.cli.command_runner import CANARY, Cli, deliver_all, fail_one, submit
 
 
 @pytest.fixture

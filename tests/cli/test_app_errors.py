@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from euterpe.cli import commands
-from tests.cli.running import CANARY, Cli
+from tests.cli.command_runner import CANARY, Cli
 from tests.engines import free_port
 
 NEED_THE_DATABASE = [

@@ -6,7 +6,7 @@ from typer.main import get_command
 
 import euterpe
 from euterpe.cli.app import app
-from tests.cli.running import Cli
+from tests.cli.command_runner import Cli
 
 
 def paths(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:

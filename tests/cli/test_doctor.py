@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from euterpe.store.engine.database import Database
-from tests.cli.running import CANARY, Cli, submit
+from tests.cli.command_runner import CANARY, Cli, submit
 from tests.engines import free_port
 
 RING = Path("euterpe.db.keks.json")

@@ -1,7 +1,7 @@
 import pytest
 
 from euterpe.cli.commands import opened
-from tests.cli.running import CANARY, Cli, fail_one, submit
+from tests.cli.command_runner import CANARY, Cli, fail_one, submit
 from tests.store.jobs import claim_one
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from euterpe.cli.commands import opened
-from tests.cli.running import Cli, submit
+from tests.cli.command_runner import Cli, submit
 
 RING = Path("euterpe.db.keks.json")
 

@@ -17,8 +17,8 @@ import httpx
 import pytest
 
 from euterpe.crypto.signing import new_nonce, signature_headers
-from tests.cli.running import Cli
-from tests.client.scripted import event
+from tests.cli.command_runner import Cli
+from tests.client.scripted_server import event
 
 SECRET = "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8"
 BODY = json.dumps(event(4, "succeeded")).encode()

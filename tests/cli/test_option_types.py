@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.running import Cli
+from tests.cli.command_runner import Cli
 
 _COMMANDS = (
     ("analytics", "ingest", "--lake", "{}"),

@@ -1,7 +1,7 @@
 import pytest
 
 from euterpe.domain.retry import Delivered, Redeliver
-from tests.cli.running import Cli, deliver_all, fail_one, submit
+from tests.cli.command_runner import Cli, deliver_all, fail_one, submit
 
 
 @pytest.fixture

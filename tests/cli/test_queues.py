@@ -1,5 +1,5 @@
 from euterpe.cli.commands import opened
-from tests.cli.running import Cli, submit
+from tests.cli.command_runner import Cli, submit
 from tests.store.jobs import claim_one
 
 

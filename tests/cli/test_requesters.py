@@ -1,6 +1,6 @@
 from euterpe.cli.commands import opened
 from euterpe.domain.errors import EuterpeError
-from tests.cli.running import Cli
+from tests.cli.command_runner import Cli
 
 
 def scopes_of(api_key: str) -> set[str] | None:

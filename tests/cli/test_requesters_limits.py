@@ -3,7 +3,7 @@
 import pytest
 
 from euterpe.cli.commands import opened
-from tests.cli.running import Cli
+from tests.cli.command_runner import Cli
 
 
 def test_limits_are_set_and_shown(installed: Cli) -> None:

@@ -12,8 +12,8 @@ from rich.console import Console
 from euterpe.cli.follow import follow
 from euterpe.client import Event, JobFailed, Progress
 from euterpe.crypto import apikeys
-from tests.cli.running import CANARY, Cli
-from tests.client.scripted import (
+from tests.cli.command_runner import CANARY, Cli
+from tests.client.scripted_server import (
     HELLO,
     JOB_ID,
     HangsUp,

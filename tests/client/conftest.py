@@ -7,7 +7,7 @@ import pytest
 from euterpe.client import AsyncClient, Client
 from euterpe.client.connection import OnOutage
 from euterpe.crypto import apikeys
-from tests.client.scripted import Server, running
+from tests.client.scripted_server import Server, running
 
 
 @pytest.fixture

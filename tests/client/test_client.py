@@ -29,7 +29,7 @@ from euterpe.client import (
     Unreachable,
 )
 from euterpe.domain.errors import FieldError
-from tests.client.scripted import AT_ONCE, JOB_ID, Asked, HangsUp, Reply, Says, Server, job, problem
+from tests.client.scripted_server import AT_ONCE, JOB_ID, Asked, HangsUp, Reply, Says, Server, job, problem
 from tests.engines import free_port
 
 SPEC = {"source": {"url": "s3://in/a.mov"}, "output": {"url": "s3://out/a/"}, "profile": "h264-720p"}

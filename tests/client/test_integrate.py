@@ -24,7 +24,7 @@ from euterpe.client import Client, ClientError
 from euterpe.crypto import apikeys
 from euterpe.crypto.signing import new_nonce, sign, signature_headers
 from euterpe.domain.spec import parse_spec
-from tests.client.scripted import HELLO, JOB_ID, Says, Server, Streams, event, job, progress, told
+from tests.client.scripted_server import HELLO, JOB_ID, Says, Server, Streams, event, job, progress, told
 
 PAGE = (Path(__file__).parents[2] / "docs" / "integrate.md").read_text()
 SECRET = "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8"

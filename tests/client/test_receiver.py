@@ -11,7 +11,7 @@ from euterpe.client import Event, MalformedBody, MemoryNonces, SignatureError, v
 from euterpe.crypto.errors import BadSignature, MalformedHeader, ReplayedNonce, TimestampSkew
 from euterpe.crypto.signing import new_nonce, signature_headers
 from euterpe.domain.events import event_body
-from tests.client.scripted import event
+from tests.client.scripted_server import event
 
 NOW = 1_763_460_000
 SECRET = "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8"

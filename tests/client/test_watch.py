@@ -5,7 +5,7 @@ import json
 import pytest
 
 from euterpe.client import Client, Event, Gone, NotFound, Progress, UnexpectedAnswer, Unreachable
-from tests.client.scripted import (
+from tests.client.scripted_server import (
     AT_ONCE,
     BEAT,
     HELLO,

@@ -7,8 +7,8 @@ import pytest
 from euterpe.crypto.keyring import LocalKeyRing
 from euterpe.store.secrets.requesters import NewRequester
 from euterpe.store.store import Store
-from tests.dispatch.receivers import BlackHole, Receiver
-from tests.dispatch.stage import WatchedOutbox, watch
+from tests.dispatch.dispatcher_harness import WatchedOutbox, watch
+from tests.dispatch.fake_receivers import BlackHole, Receiver
 
 R = TypeVar("R", bound=Receiver)
 Open = Callable[[R], R]

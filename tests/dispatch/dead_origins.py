@@ -9,8 +9,8 @@ from euterpe.dispatch.dispatcher import Dispatcher
 from euterpe.net.egress import Egress
 from euterpe.store.secrets.requesters import NewRequester
 from euterpe.store.store import Store
-from tests.dispatch.receivers import LONG_S
-from tests.dispatch.stage import LOOPBACK, QUICK
+from tests.dispatch.dispatcher_harness import LOOPBACK, QUICK
+from tests.dispatch.fake_receivers import LONG_S
 from tests.store.jobs import SPEC, new_job
 
 

@@ -4,17 +4,17 @@ import pytest
 
 from euterpe.dispatch.destination import Destination, Health, Outcome, origin_of, probe_wait_s
 from euterpe.store.queue.origins import KnownOrigin, OriginChange, OriginState
-from tests.dispatch.tower import Tower, event, events, ids
+from tests.dispatch.scheduler_harness import SchedulerHarness, event, events, ids
 
 KEY = ("r1", "https://a.example:443")
 HOUR_S = 3_600.0
 
 
-def fail(tower: Tower, times: int) -> None:
+def fail(scheduler: SchedulerHarness, times: int) -> None:
     """End so many sends to receiver "a" without an answer, each as soon as the circuit lets it through."""
     for _ in range(times):
-        tower.note_outcome("a", Outcome.SILENCE)
-        tower.clock.now += probe_wait_s(99)
+        scheduler.note_outcome("a", Outcome.SILENCE)
+        scheduler.clock.now += probe_wait_s(99)
 
 
 def change_after(destination: Destination, outcome: list[Outcome], *, each_s: float) -> OriginChange | None:
@@ -32,64 +32,64 @@ def test_probes_are_further_and_further_apart_up_to_five_minutes() -> None:
 
 
 def test_an_open_circuit_lets_one_probe_through_when_its_time_has_come() -> None:
-    tower = Tower()
-    fail(tower, 2)
-    tower.note_outcome("a", Outcome.SILENCE)
-    tower.add(*events(3))
-    assert tower.start_all() == []
-    assert len(tower.destinations.refuse()[0].events) == 3
-    tower.clock.now += 5.0
-    tower.add(*events(3))
-    assert tower.destinations.refuse() == []
-    assert ids(tower.start_all()) == ["a-None-1"]
+    scheduler = SchedulerHarness()
+    fail(scheduler, 2)
+    scheduler.note_outcome("a", Outcome.SILENCE)
+    scheduler.add(*events(3))
+    assert scheduler.start_all() == []
+    assert len(scheduler.destinations.refuse()[0].events) == 3
+    scheduler.clock.now += 5.0
+    scheduler.add(*events(3))
+    assert scheduler.destinations.refuse() == []
+    assert ids(scheduler.start_all()) == ["a-None-1"]
 
 
 def test_no_event_becomes_a_dead_letter_without_a_last_send() -> None:
-    tower = Tower(max_attempts=1)
-    fail(tower, 2)
-    tower.note_outcome("a", Outcome.SILENCE)
-    tower.add(*events(2))
-    assert tower.destinations.refuse() == []
-    assert len(tower.start_all()) == 1
+    scheduler = SchedulerHarness(max_attempts=1)
+    fail(scheduler, 2)
+    scheduler.note_outcome("a", Outcome.SILENCE)
+    scheduler.add(*events(2))
+    assert scheduler.destinations.refuse() == []
+    assert len(scheduler.start_all()) == 1
 
 
 def test_what_other_dispatchers_and_earlier_runs_wrote_counts_here() -> None:
-    tower = Tower()
-    asked = tower.destinations.unproven_destinations(events(1))
+    scheduler = SchedulerHarness()
+    asked = scheduler.destinations.unproven_destinations(events(1))
     assert asked == {KEY}
-    tower.destinations.add(events(2), asked, {KEY: KnownOrigin(OriginState.DOWN, 4, 7_000, 60_000)})
-    assert tower.start_all() == []
-    (refusal,) = tower.destinations.refuse()
+    scheduler.destinations.add(events(2), asked, {KEY: KnownOrigin(OriginState.DOWN, 4, 7_000, 60_000)})
+    assert scheduler.start_all() == []
+    (refusal,) = scheduler.destinations.refuse()
     assert (len(refusal.events), refusal.failures) == (2, 4)
-    tower.clock.now += 7.0
-    tower.add(*events(2))
-    (probe,) = tower.start_all()
+    scheduler.clock.now += 7.0
+    scheduler.add(*events(2))
+    (probe,) = scheduler.start_all()
     assert probe.is_detached
 
 
 def test_the_database_is_not_asked_about_receivers_that_answer() -> None:
-    tower = Tower()
-    tower.note_outcome("a")
-    assert tower.destinations.unproven_destinations(events(5)) == set()
-    tower.note_outcome("a", Outcome.SILENCE)
-    assert tower.destinations.unproven_destinations(events(5)) == {KEY}
+    scheduler = SchedulerHarness()
+    scheduler.note_outcome("a")
+    assert scheduler.destinations.unproven_destinations(events(5)) == set()
+    scheduler.note_outcome("a", Outcome.SILENCE)
+    assert scheduler.destinations.unproven_destinations(events(5)) == {KEY}
 
 
 def test_a_circuit_that_was_reset_in_the_database_is_closed_here_too() -> None:
-    tower = Tower()
-    fail(tower, 2)
-    tower.note_outcome("a", Outcome.SILENCE)
-    tower.clock.now += 3.0  # and not right after the failure, which may not be written yet
-    tower.destinations.add(events(1), {KEY}, {})
-    assert len(tower.start_all()) == 1
+    scheduler = SchedulerHarness()
+    fail(scheduler, 2)
+    scheduler.note_outcome("a", Outcome.SILENCE)
+    scheduler.clock.now += 3.0  # and not right after the failure, which may not be written yet
+    scheduler.destinations.add(events(1), {KEY}, {})
+    assert len(scheduler.start_all()) == 1
 
 
 def test_what_was_learned_a_moment_ago_is_not_undone_by_a_database_that_does_not_have_it_yet() -> None:
-    tower = Tower()
-    fail(tower, 2)
-    tower.note_outcome("a", Outcome.SILENCE)
-    tower.destinations.add(events(1), {KEY}, {})
-    assert tower.start_all() == []
+    scheduler = SchedulerHarness()
+    fail(scheduler, 2)
+    scheduler.note_outcome("a", Outcome.SILENCE)
+    scheduler.destinations.add(events(1), {KEY}, {})
+    assert scheduler.start_all() == []
 
 
 @pytest.mark.parametrize(
@@ -146,17 +146,17 @@ def test_an_origin_has_no_path_no_query_and_no_password(url: str, origin: str) -
 
 
 def test_memory_is_bounded_by_requester_first() -> None:
-    tower = Tower(most_known=60, most_known_of_a_requester=20)
-    tower.note_outcome("mine")
+    scheduler = SchedulerHarness(most_known=60, most_known_of_a_requester=20)
+    scheduler.note_outcome("mine")
     for number in range(500):
-        tower.add(event(1, to=f"d{number}", requester="hostile"))
-        tower.finish(tower.start_all())
-    requesters = tower.destinations._requesters
+        scheduler.add(event(1, to=f"d{number}", requester="hostile"))
+        scheduler.finish(scheduler.start_all())
+    requesters = scheduler.destinations._requesters
     assert len(requesters["hostile"]) == 20
-    assert tower.destinations.unproven_destinations([event(1, to="mine")]) == set(), (
+    assert scheduler.destinations.unproven_destinations([event(1, to="mine")]) == set(), (
         "the others' are remembered"
     )
     for number in range(500):
-        tower.add(event(1, requester=f"r{number}"))
-        tower.finish(tower.start_all())
+        scheduler.add(event(1, requester=f"r{number}"))
+        scheduler.finish(scheduler.start_all())
     assert sum(map(len, requesters.values())) <= 60

@@ -18,8 +18,8 @@ from euterpe.store.engine.engines import EngineKind
 from euterpe.store.secrets.requesters import NewRequester
 from euterpe.store.store import Store
 from euterpe.store.tables import inbox_jobs, job_deliveries, job_outbox_events, metadata
-from tests.dispatch.receivers import LONG_S, BlackHole, Received, Receiver, Reply
-from tests.dispatch.stage import LOOPBACK, WatchedOutbox, dispatching, tell, verified
+from tests.dispatch.dispatcher_harness import LOOPBACK, WatchedOutbox, dispatching, tell, verified
+from tests.dispatch.fake_receivers import LONG_S, BlackHole, Received, Receiver, Reply
 from tests.store.jobs import SPEC
 
 SQLITE = pytest.mark.parametrize("engine", ["sqlite"], indirect=True)

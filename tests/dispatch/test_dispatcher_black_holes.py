@@ -7,8 +7,8 @@ import pytest
 from euterpe.domain.states import OutboxStatus
 from euterpe.store.secrets.requesters import NewRequester
 from euterpe.store.store import Store
-from tests.dispatch.receivers import BlackHole, Receiver, Reply
-from tests.dispatch.stage import WatchedOutbox, dispatching, tell
+from tests.dispatch.dispatcher_harness import WatchedOutbox, dispatching, tell
+from tests.dispatch.fake_receivers import BlackHole, Receiver, Reply
 
 pytestmark = pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
 

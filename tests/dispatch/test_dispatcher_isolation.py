@@ -10,8 +10,8 @@ from euterpe.store.queue.outbox import Delivery
 from euterpe.store.secrets.requesters import NewRequester
 from euterpe.store.store import Store
 from tests.dispatch.dead_origins import announce, closed_origins, recorded, silent_origins
-from tests.dispatch.receivers import Receiver
-from tests.dispatch.stage import WatchedOutbox, tell
+from tests.dispatch.dispatcher_harness import WatchedOutbox, tell
+from tests.dispatch.fake_receivers import Receiver
 
 BOTH = pytest.mark.parametrize("engine", ["sqlite", "postgres"], indirect=True)
 SQLITE = pytest.mark.parametrize("engine", ["sqlite"], indirect=True)

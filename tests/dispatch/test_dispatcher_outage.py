@@ -9,9 +9,9 @@ import structlog
 
 from euterpe.domain.states import OutboxStatus
 from euterpe.store.store import Store
-from tests.dispatch.receivers import LONG_S, Received, Receiver, Reply
-from tests.dispatch.stage import dispatching, tell, watch
-from tests.service.store.processes.child import open_store
+from tests.dispatch.dispatcher_harness import dispatching, tell, watch
+from tests.dispatch.fake_receivers import LONG_S, Received, Receiver, Reply
+from tests.service.store.processes.child_process import open_store
 from tests.store import outages
 from tests.store.outages import Fragile
 

@@ -11,7 +11,7 @@ from euterpe.store.queue.outbox import Delivery
 from euterpe.store.secrets.requesters import NewRequester
 from euterpe.store.store import Store
 from tests.clock import SettableClock
-from tests.dispatch.stage import tell
+from tests.dispatch.dispatcher_harness import tell
 
 LEASE_MS = 20_000
 NOWHERE = "http://127.0.0.1:1/hook"

@@ -14,9 +14,9 @@ from euterpe.domain.states import OutboxStatus
 from euterpe.store.queue.outbox import ClaimedEvent, Delivery
 from euterpe.store.secrets.requesters import NewRequester
 from euterpe.store.store import Store
-from tests.dispatch.receivers import LONG_S
-from tests.dispatch.stage import WatchedOutbox, tell, watch
-from tests.service.store.processes.child import open_store
+from tests.dispatch.dispatcher_harness import WatchedOutbox, tell, watch
+from tests.dispatch.fake_receivers import LONG_S
+from tests.service.store.processes.child_process import open_store
 from tests.store.outages import FragileSqlite, away
 
 pytestmark = pytest.mark.parametrize("engine", ["sqlite"], indirect=True)

@@ -8,7 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from euterpe.dispatch.destination import SLOW_AFTER_S, Health, Outcome, Send
 from euterpe.dispatch.send_slots import max_concurrent_sends
 from euterpe.store.queue.outbox import ClaimedEvent
-from tests.dispatch.tower import Tower, event
+from tests.dispatch.scheduler_harness import SchedulerHarness, event
 
 
 class Histories(RuleBasedStateMachine):
@@ -19,7 +19,11 @@ class Histories(RuleBasedStateMachine):
 
     @initialize(concurrency=st.integers(1, 4), batch=st.integers(1, 5))
     def open(self, concurrency: int, batch: int) -> None:
-        self.concurrency, self.batch, self.tower = concurrency, batch, Tower(concurrency, batch)
+        self.concurrency, self.batch, self.scheduler = (
+            concurrency,
+            batch,
+            SchedulerHarness(concurrency, batch),
+        )
         self.flying, self.waiting, self.sequences = [], {}, Counter[str]()
         self.last_heard: dict[tuple[str, str], Outcome] = {}
 
@@ -35,12 +39,12 @@ class Histories(RuleBasedStateMachine):
             self.sequences[job_id] += 1
             one = event(self.sequences[job_id], to=to, job=job_id, requester=requester)
             self.waiting[one.event_id] = one
-            self.tower.add(one)
+            self.scheduler.add(one)
 
     @rule()
     def start(self) -> None:
         self.refuse()
-        while send := self.tower.destinations.start_next():
+        while send := self.scheduler.destinations.start_next():
             self.check_share(send)
             one = self.waiting.pop(send.event.event_id)
             of_job = [other.sequence for other in self.waiting.values() if other.job_id == one.job_id]
@@ -55,24 +59,24 @@ class Histories(RuleBasedStateMachine):
     )
     def finish(self, choice: int, outcome: Outcome, after: float) -> None:
         send = self.flying.pop(choice % len(self.flying))
-        self.tower.finish([send], outcome, after_s=after)
+        self.scheduler.finish([send], outcome, after_s=after)
         if outcome is not Outcome.NOTHING:
             self.last_heard[send.destination.key] = outcome
 
     @rule(seconds=st.sampled_from([0.1, 0.5, 1.0, 60.0]))
     def wait(self, seconds: float) -> None:
-        self.tower.clock.now += seconds
+        self.scheduler.clock.now += seconds
 
     @rule()
     def hand_back(self) -> None:
-        for back in self.tower.hand_back():
+        for back in self.scheduler.hand_back():
             assert 1_000 <= back.delay_ms <= 900_000
             for one in back.events:
                 del self.waiting[one.event_id]
 
     @rule()
     def refuse(self) -> None:
-        for refusal in self.tower.destinations.refuse():
+        for refusal in self.scheduler.destinations.refuse():
             assert refusal.failures >= 3
             for one in refusal.events:
                 assert self.health(one) is Health.SUSPECT
@@ -80,15 +84,17 @@ class Histories(RuleBasedStateMachine):
 
     @invariant()
     def check_what_waits(self) -> None:
-        change = self.tower.destinations.next_change()
+        change = self.scheduler.destinations.next_change()
         assert change is None or 0 < change <= SLOW_AFTER_S
         in_hand = len(self.waiting)
-        room = self.tower.destinations.room()
+        room = self.scheduler.destinations.room()
         assert room in (0, self.batch)
         assert room or in_hand > self.batch
         assert not room or in_hand <= 20 * self.batch
         owners = {one.requester_id for one in self.waiting.values()}
-        assert self.tower.destinations.saturated() <= owners, "who has nothing in hand is always claimed for"
+        assert self.scheduler.destinations.saturated() <= owners, (
+            "who has nothing in hand is always claimed for"
+        )
 
     def check_share(self, started: Send) -> None:
         """A requester starts a send only while it holds fewer places than are free."""
@@ -105,7 +111,7 @@ class Histories(RuleBasedStateMachine):
 
     def check_nothing_waits_without_reason(self) -> None:
         """Nothing more could start: each destination that has something to send is held by a rule."""
-        now = self.tower.clock.now
+        now = self.scheduler.clock.now
         prompt = [send for send in self.flying if not send.is_detached]
         for one in self.waiting.values():
             requester = [f for f in self.flying if f.event.requester_id == one.requester_id]

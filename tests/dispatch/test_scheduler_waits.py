@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from euterpe.dispatch.destination import Outcome, Send
-from tests.dispatch.tower import LONG_S, Tower, event
+from tests.dispatch.scheduler_harness import LONG_S, SchedulerHarness, event
 
 ANSWER_S = 0.02
 # (how long a send takes, how it ends); the number is how many sends the receiver has had before.
@@ -29,7 +29,7 @@ class Simulation:
     """Requesters with hostile receivers, and one healthy requester that is watched."""
 
     def __init__(self, concurrency: int, hostile: dict[str, list[str]]) -> None:
-        self.tower, self._hostile = Tower(concurrency), hostile
+        self.scheduler, self._hostile = SchedulerHarness(concurrency), hostile
         self._ends: list[tuple[float, int, Send, Outcome]] = []
         self._numbers, self._sends = count(), dict[tuple[str, str], int]()
         self.waits: list[float] = []
@@ -37,50 +37,50 @@ class Simulation:
 
     def run(self, seconds: float, *, healthy: bool = True) -> list[float]:
         """Keep all hostile queues full; return how long each event of the healthy one waited to start."""
-        end = self.tower.clock.now + seconds
-        next_healthy = self.tower.clock.now + 3.0
-        while self.tower.clock.now < end:
+        end = self.scheduler.clock.now + seconds
+        next_healthy = self.scheduler.clock.now + 3.0
+        while self.scheduler.clock.now < end:
             self._fill()
-            if healthy and self.tower.clock.now >= next_healthy:
-                self._asked_at = self.tower.clock.now
-                self.tower.add(event(next(self._numbers) + 1, to="good", requester="healthy"))
+            if healthy and self.scheduler.clock.now >= next_healthy:
+                self._asked_at = self.scheduler.clock.now
+                self.scheduler.add(event(next(self._numbers) + 1, to="good", requester="healthy"))
                 next_healthy += 1.5
             self._step()
         return self.waits
 
     def _fill(self) -> None:
         """Claim as a dispatcher does: nothing for a requester that is saturated."""
-        skipped = self.tower.destinations.saturated()
+        skipped = self.scheduler.destinations.saturated()
         for requester, kinds in self._hostile.items():
-            if requester in skipped or not self.tower.destinations.room():
+            if requester in skipped or not self.scheduler.destinations.room():
                 continue
             for _ in range(10):
                 turn = next(self._numbers)
                 kind, number = kinds[turn % len(kinds)], turn % len(kinds)
-                self.tower.add(event(turn + 1, to=f"{kind}{number}", requester=requester))
+                self.scheduler.add(event(turn + 1, to=f"{kind}{number}", requester=requester))
 
     def _step(self) -> None:
-        self.tower.destinations.refuse()
-        for send in self.tower.start_all():
+        self.scheduler.destinations.refuse()
+        for send in self.scheduler.start_all():
             self._begin(send)
-        self.tower.hand_back()
-        now = self.tower.clock.now
-        soon = now + min(self.tower.destinations.next_change() or 0.25, 0.25)
-        self.tower.clock.now = min(soon, self._ends[0][0]) if self._ends else soon
-        while self._ends and self._ends[0][0] <= self.tower.clock.now:
+        self.scheduler.hand_back()
+        now = self.scheduler.clock.now
+        soon = now + min(self.scheduler.destinations.next_change() or 0.25, 0.25)
+        self.scheduler.clock.now = min(soon, self._ends[0][0]) if self._ends else soon
+        while self._ends and self._ends[0][0] <= self.scheduler.clock.now:
             _, _, send, outcome = heapq.heappop(self._ends)
-            self.tower.destinations.finish(send, outcome)
+            self.scheduler.destinations.finish(send, outcome)
 
     def _begin(self, send: Send) -> None:
         requester, origin = send.destination.key
         took, outcome = ANSWER_S, Outcome.ANSWER
         if requester == "healthy":
-            self.waits.append(self.tower.clock.now - self._asked_at)
+            self.waits.append(self.scheduler.clock.now - self._asked_at)
         else:
             kind = origin.removeprefix("https://").partition(".")[0].rstrip("0123456789")
             sends = self._sends[requester, origin] = self._sends.get((requester, origin), -1) + 1
             took, outcome = next(one for name, one in RECEIVERS.items() if name.lower() == kind)(sends)
-        heapq.heappush(self._ends, (self.tower.clock.now + took, next(self._numbers), send, outcome))
+        heapq.heappush(self._ends, (self.scheduler.clock.now + took, next(self._numbers), send, outcome))
 
 
 @settings(max_examples=10)

@@ -25,8 +25,8 @@ from euterpe.net.egress import Egress
 from euterpe.store.queue.outbox import ClaimedEvent
 from euterpe.store.secrets.requesters import NewRequester, Requesters
 from euterpe.store.store import Store
-from tests.dispatch.receivers import Receiver, Reply
-from tests.dispatch.stage import LOOPBACK, QUICK, verified
+from tests.dispatch.dispatcher_harness import LOOPBACK, QUICK, verified
+from tests.dispatch.fake_receivers import Receiver, Reply
 
 pytestmark = pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
 

@@ -10,7 +10,7 @@ from typing import Any
 from euterpe.media.child import Child
 from euterpe.media.confine import ResourceLimits
 from euterpe.media.sandbox import Sandbox
-from tests.media.making import PATIENCE_S
+from tests.media.media_steps import PATIENCE_S
 from tests.media.processes import children_of, has_ended
 
 LIMITS = ResourceLimits(memory_bytes=1 << 30, cpu_seconds=60, file_bytes=1 << 20)

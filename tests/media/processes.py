@@ -4,7 +4,7 @@ import os
 import select
 from pathlib import Path
 
-from tests.media.making import PATIENCE_S
+from tests.media.media_steps import PATIENCE_S
 
 
 def working_in(folder: Path) -> list[int]:

@@ -13,7 +13,7 @@ from euterpe.media.plan import plan
 from euterpe.media.progress import EncodeProgress
 from euterpe.media.sandbox import Sandbox
 from tests.media.clips import Clips
-from tests.media.making import FILM, PATIENCE_S, SOUND, film, make, probe, run
+from tests.media.media_steps import FILM, PATIENCE_S, SOUND, film, make, probe, run
 
 
 def test_the_profiles_make_a_film_and_its_sound_from_one_decode(

@@ -19,7 +19,7 @@ from euterpe.media.plan import Plan, plan
 from euterpe.media.progress import EncodeProgress
 from euterpe.media.sandbox import Sandbox
 from tests.media.clips import Clips
-from tests.media.making import FILM, probe, run
+from tests.media.media_steps import FILM, probe, run
 from tests.media.processes import has_ended, working_in
 
 LIMITS = ResourceLimits(memory_bytes=1 << 30, cpu_seconds=60)

@@ -14,7 +14,7 @@ from euterpe.media.failure_reason import FailureReason
 from euterpe.media.sandbox import Sandbox, answer_of
 from tests.media.children import LIMITS, output, shell, sleeper
 from tests.media.magic_texts import CONTAINERS, MACHINE_TROUBLES, SOURCE_TROUBLES, make_damaged
-from tests.media.making import FILM, PATIENCE_S, SOUND, make
+from tests.media.media_steps import FILM, PATIENCE_S, SOUND, make
 
 
 def verdict_on(sandbox: Sandbox, folder: Path, container: str, text: str) -> MediaError:

@@ -11,7 +11,7 @@ from euterpe.media.errors import MediaError
 from euterpe.media.sandbox import Sandbox
 from tests.media.children import LIMITS, await_reaped, helper_of, output, shell, sleeper
 from tests.media.clips import Clips
-from tests.media.making import PATIENCE_S, probe
+from tests.media.media_steps import PATIENCE_S, probe
 from tests.media.processes import children_of, has_ended
 
 

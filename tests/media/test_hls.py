@@ -11,7 +11,7 @@ from euterpe.media.plan import plan
 from euterpe.media.sandbox import Sandbox
 from euterpe.media.verify import MadeFile, verify
 from tests.media.clips import Clips
-from tests.media.making import PATIENCE_S, make, probe, run
+from tests.media.media_steps import PATIENCE_S, make, probe, run
 
 
 def ladder(codec: str = "h264", **options: object) -> HlsOutput:

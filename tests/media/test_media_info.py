@@ -16,7 +16,7 @@ from euterpe.media.plan import plan
 from euterpe.media.whitelist import CONTAINERS, MAX_STREAMS
 from euterpe.store.checks import check_reported_fields
 from tests.media.children import LyingSandbox
-from tests.media.making import FILM, SOUND, probe
+from tests.media.media_steps import FILM, SOUND, probe
 
 STREAM: dict[str, Any] = {
     "index": 0,

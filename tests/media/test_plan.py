@@ -17,7 +17,7 @@ from euterpe.media.errors import MediaError
 from euterpe.media.media_info import MediaInfo, StreamInfo
 from euterpe.media.picture import Size, filters, fitted_size, shown_size
 from euterpe.media.plan import plan
-from tests.media.making import FILM, SOUND, film
+from tests.media.media_steps import FILM, SOUND, film
 
 VIDEO = StreamInfo(0, "video", "h264", 10.0, width=1920, height=1080, fps=25.0, is_default=True)
 AUDIO = StreamInfo(1, "audio", "aac", 10.0, channels=2, sample_rate=48_000)

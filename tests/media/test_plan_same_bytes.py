@@ -14,7 +14,7 @@ from euterpe.media.ffmpeg import find_ffmpeg
 from euterpe.media.plan import plan
 from euterpe.media.sandbox import Sandbox
 from tests.media.clips import Clips
-from tests.media.making import SOUND, film, probe, run
+from tests.media.media_steps import SOUND, film, probe, run
 
 OUTPUTS: dict[str, list[OutputSpec]] = {
     "h264": [film("h264")],

@@ -6,10 +6,10 @@ import pytest
 
 from euterpe.media.errors import MediaError
 from euterpe.media.sandbox import Sandbox
-from tests.media.boxes import with_timescale
 from tests.media.children import helper_of
 from tests.media.clips import Clips
-from tests.media.making import probe
+from tests.media.media_steps import probe
+from tests.media.mp4_boxes import with_timescale
 from tests.media.processes import children_of
 
 

@@ -10,7 +10,7 @@ from euterpe.media.errors import MediaError
 from euterpe.media.probe import is_cut_off
 from euterpe.media.sandbox import Sandbox
 from tests.media.clips import Clips
-from tests.media.making import probe
+from tests.media.media_steps import probe
 
 
 def box(kind: bytes, size: int, *, says: int | None = None) -> bytes:

@@ -28,7 +28,7 @@ from tests.media.children import (
     without_a_death_signal,
 )
 from tests.media.clips import Clips
-from tests.media.making import PATIENCE_S, probe
+from tests.media.media_steps import PATIENCE_S, probe
 from tests.media.processes import has_ended, is_over
 
 
@@ -223,7 +223,7 @@ def test_each_child_has_its_own_count_of_threads(sandbox: Sandbox, tmp_path: Pat
 
 def test_a_child_that_takes_all_threads_leaves_another_its_own() -> None:
     ended = subprocess.run(
-        [_python_of_nobody(), "-m", "tests.media.crowding"],
+        [_python_of_nobody(), "-m", "tests.media.thread_exhaustion"],
         env=_ENVIRON_OF_NOBODY,
         capture_output=True,
         text=True,

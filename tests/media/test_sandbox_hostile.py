@@ -10,9 +10,9 @@ from euterpe.media.plan import plan
 from euterpe.media.sandbox import Sandbox
 from euterpe.media.verify import verify
 from euterpe.media.whitelist import CONTAINERS
-from tests.media.boxes import with_outside_data
 from tests.media.clips import Clips
-from tests.media.making import FILM, SOUND, film, make, probe, run
+from tests.media.media_steps import FILM, SOUND, film, make, probe, run
+from tests.media.mp4_boxes import with_outside_data
 
 CANARY = "CANARY-7f3a"
 

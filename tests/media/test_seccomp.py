@@ -74,7 +74,7 @@ def test_no_child_outlives_its_helper_where_namespaces_and_landlock_are_refused(
 
 
 def refusing(layers: str, module: str, *arguments: str) -> str:
-    command = [sys.executable, "-m", "tests.media.refusing", layers, module, *arguments]
+    command = [sys.executable, "-m", "tests.media.without_isolation", layers, module, *arguments]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     return ended.stdout

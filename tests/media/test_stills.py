@@ -5,7 +5,7 @@ import pytest
 from euterpe.domain.outputs import ImageOutput, SpriteOutput
 from euterpe.media.sandbox import Sandbox
 from tests.media.clips import Clips
-from tests.media.making import FILM, make, probe
+from tests.media.media_steps import FILM, make, probe
 
 
 @pytest.mark.parametrize("name", ["film.mp4", "still.mp4", "uneven.mkv", "hdr.mp4"])

@@ -18,7 +18,7 @@ from euterpe.media.sandbox import Sandbox
 from euterpe.media.verify import verify
 from tests.media.children import LyingSandbox
 from tests.media.clips import Clips
-from tests.media.making import FILM, SOUND, probe, run
+from tests.media.media_steps import FILM, SOUND, probe, run
 from tests.media.processes import working_in
 
 Made = tuple[Plan, Path]

@@ -10,7 +10,7 @@ from euterpe.net.errors import EgressRefused, EgressTimeout, EgressUnreachable
 from euterpe.net.limits import RequestLimits
 from euterpe.net.policy import EgressPolicy
 from euterpe.net.target import Target
-from tests.net.dialing import NO_TRUST, Names, Record
+from tests.net.fake_network import NO_TRUST, Names, Record
 from tests.net.servers import Server, silent
 
 FIRST, SECOND, THIRD = "93.184.215.14", "1.1.1.1", "2606:4700::1111"

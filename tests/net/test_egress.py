@@ -13,7 +13,7 @@ from euterpe.net.egress import Egress, EgressResponse
 from euterpe.net.errors import EgressRefused, EgressUnreachable
 from euterpe.net.limits import RequestLimits
 from euterpe.net.policy import EgressPolicy
-from tests.net.dialing import NO_TRUST, Names, Record
+from tests.net.fake_network import NO_TRUST, Names, Record
 from tests.net.servers import OK, Authority, Serve, Server, answering, header, saying
 
 PUBLIC = "93.184.215.14"

@@ -10,7 +10,7 @@ import pytest
 from euterpe.net.egress import Egress, EgressResponse
 from euterpe.net.errors import EgressBadAnswer, EgressTimeout, EgressUnreachable, EgressUntrusted
 from euterpe.net.policy import EgressPolicy
-from tests.net.dialing import NO_TRUST
+from tests.net.fake_network import NO_TRUST
 from tests.net.servers import OK, Authority, Serve, Server, answering, endless, saying, silent
 
 HEAD = b"HTTP/1.1 200 OK\r\n"

@@ -8,7 +8,7 @@ from euterpe.net.dialer import Dial, Resolve
 from euterpe.net.egress import Egress
 from euterpe.net.errors import EgressRefused
 from euterpe.net.policy import EgressPolicy
-from tests.net.dialing import NO_TRUST, Names, Record
+from tests.net.fake_network import NO_TRUST, Names, Record
 from tests.net.servers import Server, answering
 
 # Each is written into a URL as it stands, and is refused as an address or as a spelling of one.

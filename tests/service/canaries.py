@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from euterpe.store.store import Store
 from euterpe.store.tables import metadata
-from tests.service.processes import at_home_in
+from tests.service.process_table import at_home_in
 
 
 def mint(name: str) -> str:

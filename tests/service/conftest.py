@@ -7,7 +7,7 @@ import pytest
 
 from tests.s3 import S3Server, serving_s3
 from tests.service.clips import make_clip
-from tests.service.house import House
+from tests.service.installation import Installation
 from tests.service.receiver import Receiver, receiving
 
 
@@ -45,8 +45,10 @@ def media(s3: S3Server, clip: Path, long_clip: Path) -> Path:
 
 
 @pytest.fixture
-def house(tmp_path: Path, url: str, s3: S3Server, media: Path, receiver: Receiver) -> Iterator[House]:
+def installation(
+    tmp_path: Path, url: str, s3: S3Server, media: Path, receiver: Receiver
+) -> Iterator[Installation]:
     assert media.exists()
-    opened = House(tmp_path, url, s3, receiver)
+    opened = Installation(tmp_path, url, s3, receiver)
     yield opened
     opened.close()

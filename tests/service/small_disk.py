@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.service.workshop import FakeDisk
+from tests.service.worker_harness import FakeDisk
 
 
 class Quota(FakeDisk):

@@ -10,8 +10,8 @@ import pytest
 from euterpe.domain.spec import parse_spec
 from euterpe.store.engine.wakeup import Topic
 from euterpe.store.store import Store
-from tests.service.house import House
-from tests.service.workshop import LONG_S
+from tests.service.installation import Installation
+from tests.service.worker_harness import LONG_S
 
 _SHORT = {"EUTERPE_LEASE_TTL_MS": "2000", "EUTERPE_HEARTBEAT_INTERVAL_MS": "200"}
 
@@ -30,11 +30,13 @@ def await_attempt(store: Store, job_id: str, is_there: Callable[[dict[str, Any]]
     raise AssertionError(f"the attempts stay {attempts}")
 
 
-def test_a_worker_that_is_killed_in_an_encode_leaves_its_account(house: House, media: Path) -> None:
-    worker = house.start("worker", **_SHORT)
-    with house.store() as store:
-        spec = parse_spec(house.request("long.mp4"))
-        job_id = store.submit(spec, house.requester_id).result(LONG_S).job_id
+def test_a_worker_that_is_killed_in_an_encode_leaves_its_account(
+    installation: Installation, media: Path
+) -> None:
+    worker = installation.start("worker", **_SHORT)
+    with installation.store() as store:
+        spec = parse_spec(installation.request("long.mp4"))
+        job_id = store.submit(spec, installation.requester_id).result(LONG_S).job_id
         running = await_attempt(store, job_id, lambda row: (row["timings"] or {}).get("cpu_seconds", 0) > 0)
         worker.kill()
         ended = await_attempt(store, job_id, lambda row: row["ended_at"] is not None)
@@ -46,12 +48,12 @@ def test_a_worker_that_is_killed_in_an_encode_leaves_its_account(house: House, m
     assert timings["measured"] == "last_beat"
 
 
-def test_a_drained_worker_hands_back_with_its_final_account(house: House, media: Path) -> None:
+def test_a_drained_worker_hands_back_with_its_final_account(installation: Installation, media: Path) -> None:
     assert media.exists()
-    worker = house.start("worker", **_SHORT, EUTERPE_DRAIN_TIMEOUT_MS="0")
-    with house.store() as store:
-        spec = parse_spec(house.request("long.mp4"))
-        job_id = store.submit(spec, house.requester_id).result(LONG_S).job_id
+    worker = installation.start("worker", **_SHORT, EUTERPE_DRAIN_TIMEOUT_MS="0")
+    with installation.store() as store:
+        spec = parse_spec(installation.request("long.mp4"))
+        job_id = store.submit(spec, installation.requester_id).result(LONG_S).job_id
         await_attempt(store, job_id, lambda row: (row["timings"] or {}).get("cpu_seconds", 0) > 0)
         assert worker.stop() == 0
         (ended,) = store.jobs.attempts(job_id)

@@ -18,10 +18,10 @@ from euterpe.store.engine.engines import sqlite_file
 from tests.net.servers import Authority, Server
 from tests.s3 import SECRET_ACCESS_KEY
 from tests.service.canaries import core_limits_of, files_below, mint, processes_in, rows_of, sightings
-from tests.service.house import House
-from tests.service.processes import descendants
+from tests.service.installation import Installation
+from tests.service.process_table import descendants
 from tests.service.receiver import with_credentials
-from tests.storage.servers import Call, Reply, Shelf, talking
+from tests.storage.fake_stores import Call, Reply, Shelf, talking
 
 _MINTED = ("wrong key", "token", "fresh token", "malformed answer", "later key", "signature", "misplaced")
 _SETTINGS = {
@@ -55,43 +55,47 @@ class Signing(Shelf):
 
 
 @pytest.fixture
-def signing(tmp_path: Path, clip: Path, house: House) -> Iterator[str]:
+def signing(tmp_path: Path, clip: Path, installation: Installation) -> Iterator[str]:
     """Its URL; the house may call it, and trusts its certificate."""
     authority = Authority(tmp_path)
     (certificate,) = authority.client_context().get_ca_certs(binary_form=True)
     (tmp_path / "ca.pem").write_text(ssl.DER_cert_to_PEM_cert(certificate))
     shelf = Signing(**{"clip.mp4": clip.read_bytes()})
     with Server(talking(shelf), authority.server_context(["localhost"])) as server:
-        house.environ["SSL_CERT_FILE"] = str(tmp_path / "ca.pem")
-        house.environ["EUTERPE_EGRESS_ALLOW"] += f",localhost:{server.port}"
+        installation.environ["SSL_CERT_FILE"] = str(tmp_path / "ca.pem")
+        installation.environ["EUTERPE_EGRESS_ALLOW"] += f",localhost:{server.port}"
         yield f"https://localhost:{server.port}"
 
 
 @pytest.mark.usefixtures("large_cores", "media")
-def test_no_secret_is_found_where_another_word_is(house: House, signing: str) -> None:
+def test_no_secret_is_found_where_another_word_is(installation: Installation, signing: str) -> None:
     """`planted` is given in the open, to show that the search finds what there is."""
-    secrets, planted = _secrets_of(house), mint("planted")
+    secrets, planted = _secrets_of(installation), mint("planted")
     places: dict[str, bytes] = {}
-    program = house.start("serve", "--port", "0", **_SETTINGS)
+    program = installation.start("serve", "--port", "0", **_SETTINGS)
     url = program.address()
-    with Client(url, house.api_key) as client, _standing_about(house, planted):
-        encoding = _encode(house, client, secrets["token"], planted)
-        places |= processes_in(house.folder) | files_below(house.work)
-        places |= {f"{where}, early": content for where, content in _database_of(house).items()}
+    with Client(url, installation.api_key) as client, _standing_about(installation, planted):
+        encoding = _encode(installation, client, secrets["token"], planted)
+        places |= processes_in(installation.folder) | files_below(installation.work)
+        places |= {f"{where}, early": content for where, content in _database_of(installation).items()}
         assert core_limits_of([program.pid, *descendants(program.pid)]) <= {"0", "1"}
         client.cancel(encoding)
         jobs = [
             client.wait(encoding, timeout=60),
-            *_use_keys(house, client, secrets, planted),
-            *_use_signatures(house, client, secrets, signing),
+            *_use_keys(installation, client, secrets, planted),
+            *_use_signatures(installation, client, secrets, signing),
         ]
-        places |= _answers(url, house.api_key, [job.job_id for job in jobs], secrets["misplaced"], planted)
-        places |= {f"{where}, late": content for where, content in _database_of(house).items()}
+        places |= _answers(
+            url, installation.api_key, [job.job_id for job in jobs], secrets["misplaced"], planted
+        )
+        places |= {f"{where}, late": content for where, content in _database_of(installation).items()}
     assert program.stop() == 0
-    places |= _database_of(house)
+    places |= _database_of(installation)
     places["log"] = "".join([*program.log, program.last_words]).encode()
-    places |= {f"webhook {name}": b"".join(bodies) for name, bodies in house.receiver.bodies.items()}
-    places |= {f"shown {job.job_id}": house.run("jobs", "show", job.job_id).encode() for job in jobs[:2]}
+    places |= {f"webhook {name}": b"".join(bodies) for name, bodies in installation.receiver.bodies.items()}
+    places |= {
+        f"shown {job.job_id}": installation.run("jobs", "show", job.job_id).encode() for job in jobs[:2]
+    }
     assert [(job.status, job.error and job.error["code"]) for job in jobs] == [
         ("failed", "canceled"),
         ("succeeded", None),
@@ -105,12 +109,12 @@ def test_no_secret_is_found_where_another_word_is(house: House, signing: str) ->
     assert sightings(secrets, places) == []
 
 
-def _secrets_of(house: House) -> dict[str, str]:
-    (kek,) = json.loads((house.folder / "keks.json").read_text())["keys"].values()
+def _secrets_of(installation: Installation) -> dict[str, str]:
+    (kek,) = json.loads((installation.folder / "keks.json").read_text())["keys"].values()
     return {
-        "API key": house.api_key.rpartition("_")[2],
-        "callback token": house.receiver.token,
-        "webhook secret": house.receiver.secrets[0].removeprefix("whsec_"),
+        "API key": installation.api_key.rpartition("_")[2],
+        "callback token": installation.receiver.token,
+        "webhook secret": installation.receiver.secrets[0].removeprefix("whsec_"),
         "KEK": kek,
         "S3 key": SECRET_ACCESS_KEY,
         **{name: mint(name.replace(" ", "")) for name in _MINTED},
@@ -118,59 +122,67 @@ def _secrets_of(house: House) -> dict[str, str]:
 
 
 @contextmanager
-def _standing_about(house: House, planted: str) -> Iterator[None]:
+def _standing_about(installation: Installation, planted: str) -> Iterator[None]:
     """A process and a file, such as a careless worker would have."""
-    (house.work / "careless").write_text(planted)
+    (installation.work / "careless").write_text(planted)
     code = "import sys; print(flush=True); sys.stdin.read()"
     with subprocess.Popen(
         [sys.executable, "-c", code, planted],
         env={"CARELESS": planted},
-        cwd=house.folder,
+        cwd=installation.folder,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     ) as careless:
         assert careless.stdout is not None
         careless.stdout.readline()
         yield
-    (house.work / "careless").unlink()
+    (installation.work / "careless").unlink()
 
 
-def _encode(house: House, client: Client, token: str, planted: str) -> str:
+def _encode(installation: Installation, client: Client, token: str, planted: str) -> str:
     """A job whose ffmpeg is at work."""
-    encodes = house.receiver.hears(lambda event: (event.type, event.status) == ("job.progress", "processing"))
-    keys = house.s3.document(session_token=token)
+    encodes = installation.receiver.hears(
+        lambda event: (event.type, event.status) == ("job.progress", "processing")
+    )
+    keys = installation.s3.document(session_token=token)
     events = ["progress", "processing", "failed"]
     told = {"webhook_events": events, "metadata": {"note": planted}, "credentials": keys}
-    job = client.submit(house.request("long.mp4", **told))
+    job = client.submit(installation.request("long.mp4", **told))
     assert encodes.wait(60)
     return job.job_id
 
 
-def _use_keys(house: House, client: Client, secrets: Mapping[str, str], planted: str) -> Iterator[Job]:
+def _use_keys(
+    installation: Installation, client: Client, secrets: Mapping[str, str], planted: str
+) -> Iterator[Job]:
     """To S3: right ones, wrong ones, and wrong ones that are replaced."""
-    right = house.s3.document(session_token=secrets["token"])
-    wrong = house.s3.document(secret_access_key=secrets["wrong key"])
-    yield _ended(client, house.request("clip.mp4", **_SOUND, credentials=right))
+    right = installation.s3.document(session_token=secrets["token"])
+    wrong = installation.s3.document(secret_access_key=secrets["wrong key"])
+    yield _ended(client, installation.request("clip.mp4", **_SOUND, credentials=right))
 
     def malformed(_: object) -> tuple[int, bytes]:
         return with_credentials({"type": "s3", "secret_access_key": secrets["malformed answer"]})
 
-    house.receiver.refresh = malformed
-    refreshing = house.request(
-        "clip.mp4", **_SOUND, credentials=wrong, refresh_url=house.receiver.refresh_url
+    installation.receiver.refresh = malformed
+    refreshing = installation.request(
+        "clip.mp4", **_SOUND, credentials=wrong, refresh_url=installation.receiver.refresh_url
     )
     yield _ended(client, refreshing)
-    fresh = house.s3.document(session_token=secrets["fresh token"])
-    house.receiver.refresh = lambda _: with_credentials(fresh)
+    fresh = installation.s3.document(session_token=secrets["fresh token"])
+    installation.receiver.refresh = lambda _: with_credentials(fresh)
     yield _ended(client, refreshing)
     waiting = client.submit({**refreshing, "queue": planted})
-    client.replace_credentials(waiting.job_id, house.s3.document(secret_access_key=secrets["later key"]))
+    client.replace_credentials(
+        waiting.job_id, installation.s3.document(secret_access_key=secrets["later key"])
+    )
 
 
-def _use_signatures(house: House, client: Client, secrets: Mapping[str, str], signing: str) -> Iterator[Job]:
+def _use_signatures(
+    installation: Installation, client: Client, secrets: Mapping[str, str], signing: str
+) -> Iterator[Job]:
     """In URLs: of a store that takes them, of one that refuses, and where nobody may go."""
     query = f"?X-Amz-Signature={secrets['signature']}"
-    hook = {"status_webhook_url": house.receiver.hook_url}
+    hook = {"status_webhook_url": installation.receiver.hook_url}
     for source in (f"{signing}/clip.mp4", f"{signing}/refused.mp4", "https://localhost:9/clip.mp4"):
         urls = {"audio.m4a": f"{signing}/audio.m4a{query}"}
         job = {"source": {"url": source + query}, "output": {"urls": urls}, **_SOUND, **hook}
@@ -208,11 +220,11 @@ def _answers(url: str, api_key: str, job_ids: list[str], misplaced: str, planted
     }
 
 
-def _database_of(house: House) -> dict[str, bytes]:
+def _database_of(installation: Installation) -> dict[str, bytes]:
     """All that it says, and its files with the bytes between the rows."""
-    with house.store() as store:
+    with installation.store() as store:
         rows = rows_of(store)
-    path = sqlite_file(house.environ["EUTERPE_DATABASE_URL"])
+    path = sqlite_file(installation.environ["EUTERPE_DATABASE_URL"])
     return rows | (files_below(path.parent, f"{path.name}*") if path else {})
 
 

@@ -19,9 +19,9 @@ from euterpe.store.engine.wakeup import Topic
 from euterpe.store.store import Store
 from euterpe.store.tables import job_outbox_events
 from tests.service.clips import make_tiny_clip
-from tests.service.house import House
-from tests.service.store.processes.books import check_lives, read_books
-from tests.service.storm import storm_over
+from tests.service.installation import Installation
+from tests.service.process_killer import killing
+from tests.service.store.processes.invariants import check_lives, read_lives
 
 _log = logging.getLogger(__name__)
 _event = job_outbox_events.c
@@ -41,8 +41,8 @@ pytestmark = pytest.mark.parametrize("engine", ["sqlite", "postgres"], indirect=
 
 
 @pytest.fixture
-def bucket(house: House, engine: str) -> Path:
-    folder = house.s3.bucket(f"chaos-{engine}-{house.folder.stat().st_ino}")
+def bucket(installation: Installation, engine: str) -> Path:
+    folder = installation.s3.bucket(f"chaos-{engine}-{installation.folder.stat().st_ino}")
     make_tiny_clip(folder / "tiny.mp4")
     return folder
 
@@ -51,56 +51,63 @@ def bucket(house: House, engine: str) -> Path:
     ("kills", "jobs"), [(25, 60), pytest.param(100, 300, marks=pytest.mark.soak, id="soak")]
 )
 def test_what_is_killed_at_random_loses_nothing_and_does_nothing_twice(
-    house: House, bucket: Path, kills: int, jobs: int, monkeypatch: pytest.MonkeyPatch
+    installation: Installation, bucket: Path, kills: int, jobs: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A client's usual patience is for a service that restarts once.
     monkeypatch.setattr("euterpe.client.retries.ATTEMPTS", 1000)
-    with storm_over(house, seed=kills, **_SETTINGS) as storm:
+    with killing(installation, seed=kills, **_SETTINGS) as killer:
         over, number = threading.Event(), count(1)
 
         def be_a_requester() -> list[Job]:
             done = []
-            with Client(storm.url, house.api_key) as client:
+            with Client(killer.url, installation.api_key) as client:
                 while (n := next(number)) <= jobs or not over.is_set():
-                    accepted = client.submit(_request(house, bucket, n))
+                    accepted = client.submit(_request(installation, bucket, n))
                     done.append(client.wait(accepted.job_id, timeout=_STUCK_S))
             return done
 
         with ThreadPoolExecutor(_REQUESTERS) as pool:
             requesters = [pool.submit(be_a_requester) for _ in range(_REQUESTERS)]
             try:
-                storm.rage(kills, _CALM)
+                killer.rage(kills, _CALM)
             finally:
                 over.set()
                 done = [job for requester in requesters for job in requester.result()]
-        with house.store() as store:
+        with installation.store() as store:
             _await_deliveries(store)
-        storm.stop()
-        orphans = storm.await_orphans()
-    assert [line for line in storm.log if '"level": "error"' in line] == []
-    with house.store() as store:
+        killer.stop()
+        orphans = killer.await_orphans()
+    assert [line for line in killer.log if '"level": "error"' in line] == []
+    with installation.store() as store:
         _check_jobs(store, done)
-        _check_events(store, house)
-        lives = read_books(store)
+        _check_events(store, installation)
+        lives = read_lives(store)
     _check_objects(bucket, done)
-    assert list(house.work.iterdir()) == []
+    assert list(installation.work.iterdir()) == []
     outcomes = Counter(attempt.outcome for life in lives.values() for attempt in life.attempts)
-    deliveries = sum(map(len, house.receiver.bodies.values()))
+    deliveries = sum(map(len, installation.receiver.bodies.values()))
     assert outcomes["lease_expired"] > 0
     assert orphans > 0
     _log.info(
         "kills %s, jobs %d, attempts %s, events %d, deliveries %d, children %d",
-        *(dict(storm.kills), len(done), dict(outcomes), len(house.receiver.bodies), deliveries, orphans),
+        *(
+            dict(killer.kills),
+            len(done),
+            dict(outcomes),
+            len(installation.receiver.bodies),
+            deliveries,
+            orphans,
+        ),
     )
 
 
-def _request(house: House, bucket: Path, n: int) -> dict[str, object]:
+def _request(installation: Installation, bucket: Path, n: int) -> dict[str, object]:
     return {
         "source": {"url": f"s3://{bucket.name}/tiny.mp4"},
         "output": {"url": f"s3://{bucket.name}/{n}/"},
         "outputs": [_OUTPUTS[n % 2]],
-        "credentials": house.s3.document(),
-        "status_webhook_url": house.receiver.hook_url,
+        "credentials": installation.s3.document(),
+        "status_webhook_url": installation.receiver.hook_url,
         "max_attempts": 100,
         "metadata": {"n": n},
     }
@@ -126,19 +133,19 @@ def _await_deliveries(store: Store) -> None:
 
 
 def _check_jobs(store: Store, done: Sequence[Job]) -> None:
-    lives = read_books(store)
+    lives = read_lives(store)
     check_lives(lives)
     assert len({job.metadata["n"] for job in done}) == len(done)
     assert sorted(lives) == sorted(job.job_id for job in done), "same-key-same-job"
     assert {life.job.status for life in lives.values()} == {"succeeded"}
 
 
-def _check_events(store: Store, house: House) -> None:
+def _check_events(store: Store, installation: Installation) -> None:
     """What the requester heard is what the books say, word by word, however often it heard it."""
     with store.database.snapshot() as connection:
         rows = connection.execute(sa.select(job_outbox_events)).all()
     written = {row.event_id: row.payload.encode() for row in rows}
-    heard = house.receiver.bodies
+    heard = installation.receiver.bodies
     assert {event_id: set(bodies) for event_id, bodies in heard.items()} == {
         event_id: {body} for event_id, body in written.items()
     }

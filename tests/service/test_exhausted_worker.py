@@ -7,9 +7,9 @@ import pytest
 
 from euterpe.domain.spec import parse_spec
 from euterpe.store.store import Store
-from tests.service.house import House, Program
+from tests.service.installation import Installation, Program
 from tests.service.test_attempt_accounts import await_attempt
-from tests.service.workshop import LONG_S
+from tests.service.worker_harness import LONG_S
 
 
 def lower_the_limit(worker: Program, spare: int) -> tuple[int, int]:
@@ -20,22 +20,22 @@ def lower_the_limit(worker: Program, spare: int) -> tuple[int, int]:
     return before
 
 
-def submit(house: House, store: Store) -> str:
-    spec = parse_spec({**house.request("clip.mp4", profile="audio-aac"), "max_attempts": 1})
-    return store.submit(spec, house.requester_id).result(LONG_S).job_id
+def submit(installation: Installation, store: Store) -> str:
+    spec = parse_spec({**installation.request("clip.mp4", profile="audio-aac"), "max_attempts": 1})
+    return store.submit(spec, installation.requester_id).result(LONG_S).job_id
 
 
 @pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
-def test_a_worker_without_descriptors_charges_no_job(house: House, media: Path) -> None:
+def test_a_worker_without_descriptors_charges_no_job(installation: Installation, media: Path) -> None:
     assert media.exists()
-    worker = house.start("worker")
+    worker = installation.start("worker")
     worker.await_log("worker_started")
-    with house.store() as store:
-        warm = submit(house, store)  # its connections are open from here on
+    with installation.store() as store:
+        warm = submit(installation, store)  # its connections are open from here on
         await_attempt(store, warm, lambda row: row["outcome"] == "succeeded")
         for spare in (0, 3, 6):
             before = lower_the_limit(worker, spare)
-            job_id = submit(house, store)
+            job_id = submit(installation, store)
             told = len(worker.log)
             worker.await_new_log(
                 ("attempt_not_charged", "database_unavailable", "claim_failed", "claims_paused"), told
@@ -45,4 +45,4 @@ def test_a_worker_without_descriptors_charges_no_job(house: House, media: Path) 
             job = store.jobs.get(job_id)
             assert (job["status"], job["attempt_count"]) == ("succeeded", 1), worker.log[told:]
     assert worker.stop() == 0
-    assert house.leftovers() == []
+    assert installation.leftovers() == []

@@ -12,12 +12,12 @@ from euterpe.domain.spec import parse_spec
 from tests.engines import empty
 from tests.net.servers import Server
 from tests.s3 import S3Server
-from tests.service.house import House
+from tests.service.installation import Installation
 from tests.service.receiver import Receiver
-from tests.service.workshop import LONG_S, Front
+from tests.service.worker_harness import LONG_S, S3Proxy
 from tests.store.outages import FragilePostgres
 
-pytest_plugins = ("tests.service.shop",)
+pytest_plugins = ("tests.service.worker_fixtures",)
 
 JOBS = 6
 
@@ -30,48 +30,50 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FragilePostgr
 
 
 @pytest.fixture
-def house(
+def installation(
     tmp_path: Path, database: FragilePostgres, s3: S3Server, media: Path, receiver: Receiver
-) -> Iterator[House]:
+) -> Iterator[Installation]:
     assert media.exists()
-    opened = House(tmp_path, database.url, s3, receiver)
+    opened = Installation(tmp_path, database.url, s3, receiver)
     yield opened
     opened.close()
     empty(database.url)
 
 
-def test_everything_goes_on_after_a_restart_of_the_database(house: House, database: FragilePostgres) -> None:
-    program = house.start("serve", "--port", "0", EUTERPE_WORKER_SLOTS="2")
-    with Client(program.address(), house.api_key) as client:
-        jobs = [client.submit(house.request("clip.mp4")).job_id for _ in range(JOBS)]
-        house.receiver.await_count(JOBS)
+def test_everything_goes_on_after_a_restart_of_the_database(
+    installation: Installation, database: FragilePostgres
+) -> None:
+    program = installation.start("serve", "--port", "0", EUTERPE_WORKER_SLOTS="2")
+    with Client(program.address(), installation.api_key) as client:
+        jobs = [client.submit(installation.request("clip.mp4")).job_id for _ in range(JOBS)]
+        installation.receiver.await_count(JOBS)
         database.kill()
         program.await_log("database_unavailable")
         database.come_back()
         ended = [client.wait(job_id, timeout=60) for job_id in jobs]
         assert {(job.status, job.error and job.error["code"]) for job in ended} == {("succeeded", None)}
         for job_id in jobs:
-            house.receiver.await_event(job_id, "job.succeeded")
+            installation.receiver.await_event(job_id, "job.succeeded")
     assert program.stop() == 0
-    assert house.leftovers() == []
+    assert installation.leftovers() == []
 
 
 def test_a_worker_stops_though_its_database_is_away(
-    house: House, database: FragilePostgres, front: Front, front_server: Server
+    installation: Installation, database: FragilePostgres, proxy: S3Proxy, proxy_server: Server
 ) -> None:
-    endpoint = f"http://{front_server.pair}"
-    program = house.start(
+    endpoint = f"http://{proxy_server.pair}"
+    program = installation.start(
         "worker", EUTERPE_STORAGE_ENDPOINTS=endpoint, EUTERPE_DRAIN_TIMEOUT_MS="0", EUTERPE_WORKER_SLOTS="2"
     )
-    gate = front.gate("GET")
-    keys = {**house.s3.document(), "endpoint": endpoint}
-    with house.store() as store:
-        spec = parse_spec(house.request("clip.mp4", credentials=keys))
-        store.submit(spec, house.requester_id).result(LONG_S)
+    gate = proxy.gate("GET")
+    keys = {**installation.s3.document(), "endpoint": endpoint}
+    with installation.store() as store:
+        spec = parse_spec(installation.request("clip.mp4", credentials=keys))
+        store.submit(spec, installation.requester_id).result(LONG_S)
     with gate.held():
         database.vanish()
         program.await_log("claim_failed")
         os.kill(program.pid, signal.SIGTERM)
     assert program.wait() == 0
     database.come_back()
-    assert house.leftovers() == []
+    assert installation.leftovers() == []

@@ -14,26 +14,26 @@ from euterpe.media.child import Child
 from euterpe.net.errors import EgressUnreachable
 from euterpe.worker import attempt
 from tests.net.servers import Server
-from tests.service.workshop import LONG_S, Front, Gate, Workshop, working
-from tests.storage.servers import Call, Reply
+from tests.service.worker_harness import LONG_S, Gate, S3Proxy, WorkerHarness, working
+from tests.storage.fake_stores import Call, Reply
 
-pytest_plugins = ("tests.service.shop",)
+pytest_plugins = ("tests.service.worker_fixtures",)
 
 
 @pytest.fixture
-def ffmpeg(shop: Workshop) -> Gate:
+def ffmpeg(harness: WorkerHarness) -> Gate:
     """Is reached by the next ffmpeg, which is stopped, and so would never end by itself."""
-    return frozen_ffmpeg(shop)
+    return frozen_ffmpeg(harness)
 
 
-def frozen_ffmpeg(shop: Workshop) -> Gate:
+def frozen_ffmpeg(harness: WorkerHarness) -> Gate:
     gate = Gate()
 
     def hold(child: Child) -> None:
         os.kill(child.pid, signal.SIGSTOP)
         gate.pass_through()
 
-    shop.sandbox.on_ffmpeg = hold
+    harness.sandbox.on_ffmpeg = hold
     return gate
 
 
@@ -41,67 +41,67 @@ def kill(child: Child) -> None:
     os.kill(child.pid, signal.SIGKILL)
 
 
-def canceled_at(gate: Gate, shop: Workshop, job_id: str) -> dict[str, Any]:
+def canceled_at(gate: Gate, harness: WorkerHarness, job_id: str) -> dict[str, Any]:
     with gate.held():
-        shop.store.control.cancel(job_id)
-        shop.worker.lease_keeper.beat()
-    job = shop.end_of(job_id)
+        harness.store.control.cancel(job_id)
+        harness.worker.lease_keeper.beat()
+    job = harness.end_of(job_id)
     assert (job["status"], job["last_error"]["code"]) == ("failed", "canceled")
     return job
 
 
-def test_a_cancel_stops_a_fetch(shop: Workshop, front: Front) -> None:
-    gate = front.gate("GET")
-    job = canceled_at(gate, shop, shop.submit(credentials=shop.keys))
+def test_a_cancel_stops_a_fetch(harness: WorkerHarness, proxy: S3Proxy) -> None:
+    gate = proxy.gate("GET")
+    job = canceled_at(gate, harness, harness.submit(credentials=harness.keys))
     assert job["last_error"]["phase"] == "fetching"
 
 
-def test_a_cancel_kills_ffmpeg(shop: Workshop, ffmpeg: Gate) -> None:
-    job = canceled_at(ffmpeg, shop, shop.submit(credentials=shop.keys))
+def test_a_cancel_kills_ffmpeg(harness: WorkerHarness, ffmpeg: Gate) -> None:
+    job = canceled_at(ffmpeg, harness, harness.submit(credentials=harness.keys))
     assert job["last_error"]["phase"] == "processing"
 
 
-def test_a_cancel_aborts_an_upload_in_parts(shop: Workshop, front: Front) -> None:
-    gate = front.gate("PUT", "partNumber=2")
-    prefix = f"s3://{shop.bucket.name}/canceled/"
-    job = canceled_at(gate, shop, shop.submit(credentials=shop.keys, output={"url": prefix}))
+def test_a_cancel_aborts_an_upload_in_parts(harness: WorkerHarness, proxy: S3Proxy) -> None:
+    gate = proxy.gate("PUT", "partNumber=2")
+    prefix = f"s3://{harness.bucket.name}/canceled/"
+    job = canceled_at(gate, harness, harness.submit(credentials=harness.keys, output={"url": prefix}))
     assert job["last_error"]["phase"] == "uploading"
-    assert front.count("POST", "uploads") == front.count("DELETE", "uploadId") == 1
-    assert list((shop.bucket / "canceled").rglob("*")) == []
+    assert proxy.count("POST", "uploads") == proxy.count("DELETE", "uploadId") == 1
+    assert list((harness.bucket / "canceled").rglob("*")) == []
 
 
-def test_a_canceled_job_succeeds_when_it_is_retried(shop: Workshop, front: Front) -> None:
-    gate = front.gate("GET")
-    job_id = shop.submit(credentials=shop.keys)
-    canceled_at(gate, shop, job_id)
-    shop.store.control.retry(job_id)
-    shop.reaches(job_id, JobStatus.SUCCEEDED)
-    assert shop.codes(job_id) == ["canceled", None]
+def test_a_canceled_job_succeeds_when_it_is_retried(harness: WorkerHarness, proxy: S3Proxy) -> None:
+    gate = proxy.gate("GET")
+    job_id = harness.submit(credentials=harness.keys)
+    canceled_at(gate, harness, job_id)
+    harness.store.control.retry(job_id)
+    harness.reaches(job_id, JobStatus.SUCCEEDED)
+    assert harness.codes(job_id) == ["canceled", None]
 
 
-def test_an_encode_beyond_the_jobs_time_is_ended(shop: Workshop, ffmpeg: Gate) -> None:
-    job_id = shop.submit(credentials=shop.keys, timeout_seconds=1)
+def test_an_encode_beyond_the_jobs_time_is_ended(harness: WorkerHarness, ffmpeg: Gate) -> None:
+    job_id = harness.submit(credentials=harness.keys, timeout_seconds=1)
     with ffmpeg.held():
         pass
-    job = shop.end_of(job_id)
+    job = harness.end_of(job_id)
     assert (job["status"], job["last_error"]["code"]) == ("failed", "attempt_timeout")
     assert job["last_error"]["retryable"] is False
 
 
 def test_a_fetch_beyond_the_jobs_time_is_ended(
-    shop: Workshop, front: Front, monkeypatch: pytest.MonkeyPatch
+    harness: WorkerHarness, proxy: S3Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    gate = front.gate("GET")
-    job_id = shop.submit(credentials=shop.keys, timeout_seconds=3600)
+    gate = proxy.gate("GET")
+    job_id = harness.submit(credentials=harness.keys, timeout_seconds=3600)
     with gate.held():
-        (control,) = shop.worker.lease_keeper.held()
+        (control,) = harness.worker.lease_keeper.held()
         monkeypatch.setattr(control, "_now", lambda: float("inf"))
-    assert shop.end_of(job_id)["last_error"]["code"] == "attempt_timeout"
+    assert harness.end_of(job_id)["last_error"]["code"] == "attempt_timeout"
 
 
 @pytest.mark.parametrize("method", ["HEAD", "GET", "PUT"])
 def test_a_store_that_says_nothing_holds_no_slot_beyond_the_jobs_time(
-    shop: Workshop, front: Front, method: str
+    harness: WorkerHarness, proxy: S3Proxy, method: str
 ) -> None:
     """Five tries of half a minute each held it before."""
     silence = Gate()
@@ -109,75 +109,75 @@ def test_a_store_that_says_nothing_holds_no_slot_beyond_the_jobs_time(
     def hold(call: Call) -> Reply:
         if call.method == method:
             silence.pass_through()
-        return front.honest(call)
+        return proxy.honest(call)
 
-    front.answer = hold
-    job_id = shop.submit(credentials=shop.keys, timeout_seconds=2)
+    proxy.answer = hold
+    job_id = harness.submit(credentials=harness.keys, timeout_seconds=2)
     with silence.held():
-        job = shop.end_of(job_id)
+        job = harness.end_of(job_id)
     assert (job["status"], job["last_error"]["code"]) == ("failed", "attempt_timeout")
 
 
-def test_a_host_that_says_nothing_holds_no_slot_beyond_the_jobs_time(shop: Workshop) -> None:
+def test_a_host_that_says_nothing_holds_no_slot_beyond_the_jobs_time(harness: WorkerHarness) -> None:
     def silent(server: Server, sock: socket.socket) -> None:
         server.read_request(sock)
         server.stopping.wait(LONG_S)
 
-    with Server(silent, shop.authority.server_context(["localhost"])) as server:
+    with Server(silent, harness.authority.server_context(["localhost"])) as server:
         source = {"url": f"https://localhost:{server.port}/clip.mp4"}
-        job = shop.end_of(shop.submit(source, timeout_seconds=1))
+        job = harness.end_of(harness.submit(source, timeout_seconds=1))
     assert (job["status"], job["last_error"]["code"]) == ("failed", "attempt_timeout")
 
 
 def test_an_ffmpeg_that_gets_nowhere_is_ended_and_the_job_tried_again(
-    tmp_path: Path, front_server: Server, bucket: Path
+    tmp_path: Path, proxy_server: Server, bucket: Path
 ) -> None:
-    with working(tmp_path, front_server, bucket, stall_timeout_ms=500) as shop:
-        gate = frozen_ffmpeg(shop)
-        job_id = shop.submit(credentials=shop.keys)
+    with working(tmp_path, proxy_server, bucket, stall_timeout_ms=500) as harness:
+        gate = frozen_ffmpeg(harness)
+        job_id = harness.submit(credentials=harness.keys)
         with gate.held():
             pass
-        shop.end_of(job_id)
-        assert shop.codes(job_id) == ["encode_stalled", None]
+        harness.end_of(job_id)
+        assert harness.codes(job_id) == ["encode_stalled", None]
 
 
-def test_a_killed_ffmpeg_is_tried_again(shop: Workshop) -> None:
-    shop.sandbox.on_ffmpeg = kill
-    job_id = shop.submit(credentials=shop.keys)
-    shop.end_of(job_id)
-    assert shop.codes(job_id) == ["encode_killed", None]
-    assert shop.store.jobs.get(job_id)["attempt_count"] == 1, "the first attempt was given back"
+def test_a_killed_ffmpeg_is_tried_again(harness: WorkerHarness) -> None:
+    harness.sandbox.on_ffmpeg = kill
+    job_id = harness.submit(credentials=harness.keys)
+    harness.end_of(job_id)
+    assert harness.codes(job_id) == ["encode_killed", None]
+    assert harness.store.jobs.get(job_id)["attempt_count"] == 1, "the first attempt was given back"
 
 
 def test_a_stopping_worker_hands_back_what_it_cannot_finish(
-    tmp_path: Path, front_server: Server, bucket: Path, front: Front
+    tmp_path: Path, proxy_server: Server, bucket: Path, proxy: S3Proxy
 ) -> None:
-    with working(tmp_path, front_server, bucket) as shop:
-        gate = front.gate("GET")
-        job_id = shop.submit(credentials=shop.keys)
+    with working(tmp_path, proxy_server, bucket) as harness:
+        gate = proxy.gate("GET")
+        job_id = harness.submit(credentials=harness.keys)
         with gate.held():
-            shop.worker.lease_keeper.stop_attempts()  # what `stop` does once the time to drain is over
-        shop.reaches(job_id, JobStatus.SUCCEEDED)
-        attempts = shop.store.jobs.attempts(job_id)
+            harness.worker.lease_keeper.stop_attempts()  # what `stop` does once the time to drain is over
+        harness.reaches(job_id, JobStatus.SUCCEEDED)
+        attempts = harness.store.jobs.attempts(job_id)
     assert [attempt["outcome"] for attempt in attempts] == ["released", "succeeded"]
     assert [attempt["attempt_no"] for attempt in attempts] == [1, 1], "the attempt is given back"
 
 
 def test_a_stopping_worker_finishes_what_it_can(
-    tmp_path: Path, front_server: Server, bucket: Path, front: Front
+    tmp_path: Path, proxy_server: Server, bucket: Path, proxy: S3Proxy
 ) -> None:
-    gate = front.gate("GET")
-    with working(tmp_path, front_server, bucket) as shop:
-        job_id = shop.submit(credentials=shop.keys)
+    gate = proxy.gate("GET")
+    with working(tmp_path, proxy_server, bucket) as harness:
+        job_id = harness.submit(credentials=harness.keys)
         with gate.held():
-            stopping = shop.stop_soon()
+            stopping = harness.stop_soon()
         stopping.join()
-        assert shop.store.jobs.get(job_id)["status"] == "succeeded"
+        assert harness.store.jobs.get(job_id)["status"] == "succeeded"
     assert not any((tmp_path / "work").iterdir()), "nothing-left: files"
 
 
 def test_a_bug_is_an_internal_error_and_the_slot_lives_on(
-    shop: Workshop, monkeypatch: pytest.MonkeyPatch
+    harness: WorkerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broken: list[str] = []
 
@@ -187,68 +187,70 @@ def test_a_bug_is_an_internal_error_and_the_slot_lives_on(
         raise ZeroDivisionError("canary")
 
     monkeypatch.setattr(attempt, "plan", plan)
-    job_id = shop.submit(credentials=shop.keys, max_attempts=2)
-    shop.end_of(job_id)
-    assert shop.codes(job_id) == ["internal_error", None]
-    told = shop.store.jobs.attempts(job_id)[0]["error"]
+    job_id = harness.submit(credentials=harness.keys, max_attempts=2)
+    harness.end_of(job_id)
+    assert harness.codes(job_id) == ["internal_error", None]
+    told = harness.store.jobs.attempts(job_id)[0]["error"]
     assert told["retryable"]
     assert "ZeroDivisionError" in told["message"]
     assert "canary" not in told["message"]
 
 
-def test_a_bug_in_a_claim_does_not_end_the_claims(shop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bug_in_a_claim_does_not_end_the_claims(
+    harness: WorkerHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
     met = Gate()
-    real = shop.store.inbox.claim
+    real = harness.store.inbox.claim
 
     def claim(*_: object, **__: object) -> None:
-        monkeypatch.setattr(shop.store.inbox, "claim", real)
+        monkeypatch.setattr(harness.store.inbox, "claim", real)
         met.pass_through()
         raise EgressUnreachable("here", "is no place for it")
 
-    monkeypatch.setattr(shop.store.inbox, "claim", claim)
+    monkeypatch.setattr(harness.store.inbox, "claim", claim)
     with met.held():
         pass
-    job_id = shop.submit(credentials=shop.keys)
-    assert shop.end_of(job_id)["status"] == "succeeded"
+    job_id = harness.submit(credentials=harness.keys)
+    assert harness.end_of(job_id)["status"] == "succeeded"
 
 
 def test_a_job_is_handed_on_by_a_worker_that_lacks_its_key(
-    shop: Workshop, monkeypatch: pytest.MonkeyPatch
+    harness: WorkerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While a key is being rolled out: no attempt is spent, and the others have their chance."""
-    real = shop.store.credentials.open
+    real = harness.store.credentials.open
 
     def lacking(_: object) -> None:
-        monkeypatch.setattr(shop.store.credentials, "open", real)
+        monkeypatch.setattr(harness.store.credentials, "open", real)
         raise UnknownKek("k9")
 
-    monkeypatch.setattr(shop.store.credentials, "open", lacking)
-    job_id = shop.submit(credentials=shop.keys, max_attempts=1)
-    job = shop.end_of(job_id)
+    monkeypatch.setattr(harness.store.credentials, "open", lacking)
+    job_id = harness.submit(credentials=harness.keys, max_attempts=1)
+    job = harness.end_of(job_id)
     assert (job["status"], job["attempt_count"], job["claim_version"]) == ("succeeded", 1, 2)
 
 
 def test_a_job_for_which_no_thread_is_to_be_had_is_handed_back(
-    shop: Workshop, monkeypatch: pytest.MonkeyPatch
+    harness: WorkerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    submit = shop.worker._pool.submit
+    submit = harness.worker._pool.submit
 
     def refuse(*_: object) -> None:
-        monkeypatch.setattr(shop.worker._pool, "submit", submit)
+        monkeypatch.setattr(harness.worker._pool, "submit", submit)
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr(shop.worker._pool, "submit", refuse)
-    job = shop.end_of(shop.submit(credentials=shop.keys, max_attempts=1))
+    monkeypatch.setattr(harness.worker._pool, "submit", refuse)
+    job = harness.end_of(harness.submit(credentials=harness.keys, max_attempts=1))
     assert (job["status"], job["attempt_count"], job["claim_version"]) == ("succeeded", 1, 2)
 
 
-def test_nothing_is_published_once_the_lease_is_lost(shop: Workshop, ffmpeg: Gate) -> None:
-    prefix = f"s3://{shop.bucket.name}/lost/"
-    job_id = shop.submit(credentials=shop.keys, output={"url": prefix})
+def test_nothing_is_published_once_the_lease_is_lost(harness: WorkerHarness, ffmpeg: Gate) -> None:
+    prefix = f"s3://{harness.bucket.name}/lost/"
+    job_id = harness.submit(credentials=harness.keys, output={"url": prefix})
     with ffmpeg.held():
-        (control,) = shop.worker.lease_keeper.held()
-        shop.store.inbox.release(control.job)  # as another worker's sweep would
-        ffmpeg_of_the_second = frozen_ffmpeg(shop)
-        shop.worker.lease_keeper.beat()
-    canceled_at(ffmpeg_of_the_second, shop, job_id)
-    assert list((shop.bucket / "lost").rglob("*")) == []
+        (control,) = harness.worker.lease_keeper.held()
+        harness.store.inbox.release(control.job)  # as another worker's sweep would
+        ffmpeg_of_the_second = frozen_ffmpeg(harness)
+        harness.worker.lease_keeper.beat()
+    canceled_at(ffmpeg_of_the_second, harness, job_id)
+    assert list((harness.bucket / "lost").rglob("*")) == []

@@ -12,8 +12,8 @@ from euterpe.domain.retry import DeliverySchedule
 from euterpe.net.egress import Egress
 from euterpe.net.policy import EgressPolicy
 from euterpe.store.store import Store
-from tests.dispatch.stage import tell, watch
-from tests.net.dialing import Names, Record
+from tests.dispatch.dispatcher_harness import tell, watch
+from tests.net.fake_network import Names, Record
 from tests.net.servers import OK, Authority, Serve, Server, answering, endless, saying
 
 KEPT = 4096  # of an answer, in the log

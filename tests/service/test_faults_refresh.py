@@ -14,12 +14,12 @@ from euterpe.domain.durations import iso
 from euterpe.domain.replacement import new_secret
 from euterpe.domain.states import JobStatus
 from euterpe.worker import credentials
-from tests.dispatch.receivers import BlackHole
+from tests.dispatch.fake_receivers import BlackHole
 from tests.service.receiver import Answer, Receiver, with_credentials
-from tests.service.workshop import Front, Gate, Workshop
-from tests.storage.servers import Call, Reply
+from tests.service.worker_harness import Gate, S3Proxy, WorkerHarness
+from tests.storage.fake_stores import Call, Reply
 
-pytest_plugins = ("tests.service.shop",)
+pytest_plugins = ("tests.service.worker_fixtures",)
 
 FORBIDDEN = Reply(403, body=b"<Error><Code>AccessDenied</Code></Error>")
 
@@ -27,13 +27,13 @@ FORBIDDEN = Reply(403, body=b"<Error><Code>AccessDenied</Code></Error>")
 class Tokens:
     """The store's: which session tokens it takes, and with which it was called."""
 
-    def __init__(self, front: Front) -> None:
-        self._front = front
+    def __init__(self, proxy: S3Proxy) -> None:
+        self._proxy = proxy
         self.good = {"first"}
         self.used: list[str] = []
         # What the store does to a call with a good token.
-        self.then: Callable[[Call], Reply] = front.honest
-        front.answer = self._answer
+        self.then: Callable[[Call], Reply] = proxy.honest
+        proxy.answer = self._answer
 
     def _answer(self, call: Call) -> Reply:
         token = call.headers["x-amz-security-token"]
@@ -45,25 +45,25 @@ class Tokens:
 
         def then(call: Call) -> Reply:
             if call.method != method or part not in call.target:
-                return self._front.honest(call)
-            self.good, self.then = {"second"}, self._front.honest
+                return self._proxy.honest(call)
+            self.good, self.then = {"second"}, self._proxy.honest
             if method != "GET":
                 return FORBIDDEN
-            reply = self._front.honest(call)
+            reply = self._proxy.honest(call)
             return replace(reply, sent=len(reply.body) // 2)
 
         self.then = then
 
 
 @pytest.fixture
-def tokens(front: Front) -> Tokens:
-    return Tokens(front)
+def tokens(proxy: S3Proxy) -> Tokens:
+    return Tokens(proxy)
 
 
 @pytest.fixture
-def requester(receiver: Receiver, shop: Workshop, monkeypatch: pytest.MonkeyPatch) -> Receiver:
+def requester(receiver: Receiver, harness: WorkerHarness, monkeypatch: pytest.MonkeyPatch) -> Receiver:
     """Of jobs that have little patience with it."""
-    receiver.secrets.append(shop.webhook_secret)
+    receiver.secrets.append(harness.webhook_secret)
     monkeypatch.setattr(credentials, "_CALL_DEADLINE_S", 0.3)
     monkeypatch.setattr(credentials, "_PROMISE_S", 0.1)
     monkeypatch.setattr(credentials, "_LOOK_EVERY_S", 0.02)
@@ -77,18 +77,18 @@ def black_hole() -> Iterator[BlackHole]:
         yield opened
 
 
-def token(shop: Workshop, word: str, **other: str) -> dict[str, str]:
-    return {**shop.keys, "session_token": word, **other}
+def token(harness: WorkerHarness, word: str, **other: str) -> dict[str, str]:
+    return {**harness.keys, "session_token": word, **other}
 
 
-def brings(shop: Workshop, word: str) -> Callable[[Refresh], Answer]:
-    return lambda _: with_credentials(token(shop, word))
+def brings(harness: WorkerHarness, word: str) -> Callable[[Refresh], Answer]:
+    return lambda _: with_credentials(token(harness, word))
 
 
-def put(shop: Workshop, job_id: str, word: str) -> int:
+def put(harness: WorkerHarness, job_id: str, word: str) -> int:
     """What PUT /transcode/{job_id}/credentials does."""
-    secret = new_secret(shop.store.jobs.get(job_id)["spec"], {"credentials": token(shop, word)})
-    return shop.store.credentials.replace(job_id, shop.requester_id, secret)
+    secret = new_secret(harness.store.jobs.get(job_id)["spec"], {"credentials": token(harness, word)})
+    return harness.store.credentials.replace(job_id, harness.requester_id, secret)
 
 
 def assert_refused(job: dict[str, Any]) -> None:
@@ -98,21 +98,21 @@ def assert_refused(job: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("call", ["HEAD clip", "GET clip", "PUT partNumber=2"])
 def test_a_job_goes_on_with_the_credentials_of_the_answer(
-    shop: Workshop, front: Front, tokens: Tokens, requester: Receiver, call: str
+    harness: WorkerHarness, proxy: S3Proxy, tokens: Tokens, requester: Receiver, call: str
 ) -> None:
     tokens.end_at(*call.split())
-    requester.refresh = brings(shop, "second")
-    job_id = shop.submit(credentials=token(shop, "first"), refresh_url=requester.refresh_url)
-    job = shop.end_of(job_id)
+    requester.refresh = brings(harness, "second")
+    job_id = harness.submit(credentials=token(harness, "first"), refresh_url=requester.refresh_url)
+    job = harness.end_of(job_id)
     assert (job["status"], job["last_error"], job["attempt_count"]) == ("succeeded", None, 1)
     assert (job["credential_version"], job["refresh_count"]) == (2, 1)
     (asked,) = requester.refreshes
     assert (asked.job_id, asked.credential_version, asked.reason) == (job_id, 1, "forbidden")
-    assert front.count("DELETE", "uploadId") == front.count("POST", "uploads") - 1, "no part is left"
+    assert proxy.count("DELETE", "uploadId") == proxy.count("POST", "uploads") - 1, "no part is left"
 
 
 def test_a_job_waits_for_credentials_that_were_promised(
-    shop: Workshop, tokens: Tokens, requester: Receiver, monkeypatch: pytest.MonkeyPatch
+    harness: WorkerHarness, tokens: Tokens, requester: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(credentials, "_PROMISE_S", 60.0)
     promised = Gate()
@@ -123,11 +123,11 @@ def test_a_job_waits_for_credentials_that_were_promised(
 
     tokens.good = {"second"}
     requester.refresh = promise
-    job_id = shop.submit(credentials=token(shop, "first"), refresh_url=requester.refresh_url)
+    job_id = harness.submit(credentials=token(harness, "first"), refresh_url=requester.refresh_url)
     with promised.held():
         pass
-    assert put(shop, job_id, "second") == 2
-    job = shop.end_of(job_id)
+    assert put(harness, job_id, "second") == 2
+    job = harness.end_of(job_id)
     assert (job["status"], job["refresh_count"], len(requester.refreshes)) == ("succeeded", 1, 1)
 
 
@@ -147,102 +147,104 @@ def test_a_job_waits_for_credentials_that_were_promised(
     ids=lambda answer: f"{answer[0]}-{answer[1][:20].decode()}",
 )
 def test_without_newer_credentials_nothing_goes_on(
-    shop: Workshop, tokens: Tokens, requester: Receiver, answer: Answer
+    harness: WorkerHarness, tokens: Tokens, requester: Receiver, answer: Answer
 ) -> None:
     tokens.good = {"second"}
     requester.refresh = lambda _: answer
-    job_id = shop.submit(credentials=token(shop, "first"), refresh_url=requester.refresh_url)
-    job = shop.end_of(job_id)
+    job_id = harness.submit(credentials=token(harness, "first"), refresh_url=requester.refresh_url)
+    job = harness.end_of(job_id)
     assert_refused(job)
     assert (job["credential_version"], len(requester.refreshes)) == (1, 3)
     assert tokens.used == ["first"], "what was refused is not tried again"
 
 
 def test_a_requester_that_is_silent_costs_its_deadline_and_no_more(
-    shop: Workshop, tokens: Tokens, requester: Receiver, black_hole: BlackHole
+    harness: WorkerHarness, tokens: Tokens, requester: Receiver, black_hole: BlackHole
 ) -> None:
     tokens.good = {"second"}
-    job_id = shop.submit(credentials=token(shop, "first"), refresh_url=black_hole.url)
-    job = shop.end_of(job_id)
+    job_id = harness.submit(credentials=token(harness, "first"), refresh_url=black_hole.url)
+    job = harness.end_of(job_id)
     assert_refused(job)
     assert (tokens.used, len(black_hole.received)) == (["first"], 3)
     assert requester.refreshes == []
 
 
 def test_credentials_that_do_not_work_either_spend_the_budget(
-    shop: Workshop, tokens: Tokens, requester: Receiver
+    harness: WorkerHarness, tokens: Tokens, requester: Receiver
 ) -> None:
     tokens.good = set()
-    requester.refresh = lambda call: with_credentials(token(shop, f"v{call.credential_version + 1}"))
-    job_id = shop.submit(credentials=token(shop, "v1"), refresh_url=requester.refresh_url, max_attempts=2)
-    job = shop.end_of(job_id)
+    requester.refresh = lambda call: with_credentials(token(harness, f"v{call.credential_version + 1}"))
+    job_id = harness.submit(
+        credentials=token(harness, "v1"), refresh_url=requester.refresh_url, max_attempts=2
+    )
+    job = harness.end_of(job_id)
     assert_refused(job)
     assert job["credential_version"] == 4
     assert tokens.used == ["v1", "v2", "v3", "v4"]
     tokens.good = {"v5"}
-    shop.store.control.retry(job_id)
-    assert shop.end_of(job_id)["status"] == "succeeded", "a retry may ask anew"
+    harness.store.control.retry(job_id)
+    assert harness.end_of(job_id)["status"] == "succeeded", "a retry may ask anew"
 
 
 def test_an_attempt_takes_what_a_put_has_brought_since_the_last_one(
-    shop: Workshop, tokens: Tokens, front: Front
+    harness: WorkerHarness, tokens: Tokens, proxy: S3Proxy
 ) -> None:
     tokens.good = {"second"}
     refused = Gate()
-    answer = front.answer
+    answer = proxy.answer
 
     def refuse(call: Call) -> Reply:
-        front.answer = answer
+        proxy.answer = answer
         refused.pass_through()
         return answer(call)
 
-    front.answer = refuse
-    job_id = shop.submit(credentials=token(shop, "first"))
+    proxy.answer = refuse
+    job_id = harness.submit(credentials=token(harness, "first"))
     with refused.held():
-        put(shop, job_id, "second")
-    job = shop.end_of(job_id)
+        put(harness, job_id, "second")
+    job = harness.end_of(job_id)
     assert (job["status"], job["refresh_count"], job["attempt_count"]) == ("succeeded", 0, 1)
 
 
 def test_credentials_that_end_soon_are_renewed_before_they_are_used(
-    shop: Workshop, tokens: Tokens, requester: Receiver
+    harness: WorkerHarness, tokens: Tokens, requester: Receiver
 ) -> None:
     tokens.good = {"second"}
-    requester.refresh = brings(shop, "second")
-    job_id = shop.submit(
-        credentials=token(shop, "first", expires_at=in_seconds(30)), refresh_url=requester.refresh_url
+    requester.refresh = brings(harness, "second")
+    job_id = harness.submit(
+        credentials=token(harness, "first", expires_at=in_seconds(30)), refresh_url=requester.refresh_url
     )
-    job = shop.end_of(job_id)
+    job = harness.end_of(job_id)
     assert (job["status"], job["refresh_count"]) == ("succeeded", 1)
     assert [call.reason for call in requester.refreshes] == ["expiring"]
     assert set(tokens.used) == {"second"}
 
 
 def test_credentials_that_end_soon_are_used_while_they_last_when_no_others_come(
-    shop: Workshop, tokens: Tokens, requester: Receiver
+    harness: WorkerHarness, tokens: Tokens, requester: Receiver
 ) -> None:
     requester.refresh = lambda _: (503, b"")
-    job_id = shop.submit(
-        credentials=token(shop, "first", expires_at=in_seconds(30)), refresh_url=requester.refresh_url
+    job_id = harness.submit(
+        credentials=token(harness, "first", expires_at=in_seconds(30)), refresh_url=requester.refresh_url
     )
-    job = shop.end_of(job_id)
+    job = harness.end_of(job_id)
     assert (job["status"], job["refresh_count"]) == ("succeeded", 1)
     assert set(tokens.used) == {"first"}
 
 
 def test_new_credentials_lead_to_no_endpoint_that_the_operator_has_not_allowed(
-    shop: Workshop, tokens: Tokens, requester: Receiver
+    harness: WorkerHarness, tokens: Tokens, requester: Receiver
 ) -> None:
     tokens.good = {"second"}
-    elsewhere = token(shop, "second", endpoint="http://169.254.169.254")
+    elsewhere = token(harness, "second", endpoint="http://169.254.169.254")
     requester.refresh = lambda _: with_credentials(elsewhere)
-    job_id = shop.submit(credentials=token(shop, "first"), refresh_url=requester.refresh_url)
-    job = shop.end_of(job_id)
+    job_id = harness.submit(credentials=token(harness, "first"), refresh_url=requester.refresh_url)
+    job = harness.end_of(job_id)
     assert (job["status"], job["last_error"]["code"]) == ("failed", "endpoint_not_allowed")
 
 
 def test_a_job_that_waits_for_credentials_can_be_canceled(
-    shop: Workshop, tokens: Tokens, requester: Receiver, monkeypatch: pytest.MonkeyPatch
+    harness: WorkerHarness, tokens: Tokens, requester: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(credentials, "_PROMISE_S", 3600.0)
     promised = Gate()
@@ -253,11 +255,11 @@ def test_a_job_that_waits_for_credentials_can_be_canceled(
 
     tokens.good = set()
     requester.refresh = promise
-    job_id = shop.submit(credentials=token(shop, "first"), refresh_url=requester.refresh_url)
+    job_id = harness.submit(credentials=token(harness, "first"), refresh_url=requester.refresh_url)
     with promised.held():
-        shop.store.control.cancel(job_id)
-        shop.worker.lease_keeper.beat()
-    job = shop.end_of(job_id)
+        harness.store.control.cancel(job_id)
+        harness.worker.lease_keeper.beat()
+    job = harness.end_of(job_id)
     assert (job["status"], job["last_error"]["code"]) == (JobStatus.FAILED, "canceled")
 
 
@@ -266,11 +268,11 @@ def in_seconds(seconds: int) -> str:
 
 
 def test_what_was_refused_is_told_without_the_credentials(
-    shop: Workshop, tokens: Tokens, requester: Receiver
+    harness: WorkerHarness, tokens: Tokens, requester: Receiver
 ) -> None:
     tokens.good = set()
-    job_id = shop.submit(credentials=token(shop, "canary"), max_attempts=1)
-    job = shop.end_of(job_id)
+    job_id = harness.submit(credentials=token(harness, "canary"), max_attempts=1)
+    job = harness.end_of(job_id)
     assert (job["last_error"]["code"], job["last_error"]["retryable"]) == ("source_forbidden", False)
-    events = shop.store.jobs.events(job_id)
+    events = harness.store.jobs.events(job_id)
     assert "canary" not in json.dumps([*events, job, requester.refreshes], default=str)

@@ -7,18 +7,18 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from tests.service.house import House
+from tests.service.installation import Installation
 
 AT_ONCE = 50
 
 
 @pytest.mark.parametrize("engine", ["sqlite", "postgres"], indirect=True)
-def test_duplicates_that_are_posted_in_parallel_make_one_job(house: House) -> None:
-    program = house.start("api", "--port", "0")
+def test_duplicates_that_are_posted_in_parallel_make_one_job(installation: Installation) -> None:
+    program = installation.start("api", "--port", "0")
     url = f"{program.address()}/transcode"
-    body = json.dumps(house.request("clip.mp4")).encode()
+    body = json.dumps(installation.request("clip.mp4")).encode()
     headers = {
-        "x-api-key": house.api_key,
+        "x-api-key": installation.api_key,
         "idempotency-key": "the-same",
         "content-type": "application/json",
     }
@@ -35,6 +35,6 @@ def test_duplicates_that_are_posted_in_parallel_make_one_job(house: House) -> No
     assert {status for status, _, _ in answers} == {202}
     assert len({job_id for _, job_id, _ in answers}) == 1, "same-key-same-job"
     assert sum(replayed for _, _, replayed in answers) == AT_ONCE - 1
-    with house.store() as store:
+    with installation.store() as store:
         assert len(store.jobs.page()) == 1
     assert program.stop() == 0

@@ -12,20 +12,20 @@ import pytest
 from euterpe.media.ffmpeg import find_ffmpeg
 from euterpe.storage import transfer
 from tests.net.servers import Serve, Server
-from tests.service.workshop import Front, Workshop
-from tests.storage.servers import Call, Reply
+from tests.service.worker_harness import S3Proxy, WorkerHarness
+from tests.storage.fake_stores import Call, Reply
 
-pytest_plugins = ("tests.service.shop",)
+pytest_plugins = ("tests.service.worker_fixtures",)
 
 Hosted = Callable[[Serve], dict[str, str]]
 FILM = {"profile": "h264-720p", "outputs": None}
 
 
 @pytest.fixture
-def hosted(shop: Workshop, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hosted]:
+def hosted(harness: WorkerHarness, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hosted]:
     """A source on a web server that does as it is told."""
     monkeypatch.setattr(transfer, "_FIRST_PAUSE_S", 0.001)
-    tls = shop.authority.server_context(["localhost"])
+    tls = harness.authority.server_context(["localhost"])
     with ExitStack() as open_servers:
 
         def host(serve: Serve) -> dict[str, str]:
@@ -62,118 +62,132 @@ def fast_start(clip: Path, made: Path) -> Path:
     return made
 
 
-def test_an_empty_source_is_told(shop: Workshop) -> None:
-    (shop.bucket / "empty.mp4").touch()
-    assert_failed(shop, shop.submit("empty.mp4", credentials=shop.keys), "source_empty", "fetching")
+def test_an_empty_source_is_told(harness: WorkerHarness) -> None:
+    (harness.bucket / "empty.mp4").touch()
+    assert_failed(harness, harness.submit("empty.mp4", credentials=harness.keys), "source_empty", "fetching")
 
 
-def test_a_source_that_is_no_media_is_told(shop: Workshop) -> None:
-    (shop.bucket / "letter.mp4").write_text("Dear encoder,\n" * 1000)
-    assert_failed(shop, shop.submit("letter.mp4", credentials=shop.keys), "source_not_media", "fetching")
+def test_a_source_that_is_no_media_is_told(harness: WorkerHarness) -> None:
+    (harness.bucket / "letter.mp4").write_text("Dear encoder,\n" * 1000)
+    assert_failed(
+        harness, harness.submit("letter.mp4", credentials=harness.keys), "source_not_media", "fetching"
+    )
 
 
-def test_a_playlist_is_no_media(shop: Workshop) -> None:
-    (shop.bucket / "list.m3u8").write_text("#EXTM3U\n#EXTINF:1,\nfile:///etc/passwd\n#EXT-X-ENDLIST\n")
-    assert_failed(shop, shop.submit("list.m3u8", credentials=shop.keys), "source_not_media", "fetching")
+def test_a_playlist_is_no_media(harness: WorkerHarness) -> None:
+    (harness.bucket / "list.m3u8").write_text("#EXTM3U\n#EXTINF:1,\nfile:///etc/passwd\n#EXT-X-ENDLIST\n")
+    assert_failed(
+        harness, harness.submit("list.m3u8", credentials=harness.keys), "source_not_media", "fetching"
+    )
 
 
-def test_a_source_that_was_cut_off_is_told(shop: Workshop, clip: Path) -> None:
-    (shop.bucket / "cut.mp4").write_bytes(clip.read_bytes()[:10_000])
-    assert_failed(shop, shop.submit("cut.mp4", credentials=shop.keys), "source_truncated", "fetching")
+def test_a_source_that_was_cut_off_is_told(harness: WorkerHarness, clip: Path) -> None:
+    (harness.bucket / "cut.mp4").write_bytes(clip.read_bytes()[:10_000])
+    assert_failed(
+        harness, harness.submit("cut.mp4", credentials=harness.keys), "source_truncated", "fetching"
+    )
 
 
-def test_a_source_whose_end_is_missing_is_never_a_success(shop: Workshop, clip: Path, tmp_path: Path) -> None:
+def test_a_source_whose_end_is_missing_is_never_a_success(
+    harness: WorkerHarness, clip: Path, tmp_path: Path
+) -> None:
     whole = fast_start(clip, tmp_path / "fast.mp4").read_bytes()
-    (shop.bucket / "half.mp4").write_bytes(whole[: len(whole) // 2])
-    job_id = shop.submit("half.mp4", credentials=shop.keys, **FILM)
-    assert_failed(shop, job_id, "source_truncated", "fetching")
+    (harness.bucket / "half.mp4").write_bytes(whole[: len(whole) // 2])
+    job_id = harness.submit("half.mp4", credentials=harness.keys, **FILM)
+    assert_failed(harness, job_id, "source_truncated", "fetching")
 
 
 @pytest.mark.parametrize("path", ["missing.mp4", "no/such/folder.mp4"])
-def test_a_source_that_is_not_there_is_told(shop: Workshop, path: str) -> None:
-    assert_failed(shop, shop.submit(path, credentials=shop.keys), "source_not_found", "fetching")
+def test_a_source_that_is_not_there_is_told(harness: WorkerHarness, path: str) -> None:
+    assert_failed(harness, harness.submit(path, credentials=harness.keys), "source_not_found", "fetching")
 
 
-def test_a_source_in_a_bucket_that_is_not_there_is_told(shop: Workshop) -> None:
-    job_id = shop.submit({"url": "s3://no-such-bucket/clip.mp4"}, credentials=shop.keys)
-    assert_failed(shop, job_id, "source_not_found", "fetching")
+def test_a_source_in_a_bucket_that_is_not_there_is_told(harness: WorkerHarness) -> None:
+    job_id = harness.submit({"url": "s3://no-such-bucket/clip.mp4"}, credentials=harness.keys)
+    assert_failed(harness, job_id, "source_not_found", "fetching")
 
 
-def test_a_source_that_announces_too_much_is_not_read(shop: Workshop, front: Front) -> None:
-    job_id = shop.submit(credentials=shop.keys, max_source_bytes=1000)
-    assert_failed(shop, job_id, "source_too_large", "fetching")
-    assert (front.count("HEAD"), front.count("GET")) == (1, 0)
+def test_a_source_that_announces_too_much_is_not_read(harness: WorkerHarness, proxy: S3Proxy) -> None:
+    job_id = harness.submit(credentials=harness.keys, max_source_bytes=1000)
+    assert_failed(harness, job_id, "source_too_large", "fetching")
+    assert (proxy.count("HEAD"), proxy.count("GET")) == (1, 0)
 
 
-def test_a_source_that_does_not_announce_its_size_is_cut_at_the_limit(shop: Workshop, hosted: Hosted) -> None:
+def test_a_source_that_does_not_announce_its_size_is_cut_at_the_limit(
+    harness: WorkerHarness, hosted: Hosted
+) -> None:
     source = hosted(announcing(None, b"x" * 5_000_000))
-    assert_failed(shop, shop.submit(source, max_source_bytes=1_000_000), "source_too_large", "fetching")
+    assert_failed(harness, harness.submit(source, max_source_bytes=1_000_000), "source_too_large", "fetching")
 
 
-def test_a_source_that_is_longer_than_it_said_is_told(shop: Workshop, hosted: Hosted) -> None:
-    assert_failed(shop, shop.submit(hosted(announcing(100, b"x" * 101))), "source_overlong", "fetching")
+def test_a_source_that_is_longer_than_it_said_is_told(harness: WorkerHarness, hosted: Hosted) -> None:
+    assert_failed(harness, harness.submit(hosted(announcing(100, b"x" * 101))), "source_overlong", "fetching")
 
 
 def test_a_source_that_breaks_off_is_fetched_again_and_again(
-    shop: Workshop, hosted: Hosted, clip: Path
+    harness: WorkerHarness, hosted: Hosted, clip: Path
 ) -> None:
     whole = clip.read_bytes()
     source = hosted(announcing(len(whole), *[whole[:1000]] * 7, whole))
-    job_id = shop.submit(source, credentials={"output": shop.keys})
-    assert shop.end_of(job_id)["status"] == "succeeded"
-    assert shop.codes(job_id) == ["source_truncated", None], "five tries in the first attempt"
+    job_id = harness.submit(source, credentials={"output": harness.keys})
+    assert harness.end_of(job_id)["status"] == "succeeded"
+    assert harness.codes(job_id) == ["source_truncated", None], "five tries in the first attempt"
 
 
-def test_a_source_that_changes_while_it_is_fetched_is_told(shop: Workshop, front: Front, clip: Path) -> None:
-    source = shop.bucket / "changing.mp4"
+def test_a_source_that_changes_while_it_is_fetched_is_told(
+    harness: WorkerHarness, proxy: S3Proxy, clip: Path
+) -> None:
+    source = harness.bucket / "changing.mp4"
     source.write_bytes(clip.read_bytes())
 
     def answer(call: Call) -> Reply:
-        reply = front.honest(call)
+        reply = proxy.honest(call)
         if call.method != "GET":
             return reply
         source.write_bytes(b"another film")
-        front.answer = front.honest
+        proxy.answer = proxy.honest
         return replace(reply, sent=len(reply.body) // 2)
 
-    front.answer = answer
-    assert_failed(shop, shop.submit("changing.mp4", credentials=shop.keys), "source_changed", "fetching")
+    proxy.answer = answer
+    assert_failed(
+        harness, harness.submit("changing.mp4", credentials=harness.keys), "source_changed", "fetching"
+    )
 
 
 def test_a_source_that_changed_between_two_attempts_is_taken_as_it_is_now(
-    shop: Workshop, front: Front, clip: Path
+    harness: WorkerHarness, proxy: S3Proxy, clip: Path
 ) -> None:
-    source = shop.bucket / "mended.mp4"
+    source = harness.bucket / "mended.mp4"
     source.write_bytes(b"not a film yet")
-    job_id = shop.submit("mended.mp4", credentials=shop.keys)
-    assert_failed(shop, job_id, "source_not_media", "fetching")
+    job_id = harness.submit("mended.mp4", credentials=harness.keys)
+    assert_failed(harness, job_id, "source_not_media", "fetching")
     source.write_bytes(clip.read_bytes())
-    shop.store.control.retry(job_id)
-    gate = front.gate("GET")
+    harness.store.control.retry(job_id)
+    gate = proxy.gate("GET")
     with gate.held():
         pass
-    assert shop.end_of(job_id)["status"] == "succeeded"
+    assert harness.end_of(job_id)["status"] == "succeeded"
 
 
-def test_pictures_cannot_be_made_of_sound_alone(shop: Workshop, clip: Path, tmp_path: Path) -> None:
+def test_pictures_cannot_be_made_of_sound_alone(harness: WorkerHarness, clip: Path, tmp_path: Path) -> None:
     sound = tmp_path / "sound.m4a"
     subprocess.run(
         [find_ffmpeg(), "-loglevel", "error", "-i", clip, "-vn", "-c", "copy", sound], check=True, timeout=60
     )
-    (shop.bucket / "sound.m4a").write_bytes(sound.read_bytes())
-    job_id = shop.submit("sound.m4a", credentials=shop.keys, **FILM)
-    assert_failed(shop, job_id, "no_video_stream", "processing")
+    (harness.bucket / "sound.m4a").write_bytes(sound.read_bytes())
+    job_id = harness.submit("sound.m4a", credentials=harness.keys, **FILM)
+    assert_failed(harness, job_id, "no_video_stream", "processing")
 
 
-def test_an_address_inside_is_never_asked_for_a_source(shop: Workshop) -> None:
-    job_id = shop.submit({"url": "https://169.254.169.254/latest/meta-data?canary"})
-    assert_failed(shop, job_id, "egress_refused", "fetching")
-    assert "canary" not in shop.store.jobs.get(job_id)["last_error"]["message"]
+def test_an_address_inside_is_never_asked_for_a_source(harness: WorkerHarness) -> None:
+    job_id = harness.submit({"url": "https://169.254.169.254/latest/meta-data?canary"})
+    assert_failed(harness, job_id, "egress_refused", "fetching")
+    assert "canary" not in harness.store.jobs.get(job_id)["last_error"]["message"]
 
 
-def assert_failed(shop: Workshop, job_id: str, code: str, phase: str) -> None:
+def assert_failed(harness: WorkerHarness, job_id: str, code: str, phase: str) -> None:
     """At once, and it rests: no retry can help before a person has."""
-    job = shop.end_of(job_id)
+    job = harness.end_of(job_id)
     error = job["last_error"]
     assert (job["status"], error["code"], error["phase"]) == ("failed", code, phase), error
     assert (error["retryable"], job["attempt_count"]) == (False, 1)

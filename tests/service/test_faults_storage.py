@@ -15,11 +15,11 @@ from euterpe.storage import transfer
 from euterpe.store.engine.wakeup import Topic
 from tests.net.servers import Server
 from tests.s3 import S3Server
-from tests.service.house import House
-from tests.service.workshop import LONG_S, FakeDisk, Front, Workshop, working
-from tests.storage.servers import Call, Reply, each
+from tests.service.installation import Installation
+from tests.service.worker_harness import LONG_S, FakeDisk, S3Proxy, WorkerHarness, working
+from tests.storage.fake_stores import Call, Reply, each
 
-pytest_plugins = ("tests.service.shop",)
+pytest_plugins = ("tests.service.worker_fixtures",)
 
 
 @pytest.fixture(autouse=True)
@@ -27,84 +27,86 @@ def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transfer, "_FIRST_PAUSE_S", 0.001)
 
 
-def only(front: Front, method: str, reply: Reply) -> None:
+def only(proxy: S3Proxy, method: str, reply: Reply) -> None:
     """So it answers each such call, and the others as ever."""
-    front.answer = lambda call: reply if call.method == method else front.honest(call)
+    proxy.answer = lambda call: reply if call.method == method else proxy.honest(call)
 
 
-def test_an_output_that_may_not_be_written_is_told(shop: Workshop, front: Front) -> None:
-    only(front, "POST", Reply(403, body=b"<Error><Code>AccessDenied</Code></Error>"))
-    job_id = shop.submit(credentials=shop.keys, max_attempts=2)
-    job = shop.end_of(job_id)
+def test_an_output_that_may_not_be_written_is_told(harness: WorkerHarness, proxy: S3Proxy) -> None:
+    only(proxy, "POST", Reply(403, body=b"<Error><Code>AccessDenied</Code></Error>"))
+    job_id = harness.submit(credentials=harness.keys, max_attempts=2)
+    job = harness.end_of(job_id)
     assert (job["status"], job["last_error"]["phase"]) == ("failed", "uploading")
-    assert shop.codes(job_id) == ["output_forbidden"], "to encode it again would end here again"
+    assert harness.codes(job_id) == ["output_forbidden"], "to encode it again would end here again"
 
 
-def test_an_output_bucket_that_is_not_there_is_told(shop: Workshop) -> None:
-    job_id = shop.submit(credentials=shop.keys, output={"url": "s3://no-such-bucket/out/"})
-    job = shop.end_of(job_id)
+def test_an_output_bucket_that_is_not_there_is_told(harness: WorkerHarness) -> None:
+    job_id = harness.submit(credentials=harness.keys, output={"url": "s3://no-such-bucket/out/"})
+    job = harness.end_of(job_id)
     assert (job["status"], job["attempt_count"]) == ("failed", 1)
-    assert shop.codes(job_id) == ["output_not_found"]
+    assert harness.codes(job_id) == ["output_not_found"]
 
 
-def test_a_store_that_fails_every_third_call_is_good_enough(shop: Workshop, front: Front) -> None:
-    front.answer = each(3, front.honest, lambda _: Reply(503))
-    job = shop.end_of(shop.submit(credentials=shop.keys))
+def test_a_store_that_fails_every_third_call_is_good_enough(harness: WorkerHarness, proxy: S3Proxy) -> None:
+    proxy.answer = each(3, proxy.honest, lambda _: Reply(503))
+    job = harness.end_of(harness.submit(credentials=harness.keys))
     assert (job["status"], job["last_error"], job["attempt_count"]) == ("succeeded", None, 1)
-    assert len(front.calls) > 6
+    assert len(proxy.calls) > 6
 
 
-def test_a_store_that_always_fails_spends_the_attempts(shop: Workshop, front: Front) -> None:
-    only(front, "HEAD", Reply(500))
-    job_id = shop.submit(credentials=shop.keys, max_attempts=2)
-    assert shop.end_of(job_id)["status"] == "dead_letter"
-    assert shop.codes(job_id) == ["source_unreachable", "source_unreachable"]
+def test_a_store_that_always_fails_spends_the_attempts(harness: WorkerHarness, proxy: S3Proxy) -> None:
+    only(proxy, "HEAD", Reply(500))
+    job_id = harness.submit(credentials=harness.keys, max_attempts=2)
+    assert harness.end_of(job_id)["status"] == "dead_letter"
+    assert harness.codes(job_id) == ["source_unreachable", "source_unreachable"]
 
 
-def test_a_store_that_is_asked_too_often_is_left_alone_for_a_while(shop: Workshop, front: Front) -> None:
+def test_a_store_that_is_asked_too_often_is_left_alone_for_a_while(
+    harness: WorkerHarness, proxy: S3Proxy
+) -> None:
     def answer(_: Call) -> Reply:
-        front.answer = front.honest
+        proxy.answer = proxy.honest
         return Reply(429)
 
-    front.answer = answer
-    job_id = shop.submit(credentials=shop.keys)
-    assert shop.end_of(job_id)["status"] == "succeeded"
-    assert shop.codes(job_id) == ["storage_throttled", None]
+    proxy.answer = answer
+    job_id = harness.submit(credentials=harness.keys)
+    assert harness.end_of(job_id)["status"] == "succeeded"
+    assert harness.codes(job_id) == ["storage_throttled", None]
 
 
 @pytest.mark.parametrize(("method", "part"), [("GET", "clip"), ("PUT", "partNumber=2")])
 def test_a_job_outlives_a_restart_of_its_store(
-    shop: Workshop, s3: S3Server, front: Front, method: str, part: str
+    harness: WorkerHarness, s3: S3Server, proxy: S3Proxy, method: str, part: str
 ) -> None:
     with ExitStack() as running:
         first = S3Server(s3.folder)
         running.callback(first.stop)
-        front.behind = first.endpoint
-        gate = front.gate(method, part)
-        job_id = shop.submit(credentials=shop.keys)
+        proxy.behind = first.endpoint
+        gate = proxy.gate(method, part)
+        job_id = harness.submit(credentials=harness.keys)
         with gate.held():
             running.close()
-            front.behind = s3.endpoint  # another process, which knows nothing of uploads that had begun
-    job = shop.end_of(job_id)
+            proxy.behind = s3.endpoint  # another process, which knows nothing of uploads that had begun
+    job = harness.end_of(job_id)
     assert (job["status"], job["last_error"]) == ("succeeded", None)
 
 
 def test_without_room_a_job_waits_for_another_time(
-    tmp_path: Path, front_server: Server, bucket: Path
+    tmp_path: Path, proxy_server: Server, bucket: Path
 ) -> None:
     disk = FakeDisk()
     disk.free = 0
-    with working(tmp_path, front_server, bucket, disk) as shop:
-        job_id = shop.submit(credentials=shop.keys)
+    with working(tmp_path, proxy_server, bucket, disk) as harness:
+        job_id = harness.submit(credentials=harness.keys)
         for _ in range(3):
             assert disk.looked.acquire(timeout=30)
-        assert (shop.store.jobs.get(job_id)["status"], shop.codes(job_id)) == ("queued", [])
+        assert (harness.store.jobs.get(job_id)["status"], harness.codes(job_id)) == ("queued", [])
         disk.free = None
-        assert shop.end_of(job_id)["attempt_count"] == 1
+        assert harness.end_of(job_id)["attempt_count"] == 1
 
 
 def test_fair_a_disk_that_others_fill_during_an_encode_costs_the_job_nothing(
-    tmp_path: Path, front_server: Server, bucket: Path
+    tmp_path: Path, proxy_server: Server, bucket: Path
 ) -> None:
     disk = FakeDisk()
 
@@ -112,53 +114,53 @@ def test_fair_a_disk_that_others_fill_during_an_encode_costs_the_job_nothing(
         os.kill(child.pid, signal.SIGSTOP)
         disk.free = 0
 
-    with working(tmp_path, front_server, bucket, disk) as shop:
-        shop.sandbox.on_ffmpeg = fill
-        job_id = shop.submit(credentials=shop.keys, max_attempts=1)
-        shop.reaches(job_id, JobStatus.PROCESSING)
-        waiting = shop.reaches(job_id, JobStatus.QUEUED)
+    with working(tmp_path, proxy_server, bucket, disk) as harness:
+        harness.sandbox.on_ffmpeg = fill
+        job_id = harness.submit(credentials=harness.keys, max_attempts=1)
+        harness.reaches(job_id, JobStatus.PROCESSING)
+        waiting = harness.reaches(job_id, JobStatus.QUEUED)
         assert (waiting["last_error"]["code"], waiting["attempt_count"]) == ("disk_full", 0)
         disk.free = None
-        assert shop.end_of(job_id)["status"] == "succeeded"
-        assert shop.codes(job_id) == ["disk_full", None]
+        assert harness.end_of(job_id)["status"] == "succeeded"
+        assert harness.codes(job_id) == ["disk_full", None]
 
 
-def test_an_output_that_grows_too_large_is_ended(shop: Workshop) -> None:
+def test_an_output_that_grows_too_large_is_ended(harness: WorkerHarness) -> None:
     def fill(child: Child) -> None:
         resource.prlimit(child.pid, resource.RLIMIT_FSIZE, (100, 100))
 
-    shop.sandbox.on_ffmpeg = fill
-    job_id = shop.submit(credentials=shop.keys, max_attempts=1)
-    assert shop.end_of(job_id)["last_error"]["code"] == "output_too_large"
+    harness.sandbox.on_ffmpeg = fill
+    job_id = harness.submit(credentials=harness.keys, max_attempts=1)
+    assert harness.end_of(job_id)["last_error"]["code"] == "output_too_large"
 
 
-def test_a_sandbox_that_was_killed_is_replaced(shop: Workshop) -> None:
+def test_a_sandbox_that_was_killed_is_replaced(harness: WorkerHarness) -> None:
     def kill(_: Child) -> None:
-        helper = shop.sandbox._helper
+        helper = harness.sandbox._helper
         assert helper is not None
         helper.kill()
 
-    shop.sandbox.on_ffmpeg = kill
-    job_id = shop.submit(credentials=shop.keys)
-    assert shop.end_of(job_id)["status"] == "succeeded"
-    assert shop.codes(job_id) == ["sandbox_failed", None]
-    assert shop.store.jobs.get(job_id)["attempt_count"] == 1, "the first attempt was given back"
+    harness.sandbox.on_ffmpeg = kill
+    job_id = harness.submit(credentials=harness.keys)
+    assert harness.end_of(job_id)["status"] == "succeeded"
+    assert harness.codes(job_id) == ["sandbox_failed", None]
+    assert harness.store.jobs.get(job_id)["attempt_count"] == 1, "the first attempt was given back"
 
 
 @pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
-def test_a_source_that_finds_no_room_is_a_full_disk(house: House, media: Path) -> None:
+def test_a_source_that_finds_no_room_is_a_full_disk(installation: Installation, media: Path) -> None:
     """The limit of a file's size stands in for that of a disk: to write beyond either fails the same way."""
     limit = 3_000_000
-    worker = house.start("worker", EUTERPE_MIN_FREE_BYTES="0")
+    worker = installation.start("worker", EUTERPE_MIN_FREE_BYTES="0")
     worker.await_log("worker_started")
     resource.prlimit(worker.pid, resource.RLIMIT_FSIZE, (limit, limit))
-    with house.store() as store, closing(store.database.listen(Topic.INBOX)) as commits:
+    with installation.store() as store, closing(store.database.listen(Topic.INBOX)) as commits:
         for excess in (1, limit):  # found at the last flush, and in the midst of it
             (media / "large.mp4").write_bytes(bytes(limit + excess))
-            spec = parse_spec({**house.request("large.mp4"), "max_attempts": 1})
-            job_id = store.submit(spec, house.requester_id).result(LONG_S).job_id
+            spec = parse_spec({**installation.request("large.mp4"), "max_attempts": 1})
+            job_id = store.submit(spec, installation.requester_id).result(LONG_S).job_id
             while (job := store.jobs.get(job_id))["status"] not in FINISHED:
                 assert commits.wait(LONG_S)
             assert (job["last_error"]["code"], job["last_error"]["phase"]) == ("disk_full", "fetching")
     assert worker.stop() == 0
-    assert house.leftovers() == []
+    assert installation.leftovers() == []

@@ -13,10 +13,10 @@ from euterpe.store.engine.engines import sqlite_file
 from euterpe.store.tables import inbox_jobs, job_attempts, job_outbox_events
 from tests.net.servers import Server
 from tests.service.clips import make_noise
-from tests.service.house import House, Program
-from tests.service.processes import descendants
-from tests.service.workshop import Front
-from tests.storage.servers import talking
+from tests.service.installation import Installation, Program
+from tests.service.process_table import descendants
+from tests.service.worker_harness import S3Proxy
+from tests.storage.fake_stores import talking
 
 _SHORT = {"EUTERPE_LEASE_TTL_MS": "2000", "EUTERPE_HEARTBEAT_INTERVAL_MS": "400"}
 
@@ -24,66 +24,74 @@ pytestmark = pytest.mark.parametrize("engine", ["sqlite", "postgres"], indirect=
 
 
 @pytest.fixture
-def front(house: House) -> Iterator[Front]:
+def proxy(installation: Installation) -> Iterator[S3Proxy]:
     """Before the store; to both of them the operator lets jobs go."""
-    front = Front(house.s3)
-    with Server(talking(front)) as server:
-        house.environ["EUTERPE_STORAGE_ENDPOINTS"] += f",http://{server.pair}"
-        yield front
+    proxy = S3Proxy(installation.s3)
+    with Server(talking(proxy)) as server:
+        installation.environ["EUTERPE_STORAGE_ENDPOINTS"] += f",http://{server.pair}"
+        yield proxy
 
 
 @pytest.fixture
-def client(house: House) -> Iterator[Client]:
+def client(installation: Installation) -> Iterator[Client]:
     """Of an API and a dispatcher, without a worker."""
-    api, dispatcher = house.start("api", "--port", "0"), house.start("dispatcher")
-    with Client(api.address(), house.api_key) as client:
+    api, dispatcher = installation.start("api", "--port", "0"), installation.start("dispatcher")
+    with Client(api.address(), installation.api_key) as client:
         yield client
     assert (api.stop(), dispatcher.stop()) == (0, 0)
 
 
-def test_what_was_frozen_while_it_encoded_changes_nothing(house: House, client: Client, media: Path) -> None:
-    encodes = house.receiver.hears(lambda event: (event.type, event.status) == ("job.progress", "processing"))
-    sleeper = house.start("worker", **_SHORT)
+def test_what_was_frozen_while_it_encoded_changes_nothing(
+    installation: Installation, client: Client, media: Path
+) -> None:
+    encodes = installation.receiver.hears(
+        lambda event: (event.type, event.status) == ("job.progress", "processing")
+    )
+    sleeper = installation.start("worker", **_SHORT)
     asked = ["processing", "progress", "succeeded"]
-    job = client.submit(house.request("long.mp4", webhook_events=asked))
+    job = client.submit(installation.request("long.mp4", webhook_events=asked))
     assert encodes.wait(60)
-    _freeze(house, sleeper, job.job_id)
+    _freeze(installation, sleeper, job.job_id)
     assert len(descendants(sleeper.pid)) == 2  # the fork server, and ffmpeg
-    _finish_by_another(house, job.job_id)
-    before = _all_of(house, job.job_id, media / "out" / "mp4.mp4")
-    _check_awakening(house, client, sleeper)
-    assert _all_of(house, job.job_id, media / "out" / "mp4.mp4") == before
+    _finish_by_another(installation, job.job_id)
+    before = _all_of(installation, job.job_id, media / "out" / "mp4.mp4")
+    _check_awakening(installation, client, sleeper)
+    assert _all_of(installation, job.job_id, media / "out" / "mp4.mp4") == before
 
 
 def test_what_was_frozen_while_it_uploaded_publishes_nothing(
-    house: House, front: Front, client: Client, media: Path
+    installation: Installation, proxy: S3Proxy, client: Client, media: Path
 ) -> None:
     make_noise(media / "noise.mp4")
-    sleeper, gate = house.start("worker", **_SHORT), front.gate("PUT", "partNumber=1")
+    sleeper, gate = installation.start("worker", **_SHORT), proxy.gate("PUT", "partNumber=1")
     film = {"name": "film", "type": "mp4", "video": {"codec": "h264", "crf": 0}, "audio": None}
-    keys = house.s3.document(endpoint=house.environ["EUTERPE_STORAGE_ENDPOINTS"].rpartition(",")[2])
-    job = client.submit({**house.request("noise.mp4", outputs=[film], credentials=keys), "profile": None})
+    keys = installation.s3.document(
+        endpoint=installation.environ["EUTERPE_STORAGE_ENDPOINTS"].rpartition(",")[2]
+    )
+    job = client.submit(
+        {**installation.request("noise.mp4", outputs=[film], credentials=keys), "profile": None}
+    )
     with gate.held():
-        _freeze(house, sleeper, job.job_id)
-        _finish_by_another(house, job.job_id)
-        before = _all_of(house, job.job_id, media / "out" / "film.mp4")
-    _check_awakening(house, client, sleeper)
-    assert _all_of(house, job.job_id, media / "out" / "film.mp4") == before
-    assert (front.count("POST", "uploadId="), front.count("DELETE", "uploadId=")) == (1, 1)
+        _freeze(installation, sleeper, job.job_id)
+        _finish_by_another(installation, job.job_id)
+        before = _all_of(installation, job.job_id, media / "out" / "film.mp4")
+    _check_awakening(installation, client, sleeper)
+    assert _all_of(installation, job.job_id, media / "out" / "film.mp4") == before
+    assert (proxy.count("POST", "uploadId="), proxy.count("DELETE", "uploadId=")) == (1, 1)
 
 
-def _freeze(house: House, worker: Program, job_id: str) -> None:
+def _freeze(installation: Installation, worker: Program, job_id: str) -> None:
     """Not within a transaction: until it ends, or Postgres ends it, nobody else could have the job."""
     os.kill(worker.pid, signal.SIGSTOP)
-    while _is_locked(house, job_id):
+    while _is_locked(installation, job_id):
         os.kill(worker.pid, signal.SIGCONT)
-        _is_locked(house, job_id)  # waits for the end of the transaction
+        _is_locked(installation, job_id)  # waits for the end of the transaction
         os.kill(worker.pid, signal.SIGSTOP)
 
 
-def _is_locked(house: House, job_id: str) -> bool:
+def _is_locked(installation: Installation, job_id: str) -> bool:
     """Whether this job cannot be written to, for a second."""
-    url = house.environ["EUTERPE_DATABASE_URL"]
+    url = installation.environ["EUTERPE_DATABASE_URL"]
     is_sqlite = sqlite_file(url) is not None
     patience = {"timeout": 1, "isolation_level": None} if is_sqlite else {"options": "-c lock_timeout=1s"}
     row = "SELECT 1 FROM inbox_jobs WHERE job_id = :job_id FOR UPDATE"
@@ -98,27 +106,27 @@ def _is_locked(house: House, job_id: str) -> bool:
     return False
 
 
-def _finish_by_another(house: House, job_id: str) -> None:
-    other = house.start("worker", **_SHORT)
-    house.receiver.await_event(job_id, "job.succeeded", timeout_s=120)
+def _finish_by_another(installation: Installation, job_id: str) -> None:
+    other = installation.start("worker", **_SHORT)
+    installation.receiver.await_event(job_id, "job.succeeded", timeout_s=120)
     assert other.stop() == 0
 
 
-def _check_awakening(house: House, client: Client, sleeper: Program) -> None:
+def _check_awakening(installation: Installation, client: Client, sleeper: Program) -> None:
     """It notices, leaves nothing, and goes on with the next job."""
     os.kill(sleeper.pid, signal.SIGCONT)
     sleeper.await_log("lease_lost")
     assert len(descendants(sleeper.pid)) == 1, "nothing-left: processes"
-    assert list(house.work.glob("*/*-*/")) == [], "nothing-left: files"
-    following = client.submit(house.request("clip.mp4", profile="audio-aac"))
+    assert list(installation.work.glob("*/*-*/")) == [], "nothing-left: files"
+    following = client.submit(installation.request("clip.mp4", profile="audio-aac"))
     assert client.wait(following.job_id, timeout=60).status == "succeeded"
     assert sleeper.stop() == 0
-    assert list(house.work.iterdir()) == []
+    assert list(installation.work.iterdir()) == []
 
 
-def _all_of(house: House, job_id: str, film: Path) -> Mapping[str, object]:
+def _all_of(installation: Installation, job_id: str, film: Path) -> Mapping[str, object]:
     """All that a stale write could change."""
-    with house.store() as store, store.database.snapshot() as connection:
+    with installation.store() as store, store.database.snapshot() as connection:
         written = {
             table.name: [
                 tuple(row) for row in connection.execute(sa.select(table).where(table.c.job_id == job_id))

@@ -13,7 +13,7 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.service.house import Program
+from tests.service.installation import Program
 
 _ROOT = Path(__file__).parents[2]
 _BOTH = "namespaces,landlock"
@@ -30,7 +30,7 @@ def installation(tmp_path: Path) -> Path:
 
 
 def module_refused(layers: str) -> tuple[str, ...]:
-    return ("tests.media.refusing", layers, "euterpe") if layers else ("euterpe",)
+    return ("tests.media.without_isolation", layers, "euterpe") if layers else ("euterpe",)
 
 
 def run(folder: Path, layers: str, *arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
@@ -164,7 +164,7 @@ def test_nobody_of_the_same_user_reads_the_memory_of_a_service(installation: Pat
         reader = "import sys; open(f'/proc/{sys.argv[1]}/environ')"
         (installation / "reader.py").write_text(reader)
         ended = subprocess.run(
-            [sys.executable, "-m", "tests.media.refusing", _BOTH, "reader", str(program.pid)],
+            [sys.executable, "-m", "tests.media.without_isolation", _BOTH, "reader", str(program.pid)],
             env={**_ENVIRON, "PYTHONPATH": f"{_ROOT}:{installation}"},
             capture_output=True,
             text=True,

@@ -32,7 +32,7 @@ from euterpe.domain.scopes import Scope
 from tests.client.conftest import Asynchronous
 from tests.engines import free_port
 from tests.net.servers import OK, Server, answering
-from tests.service.house import House
+from tests.service.installation import Installation
 
 _NOBODY = "0199a7c4-5b1e-7000-8000-000000000001"
 E = TypeVar("E", bound=ClientError)
@@ -45,31 +45,34 @@ def connected(make: Callable[[str, str], Client], url: str, api_key: str) -> Ite
         yield client
 
 
-def test_every_method_does_what_it_says(house: House, media: Path) -> None:
-    program = house.start("serve", "--port", "0", EUTERPE_HEARTBEAT_INTERVAL_MS="200")
+def test_every_method_does_what_it_says(installation: Installation, media: Path) -> None:
+    program = installation.start("serve", "--port", "0", EUTERPE_HEARTBEAT_INTERVAL_MS="200")
     url = program.address()
     for make in _CLIENTS:
-        with connected(make, url, house.api_key) as client:
+        with connected(make, url, installation.api_key) as client:
             assert {profile["name"] for profile in client.profiles()} >= {"h264-720p", "audio-aac"}
-            job_ids = [_submit_twice(house, client), _watch_and_cancel(house, client)]
-            job_ids += [_fail_and_retry(house, client, media), _replace_credentials(house, client)]
+            job_ids = [_submit_twice(installation, client), _watch_and_cancel(installation, client)]
+            job_ids += [
+                _fail_and_retry(installation, client, media),
+                _replace_credentials(installation, client),
+            ]
             assert {job.job_id for job in client.jobs(limit=2)} >= set(job_ids)
             assert {job.status for job in client.jobs(status="failed")} == {"failed"}
             assert set(client.statuses([*job_ids, _NOBODY])) == set(job_ids)
     assert program.stop() == 0
 
 
-def _submit_twice(house: House, client: Client) -> str:
-    request, key = house.request("clip.mp4", profile="audio-aac"), f"once-by-{type(client).__name__}"
+def _submit_twice(installation: Installation, client: Client) -> str:
+    request, key = installation.request("clip.mp4", profile="audio-aac"), f"once-by-{type(client).__name__}"
     first, second = (client.submit(request, idempotency_key=key) for _ in range(2))
     assert first.job_id == second.job_id
     assert client.wait(first.job_id, timeout=60).raise_for_failure() == client.status(first.job_id)
     return first.job_id
 
 
-def _watch_and_cancel(house: House, client: Client) -> str:
+def _watch_and_cancel(installation: Installation, client: Client) -> str:
     """From its first event to its last, and its progress in between."""
-    job = client.submit(house.request("long.mp4"))
+    job = client.submit(installation.request("long.mp4"))
     told: list[Event | Progress] = []
     for seen in client.watch(job.job_id):
         if isinstance(seen, Progress) and not any(isinstance(before, Progress) for before in told):
@@ -85,10 +88,10 @@ def _watch_and_cancel(house: House, client: Client) -> str:
     return job.job_id
 
 
-def _fail_and_retry(house: House, client: Client, media: Path) -> str:
+def _fail_and_retry(installation: Installation, client: Client, media: Path) -> str:
     late = media / "late.mp4"
     late.unlink(missing_ok=True)
-    job = client.submit(house.request(late.name, profile="audio-aac"))
+    job = client.submit(installation.request(late.name, profile="audio-aac"))
     failed = client.wait(job.job_id, timeout=60)
     assert failed.error is not None
     assert (failed.status, failed.error["code"]) == ("failed", "source_not_found")
@@ -98,35 +101,40 @@ def _fail_and_retry(house: House, client: Client, media: Path) -> str:
     return job.job_id
 
 
-def _replace_credentials(house: House, client: Client) -> str:
-    job = client.submit(house.request("clip.mp4", queue="nobody-works-here"))
-    assert client.replace_credentials(job.job_id, house.s3.document()) == 2
+def _replace_credentials(installation: Installation, client: Client) -> str:
+    job = client.submit(installation.request("clip.mp4", queue="nobody-works-here"))
+    assert client.replace_credentials(job.job_id, installation.s3.document()) == 2
     assert client.cancel(job.job_id).status == "failed"
     return job.job_id
 
 
-def test_every_error_has_its_type(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_error_has_its_type(installation: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("euterpe.client.retries.ATTEMPTS", 1)
-    program = house.start("api", "--port", "0", EUTERPE_MAX_UNFINISHED="1")
+    program = installation.start("api", "--port", "0", EUTERPE_MAX_UNFINISHED="1")
     url = program.address()
-    with house.store() as store:
+    with installation.store() as store:
         reader = store.requesters.create("reader", [Scope.READ]).api_key
     for make in _CLIENTS:
         with connected(make, url, apikeys.mint().plaintext) as client:
             _expect(Unauthorized, client.status, _NOBODY)
         with connected(make, url, reader) as client:
-            _expect(Forbidden, client.submit, house.request("clip.mp4"))
-        with connected(make, url, house.api_key) as client:
-            _meet_errors(house, client)
-        with Server(answering(OK)) as other, connected(make, f"http://{other.pair}", house.api_key) as client:
+            _expect(Forbidden, client.submit, installation.request("clip.mp4"))
+        with connected(make, url, installation.api_key) as client:
+            _meet_errors(installation, client)
+        with (
+            Server(answering(OK)) as other,
+            connected(make, f"http://{other.pair}", installation.api_key) as client,
+        ):
             _expect(UnexpectedAnswer, client.status, _NOBODY)
-        with connected(make, f"http://127.0.0.1:{free_port()}", house.api_key) as client:
+        with connected(make, f"http://127.0.0.1:{free_port()}", installation.api_key) as client:
             _expect(Unreachable, client.status, _NOBODY)
     assert program.stop() == 0
 
 
-def _meet_errors(house: House, client: Client) -> None:
-    request = house.request("clip.mp4", status_webhook_url=None)  # what is still to be told is not pruned
+def _meet_errors(installation: Installation, client: Client) -> None:
+    request = installation.request(
+        "clip.mp4", status_webhook_url=None
+    )  # what is still to be told is not pruned
     _expect(NotFound, client.status, _NOBODY)
     assert _expect(Invalid, client.submit, {**request, "profile": "none"}).errors
     _expect(TooLarge, client.submit, {**request, "metadata": {"long": "x" * 300_000}})
@@ -136,9 +144,9 @@ def _meet_errors(house: House, client: Client) -> None:
     _expect(StillRunning, client.wait, job.job_id, 0.01)
     client.cancel(job.job_id)
     _expect(JobFailed, client.status(job.job_id).raise_for_failure)
-    house.run("prune", "--older-than", "0s")
+    installation.run("prune", "--older-than", "0s")
     _expect(Gone, client.status, job.job_id)
-    with _broken(house):
+    with _broken(installation):
         assert _expect(ServerError, client.status, job.job_id).request_id
 
 
@@ -150,9 +158,9 @@ def _expect(kind: type[E], call: Callable[..., object], *arguments: object) -> E
 
 
 @contextmanager
-def _broken(house: House) -> Iterator[None]:
+def _broken(installation: Installation) -> Iterator[None]:
     """A database that somebody has meddled with."""
-    with house.store() as store:
+    with installation.store() as store:
         with store.database.transaction() as connection:
             connection.execute(sa.text("ALTER TABLE inbox_jobs RENAME TO mislaid"))
         yield

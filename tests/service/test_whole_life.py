@@ -5,17 +5,17 @@ from pathlib import Path
 import av
 import pytest
 
-from tests.service.house import House
+from tests.service.installation import Installation
 
 pytestmark = pytest.mark.parametrize("engine", ["sqlite", "postgres"], indirect=True)
 
 
-def test_a_clip_becomes_a_film_and_its_requester_hears_of_it(house: House, media: Path) -> None:
-    with house.served() as client:
-        job = client.submit(house.request("clip.mp4", external_id="asset-42"))
+def test_a_clip_becomes_a_film_and_its_requester_hears_of_it(installation: Installation, media: Path) -> None:
+    with installation.served() as client:
+        job = client.submit(installation.request("clip.mp4", external_id="asset-42"))
         done = client.wait(job.job_id, timeout=60)
         assert (done.status, done.error) == ("succeeded", None)
-        told = house.receiver.await_event(job.job_id, "job.succeeded")
+        told = installation.receiver.await_event(job.job_id, "job.succeeded")
     (output,) = told.outputs
     assert output["url"] == "s3://media/out/mp4.mp4"
     with av.open(str(media / "out" / "mp4.mp4")) as made:
@@ -24,6 +24,6 @@ def test_a_clip_becomes_a_film_and_its_requester_hears_of_it(house: House, media
             "aac",
         )
     assert told.external_id == "asset-42"
-    types = [event.type.removeprefix("job.") for event in house.receiver.events(job.job_id)]
+    types = [event.type.removeprefix("job.") for event in installation.receiver.events(job.job_id)]
     assert types == ["claimed", "fetching", "processing", "uploading", "succeeded"]
-    assert house.leftovers() == []
+    assert installation.leftovers() == []

@@ -10,7 +10,7 @@ from euterpe.net.egress import Egress
 from euterpe.net.policy import EgressPolicy
 from euterpe.storage.policy import StoragePolicy
 from euterpe.storage.storage import Storage
-from tests.storage.stage import source
+from tests.storage.storage_calls import source
 
 _CREDENTIALS: TypeAdapter[StorageCredentials] = TypeAdapter(StorageCredentials)
 

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from urllib.parse import parse_qs
 
-from tests.storage.servers import Call, Reply, etag_of
+from tests.storage.fake_stores import Call, Reply, etag_of
 
 LONG_S = 30.0
 _KEPT = ("x-amz-meta-", "x-goog-meta-", "x-ms-meta-")

@@ -15,7 +15,7 @@ from euterpe.storage.policy import StoragePolicy
 from euterpe.storage.storage import Storage
 from tests.net.servers import Authority, Server
 from tests.s3 import S3Server, serving_s3
-from tests.storage.servers import Answer, talking
+from tests.storage.fake_stores import Answer, talking
 
 Serve = Callable[[Answer], Server]
 PART = 500_000

@@ -15,8 +15,8 @@ from euterpe.storage.errors import StorageError
 from euterpe.storage.storage import Storage
 from tests.s3 import S3Server
 from tests.storage.conftest import Serve, keys_to
-from tests.storage.servers import Call, Reply, calls, forwarding
-from tests.storage.stage import Download, Fenced, Upload, destination, source
+from tests.storage.fake_stores import Call, Reply, calls, forwarding
+from tests.storage.storage_calls import Download, Fenced, Upload, destination, source
 
 MIB = 1024 * 1024
 

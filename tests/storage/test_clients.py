@@ -14,9 +14,9 @@ from euterpe.storage.errors import StorageError
 from euterpe.storage.storage import Storage
 from tests.net.servers import Server, silent
 from tests.storage.conftest import Serve, endpoint_of
+from tests.storage.fake_stores import Call, Reply, Shelf, calls
 from tests.storage.keys import AZ, AZ_KEY, GS, S3, credentials, key_file
-from tests.storage.servers import Call, Reply, Shelf, calls
-from tests.storage.stage import Download, Fenced, Upload, destination, source
+from tests.storage.storage_calls import Download, Fenced, Upload, destination, source
 
 
 def signed_by_s3(call: Call) -> bool:

@@ -11,7 +11,7 @@ from euterpe.storage.errors import StorageError
 from euterpe.storage.publication import Owner
 from euterpe.storage.storage import Storage
 from euterpe.storage.transfer import UploadDestination
-from tests.storage.stage import Fenced, Upload
+from tests.storage.storage_calls import Fenced, Upload
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from euterpe.domain.retry import RetryClass
 from euterpe.storage.errors import StorageError
 from euterpe.storage.files import os_error_as_storage_error
 from euterpe.storage.storage import Storage
-from tests.storage.stage import Download, Fenced, Upload, destination, source
+from tests.storage.storage_calls import Download, Fenced, Upload, destination, source
 
 
 @pytest.fixture

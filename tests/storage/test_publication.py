@@ -22,9 +22,9 @@ from euterpe.storage.transfer import Stored, UploadDestination
 from tests.net.servers import Server
 from tests.storage.conditional_store import ConditionalStore
 from tests.storage.conftest import PART, Serve
+from tests.storage.fake_stores import Reply, calls
 from tests.storage.keys import AZ, GS, S3, credentials
-from tests.storage.servers import Reply, calls
-from tests.storage.stage import Fenced, Upload
+from tests.storage.storage_calls import Fenced, Upload
 
 DOCUMENTS = {"s3": S3, "gs": GS, "az": AZ}
 OURS = Owner("job-ours", 2)

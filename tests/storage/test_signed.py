@@ -17,8 +17,8 @@ from euterpe.storage.storage import Storage
 from euterpe.storage.transfer import ObjectInfo
 from tests.net.servers import Authority, Server, saying
 from tests.storage.conftest import Serve
-from tests.storage.servers import Reply, Shelf, calls
-from tests.storage.stage import Download, Fenced, Upload, destination, source
+from tests.storage.fake_stores import Reply, Shelf, calls
+from tests.storage.storage_calls import Download, Fenced, Upload, destination, source
 
 QUERY = "?X-Amz-Signature=s3cret"
 

@@ -16,8 +16,8 @@ from euterpe.storage.source import SourceObject
 from euterpe.storage.storage import Storage
 from euterpe.storage.transfer import ObjectInfo
 from tests.storage.conftest import Serve, keys_to
-from tests.storage.servers import Answer, Call, Reply, Shelf, etag_of
-from tests.storage.stage import PLENTY, Download, Fenced, source
+from tests.storage.fake_stores import Answer, Call, Reply, Shelf, etag_of
+from tests.storage.storage_calls import PLENTY, Download, Fenced, source
 
 Open = Callable[[Answer], SourceObject]
 

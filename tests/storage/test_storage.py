@@ -12,8 +12,8 @@ from euterpe.storage.errors import StorageError
 from euterpe.storage.storage import Storage
 from tests.s3 import S3Server
 from tests.storage.conftest import Serve, keys_to
-from tests.storage.servers import Shelf
-from tests.storage.stage import destination, source
+from tests.storage.fake_stores import Shelf
+from tests.storage.storage_calls import destination, source
 
 
 def test_an_endpoint_that_the_operator_does_not_allow_is_never_asked(
@@ -38,7 +38,14 @@ def test_a_large_object_passes_through_little_memory(s3: S3Server, tmp_path: Pat
     with (bucket / "a.mov").open("wb") as sparse:
         sparse.truncate(128 << 20)
     done = subprocess.run(
-        [sys.executable, "-m", "tests.storage.courier", json.dumps(s3.document()), bucket.name, tmp_path],
+        [
+            sys.executable,
+            "-m",
+            "tests.storage.transfer_process",
+            json.dumps(s3.document()),
+            bucket.name,
+            tmp_path,
+        ],
         capture_output=True,
         text=True,
         check=False,

@@ -11,9 +11,9 @@ from euterpe.storage.errors import StorageError
 from euterpe.storage.storage import Storage
 from tests.net.servers import Server
 from tests.storage.conftest import Serve
+from tests.storage.fake_stores import Call, Reply, Shelf, calls
 from tests.storage.keys import AZ, AZ_KEY, GS, S3, credentials, key_file
-from tests.storage.servers import Call, Reply, Shelf, calls
-from tests.storage.stage import Download, Upload, destination, source
+from tests.storage.storage_calls import Download, Upload, destination, source
 
 STATUSES = (301, 302, 303, 307, 308)
 KEYS = {

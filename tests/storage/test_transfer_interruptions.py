@@ -16,8 +16,8 @@ from euterpe.storage.transfer import ObjectInfo
 from tests.net.servers import Server, silent
 from tests.s3 import S3Server
 from tests.storage.conftest import Serve, keys_to
-from tests.storage.servers import Call, Reply, calls, each, forwarding
-from tests.storage.stage import PLENTY, Download, Fenced, Upload, destination, source
+from tests.storage.fake_stores import Call, Reply, calls, each, forwarding
+from tests.storage.storage_calls import PLENTY, Download, Fenced, Upload, destination, source
 
 MIB = 1024 * 1024
 

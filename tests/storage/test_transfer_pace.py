@@ -13,7 +13,7 @@ from euterpe.storage.errors import StorageError
 from euterpe.storage.storage import Storage
 from tests.net.servers import Authority, Serve, Server, header
 from tests.storage.keys import AZ, GS, S3, credentials
-from tests.storage.stage import Download, Upload, destination, source
+from tests.storage.storage_calls import Download, Upload, destination, source
 
 # A drip of 100 bytes in 20 ms is 5,000 bytes a second.
 STRICT = MinimumPace(bytes_per_s=100_000, window_s=0.3)

@@ -8,7 +8,7 @@ from euterpe.net.egress import Egress
 from euterpe.net.policy import EgressPolicy
 from euterpe.storage.policy import StoragePolicy
 from euterpe.storage.storage import Storage
-from tests.storage.stage import destination
+from tests.storage.storage_calls import destination
 
 
 def wait_for_the_end() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 
 from euterpe.synthesize.arrivals import arrivals, pressure
 from euterpe.synthesize.history_plan import DAY_MS, HistoryPlan
-from tests.synthesize.making import UNTIL_MS
+from tests.synthesize.made_history import UNTIL_MS
 
 PLAN = HistoryPlan(jobs=10_000, seed=5, until_ms=UNTIL_MS)
 HOUR_MS = 3_600_000

@@ -12,7 +12,7 @@ from euterpe.analytics.schema import arrow_schema
 from euterpe.analytics.tables import HISTORY
 from euterpe.synthesize.block import block
 from euterpe.synthesize.history_plan import HistoryPlan
-from tests.synthesize.making import PLAN, UNTIL_MS, blocks, history
+from tests.synthesize.made_history import PLAN, UNTIL_MS, blocks, history
 
 SMALL = HistoryPlan(jobs=500, seed=3, until_ms=UNTIL_MS)
 KEYS = {"jobs": "job_id", "attempts": "attempt_id", "events": "event_id", "deliveries": "delivery_id"}

@@ -3,7 +3,7 @@
 from itertools import pairwise
 
 from euterpe.synthesize.customers import customer, requester_number
-from tests.synthesize.making import PLAN, Rows, by, history
+from tests.synthesize.made_history import PLAN, Rows, by, history
 
 EVENTS = {event["event_id"]: event for event in history(PLAN, "events")}
 TRIES = by("event_id", history(PLAN, "deliveries"))

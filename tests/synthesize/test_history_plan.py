@@ -6,7 +6,7 @@ import pytest
 
 from euterpe.analytics.errors import AnalyticsError
 from euterpe.synthesize.history_plan import BLOCK, DAY_MS, HistoryPlan
-from tests.synthesize.making import UNTIL_MS
+from tests.synthesize.made_history import UNTIL_MS
 
 
 def test_the_blocks_have_each_job_once() -> None:

@@ -12,7 +12,7 @@ from euterpe.analytics.tables import HISTORY
 from euterpe.synthesize.customers import named
 from euterpe.synthesize.history_plan import DAY_MS, HistoryPlan
 from euterpe.synthesize.lake import synthesize_lake
-from tests.synthesize.making import PLAN, UNTIL_MS, history, rows
+from tests.synthesize.made_history import PLAN, UNTIL_MS, history, rows
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ from statistics import mean, quantiles
 from typing import Any
 
 from euterpe.synthesize.history_plan import HistoryPlan
-from tests.synthesize.making import PLAN, UNTIL_MS, by, history
+from tests.synthesize.made_history import PLAN, UNTIL_MS, by, history
 
 JOBS = {row["job_id"]: row for row in history(PLAN, "jobs")}
 ATTEMPTS = history(PLAN, "attempts")

@@ -20,9 +20,9 @@ from euterpe.synthesize.documents import spec_document
 from euterpe.synthesize.history_plan import DAY_MS, HistoryPlan
 from euterpe.synthesize.store import synthesize_store
 from tests.clock import SettableClock
-from tests.service.store.processes.books import check_integrity, check_stories, read_books
+from tests.service.store.processes.invariants import check_integrity, check_stories, read_lives
 from tests.store.jobs import enqueue
-from tests.synthesize.making import UNTIL_MS, Rows, by, history, rows
+from tests.synthesize.made_history import UNTIL_MS, Rows, by, history, rows
 
 PLAN = HistoryPlan(jobs=600, seed=21, until_ms=UNTIL_MS)
 # The books of the store's own tests know nothing of progress: the first four requesters do not ask for it.
@@ -37,7 +37,7 @@ def filled(store: Store) -> Store:
 
 def test_the_books_are_in_order(store: Store) -> None:
     synthesize_store(store.database, QUIET, lambda _: None)
-    lives = read_books(store)
+    lives = read_lives(store)
     assert len(lives) == QUIET.jobs
     check_stories(lives)
     check_integrity(store)

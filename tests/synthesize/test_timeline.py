@@ -7,7 +7,7 @@ import pytest
 from euterpe.domain.retry import Backoff, DeadLetter, Fail, Requeue, decide_job
 from euterpe.domain.states import FINISHED, IN_PROGRESS, JOB_TRANSITIONS, JobStatus
 from euterpe.synthesize.outcomes import job_error
-from tests.synthesize.making import PLAN, Rows, by, history
+from tests.synthesize.made_history import PLAN, Rows, by, history
 
 JOBS = {row["job_id"]: row for row in history(PLAN, "jobs")}
 EVENTS = by("job_id", history(PLAN, "events"))

@@ -14,7 +14,7 @@ from euterpe.worker.interruptions import AttemptResult
 from euterpe.worker.lease_keeper import AttemptControl
 from tests.clock import SettableClock
 from tests.store.jobs import claim_one, told
-from tests.worker.sealed import CREDENTIALS, seal_otherwise, submit
+from tests.worker.job_secrets import CREDENTIALS, seal_otherwise, submit
 
 
 @pytest.fixture(autouse=True)

@@ -22,7 +22,7 @@ from euterpe.store.store import Store
 from euterpe.worker.attempt import Tools
 from euterpe.worker.worker import Worker
 from tests.media.clips import Clips
-from tests.worker.sealed import seal_otherwise, submit
+from tests.worker.job_secrets import seal_otherwise, submit
 
 SOUND = {"outputs": [{"name": "sound", "type": "m4a", "audio": {"codec": "aac", "bitrate_kbps": 64}}]}
 

@@ -3,11 +3,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.analytics.cluster.daemons import Workshop
+from tests.analytics.cluster.spark_cluster import ClusterFolder
 
 
 @pytest.fixture
-def workshop(tmp_path: Path) -> Iterator[Workshop]:
-    made = Workshop(tmp_path)
+def cluster_folder(tmp_path: Path) -> Iterator[ClusterFolder]:
+    made = ClusterFolder(tmp_path)
     yield made
     made.close()

@@ -18,7 +18,7 @@ from euterpe.store.engine.database import Database
 from euterpe.synthesize.history_plan import HistoryPlan
 from euterpe.synthesize.lake import synthesize_lake
 from euterpe.synthesize.store import synthesize_store
-from tests.analytics.cluster.daemons import WORKERS, Workshop, cluster, connect_server, tasks_of
+from tests.analytics.cluster.spark_cluster import WORKERS, ClusterFolder, cluster, connect_server, tasks_of
 from tests.analytics.facts.comparing import assert_same
 
 PLAN = HistoryPlan(jobs=300, seed=3, days=3, until_ms=1_790_000_000_000)
@@ -60,13 +60,13 @@ def read(out: Path) -> Document:
     return document
 
 
-def run(workshop: Workshop, master: str, history: str) -> Document:
-    out = workshop.folder / "out"
+def run(cluster_folder: ClusterFolder, master: str, history: str) -> Document:
+    out = cluster_folder.folder / "out"
     command = [sys.executable, "-m", "euterpe", "analytics", "run", "--master", master]
     ran = subprocess.run(
-        [*command, "--lake", workshop.folder / "lake", "--out", out],
-        cwd=workshop.folder,
-        env={**workshop.environ, "EUTERPE_DATABASE_URL": history},
+        [*command, "--lake", cluster_folder.folder / "lake", "--out", out],
+        cwd=cluster_folder.folder,
+        env={**cluster_folder.environ, "EUTERPE_DATABASE_URL": history},
         capture_output=True,
         text=True,
         check=False,
@@ -86,17 +86,17 @@ def assert_tells_the_same(ours: Document, theirs: Document) -> None:
 
 
 def test_a_cluster_of_two_workers_makes_the_report_of_this_machine(
-    workshop: Workshop, history: str, expected: Expected
+    cluster_folder: ClusterFolder, history: str, expected: Expected
 ) -> None:
-    with cluster(workshop) as master:
-        ours = run(workshop, master, history)
-        assert_tells_the_same(ours, expected(Lake(workshop.folder / "lake")))
-    assert all(tasks_of(workshop, worker) for worker in WORKERS)
+    with cluster(cluster_folder) as master:
+        ours = run(cluster_folder, master, history)
+        assert_tells_the_same(ours, expected(Lake(cluster_folder.folder / "lake")))
+    assert all(tasks_of(cluster_folder, worker) for worker in WORKERS)
 
 
 def test_a_server_of_spark_connect_makes_the_report_of_this_machine(
-    workshop: Workshop, history: str, expected: Expected
+    cluster_folder: ClusterFolder, history: str, expected: Expected
 ) -> None:
-    with connect_server(workshop, history) as master:
-        ours = run(workshop, master, history)
-        assert_tells_the_same(ours, expected(Lake(workshop.folder / "lake")))
+    with connect_server(cluster_folder, history) as master:
+        ours = run(cluster_folder, master, history)
+        assert_tells_the_same(ours, expected(Lake(cluster_folder.folder / "lake")))

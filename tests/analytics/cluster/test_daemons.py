@@ -1,21 +1,21 @@
-"""A test that fails leaves nothing of Spark's behind either; `workshop` looks for what is left."""
+"""A test that fails leaves nothing of Spark's behind either; `cluster_folder` looks for what is left."""
 
 import socket
 
 import pytest
 
-from tests.analytics.cluster.daemons import HOME, Daemon, Workshop, cluster
+from tests.analytics.cluster.spark_cluster import HOME, ClusterFolder, Daemon, cluster
 
 
-def test_a_failed_test_ends_its_cluster(workshop: Workshop) -> None:
+def test_a_failed_test_ends_its_cluster(cluster_folder: ClusterFolder) -> None:
     with pytest.raises(ZeroDivisionError):
-        fail_on_a_cluster(workshop)
+        fail_on_a_cluster(cluster_folder)
 
 
-def fail_on_a_cluster(workshop: Workshop) -> None:
+def fail_on_a_cluster(cluster_folder: ClusterFolder) -> None:
     where = ("127.0.0.1", 0)
     try:
-        with cluster(workshop) as master:
+        with cluster(cluster_folder) as master:
             where = ("127.0.0.1", int(master.rpartition(":")[2]))
             socket.create_connection(where).close()
             1 / 0  # noqa: B018
@@ -24,7 +24,7 @@ def fail_on_a_cluster(workshop: Workshop) -> None:
             socket.create_connection(where)
 
 
-def test_a_process_that_does_not_come_up_says_why(workshop: Workshop) -> None:
+def test_a_process_that_does_not_come_up_says_why(cluster_folder: ClusterFolder) -> None:
     command = [f"{HOME}/bin/spark-class", "org.apache.spark.deploy.master.NoSuchMaster"]
     with pytest.raises(RuntimeError, match="NoSuchMaster"):
-        Daemon(workshop, command, workshop.environ, ready="never said")
+        Daemon(cluster_folder, command, cluster_folder.environ, ready="never said")

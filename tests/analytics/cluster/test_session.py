@@ -17,7 +17,7 @@ from euterpe.analytics.errors import AnalyticsError, JavaMissing, SparkMissing
 from euterpe.analytics.session import driver_memory, find_java, package, spark_session
 from euterpe.analytics.source import read_table
 from euterpe.analytics.spark_errors import failures_in_words, files_in_words
-from tests.analytics.cluster.daemons import Workshop
+from tests.analytics.cluster.spark_cluster import ClusterFolder
 from tests.engines import free_port
 
 GIB = 1 << 30
@@ -90,10 +90,10 @@ def test_a_local_session_has_that_memory(spark: SparkSession) -> None:
 
 
 def test_the_package_that_workers_get_is_whole_and_needs_what_the_docs_name(
-    workshop: Workshop, tmp_path: Path
+    cluster_folder: ClusterFolder, tmp_path: Path
 ) -> None:
     def ran(code: str) -> subprocess.CompletedProcess[str]:
-        command = [str(workshop.python), "-c", code]
+        command = [str(cluster_folder.python), "-c", code]
         return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
 
     assert "No module named 'euterpe.analytics'" in ran("import euterpe.analytics").stderr
@@ -134,9 +134,9 @@ class TestFailures:
         )
 
     def test_a_worker_without_arrow(
-        self, spark: SparkSession, told: Tell, workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+        self, spark: SparkSession, told: Tell, cluster_folder: ClusterFolder, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        bare = workshop.folder / "bare"
+        bare = cluster_folder.folder / "bare"
         bare.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
         bare.chmod(0o755)
         monkeypatch.setattr(spark.sparkContext, "pythonExec", str(bare))

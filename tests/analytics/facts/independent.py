@@ -6,7 +6,7 @@ from pathlib import Path
 
 import duckdb
 
-from tests.analytics.facts.history import TABLES
+from tests.analytics.facts.history_rows import TABLES
 
 JOB_FACTS = """
 WITH job AS (

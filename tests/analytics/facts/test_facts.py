@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 from euterpe.analytics.facts import Facts, facts
 from euterpe.analytics.facts_schema import FACTS
 from tests.analytics.facts.comparing import assert_shape, rows_of
-from tests.analytics.facts.history import Row, at, history
+from tests.analytics.facts.history_rows import Row, at, history
 
 
 def only(frame: DataFrame) -> Row:

@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 from euterpe.analytics.facts import Facts
 from euterpe.analytics.facts_schema import FACTS
 from tests.analytics.facts.comparing import rows_of
-from tests.analytics.facts.history import Row, at, table_of
+from tests.analytics.facts.history_rows import Row, at, table_of
 
 JOB: Row = {
     "requester_id": "r1",

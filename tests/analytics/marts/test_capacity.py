@@ -3,7 +3,7 @@ from pyspark.sql import SparkSession
 
 from euterpe.analytics.marts.capacity import Forecast, capacity, gap, weekly_growth
 from euterpe.analytics.queueing import MODEL, fewest_slots, wait_quantile
-from tests.analytics.facts.history import Row, at
+from tests.analytics.facts.history_rows import Row, at
 from tests.analytics.marts.rows import by, known, told
 
 WEEK = 7 * 24

@@ -2,7 +2,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from euterpe.analytics.marts.costs import Prices, costs
-from tests.analytics.facts.history import Row
+from tests.analytics.facts.history_rows import Row
 from tests.analytics.marts.rows import by, known, only, told
 
 GIB = 1 << 30

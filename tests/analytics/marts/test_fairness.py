@@ -2,7 +2,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from euterpe.analytics.marts.fairness import FEWEST_JOBS, fairness
-from tests.analytics.facts.history import Row, at
+from tests.analytics.facts.history_rows import Row, at
 from tests.analytics.marts.rows import by, known, told
 
 

@@ -11,7 +11,7 @@ from euterpe.analytics.facts_schema import FACTS
 from euterpe.analytics.marts import Options, Prices, all_marts
 from euterpe.analytics.marts.schema import MARTS
 from tests.analytics.facts.comparing import assert_same, rows_of
-from tests.analytics.facts.history import Row, generate, read, write
+from tests.analytics.facts.history_rows import Row, generate, read, write
 from tests.analytics.facts.independent import independently
 from tests.analytics.marts import independent, statistical
 

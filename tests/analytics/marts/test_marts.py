@@ -8,7 +8,7 @@ from euterpe.analytics.facts import Facts, HistoryFrames, facts
 from euterpe.analytics.marts import Options, all_marts
 from euterpe.analytics.marts.schema import MARTS
 from tests.analytics.facts.comparing import assert_same, assert_shape, rows_of
-from tests.analytics.facts.history import Rows, at, generate, history
+from tests.analytics.facts.history_rows import Rows, at, generate, history
 
 JOB = {"job_id": "j1"}
 

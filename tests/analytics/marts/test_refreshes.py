@@ -1,7 +1,7 @@
 from pyspark.sql import SparkSession
 
 from euterpe.analytics.marts.refreshes import refreshes
-from tests.analytics.facts.history import Row
+from tests.analytics.facts.history_rows import Row
 from tests.analytics.marts.rows import by, known, told
 
 

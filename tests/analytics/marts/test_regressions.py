@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from euterpe.analytics.marts.regressions import ATOM, compared, regressions
-from tests.analytics.facts.history import Row, at
+from tests.analytics.facts.history_rows import Row, at
 from tests.analytics.marts.rows import by, known, told
 
 PROFILES = ("h264-720p", "hevc-1080p", "av1-1080p", "audio-aac")

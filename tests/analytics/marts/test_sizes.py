@@ -2,7 +2,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from euterpe.analytics.marts.sizes import sizes
-from tests.analytics.facts.history import Row
+from tests.analytics.facts.history_rows import Row
 from tests.analytics.marts.rows import known, only, told
 
 

@@ -4,7 +4,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from euterpe.analytics.marts.utilisation import utilisation
-from tests.analytics.facts.history import Row, at
+from tests.analytics.facts.history_rows import Row, at
 from tests.analytics.marts.rows import by, known, told
 
 MONDAY, TUESDAY, WEDNESDAY = (date(2026, 3, day) for day in (2, 3, 4))

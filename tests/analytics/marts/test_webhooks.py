@@ -1,7 +1,7 @@
 from pyspark.sql import SparkSession
 
 from euterpe.analytics.marts.webhooks import Objective, webhooks
-from tests.analytics.facts.history import Row, at
+from tests.analytics.facts.history_rows import Row, at
 from tests.analytics.marts.rows import by, known, only, told
 
 EVENTS: list[Row] = [

@@ -20,11 +20,17 @@ from euterpe.store.queue.inbox import Advance
 from euterpe.store.queue.outbox import Delivery
 from euterpe.store.store import Store
 from tests.engines import empty
-from tests.service.store.processes import acts
-from tests.service.store.processes.books import Ledger, check_integrity, check_lives, read_books, unfinished
-from tests.service.store.processes.child import open_store
-from tests.service.store.processes.fleet import Child, fleet_on, hear_from
+from tests.service.store.processes import child_tasks
+from tests.service.store.processes.child_process import open_store
 from tests.service.store.processes.following import follow_to_the_end
+from tests.service.store.processes.invariants import (
+    Ledger,
+    check_integrity,
+    check_lives,
+    read_lives,
+    unfinished,
+)
+from tests.service.store.processes.process_pool import Child, hear_from, process_pool_on
 from tests.store import outages
 from tests.store.jobs import SPEC, enqueue, new_job
 from tests.store.outages import Fragile
@@ -169,15 +175,15 @@ def _wake(listener: Listener, store: Store) -> None:
 @pytest.mark.parametrize("engine", ["libsql", "postgres"], indirect=True)
 def test_workers_live_through_outages_and_finish_every_job(database: Fragile, store: Store) -> None:
     """event-per-transition, no-lease-at-rest. (An SQLite file that is open does not go away.)"""
-    plan = acts.WorkPlan(seed=6, batch=5, lease_ms=500)
+    plan = child_tasks.WorkPlan(seed=6, batch=5, lease_ms=500)
     ledger = Ledger()
-    with fleet_on(database.url) as fleet:
+    with process_pool_on(database.url) as process_pool:
         backoff = Backoff(base_ms=10, cap_ms=100)
-        workers = [fleet.launch(f"worker {n}", backoff=backoff) for n in range(4)]
+        workers = [process_pool.launch(f"worker {n}", backoff=backoff) for n in range(4)]
         for worker in workers:
             worker.do("inbox.sweep")  # each has opened its store before the database goes
         for worker in workers:
-            worker.start(acts.work_through_outages, plan)
+            worker.start(child_tasks.work_through_outages, plan)
         for _ in range(2):
             _enqueue_at_last(store, 300)
             _hear_of_work(workers, ledger, count=200)
@@ -185,7 +191,7 @@ def test_workers_live_through_outages_and_finish_every_job(database: Fragile, st
                 _hear_of_the_outage(workers, ledger)
                 assert _says_away(lambda: unfinished(store))
         follow_to_the_end(workers, ledger, lambda: unfinished(store))
-    lives = read_books(store)
+    lives = read_lives(store)
     check_lives(lives)
     ledger.check(lives, complete=False)
     assert {life.job.status for life in lives.values()} == {JobStatus.SUCCEEDED}
@@ -202,7 +208,7 @@ def _hear_of_work(workers: list[Child], ledger: Ledger, *, count: int) -> None:
     while count > 0:
         for worker, message in hear_from(workers):
             ledger.note(worker.name, message)
-            count -= isinstance(message, acts.Accepted)
+            count -= isinstance(message, child_tasks.Accepted)
 
 
 def _hear_of_the_outage(workers: list[Child], ledger: Ledger) -> None:
@@ -211,21 +217,21 @@ def _hear_of_the_outage(workers: list[Child], ledger: Ledger) -> None:
     while unaware:
         for worker, message in hear_from(workers):
             ledger.note(worker.name, message)
-            if isinstance(message, acts.Away):
+            if isinstance(message, child_tasks.Away):
                 unaware.discard(worker.name)
 
 
 def test_an_accepted_job_survives_the_death_of_everything(database: Fragile) -> None:
     """accepted-is-durable: SIGKILL to the process that accepted it, and to the server"""
-    with fleet_on(database.url) as fleet:
-        api = fleet.launch("api")
-        api.start(acts.accept_until_killed, SPEC)
+    with process_pool_on(database.url) as process_pool:
+        api = process_pool.launch("api")
+        api.start(child_tasks.accept_until_killed, SPEC)
         accepted = [api.hear() for _ in range(200)]
         database.kill()
         accepted += [word for word in api.kill() if isinstance(word, str)]
     database.come_back()
     with open_store(database.url) as after:
-        assert set(accepted) <= read_books(after).keys()
+        assert set(accepted) <= read_lives(after).keys()
 
 
 @pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
@@ -234,10 +240,10 @@ def test_a_full_disk_is_an_outage(store: Store) -> None:
     big = new_job(spec={**SPEC, "metadata": {"text": "x" * 1_000_000}})
     assert _says_away(lambda: store.enqueue.many([big]))
     assert _says_away(lambda: store.enqueue.many([big]))
-    assert big.job_id not in read_books(store)
+    assert big.job_id not in read_lives(store)
     _set_page_limit(store, before)
     store.enqueue.many([big])
-    assert big.job_id in read_books(store)
+    assert big.job_id in read_lives(store)
     check_integrity(store)
 
 

@@ -25,8 +25,8 @@ from euterpe.storage.objects.request import ObjectRequest, encode_path, encode_q
 from euterpe.storage.objects.s3_signer import S3Signer
 from tests.net.servers import Server
 from tests.storage.conftest import Serve
+from tests.storage.fake_stores import Call, Reply, calls
 from tests.storage.keys import key_file
-from tests.storage.servers import Call, Reply, calls
 
 if TYPE_CHECKING:
     from obstore.store import AzureConfig, S3Config

@@ -5,14 +5,14 @@ from collections.abc import Iterator
 import pytest
 
 from euterpe.store.store import Store
-from tests.service.store.processes.child import open_store
-from tests.service.store.processes.fleet import Fleet, fleet_on
+from tests.service.store.processes.child_process import open_store
+from tests.service.store.processes.process_pool import ProcessPool, process_pool_on
 
 
 @pytest.fixture
-def fleet(url: str) -> Iterator[Fleet]:
-    with fleet_on(url) as fleet:
-        yield fleet
+def process_pool(url: str) -> Iterator[ProcessPool]:
+    with process_pool_on(url) as process_pool:
+        yield process_pool
 
 
 @pytest.fixture

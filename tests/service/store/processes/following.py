@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Sequence
 
-from tests.service.store.processes.acts import Idle
-from tests.service.store.processes.books import Ledger
-from tests.service.store.processes.child import Done
-from tests.service.store.processes.fleet import Child, hear_from
+from tests.service.store.processes.child_process import Done
+from tests.service.store.processes.child_tasks import Idle
+from tests.service.store.processes.invariants import Ledger
+from tests.service.store.processes.process_pool import Child, hear_from
 
 
 def follow_to_the_end(

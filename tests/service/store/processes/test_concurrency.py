@@ -9,18 +9,18 @@ from euterpe.domain.retry import Backoff
 from euterpe.domain.states import JobStatus
 from euterpe.store.queue.enqueue import Key, NewJob
 from euterpe.store.store import Store
-from tests.service.store.processes import acts
-from tests.service.store.processes.books import (
+from tests.service.store.processes import child_tasks
+from tests.service.store.processes.following import follow_to_the_end
+from tests.service.store.processes.invariants import (
     Ledger,
     check_group_limits,
     check_group_order,
     check_integrity,
     check_lives,
-    read_books,
+    read_lives,
     unfinished,
 )
-from tests.service.store.processes.fleet import Child, Fleet
-from tests.service.store.processes.following import follow_to_the_end
+from tests.service.store.processes.process_pool import Child, ProcessPool
 from tests.store.jobs import PATH, enqueue, new_job
 
 QUEUES = ("films", "trailers")
@@ -28,23 +28,25 @@ GROUPS = {f"group {n} 🎬": 1 + n % 3 for n in range(12)}
 OWN, SHARED = 900, 200  # jobs of each producer, and jobs that both of them enqueue under the same keys
 
 
-def test_every_job_is_claimed_once_per_version_and_ends_once(fleet: Fleet, store: Store) -> None:
+def test_every_job_is_claimed_once_per_version_and_ends_once(process_pool: ProcessPool, store: Store) -> None:
     """one-owner, fenced-writes, event-per-transition, no-lease-at-rest, budget, same-key-same-job"""
     produced = {name: _jobs(name) for name in ("producer 1", "producer 2")}
-    producers = [fleet.launch(name) for name in produced]
+    producers = [process_pool.launch(name) for name in produced]
     for producer in producers:
-        producer.start(acts.enqueue, _in_batches(produced[producer.name]))
+        producer.start(child_tasks.enqueue, _in_batches(produced[producer.name]))
     orders = {f"worker {n}": QUEUES if n % 2 else QUEUES[::-1] for n in range(8)}
     backoff = Backoff(base_ms=10, cap_ms=100)
-    workers = [fleet.launch(name, backoff=backoff) for name in orders]
+    workers = [process_pool.launch(name, backoff=backoff) for name in orders]
     for worker in workers:
         queues = orders[worker.name]
-        plan = acts.WorkPlan(seed=1, queues=queues, batch=15, looks_away=0.05, releases=0.01, fails=0.01)
-        worker.start(acts.work, plan)
+        plan = child_tasks.WorkPlan(
+            seed=1, queues=queues, batch=15, looks_away=0.05, releases=0.01, fails=0.01
+        )
+        worker.start(child_tasks.work, plan)
     ledger = Ledger()
     follow_to_the_end(workers, ledger, lambda: unfinished(store), producers=producers)
 
-    lives = read_books(store)
+    lives = read_lives(store)
     assert len(lives) == 2 * OWN + SHARED, "same-key-same-job"
     check_lives(lives)
     ledger.check(lives, complete=True)
@@ -56,49 +58,51 @@ def test_every_job_is_claimed_once_per_version_and_ends_once(fleet: Fleet, store
     check_integrity(store)
 
 
-def test_a_group_never_has_more_at_work_than_its_limit(fleet: Fleet, store: Store) -> None:
+def test_a_group_never_has_more_at_work_than_its_limit(process_pool: ProcessPool, store: Store) -> None:
     """Everybody works for the same group, one job at a time: every end lets another one in."""
     store.enqueue.many([new_job(max_attempts=50, group_id="g", group_limit=5) for _ in range(150)])
-    ledger = _work_one_at_a_time(fleet, store, producers=[])
-    lives = read_books(store)
+    ledger = _work_one_at_a_time(process_pool, store, producers=[])
+    lives = read_lives(store)
     check_lives(lives)
     ledger.check(lives, complete=True)
     check_group_limits(lives.values(), {"g": 5})
     check_group_order(lives.values(), dict.fromkeys(lives, "the test"))
 
 
-def test_a_job_that_comes_as_its_group_falls_idle_is_not_left_behind(fleet: Fleet, store: Store) -> None:
+def test_a_job_that_comes_as_its_group_falls_idle_is_not_left_behind(
+    process_pool: ProcessPool, store: Store
+) -> None:
     """It is not there yet for the one that ends, and that one is at work still for it."""
-    producers = [fleet.launch(f"producer {n}") for n in range(2)]
+    producers = [process_pool.launch(f"producer {n}") for n in range(2)]
     for producer in producers:
         couples = [[new_job(group_id=f"{producer.name} {n}") for _ in range(2)] for n in range(40)]
-        producer.start(acts.enqueue_as_the_first_ends, couples)
-    _work_one_at_a_time(fleet, store, producers=producers)
-    check_lives(read_books(store))
+        producer.start(child_tasks.enqueue_as_the_first_ends, couples)
+    _work_one_at_a_time(process_pool, store, producers=producers)
+    check_lives(read_lives(store))
 
 
-def _work_one_at_a_time(fleet: Fleet, store: Store, *, producers: Sequence[Child]) -> Ledger:
+def _work_one_at_a_time(process_pool: ProcessPool, store: Store, *, producers: Sequence[Child]) -> Ledger:
     backoff = Backoff(base_ms=1, cap_ms=1)
-    workers = [fleet.launch(f"worker {n}", backoff=backoff, sweep_every_ms=10) for n in range(8)]
+    workers = [process_pool.launch(f"worker {n}", backoff=backoff, sweep_every_ms=10) for n in range(8)]
     for worker in workers:
-        worker.start(acts.work, acts.WorkPlan(seed=2, batch=1))
+        worker.start(child_tasks.work, child_tasks.WorkPlan(seed=2, batch=1))
     ledger = Ledger()
     follow_to_the_end(workers, ledger, lambda: unfinished(store), producers=producers)
     return ledger
 
 
-def test_a_step_that_many_processes_take_at_once_is_one_step(fleet: Fleet, store: Store) -> None:
+def test_a_step_that_many_processes_take_at_once_is_one_step(process_pool: ProcessPool, store: Store) -> None:
     """valid-transitions, event-per-transition: with one claim in four hands only the status can tell"""
     enqueue(store, 100)
     jobs = store.inbox.claim("w1", 100)
-    walkers = [fleet.launch(f"walker {n}") for n in range(4)]
+    walkers = [process_pool.launch(f"walker {n}") for n in range(4)]
     for walker in walkers:
-        walker.start(acts.take_every_step, jobs)
+        walker.start(child_tasks.take_every_step, jobs)
     taken = Counter(
         (job_id, target) for walker in walkers for target, held in walker.result() for job_id in held
     )
     assert set(taken.values()) == {1}, "a step was taken twice"
-    for life in read_books(store).values():
+    for life in read_lives(store).values():
         assert life.told == list(PATH[: len(life.told)])
         assert all(taken[life.job.job_id, status] for status in life.told[1:])
 

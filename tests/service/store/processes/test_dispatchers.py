@@ -10,21 +10,25 @@ from euterpe.domain.states import Lane, OutboxStatus
 from euterpe.store.queue.inbox import Advance
 from euterpe.store.store import Store
 from euterpe.store.tables import job_outbox_events
-from tests.service.store.processes import acts
-from tests.service.store.processes.books import Ledger
-from tests.service.store.processes.fleet import Fleet
+from tests.service.store.processes import child_tasks
 from tests.service.store.processes.following import follow_to_the_end
+from tests.service.store.processes.invariants import Ledger
+from tests.service.store.processes.process_pool import ProcessPool
 from tests.store.jobs import PATH, enqueue
 
 JOBS = 150
 
 
-def test_every_event_is_claimed_once_per_version_and_delivered_once(fleet: Fleet, store: Store) -> None:
+def test_every_event_is_claimed_once_per_version_and_delivered_once(
+    process_pool: ProcessPool, store: Store
+) -> None:
     """one-owner, fenced-writes, no-lease-at-rest"""
     _tell_of_whole_lives(store)
-    dispatchers = [fleet.launch(f"dispatcher {n}", outbox_max_attempts=1_000) for n in range(8)]
+    dispatchers = [process_pool.launch(f"dispatcher {n}", outbox_max_attempts=1_000) for n in range(8)]
     for dispatcher in dispatchers:
-        dispatcher.start(acts.dispatch, acts.WorkPlan(seed=5, batch=10, looks_away=0.2, fails=0.1))
+        dispatcher.start(
+            child_tasks.dispatch, child_tasks.WorkPlan(seed=5, batch=10, looks_away=0.2, fails=0.1)
+        )
     ledger = Ledger()
     follow_to_the_end(dispatchers, ledger, lambda: any(row.lane != Lane.REST for row in _events(store)))
 

@@ -14,10 +14,10 @@ from euterpe.store.queue.enqueue import Accepted, Key
 from euterpe.store.queue.inbox import Advance, ClaimedJob
 from euterpe.store.store import Store
 from euterpe.store.tables import idempotency_keys, inbox_jobs, job_attempts, job_groups, job_outbox_events
-from tests.service.store.processes import sabotage
-from tests.service.store.processes.books import check_integrity, check_stories, read_books
-from tests.service.store.processes.child import open_store
-from tests.service.store.processes.fleet import Fleet
+from tests.service.store.processes import kill_points
+from tests.service.store.processes.child_process import open_store
+from tests.service.store.processes.invariants import check_integrity, check_stories, read_lives
+from tests.service.store.processes.process_pool import ProcessPool
 from tests.store.jobs import advance, claim_one, enqueue, new_job
 
 TABLES = (inbox_jobs, job_attempts, job_outbox_events, job_groups, idempotency_keys)
@@ -94,43 +94,45 @@ def store(url: str) -> Iterator[Store]:
         yield opened
 
 
-@pytest.mark.parametrize("seam", sabotage.BEFORE)
-def test_what_was_killed_inside_its_transaction_has_never_been(fleet: Fleet, store: Store, seam: str) -> None:
+@pytest.mark.parametrize("seam", kill_points.BEFORE)
+def test_what_was_killed_inside_its_transaction_has_never_been(
+    process_pool: ProcessPool, store: Store, seam: str
+) -> None:
     """event-per-transition: neither the transition nor its event, its attempt or its place in the group"""
     for prepare in DEEDS:
         what, arguments, options = prepare(store)
         before = _everything(store)
-        _die_doing(fleet, seam, what, arguments, options)
+        _die_doing(process_pool, seam, what, arguments, options)
         assert _everything(store) == before, f"{prepare.__name__}: half of it is there"
         attrgetter(what)(store)(*arguments, **options)
         assert _everything(store) != before, f"{prepare.__name__}: it could not be done any more"
     check_integrity(store)
 
 
-def test_what_was_killed_right_after_its_commit_is_all_there(fleet: Fleet, store: Store) -> None:
+def test_what_was_killed_right_after_its_commit_is_all_there(process_pool: ProcessPool, store: Store) -> None:
     """event-per-transition: no event, attempt or place in a group was still to follow"""
     for prepare in DEEDS:
         what, arguments, options = prepare(store)
         before = _everything(store)
-        _die_doing(fleet, sabotage.AFTER, what, arguments, options)
+        _die_doing(process_pool, kill_points.AFTER, what, arguments, options)
         assert _everything(store) != before
-        check_stories(read_books(store))
+        check_stories(read_lives(store))
     check_integrity(store)
 
 
 def _die_doing(
-    fleet: Fleet, seam: str, what: str, arguments: Sequence[Any], options: Mapping[str, Any]
+    process_pool: ProcessPool, seam: str, what: str, arguments: Sequence[Any], options: Mapping[str, Any]
 ) -> None:
-    victim = fleet.launch(f"the one who dies {seam} in {what}")
-    victim.start(sabotage.die_doing, seam, what, arguments, options)
+    victim = process_pool.launch(f"the one who dies {seam} in {what}")
+    victim.start(kill_points.die_doing, seam, what, arguments, options)
     victim.join()
     assert victim.was_killed
 
 
-def test_an_enqueue_that_was_killed_has_not_taken_its_key(fleet: Fleet, store: Store) -> None:
+def test_an_enqueue_that_was_killed_has_not_taken_its_key(process_pool: ProcessPool, store: Store) -> None:
     """same-key-same-job: a key without its job would swallow the request for ever"""
     job = new_job(key=Key("k", "hash"), group_id="g")
-    _die_doing(fleet, "before the job is inserted", "enqueue.many", ([job],), {})
+    _die_doing(process_pool, "before the job is inserted", "enqueue.many", ([job],), {})
     assert not any(_everything(store).values())
     (answer,) = store.enqueue.many([job])
     assert isinstance(answer, Accepted)

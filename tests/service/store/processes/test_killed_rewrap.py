@@ -7,31 +7,31 @@ from euterpe.crypto.keyring import LocalKeyRing
 from euterpe.domain.canonical import join_secrets
 from euterpe.store.secrets.rewrap import Rewrap
 from euterpe.store.store import Store
-from tests.service.store.processes.child import Desk
-from tests.service.store.processes.fleet import Fleet
+from tests.service.store.processes.child_process import ParentChannel
+from tests.service.store.processes.process_pool import ProcessPool
 from tests.store.secrets.test_credentials import SEALED, submit
 
 OLD, NEW = b"1" * 32, b"2" * 32
 BATCH = 10
 
 
-def rewrap_in_batches(desk: Desk) -> None:
+def rewrap_in_batches(parent: ParentChannel) -> None:
     """Each when the test says so."""
     ring = LocalKeyRing(KeySet(where="the tests", active="k2", keys={"k1": OLD, "k2": NEW}))
-    for progress in Rewrap(desk.store.database, ring).run(batch=BATCH):
-        desk.report(progress.moved)
-        desk.wait_for_word()
+    for progress in Rewrap(parent.store.database, ring).run(batch=BATCH):
+        parent.report(progress.moved)
+        parent.wait_for_word()
 
 
 def test_a_rewrap_that_is_killed_again_and_again_ends_with_every_secret_moved(
-    fleet: Fleet, store: Store, url: str
+    process_pool: ProcessPool, store: Store, url: str
 ) -> None:
     jobs = 6 * BATCH
     for _ in range(jobs):
         submit(store)
     kills = count()
     while left := store.rewrap.in_use().get("k1", 0):
-        worker = fleet.launch(f"rewrap {next(kills)}")
+        worker = process_pool.launch(f"rewrap {next(kills)}")
         worker.start(rewrap_in_batches)
         assert worker.hear() == min(BATCH, left)
         worker.say("go on")  # and die anywhere in the next batch

@@ -6,10 +6,10 @@ from uuid import UUID
 from euterpe.domain.retry import Backoff
 from euterpe.domain.states import JobStatus
 from euterpe.store.store import Store
-from tests.service.store.processes import acts
-from tests.service.store.processes.books import Ledger, Life, check_lives, read_books, unfinished
-from tests.service.store.processes.fleet import Fleet
+from tests.service.store.processes import child_tasks
 from tests.service.store.processes.following import follow_to_the_end
+from tests.service.store.processes.invariants import Ledger, Life, check_lives, read_lives, unfinished
+from tests.service.store.processes.process_pool import ProcessPool
 from tests.store.jobs import enqueue
 
 TEN_MINUTES_S = 600
@@ -23,25 +23,28 @@ SKEWS_S = {
 }
 
 
-def test_a_worker_whose_clock_is_off_never_owns_a_row_twice(fleet: Fleet, store: Store) -> None:
+def test_a_worker_whose_clock_is_off_never_owns_a_row_twice(process_pool: ProcessPool, store: Store) -> None:
     """one-owner, fenced-writes: every lease is measured by the database's clock"""
     enqueue(store, 300, max_attempts=50)
     begin = _database_time(store)
     options: dict[str, Any] = {"backoff": Backoff(base_ms=10, cap_ms=100)}
     workers = [
-        fleet.launch_skewed(name, skew, **options) if skew else fleet.launch(name, **options)
+        process_pool.launch_skewed(name, skew, **options) if skew else process_pool.launch(name, **options)
         for name, skew in SKEWS_S.items()
     ]
     ledger = Ledger()
     for worker in workers:  # each takes part at least once, however the race goes
         (job,) = worker.do("inbox.claim", worker.name, 1, lease_ms=1)
-        ledger.note(worker.name, acts.Claimed([(job.job_id, job.claim_version)]))
+        ledger.note(worker.name, child_tasks.Claimed([(job.job_id, job.claim_version)]))
     for worker in workers:
-        worker.start(acts.work, acts.WorkPlan(seed=4, batch=5, lease_ms=2_000, looks_away=0.3, fails=0.05))
+        worker.start(
+            child_tasks.work,
+            child_tasks.WorkPlan(seed=4, batch=5, lease_ms=2_000, looks_away=0.3, fails=0.05),
+        )
     follow_to_the_end(workers, ledger, lambda: unfinished(store))
     end = _database_time(store)
 
-    lives = read_books(store)
+    lives = read_lives(store)
     check_lives(lives)
     ledger.check(lives, complete=True)
     assert {life.job.status for life in lives.values()} == {JobStatus.SUCCEEDED}

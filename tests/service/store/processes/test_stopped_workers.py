@@ -8,46 +8,50 @@ from euterpe.store.errors import StoreUnavailable
 from euterpe.store.queue.inbox import Advance, ClaimedJob
 from euterpe.store.queue.outbox import ClaimedEvent, Delivery
 from euterpe.store.store import Store
-from tests.service.store.processes import acts, sabotage
-from tests.service.store.processes.books import check_lives, read_books
-from tests.service.store.processes.fleet import Fleet
+from tests.service.store.processes import child_tasks, kill_points
+from tests.service.store.processes.invariants import check_lives, read_lives
+from tests.service.store.processes.process_pool import ProcessPool
 from tests.store.jobs import advance, enqueue, statuses
 
 SHORT_MS, LONG_MS = 300, 600_000
 
 
-def test_a_worker_that_slept_past_its_leases_writes_nothing_and_is_told(fleet: Fleet, store: Store) -> None:
+def test_a_worker_that_slept_past_its_leases_writes_nothing_and_is_told(
+    process_pool: ProcessPool, store: Store
+) -> None:
     """one-owner, fenced-writes, terminal-forever"""
-    sleeper, heir = fleet.launch("sleeper"), fleet.launch("heir")
+    sleeper, heir = process_pool.launch("sleeper"), process_pool.launch("heir")
     enqueue(store, 4, max_attempts=9)
     (last_try,) = enqueue(store, max_attempts=1)
     jobs: list[ClaimedJob] = sleeper.do("inbox.claim", "sleeper", 5, lease_ms=LONG_MS)
     in_states = list(zip(jobs, (*IN_PROGRESS, JobStatus.PROCESSING), strict=True))
-    sleeper.call(acts.walk, in_states)
-    sleeper.call(acts.keep_alive, jobs, SHORT_MS)
+    sleeper.call(child_tasks.walk, in_states)
+    sleeper.call(child_tasks.keep_alive, jobs, SHORT_MS)
 
-    sleeper.start(acts.fall_asleep)
-    inherited: list[ClaimedJob] = heir.call(acts.claim_until, 4, LONG_MS)
+    sleeper.start(child_tasks.fall_asleep)
+    inherited: list[ClaimedJob] = heir.call(child_tasks.claim_until, 4, LONG_MS)
     sleeper.thaw()
     sleeper.result()
-    assert sleeper.call(acts.write_all_ways, in_states) == []
-    sleeper.call(acts.wait_until_told)
+    assert sleeper.call(child_tasks.write_all_ways, in_states) == []
+    sleeper.call(child_tasks.wait_until_told)
 
     assert statuses(store, [last_try]) == [JobStatus.DEAD_LETTER]
     assert store.jobs.get(last_try)["claim_version"] == 2, "the sweep itself puts the old owner out"
     assert {job.job_id for job in inherited} == {job.job_id for job in jobs} - {last_try}
     assert all(advance(store, job, until=JobStatus.SUCCEEDED) for job in inherited)
-    check_lives(read_books(store))
+    check_lives(read_lives(store))
 
 
-def test_a_woken_worker_keeps_of_its_batch_what_it_still_owns(fleet: Fleet, store: Store) -> None:
+def test_a_woken_worker_keeps_of_its_batch_what_it_still_owns(
+    process_pool: ProcessPool, store: Store
+) -> None:
     """fenced-writes: each row of a batch is fenced by itself"""
-    sleeper, heir = fleet.launch("sleeper"), fleet.launch("heir")
+    sleeper, heir = process_pool.launch("sleeper"), process_pool.launch("heir")
     enqueue(store, 6, max_attempts=9)
     lost: list[ClaimedJob] = sleeper.do("inbox.claim", "sleeper", 3, lease_ms=SHORT_MS)
     kept: list[ClaimedJob] = sleeper.do("inbox.claim", "sleeper", 3, lease_ms=LONG_MS)
     sleeper.freeze()
-    heir.call(acts.claim_until, 3, LONG_MS)
+    heir.call(child_tasks.claim_until, 3, LONG_MS)
     sleeper.thaw()
     batch = [job for pair in zip(lost, kept, strict=True) for job in pair]
     steps = [Advance(job, JobStatus.CLAIMED, JobStatus.FETCHING) for job in batch]
@@ -56,14 +60,16 @@ def test_a_woken_worker_keeps_of_its_batch_what_it_still_owns(fleet: Fleet, stor
     assert statuses(store, [job.job_id for job in lost]) == [JobStatus.CLAIMED] * 3
 
 
-def test_a_dispatcher_that_slept_past_its_lease_settles_nothing(fleet: Fleet, store: Store) -> None:
+def test_a_dispatcher_that_slept_past_its_lease_settles_nothing(
+    process_pool: ProcessPool, store: Store
+) -> None:
     """one-owner, fenced-writes: the outbox is owned by the same protocol"""
-    sleeper, heir = fleet.launch("sleeper"), fleet.launch("heir")
+    sleeper, heir = process_pool.launch("sleeper"), process_pool.launch("heir")
     enqueue(store, 4)
     store.inbox.claim("w1", 4)  # tells of four claims
     events: list[ClaimedEvent] = sleeper.do("outbox.claim", "sleeper", 4, lease_ms=SHORT_MS)
     sleeper.freeze()
-    inherited: list[ClaimedEvent] = heir.call(acts.claim_events_until, 4, LONG_MS)
+    inherited: list[ClaimedEvent] = heir.call(child_tasks.claim_events_until, 4, LONG_MS)
     sleeper.thaw()
     delivered = [Delivery(event, Delivered(), 200) for event in events[:2]]
     again = [Delivery(event, Redeliver(1_000, "test")) for event in events[2:]]
@@ -77,10 +83,12 @@ def test_a_dispatcher_that_slept_past_its_lease_settles_nothing(fleet: Fleet, st
 
 
 @pytest.mark.parametrize("engine", ["postgres"], indirect=True)
-def test_others_go_past_the_rows_of_a_worker_frozen_in_its_transaction(fleet: Fleet, store: Store) -> None:
-    frozen, other = fleet.launch("frozen"), fleet.launch("other")
+def test_others_go_past_the_rows_of_a_worker_frozen_in_its_transaction(
+    process_pool: ProcessPool, store: Store
+) -> None:
+    frozen, other = process_pool.launch("frozen"), process_pool.launch("other")
     enqueue(store, 5)
-    frozen.start(sabotage.pause_doing, "inbox.claim", ("frozen", 3), {})
+    frozen.start(kill_points.pause_doing, "inbox.claim", ("frozen", 3), {})
     assert frozen.hear() == "picked"
     frozen.freeze()
     taken: list[ClaimedJob] = other.do("inbox.claim", "other", 5)  # would wait here for ever
@@ -93,24 +101,26 @@ def test_others_go_past_the_rows_of_a_worker_frozen_in_its_transaction(fleet: Fl
 
 
 @pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
-def test_others_wait_for_a_writer_frozen_in_its_transaction(fleet: Fleet, store: Store) -> None:
-    frozen, other = fleet.launch("frozen"), fleet.launch("other")
+def test_others_wait_for_a_writer_frozen_in_its_transaction(process_pool: ProcessPool, store: Store) -> None:
+    frozen, other = process_pool.launch("frozen"), process_pool.launch("other")
     enqueue(store, 5)
-    frozen.start(sabotage.pause_doing, "inbox.claim", ("frozen", 3), {})
+    frozen.start(kill_points.pause_doing, "inbox.claim", ("frozen", 3), {})
     assert frozen.hear() == "picked"
     frozen.freeze()
-    other.start(acts.do, "inbox.claim", ("other", 5), {})
+    other.start(child_tasks.do, "inbox.claim", ("other", 5), {})
     frozen.thaw()
     frozen.say("go on")
     _check_shared_out(frozen.result(), other.result(), count=5)
 
 
 @pytest.mark.parametrize("engine", ["libsql"], indirect=True)
-def test_the_server_takes_its_transaction_from_a_frozen_writer(fleet: Fleet, store: Store) -> None:
+def test_the_server_takes_its_transaction_from_a_frozen_writer(
+    process_pool: ProcessPool, store: Store
+) -> None:
     """After five seconds, when somebody waits for it: a libSQL server has one writer."""
-    frozen, other = fleet.launch("frozen"), fleet.launch("other")
+    frozen, other = process_pool.launch("frozen"), process_pool.launch("other")
     enqueue(store, 5)
-    frozen.start(sabotage.pause_doing, "inbox.claim", ("frozen", 3), {})
+    frozen.start(kill_points.pause_doing, "inbox.claim", ("frozen", 3), {})
     assert frozen.hear() == "picked"
     frozen.freeze()
     taken: list[ClaimedJob] = other.do("inbox.claim", "other", 3)

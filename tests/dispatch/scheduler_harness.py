@@ -35,7 +35,7 @@ def events(count: int, *, to: str = "a", first: int = 1) -> list[ClaimedEvent]:
     return [event(number, to=to) for number in range(first, first + count)]
 
 
-class Tower:
+class SchedulerHarness:
     """Destinations, their clock, and the flights that the test is in charge of."""
 
     def __init__(self, concurrency: int = 5, batch: int = 10, **limits: int) -> None:

@@ -1,6 +1,6 @@
 """Two children of one worker: the first takes all the threads that it gets, then the second wants a few.
 
-`python -m tests.media.crowding` prints how many each got. The kernel limits no threads of root.
+`python -m tests.media.thread_exhaustion` prints how many each got. The kernel limits no threads of root.
 """
 
 import json

@@ -20,7 +20,7 @@ from euterpe.store.errors import StoreUnavailable
 from euterpe.store.queue.enqueue import NewJob
 from euterpe.store.queue.inbox import Advance, ClaimedJob
 from euterpe.store.queue.outbox import ClaimedEvent, Delivery
-from tests.service.store.processes.child import Desk
+from tests.service.store.processes.child_process import ParentChannel
 from tests.store.jobs import PATH, advance, new_job
 
 Pair = tuple[str, int]  # a row, and the claim_version that somebody holds it with
@@ -62,190 +62,194 @@ class WorkPlan:
     fails: float = 0.0
 
 
-def do(desk: Desk, what: str, arguments: Sequence[Any], options: Mapping[str, Any]) -> Any:
-    return attrgetter(what)(desk.store)(*arguments, **options)
+def do(parent: ParentChannel, what: str, arguments: Sequence[Any], options: Mapping[str, Any]) -> Any:
+    return attrgetter(what)(parent.store)(*arguments, **options)
 
 
-def enqueue(desk: Desk, batches: Sequence[Sequence[NewJob]]) -> int:
+def enqueue(parent: ParentChannel, batches: Sequence[Sequence[NewJob]]) -> int:
     for batch in batches:
-        desk.store.enqueue.many(batch)
+        parent.store.enqueue.many(batch)
     return sum(len(batch) for batch in batches)
 
 
-def enqueue_as_the_first_ends(desk: Desk, couples: Sequence[tuple[NewJob, NewJob]]) -> None:
+def enqueue_as_the_first_ends(parent: ParentChannel, couples: Sequence[tuple[NewJob, NewJob]]) -> None:
     """Of each couple the second, when a worker is about to finish the first."""
     for first, second in couples:
-        desk.store.enqueue.many([first])
-        while desk.store.jobs.get(first.job_id)["status"] not in (JobStatus.UPLOADING, JobStatus.SUCCEEDED):
+        parent.store.enqueue.many([first])
+        while parent.store.jobs.get(first.job_id)["status"] not in (JobStatus.UPLOADING, JobStatus.SUCCEEDED):
             pass
-        desk.store.enqueue.many([second])
+        parent.store.enqueue.many([second])
 
 
-def work(desk: Desk, plan: WorkPlan) -> None:
+def work(parent: ParentChannel, plan: WorkPlan) -> None:
     """Claims and finishes jobs, and reports every claim and every write, until told to stop."""
-    rng = random.Random(f"{plan.seed} {desk.name}")
+    rng = random.Random(f"{plan.seed} {parent.name}")
     late: list[ClaimedJob] = []
-    with closing(desk.store.database.listen(Topic.INBOX)) as listener:
-        while not desk.was_told_to_stop():
+    with closing(parent.store.database.listen(Topic.INBOX)) as listener:
+        while not parent.was_told_to_stop():
             looks_away = rng.random() < plan.looks_away
             lease_ms = 1 if looks_away else plan.lease_ms
-            jobs = desk.store.inbox.claim(desk.name, plan.batch, queues=plan.queues, lease_ms=lease_ms)
-            desk.report(Claimed([_claim(job) for job in jobs]) if jobs else Idle())
+            jobs = parent.store.inbox.claim(parent.name, plan.batch, queues=plan.queues, lease_ms=lease_ms)
+            parent.report(Claimed([_claim(job) for job in jobs]) if jobs else Idle())
             if not jobs:
                 listener.wait(0.05)
             elif looks_away:
                 late += jobs
             else:
-                _walk(desk, jobs, plan, rng)
-            if late and _write_late(desk, late[0], rng):
+                _walk(parent, jobs, plan, rng)
+            if late and _write_late(parent, late[0], rng):
                 late.pop(0)
             late = late[1:] + late[:1]
     for job in late:  # all is over by now
-        assert not _write_late(desk, job, rng), "terminal-forever"
+        assert not _write_late(parent, job, rng), "terminal-forever"
 
 
-def work_through_outages(desk: Desk, plan: WorkPlan) -> None:
+def work_through_outages(parent: ParentChannel, plan: WorkPlan) -> None:
     """As a worker must: to it an outage is one more reason to wait."""
-    with closing(desk.store.database.listen(Topic.INBOX)) as listener:
+    with closing(parent.store.database.listen(Topic.INBOX)) as listener:
         while True:
             try:
-                return work(desk, plan)
+                return work(parent, plan)
             except StoreUnavailable:
-                desk.report(Away())
+                parent.report(Away())
                 listener.wait(0.05)
 
 
-def accept_until_killed(desk: Desk, body: Mapping[str, Any]) -> None:
+def accept_until_killed(parent: ParentChannel, body: Mapping[str, Any]) -> None:
     """As the API does: many requests share a commit, and each is answered after it."""
     spec = parse_spec(body)
     while True:
-        futures = [desk.store.submit(spec, "r1") for _ in range(16)]
+        futures = [parent.store.submit(spec, "r1") for _ in range(16)]
         for future in futures:
-            desk.report(future.result().job_id)
+            parent.report(future.result().job_id)
 
 
-def hammer(desk: Desk, rounds: int, seconds: int) -> int:
+def hammer(parent: ParentChannel, rounds: int, seconds: int) -> int:
     """Short transactions, one after the other; returns how many rounds of three there were."""
     end, done = time.monotonic() + seconds, 0
     while done < rounds or time.monotonic() < end:
-        desk.store.enqueue.many([new_job()])
-        for job in desk.store.inbox.claim(desk.name, 1):
-            desk.store.inbox.advance([Advance(job, JobStatus.CLAIMED, JobStatus.FETCHING)])
-        desk.store.jobs.page(limit=1)
+        parent.store.enqueue.many([new_job()])
+        for job in parent.store.inbox.claim(parent.name, 1):
+            parent.store.inbox.advance([Advance(job, JobStatus.CLAIMED, JobStatus.FETCHING)])
+        parent.store.jobs.page(limit=1)
         done += 1
         if done % 100 == 0:
-            desk.report(done)
+            parent.report(done)
     return done
 
 
-def dispatch(desk: Desk, plan: WorkPlan) -> None:
+def dispatch(parent: ParentChannel, plan: WorkPlan) -> None:
     """The same for the outbox: claims and settles events."""
-    rng = random.Random(f"{plan.seed} {desk.name}")
+    rng = random.Random(f"{plan.seed} {parent.name}")
     late: list[ClaimedEvent] = []
-    with closing(desk.store.database.listen(Topic.OUTBOX)) as listener:
-        while not desk.was_told_to_stop():
+    with closing(parent.store.database.listen(Topic.OUTBOX)) as listener:
+        while not parent.was_told_to_stop():
             looks_away = rng.random() < plan.looks_away
             lease_ms = 1 if looks_away else plan.lease_ms
-            events = desk.store.outbox.claim(desk.name, plan.batch, lease_ms=lease_ms)
-            desk.report(Claimed([_claim(event) for event in events]) if events else Idle())
+            events = parent.store.outbox.claim(parent.name, plan.batch, lease_ms=lease_ms)
+            parent.report(Claimed([_claim(event) for event in events]) if events else Idle())
             if not events:
                 listener.wait(0.05)
             elif looks_away:
                 late += events
             else:
-                held = desk.store.outbox.heartbeat(events, lease_ms=plan.lease_ms)
-                _deliver(desk, [event for event in events if event.event_id in held], plan, rng)
-            if late and _deliver(desk, late[:1], plan, rng):
+                held = parent.store.outbox.heartbeat(events, lease_ms=plan.lease_ms)
+                _deliver(parent, [event for event in events if event.event_id in held], plan, rng)
+            if late and _deliver(parent, late[:1], plan, rng):
                 late.pop(0)
             late = late[1:] + late[:1]
     for event in late:  # all is over by now
-        assert not _deliver(desk, [event], plan, rng), "fenced-writes"
+        assert not _deliver(parent, [event], plan, rng), "fenced-writes"
 
 
-def _deliver(desk: Desk, events: Sequence[ClaimedEvent], plan: WorkPlan, rng: random.Random) -> bool:
+def _deliver(
+    parent: ParentChannel, events: Sequence[ClaimedEvent], plan: WorkPlan, rng: random.Random
+) -> bool:
     """Whether any of it was taken."""
     deliveries = [
         Delivery(event, Redeliver(1, "test") if rng.random() < plan.fails else Delivered())
         for event in events
     ]
-    held = desk.store.outbox.settle(deliveries)
+    held = parent.store.outbox.settle(deliveries)
     for delivery in deliveries:
         pair = _claim(delivery.event)
         delivered = isinstance(delivery.decision, Delivered)
         status = OutboxStatus.DELIVERED if delivered else OutboxStatus.PENDING
-        desk.report(Accepted(pair, [status]) if delivery.event.event_id in held else Refused(pair))
+        parent.report(Accepted(pair, [status]) if delivery.event.event_id in held else Refused(pair))
     return bool(held)
 
 
-def take_every_step(desk: Desk, jobs: Sequence[ClaimedJob]) -> list[tuple[JobStatus, frozenset[str]]]:
+def take_every_step(
+    parent: ParentChannel, jobs: Sequence[ClaimedJob]
+) -> list[tuple[JobStatus, frozenset[str]]]:
     """With claims that other processes hold as well; which jobs each step held for."""
     return [
-        (target, desk.store.inbox.advance([Advance(job, source, target) for job in jobs]))
+        (target, parent.store.inbox.advance([Advance(job, source, target) for job in jobs]))
         for source, target in pairwise(PATH)
     ]
 
 
-def walk(desk: Desk, jobs: Sequence[tuple[ClaimedJob, JobStatus]]) -> None:
+def walk(parent: ParentChannel, jobs: Sequence[tuple[ClaimedJob, JobStatus]]) -> None:
     for job, status in jobs:
-        assert advance(desk.store, job, until=status)
+        assert advance(parent.store, job, until=status)
 
 
-def claim_until(desk: Desk, count: int, lease_ms: int) -> list[ClaimedJob]:
+def claim_until(parent: ParentChannel, count: int, lease_ms: int) -> list[ClaimedJob]:
     """Claims until it has so many; those that others hold must come free by themselves."""
     jobs: list[ClaimedJob] = []
-    with closing(desk.store.database.listen(Topic.INBOX)) as listener:
+    with closing(parent.store.database.listen(Topic.INBOX)) as listener:
         while len(jobs) < count:
-            jobs += desk.store.inbox.claim(desk.name, count - len(jobs), lease_ms=lease_ms)
+            jobs += parent.store.inbox.claim(parent.name, count - len(jobs), lease_ms=lease_ms)
             listener.wait(0.05)
     return jobs
 
 
-def claim_events_until(desk: Desk, count: int, lease_ms: int) -> list[ClaimedEvent]:
+def claim_events_until(parent: ParentChannel, count: int, lease_ms: int) -> list[ClaimedEvent]:
     events: list[ClaimedEvent] = []
-    with closing(desk.store.database.listen(Topic.OUTBOX)) as listener:
+    with closing(parent.store.database.listen(Topic.OUTBOX)) as listener:
         while len(events) < count:
-            events += desk.store.outbox.claim(desk.name, count - len(events), lease_ms=lease_ms)
+            events += parent.store.outbox.claim(parent.name, count - len(events), lease_ms=lease_ms)
             listener.wait(0.05)
     return events
 
 
-def keep_alive(desk: Desk, jobs: Sequence[ClaimedJob], lease_ms: int) -> None:
+def keep_alive(parent: ParentChannel, jobs: Sequence[ClaimedJob], lease_ms: int) -> None:
     """Beats from a thread, as a worker does beside its work, until nothing is held any more."""
 
     def beat() -> bool:
-        with desk.beating:
-            return bool(desk.store.inbox.heartbeat(jobs, lease_ms=lease_ms).held)
+        with parent.beating:
+            return bool(parent.store.inbox.heartbeat(jobs, lease_ms=lease_ms).held)
 
     def live() -> None:
         while beat():
             pause.wait(lease_ms / 4_000)
 
     pause = threading.Event()
-    desk.lease_keeper = threading.Thread(target=live)
-    desk.lease_keeper.start()
+    parent.lease_keeper = threading.Thread(target=live)
+    parent.lease_keeper.start()
 
 
-def fall_asleep(desk: Desk) -> None:
+def fall_asleep(parent: ParentChannel) -> None:
     """All of the process, between two beats: never inside a transaction. Until the test thaws it."""
-    with desk.beating:
+    with parent.beating:
         os.kill(os.getpid(), signal.SIGSTOP)
 
 
-def wait_until_told(desk: Desk) -> None:
+def wait_until_told(parent: ParentChannel) -> None:
     """Until the heart has stopped: its last beat found that nothing is held."""
-    assert desk.lease_keeper is not None
-    desk.lease_keeper.join()
+    assert parent.lease_keeper is not None
+    parent.lease_keeper.join()
 
 
-def write_all_ways(desk: Desk, jobs: Sequence[tuple[ClaimedJob, JobStatus]]) -> list[str]:
+def write_all_ways(parent: ParentChannel, jobs: Sequence[tuple[ClaimedJob, JobStatus]]) -> list[str]:
     """Every write that there is, for jobs in these states; what the store took of them."""
     return [
-        f"{write} of a job that was {status}" for job, status in jobs for write in _taken(desk, job, status)
+        f"{write} of a job that was {status}" for job, status in jobs for write in _taken(parent, job, status)
     ]
 
 
-def _taken(desk: Desk, job: ClaimedJob, status: JobStatus) -> Iterator[str]:
-    inbox = desk.store.inbox
+def _taken(parent: ParentChannel, job: ClaimedJob, status: JobStatus) -> Iterator[str]:
+    inbox = parent.store.inbox
     if inbox.heartbeat([job]).held:
         yield "heartbeat"
     if inbox.advance([Advance(job, status, PATH[PATH.index(status) + 1])]):
@@ -258,54 +262,54 @@ def _taken(desk: Desk, job: ClaimedJob, status: JobStatus) -> Iterator[str]:
         yield "release"
 
 
-def _walk(desk: Desk, jobs: Sequence[ClaimedJob], plan: WorkPlan, rng: random.Random) -> None:
+def _walk(parent: ParentChannel, jobs: Sequence[ClaimedJob], plan: WorkPlan, rng: random.Random) -> None:
     for source, target in pairwise(PATH):
-        jobs = list(_keep(desk, jobs, source, plan, rng))
-        held = desk.store.inbox.advance([Advance(job, source, target) for job in jobs])
+        jobs = list(_keep(parent, jobs, source, plan, rng))
+        held = parent.store.inbox.advance([Advance(job, source, target) for job in jobs])
         for job in jobs:
-            _report(desk, job, [target] if job.job_id in held else None)
+            _report(parent, job, [target] if job.job_id in held else None)
         jobs = [job for job in jobs if job.job_id in held]
         if target is JobStatus.PROCESSING:
-            held = desk.store.inbox.heartbeat(jobs, lease_ms=plan.lease_ms).held
+            held = parent.store.inbox.heartbeat(jobs, lease_ms=plan.lease_ms).held
             jobs = [job for job in jobs if job.job_id in held]
 
 
 def _keep(
-    desk: Desk, jobs: Sequence[ClaimedJob], source: JobStatus, plan: WorkPlan, rng: random.Random
+    parent: ParentChannel, jobs: Sequence[ClaimedJob], source: JobStatus, plan: WorkPlan, rng: random.Random
 ) -> Iterator[ClaimedJob]:
     """The jobs that go on; the others are released or fail here."""
     for job in jobs:
         draw = rng.random()
         if draw < plan.releases:
-            _report(desk, job, [JobStatus.QUEUED] if desk.store.inbox.release(job) else None)
+            _report(parent, job, [JobStatus.QUEUED] if parent.store.inbox.release(job) else None)
         elif draw < plan.releases + plan.fails:
-            _report(desk, job, _fail(desk, job, source))
+            _report(parent, job, _fail(parent, job, source))
         else:
             yield job
 
 
-def _write_late(desk: Desk, job: ClaimedJob, rng: random.Random) -> bool:
+def _write_late(parent: ParentChannel, job: ClaimedJob, rng: random.Random) -> bool:
     """A write of a worker that has long lost the job, in all likelihood; whether it was taken."""
     taken: Sequence[JobStatus] | None = None
     match rng.choice(("advance", "fail", "release", "heartbeat")):
         case "advance":
             # Of the status that it has now: the fence alone can tell that it is not ours.
-            status = JobStatus(desk.store.jobs.get(job.job_id)["status"])
+            status = JobStatus(parent.store.jobs.get(job.job_id)["status"])
             source = status if status in IN_PROGRESS else JobStatus.CLAIMED
             step = Advance(job, source, PATH[PATH.index(source) + 1])
-            taken = [step.target] if desk.store.inbox.advance([step]) else None
+            taken = [step.target] if parent.store.inbox.advance([step]) else None
         case "fail":
-            taken = _fail(desk, job, JobStatus.CLAIMED)
+            taken = _fail(parent, job, JobStatus.CLAIMED)
         case "release":
-            taken = [JobStatus.QUEUED] if desk.store.inbox.release(job) else None
+            taken = [JobStatus.QUEUED] if parent.store.inbox.release(job) else None
         case "heartbeat":
-            desk.store.inbox.heartbeat([job], lease_ms=1)
-    _report(desk, job, taken)
+            parent.store.inbox.heartbeat([job], lease_ms=1)
+    _report(parent, job, taken)
     return taken is not None
 
 
-def _fail(desk: Desk, job: ClaimedJob, phase: JobStatus) -> Sequence[JobStatus] | None:
-    match desk.store.inbox.fail(job, _error(phase, RetryClass.TRANSIENT)):
+def _fail(parent: ParentChannel, job: ClaimedJob, phase: JobStatus) -> Sequence[JobStatus] | None:
+    match parent.store.inbox.fail(job, _error(phase, RetryClass.TRANSIENT)):
         case None:
             return None
         case Requeue():
@@ -320,8 +324,8 @@ def _error(phase: JobStatus, retry_class: RetryClass) -> JobError:
     return JobError("test", "on purpose", phase, retry_class)
 
 
-def _report(desk: Desk, job: ClaimedJob, statuses: Sequence[JobStatus] | None) -> None:
-    desk.report(Refused(_claim(job)) if statuses is None else Accepted(_claim(job), statuses))
+def _report(parent: ParentChannel, job: ClaimedJob, statuses: Sequence[JobStatus] | None) -> None:
+    parent.report(Refused(_claim(job)) if statuses is None else Accepted(_claim(job), statuses))
 
 
 def _claim(row: ClaimedJob | ClaimedEvent) -> Pair:

@@ -1,6 +1,6 @@
 """Run a module in a process that is refused namespaces and Landlock, as many container runtimes refuse them:
 
-`python -m tests.media.refusing namespaces,landlock MODULE ARGUMENT...`
+`python -m tests.media.without_isolation namespaces,landlock MODULE ARGUMENT...`
 
 An outer seccomp filter does it, in the words of Docker's default profile: `unshare` and `clone`
 with a namespace answer EPERM. It holds for everything that the process starts.

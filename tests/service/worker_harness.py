@@ -33,8 +33,8 @@ from euterpe.worker.worker import Worker
 from tests.engines import Sqlite
 from tests.net.servers import Authority, Server
 from tests.s3 import ACCESS_KEY_ID, SECRET_ACCESS_KEY, S3Server
-from tests.service.processes import at_home_in
-from tests.storage.servers import Answer, Call, Reply, forwarding
+from tests.service.process_table import at_home_in
+from tests.storage.fake_stores import Answer, Call, Reply, forwarding
 
 LONG_S = 60.0
 SMALL_PART = 2048
@@ -42,7 +42,7 @@ LOOPBACK = ("127.0.0.0/8", "::1/128")
 SOUND = {"outputs": [{"name": "sound", "type": "m4a", "audio": {"codec": "aac", "bitrate_kbps": 64}}]}
 
 
-class Front:
+class S3Proxy:
     """Before the real store. It lets everything through until a test says what is to go wrong."""
 
     def __init__(self, s3: S3Server) -> None:
@@ -164,7 +164,7 @@ def _stop_once_bound(pid: int) -> None:
         os.kill(pid, signal.SIGCONT)
 
 
-class Workshop:
+class WorkerHarness:
     def __init__(
         self, tools: Tools, worker: Worker, bucket: Path, endpoint: str, authority: Authority
     ) -> None:
@@ -229,10 +229,10 @@ class Workshop:
 
 @contextmanager
 def working(
-    folder: Path, front: Server, bucket: Path, disk: FakeDisk | None = None, **settings: Any
-) -> Iterator[Workshop]:
+    folder: Path, proxy: Server, bucket: Path, disk: FakeDisk | None = None, **settings: Any
+) -> Iterator[WorkerHarness]:
     """Drained at the end."""
-    endpoint = f"http://{front.pair}"
+    endpoint = f"http://{proxy.pair}"
     plan: dict[str, Any] = {
         "work_dir": folder / "work",
         "storage_endpoints": (endpoint,),
@@ -268,4 +268,4 @@ def working(
         worker = Worker(tools, "w1", slots=plan["worker_slots"])
         worker.start()
         open_parts.callback(worker.stop, drain_s=LONG_S)
-        yield Workshop(tools, worker, bucket, endpoint, authority)
+        yield WorkerHarness(tools, worker, bucket, endpoint, authority)

@@ -28,7 +28,7 @@ def at_home_in(folder: Path) -> list[int]:
     return found
 
 
-class Vigil:
+class ProcessWatch:
     """Over processes that others started: by handles, for numbers are used again."""
 
     def __init__(self) -> None:

@@ -9,9 +9,9 @@ from multiprocessing import connection, get_context
 from multiprocessing.context import ForkServerContext, SpawnContext
 from typing import Any
 
-from tests.service.store.processes import acts
-from tests.service.store.processes.child import Act, Broke, Done, Unavailable, serve
-from tests.service.store.processes.skewed import serve_with_skew
+from tests.service.store.processes import child_tasks
+from tests.service.store.processes.child_process import Act, Broke, Done, Unavailable, serve
+from tests.service.store.processes.skewed_clock import serve_with_skew
 
 # Long past anything that is merely slow: only a process that hangs is silent for so long.
 _SILENCE_S = 60.0
@@ -57,7 +57,7 @@ class Child:
 
     def do(self, what: str, *arguments: Any, **options: Any) -> Any:
         """Calls a method of its store, by name: `inbox.claim`."""
-        return self.call(acts.do, what, arguments, options)
+        return self.call(child_tasks.do, what, arguments, options)
 
     def say(self, word: object) -> None:
         self.pipe.send(word)
@@ -100,7 +100,7 @@ class Child:
         os.kill(self.process.pid, number)
 
 
-class Fleet:
+class ProcessPool:
     """The processes of one test. Forked from a server that has imported everything once: fifty of
     them in a row cost little."""
 
@@ -108,7 +108,7 @@ class Fleet:
         self._url = url
         self._children: list[Child] = []
         self._forking = get_context("forkserver")
-        self._forking.set_forkserver_preload(["pytest", "tests.service.store.processes.acts"])
+        self._forking.set_forkserver_preload(["pytest", "tests.service.store.processes.child_tasks"])
 
     def launch(self, name: str, *, url: str | None = None, **options: Any) -> Child:
         return self._add(Child(self._forking, name, serve, url or self._url, options))
@@ -130,12 +130,12 @@ class Fleet:
 
 
 @contextmanager
-def fleet_on(url: str) -> Iterator[Fleet]:
-    fleet = Fleet(url)
+def process_pool_on(url: str) -> Iterator[ProcessPool]:
+    process_pool = ProcessPool(url)
     try:
-        yield fleet
+        yield process_pool
     finally:
-        fleet.abandon()
+        process_pool.abandon()
 
 
 def hear_from(children: Sequence[Child]) -> list[tuple[Child, Any]]:

@@ -10,7 +10,7 @@ from euterpe.net.egress import Egress
 from euterpe.net.policy import EgressPolicy
 from euterpe.storage.policy import StoragePolicy
 from euterpe.storage.storage import Storage
-from tests.storage.stage import PLENTY, Upload, destination, source
+from tests.storage.storage_calls import PLENTY, Upload, destination, source
 
 
 def main(document: dict[str, str], bucket: str, folder: Path) -> None:

@@ -15,7 +15,7 @@ from types import TracebackType
 
 import pyspark
 
-from tests.service.processes import Vigil, at_home_in, descendants
+from tests.service.process_table import ProcessWatch, at_home_in, descendants
 
 HOME = Path(pyspark.__file__).parent
 WORKERS = ("w1", "w2")
@@ -23,7 +23,7 @@ WORKERS = ("w1", "w2")
 _SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
 
 
-class Workshop:
+class ClusterFolder:
     """A folder for everything that Spark's processes write."""
 
     def __init__(self, folder: Path) -> None:
@@ -62,7 +62,7 @@ class Workshop:
 
     def close(self) -> None:
         """Waits for the last to go home, and sees that they left nothing."""
-        vigil = Vigil()
+        vigil = ProcessWatch()
         vigil.watch(at_home_in(self.folder))
         try:
             vigil.await_the_end()
@@ -77,11 +77,11 @@ class Daemon:
     """In a process group of its own, which ends with it; `said` is the line that it was waited for."""
 
     def __init__(
-        self, workshop: Workshop, command: Sequence[str], environ: Mapping[str, str], *, ready: str
+        self, cluster_folder: ClusterFolder, command: Sequence[str], environ: Mapping[str, str], *, ready: str
     ) -> None:
         self._process = subprocess.Popen(
             command,
-            cwd=workshop.folder,
+            cwd=cluster_folder.folder,
             env=environ,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -121,7 +121,7 @@ class Daemon:
         self.stop()
 
     def stop(self) -> None:
-        vigil = Vigil()
+        vigil = ProcessWatch()
         # Those of Python have groups of their own, and end when Java hangs up.
         vigil.watch([self._process.pid, *descendants(self._process.pid)])
         try:
@@ -141,35 +141,37 @@ class Daemon:
 
 
 @contextmanager
-def cluster(workshop: Workshop) -> Iterator[str]:
+def cluster(cluster_folder: ClusterFolder) -> Iterator[str]:
     """A master and two workers of one core each; the master's address."""
     with ExitStack() as running:
 
         def start(kind: str, *options: str, ready: str) -> str:
             command = [f"{HOME}/bin/spark-class", f"org.apache.spark.deploy.{kind}"]
             command += ["--host", "127.0.0.1", "--port", "0", "--webui-port", "0", *options]
-            return running.enter_context(Daemon(workshop, command, workshop.environ, ready=ready)).said[1]
+            return running.enter_context(
+                Daemon(cluster_folder, command, cluster_folder.environ, ready=ready)
+            ).said[1]
 
         url = start("master.Master", ready=r"Starting Spark master at (spark://\S+)")
         for name in WORKERS:
-            means = ("--cores", "1", "--memory", "1g", "--work-dir", f"{workshop.folder}/{name}")
+            means = ("--cores", "1", "--memory", "1g", "--work-dir", f"{cluster_folder.folder}/{name}")
             start("worker.Worker", *means, url, ready=r"(Successfully registered) with master")
         yield url
 
 
-def tasks_of(workshop: Workshop, worker: str) -> int:
+def tasks_of(cluster_folder: ClusterFolder, worker: str) -> int:
     """How many tasks the executors of a worker have finished."""
-    logs = (workshop.folder / worker).glob("app-*/*/stderr")
+    logs = (cluster_folder.folder / worker).glob("app-*/*/stderr")
     return sum(log.read_text().count("Finished task") for log in logs)
 
 
 @contextmanager
-def connect_server(workshop: Workshop, database: str) -> Iterator[str]:
+def connect_server(cluster_folder: ClusterFolder, database: str) -> Iterator[str]:
     """A server of Spark Connect, which has two cores of its own; its address."""
     command = [f"{HOME}/bin/spark-submit", "--master", "local[2]"]
     command += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer"]
     for setting in ("address=127.0.0.1", "port=0"):
         command += ["--conf", f"spark.connect.grpc.binding.{setting}"]
-    environ = {**workshop.environ, "EUTERPE_DATABASE_URL": database}
-    with Daemon(workshop, command, environ, ready=r"Connect server started at: \S*:(\d+)") as daemon:
+    environ = {**cluster_folder.environ, "EUTERPE_DATABASE_URL": database}
+    with Daemon(cluster_folder, command, environ, ready=r"Connect server started at: \S*:(\d+)") as daemon:
         yield f"sc://127.0.0.1:{daemon.said[1]}"

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from euterpe.client import Event
 from tests.engines import free_port
-from tests.service.house import House, Program
-from tests.service.processes import Vigil, at_home_in, descendants
+from tests.service.installation import Installation, Program
+from tests.service.process_table import ProcessWatch, at_home_in, descendants
 from tests.service.receiver import Answer
 
 _SILENCE_S = 60.0
@@ -58,19 +58,19 @@ class Watched(Program):
                 self._signs.note()
 
 
-class Storm:
+class ProcessKiller:
     """`log` has the lines of all programs, those of the killed ones too."""
 
-    def __init__(self, house: House, seed: int, **environ: str) -> None:
+    def __init__(self, installation: Installation, seed: int, **environ: str) -> None:
         self.url = f"http://127.0.0.1:{free_port()}"
         self.signs = Signs()
         self.kills: Counter[str] = Counter()
         self.log: list[str] = []
-        self._house, self._environ = house, {**house.environ, **environ}
+        self._installation, self._environ = installation, {**installation.environ, **environ}
         self._random = random.Random(seed)
-        self._orphans = Vigil()
+        self._orphans = ProcessWatch()
         self._refusals = random.Random(seed)
-        house.receiver.hook = self._refuse_half
+        installation.receiver.hook = self._refuse_half
         port = self.url.rpartition(":")[2]
         programs = [("api", "--port", port), *[("worker",)] * _WORKERS, *[("dispatcher",)] * _DISPATCHERS]
         self._running = [self._start(arguments) for arguments in programs]
@@ -97,7 +97,7 @@ class Storm:
 
     def await_orphans(self) -> int:
         """The end of the children that the killed ones had; returns how many there were."""
-        self._orphans.watch(at_home_in(self._house.folder))
+        self._orphans.watch(at_home_in(self._installation.folder))
         return self._orphans.await_the_end()
 
     def end(self) -> None:
@@ -107,7 +107,7 @@ class Storm:
         self._orphans.close()
 
     def _start(self, arguments: tuple[str, ...]) -> Watched:
-        return Watched(arguments, self._environ, self._house.folder, self.signs)
+        return Watched(arguments, self._environ, self._installation.folder, self.signs)
 
     def _refuse_half(self, _: Event) -> Answer:
         if self._refusals.random() < 0.5:
@@ -117,9 +117,9 @@ class Storm:
 
 
 @contextmanager
-def storm_over(house: House, seed: int, **environ: str) -> Iterator[Storm]:
-    storm = Storm(house, seed, **environ)
+def killing(installation: Installation, seed: int, **environ: str) -> Iterator[ProcessKiller]:
+    killer = ProcessKiller(installation, seed, **environ)
     try:
-        yield storm
+        yield killer
     finally:
-        storm.end()
+        killer.end()

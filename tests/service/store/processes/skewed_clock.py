@@ -9,7 +9,7 @@ from typing import Any
 
 def serve_with_skew(name: str, url: str, pipe: Connection, options: dict[str, Any], skew_s: int) -> None:
     bend_clock(skew_s)
-    importlib.import_module("tests.service.store.processes.child").serve(name, url, pipe, options)
+    importlib.import_module("tests.service.store.processes.child_process").serve(name, url, pipe, options)
 
 
 def bend_clock(skew_s: int) -> None:

@@ -12,7 +12,7 @@ from euterpe.domain.states import JOB_TRANSITIONS, JobStatus, Lane
 from euterpe.store.engine.engines import EngineKind
 from euterpe.store.store import Store
 from euterpe.store.tables import inbox_jobs, job_attempts, job_outbox_events
-from tests.service.store.processes.acts import Accepted, Claimed, Pair, Refused
+from tests.service.store.processes.child_tasks import Accepted, Claimed, Pair, Refused
 
 TERMINAL = (JobStatus.SUCCEEDED, JobStatus.DEAD_LETTER)
 
@@ -39,7 +39,7 @@ class Life:
         return dict(zip(versions, chapters, strict=True))
 
 
-def read_books(store: Store) -> dict[str, Life]:
+def read_lives(store: Store) -> dict[str, Life]:
     with store.database.snapshot() as connection:
         jobs = connection.execute(sa.select(inbox_jobs)).all()
         event = job_outbox_events.c

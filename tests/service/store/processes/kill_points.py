@@ -11,32 +11,36 @@ from sqlalchemy import event
 from euterpe.store.queue.enqueue import Enqueue
 from euterpe.store.queue.event_rows import EventWriter
 from euterpe.store.queue.leases import LeasedTable
-from tests.service.store.processes import acts
-from tests.service.store.processes.child import Desk
+from tests.service.store.processes import child_tasks
+from tests.service.store.processes.child_process import ParentChannel
 
 BEFORE = ("before the job is written", "before its event is written", "before the commit")
 AFTER = "right after the commit"
 
 
-def die_doing(desk: Desk, seam: str, what: str, arguments: Sequence[Any], options: Mapping[str, Any]) -> None:
+def die_doing(
+    parent: ParentChannel, seam: str, what: str, arguments: Sequence[Any], options: Mapping[str, Any]
+) -> None:
     """Does it again and again, until there is something to write: then SIGKILL at this seam."""
-    _at(seam, desk, lambda: os.kill(os.getpid(), signal.SIGKILL))
+    _at(seam, parent, lambda: os.kill(os.getpid(), signal.SIGKILL))
     while True:
-        acts.do(desk, what, arguments, options)
+        child_tasks.do(parent, what, arguments, options)
 
 
-def pause_doing(desk: Desk, what: str, arguments: Sequence[Any], options: Mapping[str, Any]) -> Any:
+def pause_doing(
+    parent: ParentChannel, what: str, arguments: Sequence[Any], options: Mapping[str, Any]
+) -> Any:
     """Says so when the rows are picked and not yet written, and waits for a word to go on."""
 
     def pause() -> None:
-        desk.report("picked")
-        desk.wait_for_word()
+        parent.report("picked")
+        parent.wait_for_word()
 
     with mock.patch.object(LeasedTable, "write", _first(pause, LeasedTable.write)):
-        return acts.do(desk, what, arguments, options)
+        return child_tasks.do(parent, what, arguments, options)
 
 
-def _at(seam: str, desk: Desk, deed: Callable[[], None]) -> None:
+def _at(seam: str, parent: ParentChannel, deed: Callable[[], None]) -> None:
     match seam:
         case "before the job is written":
             mock.patch.object(LeasedTable, "write", _first(deed, LeasedTable.write)).start()
@@ -46,10 +50,10 @@ def _at(seam: str, desk: Desk, deed: Callable[[], None]) -> None:
             mock.patch.object(Enqueue, "_insert", _first(deed, Enqueue._insert)).start()
         case "before the commit":
             # Only a transaction that has written: housekeeping comes first and finds nothing to do.
-            engine = desk.store.database.engines.write
+            engine = parent.store.database.engines.write
             _after_telling(lambda: event.listen(engine, "commit", lambda _: deed()))
         case "right after the commit":
-            dialect = desk.store.database.engines.write.dialect
+            dialect = parent.store.database.engines.write.dialect
             commit = _after(deed, dialect.do_commit)
             _after_telling(lambda: mock.patch.object(dialect, "do_commit", commit).start())
         case _:

@@ -106,7 +106,7 @@ class Program:
                 self._logged.notify_all()
 
 
-class House:
+class Installation:
     def __init__(self, folder: Path, url: str, s3: S3Server, receiver: Receiver, **environ: str) -> None:
         self.folder, self.s3, self.receiver = folder, s3, receiver
         self.work = folder / "work"

@@ -16,7 +16,7 @@ from euterpe.store.queue.inbox import Advance
 from euterpe.store.queue.outbox import ClaimedEvent, Delivery, Outbox
 from euterpe.store.secrets.requesters import NewRequester
 from euterpe.store.store import Store
-from tests.dispatch.receivers import LONG_S, Received
+from tests.dispatch.fake_receivers import LONG_S, Received
 from tests.store.jobs import PATH, SPEC, enqueue
 
 LOOPBACK = EgressPolicy(allow=["127.0.0.0/8"])

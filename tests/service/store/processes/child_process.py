@@ -35,7 +35,7 @@ class Unavailable:
 
 
 @dataclass
-class Desk:
+class ParentChannel:
     """Where an act does its work, and the pipe to the test."""
 
     name: str
@@ -62,19 +62,19 @@ def open_store(url: str, **options: Any) -> Store:
 def serve(name: str, url: str, pipe: Connection, options: dict[str, Any]) -> None:
     """Does one act after the other, until the test hangs up."""
     with open_store(url, **options) as store:
-        desk = Desk(name, store, pipe)
+        parent = ParentChannel(name, store, pipe)
         while True:
             try:
                 order = pipe.recv()
             except EOFError:
                 return
             if order is not None:  # the word to stop is left for us to take off the pipe
-                pipe.send(_done(desk, *order))
+                pipe.send(_done(parent, *order))
 
 
-def _done(desk: Desk, act: Act, arguments: tuple[Any, ...]) -> Done | Broke | Unavailable:
+def _done(parent: ParentChannel, act: Act, arguments: tuple[Any, ...]) -> Done | Broke | Unavailable:
     try:
-        return Done(act(desk, *arguments))
+        return Done(act(parent, *arguments))
     except StoreUnavailable as error:
         return Unavailable(error)
     except Exception:  # noqa: BLE001  the test is told, and fails with it
