@@ -1,4 +1,4 @@
-"""From the database into the lake, as far as it has not been read yet."""
+"""Incremental ingest: append to the lake what the database has committed since the last ingest."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -33,45 +33,45 @@ def ingest(
     metadata: str = "",
     on_table: Progress = lambda table, rows: None,  # noqa: ARG005
 ) -> Ingested:
-    """Adds what the database has beyond the lake's positions; of a job's metadata only the named keys."""
+    """Append what the database has beyond the lake's positions; of a job's metadata only the named keys."""
     with lake.append("ingest") as append, history_of(url) as history:
-        _refuse_another(lake, append.before, history)
+        _check_installation(lake, append.before, history)
         append.read_ms, now = history.clock_ms(), history.now()
-        since = _where_we_were(append.before.positions, history)
+        since = _resume_cut(append.before.positions, history)
         anew = since == Cut()
         rows = {}
-        # Jobs last: one that is pruned meanwhile is then missing as a whole.
+        # Jobs are read last, so that one pruned meanwhile is missing as a whole: facts need the job's row.
         for table in reversed(HISTORY):
             options = {"url": url, "since": _text(since), "until": _text(now.cut), "metadata": metadata}
             rows[table] = _write(read_table(session, table, **options), append, table)
             on_table(table, rows[table])
         if anew:
-            _keep_what_is_gone(session, lake, append)
+            _keep_pruned_jobs(session, lake, append)
         append.positions = {**now.document(), "installation": history.installation()}
         append.requesters = {**append.requesters, **history.requesters()}
     return Ingested(rows, anew)
 
 
-def _refuse_another(lake: Lake, before: Commit, history: HistoryFeed) -> None:
-    """Two installations in one lake would be one in every number, for good."""
+def _check_installation(lake: Lake, before: Commit, history: HistoryFeed) -> None:
+    """Raise `LakeError` if the lake is of another installation: its numbers could never be separated."""
     if not any(before.files.values()):
         return
     ours, whose = history.installation(), "the history of another installation"
     if not before.positions:
         whose = "a made history"
-    elif before.positions.get("installation", ours) == ours:  # an earlier program did not write it down
+    elif before.positions.get("installation", ours) == ours:  # earlier versions did not record it
         return
     raise LakeError(f"{lake.root} has {whose}: name another lake, or the database that it is of")
 
 
-def _where_we_were(positions: Mapping[str, Any], history: HistoryFeed) -> Cut:
+def _resume_cut(positions: Mapping[str, Any], history: HistoryFeed) -> Cut:
     bookmark = Bookmark.parse(positions) if positions else None
     return bookmark.cut if bookmark and history.knows(bookmark) else Cut()
 
 
-def _keep_what_is_gone(session: SparkSession, lake: Lake, append: Append) -> None:
-    """Of what was read before, under positions that mean nothing any more, the jobs that the database has
-    not. Of the others it knows better: a restore has undone what the lake may have seen."""
+def _keep_pruned_jobs(session: SparkSession, lake: Lake, append: Append) -> None:
+    """Write the lake's earlier rows anew, but only of jobs that the database no longer has. For other jobs
+    the database is right: a restore may have undone what the lake has read, and voided its positions."""
     there = session.read.schema("job_id string").parquet(append.path("jobs")).distinct()
     for table, files in append.before.files.items():
         if files:

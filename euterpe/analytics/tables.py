@@ -1,4 +1,4 @@
-"""What is read from the database and kept in the lake. No column of credentials, no URL, no payload."""
+"""The tables read from the database and kept in the lake, without credentials, URLs and payloads."""
 
 from euterpe.analytics.schema import Table, columns
 
@@ -113,5 +113,5 @@ REQUESTERS = Table(
     """),
 )
 
-# Those that grow: each is a stream with positions, and a folder of the lake.
+# The growing tables: each is read incrementally by position, and has a folder in the lake.
 HISTORY = {table.name: table for table in (JOBS, ATTEMPTS, EVENTS, DELIVERIES)}

@@ -1,4 +1,4 @@
-"""The lake: a folder of Parquet, by table and day, and a list of the files that count."""
+"""The lake: Parquet files by table and day, and a commit log that lists the files that count."""
 
 from euterpe.analytics.lake.commits import Commit, DataFile
 from euterpe.analytics.lake.lake import Append, Lake

@@ -1,9 +1,8 @@
-"""The commits of a lake: each a JSON document that names every file that counts, and how far the database
-has been read.
+"""The commit log of a lake.
 
-A commit is there when its file is, whole: it is written beside, synced and renamed. Files that no commit
-names are nothing. The latest few commits stay, so that a reader can end in peace what it began with an
-earlier one.
+A commit is a JSON document that names every file that counts, and how far the database has been read. It is
+written to a temporary file, synced and renamed, so it exists whole or not at all. Files that no commit names
+are ignored. The latest commits are kept, so that a reader can finish with the one that it began with.
 """
 
 import json
@@ -24,7 +23,7 @@ _KEPT = 5
 
 @dataclass(frozen=True)
 class DataFile:
-    path: str  # from the lake's root: table/day=YYYY-MM-DD/name.parquet
+    path: str  # relative to the lake's root: table/day=YYYY-MM-DD/name.parquet
     rows: int
     bytes: int
 
@@ -41,7 +40,7 @@ class Commit:
     files: Mapping[str, Sequence[DataFile]] = field(default_factory=lambda: dict.fromkeys(HISTORY, ()))
     positions: Mapping[str, Any] = field(default_factory=dict)
     requesters: Mapping[str, str] = field(default_factory=dict)  # names by id
-    # By the clock of the database, when it was read; 0 in a commit of an earlier program.
+    # When the database was read, by its own clock; 0 in commits of earlier versions.
     read_ms: int = 0
 
     @property
@@ -61,7 +60,7 @@ class Commits:
         return bool(self._versions())
 
     def latest(self) -> Commit:
-        """The empty one where there is none yet."""
+        """Return the latest commit, or an empty one (version 0) if there is none yet."""
         versions = self._versions()
         return _read(versions[max(versions)]) if versions else Commit()
 
@@ -78,7 +77,7 @@ class Commits:
         sync(self._root)
 
     def forget_old(self) -> set[str]:
-        """Keeps the latest commits alone; returns the paths of all files that they name."""
+        """Delete all but the latest commits; return the paths of all files that the kept ones name."""
         versions = self._versions()
         for version in sorted(versions)[:-_KEPT]:
             versions.pop(version).unlink()
@@ -117,7 +116,10 @@ def _schema() -> dict[str, dict[str, str]]:
 
 
 def _check_schema(found: Mapping[str, Mapping[str, str]], path: Path) -> None:
-    """Columns may have been added since, and older files read as null there. Nothing else may change."""
+    """Raise `LakeError` if a column of the commit is unknown or has another type.
+
+    Columns may have been added since; older files read as null there.
+    """
     ours = _schema()
     for table, columns in found.items():
         for name, kind in columns.items():
@@ -129,7 +131,7 @@ def _check_schema(found: Mapping[str, Mapping[str, str]], path: Path) -> None:
 
 
 def sync(path: Path) -> None:
-    """A file or a folder: it is as durable as the disk is."""
+    """Flush a file or a folder to disk with `fsync`."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -138,5 +140,5 @@ def sync(path: Path) -> None:
 
 
 def partition_column(table: Table) -> str:
-    """The instant whose day a row is filed under. It never changes, so all versions of a row lie together."""
+    """Return the column whose day a row is filed under; it never changes, so versions stay together."""
     return {"attempts": "started_at", "deliveries": "ended_at"}.get(table.name, "created_at")

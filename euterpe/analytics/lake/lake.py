@@ -1,4 +1,4 @@
-"""Reading a lake, and adding to it all or nothing."""
+"""Reading a lake, and appending to it atomically, under a file lock."""
 
 import errno
 import fcntl
@@ -27,7 +27,7 @@ _OURS = f"{'[0-9]' * 8}-{'[0-9]' * 5}.parquet"
 
 @dataclass
 class Append:
-    """What becomes part of the lake at the end: Parquet in `folder`/table/day=…/, and what is set here."""
+    """The content of the next commit: the Parquet files in `folder`/table/day=…/ and the fields set here."""
 
     folder: Path
     before: Commit
@@ -37,7 +37,7 @@ class Append:
     read_ms: int = 0  # when the database was read, by its own clock
 
     def path(self, table: str) -> str:
-        """For Spark to write to."""
+        """Return the URL of the folder to which Spark writes a table."""
         return _for_spark(self.folder / table)
 
     def rows(self, table: str) -> int:
@@ -45,7 +45,7 @@ class Append:
 
 
 class Lake:
-    """A folder that the driver and all workers of Spark see under the same path."""
+    """A lake, in a folder that the driver and all workers of Spark see under the same path."""
 
     def __init__(self, root: Path) -> None:
         self.root = root.absolute()
@@ -56,11 +56,11 @@ class Lake:
         self._commits = Commits(self.root)
 
     def commit(self) -> Commit:
-        """The latest."""
+        """Return the latest commit."""
         return self._commits.latest()
 
     def read(self, session: SparkSession, *, since: str = "", commit: Commit | None = None) -> HistoryFrames:
-        """As of the latest commit, or of `commit`; `since` a day (YYYY-MM-DD) leaves out what is older."""
+        """Return the tables as of `commit` (the latest if None), without days before `since` (YYYY-MM-DD)."""
         commit = commit or self.commit()
         frames = {name: self.table(session, name, commit.files[name], since) for name in HISTORY}
         names = session.createDataFrame(list(commit.requesters.items()), spark_schema(REQUESTERS))
@@ -78,7 +78,7 @@ class Lake:
         return session.read.schema(schema).option("basePath", _for_spark(self.root / name)).parquet(*paths)
 
     def _check(self, files: Iterable[DataFile]) -> None:
-        """Of an empty file Spark would say nothing, and read no rows."""
+        """Raise `LakeError` for a missing or truncated file: Spark silently reads an empty one as no rows."""
         for path, size in ((self.root / file.path, file.bytes) for file in files):
             if not path.exists():
                 raise LakeError(f"{path} is gone: is its disk mounted? Or put it back from a backup")
@@ -87,29 +87,32 @@ class Lake:
 
     @contextmanager
     def append(self, cause: str) -> Iterator[Append]:
-        """Everything that is in its folder at the end counts, and after an exception nothing of it."""
-        with self._locked(), _said_plainly(self.root):
-            self._begin()
-            self._sweep()
+        """Yield an `Append`, and commit it at the end; after an exception nothing of it counts.
+
+        Raise `LakeError` if another program is writing.
+        """
+        with self._locked(), _explain_full_disk(self.root):
+            self._initialise()
+            self._delete_unnamed_files()
             before = self.commit()
             folder = self.root / _STAGING / uuid4().hex
             folder.mkdir(parents=True)
             append = Append(folder, before, before.positions, before.requesters, read_ms=before.read_ms)
             try:
                 yield append
-                self._take_in(append, cause)
+                self._commit_append(append, cause)
             finally:
                 shutil.rmtree(self.root / _STAGING, ignore_errors=True)
 
-    def _take_in(self, append: Append, cause: str) -> None:
+    def _commit_append(self, append: Append, cause: str) -> None:
         before, version = append.before, append.before.version + 1
         added = {name: [*self._move(append.folder, name, version)] for name in HISTORY}
         was_read = append.read_ms != before.read_ms
         if before.version and not any(added.values()) and not append.drop and not was_read:
-            return  # a position further on that says nothing is not worth a commit
+            return  # later positions alone, without new rows, are not worth a commit
         for folder in {(self.root / file.path).parent for new in added.values() for file in new}:
             for each in (folder, folder.parent, self.root):
-                sync(each)  # a file is there when its folder says so
+                sync(each)  # a renamed file is durable only once its folder is synced
         files = {
             name: [*(file for file in before.files[name] if file.path not in append.drop), *added[name]]
             for name in HISTORY
@@ -139,9 +142,9 @@ class Lake:
             path.rename(target)
             yield DataFile(str(target.relative_to(self.root)), rows, target.stat().st_size)
 
-    def _begin(self) -> None:
-        """Makes a lake of the folder, if it is none yet. From then on a lake without commits is a broken one,
-        and not one whose files nobody has named so far: those may be all that is left of pruned history."""
+    def _initialise(self) -> None:
+        """Write an empty commit if there is none. From then on a lake without commits is a damaged one, and
+        its files are not mistaken for leftovers: they may be all that remains of pruned history."""
         if self._commits.there_are_some():
             return
         if foreign := [name for name in (*HISTORY, _STAGING) if (self.root / name).exists()]:
@@ -151,8 +154,8 @@ class Lake:
             )
         self._commits.write(Commit())
 
-    def _sweep(self) -> None:
-        """What a killed program left behind, and files that only forgotten commits name."""
+    def _delete_unnamed_files(self) -> None:
+        """Delete what a killed program left behind, and files that only deleted commits name."""
         shutil.rmtree(self.root / _STAGING, ignore_errors=True)
         named = self._commits.forget_old()
         for table in HISTORY:
@@ -174,12 +177,12 @@ class Lake:
 
 
 def _for_spark(path: Path) -> str:
-    # Whatever file system a cluster calls its default.
+    # The scheme is needed where a cluster's default file system is another one.
     return f"file:{path}"
 
 
 @contextmanager
-def _said_plainly(root: Path) -> Iterator[None]:
+def _explain_full_disk(root: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Keeping a lake small: many files of a day become few, states that were superseded go, old days too."""
+"""Lake maintenance: compact small files, drop superseded versions of rows, delete old days."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -11,19 +11,19 @@ from euterpe.analytics.facts import latest_attempts, latest_jobs
 from euterpe.analytics.lake.commits import Commit, DataFile
 from euterpe.analytics.lake.lake import Append, Lake
 
-# A day with more small files than this has them written anew. Each ingest adds about one a table.
+# The small files of a day are rewritten when there are more than this. An ingest adds about one a table.
 _MANY = 16
 _FILE_BYTES = 128 * 1024 * 1024
 _SMALL_BYTES = _FILE_BYTES // 2
 
 
 def compact(session: SparkSession, lake: Lake, *, more_than: int = _MANY) -> int:
-    """Returns how many files were replaced."""
+    """Merge the small files of days that have too many; return how many files were replaced."""
     crowded = dict(_crowded(lake.commit(), more_than))
     if not crowded:
         return 0
     with lake.append("compact") as append:
-        # Again: it may have changed while we waited for the lake.
+        # Computed again under the lock: the lake may have changed before it was taken.
         crowded = dict(_crowded(append.before, more_than))
         for (table, _), files in crowded.items():
             _rewrite(session, lake, append, table, files)
@@ -32,7 +32,7 @@ def compact(session: SparkSession, lake: Lake, *, more_than: int = _MANY) -> int
 
 
 def forget(lake: Lake, keep_days: int) -> int:
-    """Drops the days that are older; returns how many files that were."""
+    """Drop the days older than `keep_days`; return how many files were dropped."""
     oldest = f"{datetime.now(UTC) - timedelta(days=keep_days):%Y-%m-%d}"
     if not _older(lake.commit(), oldest):
         return 0
@@ -63,6 +63,6 @@ def _rewrite(session: SparkSession, lake: Lake, append: Append, table: str, file
     if table == "attempts":
         whole = latest_attempts(whole)
     parts = max(1, sum(file.bytes for file in files) // _FILE_BYTES)
-    # By job: its rows lie together, and compress twice as well.
+    # Rows of a job are written side by side, because they then compress twice as well.
     ordered = whole.repartition(parts, F.col("job_id")).sortWithinPartitions("job_id")
     ordered.write.partitionBy("day").mode("append").parquet(append.path(table))

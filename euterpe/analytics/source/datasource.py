@@ -1,11 +1,11 @@
-"""`spark.read.format("euterpe")` and `spark.readStream.format("euterpe")`, on every engine.
+"""The Spark data source `euterpe`, for `spark.read` and `spark.readStream`, on every database engine.
 
 Options: `table` (jobs, attempts, events or deliveries), `url` (else EUTERPE_DATABASE_URL), `rows` in each
-partition (250,000), `metadata` (the keys of a job's metadata that may be read, by comma; none otherwise),
-`since` and `until` (cuts, as JSON: from an earlier read to a later one).
+partition (250,000), `metadata` (comma-separated keys of a job's metadata that may be read; default none),
+`since` and `until` (cuts, as JSON: what was committed between them is read).
 
-A read is of one cut, however long it takes and however many tasks it has. A streaming read's offset is a cut.
-Name the columns you want with `.schema(…)`: Spark tells a Python source nothing of what a query needs.
+A read covers one cut, however long it takes and however many tasks it has. The offset of a stream is a cut.
+Name the columns you need with `.schema(…)`: Spark does not pass a query's columns on to a Python source.
 """
 
 import json
@@ -29,13 +29,13 @@ from euterpe.store.engine.database import Database
 from euterpe.store.history.feed import Bookmark, Cut, HistoryFeed, PositionRange
 
 _ROWS = 250_000
-# A cut with what tells that it still means the same: Spark takes no deeper dictionary.
+# A cut, and in `marks` the JSON that identifies its history: Spark accepts no nested dictionary.
 Offset = dict[str, int | str]
 
 
 @dataclass(frozen=True)
 class SourceOptions:
-    """What to read, from where: all that a task needs."""
+    """What a task needs to read its partition: the database, the table, its columns and the allowed keys."""
 
     url: str
     table: Table
@@ -52,10 +52,10 @@ class SourceOptions:
         self, partition: spark.InputPartition, filters: Sequence[spark.Filter] = ()
     ) -> Iterator[pa.RecordBatch]:
         part: PositionRange | None = partition.value
-        if part is None:  # Spark's own, for a read that has none
+        if part is None:  # Spark passes None when `partitions` is empty
             return
         where = pushed.conditions(self.table, filters)
-        # Metadata that nobody may see does not leave the database.
+        # Without an allowed key, metadata does not leave the database.
         read = [column for column in self.columns if self.metadata or column.name != "metadata"]
         with history_of(self.url) as history:
             for piece in history.answers(part):
@@ -85,7 +85,7 @@ class EuterpeSource(spark.DataSource):
 
     def reader(self, schema: StructType) -> spark.DataSourceReader:
         since, until = (_cut(self._options.get(name)) for name in ("since", "until"))
-        # Spark refuses a source that takes filters in a session whose configuration does not allow it.
+        # Spark rejects a reader with `pushFilters` unless the session's configuration allows it.
         kind = _PushingReader if self._options.get("pushdown") == "true" else _Reader
         return kind(self._source(schema), since or Cut(), until)
 
@@ -120,8 +120,8 @@ class _Reader(spark.DataSourceReader):
 
 class _PushingReader(_Reader):
     def pushFilters(self, filters: list[spark.Filter]) -> list[spark.Filter]:  # noqa: N802  Spark's name
-        self._filters, theirs = pushed.split(self._source.table, filters)
-        return theirs
+        self._filters, remaining = pushed.split(self._source.table, filters)
+        return remaining
 
 
 class _StreamReader(spark.DataSourceStreamReader):
@@ -150,7 +150,7 @@ class _StreamReader(spark.DataSourceStreamReader):
 
 
 class history_of:  # noqa: N801  a context manager
-    """The history of a database that is open for as long as it is read."""
+    """A context manager that opens a database and yields its `HistoryFeed`."""
 
     def __init__(self, url: str) -> None:
         self._database = Database(url)
@@ -177,17 +177,17 @@ def _cut(document: str | None) -> Cut | None:
 
 
 def register(session: SparkSession) -> None:
-    """Makes `format("euterpe")` known to a session."""
+    """Register `format("euterpe")` in a session."""
     session.dataSource.register(EuterpeSource)
 
 
 def read_table(
     session: SparkSession, table: str, *, columns: Sequence[str] = (), **options: Any
 ) -> DataFrame:
-    """A table as a DataFrame, with filters and the named columns pushed down.
+    """Return a table as a DataFrame, with filters and the named columns pushed down.
 
-    Over Spark Connect the server's own EUTERPE_DATABASE_URL says which database: it logs the options of a
-    read, and the URL may hold a password.
+    Over Spark Connect the database is that of the server's own EUTERPE_DATABASE_URL: the server logs the
+    options of a read, and the URL may contain a password.
     """
     register(session)
     if is_remote():

@@ -1,4 +1,4 @@
-"""Spark's filters as SQL, as far as both mean exactly the same."""
+"""Filter pushdown: Spark's filters as SQL conditions, where both mean exactly the same."""
 
 import operator
 from collections.abc import Callable, Iterable, Sequence
@@ -11,7 +11,7 @@ from pyspark.sql import datasource as spark
 from euterpe.analytics.schema import Table
 from euterpe.store.history.columns import COLUMNS
 
-# Of JSON, whose numbers and texts each engine compares in its own way, nothing is pushed; nor are floats.
+# Filters on JSON, whose numbers and text each engine compares differently, and on floats are not pushed down.
 _PLAIN = (sa.Text, sa.BigInteger)
 _EQUAL: dict[type[spark.Filter], Callable[[Any, Any], Any]] = {spark.EqualTo: operator.eq}
 _COMPARED: dict[type[spark.Filter], Callable[[Any, Any], Any]] = {
@@ -24,11 +24,11 @@ _COMPARED: dict[type[spark.Filter], Callable[[Any, Any], Any]] = {
 
 
 def split(table: Table, filters: Iterable[spark.Filter]) -> tuple[list[spark.Filter], list[spark.Filter]]:
-    """Those that the database can apply, and those that Spark must."""
-    ours, theirs = list[spark.Filter](), list[spark.Filter]()
+    """Return the filters that the database can apply, and those that Spark must apply."""
+    pushed, remaining = list[spark.Filter](), list[spark.Filter]()
     for one in filters:
-        (theirs if condition(table, one) is None else ours).append(one)
-    return ours, theirs
+        (remaining if condition(table, one) is None else pushed).append(one)
+    return pushed, remaining
 
 
 def conditions(table: Table, filters: Sequence[spark.Filter]) -> list[sa.ColumnElement[bool]]:
@@ -37,6 +37,7 @@ def conditions(table: Table, filters: Sequence[spark.Filter]) -> list[sa.ColumnE
 
 
 def condition(table: Table, one: spark.Filter) -> sa.ColumnElement[bool] | None:
+    """Return the filter as an SQL condition, or None where Spark must apply it."""
     attribute: tuple[str, ...] = getattr(one, "attribute", ())
     column = COLUMNS[table.name].get(attribute[0]) if len(attribute) == 1 else None
     if not isinstance(column, sa.Column) or not isinstance(column.type, _PLAIN):
@@ -55,7 +56,7 @@ def condition(table: Table, one: spark.Filter) -> sa.ColumnElement[bool] | None:
 
 def _comparison(column: sa.Column[Any], one: spark.Filter) -> sa.ColumnElement[bool] | None:
     value = _value(getattr(one, "value", None))
-    # Postgres may sort text by a locale's rules, and Spark sorts it by its bytes: only equal is equal.
+    # Postgres may order text by a locale, and Spark orders it by bytes: only equality means the same in both.
     compared = _EQUAL if isinstance(value, str) else _COMPARED
     if value is None or type(one) not in compared:
         return None

@@ -1,4 +1,4 @@
-"""One part of a table from the database into Arrow batches, in bounded memory."""
+"""Reading a range of a table into Arrow batches, in bounded memory: as CSV from Postgres, else as rows."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -13,9 +13,9 @@ from euterpe.store.engine.batch_rows import AnySelect
 from euterpe.store.engine.engines import EngineKind
 from euterpe.store.history.feed import HistoryFeed, PositionRange
 
-# A batch is what is in memory of a part: about so many rows, or bytes of CSV.
+# One batch is in memory at a time, of about this many rows or bytes of CSV.
 _ROWS, _BYTES = 20_000, 4 * 1024 * 1024
-# Instants are milliseconds in the database.
+# The database stores instants as milliseconds.
 _WIRE = {**ARROW, "time": pa.int64()}
 
 
@@ -42,13 +42,13 @@ def as_batches(
 def _from_csv(history: HistoryFeed, select: AnySelect, columns: Sequence[Column]) -> Iterator[pa.RecordBatch]:
     stream = _Stream(history.csv(select))
     if not stream.has_more():
-        return  # what pyarrow calls an error
+        return  # pyarrow raises an error for empty CSV
     with pc_csv.open_csv(
         pa.PythonFile(stream, "r"),
         read_options=pc_csv.ReadOptions(
             column_names=[column.name for column in columns], block_size=_BYTES, use_threads=False
         ),
-        # A lone column that is null is an empty line.
+        # A row whose only column is null is an empty line.
         parse_options=pc_csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=False),
         convert_options=pc_csv.ConvertOptions(
             column_types={column.name: _WIRE[column.type] for column in columns},
@@ -63,7 +63,7 @@ def _from_csv(history: HistoryFeed, select: AnySelect, columns: Sequence[Column]
 
 
 class _Stream:
-    """Chunks as a file that can be read and nothing more."""
+    """A read-only file object over an iterator of chunks."""
 
     closed = False
 
@@ -99,7 +99,7 @@ def _from_rows(
 
 def _array(values: list[Any], kind: pa.DataType) -> pa.Array:
     if pa.types.is_boolean(kind):
-        # SQLite has no booleans: 0 and 1.
+        # SQLite has no booleans: it returns 0 and 1.
         return pa.array([None if value is None else bool(value) for value in values], kind)
     return pa.array(values, kind)
 
@@ -113,7 +113,7 @@ def _shaped(batch: pa.RecordBatch, columns: Sequence[Column]) -> pa.RecordBatch:
 
 
 def keep_allowed(batch: pa.RecordBatch, columns: Sequence[Column], allowed: frozenset[str]) -> pa.RecordBatch:
-    """All the columns; of each `metadata` only the keys that the operator allows, and else null."""
+    """Return the batch with all `columns`, and in `metadata` only the allowed keys (null if none)."""
     arrays = dict(zip(batch.schema.names, batch.columns, strict=True))
     if "metadata" in arrays:
         arrays["metadata"] = pa.array([_allowed(v.as_py(), allowed) for v in arrays["metadata"]], pa.string())
