@@ -1,9 +1,9 @@
-"""A permutation test of blocks: whether two ratios differ by more than chance, when neighbours are alike.
+"""A block permutation test: do two ratios differ by more than chance, when neighbours are correlated?
 
-Failures come in bursts: 20 attempts during one outage are one event, and a test of attempts one by one
-(Fisher, Welch) took each for independent evidence. Here a block of consecutive attempts is one observation.
-If the version made no difference, any blocks could have been those of the new version; the p-value is the
-share of such deals whose studentised difference is as large as the one that was seen. Dividing by the
+Failures come in bursts: 20 attempts during one outage are one event, and a test of single attempts (Fisher,
+Welch) took each for independent evidence. Here a block of consecutive attempts is one observation. If the
+version made no difference, any blocks could have been those of the new version; the p-value is the share of
+such permutations whose studentised difference is as large as the observed one. Dividing by the
 standard error of the blocks keeps the test valid where the versions differ in variance and in the number of
 their blocks (Janssen 1997; Chung and Romano 2013).
 """
@@ -16,12 +16,12 @@ import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
 
-# With fewer blocks on a side the variance between them is not known.
+# With fewer blocks on a side, the variance between them cannot be estimated.
 FEWEST_BLOCKS = 4
-# The smallest p-value is one in so many: enough for 200 comparisons at 1 % after Holm's correction.
-_DEALS = 20_000
+# The smallest p-value is one in this many: enough for 200 comparisons at 1 % after Holm's correction.
+_PERMUTATIONS = 20_000
 _SEED = 1
-# Differences in the last digits are rounding.
+# Smaller relative differences are rounding errors.
 _ROUNDING = 1e-9
 
 
@@ -41,38 +41,38 @@ class Blocks:
 
 
 def equal_ratios(before: Blocks, after: Blocks) -> float | None:
-    """Return the two-sided p-value of equal ratios, or None where there are too few blocks to tell."""
+    """Return the two-sided p-value of equal ratios, or None with fewer than `FEWEST_BLOCKS` on a side."""
     if min(len(before), len(after)) < FEWEST_BLOCKS:
         return None
     sums = np.concatenate([after.sums, before.sums])
     counts = np.concatenate([after.counts, before.counts])
-    # The difference stays the same, and the sums of squares stay small.
+    # Centring leaves the difference as it is, and keeps the sums of squares small.
     sums = sums - counts * (sums.sum() / counts.sum())
-    seen = _studentised(_deals(len(after), len(before)), sums, counts, len(after))
+    seen = _studentised(_permutations(len(after), len(before)), sums, counts, len(after))
     return float(np.mean(seen >= seen[0] * (1 - _ROUNDING)))
 
 
 @lru_cache(maxsize=32)
-def _deals(after: int, before: int) -> npt.NDArray[np.bool_]:
-    """Return which blocks are those of the new version, deal by deal; in the first as they really were."""
-    dealt = np.random.default_rng(_SEED).random((_DEALS, after + before), dtype=np.float32)
-    largest = np.partition(dealt, after - 1, axis=1)[:, after - 1 : after]
-    deals = dealt <= largest
-    deals[0] = np.arange(after + before) < after
-    return deals
+def _permutations(after: int, before: int) -> npt.NDArray[np.bool_]:
+    """Return for each permutation which blocks are of the new version; the first one is the observed."""
+    drawn = np.random.default_rng(_SEED).random((_PERMUTATIONS, after + before), dtype=np.float32)
+    largest = np.partition(drawn, after - 1, axis=1)[:, after - 1 : after]
+    permutations = drawn <= largest
+    permutations[0] = np.arange(after + before) < after
+    return permutations
 
 
-def _studentised(deals: npt.NDArray[np.bool_], sums: Floats, counts: Floats, after: int) -> Floats:
-    """Return the absolute difference of the two ratios over its standard error, for each deal."""
+def _studentised(permutations: npt.NDArray[np.bool_], sums: Floats, counts: Floats, after: int) -> Floats:
+    """Return the absolute difference of the two ratios over its standard error, for each permutation."""
     moments = np.stack([sums, counts, sums * sums, sums * counts, counts * counts], axis=1)
-    one = deals.astype(np.float64) @ moments
+    one = permutations.astype(np.float64) @ moments
     ratio_one, variance_one = _ratio(one, after)
     ratio_other, variance_other = _ratio(moments.sum(axis=0) - one, len(sums) - after)
-    apart = np.abs(ratio_one - ratio_other)
+    difference = np.abs(ratio_one - ratio_other)
     error = np.sqrt(np.maximum(variance_one + variance_other, 0.0))
     scale = np.abs(ratio_one) + np.abs(ratio_other)
     with np.errstate(divide="ignore", invalid="ignore"):
-        found = np.where(apart > scale * _ROUNDING, apart / error, 0.0)
+        found = np.where(difference > scale * _ROUNDING, difference / error, 0.0)
     return np.nan_to_num(found, nan=0.0, posinf=np.inf)
 
 

@@ -1,8 +1,8 @@
-"""How long jobs wait for a slot: M/G/c, as Erlang C corrected by Allen and Cunneen.
+"""Waiting times in an M/G/c queue: Erlang C with the correction of Allen and Cunneen.
 
-Arrivals come at random (Poisson) and wait in one line; `load` is arrivals times mean service, in slots.
-The mean wait of M/M/c is multiplied by (1 + cv²) / 2, and whoever has to wait is taken to wait an
-exponential time.
+Arrivals are random (Poisson) and wait in one line; `load` is the arrival rate times the mean service time,
+in slots. The mean wait of M/M/c is multiplied by (1 + cv²) / 2, and waits above zero are taken to be
+exponentially distributed.
 """
 
 import math
@@ -14,7 +14,7 @@ MODEL = (
 
 
 def erlang_b(slots: int, load: float) -> float:
-    """The share of arrivals that find all slots taken, if none could wait."""
+    """Return the share of arrivals that find all slots taken, if none could wait."""
     blocked = 1.0
     for slot in range(1, slots + 1):
         blocked = load * blocked / (slot + load * blocked)
@@ -22,14 +22,14 @@ def erlang_b(slots: int, load: float) -> float:
 
 
 def erlang_c(slots: int, load: float) -> float:
-    """The share that has to wait."""
+    """Return the share of arrivals that have to wait."""
     return 1.0 if load >= slots else _waits(slots, load, erlang_b(slots, load))
 
 
 def wait_quantile(
     slots: int, load: float, service_seconds: float, cv2: float, *, share: float = 0.95
 ) -> float | None:
-    """What that share of jobs waits at most; None where the line only grows."""
+    """Return the wait that `share` of the jobs do not exceed; None where the line only grows."""
     if load >= slots:
         return None
     return _quantile(erlang_c(slots, load), slots, load, service_seconds * (1 + cv2) / 2, share)
@@ -38,7 +38,7 @@ def wait_quantile(
 def fewest_slots(
     load: float, service_seconds: float, cv2: float, *, within_seconds: float, share: float = 0.95
 ) -> tuple[int, float]:
-    """The fewest with which that share waits at most so long, and what it waits then."""
+    """Return the fewest slots with which `share` of jobs wait at most `within_seconds`, and their wait."""
     spread = service_seconds * (1 + cv2) / 2
     slots = math.floor(load) + 1
     blocked = erlang_b(slots, load)

@@ -1,4 +1,4 @@
-"""The marts: each a pure function from facts to a table of marts/schema.py, in a module that defines it."""
+"""The marts: pure functions from facts to the tables of marts/schema.py, one module for each."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -25,7 +25,7 @@ __all__ = ["Forecast", "Objective", "Options", "Prices", "all_marts"]
 
 @dataclass(frozen=True)
 class Options:
-    """Hold what marts need beside the facts: what the operator decides, and when the history was read."""
+    """What marts need besides the facts: the operator's settings, and when the history was read."""
 
     prices: Prices = field(default_factory=Prices)
     objective: Objective = field(default_factory=Objective)
@@ -33,7 +33,7 @@ class Options:
     read_at: datetime | None = None
 
 
-# Some look at the facts as soon as they are called: whoever shows progress calls them one by one.
+# Some run Spark jobs as soon as they are called, so callers that show progress call them one by one.
 MAKERS: Mapping[str, Callable[[Facts, Options], DataFrame]] = {
     "throughput": lambda facts, _: throughput(facts),
     "latency": lambda facts, _: latency(facts),
@@ -51,5 +51,5 @@ MAKERS: Mapping[str, Callable[[Facts, Options], DataFrame]] = {
 
 
 def all_marts(facts: Facts, options: Options) -> dict[str, DataFrame]:
-    """In the order of MARTS."""
+    """Return all marts by name, in the order of MARTS."""
     return {name: make(facts, options) for name, make in MAKERS.items()}

@@ -1,12 +1,12 @@
-"""How many worker slots next month needs, by queue, if the last 28 days go on.
+"""Capacity forecast: the worker slots that each queue needs next month, if the last 28 days continue.
 
-Jobs arrive as in the busiest hour of those days, grown to the day of the forecast, and each takes a slot for
-as long as all its attempts did together. How long the line then is, queueing.py says. Growth is that of the
-last whole weeks, eight at most, back from the end of the history; an empty week counts as one job, and more
-than halving or doubling a week is not believed.
+Jobs are assumed to arrive as in the busiest hour of those days, grown to the day of the forecast, and each to
+hold a slot for as long as all its attempts did together. queueing.py computes the wait (Erlang C). Growth is
+that of the last whole weeks, eight at most, back from the end of the history; an empty week counts as one
+job, and growth is limited to between halving and doubling a week.
 
-Beside what the model expects of the slots that were seen in use stands what the jobs of that hour really
-waited: where the two are far apart, the forecast deserves no more trust than the model of today does.
+The wait that the model expects with the slots that were in use is shown beside the wait of the jobs of that
+hour: where the two are far apart, the forecast deserves no more trust than the model of today does.
 """
 
 import math
@@ -48,10 +48,10 @@ def capacity(facts: Facts, forecast: Forecast = Forecast(), read_at: datetime | 
 
 
 def _arrivals(jobs: DataFrame, now: Horizon) -> DataFrame:
-    """`busiest` hour of the last days, jobs by week back from the end, and how many whole weeks there are."""
+    """Return each queue's busiest hour, its jobs by week (latest first), and how many whole weeks it has."""
     recent = jobs.where(now.within("created_at", days=_DAYS))
     by_hour = recent.groupBy("queue", _hour().alias("hour")).count()
-    largest = F.max(F.struct("count", "hour"))  # the later of two that are alike
+    largest = F.max(F.struct("count", "hour"))  # the later of two equally busy hours
     busiest = by_hour.groupBy("queue").agg(
         largest["count"].alias("busiest"), largest["hour"].alias("busiest_hour")
     )
@@ -68,7 +68,7 @@ def _hour() -> Column:
 
 
 def _waits(jobs: DataFrame, arrivals: DataFrame, now: Horizon) -> DataFrame:
-    """Return what jobs really waited: those of the last days, and those of the busiest hour among them."""
+    """Return the observed waits of the jobs of the last days, and of the busiest hour among them."""
     recent = jobs.where(now.within("created_at", days=_DAYS)).join(
         arrivals.select("queue", "busiest_hour"), "queue"
     )
@@ -136,13 +136,14 @@ def _needed(seen: Row, growth: float, forecast: Forecast) -> dict[str, float | i
 
 
 def gap(model: float | None, observed: float | None) -> float | None:
-    """Return how many times larger one is than the other. A second more each: nobody cares for less."""
+    """Return the ratio of the larger to the smaller, each plus 1 s because less makes no difference."""
     if model is None or observed is None:
         return None
     return (max(model, observed) + 1) / (min(model, observed) + 1)
 
 
 def weekly_growth(latest_first: Sequence[int]) -> float:
+    """Return the growth a week of a log-linear fit, from -0.5 to 1.0; 0 with fewer than three weeks."""
     if len(latest_first) < _FEWEST_WEEKS:
         return 0.0
     growth = math.expm1(slope([math.log(max(jobs, 1)) for jobs in reversed(latest_first)]))

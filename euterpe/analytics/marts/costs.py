@@ -1,7 +1,7 @@
-"""What each requester and profile cost: what all their attempts used, at the operator's prices.
+"""Costs by requester and profile: the usage of all attempts at the operator's prices.
 
-Used is the processor time of ffmpeg. Where it is unknown, as of an attempt whose worker was killed, the time
-that the attempt held its slot stands for it, and is counted as estimated as well.
+Usage is the processor time of ffmpeg. Where that is unknown, as for an attempt whose worker was killed, the
+time for which the attempt held its slot replaces it, and is also counted as estimated.
 """
 
 from dataclasses import dataclass
@@ -70,7 +70,7 @@ class _Document(BaseModel):
 
 
 def read_prices(path: Path) -> Prices:
-    """A JSON object; what it leaves out is as without it."""
+    """Return the prices of a JSON file, with defaults for those that it omits."""
     try:
         document = _Document.model_validate_json(path.read_bytes())
     except OSError as error:

@@ -1,9 +1,8 @@
-"""What fails, where, and since when: attempts by the code and phase of their error.
+"""Failed attempts by error code and phase, with their weekly trend.
 
-Canceled attempts, and those handed back unharmed, are no failures. A failure is met when its attempt ends.
-The trend is `new` only in a history that is older than a week, and `rising` or `falling` only in one that is
-older than two; that a count has changed is believed where two Poisson counts of one mean would differ so
-much in less than 1 % of cases.
+Canceled and released attempts are not failures. A failure is dated by the end of its attempt. The trend is
+`new` only in a history of at least a week, and `rising` or `falling` only in one of at least two; a change of
+a count is significant where two Poisson counts of one mean would differ that much in less than 1 % of cases.
 """
 
 from pyspark.sql import DataFrame

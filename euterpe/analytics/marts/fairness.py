@@ -1,7 +1,7 @@
-"""Whether some requesters wait for others in the same queue: what they waited, beside what they asked of it.
+"""Fairness between the requesters of a queue: how long each waited, beside its share of the work.
 
-Queues have workers and priorities of their own, so waits of different queues say nothing of each other. A
-requester is compared in a queue where it has at least `FEWEST_JOBS` jobs and another requester has as many.
+Queues have workers and priorities of their own, so waits in different queues cannot be compared. A requester is
+compared in a queue where it has at least `FEWEST_JOBS` jobs and another requester has as many.
 """
 
 from datetime import datetime
@@ -14,7 +14,7 @@ from euterpe.analytics.marts.horizon import horizon, is_waiting, waited_ms
 from euterpe.analytics.marts.ratios import over, percentiles, total
 from euterpe.analytics.marts.schema import FAIRNESS
 
-# Of fewer, the 95th percentile is hardly more than the slowest job.
+# With fewer jobs, the 95th percentile is hardly more than the slowest job.
 FEWEST_JOBS = 30
 
 
@@ -26,7 +26,7 @@ def fairness(facts: Facts, read_at: datetime | None = None) -> DataFrame:
         F.count_if(is_waiting(now)).alias("still_waiting"),
         percentiles("waited", (0.5, 0.95)).alias("shares"),
         F.avg("priority").alias("mean_priority"),
-        # In the index a second more: of waits near nothing it would say that they are very uneven.
+        # Jain's index is computed from waits + 1 s, because it would call waits near zero very uneven.
         (F.avg("waited") + 1000).alias("mean_ms"),
     )
     worked = facts.attempts.groupBy("queue", "requester").agg(total("busy_ms").alias("work"))

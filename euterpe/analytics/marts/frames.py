@@ -1,4 +1,4 @@
-"""Where Spark has left a handful of rows, plain Python says the last word on the driver."""
+"""Conversion of small DataFrames to rows and back, for computations in Python on the driver."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -11,7 +11,7 @@ Row = Mapping[str, Any]
 
 
 def to_rows(frame: DataFrame) -> list[dict[str, Any]]:
-    # As Arrow: its instants keep their time zone, whatever that of this process is.
+    # Arrow's instants keep their time zone, whatever that of this process is.
     rows: list[dict[str, Any]] = frame.toArrow().to_pylist()
     return rows
 

@@ -1,4 +1,4 @@
-"""What "now", "last week" and "failed" mean to all marts."""
+"""Definitions that the marts share: "now", "last week", "failed" and "waiting"."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from euterpe.analytics.facts import Facts
 
 DAY_US = 86_400_000_000
-# Not its fault: what was canceled, or handed back unharmed.
+# An attempt that was canceled or released is not a failure.
 _EXCUSED = ("canceled", "released")
 
 
@@ -19,7 +19,7 @@ _EXCUSED = ("canceled", "released")
 class Horizon:
     """The first and the last instant of the history, in microseconds, and when the history was read.
 
-    Windows such as "the last week" count back from `end`; what is still waiting is as old as `now` makes it.
+    Windows such as "the last week" count back from `end`; a wait that has not ended counts up to `now`.
     """
 
     start: int
@@ -31,13 +31,13 @@ class Horizon:
         return (self.end - self.start) / DAY_US
 
     def within(self, time: str, *, days: int, after: int = 0) -> Column:
-        """In that many days before the end of the history, the last `after` of them left out."""
+        """Return whether an instant is in the last `days` days of the history but not the last `after`."""
         ago = F.lit(self.end) - F.unix_micros(F.col(time))
         return (ago >= after * DAY_US) & (ago < days * DAY_US)
 
 
 def horizon(facts: Facts, read_at: datetime | None = None) -> Horizon:
-    """Return the span of the facts, with `now` at `read_at`, or at the end of them where that is later."""
+    """Return the span of the facts, with `now` at `read_at` or at their end, whichever is later."""
     spans = reduce(DataFrame.union, _spans(facts)).agg(F.min("start"), F.max("end"))
     start, end = spans.collect()[0]
     read = round(read_at.timestamp() * 1_000_000) if read_at else 0
@@ -56,7 +56,7 @@ def _spans(facts: Facts) -> Iterator[DataFrame]:
 
 
 def has_ended() -> Column:
-    """Of an attempt: that it says something of how reliable we are."""
+    """Return whether an attempt counts for reliability: it has ended, and was not canceled or released."""
     return ~F.col("outcome").isin("running", *_EXCUSED) & ~F.col("error_code").eqNullSafe("canceled")
 
 
@@ -71,9 +71,9 @@ def is_waiting(now: Horizon) -> Column:
 
 
 def waited_ms(now: Horizon) -> Column:
-    """Return what a job waited for its first claim, or has waited so far; null for one that is not due.
+    """Return how long a job waited for its first claim, or has waited so far; null if it is not due.
 
-    Of claimed jobs alone, a queue that serves nobody would look fast.
+    With claimed jobs alone, a queue without workers would look fast.
     """
     so_far = (F.lit(now.now) - F.unix_micros("due_at")) / 1000
     return F.coalesce(F.col("waiting_ms").cast("double"), F.when(is_waiting(now), so_far))

@@ -1,7 +1,7 @@
-"""Where the time of a job goes.
+"""Latency percentiles by profile, queue and stage: waiting, fetch, encode, upload, total.
 
-Waiting counts for each job that was claimed, however it ended; total for those that succeeded, with their
-retries. Fetch, encode and upload count for each attempt that succeeded.
+Waiting is that of each job that was claimed, however it ended; total is that of jobs that succeeded, with
+their retries. Fetch, encode and upload are those of attempts that succeeded.
 """
 
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ def latency(facts: Facts) -> DataFrame:
 
 
 def _measured(frame: DataFrame, stages: Mapping[str, Column]) -> DataFrame:
-    """All stages in one pass; a row for each that was ever measured."""
+    """Return a row for each stage that was ever measured, all computed in one pass."""
     wide = frame.groupBy("profile", "queue").agg(
         *(
             F.struct(

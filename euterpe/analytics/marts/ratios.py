@@ -1,4 +1,4 @@
-"""Arithmetic that marts share: what has nothing to be divided by is null, and a sum of nothing is 0."""
+"""Arithmetic that the marts share: division by zero gives null, and an empty sum is 0."""
 
 from collections.abc import Sequence
 
@@ -19,5 +19,5 @@ def minutes(seconds: Column | str) -> Column:
 
 
 def percentiles(values: Column | str, shares: Sequence[float]) -> Column:
-    """Exact, as an array."""
+    """Return exact percentiles, as an array."""
     return F.percentile(values, F.array(*(F.lit(share) for share in shares)))

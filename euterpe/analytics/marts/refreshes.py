@@ -1,6 +1,6 @@
-"""Whether credentials that expire are renewed in time.
+"""Credential renewals by requester, and the attempts that failed for want of working credentials.
 
-A renewal is whatever was stored after a job's first credentials: the answer to a refresh call, or a PUT.
+A renewal is any storing of credentials after a job's first: from a refresh call, or by a PUT.
 """
 
 from pyspark.sql import DataFrame
@@ -10,7 +10,7 @@ from euterpe.analytics.facts import Facts, shaped
 from euterpe.analytics.marts.ratios import over, total
 from euterpe.analytics.marts.schema import REFRESHES
 
-# Refused by storage, and no refresh brought any that work (docs/errors.md).
+# Storage refused the credentials, and no refresh brought any that work (docs/errors.md).
 _REFUSED = ("source_forbidden", "output_forbidden")
 
 

@@ -1,14 +1,13 @@
-"""What a new ffmpeg changed beyond noise: each version of a profile beside the one first seen before it.
+"""Regressions by ffmpeg version: each version of a profile is compared with the one first seen before it.
 
 Speed: the logarithms of the real-time factors of attempts that succeeded. Failure rate: attempts that failed
-while ffmpeg ran, with a code that a version of ffmpeg can cause (encoder_codes.py), among those and the ones
-that succeeded; what storage, the network, the machine or a person ended is in neither number. Attempts that
-name no version are left out.
+while ffmpeg ran, with a code that a version of ffmpeg can cause (`ENCODER_CODES`), among those and the ones
+that succeeded; what storage, the network, the machine or a person ended is in neither number. Attempts
+without a known version are left out.
 
-Attempts near each other in time are alike, so blocks of consecutive attempts are compared, of at least 60
-attempts each, three times an outage of 20 (block_permutation.py). Holm's correction holds all comparisons of
-one history together, so that one in which nothing changed raises any alarm at all with a probability of about
-1 %.
+Attempts near each other in time are correlated, so blocks of consecutive attempts are compared, of at least
+60 attempts each, three times an outage of 20 (permutation_test.py). Holm's correction covers all comparisons
+of one history, so that a history in which nothing changed raises any alarm with a probability of about 1 %.
 """
 
 import math
@@ -28,8 +27,8 @@ from euterpe.analytics.marts.schema import REGRESSIONS
 from euterpe.analytics.permutation_test import FEWEST_BLOCKS, Blocks, equal_ratios
 from euterpe.analytics.statistics import holm
 
-# While a job is `processing`, ffmpeg decodes, encodes and its output is verified. A version can fail at it,
-# hang, be slow, need more memory, or make files that are wrong. It can also refuse what an older one decoded.
+# While a job is `processing`, ffmpeg decodes and encodes, and its output is verified. A version can fail, hang,
+# be slow, need more memory, or write wrong files. It can also refuse what an older one decoded.
 ENCODER_CODES = frozenset(
     {
         "attempt_timeout",
@@ -47,8 +46,8 @@ ENCODER_CODES = frozenset(
     }
 )
 # Storage, network, credentials, the request, the machine, a person: no version of ffmpeg changes how often
-# these happen. A new version that kills its whole worker shows as `lease_expired`, which dying machines cause
-# far more often.
+# these happen. A new version that kills its whole worker shows as `lease_expired`, which failing machines
+# cause far more often.
 OTHER_CODES = frozenset(
     {
         "canceled",
@@ -88,33 +87,33 @@ OTHER_CODES = frozenset(
         "worker_exhausted",
     }
 )
-# The only phase in which ffmpeg runs. `source_truncated` while fetching is storage's doing.
+# The only phase in which ffmpeg runs. `source_truncated` while fetching is caused by storage.
 ENCODER_PHASE = "processing"
 
 
 _NOISE = 0.01
-# A sure change may still be too small to act on: of the speed, and in points of the failure rate.
+# Significant changes below these are too small to act on: relative for speed, absolute for the failure rate.
 _LEAST = {"speed": 0.03, "failure_rate": 0.005}
-# Of each version so many attempts are looked at, the latest: more would find changes too small to act on.
+# At most so many attempts of a version, the latest, are read: more would find changes too small to act on.
 LATEST = 20_000
-# Spark adds up so many consecutive attempts; blocks are made of these sums.
+# Spark sums this many consecutive attempts; blocks are made of these sums.
 ATOM = 20
 BLOCK = 60
 FEWEST_ATTEMPTS = BLOCK * FEWEST_BLOCKS
-# Of the version with fewer attempts. The other one brings at most `_WIDER` times as many.
+# The most blocks of the version with fewer attempts. The other has at most `_WIDER` times as many.
 _MOST_BLOCKS, _WIDER = 30, 4
 
 
 @dataclass(frozen=True)
 class FalseAlarms:
-    """Count the simulated histories without a change, and those of them that raised an alarm."""
+    """Counts of simulated histories without a change, and of those among them that raised an alarm."""
 
     histories: int
     alarms: int
     outages: int  # of 20 consecutive jobs of one profile, in each history
 
 
-# tests/analytics/marts/test_regressions_false_alarms.py measures them again; the page shows them.
+# tests/analytics/marts/test_regressions_false_alarms.py measures these again; the page shows them.
 MEASURED = FalseAlarms(histories=1_000, alarms=5, outages=3)
 
 
@@ -145,7 +144,7 @@ def _atoms(facts: Facts) -> DataFrame:
             F.coalesce(F.sum("log_speed"), F.lit(0.0)).alias("log_speed"),
         )
     )
-    # A version is as old as its first attempt, judged or not.
+    # The age of a version is that of its first attempt, compared or not.
     first_seen = named.groupBy(*version).agg(F.min("started_at").alias("first_seen"))
     return atoms.join(first_seen, list(version))
 
@@ -154,14 +153,14 @@ def _atoms(facts: Facts) -> DataFrame:
 class _Version:
     profile: str
     ffmpeg: str
-    atoms: Sequence[Row]  # from the latest
+    atoms: Sequence[Row]  # the latest first
 
     @property
     def attempts(self) -> int:
         return sum(atom["ended"] for atom in self.atoms)
 
     def latest(self, attempts: int) -> "_Version":
-        """Return the version with no more of its latest attempts than these, in whole atoms."""
+        """Return the version with this many of its latest attempts at most, rounded up to whole atoms."""
         return _Version(self.profile, self.ffmpeg, self.atoms[: math.ceil(attempts / ATOM)])
 
     def blocks(self, attempts_each: float, sums: str, counts: str) -> Blocks:
@@ -172,7 +171,7 @@ class _Version:
 
 
 def compared(atoms: Iterable[Row]) -> list[dict[str, Any]]:
-    """Return the judged comparisons, from the atoms of all profiles and versions."""
+    """Return all comparisons with their verdicts, from the atoms of all profiles and versions."""
     by_age = itemgetter("profile", "first_seen", "ffmpeg")
     ordered = sorted(atoms, key=lambda atom: (*by_age(atom), atom["atom"]))
     versions = [
@@ -209,7 +208,7 @@ def _compare(old: _Version, new: _Version) -> Iterable[dict[str, Any]]:
 
 
 def _moved(measure: str, before: float, after: float) -> dict[str, float]:
-    if measure == "speed":  # of logarithms: geometric means, and their ratio
+    if measure == "speed":  # means of logarithms become geometric means
         return {"before": math.exp(before), "after": math.exp(after), "change": math.expm1(after - before)}
     return {"before": before, "after": after, "change": after - before}
 
@@ -219,6 +218,6 @@ def _verdict(row: Mapping[str, Any]) -> str:
         return "too few"
     if row["p_value"] > _NOISE or abs(row["change"]) < _LEAST[row["measure"]]:
         return "no evidence"
-    # More speed is good, more failures are not.
+    # More speed is better, more failures are worse.
     is_better = (row["change"] > 0) == (row["measure"] == "speed")
     return "better" if is_better else "worse"

@@ -1,4 +1,4 @@
-"""What each mart says. Percentiles are exact, between neighbours linear (as SQL's PERCENTILE_CONT)."""
+"""The tables of the marts. Percentiles are exact, linear between neighbours (as SQL's PERCENTILE_CONT)."""
 
 from euterpe.analytics.schema import Table, columns
 

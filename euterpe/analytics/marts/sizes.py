@@ -1,4 +1,4 @@
-"""Which encodes waste bits: the jobs that succeeded, and of which both sizes are known."""
+"""Output sizes and quality by profile, of jobs that succeeded and whose sizes are known."""
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -7,7 +7,7 @@ from euterpe.analytics.facts import Facts, shaped
 from euterpe.analytics.marts.ratios import over, percentiles
 from euterpe.analytics.marts.schema import SIZES
 
-# Above it, people do not tell the encode from its source.
+# Above this VMAF, people cannot distinguish the encode from its source.
 _GENEROUS = 97
 
 

@@ -1,6 +1,6 @@
-"""How fast encoding is, by profile and version of ffmpeg.
+"""Encoding speed by profile and version of ffmpeg.
 
-Measured is an attempt that succeeded, of which the duration of the source and the time of ffmpeg are known.
+It is measured on attempts that succeeded and whose source duration and ffmpeg time are known.
 """
 
 from pyspark.sql import DataFrame

@@ -1,6 +1,6 @@
-"""Jobs by the day of their acceptance, and what became of them until now.
+"""Jobs by the day on which they were accepted, and their outcomes so far.
 
-A canceled job is neither a success nor a failure: the success rate leaves it out, and those in flight.
+A canceled job is neither a success nor a failure: the success rate excludes it, and those in flight.
 """
 
 from pyspark.sql import DataFrame

@@ -1,8 +1,8 @@
-"""How busy the workers are, by day.
+"""Utilisation of the workers by day.
 
-A worker is present from the beginning of its first attempt of a day to the end of its last: what it waits
-before and after them is not seen. How many slots it has is not written down either: the most that it ever
-filled on that day stands for them.
+A worker is present from the beginning of its first attempt of a day to the end of its last: its idle time
+before and after is not recorded. Nor is its number of slots: the most that it filled at once on that day
+stands for it.
 """
 
 from pyspark.sql import Column, DataFrame, Window
@@ -13,18 +13,18 @@ from euterpe.analytics.marts.horizon import DAY_US, Horizon, horizon
 from euterpe.analytics.marts.ratios import over
 from euterpe.analytics.marts.schema import UTILISATION
 
-_LONGEST_US = 7 * DAY_US  # the most that a job's timeout may be
+_LONGEST_US = 7 * DAY_US  # the longest timeout that a job may have
 
 
 def parts(attempts: DataFrame, now: Horizon) -> DataFrame:
-    """Cut at midnight: `day`, `worker_id`, `queue`, and `begins` and `ends` in microseconds."""
+    """Return attempts cut at midnight: `day`, `worker_id`, `queue`, `begins` and `ends` (microseconds)."""
     by_now = F.least(F.lit(now.end), F.unix_micros("started_at") + _LONGEST_US)
     ended = F.coalesce(F.unix_micros("ended_at"), by_now)
     whole = attempts.select(
         "worker_id",
         "queue",
         F.unix_micros("started_at").alias("began"),
-        # A clock that was set back makes no time negative.
+        # A clock that was set back must not make a duration negative.
         F.greatest(F.unix_micros("started_at"), ended).alias("ended"),
     )
     first, last = F.col("began"), F.greatest("began", F.col("ended") - 1)
@@ -39,12 +39,12 @@ def parts(attempts: DataFrame, now: Horizon) -> DataFrame:
 
 
 def most_at_once(parts: DataFrame, *key: str) -> DataFrame:
-    """`peak` by the key. Where one ends as another begins, they are not together."""
+    """Return the `peak` concurrency by key. One that ends as another begins does not overlap it."""
     changes = parts.select(*key, F.inline(F.array(_change("begins", 1), _change("ends", -1))))
-    # All changes of one instant count at once, as rows of one ORDER BY value do in a window.
+    # Changes of one instant are summed together, as a window does with rows of equal ORDER BY value.
     running = F.sum("change").over(Window.partitionBy(*key).orderBy("at"))
     peaks = changes.withColumn("running", running).groupBy(*key)
-    # An attempt that took no time at all was there nevertheless.
+    # An attempt that took no time at all counts nevertheless.
     return peaks.agg(F.greatest(F.max("running"), F.lit(1)).alias("peak"))
 
 

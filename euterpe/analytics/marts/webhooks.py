@@ -1,8 +1,8 @@
-"""Whether receivers hear in time, and whether they answer.
+"""Webhook deliveries by requester: latency, tries, and whether the objective (SLO) was met.
 
-The objective: that share of the events was delivered within that time after it happened. An event that waits
-to be tried, for the first time or again, counts as missed once it was older than that when the history was
-read, and before that for neither side. Events that nobody is told of (`skipped`) do not count.
+The objective is that a share of the events is delivered within a time after they happened. A pending event,
+never tried or to be retried, counts as missed if it was older than that when the history was read; a younger
+one is not judged. Events for which no webhook is sent (`skipped`) do not count.
 """
 
 from dataclasses import dataclass
