@@ -1,4 +1,4 @@
-"""What can be in the way of analytics: each a sentence that ends with the way out."""
+"""Errors of the analytics pipeline. A message names the problem and, where there is one, the remedy."""
 
 from euterpe.domain.errors import EuterpeError
 
@@ -8,18 +8,18 @@ class AnalyticsError(EuterpeError):
 
 
 class JavaMissing(AnalyticsError):
-    """Spark runs on Java 17 or newer."""
+    """Java 17 or newer, which Spark needs, was not found or does not start."""
 
     code = "java_missing"
 
 
 class LakeError(AnalyticsError):
-    """The lake cannot be read or written as it is."""
+    """The lake cannot be read or written in its present state."""
 
     code = "lake"
 
 
 class SparkMissing(AnalyticsError):
-    """No session could be had."""
+    """No Spark session could be started."""
 
     code = "spark_missing"

@@ -1,7 +1,7 @@
-"""From the history as it was ingested to facts: one row for one thing, whatever was seen twice or half done.
+"""Facts: the ingested history cleaned and deduplicated to one row for each job, attempt and event.
 
-An attempt without its job, or a try without its event, is what retention left of an older day: it is left
-out.
+An attempt without its job, or a delivery without its event, is what retention left of an older day: it is
+left out.
 """
 
 from typing import NamedTuple
@@ -16,7 +16,7 @@ from euterpe.analytics.tables import ATTEMPTS
 
 
 class HistoryFrames(NamedTuple):
-    """The columns of tables.py; of jobs and attempts there may be several versions of a row."""
+    """The tables of tables.py as DataFrames; a job or an attempt may have several versions of its row."""
 
     jobs: DataFrame
     attempts: DataFrame
@@ -32,9 +32,9 @@ class Facts(NamedTuple):
 
 
 def facts(history: HistoryFrames) -> Facts:
-    """Each frame is read more than once by what follows: the caller caches them."""
+    """Return the facts of a history. The marts read each frame more than once, so the caller caches them."""
     names = history.requesters.groupBy("requester_id").agg(F.max("name").alias("name"))
-    # Both by job, so that one shuffle serves the versions, the sums and the joins.
+    # Both are partitioned by job, so that one shuffle serves the versions, the sums and the joins.
     jobs = latest_jobs(history.jobs.repartition("job_id"))
     jobs = _named(jobs, names).withColumn("profile", F.coalesce("profile", F.lit("custom")))
     attempts = _with_use(shaped(latest_attempts(history.attempts.repartition("job_id")), ATTEMPTS))
@@ -46,24 +46,24 @@ def facts(history: HistoryFrames) -> Facts:
 
 
 def shaped(frame: DataFrame, table: Table) -> DataFrame:
-    """With the columns of the table, in their order and of their types."""
+    """Return the frame with the columns of the table, in their order and of their types."""
     return frame.select(*(_value(field).alias(field.name) for field in spark_schema(table).fields))
 
 
 def _value(field: StructField) -> Column:
-    """What is no number is nothing: one NaN would be in every sum and mean."""
+    """Return the column in its type, NaN and infinity as null: one NaN would spoil every sum and mean."""
     value = F.col(field.name).cast(field.dataType)
     return F.when(F.abs(value) < float("inf"), value) if isinstance(field.dataType, DoubleType) else value
 
 
 def milliseconds(begin: str, end: str) -> Column:
-    """From one instant to the other. A clock that was set back makes no time negative."""
+    """Return the milliseconds between two instants, 0 where a clock was set back between them."""
     apart = F.unix_millis(F.col(end)) - F.unix_millis(F.col(begin))
     return F.when(apart < 0, 0).otherwise(apart)
 
 
 def latest_jobs(versions: DataFrame) -> DataFrame:
-    # Credentials are replaced without an event.
+    # Credentials are replaced without an event, so `event_sequence` alone does not order versions.
     return _latest(versions, ["job_id"], ["event_sequence", "updated_at", "credential_version"])
 
 
@@ -100,7 +100,7 @@ def _job_facts(jobs: DataFrame, attempts: DataFrame) -> DataFrame:
         "attempts": F.col("attempt_count"),
         "refreshes": F.greatest(F.col("credential_version") - 1, F.lit(0)),
         "media_seconds": F.col("source_seconds"),
-        # Both leave a null out.
+        # `greatest` and `least` ignore nulls.
         "due_at": F.greatest("created_at", "not_before"),
         "first_claimed_at": F.least("started_at", "first_started_at"),
         "bytes_out": F.coalesce("bytes_out", "output_bytes"),
@@ -129,9 +129,9 @@ def _job_outcome() -> Column:
 def _with_use(attempts: DataFrame) -> DataFrame:
     """Add what each attempt used: its processor time or, where that is unknown, the time it held its slot.
 
-    A worker that ends an attempt itself tells `ffmpeg` and, if ffmpeg ran at all, `encode_ms` and
-    `cpu_seconds`: without `encode_ms` it used none. A worker that was killed told nothing, or what it had
-    measured at its last heartbeat.
+    A worker that ends an attempt itself reports `ffmpeg` and, if ffmpeg ran at all, `encode_ms` and
+    `cpu_seconds`: without `encode_ms` it used none. A worker that was killed reported nothing, or what it
+    had measured at its last heartbeat.
     """
     at_last_beat = F.col("measured").eqNullSafe("last_beat")
     never_encoded = F.col("ffmpeg").isNotNull() & F.col("encode_ms").isNull() & ~at_last_beat
@@ -165,12 +165,12 @@ def _attempt_facts(jobs: DataFrame, attempts: DataFrame) -> DataFrame:
 
 
 def _delivery_facts(events: DataFrame, deliveries: DataFrame, names: DataFrame) -> DataFrame:
-    # Both by event, so that the sort which finds what was read twice serves the join and the sums as well.
+    # Both are partitioned by event, so that the sort that finds duplicates also serves the join and the sums.
     happened = _wanted(events.repartition("event_id"))
-    told = deliveries.repartition("event_id").dropDuplicates(["event_id", "delivery_id"])
+    tried = deliveries.repartition("event_id").dropDuplicates(["event_id", "delivery_id"])
     place = F.struct("claim_version", "ended_at", "delivery_id")
     delivered = F.col("outcome") == "delivered"
-    by_event = told.groupBy("event_id").agg(
+    by_event = tried.groupBy("event_id").agg(
         F.count("*").alias("tries"),
         F.min(F.timestamp_millis(F.unix_millis(F.col("ended_at")) - F.col("duration_ms"))).alias(
             "first_tried_at"
@@ -181,7 +181,7 @@ def _delivery_facts(events: DataFrame, deliveries: DataFrame, names: DataFrame) 
         F.max_by("error_code", F.when(~delivered, place)).alias("error_code"),
     )
     columns = {
-        # Who replays what was delivered takes nothing back.
+        # A delivered event stays delivered, whatever becomes of a replay.
         "outcome": F.when(F.col("delivered_at").isNotNull(), "delivered").otherwise(
             F.coalesce("latest", F.lit("pending"))
         ),
@@ -189,13 +189,13 @@ def _delivery_facts(events: DataFrame, deliveries: DataFrame, names: DataFrame) 
         "latency_ms": milliseconds("created_at", "delivered_at"),
         "day": F.to_date("created_at"),
     }
-    # An event without a try says of itself that it waits for one. What an earlier program has read does not.
+    # An untried event counts if `wanted` is true; earlier versions ingested events without that column.
     known = happened.join(by_event, "event_id", "left").where("wanted OR tries IS NOT NULL")
     return shaped(_named(known, names).withColumns(columns), DELIVERY_FACTS)
 
 
 def _wanted(events: DataFrame) -> DataFrame:
-    """Return each event once, without those that nobody is told of."""
+    """Return each event once, without those for which no webhook is sent."""
     return (
         events.where("wanted IS NOT false")
         .groupBy("event_id")

@@ -1,4 +1,4 @@
-"""What the cleaned facts say: one row for one thing, durations worked out, names beside ids."""
+"""The tables of the facts: one row for one thing, with durations computed and names beside ids."""
 
 from euterpe.analytics.schema import Table, columns
 

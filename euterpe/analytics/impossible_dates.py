@@ -1,4 +1,4 @@
-"""Rows whose dates cannot be right: counted, and kept out of every number.
+"""Detection of rows with impossible dates, which are counted and excluded from every mart.
 
 One job dated 2037 made "the last 28 days" empty and every failure "gone". A date comes from the database's
 clock, so an impossible one means that this clock was wrong when the row was written.
@@ -13,11 +13,11 @@ from pyspark.sql import functions as F
 
 from euterpe.analytics.facts import Facts
 
-# No installation is older. A clock without a battery starts at 1970, or at the year its board was made.
+# No installation is older. A clock without a battery starts in 1970, or in the year its board was made.
 EARLIEST = datetime(2020, 1, 1, tzinfo=UTC)
-# What the clocks of two database servers may be apart after a failover.
+# The clocks of two database servers may differ by this much after a failover.
 CLOCK_SKEW = timedelta(minutes=5)
-# When something happened. `due_at` is not among them: a requester may well ask for next year.
+# The columns that record when something happened. `due_at` is excluded: a requester may ask for next year.
 _INSTANTS: Mapping[str, tuple[str, ...]] = {
     "jobs": ("created_at", "first_claimed_at", "finished_at"),
     "attempts": ("started_at", "ended_at"),
@@ -27,7 +27,7 @@ _INSTANTS: Mapping[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Dates:
-    """Count a table's rows whose dates can be right, lie after the reading, or before `EARLIEST`."""
+    """Counts of a table's rows: with possible dates, dated after the read, and dated before `EARLIEST`."""
 
     sound: int
     future: int
@@ -35,14 +35,14 @@ class Dates:
 
 
 def in_time(facts: Facts, read_at: datetime) -> Facts:
-    """Return the facts without the rows of which an instant lies in the future or before `EARLIEST`."""
+    """Return the facts without rows that have an instant after `read_at` (+ skew) or before `EARLIEST`."""
     return Facts(
         *(frame.where(~_is_future(name, read_at) & ~_is_past(name)) for name, frame in _named(facts))
     )
 
 
 def count_dates(facts: Facts, read_at: datetime) -> dict[str, Dates]:
-    """Return the counts of each table, in one pass over each."""
+    """Return the counts by table, in one pass over each table."""
     return {name: _counted(frame, name, read_at) for name, frame in _named(facts)}
 
 
@@ -57,7 +57,7 @@ def _named(facts: Facts) -> list[tuple[str, DataFrame]]:
 
 
 def _is_future(name: str, read_at: datetime) -> Column:
-    latest = F.unix_micros(F.greatest(*_INSTANTS[name]))  # it ignores nulls
+    latest = F.unix_micros(F.greatest(*_INSTANTS[name]))  # `greatest` ignores nulls
     return F.coalesce(latest > _micros(read_at + CLOCK_SKEW), F.lit(False))
 
 

@@ -1,4 +1,4 @@
-"""From the lake to answers: facts, marts, and the report in three forms."""
+"""The pipeline from the lake to the report: facts, marts, and output as HTML, JSON and Parquet."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -23,7 +23,7 @@ from euterpe.analytics.report import Misdated, Results, Totals, render, to_json
 
 @dataclass(frozen=True)
 class Question:
-    """Of which part of the history. `since` is a day, YYYY-MM-DD; `requester` a name or an id."""
+    """The part of the history to analyse. `since` is a day, YYYY-MM-DD; `requester` a name or an id."""
 
     since: str = ""
     requester: str = ""
@@ -43,13 +43,16 @@ def analyse(
     options: Options,
     on_mart: Progress = lambda name: None,  # noqa: ARG005
 ) -> Results:
+    """Compute all marts from the latest commit of the lake."""
     commit = lake.commit()
     if not commit.version:
         raise LakeError(f"there is no lake in {lake.root}: `euterpe analytics ingest` makes one")
     if question.requester and question.requester not in {*commit.requesters, *commit.requesters.values()}:
         raise AnalyticsError(f"the lake knows no requester {question.requester!r}, neither by name nor by id")
     known = facts(lake.read(session, since=question.since, commit=commit))
-    asked = Facts(*(_of(frame, question.requester).persist(StorageLevel.MEMORY_AND_DISK) for frame in known))
+    asked = Facts(
+        *(_asked(frame, question.requester).persist(StorageLevel.MEMORY_AND_DISK) for frame in known)
+    )
     sound = in_time(asked, commit.read_at)
     try:
         marts = {}
@@ -81,26 +84,28 @@ def analyse(
 
 
 def publish(results: Results, out: Path) -> Path:
-    """Writes report.html, report.json and marts/*.parquet, each whole or not at all; returns the page."""
+    """Write report.html, report.json and marts/*.parquet, each atomically; return the path of the page."""
     (out / "marts").mkdir(parents=True, exist_ok=True)
     for name, table in results.marts.items():
-        _whole(out / "marts" / f"{name}.parquet", partial(pq.write_table, table))
-    _whole(out / "report.json", lambda path: path.write_text(to_json(results), encoding="utf-8"))
-    return _whole(out / "report.html", lambda path: path.write_text(render(results), encoding="utf-8"))
+        _write_atomically(out / "marts" / f"{name}.parquet", partial(pq.write_table, table))
+    _write_atomically(out / "report.json", lambda path: path.write_text(to_json(results), encoding="utf-8"))
+    return _write_atomically(
+        out / "report.html", lambda path: path.write_text(render(results), encoding="utf-8")
+    )
 
 
-def _of(frame: DataFrame, requester: str) -> DataFrame:
+def _asked(frame: DataFrame, requester: str) -> DataFrame:
     if not requester:
         return frame
     return frame.where((F.col("requester") == requester) | (F.col("requester_id") == requester))
 
 
 def _instant(microseconds: int) -> datetime | None:
-    """None where the history is empty."""
+    """Return the instant, or None where the history is empty."""
     return datetime.fromtimestamp(microseconds / 1_000_000, UTC) if microseconds else None
 
 
-def _whole(path: Path, write: Callable[[Path], object]) -> Path:
+def _write_atomically(path: Path, write: Callable[[Path], object]) -> Path:
     beside = path.with_name(f".{path.name}.part")
     write(beside)
     return beside.replace(path)

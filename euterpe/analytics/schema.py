@@ -1,7 +1,7 @@
-"""Every table of the pipeline as data: what the source reads, what the lake keeps, what facts and marts say.
+"""The types in which all tables of the pipeline are declared, and their Arrow and Spark schemas.
 
-The Arrow and Spark schemas, the check of each mart's output and the tables of docs/analytics.md are made
-from this file. An instant is UTC, a `day` is the UTC day that a table is partitioned by.
+tables.py, facts_schema.py and marts/schema.py declare the tables; the shape of every output and the tables of
+docs/analytics.md are made from them. An instant is UTC, and so is a `day`.
 """
 
 from collections.abc import Iterable
@@ -25,7 +25,7 @@ class Column:
 class Table:
     name: str
     meaning: str
-    key: tuple[str, ...]  # what tells one row from the others
+    key: tuple[str, ...]  # the columns that identify a row
     columns: tuple[Column, ...]
 
     @property
@@ -34,7 +34,7 @@ class Table:
 
 
 def columns(text: str) -> tuple[Column, ...]:
-    """One a line: name, type, and what it means."""
+    """Parse one column a line: name, type, and what it means."""
     rows = (line.split(maxsplit=2) for line in text.strip().splitlines())
     return tuple(Column(name, kind, meaning) for name, kind, meaning in rows)  # type: ignore[arg-type]
 

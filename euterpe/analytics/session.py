@@ -1,4 +1,4 @@
-"""A Spark session as the pipeline needs it, on a laptop or on a cluster."""
+"""Spark sessions for the pipeline: local, on a cluster, or over Spark Connect."""
 
 import logging
 import os
@@ -26,7 +26,7 @@ from euterpe.analytics.spark_errors import failures_in_words
 from euterpe.media.memory import memory_of_the_machine
 
 _JAVA = 17
-# Wherever the driver runs, all Python processes and the JVM agree on what an instant is.
+# With UTC everywhere, all Python processes and the JVM agree on instants, wherever the driver runs.
 _ALWAYS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
@@ -52,23 +52,23 @@ _CONNECT_TIMEOUT_S = 10
 
 
 def find_java() -> tuple[str, int]:
-    """The Java that Spark will start, and its major version."""
+    """Return the Java that Spark will start, and its major version. Raise `JavaMissing` if it is unfit."""
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin/java") if home else shutil.which("java")
     if java is None or not Path(java).exists():
-        raise JavaMissing(_wanted("no Java was found"))
+        raise JavaMissing(_java_advice("no Java was found"))
     try:
-        said = subprocess.run([java, "-version"], capture_output=True, text=True, check=True).stderr  # noqa: S603
+        text = subprocess.run([java, "-version"], capture_output=True, text=True, check=True).stderr  # noqa: S603
     except (OSError, subprocess.CalledProcessError) as error:
-        raise JavaMissing(_wanted(f"{java} does not start ({type(error).__name__})")) from error
-    found = re.search(r'version "(?:1\.)?(\d+)', said)
+        raise JavaMissing(_java_advice(f"{java} does not start ({type(error).__name__})")) from error
+    found = re.search(r'version "(?:1\.)?(\d+)', text)
     major = int(found[1]) if found else 0
     if major < _JAVA:
-        raise JavaMissing(_wanted(f"{java} is version {major or 'unknown'}"))
+        raise JavaMissing(_java_advice(f"{java} is version {major or 'unknown'}"))
     return java, major
 
 
-def _wanted(problem: str) -> str:
+def _java_advice(problem: str) -> str:
     return (
         f"{problem}, and Spark needs Java {_JAVA} or newer: install it "
         f"(Debian: openjdk-{_JAVA}-jre-headless) and set JAVA_HOME where it is not on the PATH"
@@ -79,24 +79,24 @@ def _wanted(problem: str) -> str:
 def spark_session(
     master: str = "local[*]", *, name: str = "euterpe", config: Mapping[str, str] | None = None
 ) -> Iterator[SparkSession]:
-    """`master` is what spark-submit takes, or sc://host:port for Spark Connect."""
-    # It tells of each connection that it closes, at the end of the program when nobody listens any more.
+    """Yield a session; `master` is what spark-submit takes, or sc://host:port for Spark Connect."""
+    # py4j logs each connection that it closes, even at the end of the program, when nobody needs it.
     logging.getLogger("py4j").setLevel(logging.WARNING)
     is_local = master.startswith("local")
-    _refuse_silent(master)
+    _require_reachable(master)
     if master.startswith("sc://"):
         settings, builder = _ALWAYS, SparkSession.builder.appName(name).remote(master)
     else:
         find_java()
         settings, builder = {**_ALWAYS, **_OURS}, SparkSession.builder.appName(name).master(master)
     if is_local:
-        # The workers run what the driver runs; on a cluster the operator may know better.
+        # Local workers run the driver's Python, unless the operator has set another one.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         settings = {**settings, **_LOCAL, "spark.driver.memory": f"{driver_memory() >> 20}m"}
     for key, value in {**settings, **(config or {})}.items():
         builder = builder.config(key, value)
-    with tempfile.TemporaryFile() as said, tempfile.TemporaryDirectory() as folder:
-        spark = _started(builder, master, said)
+    with tempfile.TemporaryFile() as java_output, tempfile.TemporaryDirectory() as folder:
+        spark = _started(builder, master, java_output)
         try:
             with failures_in_words(master):
                 if not is_local:
@@ -107,22 +107,25 @@ def spark_session(
 
 
 def driver_memory() -> int:
-    """In bytes: a quarter of the machine. Spark's own default is 1 GiB on any."""
+    """Return a quarter of the machine's memory, 1 to 8 GiB, in bytes. Spark's default is 1 GiB on any."""
     return max(_LEAST_MEMORY, min(memory_of_the_machine() // 4, _MOST_MEMORY))
 
 
-def _refuse_silent(master: str) -> None:
-    """Spark's client would knock for ten minutes at a server, and for one at a master."""
+def _require_reachable(master: str) -> None:
+    """Raise `SparkMissing` if nothing listens at `master`.
+
+    Spark's own client would retry for ten minutes at a Spark Connect server, and for one at a master.
+    """
     scheme, _, hosts = master.partition("://")
     if scheme in _PORTS:
-        # A master that has others beside it may be away.
-        problems = [_no_answer(f"//{host}", _PORTS[scheme]) for host in hosts.split(",")]
+        # One of several masters may be down.
+        problems = [_connection_problem(f"//{host}", _PORTS[scheme]) for host in hosts.split(",")]
         if all(problems):
             raise SparkMissing(f"nothing answers at {master}: {problems[0]}")
 
 
-def _no_answer(address: str, default_port: int) -> str:
-    """Why, if so."""
+def _connection_problem(address: str, default_port: int) -> str:
+    """Return why no connection to the address can be made, or an empty string."""
     try:
         at = urlsplit(address)
         where = (at.hostname or "", at.port or default_port)
@@ -132,13 +135,13 @@ def _no_answer(address: str, default_port: int) -> str:
     return ""
 
 
-def _started(builder: SparkSession.Builder, master: str, said: BinaryIO) -> SparkSession:
+def _started(builder: SparkSession.Builder, master: str, java_output: BinaryIO) -> SparkSession:
     try:
-        with _stderr_into(said):
+        with _stderr_into(java_output):
             return builder.getOrCreate()
     except (PySparkException, Py4JError, RuntimeError, OSError) as error:
-        said.seek(0)
-        last = said.read().decode(errors="replace").strip().rpartition("\n")[2]
+        java_output.seek(0)
+        last = java_output.read().decode(errors="replace").strip().rpartition("\n")[2]
         raise SparkMissing(
             f"Spark does not start on {master}: {last or str(error).partition(chr(10))[0]}"
         ) from error
@@ -146,8 +149,8 @@ def _started(builder: SparkSession.Builder, master: str, said: BinaryIO) -> Spar
 
 @contextmanager
 def _stderr_into(file: BinaryIO) -> Iterator[None]:
-    """Of the Java that is started meanwhile, for as long as it lives: it greets with warnings that are
-    nobody's business, and what goes wrong in it comes back as an exception."""
+    """Redirect stderr into a file. A Java process started meanwhile keeps it for as long as it lives: its
+    warnings at startup are of no use to users, and its errors come back as exceptions."""
     sys.stderr.flush()
     kept = os.dup(2)
     os.dup2(file.fileno(), 2)
@@ -159,7 +162,7 @@ def _stderr_into(file: BinaryIO) -> Iterator[None]:
 
 
 def package(folder: Path) -> Path:
-    """Euterpe as a file for the workers: what runs there is what runs here, whatever is installed there."""
+    """Write Euterpe as a zip file for the workers, so that they run this version whatever they have."""
     root = Path(euterpe.__file__).parent
     packed = folder / f"euterpe-{euterpe.__version__}.zip"
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED, strict_timestamps=False) as file:

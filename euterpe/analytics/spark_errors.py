@@ -1,4 +1,4 @@
-"""What goes wrong around Spark, as a sentence with the way out."""
+"""Translation of Spark's errors and `OSError` into messages that say what to do."""
 
 import errno
 import re
@@ -10,8 +10,8 @@ from pyspark.errors import PySparkException
 
 from euterpe.analytics.errors import AnalyticsError
 
-# What goes wrong on a worker, by what Spark then says, and the way out.
-_TROUBLE = {
+# Failures of a worker: a pattern of Spark's message, and the reason with what to do.
+_WORKER_FAILURES = {
     r"No module named '([\w.]+)'": (
         "its Python lacks the package {0}; install it there, or set PYSPARK_PYTHON to a Python that has it"
     ),
@@ -29,19 +29,19 @@ _TROUBLE = {
         "{0} is damaged or cannot be read: put it back from a backup, or begin a new lake"
     ),
     r"(No space left on device)": "{0}; make room for the lake, and for Spark's own files (spark.local.dir)",
-    # What this program says itself, there.
+    # An error that Euterpe itself raised on the worker.
     r"(?m)^euterpe\.[\w.]+: (.+)$": "{0}",
 }
 
 
 @contextmanager
 def failures_in_words(master: str) -> Iterator[None]:
-    """What goes wrong in a task comes back as the tracebacks of two languages."""
+    """Raise `AnalyticsError` for known failures of tasks, whose tracebacks are in two languages."""
     try:
         yield
     except (PySparkException, Py4JError) as error:
         said = str(error)
-        for pattern, way_out in _TROUBLE.items():
+        for pattern, way_out in _WORKER_FAILURES.items():
             if found := re.search(pattern, said):
                 reason = way_out.format(*found.groups())
                 raise AnalyticsError(f"a worker of {master} cannot go on: {reason}") from error
@@ -50,7 +50,7 @@ def failures_in_words(master: str) -> Iterator[None]:
 
 @contextmanager
 def files_in_words() -> Iterator[None]:
-    """A lake or a report that cannot be read or written."""
+    """Raise `AnalyticsError` for an `OSError` of a lake or a report that cannot be read or written."""
     try:
         yield
     except OSError as error:
