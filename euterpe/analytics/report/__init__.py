@@ -1,4 +1,4 @@
-"""The answers as a page for people and as a document for programs. No Spark: the marts are small by now."""
+"""The report, as an HTML page and as a JSON document. It needs no Spark, because the marts are small."""
 
 from euterpe.analytics.report.document import to_json
 from euterpe.analytics.report.page import render

@@ -1,4 +1,4 @@
-"""What a section is put together from: figures, tables, badges, and the definitions of its numbers."""
+"""Building blocks of a section: figures, tables, badges, and the definitions of its numbers."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -39,7 +39,7 @@ def drawn(section: Section) -> Html:
 def figure(
     title: str, draw: Callable[[int], Html], *, legend: Sequence[tuple[str, str]] = (), note: str = ""
 ) -> Html:
-    """Drawn twice, since the text of a picture that shrinks with the screen cannot be read on a phone."""
+    """Return a chart drawn in two widths, because the text of one scaled down to a phone is unreadable."""
     keys = [tag("li", tag("span", class_=f"key {style}"), name) for style, name in legend]
     return tag(
         "figure",
@@ -53,7 +53,7 @@ def figure(
 def table(
     caption: str, heads: Sequence[str], rows: Sequence[Sequence[Content]], foot: Sequence[Content] = ()
 ) -> Html:
-    """The first column names the row; a column whose head begins with `#` holds numbers."""
+    """Return a table whose first column names the row; heads that begin with `#` mark columns of numbers."""
     numeric = [head.startswith("#") for head in heads]
     names = [
         tag("th", head.removeprefix("#"), scope="col", class_="number" if n else None)
@@ -88,7 +88,7 @@ def _row(cells: Sequence[Content], numeric: Sequence[bool]) -> Html:
 
 
 def counted(value: float | None) -> Content:
-    """A number in a table: short to read, exact to the mouse."""
+    """Return a number for a table: shortened, with the exact value as its tooltip."""
     shown = words.count(value)
     if value is None or value < words.EXACT_BELOW:
         return shown

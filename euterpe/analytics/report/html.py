@@ -1,4 +1,4 @@
-"""HTML by construction: what is not an element is text, and text is escaped."""
+"""HTML elements as escaped strings: any string that is not `Html` is text, and is escaped."""
 
 from html import escape
 
@@ -15,7 +15,7 @@ _RENAMED = {"class_": "class", "http_equiv": "http-equiv", "for_": "for"}
 
 
 def text(value: str) -> Html:
-    """A name is anybody's: it must neither become markup nor turn the line around it."""
+    """Escape untrusted text. Unprintable characters are replaced: some reverse the direction of the line."""
     shown = (
         value
         if value.isprintable()
@@ -29,7 +29,7 @@ def join(*parts: Content) -> Html:
 
 
 def tag(name: str, /, *children: Content, **attributes: str | float | None) -> Html:
-    """Attributes that are None are left out; `aria_label` is written aria-label."""
+    """Return an element. Attributes that are None are left out; `aria_label` is written aria-label."""
     written = "".join(
         f' {_RENAMED.get(key) or key.replace("_", "-")}="{text(_value(value))}"'
         for key, value in attributes.items()
@@ -41,5 +41,5 @@ def tag(name: str, /, *children: Content, **attributes: str | float | None) -> H
 
 
 def _value(value: str | float) -> str:
-    """Coordinates to a tenth of a pixel."""
+    """Return the value as text, coordinates rounded to a tenth of a pixel."""
     return value if isinstance(value, str) else f"{value:.1f}".removesuffix(".0")

@@ -1,4 +1,4 @@
-"""The report as one page that needs nothing from anywhere: no script, no font, no picture, no address."""
+"""The report as one self-contained HTML page: no script, font, picture or external URL."""
 
 from base64 import b64encode
 from hashlib import sha256
@@ -60,7 +60,7 @@ def _header(results: Results, sections: list[Section]) -> Html:
         "header",
         tag("h1", _TITLE),
         tag("p", _scope(results), class_="scope"),
-        *(tag("p", tag("strong", "Data quality: "), said, class_="scope") for said in _misdated(results)),
+        *(tag("p", tag("strong", "Data quality: "), line, class_="scope") for line in _misdated(results)),
         tag("dl", *_tiles(results), class_="tiles"),
         tag("nav", tag("ul", *links), aria_label="Questions"),
     )
@@ -68,9 +68,9 @@ def _header(results: Results, sections: list[Section]) -> Html:
 
 def _scope(results: Results) -> str:
     if results.since is None or results.until is None:
-        said = "An empty history"
+        span = "An empty history"
     else:
-        said = (
+        span = (
             f"{words.instant(results.since)} to {words.instant(results.until)} "
             f"({words.span(results.until - results.since)})"
         )
@@ -80,13 +80,13 @@ def _scope(results: Results) -> str:
         f"{words.of(totals.jobs, 'job')}, {words.of(totals.attempts, 'attempt')}, "
         f"{words.of(totals.deliveries, 'webhook')}"
     )
-    return f"{said} · {read}{f' · only {asked}' if asked else ''}"
+    return f"{span} · {read}{f' · only {asked}' if asked else ''}"
 
 
 def _misdated(results: Results) -> list[str]:
-    """Return the line about rows whose dates cannot be right; nothing where there are none."""
+    """Return a sentence about rows with impossible dates, in a list that is empty if there are none."""
     misdated, read = results.misdated, words.instant(results.read_at)
-    said = [
+    found = [
         f"{counted} dated {when}"
         for totals, when in (
             (misdated.future, f"after the history was read ({read})"),
@@ -94,10 +94,10 @@ def _misdated(results: Results) -> list[str]:
         )
         if (counted := _rows(totals))
     ]
-    if not said:
+    if not found:
         return []
     return [
-        f"{'; '.join(said)}. They are in no number of this page: the clock of the database was wrong when "
+        f"{'; '.join(found)}. They are in no number of this page: the clock of the database was wrong when "
         "they were written."
     ]
 
@@ -140,7 +140,7 @@ def _slots(results: Results) -> Html:
 
 
 def _changes(found: list[Finding]) -> Html:
-    said = [
+    items = [
         tag(
             "li",
             badge(*_SEVERITIES[finding.severity]) if finding.severity in _SEVERITIES else "",
@@ -155,7 +155,7 @@ def _changes(found: list[Finding]) -> Html:
     return tag(
         "section",
         heading,
-        tag("ul", *said, class_="findings"),
+        tag("ul", *items, class_="findings"),
         id="changes",
         aria_labelledby="changes-heading",
     )

@@ -1,4 +1,4 @@
-"""What the report is made from: the marts, and what they were computed for."""
+"""The input of the report: the marts, and the filters and options that they were computed with."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Totals:
-    """How much history the marts stand on."""
+    """The numbers of rows that the marts were computed from."""
 
     jobs: int
     attempts: int
@@ -34,8 +34,8 @@ class Misdated:
 
 @dataclass(frozen=True)
 class Results:
-    """`since` and `until` are the first and the last instant of the history, None when it is empty;
-    `filters` is what was asked for, such as {"requester": "acme"}."""
+    """The marts of one run. `since` and `until` are the first and the last instant of the history, None when
+    it is empty; `filters` is what was asked for, such as {"requester": "acme"}."""
 
     marts: Mapping[str, pa.Table]
     since: datetime | None
@@ -51,13 +51,13 @@ class Results:
     misdated: Misdated = Misdated()
 
     def rows(self, mart: str) -> list[dict[str, Any]]:
-        """A count that is not known is 0; what was measured and is not known is None."""
+        """Return the rows of a mart. An unknown count becomes 0; an unknown measurement stays None."""
         counts = [column.name for column in MARTS[mart].columns if column.type == "long"]
         rows = self.marts[mart].to_pylist()
         return [{**row, **{name: row[name] or 0 for name in counts}} for row in rows]
 
     def grouped(self, mart: str, by: Sequence[str], sums: Sequence[str]) -> list[dict[str, Any]]:
-        """A row for each group. Arrow adds up: a mart may have hundreds of thousands of rows."""
+        """Return sums by group. Arrow adds them up, as a mart may have hundreds of thousands of rows."""
         groups = self.marts[mart].group_by(list(by), use_threads=False)
         added = groups.aggregate([(name, "sum") for name in sums])
         return [
@@ -70,7 +70,7 @@ class Results:
 
     @property
     def days(self) -> float:
-        """How long the history is."""
+        """Return the length of the history in days."""
         if self.since is None or self.until is None:
             return 0.0
         return (self.until - self.since) / timedelta(days=1)
@@ -86,11 +86,11 @@ def share(part: float, whole: float) -> float | None:
 
 
 def succeeded_share(row: Row) -> float | None:
-    """As throughput defines success_rate, for rows added up."""
+    """Return the success rate of summed rows, as the mart `throughput` defines it."""
     return share(row["succeeded"], row["succeeded"] + row["failed"] + row["dead_letter"])
 
 
 def on_time(rows: Iterable[Row]) -> tuple[int, int]:
-    """How many events were delivered in time, and of how many that can be judged."""
+    """Return how many events were delivered in time, and how many can be judged."""
     judged = [(row["judged"] or 0, row["within_slo"] or 0.0) for row in rows]
     return sum(round(events * within) for events, within in judged), sum(events for events, _ in judged)

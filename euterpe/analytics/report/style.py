@@ -1,6 +1,6 @@
-"""How the page looks: by day, by night and on paper. A test reckons the contrast of both palettes."""
+"""The stylesheet of the page: light, dark and print. A test checks the contrast of both palettes."""
 
-# name: by day, by night
+# name: light, dark
 PALETTE = {
     "paper": ("#ffffff", "#14161b"),
     "panel": ("#f5f6f9", "#1c1f27"),
@@ -24,7 +24,7 @@ PALETTE = {
     "middle": ("#45218f", "#d9c9ff"),
     "slots": ("#5a6172", "#a3aabb"),
 }
-# Those that fill a bar, a dot or a key of a legend.
+# The colours that fill a bar, a dot or a key of a legend.
 FILLS = (
     *("succeeded", "failed", "dead_letter", "canceled", "in_flight", "work", "waste", "bad"),
     *("tail", "body", "middle", "slots"),
@@ -125,7 +125,7 @@ def colours(*, night: bool) -> str:
 
 
 def chart() -> str:
-    """What a chart needs, on the page or alone."""
+    """Return the styles that a chart needs, on the page or in a file of its own."""
     fills = (
         f"svg .{name} {{ fill: var(--{name}) }}\n.line.{name} {{ stroke: var(--{name}) }}" for name in FILLS
     )
@@ -133,7 +133,7 @@ def chart() -> str:
 
 
 def _themes() -> str:
-    """`class=dark` on the root shows the night to those whose system has none."""
+    """Return both palettes; `class=dark` on the root selects the dark one whatever the system prefers."""
     by_day, by_night = colours(night=False), colours(night=True)
     return (
         f":root {{ color-scheme: light dark; {by_day} }}\n"

@@ -1,4 +1,4 @@
-"""The largest by name, the rest together: a table of 500 requesters is read by nobody."""
+"""Top-N rows with the rest folded into one, because nobody reads a table of 500 requesters."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -15,9 +15,9 @@ def top_n(
     fold: Callable[[Sequence[Row]], dict[str, Any]],
     most: int = _MOST,
 ) -> list[Row]:
-    """In order of `by`, largest first; `fold` says of many rows what can be said of them together."""
+    """Return the rows ordered by `by`, largest first; `fold` makes one row of those beyond `most`."""
     ordered = sorted(rows, key=lambda row: (-(row[by] or 0), str(row[name])))
     shown, rest = ordered[:most], ordered[most:]
-    if len(rest) < 2:  # a row of "1 other" takes as much room as the other
+    if len(rest) < 2:  # a row "1 other" takes as much room as the row itself
         return ordered
     return [*shown, {**fold(rest), name: f"{len(rest)} others"}]

@@ -1,4 +1,4 @@
-"""Numbers as people read them. What is not known is a dash."""
+"""Formatting of numbers, durations, money and dates for people. An unknown value is a dash."""
 
 from collections.abc import Sequence
 from datetime import date, datetime, timedelta
@@ -10,7 +10,7 @@ _BYTES = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
 def count(value: float | None) -> str:
-    """`987`, `2,864`, `12 k`, `34 M`: exact as long as people add them up in their heads."""
+    """Format a count: `987`, `2,864`, `12 k`, `34 M`. Exact while people can add it up in their heads."""
     if value is not None and abs(value) < EXACT_BELOW and float(value).is_integer():
         return f"{value:,.0f}"
     return UNKNOWN if value is None else _scaled(value, 1000, _THOUSANDS)
@@ -21,7 +21,7 @@ def exact(value: float) -> str:
 
 
 def of(number: float, thing: str) -> str:
-    """`1 job`, `1,200 jobs`."""
+    """Format a count with its noun: `1 job`, `1,200 jobs`."""
     return f"{count(number)} {thing}{'' if number == 1 else 's'}"
 
 
@@ -32,7 +32,7 @@ def size(value: float | None) -> str:
 def _scaled(value: float, base: int, units: Sequence[str]) -> str:
     last = len(units) - 1
     step = 0
-    while step < last and abs(value) >= base - 0.5:  # what would be rounded up to a whole of the next unit
+    while step < last and abs(value) >= base - 0.5:  # 0.5 less: it would round up to `base`
         value, step = value / base, step + 1
     whole = step == 0 and float(value).is_integer()
     shown = f"{value:.0f}" if whole or abs(value) >= 99.95 else _short(value)
@@ -40,7 +40,7 @@ def _scaled(value: float, base: int, units: Sequence[str]) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """`340 ms`, `4.2 s`, `3 min 20 s`, `3 h 20 min`, `2 d 4 h`: never more than two units."""
+    """Format a duration in at most two units: `340 ms`, `4.2 s`, `3 min 20 s`, `3 h 20 min`, `2 d 4 h`."""
     if seconds is None:
         return UNKNOWN
     if 0 < seconds < 0.9995:
@@ -64,7 +64,7 @@ def duration_ms(milliseconds: float | None) -> str:
 
 
 def percent(share: float | None) -> str:
-    """Nothing that is not all is shown as 100 %, and nothing that is something as 0 %."""
+    """Format a share. Only all of it is shown as 100 %, and only none of it as 0 %."""
     if share is None:
         return UNKNOWN
     if 0 < share < 0.0005:
@@ -75,7 +75,7 @@ def percent(share: float | None) -> str:
 
 
 def change(ratio: float) -> str:
-    """`+12 %`, with the sign of a change."""
+    """Format a relative change with its sign: `+12 %`."""
     if abs(ratio) < 0.0005:
         return "0 %"
     return f"{ratio * 100:+.0f} %" if abs(ratio) >= 0.095 else f"{ratio * 100:+.1f} %"
@@ -90,7 +90,7 @@ def money(amount: float | None, currency: str) -> str:
 
 
 def factor(value: float | None) -> str:
-    """`1.42×`"""
+    """Format a factor: `1.42×`."""
     if value is None:
         return UNKNOWN
     return f"{value:.2f}×" if value < 9.995 else f"{value:.1f}×" if value < 99.95 else f"{value:.0f}×"
@@ -126,5 +126,5 @@ def span(length: timedelta) -> str:
 
 
 def listed(names: Sequence[str]) -> str:
-    """`a`, `a and b`, `a, b and c`."""
+    """Join names into a list: `a`, `a and b`, `a, b and c`."""
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

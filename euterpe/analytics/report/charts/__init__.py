@@ -1,4 +1,4 @@
-"""Charts as SVG: pure functions of what they show and how wide they are. No script, no style, no reference.
+"""Charts as SVG: pure functions of the data and the width, without scripts, styles or references.
 
-Colours are classes that the page's (or the picture's) stylesheet fills.
+Colours are CSS classes that the stylesheet of the page (or of the picture) defines.
 """

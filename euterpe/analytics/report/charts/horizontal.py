@@ -1,4 +1,4 @@
-"""Charts with one row for each thing: bars, and ranges from the median to the 99th percentile."""
+"""Horizontal charts, a row for each thing: bars, and ranges from the median to the 99th percentile."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -13,7 +13,7 @@ _FOOT = 22
 
 @dataclass(frozen=True)
 class Bar:
-    """`parts` are value and style, from the left; `mark` is a value to compare the whole with."""
+    """A bar. `parts` are values and styles, from the left; `mark` is a value to compare the whole with."""
 
     label: str
     parts: tuple[tuple[float, str], ...]
@@ -33,7 +33,7 @@ class PercentileRange:
 
 
 class _Rows:
-    """Where a row's label, mark and note are: in one line, or on a phone the label and the note above."""
+    """The layout of a row: label, bar and note in one line, or on a phone with label and note above."""
 
     def __init__(
         self,
@@ -52,8 +52,8 @@ class _Rows:
     def across(self) -> float:
         return self.width - self.left - self.right
 
-    def said(self, row: Bar | PercentileRange, top: float, end: float) -> list[Html]:
-        """`end` is where the note of a wide row stands."""
+    def texts(self, row: Bar | PercentileRange, top: float, end: float) -> list[Html]:
+        """Return the label and the note; `end` is where the note of a wide row begins."""
         note = row.note
         if self.narrow:
             label = fitted(row.label, self.width - wide(note) - 10)
@@ -81,9 +81,9 @@ def _bar(row: Bar, top: float, lay: _Rows, scale: float) -> Html:
     if row.mark is not None:
         at = lay.left + row.mark * scale
         parts.append(tag("line", x1=at, x2=at, y1=y - 11, y2=y + 11, class_="mark"))
-        if x <= at < x + wide(row.note) + 12:  # the note would be crossed out
+        if x <= at < x + wide(row.note) + 12:  # the mark would cross the note out
             x = at
-    return tag("g", tag("title", row.title), *parts, *lay.said(row, top, x + 6))
+    return tag("g", tag("title", row.title), *parts, *lay.texts(row, top, x + 6))
 
 
 def ranges(
@@ -93,9 +93,9 @@ def ranges(
     width: int,
     mark: float | None = None,
 ) -> Html:
-    """In milliseconds, on a logarithmic axis. A group without a name has no heading; `mark` is a limit."""
+    """Draw milliseconds on a logarithmic axis. A group without a name has no heading; `mark` is a limit."""
     rows = [row for _, group in groups for row in group]
-    # Half of the first and of the last tick's label need room, too.
+    # The labels of the first and the last tick extend beyond the axis by half their width.
     lay = _Rows(rows, width, inset=20, names=[name for name, _ in groups])
     lowest = min((value for row in rows for value in (row.p50, mark) if value), default=1)
     axis = moments(lowest, max([mark or 0, *(row.p99 for row in rows)]))
@@ -113,7 +113,7 @@ def ranges(
             drawn.append(_range(row, top, lay, x))
             top += lay.step
     grid = [tag("line", x1=x(tick), x2=x(tick), y1=0, y2=top, class_="grid") for tick in axis]
-    feet = [words(show(tick), x(tick), top + 15, "soft", "middle") for tick in _apart(axis, x, show)]
+    feet = [words(show(tick), x(tick), top + 15, "soft", "middle") for tick in _spaced_ticks(axis, x, show)]
     limit = [] if mark is None else [tag("line", x1=x(mark), x2=x(mark), y1=0, y2=top, class_="mark")]
     return canvas(width, top + _FOOT, label, *grid, *limit, *drawn, *feet)
 
@@ -127,12 +127,14 @@ def _range(row: PercentileRange, top: float, lay: _Rows, x: Callable[[float], fl
         tag("line", x1=x(row.p50), x2=x(row.p99), y1=y, y2=y, class_="line tail"),
         tag("line", x1=x(row.p50), x2=x(row.p95), y1=y, y2=y, class_="line body"),
         tag("circle", cx=x(row.p50), cy=y, r=5, class_="middle"),
-        *lay.said(row, top, lay.left + lay.across + 14),
+        *lay.texts(row, top, lay.left + lay.across + 14),
     )
 
 
-def _apart(axis: Sequence[float], x: Callable[[float], float], show: Callable[[float], str]) -> list[float]:
-    """The ticks whose labels do not touch."""
+def _spaced_ticks(
+    axis: Sequence[float], x: Callable[[float], float], show: Callable[[float], str]
+) -> list[float]:
+    """Return the ticks whose labels do not touch."""
     shown: list[float] = []
     end = -math.inf
     for tick in axis:

@@ -1,4 +1,4 @@
-"""Charts with time from left to right: stacked columns, and lines."""
+"""Charts over time, from left to right: stacked columns, and lines."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ _THICKEST = 48
 
 @dataclass(frozen=True)
 class StackedColumn:
-    """A day (or a week): one value for each series, None where there is none."""
+    """A day (or a week) of a chart: a value for each series, None where there is none."""
 
     label: str
     title: str
@@ -21,7 +21,7 @@ class StackedColumn:
 
 
 class _Plot:
-    """Where a value and a column are."""
+    """The layout of a chart: its scales, grid and labels."""
 
     def __init__(
         self, columns: Sequence[StackedColumn], top: float, show: Callable[[float], str], width: int
@@ -39,7 +39,7 @@ class _Plot:
         return self.foot - _HEIGHT * value / self._ticks[-1]
 
     def drawn(self, label: str, *content: Html) -> Html:
-        return canvas(self._width, self.foot + _BELOW, label, *self._grid(), *content, *self._feet())
+        return canvas(self._width, self.foot + _BELOW, label, *self._grid(), *content, *self._labels())
 
     def _grid(self) -> list[Html]:
         return [
@@ -50,8 +50,8 @@ class _Plot:
             for tick in self._ticks
         ]
 
-    def _feet(self) -> list[Html]:
-        """As many labels as do not touch."""
+    def _labels(self) -> list[Html]:
+        """Return as many column labels as do not touch."""
         room = max(wide(column.label) for column in self._columns) + _FEET_APART
         step = max(1, -int(-room // self.each))
         return [
@@ -115,7 +115,7 @@ def lines(
 
 
 def _line(plot: _Plot, values: Sequence[float | None], style: str) -> list[Html]:
-    """Broken where there is no value; a value between two breaks is a dot."""
+    """Return lines, broken where there is no value; a value between two breaks is a dot."""
     runs: list[list[tuple[float, float]]] = [[]]
     for n, value in enumerate(values):
         if value is None:

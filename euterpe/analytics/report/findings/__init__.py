@@ -1,4 +1,4 @@
-"""What changed, in a few sentences computed from the marts: the most important first, with numbers."""
+"""Findings: a few sentences with numbers, computed from the marts, the most important first."""
 
 from euterpe.analytics.report import words
 from euterpe.analytics.report.findings import changes, shortfalls
@@ -7,9 +7,9 @@ from euterpe.analytics.report.findings.finding import Finding
 from euterpe.analytics.report.results import Results
 
 _FEWEST, _MOST = 3, 8
-_FEW_JOBS = 30  # that ended: of fewer nothing can be said
+_FEW_JOBS = 30  # with fewer ended jobs, there is no comparison
 _ENDED = ("succeeded", "failed", "dead_letter")
-_SIGNS = (
+_CHECKS = (
     changes.success,
     changes.failing,
     changes.versions,
@@ -38,9 +38,9 @@ def findings(results: Results) -> list[Finding]:
         )
         return [small, *facts(results)]
     notable = sorted(
-        (found for sign in _SIGNS for found in sign(results)),
+        (found for check in _CHECKS for found in check(results)),
         key=lambda found: (found.severity, -found.weight, found.what),
     )
-    head = notable or [fact("Nothing stands out.", f"{len(_SIGNS)} things were looked at", "outcomes")]
-    said = [*head, *short(results)][:_MOST]
-    return [*said, *list(facts(results))[: max(0, _FEWEST - len(said))]]
+    head = notable or [fact("Nothing stands out.", f"{len(_CHECKS)} things were looked at", "outcomes")]
+    first = [*head, *short(results)][:_MOST]
+    return [*first, *list(facts(results))[: max(0, _FEWEST - len(first))]]

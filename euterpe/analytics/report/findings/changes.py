@@ -1,4 +1,4 @@
-"""What is other than it was: the last week beside the one before, and a new ffmpeg beside the old."""
+"""Findings about changes: the last week beside the one before, and a new ffmpeg beside the old."""
 
 from collections.abc import Iterator
 from datetime import date, timedelta
@@ -50,7 +50,7 @@ def demand(results: Results) -> Iterator[Finding]:
 
 
 def failing(results: Results) -> Iterator[Finding]:
-    """Of each trend the three that touch most jobs; what was rare before and is gone is no news."""
+    """Yield the three failures of each trend that affect most jobs; a rare one that is gone is omitted."""
     rows = sorted(results.rows("failures"), key=lambda row: -row["jobs"])
     for trend, of_week, least, phrase in (
         ("new", "last_week", 5, "is new"),
@@ -101,8 +101,8 @@ def _ended(row: Row) -> int:
 
 
 def _weeks(results: Results) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    """The last seven whole days and the seven before, where the history has both: the day that goes on
-    would make every last week a bad one."""
+    """Yield the last seven whole days and the seven before, if the history has both. The last day is left
+    out: unfinished, it would make every last week look bad."""
     if results.since is None or results.until is None:
         return
     end = results.until.date()

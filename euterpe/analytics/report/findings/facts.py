@@ -1,4 +1,4 @@
-"""Where things stand, for a history in which little or nothing is notable."""
+"""Findings that state totals, for a history in which little or nothing is notable."""
 
 from collections.abc import Iterator
 

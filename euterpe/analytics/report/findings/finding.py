@@ -1,11 +1,11 @@
-"""A sentence of "What changed"."""
+"""The type of a finding, a sentence of the section "What changed"."""
 
 from dataclasses import dataclass
 from enum import IntEnum
 
 
 class Severity(IntEnum):
-    """Smaller is more important; a `fact` is not notable, but says where things stand."""
+    """The importance of a finding, the smallest first; a `fact` is not notable, but states a total."""
 
     bad = 0
     warning = 1
@@ -16,8 +16,8 @@ class Severity(IntEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """`what` is a sentence that stands alone, `evidence` the numbers behind it. `section` shows more.
-    `weight` orders equals: the share of what it touches, 0 to 1."""
+    """A finding: `what` is a sentence that stands alone, `evidence` the numbers behind it, `section` where to
+    read more. `weight` orders findings of one severity: the share of what it affects, 0 to 1."""
 
     severity: Severity
     what: str

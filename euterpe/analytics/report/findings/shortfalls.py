@@ -1,4 +1,4 @@
-"""What is as it should not be, whether or not it was so before."""
+"""Findings about the present state: missed objectives, too few slots, waste, unfairness."""
 
 from collections.abc import Iterator
 
@@ -69,9 +69,9 @@ def missing_slots(results: Results) -> Iterator[Finding]:
 
 
 def _beside(row: Row) -> str:
-    """Return how far the model is to be trusted, after a forecast of it."""
-    said = observed(row)
-    return f". {said}" if said else ""
+    """Return the comparison of the model with the observed wait, to append to a forecast."""
+    comparison = observed(row)
+    return f". {comparison}" if comparison else ""
 
 
 def wasted_work(results: Results) -> Iterator[Finding]:
@@ -129,7 +129,7 @@ def generous_bits(results: Results) -> Iterator[Finding]:
 
 
 def uneven_waiting(results: Results) -> Iterator[Finding]:
-    """Yield one finding for each queue in which a requester waits for the others."""
+    """Yield a finding for each queue in which a requester waits for the others."""
     for queue in by_queue(results.rows("fairness")):
         jain, worst = queue.jain, queue.waits_for_others()
         if jain is None or jain >= EVEN or worst is None:

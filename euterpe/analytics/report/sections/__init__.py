@@ -1,4 +1,4 @@
-"""The questions of the report, in the order in which they are asked."""
+"""The sections of the report, each a question, in their order on the page."""
 
 from euterpe.analytics.report.sections.capacity import capacity
 from euterpe.analytics.report.sections.cost import cost
@@ -12,5 +12,5 @@ from euterpe.analytics.report.sections.speed import speed
 from euterpe.analytics.report.sections.webhooks import webhooks
 
 SECTIONS = (cost, outcomes, latency, speed, failures, credentials, webhooks, sizes, capacity, fairness)
-# Asked of one requester alone they would mislead: how many slots its jobs need says nothing of the workers.
+# These are left out for one requester alone: the slots that its jobs need say nothing about the workers.
 OF_EVERYBODY = (capacity, fairness)

@@ -1,4 +1,4 @@
-"""How busy are the workers, and how many slots does next month need?"""
+"""The section on capacity: how busy the workers are, and how many slots next month needs."""
 
 from collections.abc import Sequence
 from datetime import date, timedelta
@@ -12,7 +12,7 @@ from euterpe.analytics.report.top_n import top_n
 
 _SUMS = ("attempts", "busy_seconds", "present_seconds", "peak_busy")
 _DAY_SECONDS = 86_400
-DISAGREEMENT = 3  # times, between the waiting that was seen and that of the model
+DISAGREEMENT = 3  # the ratio of observed and modelled wait above which the model is not trusted
 _LEGEND = {"work": "jobs at once, on average", "slots": "slots that the workers were seen to fill"}
 
 
@@ -34,27 +34,27 @@ def capacity(results: Results) -> Section:
 
 
 def _answer(results: Results, queues: Sequence[Row], days: Sequence[Row]) -> str:
-    said = []
+    sentences = []
     if days:
         whole = total(days, _SUMS)
         calendar = (max(row["day"] for row in days) - min(row["day"] for row in days)).days + 1
-        said.append(
+        sentences.append(
             f"Slots busy on average, over all hours of {words.of(calendar, 'day')}: "
             f"{words.number(whole['busy_seconds'] / _DAY_SECONDS / calendar)}."
         )
     (needed,) = total(queues, ("slots_needed",)).values()
     if needed:
         target = words.duration(results.forecast.p95_wait_seconds)
-        said.append(
+        sentences.append(
             f"In {results.forecast.days_ahead} days, {words.of(needed, 'slot')} would keep 95 % of the waits "
             f"in each queue's busiest hour within {target}, were no slot shared between queues."
         )
     if doubtful := disagreeing(queues):
-        said.append(
+        sentences.append(
             f"Do not trust that for {words.listed(doubtful)}: the model is more than {DISAGREEMENT}× off the "
             "waiting that was seen there."
         )
-    return " ".join(said) or "Nothing has run yet."
+    return " ".join(sentences) or "Nothing has run yet."
 
 
 def _busy(days: Sequence[Row], workers: Sequence[Row]) -> Html:
@@ -95,9 +95,9 @@ def _calendar(first: date, last: date) -> list[date]:
 def _column(at: date, row: Row | None) -> StackedColumn:
     busy = row["busy_seconds"] / _DAY_SECONDS if row else 0.0
     slots = float(row["peak_busy"]) if row else None
-    said = f"{words.number(busy)} jobs at once"
-    said += "" if slots is None else f", {words.of(slots, 'slot')}"
-    return StackedColumn(f"{at.day} {at:%b}", f"{words.day(at)}: {said}", (busy, slots))
+    text = f"{words.number(busy)} jobs at once"
+    text += "" if slots is None else f", {words.of(slots, 'slot')}"
+    return StackedColumn(f"{at.day} {at:%b}", f"{words.day(at)}: {text}", (busy, slots))
 
 
 def _needed(queues: Sequence[Row]) -> Html:
@@ -143,7 +143,7 @@ def _forecast(row: Row) -> str:
 
 
 def disagreeing(queues: Sequence[Row]) -> list[str]:
-    """Return the queues in which the model is far from what was seen."""
+    """Return the queues in which the model is far from the observed wait."""
     return [row["queue"] for row in queues if _is_judged(row) and not _agrees(row)]
 
 
@@ -156,17 +156,18 @@ def _agrees(row: Row) -> bool:
 
 
 def observed(row: Row) -> str:
-    """Return what the jobs of the busiest hour waited beside what the model says they would have."""
+    """Return a sentence that compares the observed wait of the busiest hour with that of the model."""
     seen, model = row["p95_busiest_seconds"], row["p95_model_seconds"]
     if seen is None:
         return ""
-    says = "would grow without end" if model is None else f"was at most {words.duration(model)}"
-    said = (
-        f"In that hour 95 % really waited at most {words.duration(seen)}; the model says that the wait {says}"
+    modelled = "would grow without end" if model is None else f"was at most {words.duration(model)}"
+    sentence = (
+        f"In that hour 95 % really waited at most {words.duration(seen)}; "
+        f"the model says that the wait {modelled}"
     )
     if _agrees(row):
-        return f"{said}."
-    return f"{said}: do not trust its forecast for this queue."
+        return f"{sentence}."
+    return f"{sentence}: do not trust its forecast for this queue."
 
 
 def _observations(queues: Sequence[Row]) -> Html:

@@ -1,4 +1,4 @@
-"""What did it cost, and who caused it?"""
+"""The section on cost: what the jobs cost, and which requester caused it."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -61,7 +61,7 @@ def _answer(results: Results, requesters: Sequence[Row], whole: Row) -> str:
 
 
 def _estimated(whole: Row) -> str:
-    """Return how much of the processor time was not measured; nothing where all of it was."""
+    """Return how much of the processor time is estimated, or an empty string if all of it was measured."""
     hours = whole["estimated_hours"]
     if not hours:
         return ""

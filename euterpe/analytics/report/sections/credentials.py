@@ -1,4 +1,4 @@
-"""Are credentials renewed in time?"""
+"""The section on credentials: whether they are renewed in time."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -38,19 +38,19 @@ def _together(rows: Sequence[Row]) -> dict[str, Any]:
 def _answer(rows: Sequence[Row], whole: Row) -> str:
     if not whole["refreshes"] and not whole["credential_failures"]:
         return "No job needed new credentials."
-    said = [
+    sentences = [
         f"{words.of(whole['refreshed_jobs'], 'job')} ({words.percent(whole['refreshed_share'])}) had their "
         f"credentials renewed, {words.of(whole['refreshes'], 'time')} in all."
     ]
     if lacking := whole["credential_failures"]:
         worst = max(rows, key=lambda row: row["credential_failures"])
-        said.append(
+        sentences.append(
             f"{words.of(lacking, 'attempt')} ended for want of working credentials, "
             f"{words.count(worst['credential_failures'])} of them with {worst['requester']}."
         )
     else:
-        said.append("No attempt ended for want of working credentials.")
-    return " ".join(said)
+        sentences.append("No attempt ended for want of working credentials.")
+    return " ".join(sentences)
 
 
 def _cells(row: Row) -> Sequence[Any]:

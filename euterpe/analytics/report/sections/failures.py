@@ -1,4 +1,4 @@
-"""What fails, and since when?"""
+"""The section on failures: what fails, and since when."""
 
 from collections.abc import Sequence
 
@@ -32,14 +32,14 @@ def _answer(rows: Sequence[Row]) -> str:
     if not rows:
         return "Nothing has failed."
     tries, most = sum(row["attempts"] for row in rows), rows[0]
-    said = [
+    sentences = [
         f"{words.of(tries, 'attempt')} failed, in {words.of(len(rows), 'way')}. The commonest is "
         f"{failure_name(most)}: {words.percent(share(most['attempts'], tries))} of them."
     ]
     for trend, phrase in (("new", "New in the last week"), ("rising", "More frequent than the week before")):
         if found := [failure_name(row) for row in rows if row["trend"] == trend]:
-            said.append(f"{phrase}: {words.listed(found)}.")
-    return " ".join(said)
+            sentences.append(f"{phrase}: {words.listed(found)}.")
+    return " ".join(sentences)
 
 
 def _evidence(rows: Sequence[Row]) -> Html:

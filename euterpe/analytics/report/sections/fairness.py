@@ -1,4 +1,4 @@
-"""Is it fair between requesters of the same queue?"""
+"""The section on fairness: whether some requesters of a queue wait for the others."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -12,10 +12,10 @@ from euterpe.analytics.report.html import Content, Html, join
 from euterpe.analytics.report.results import Results, Row, total
 from euterpe.analytics.report.top_n import top_n
 
-EVEN = 0.8  # of Jain's index: below, the waiting is not shared evenly
-# From here on a longer waiting is worth a sentence.
+EVEN = 0.8  # below this value of Jain's index, waiting is not shared evenly
+# A wait this many times that of the queue is worth a sentence.
 _LONGER = 1.5
-# Of 0 to 100. Who asked for a lower priority than the others of its queue waits longer by its own choice.
+# In points of 0 to 100: a requester whose priority is lower than its queue's by this much chose to wait.
 _LOWER_PRIORITY = 5
 _DRAWN, _LISTED = 20, 8
 
@@ -44,8 +44,8 @@ class Queue:
     def waits_for_others(self) -> Row | None:
         """Return the compared requester that waits far longer than its queue for no reason of its own.
 
-        Whoever asked for more than an equal share of the work waits mostly for its own jobs, and whoever
-        asked for a lower priority wanted to wait.
+        A requester with more than an equal share of the work waits mostly for its own jobs, and one that
+        asked for a lower priority chose to wait.
         """
         usual = sum(row["jobs"] * (row["mean_priority"] or 0) for row in self.compared)
         usual /= max(1, sum(row["jobs"] for row in self.compared))
@@ -60,7 +60,7 @@ class Queue:
 
 
 def by_queue(rows: Iterable[Row]) -> list[Queue]:
-    """Return the queues, the one with most jobs first."""
+    """Return the rows grouped by queue, the queue with most jobs first."""
     found: dict[str, list[Row]] = {}
     for row in rows:
         found.setdefault(row["queue"], []).append(row)
@@ -87,19 +87,19 @@ def _answer(queues: Sequence[Queue]) -> str:
             f"{FEWEST_JOBS} jobs each."
         )
     rest = [queue.name for queue in queues if queue.jain is None]
-    said = [_said(queue) for queue in compared[:_LISTED]]
+    sentences = [_comparison(queue) for queue in compared[:_LISTED]]
     if len(compared) > _LISTED:
-        said.append(f"{len(compared) - _LISTED} smaller queues are in report.json.")
+        sentences.append(f"{len(compared) - _LISTED} smaller queues are in report.json.")
     if rest:
-        said.append(f"Nobody is compared in {words.listed(rest[:_LISTED])}{_more(rest)}.")
-    return " ".join(said)
+        sentences.append(f"Nobody is compared in {words.listed(rest[:_LISTED])}{_more(rest)}.")
+    return " ".join(sentences)
 
 
 def _more(names: Sequence[str]) -> str:
     return f" and {len(names) - _LISTED} other queues" if len(names) > _LISTED else ""
 
 
-def _said(queue: Queue) -> str:
+def _comparison(queue: Queue) -> str:
     jain, count = queue.jain or 0.0, len(queue.compared)
     evenly = (
         f"Queue {queue.name}: between {count} requesters waiting is shared "
@@ -114,7 +114,7 @@ def _said(queue: Queue) -> str:
 
 
 def waiting(row: Row) -> str:
-    """Return how long a requester waits, beside what it asks for."""
+    """Return a sentence on how long a requester waits, beside its share of the work."""
     return (
         f"{row['requester']} waits longest: 95 % of its jobs within "
         f"{words.duration_ms(row['p95_waiting_ms'])}, "

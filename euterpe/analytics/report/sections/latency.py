@@ -1,4 +1,4 @@
-"""Where does the time of a job go?"""
+"""The section on latency: where the time of a job goes."""
 
 from collections.abc import Sequence
 
@@ -27,7 +27,7 @@ def latency(results: Results) -> Section:
 
 
 def by_kind(results: Results) -> dict[Kind, dict[str, Row]]:
-    """The stages of each kind of work that were measured, the most frequent kind first."""
+    """Return the measured stages of each kind of work, the most frequent kind first."""
     kinds: dict[Kind, dict[str, Row]] = {}
     for row in results.rows("latency"):
         if row["count"] and None not in (row["p50_ms"], row["p95_ms"], row["p99_ms"]):
@@ -41,21 +41,21 @@ def _answer(kinds: dict[Kind, dict[str, Row]]) -> str:
     if not kinds:
         return "Nothing has run yet."
     kind, stages = next(iter(kinds.items()))
-    said = []
+    sentences = []
     if whole := stages.get("total"):
-        said.append(
+        sentences.append(
             f"The commonest work is {_name(kind)}: half of it was done {words.duration_ms(whole['p50_ms'])} "
             f"after it was due, 95 % after {words.duration_ms(whole['p95_ms'])}."
         )
     if parts := [row for name, row in stages.items() if name != "total"]:
         usual, worst = (max(parts, key=lambda row: row[p]) for p in ("p50_ms", "p95_ms"))
         too = " too" if worst is usual else ""
-        said.append(
+        sentences.append(
             f"A usual job spends most of its time {_DOING[usual['stage']]} "
             f"(median {words.duration_ms(usual['p50_ms'])}); what takes longest where it takes long is "
             f"{_DOING[worst['stage']]}{too} (95 % within {words.duration_ms(worst['p95_ms'])})."
         )
-    return " ".join(said)
+    return " ".join(sentences)
 
 
 def _evidence(kinds: dict[Kind, dict[str, Row]]) -> Html:

@@ -1,4 +1,4 @@
-"""What became of the jobs?"""
+"""The section on outcomes: what became of the jobs."""
 
 from collections.abc import Sequence
 from datetime import date, timedelta
@@ -70,7 +70,7 @@ def _evidence(results: Results, days: Sequence[Row]) -> Html:
 
 
 def by_day(days: Sequence[Row]) -> tuple[list[StackedColumn], str]:
-    """Without gaps: a day without a job is a day, too. A long history is shown by weeks (from Monday)."""
+    """Return a column for each day, even without jobs, or for each week (from Monday) of a long history."""
     first, last = min(row["day"] for row in days), max(row["day"] for row in days)
     weekly = (last - first).days >= _MOST_DAYS
     step = timedelta(days=7 if weekly else 1)
@@ -89,10 +89,10 @@ def by_day(days: Sequence[Row]) -> tuple[list[StackedColumn], str]:
 
 
 def _column(at: date, became: dict[str, int], prefix: str) -> StackedColumn:
-    said = ", ".join(f"{value:,} {OUTCOMES[name]}" for name, value in became.items() if value)
+    text = ", ".join(f"{value:,} {OUTCOMES[name]}" for name, value in became.items() if value)
     return StackedColumn(
         f"{at.day} {at:%b}",
-        f"{prefix}{words.day(at)}: {said or 'no jobs'}",
+        f"{prefix}{words.day(at)}: {text or 'no jobs'}",
         tuple(float(n) for n in became.values()),
     )
 

@@ -1,4 +1,4 @@
-"""Which encodes waste bits?"""
+"""The section on sizes: which encodes waste bits."""
 
 from collections.abc import Sequence
 
@@ -25,17 +25,17 @@ def _answer(rows: Sequence[Row]) -> str:
         return "Nothing has been encoded yet."
     whole = total(rows, ("jobs", "bytes_in", "bytes_out", "larger_than_source", "generous"))
     ratio = words.percent(share(whole["bytes_out"], whole["bytes_in"]))
-    said = [
+    sentences = [
         f"{words.size(whole['bytes_in'])} became {words.size(whole['bytes_out'])} ({ratio}). "
         f"{words.of(whole['larger_than_source'], 'job')} made more bytes than they read."
     ]
     if whole["generous"]:
         most = max(rows, key=lambda row: row["generous"])
-        said.append(
+        sentences.append(
             f"{words.of(whole['generous'], 'job')} measured above VMAF 97, most of them {most['profile']}: "
             "a lower bit rate would hardly be seen."
         )
-    return " ".join(said)
+    return " ".join(sentences)
 
 
 def _evidence(rows: Sequence[Row]) -> Html:

@@ -1,4 +1,4 @@
-"""What is slow, and since when?"""
+"""The section on speed: what is slow, and which version of ffmpeg made it so."""
 
 import math
 from collections.abc import Sequence
@@ -35,30 +35,30 @@ def speed(results: Results) -> Section:
 
 
 def _answer(speeds: Sequence[Row], compared: Sequence[Row]) -> str:
-    said = []
+    sentences = []
     if speeds and speeds[0]["factor"]:
         slow = speeds[0]
-        said.append(
+        sentences.append(
             f"The slowest is {slow['profile']} with ffmpeg {slow['ffmpeg']}: "
             f"{words.factor(slow['factor'])} real time."
         )
     worse = [row for row in compared if row["verdict"] == "worse"]
     if worse:
-        said.append(f"Since a new version of ffmpeg: {'; '.join(map(regressed, worse))}.")
+        sentences.append(f"Since a new version of ffmpeg: {'; '.join(map(regressed, worse))}.")
     elif any(row["p_value"] is not None for row in compared):
-        said.append(
+        sentences.append(
             "There is no evidence that a new version of ffmpeg made a profile slower or less reliable."
         )
     elif compared:
-        said.append(
+        sentences.append(
             "No new version of ffmpeg can be judged yet: it takes "
             f"{FEWEST_ATTEMPTS} attempts with each version."
         )
-    return " ".join(said) or "Nothing has been encoded yet."
+    return " ".join(sentences) or "Nothing has been encoded yet."
 
 
 def regressed(row: Row) -> str:
-    """What a change of version changed, in a few words."""
+    """Return what a new version of ffmpeg changed, in a few words."""
     if row["measure"] == "speed":
         moved = "slower" if row["change"] < 0 else "faster"
         return f"{row['profile']} is {words.percent(abs(row['change']))} {moved} with ffmpeg {row['ffmpeg']}"

@@ -1,4 +1,4 @@
-"""Are webhooks on time?"""
+"""The section on webhooks: whether they are on time."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -20,7 +20,7 @@ def webhooks(results: Results) -> Section:
         "webhooks",
         "Are webhooks on time?",
         _answer(results, rows),
-        _evidence(results, rows) if rows else nothing("Nobody was to be told of anything yet."),
+        _evidence(results, rows) if rows else nothing("No event was to be sent to a receiver yet."),
         ("webhooks",),
     )
 
@@ -50,7 +50,7 @@ def _untried(count: int) -> str:
 
 
 def _evidence(results: Results, rows: Sequence[Row]) -> Html:
-    # Those who hear last come first: they are the reason to look.
+    # The slowest receivers come first, because they need attention.
     measured = sorted(
         (row for row in rows if None not in (row["p50_ms"], row["p95_ms"], row["p99_ms"])),
         key=lambda row: (-row["p95_ms"], row["requester"]),
@@ -91,7 +91,7 @@ def _evidence(results: Results, rows: Sequence[Row]) -> Html:
 
 
 def _together(rows: Sequence[Row]) -> dict[str, Any]:
-    """What can be said of several receivers: percentiles cannot be added up."""
+    """Return the sums over several receivers, without percentiles, which cannot be added up."""
     whole = total(rows, _SUMS)
     judged = [row["meets_slo"] for row in rows if row["meets_slo"] is not None]
     tried = whole["events"] - whole["untried"]
