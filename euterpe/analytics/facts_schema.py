@@ -61,9 +61,9 @@ ATTEMPT_FACTS = Table(
         ended_at time When it ended; null while it runs.
         busy_ms long From one to the other, at least 0.
         fetch_ms long Reading the source.
-        probe_ms long Looking at it.
+        probe_ms long Probing it.
         encode_ms long ffmpeg.
-        verify_ms long Checking what ffmpeg made.
+        verify_ms long Verifying what ffmpeg made.
         upload_ms long Writing the outputs.
         cpu_seconds double Processor time of ffmpeg; null where it is unknown.
         used_seconds double Processor time, or busy_ms where it is unknown; null while it runs.
@@ -79,18 +79,18 @@ ATTEMPT_FACTS = Table(
 
 DELIVERY_FACTS = Table(
     "delivery_facts",
-    "A row for each event that a receiver is to be told of, tried or not.",
+    "A row for each event for which a webhook is to be sent, tried or not.",
     ("event_id",),
     columns("""
         event_id string The event.
         job_id string Its job.
-        requester_id string Who was to be told.
+        requester_id string Whose receiver it is sent to.
         requester string The requester's name or id.
         type string job.<status>, or job.progress.
         created_at time When it happened.
         tries int Tries so far; 0 where it still waits for the first.
         first_tried_at time When the first try began; null before it.
-        delivered_at time When the receiver took it; null where it has not.
+        delivered_at time When the receiver accepted it; null where it has not.
         outcome string delivered once any try was; else that of the latest try; pending before the first.
         latency_ms long From created_at to delivered_at, at least 0.
         status_code int What the receiver answered the latest try.

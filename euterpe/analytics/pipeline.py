@@ -51,7 +51,7 @@ def analyse(
         raise AnalyticsError(f"the lake knows no requester {question.requester!r}, neither by name nor by id")
     known = facts(lake.read(session, since=question.since, commit=commit))
     asked = Facts(
-        *(_asked(frame, question.requester).persist(StorageLevel.MEMORY_AND_DISK) for frame in known)
+        *(_of_requester(frame, question.requester).persist(StorageLevel.MEMORY_AND_DISK) for frame in known)
     )
     sound = in_time(asked, commit.read_at)
     try:
@@ -94,7 +94,7 @@ def publish(results: Results, out: Path) -> Path:
     )
 
 
-def _asked(frame: DataFrame, requester: str) -> DataFrame:
+def _of_requester(frame: DataFrame, requester: str) -> DataFrame:
     if not requester:
         return frame
     return frame.where((F.col("requester") == requester) | (F.col("requester_id") == requester))

@@ -40,9 +40,9 @@ def failures_in_words(master: str) -> Iterator[None]:
     try:
         yield
     except (PySparkException, Py4JError) as error:
-        said = str(error)
+        message = str(error)
         for pattern, way_out in _WORKER_FAILURES.items():
-            if found := re.search(pattern, said):
+            if found := re.search(pattern, message):
                 reason = way_out.format(*found.groups())
                 raise AnalyticsError(f"a worker of {master} cannot go on: {reason}") from error
         raise

@@ -55,9 +55,9 @@ ATTEMPTS = Table(
         error_phase string In which phase.
         error_retryable bool Whether another attempt could help.
         fetch_ms long Reading the source.
-        probe_ms long Looking at it.
+        probe_ms long Probing it.
         encode_ms long ffmpeg.
-        verify_ms long Checking what ffmpeg made.
+        verify_ms long Verifying what ffmpeg made.
         upload_ms long Writing the outputs.
         cpu_seconds double Processor time of ffmpeg.
         media_seconds double Duration of the source.
@@ -80,19 +80,19 @@ EVENTS = Table(
         sequence long Its place among the events of the job, from 1 without gaps.
         type string job.<status>, or job.progress.
         created_at time When it happened.
-        wanted bool Whether a receiver is to be told of it; null where an earlier program has read it.
+        wanted bool Whether a webhook is to be sent for it; null where an earlier version has ingested it.
     """),
 )
 
 DELIVERIES = Table(
     "deliveries",
-    "A row for each try to tell a requester of an event.",
+    "A row for each try to deliver an event.",
     ("delivery_id",),
     columns("""
         delivery_id string The try.
         event_id string The event.
         job_id string Its job.
-        requester_id string Who was told.
+        requester_id string Whose receiver it was sent to.
         claim_version long The claim that it ran under.
         worker_id string The dispatcher.
         outcome string delivered, pending (to be tried again) or dead_letter.

@@ -25,7 +25,7 @@ __all__ = ["Forecast", "Objective", "Options", "Prices", "all_marts"]
 
 @dataclass(frozen=True)
 class Options:
-    """What marts need besides the facts: the operator's settings, and when the history was read."""
+    """The inputs of marts besides the facts: the operator's settings, and when the history was read."""
 
     prices: Prices = field(default_factory=Prices)
     objective: Objective = field(default_factory=Objective)

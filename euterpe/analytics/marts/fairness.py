@@ -1,7 +1,7 @@
 """Fairness between the requesters of a queue: how long each waited, beside its share of the work.
 
-Queues have workers and priorities of their own, so waits in different queues cannot be compared. A requester is
-compared in a queue where it has at least `FEWEST_JOBS` jobs and another requester has as many.
+Queues have workers and priorities of their own, so waits in different queues cannot be compared. A requester
+is compared in a queue where it has at least `FEWEST_JOBS` jobs and another requester has as many.
 """
 
 from datetime import datetime

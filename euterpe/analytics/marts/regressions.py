@@ -27,8 +27,8 @@ from euterpe.analytics.marts.schema import REGRESSIONS
 from euterpe.analytics.permutation_test import FEWEST_BLOCKS, Blocks, equal_ratios
 from euterpe.analytics.statistics import holm
 
-# While a job is `processing`, ffmpeg decodes and encodes, and its output is verified. A version can fail, hang,
-# be slow, need more memory, or write wrong files. It can also refuse what an older one decoded.
+# While a job is `processing`, ffmpeg decodes and encodes, and its output is verified. A version can fail,
+# hang, be slow, need more memory, or write wrong files. It can also refuse what an older one decoded.
 ENCODER_CODES = frozenset(
     {
         "attempt_timeout",

@@ -8,9 +8,9 @@ THROUGHPUT = Table(
     ("day", "requester", "profile", "queue"),
     columns("""
         day day When the jobs were accepted.
-        requester string Who asked.
-        profile string For what.
-        queue string In which queue.
+        requester string Whose jobs they are.
+        profile string Their profile.
+        queue string Their queue.
         jobs long Jobs accepted.
         succeeded long Of these, succeeded.
         failed long Failed, and waiting for a person's decision.
@@ -90,17 +90,17 @@ REFRESHES = Table(
 
 WEBHOOKS = Table(
     "webhooks",
-    "Whether receivers hear in time, and whether they answer.",
+    "Whether webhooks arrive in time, and whether receivers accept them.",
     ("requester",),
     columns("""
         requester string The requester.
-        events long Events that its receiver is to be told of.
-        delivered long Taken by the receiver.
+        events long Events for which its receiver is to be sent a webhook.
+        delivered long Accepted by the receiver.
         pending long To be tried, for the first time or again.
         untried long Of the pending, those that were never tried.
         dead_letter long Given up.
         tries_per_event double Tries for each event that was tried.
-        p50_ms double Half of the delivered were there this long after they happened.
+        p50_ms double Half of the delivered arrived within this time after they happened.
         p95_ms double 95 % of them.
         p99_ms double 99 % of them.
         judged long Events that ended, or were pending for longer than the objective's time when read.

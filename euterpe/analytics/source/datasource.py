@@ -35,7 +35,7 @@ Offset = dict[str, int | str]
 
 @dataclass(frozen=True)
 class SourceOptions:
-    """What a task needs to read its partition: the database, the table, its columns and the allowed keys."""
+    """The settings with which tasks read partitions: the database, the table, its columns and the allowed keys."""
 
     url: str
     table: Table
