@@ -94,7 +94,7 @@ ENCODER_PHASE = "processing"
 _NOISE = 0.01
 # Significant changes below these are too small to act on: relative for speed, absolute for the failure rate.
 _LEAST = {"speed": 0.03, "failure_rate": 0.005}
-# At most so many attempts of a version, the latest, are read: more would find changes too small to act on.
+# At most this many attempts of a version, the latest, are used: more would find changes too small to act on.
 LATEST = 20_000
 # Spark sums this many consecutive attempts; blocks are made of these sums.
 ATOM = 20

@@ -35,7 +35,7 @@ Offset = dict[str, int | str]
 
 @dataclass(frozen=True)
 class SourceOptions:
-    """The settings with which tasks read partitions: the database, the table, its columns and the allowed keys."""
+    """The settings of a read that its tasks need: database, table, columns and allowed metadata keys."""
 
     url: str
     table: Table
