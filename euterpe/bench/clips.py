@@ -62,4 +62,4 @@ class Clips:
         return (str(self._ffmpeg), "-nostdin", "-loglevel", "error", *threads, "-i", "{}", *outputs, "{}.mp4")
 
     def _run(self, *arguments: str) -> None:
-        subprocess.run([self._ffmpeg, "-nostdin", "-loglevel", "error", *arguments], check=True)  # noqa: S603
+        subprocess.run([self._ffmpeg, "-y", "-nostdin", "-loglevel", "error", *arguments], check=True)  # noqa: S603
