@@ -1,4 +1,4 @@
-"""Requests that the tests start from, and what is said of those that are refused."""
+"""Example requests, changed copies of them, and the messages with which a request is refused."""
 
 import copy
 from typing import Any
@@ -55,24 +55,24 @@ EXAMPLE: Document = {
     "external_id": "asset-42",
     "metadata": {"any": "json, ≤ 4 KiB"},
 }
-"""The request that the public interface shows (INTERFACE.md §2)."""
+"""A request that names every field."""
 
 
 def altered(document: Document, *loc: str | int, to: object) -> Document:
-    """A copy with another value in one place, which may be new."""
+    """Return a copy with another value at `loc`, whose last part may be a new key."""
     changed = copy.deepcopy(document)
-    place: Any = changed
+    parent: Any = changed
     for step in loc[:-1]:
-        place = place[step]
-    place[loc[-1]] = to
+        parent = parent[step]
+    parent[loc[-1]] = to
     return changed
 
 
 def refusals(document: object) -> dict[Loc, str]:
     with pytest.raises(InvalidSpec) as refused:
         parse_spec(document)
-    return told(refused.value)
+    return messages_of(refused.value)
 
 
-def told(refused: InvalidSpec) -> dict[Loc, str]:
+def messages_of(refused: InvalidSpec) -> dict[Loc, str]:
     return {error.loc: error.msg for error in refused.errors}

@@ -1,4 +1,4 @@
-"""Hypothesis strategies: valid requests whose secrets are marked, and things that are no request at all."""
+"""Hypothesis strategies for valid requests with marked secrets, damaged requests and arbitrary JSON."""
 
 import json
 from datetime import UTC, datetime, timedelta, timezone
@@ -12,40 +12,40 @@ from euterpe.domain.spec import WebhookEvent
 from euterpe.domain.strict_json import MIN_NUMBER
 
 CANARY = "c4n4ry"
-"""A part of every secret in `requests`: where it turns up, a secret has."""
+"""Part of every secret in `requests`: text that contains it leaks a secret."""
 
 Json = dict[str, Any]
 
 
-def some(pattern: str) -> SearchStrategy[str]:
+def matching(pattern: str) -> SearchStrategy[str]:
     return st.from_regex(pattern, fullmatch=True)
 
 
-names = some(r"[a-z0-9][a-z0-9._-]{0,63}")
+names = matching(r"[a-z0-9][a-z0-9._-]{0,63}")
 printable = st.text(
     st.characters(categories=["L", "M", "N", "P", "S"], include_characters=" "), min_size=1, max_size=60
 ).filter(lambda text: text.isprintable() and text == text.strip())
-secrets = some(r"[!-~]{0,40}").map(lambda text: CANARY + text)
-queries = some(r"[a-zA-Z0-9=&~._-]{0,20}").map(f"?sig={CANARY}{{}}".format)
+secrets = matching(r"[!-~]{0,40}").map(lambda text: CANARY + text)
+queries = matching(r"[a-zA-Z0-9=&~._-]{0,20}").map(f"?sig={CANARY}{{}}".format)
 instants = st.datetimes(
-    datetime(2000, 1, 2),  # noqa: DTZ001 (the zone is drawn on its own)
+    datetime(2000, 1, 2),  # noqa: DTZ001 (the time zone is a separate strategy)
     datetime(2200, 12, 30),  # noqa: DTZ001
     timezones=st.just(UTC) | st.integers(-839, 839).map(lambda m: timezone(timedelta(minutes=m))),
 ).map(lambda instant: instant.isoformat())
 
-segments = some(r"[A-Za-z0-9_ÄéЖ日-][A-Za-z0-9._ÄéЖ日-]{0,12}(%20|%C3%A9)?")
+segments = matching(r"[A-Za-z0-9_ÄéЖ日-][A-Za-z0-9._ÄéЖ日-]{0,12}(%20|%C3%A9)?")
 paths = st.lists(segments, min_size=1, max_size=4).map("/".join)
-hosts = some(r"[a-z0-9][a-z0-9-]{0,10}(\.[a-z]{2,5})?(:[1-9][0-9]{0,3})?") | st.just("[::1]:8080")
+hosts = matching(r"[a-z0-9][a-z0-9-]{0,10}(\.[a-z]{2,5})?(:[1-9][0-9]{0,3})?") | st.just("[::1]:8080")
 signed_urls = st.builds("https://{}/{}{}".format, hosts, paths, queries | st.sampled_from(["", "?"]))
 callback_urls = st.builds(
     "http{}://{}/{}{}".format, st.sampled_from(["", "s"]), hosts, paths, queries | st.sampled_from(["", "?"])
 )
-file_names = some(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,20}(/[A-Za-z0-9_][A-Za-z0-9._-]{0,20}){0,3}")
+file_names = matching(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,20}(/[A-Za-z0-9_][A-Za-z0-9._-]{0,20}){0,3}")
 
 heights = st.integers(8, 2160).map(lambda half: half * 2)
 codecs = st.sampled_from(["h264", "hevc", "av1"])
 audios = st.fixed_dictionaries({}, optional={"codec": st.just("aac"), "bitrate_kbps": st.integers(8, 1024)})
-moments = some(r"(100|[0-9]{1,2}(\.[0-9]{1,3})?)%|[0-9]{1,6}(\.[0-9]{1,3})?s")
+moments = matching(r"(100|[0-9]{1,2}(\.[0-9]{1,3})?)%|[0-9]{1,6}(\.[0-9]{1,3})?s")
 
 
 def _output(kind: str, required: Json | None = None, **optional: SearchStrategy[Any]) -> SearchStrategy[Json]:
@@ -54,7 +54,7 @@ def _output(kind: str, required: Json | None = None, **optional: SearchStrategy[
     )
 
 
-ladders = st.lists(heights, min_size=1, max_size=10, unique=True).map(lambda some: sorted(some, reverse=True))
+ladders = st.lists(heights, min_size=1, max_size=10, unique=True).map(lambda xs: sorted(xs, reverse=True))
 hls_videos = st.fixed_dictionaries({"ladder": ladders}, optional={"codec": codecs})
 videos = st.fixed_dictionaries(
     {}, optional={"codec": codecs, "height": st.none() | heights, "crf": st.none() | st.integers(0, 51)}
@@ -97,13 +97,13 @@ credentials_for = {
         "s3",
         {"access_key_id": secrets, "secret_access_key": secrets},
         session_token=st.none() | secrets,
-        region=st.none() | some(r"[a-z0-9-]{1,20}"),
+        region=st.none() | matching(r"[a-z0-9-]{1,20}"),
     ),
     "gs": _credentials("gs", {"service_account_json": service_accounts}, {"access_token": secrets}),
     "az": _credentials(
         "az",
-        {"account_name": some(r"[a-z0-9]{3,24}"), "sas_token": secrets},
-        {"account_name": some(r"[a-z0-9]{3,24}"), "account_key": secrets},
+        {"account_name": matching(r"[a-z0-9]{3,24}"), "sas_token": secrets},
+        {"account_name": matching(r"[a-z0-9]{3,24}"), "account_key": secrets},
     ),
 }
 
@@ -123,9 +123,9 @@ metadata = st.dictionaries(
 groups = printable | st.fixed_dictionaries({"id": printable}, optional={"limit": st.integers(1, 1000)})
 
 
-def _places(schemes: list[str]) -> SearchStrategy[tuple[str, str]]:
-    """A scheme, and a URL of it without a trailing slash."""
-    buckets = some(r"[A-Za-z0-9][A-Za-z0-9._-]{0,20}")
+def _urls(schemes: list[str]) -> SearchStrategy[tuple[str, str]]:
+    """Return pairs of a scheme and a URL with it, without a trailing slash."""
+    buckets = matching(r"[A-Za-z0-9][A-Za-z0-9._-]{0,20}")
     urls = {
         "https": signed_urls,
         "file": paths.map("file:///{}".format),
@@ -135,9 +135,9 @@ def _places(schemes: list[str]) -> SearchStrategy[tuple[str, str]]:
 
 @st.composite
 def requests(draw: st.DrawFn) -> Json:
-    """Any valid request, as a JSON document."""
-    source_scheme, source = draw(_places(["s3", "gs", "az", "https", "file"]))
-    output_scheme, prefix = draw(_places(["s3", "gs", "az", "https", "file"]))
+    """Generate any valid request, as a JSON document."""
+    source_scheme, source = draw(_urls(["s3", "gs", "az", "https", "file"]))
+    output_scheme, prefix = draw(_urls(["s3", "gs", "az", "https", "file"]))
     if output_scheme == "https":
         output: Json = {"urls": draw(st.dictionaries(file_names, signed_urls, min_size=1, max_size=4))}
     else:
@@ -187,24 +187,24 @@ settings = st.fixed_dictionaries(
     },
 )
 
-wild_text = st.text(st.characters(), max_size=20) | st.text("\ud800\udfff\0\x1b a", max_size=5)
-wild_json = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | wild_text,
-    lambda inner: st.lists(inner, max_size=5) | st.dictionaries(wild_text, inner, max_size=5),
+arbitrary_text = st.text(st.characters(), max_size=20) | st.text("\ud800\udfff\0\x1b a", max_size=5)
+arbitrary_json = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | arbitrary_text,
+    lambda inner: st.lists(inner, max_size=5) | st.dictionaries(arbitrary_text, inner, max_size=5),
     max_leaves=20,
 )
-"""Whatever a JSON reader could make of a body, and some things that it could not."""
+"""Any value that a JSON parser can return, and some that it cannot."""
 
 
 @st.composite
 def damaged_requests(draw: st.DrawFn) -> Json:
-    """A valid request, but for something wild in one place of it."""
+    """Generate a valid request with an arbitrary value in one place."""
     document = draw(requests())
-    place: Any = document
+    parent: Any = document
     while True:
-        steps = list(place) if isinstance(place, dict) else list(range(len(place)))
+        steps = list(parent) if isinstance(parent, dict) else list(range(len(parent)))
         step = draw(st.sampled_from(steps))
-        if not isinstance(place[step], dict | list) or not place[step] or draw(st.booleans()):
-            place[step] = draw(wild_json)
+        if not isinstance(parent[step], dict | list) or not parent[step] or draw(st.booleans()):
+            parent[step] = draw(arbitrary_json)
             return document
-        place = place[step]
+        parent = parent[step]

@@ -35,7 +35,7 @@ def test_what_was_split_is_joined_again(document: Json) -> None:
 
 
 @given(requests())
-def test_no_secret_lies_in_the_open(document: Json) -> None:
+def test_no_secret_is_in_the_public_part(document: Json) -> None:
     spec = parse_spec(document)
     public, secret = split_secrets(spec)
     assert CANARY not in canonical_json(public)
@@ -55,9 +55,9 @@ def test_a_signed_url_is_split_after_its_question_mark() -> None:
 
 def test_what_was_stored_without_the_question_marks_is_joined_too() -> None:
     public, secret = split_secrets(parse_spec(SIGNED))
-    before = json.loads(canonical_json(public).replace('?"', '"'))
-    assert before != public
-    assert join_secrets(before, secret) == parse_spec(SIGNED)
+    stored = json.loads(canonical_json(public).replace('?"', '"'))
+    assert stored != public
+    assert join_secrets(stored, secret) == parse_spec(SIGNED)
 
 
 def test_a_spec_without_secrets_has_no_secret_part() -> None:
@@ -67,7 +67,7 @@ def test_a_spec_without_secrets_has_no_secret_part() -> None:
     assert join_secrets(public, None) == parse_spec(MINIMAL)
 
 
-def test_to_join_changes_nothing_that_is_stored() -> None:
+def test_joining_changes_nothing_that_is_stored() -> None:
     public, secret = split_secrets(parse_spec(SIGNED))
     before = canonical_json(public)
     join_secrets(public, secret)
@@ -148,20 +148,20 @@ def test_every_other_difference_makes_another_request(change: Json) -> None:
     assert hash_of(MINIMAL | change) != hash_of(MINIMAL)
 
 
-def test_left_out_sound_is_not_the_usual_sound() -> None:
-    usual = {**EXAMPLE, "outputs": [{"name": "a", "type": "mp4"}]}
-    assert hash_of(altered(usual, "outputs", 0, "audio", to=None)) != hash_of(usual)
-    assert hash_of(altered(usual, "outputs", 0, "audio", to={"codec": "aac"})) == hash_of(usual)
+def test_a_request_without_audio_differs_from_one_with_the_default_audio() -> None:
+    default = {**EXAMPLE, "outputs": [{"name": "a", "type": "mp4"}]}
+    assert hash_of(altered(default, "outputs", 0, "audio", to=None)) != hash_of(default)
+    assert hash_of(altered(default, "outputs", 0, "audio", to={"codec": "aac"})) == hash_of(default)
 
 
 def test_hashes_stay_the_same_from_release_to_release() -> None:
-    """Keys are kept for days: a hash that changes with a release turns a retry into a conflict."""
+    """Keys are kept for days: a hash that changes between releases turns a retry into a conflict."""
     assert hash_of(MINIMAL) == "8a84748cc727b3076e71a4be6a5b575b7c8c2073b01ecc61e0d09b2ac25ecddc"
     assert hash_of(EXAMPLE) == "a2347e7c4b0d0230a5281f4f4d90c63ab06481f3187914086bf40a775c5c5c61"
     assert hash_of(SIGNED) == "724481a57148871eb41b0cc820c3d3fd02b1457024331b19a93a5207bf7f9961"
 
 
-CALLED = {
+WITH_CALLBACKS = {
     **MINIMAL,
     "status_webhook_url": "https://requester.example/hook?token=canary",
     "refresh_url": "https://requester.example/creds",
@@ -169,7 +169,7 @@ CALLED = {
 
 
 def test_a_callback_url_is_split_after_its_question_mark() -> None:
-    spec = parse_spec(CALLED)
+    spec = parse_spec(WITH_CALLBACKS)
     public, secret = split_secrets(spec)
     assert public["status_webhook_url"] == "https://requester.example/hook?"
     assert public["refresh_url"] == "https://requester.example/creds"
@@ -178,21 +178,21 @@ def test_a_callback_url_is_split_after_its_question_mark() -> None:
 
 
 def test_a_callback_url_that_was_stored_whole_stays_as_it_is() -> None:
-    """Rows from before the queries were sealed have no sealed part."""
+    """Rows that were stored before queries were sealed have no sealed part."""
     public, _ = split_secrets(parse_spec(MINIMAL))
-    old = {**public, "status_webhook_url": CALLED["status_webhook_url"]}
-    assert join_secrets(old, None, None).status_webhook_url == CALLED["status_webhook_url"]
+    old = {**public, "status_webhook_url": WITH_CALLBACKS["status_webhook_url"]}
+    assert join_secrets(old, None, None).status_webhook_url == WITH_CALLBACKS["status_webhook_url"]
 
 
-def test_the_query_of_a_callback_url_belongs_to_what_the_request_means() -> None:
-    """As before it was sealed: a hash that changes with a release turns a retry into a conflict."""
-    assert hash_of(CALLED) == "9f3dcba855fd19cd99bf73911408a1a8b8c238c3cb718929ca2c1aa84b5f5e3d"
-    other = {**CALLED, "status_webhook_url": "https://requester.example/hook?token=other"}
-    assert hash_of(other) != hash_of(CALLED)
+def test_the_query_of_a_callback_url_counts_for_the_hash() -> None:
+    """The hash is as it was before queries were sealed: a new one would turn a retry into a conflict."""
+    assert hash_of(WITH_CALLBACKS) == "9f3dcba855fd19cd99bf73911408a1a8b8c238c3cb718929ca2c1aa84b5f5e3d"
+    other = {**WITH_CALLBACKS, "status_webhook_url": "https://requester.example/hook?token=other"}
+    assert hash_of(other) != hash_of(WITH_CALLBACKS)
 
 
 @pytest.mark.parametrize(
-    ("said", "shown"),
+    ("answer", "shown"),
     [
         ("Cannot POST /hook?token=canary-1", "Cannot POST /hook?…"),
         ("no token=canary-1 here", "no … here"),
@@ -201,5 +201,5 @@ def test_the_query_of_a_callback_url_belongs_to_what_the_request_means() -> None
         ("nothing of it, a=1", "nothing of it, a=1"),
     ],
 )
-def test_an_answer_that_quotes_the_query_is_kept_without_it(said: str, shown: str) -> None:
-    assert hide_query(said, "https://requester.example/hook?a=1&token=canary-1&b=canary%201") == shown
+def test_an_answer_that_quotes_the_query_is_kept_without_it(answer: str, shown: str) -> None:
+    assert hide_query(answer, "https://requester.example/hook?a=1&token=canary-1&b=canary%201") == shown

@@ -21,18 +21,18 @@ KEY_FILE = {
 }
 
 
-def between(source: str, output: str, **fields: object) -> Document:
-    where: Document = {"urls": {"a": "https://h/a"}} if output == "https" else {"url": f"{output}:///o/"}
+def request_between(source: str, output: str, **fields: object) -> Document:
+    target: Document = {"urls": {"a": "https://h/a"}} if output == "https" else {"url": f"{output}:///o/"}
     if output in ("s3", "gs", "az"):
-        where = {"url": f"{output}://out/"}
-    begin = "file:///" if source == "file" else f"{source}://"
-    return {"source": {"url": f"{begin}in/a.mov"}, "output": where, "profile": "audio-aac", **fields}
+        target = {"url": f"{output}://out/"}
+    prefix = "file:///" if source == "file" else f"{source}://"
+    return {"source": {"url": f"{prefix}in/a.mov"}, "output": target, "profile": "audio-aac", **fields}
 
 
 def with_credentials(credentials: Any) -> Document:
     kind = credentials.get("type") if isinstance(credentials, dict) else "s3"
     scheme = kind if kind in ("s3", "gs", "az") else "s3"
-    return between(scheme, scheme, credentials=credentials)
+    return request_between(scheme, scheme, credentials=credentials)
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_a_key_file_is_kept_without_the_hosts_that_it_names() -> None:
     ],
 )
 def test_credentials_that_fit(source: str, output: str, credentials: Document | None) -> None:
-    parse_spec(between(source, output, credentials=credentials))
+    parse_spec(request_between(source, output, credentials=credentials))
 
 
 @pytest.mark.parametrize(
@@ -144,12 +144,12 @@ def test_credentials_that_fit(source: str, output: str, credentials: Document | 
     ],
 )
 def test_credentials_that_do_not_fit(source: str, output: str, credentials: Document, message: str) -> None:
-    refused = refusals(between(source, output, credentials=credentials))
+    refused = refusals(request_between(source, output, credentials=credentials))
     assert message in refused["credentials",]
 
 
-def test_nothing_is_said_of_a_side_whose_url_is_wrong() -> None:
-    document = between("s3", "s3", credentials=S3) | {"source": {"url": "nowhere"}}
+def test_credentials_are_not_compared_with_a_url_that_is_wrong() -> None:
+    document = request_between("s3", "s3", credentials=S3) | {"source": {"url": "nowhere"}}
     assert list(refusals(document)) == [("source", "url")]
 
 

@@ -30,13 +30,13 @@ def test_the_tightest_of_two_limits_counts() -> None:
     assert JobLimits(60, None, 50).min_with(JobLimits(90, 5, None)) == JobLimits(60, 5, 50)
 
 
-def test_a_job_that_does_not_say_gets_no_more_attempts_than_its_requester() -> None:
+def test_a_job_without_max_attempts_gets_no_more_than_its_requester_may() -> None:
     assert NO_LIMITS.attempts(3) == 3
     assert JobLimits(max_attempts=2).attempts(3) == 2
     assert JobLimits(max_attempts=9).attempts(3) == 3
 
 
-def test_a_job_that_does_not_say_gets_as_much_as_is_allowed() -> None:
+def test_a_job_without_timeout_and_priority_gets_at_most_the_limits() -> None:
     limits = JobLimits(max_timeout_seconds=60, max_priority=10)
     limits.check(spec())
     assert (limits.timeout_seconds(7200), limits.priority(50)) == (60, 10)

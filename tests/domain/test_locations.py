@@ -103,9 +103,9 @@ def test_an_https_output_is_a_signed_url_for_each_file() -> None:
 
 def test_an_output_has_either_a_prefix_or_urls() -> None:
     urls = {"a.mp4": "https://store.example/a"}
-    says = "give either url or urls, and not both"
-    assert refusals(MINIMAL | {"output": {"url": "s3://out/", "urls": urls}}) == {("output", "urls"): says}
-    assert refusals(MINIMAL | {"output": {}}) == {("output",): says}
+    message = "give either url or urls, and not both"
+    assert refusals(MINIMAL | {"output": {"url": "s3://out/", "urls": urls}}) == {("output", "urls"): message}
+    assert refusals(MINIMAL | {"output": {}}) == {("output",): message}
     assert refusals(MINIMAL | {"output": {"urls": {}}}) == {("output", "urls"): "must not be empty"}
 
 

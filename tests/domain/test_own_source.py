@@ -1,4 +1,4 @@
-"""A job that would write over its own source is refused."""
+"""Detection of a job whose output would overwrite its own source."""
 
 from typing import Any
 
@@ -11,14 +11,14 @@ S3 = {"type": "s3", "access_key_id": "a", "secret_access_key": "b"}
 
 
 def spec(source: str, output: str | dict[str, str], **fields: Any) -> JobSpec:
-    where = {"url": output} if isinstance(output, str) else {"urls": output}
+    target = {"url": output} if isinstance(output, str) else {"urls": output}
     outputs = {
         "outputs": [
             {"name": "mp4", "type": "mp4"},
             {"name": "hls", "type": "hls", "video": {"ladder": [720]}},
         ]
     }
-    return parse_spec({"source": {"url": source}, "output": where, **outputs, **fields})
+    return parse_spec({"source": {"url": source}, "output": target, **outputs, **fields})
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_an_output_onto_its_own_source_is_known_from_the_spec(
         ("https://h/a.mp4", {"mp4.mp4": "https://h/mp4.mp4"}),
     ],
 )
-def test_another_object_is_none(source: str, output: str | dict[str, str]) -> None:
+def test_an_output_to_another_object_replaces_no_source(source: str, output: str | dict[str, str]) -> None:
     assert not replaces_its_source(spec(source, output))
 
 
@@ -64,7 +64,7 @@ def test_buckets_of_one_name_at_two_endpoints_are_two_buckets() -> None:
     [("00000.m4s", "00000.m4s"), ("%3Fa.m4s", "?a.m4s"), ("%23a.m4s", "#a.m4s"), ("%2523.m4s", "%23.m4s")],
 )
 def test_a_part_is_compared_by_its_whole_name(source: str, part: str) -> None:
-    """Though `verify` lets no name pass with the `?` or `#` that ends the path of a URL."""
+    """`verify` refuses names with `?` or `#`; the comparison does not rely on it."""
     job = spec(f"s3://b/out/hls/360p_{source}", "s3://b/out/")
     assert find_overwritten_source(job, ["hls/360p.m3u8", f"hls/360p_{part}"]) == f"hls/360p_{part}"
 

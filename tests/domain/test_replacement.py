@@ -1,4 +1,4 @@
-"""New credentials for a job that exists."""
+"""Replacement of the credentials and signed URLs of an existing job."""
 
 import json
 from typing import Any
@@ -9,7 +9,7 @@ from euterpe.domain.canonical import join_secrets, split_secrets
 from euterpe.domain.errors import InvalidSpec
 from euterpe.domain.replacement import new_secret
 from euterpe.domain.spec import JobSpec, parse_spec
-from tests.domain.documents import told
+from tests.domain.documents import messages_of
 
 KEYS = {"type": "s3", "access_key_id": "AKIA2", "secret_access_key": "new"}
 OLD = {**KEYS, "access_key_id": "AKIA1"}
@@ -30,24 +30,24 @@ def public_of(document: dict[str, Any]) -> dict[str, Any]:
     return split_secrets(parse_spec(document))[0]
 
 
-def renewed(job: dict[str, Any], document: object, *, is_known: bool = False) -> JobSpec:
+def replaced(job: dict[str, Any], document: object, *, is_known: bool = False) -> JobSpec:
     public = public_of(job)
     return join_secrets(public, new_secret(public, document, parse_spec(job) if is_known else None))
 
 
 def test_new_keys_take_the_place_of_the_old_ones() -> None:
-    spec = renewed({**BUCKETS, "credentials": OLD}, {"credentials": KEYS})
+    spec = replaced({**BUCKETS, "credentials": OLD}, {"credentials": KEYS})
     assert spec == parse_spec({**BUCKETS, "credentials": KEYS})
 
 
 def test_signed_urls_get_new_signatures() -> None:
-    spec = renewed(SIGNED, {**NEW_SOURCE, **NEW_OUTPUT})
+    spec = replaced(SIGNED, {**NEW_SOURCE, **NEW_OUTPUT})
     assert spec.source.url == NEW_SOURCE["source_url"]
     assert spec.output.urls == NEW_OUTPUT["output_urls"]
 
 
 @pytest.mark.parametrize(
-    ("job", "document", "becomes"),
+    ("job", "document", "expected"),
     [
         (SIGNED_SOURCE, {"credentials": KEYS}, {"credentials": KEYS}),
         (SIGNED_SOURCE, NEW_SOURCE, {"source": {"url": NEW_SOURCE["source_url"]}}),
@@ -70,10 +70,10 @@ def test_signed_urls_get_new_signatures() -> None:
         ),
     ],
 )
-def test_whoever_knows_the_secrets_keeps_those_that_are_not_replaced(
-    job: dict[str, Any], document: object, becomes: dict[str, Any]
+def test_secrets_that_are_not_replaced_are_kept_when_they_can_be_read(
+    job: dict[str, Any], document: object, expected: dict[str, Any]
 ) -> None:
-    assert renewed(job, document, is_known=True) == parse_spec({**job, **becomes})
+    assert replaced(job, document, is_known=True) == parse_spec({**job, **expected})
 
 
 @pytest.mark.parametrize(
@@ -90,18 +90,18 @@ def test_whoever_knows_the_secrets_keeps_those_that_are_not_replaced(
         (PAIR, {"credentials": {"output": KEYS}}, ("credentials", "source")),
     ],
 )
-def test_whoever_does_not_know_them_refuses_what_leaves_some_out(
+def test_every_secret_must_be_replaced_when_the_old_ones_cannot_be_read(
     job: dict[str, Any], document: object, where: tuple[str, ...]
 ) -> None:
     with pytest.raises(InvalidSpec) as refused:
         new_secret(public_of(job), document)
-    ((loc, says),) = told(refused.value).items()
+    ((loc, message),) = messages_of(refused.value).items()
     assert loc == where
-    assert says.startswith("is required: the job's ")
+    assert message.startswith("is required: the job's ")
 
 
 @pytest.mark.parametrize(
-    ("job", "document", "becomes"),
+    ("job", "document", "expected"),
     [
         (SIGNED_SOURCE, {**NEW_SOURCE, "credentials": None}, {"credentials": None}),
         (PAIR, {"credentials": {"source": None, "output": KEYS}}, {"credentials": {"output": KEYS}}),
@@ -109,11 +109,11 @@ def test_whoever_does_not_know_them_refuses_what_leaves_some_out(
     ],
 )
 def test_what_a_job_does_not_need_may_be_left_out(
-    job: dict[str, Any], document: dict[str, Any], becomes: dict[str, Any]
+    job: dict[str, Any], document: dict[str, Any], expected: dict[str, Any]
 ) -> None:
     source = {"url": document.get("source_url", job["source"]["url"])}
     credentials = {"credentials": document["credentials"]}
-    assert renewed(job, document) == parse_spec({**job, "source": source, **credentials, **becomes})
+    assert replaced(job, document) == parse_spec({**job, "source": source, **credentials, **expected})
 
 
 @pytest.mark.parametrize("is_known", [True, False])
@@ -136,7 +136,7 @@ def test_what_does_not_fit_the_job_is_refused_by_its_field(
     job: dict[str, Any], document: object, where: str, is_known: bool
 ) -> None:
     with pytest.raises(InvalidSpec, match=where):
-        renewed(job, document, is_known=is_known)
+        replaced(job, document, is_known=is_known)
 
 
 def test_urls_without_any_signature_are_no_secret() -> None:
@@ -149,8 +149,8 @@ def test_urls_without_any_signature_are_no_secret() -> None:
 
 
 def test_a_spec_that_was_stored_without_question_marks_takes_new_signatures() -> None:
-    before = json.loads(json.dumps(public_of(SIGNED)).replace('?"', '"'))
-    spec = join_secrets(before, new_secret(before, {**NEW_SOURCE, **NEW_OUTPUT}))
+    stored = json.loads(json.dumps(public_of(SIGNED)).replace('?"', '"'))
+    spec = join_secrets(stored, new_secret(stored, {**NEW_SOURCE, **NEW_OUTPUT}))
     assert spec.source.url == NEW_SOURCE["source_url"]
 
 

@@ -1,4 +1,4 @@
-"""Contract §5: what is retried, when, and out of which budget."""
+"""Retry decisions of contract §5: which failures are retried, when, and against which budget."""
 
 import pytest
 from hypothesis import given
@@ -86,7 +86,7 @@ def test_a_permanent_error_rests_in_failed_while_there_is_budget() -> None:
     assert isinstance(decide(error(RetryClass.PERMANENT), attempts=3), DeadLetter)
 
 
-def test_an_unrecoverable_error_is_buried_whatever_is_left() -> None:
+def test_an_unrecoverable_error_is_a_dead_letter_whatever_budget_is_left() -> None:
     assert isinstance(decide(error(RetryClass.UNRECOVERABLE), attempts=1, of=100), DeadLetter)
 
 
@@ -99,7 +99,7 @@ def test_a_canceled_job_fails_and_says_so_whatever_went_wrong(kind: RetryClass, 
     assert isinstance(decide(canceled("fetching")), Fail)
 
 
-def test_a_lost_worker_is_a_passing_failure() -> None:
+def test_a_job_whose_lease_expired_is_requeued() -> None:
     assert isinstance(decide(lease_expired("processing")), Requeue)
     assert lease_expired("processing").document() == {
         "code": "lease_expired",

@@ -34,7 +34,7 @@ def test_every_valid_request_is_accepted(document: Json) -> None:
     assert isinstance(parse_spec(document), JobSpec)
 
 
-def test_all_errors_are_told_at_once() -> None:
+def test_all_errors_are_reported_together() -> None:
     document = MINIMAL | {"profile": "vhs", "priority": 101, "queue": "Über", "colour": "red", "group": 7}
     del document["source"]
     assert refusals(document) == {
@@ -47,7 +47,7 @@ def test_all_errors_are_told_at_once() -> None:
     }
 
 
-def test_rules_between_fields_are_told_along_with_the_rest() -> None:
+def test_rules_between_fields_are_reported_along_with_the_rest() -> None:
     document = altered(EXAMPLE, "source", "url", to="gs://in/a.mov") | {
         "profile": "audio-aac",
         "priority": -1,

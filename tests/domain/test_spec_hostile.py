@@ -1,4 +1,4 @@
-"""Requests that nobody means well with: each is refused, and the refusal names the field."""
+"""Hostile requests: each is refused with a typed error that names the field."""
 
 import json
 from typing import Any
@@ -9,19 +9,19 @@ from hypothesis import strategies as st
 
 from euterpe.domain.errors import InvalidSpec
 from euterpe.domain.spec import JobSpec, parse_spec, parse_spec_json
-from tests.domain.documents import EXAMPLE, Loc, altered, refusals, told
-from tests.domain.strategies import CANARY, damaged_requests, requests, wild_json
+from tests.domain.documents import EXAMPLE, Loc, altered, messages_of, refusals
+from tests.domain.strategies import CANARY, arbitrary_json, damaged_requests, requests
 
-ITSELF: list[Any] = []
-ITSELF.append(ITSELF)
-BOMB: Any = "x"
+CYCLE: list[Any] = []
+CYCLE.append(CYCLE)
+TREE: Any = "x"
 for _ in range(64):
-    BOMB = [BOMB, BOMB]
+    TREE = [TREE, TREE]
 DEEP: Any = []
 for _ in range(100_000):
     DEEP = [DEEP]
 
-POISONS: dict[str, Any] = {
+HOSTILE_VALUES: dict[str, Any] = {
     "NUL": "\0",
     "half of a surrogate pair": "\ud800",
     "an escape sequence": "\x1b[2J",
@@ -33,18 +33,18 @@ POISONS: dict[str, Any] = {
     "bytes": b"raw",
     "an object": object(),
     "a set": {"a"},
-    "a list in itself": ITSELF,
-    "2^64 values": BOMB,
+    "a list in itself": CYCLE,
+    "2^64 values": TREE,
     "100,000 brackets": DEEP,
     "half a pair for a key": {"\ud800": 1},
     "a number for a key": {1: 1},
-    "poison behind a huge key": {10**5000: "\0", (1,): float("nan")},
+    "a wrong value behind a huge key": {10**5000: "\0", (1,): float("nan")},
     "a huge number for a type": {"type": 10**5000},
     "a deep type": {"type": DEEP},
     "a megabyte": "x" * 1_000_000,
 }
 
-PLACES: list[Loc] = [
+LOCATIONS: list[Loc] = [
     ("source",),
     ("source", "url"),
     ("output",),
@@ -80,7 +80,7 @@ PLACES: list[Loc] = [
 ]
 
 
-# Text that is somebody else's is kept as it is.
+# `external_id` and `metadata` belong to the requester and are stored unchanged.
 HARMLESS: dict[Loc, set[str]] = {
     ("external_id",): {"a right-to-left mark"},
     ("metadata", "any"): {"a right-to-left mark", "an escape sequence"},
@@ -88,7 +88,7 @@ HARMLESS: dict[Loc, set[str]] = {
 
 
 def assert_presentable(refused: InvalidSpec) -> None:
-    """It can be sent as JSON, fits in an answer, and is without what was given."""
+    """Assert that the errors are short printable JSON, without any value of the request."""
     assert refused.errors
     shown = json.dumps([(error.loc, error.msg) for error in refused.errors], ensure_ascii=False)
     assert shown.isprintable()
@@ -97,18 +97,18 @@ def assert_presentable(refused: InvalidSpec) -> None:
     assert refused.__context__ is None
 
 
-@pytest.mark.parametrize("place", PLACES, ids=lambda place: ".".join(map(str, place)))
-def test_no_poison_gets_in_anywhere(place: Loc) -> None:
-    for name in POISONS.keys() - HARMLESS.get(place, set()):
+@pytest.mark.parametrize("loc", LOCATIONS, ids=lambda loc: ".".join(map(str, loc)))
+def test_a_hostile_value_is_refused_in_every_field(loc: Loc) -> None:
+    for name in HOSTILE_VALUES.keys() - HARMLESS.get(loc, set()):
         with pytest.raises(InvalidSpec) as refused:
-            parse_spec(altered(EXAMPLE, *place, to=POISONS[name]))
+            parse_spec(altered(EXAMPLE, *loc, to=HOSTILE_VALUES[name]))
         assert_presentable(refused.value)
-        assert all(loc and loc[: len(place)] == place[: len(loc)] for loc in told(refused.value)), name
+        assert all(at and at[: len(loc)] == loc[: len(at)] for at in messages_of(refused.value)), name
 
 
-@pytest.mark.parametrize("poison", POISONS.values(), ids=POISONS)
-def test_no_poison_is_a_request(poison: object) -> None:
-    assert refusals(poison)
+@pytest.mark.parametrize("value", HOSTILE_VALUES.values(), ids=HOSTILE_VALUES)
+def test_a_hostile_value_is_refused_as_a_request(value: object) -> None:
+    assert refusals(value)
 
 
 @pytest.mark.parametrize(
@@ -157,11 +157,11 @@ def test_a_hostile_body_is_refused_with_the_field_named(old: str, new: str, loc:
     assert old in body
     with pytest.raises(InvalidSpec) as refused:
         parse_spec_json(body.replace(old, new, 1).encode())
-    assert list(told(refused.value)) == [loc]
+    assert list(messages_of(refused.value)) == [loc]
     assert "c4n4ry" not in str(refused.value)
 
 
-@given(wild_json)
+@given(arbitrary_json)
 def test_arbitrary_values_are_refused(value: object) -> None:
     refusals(value)
 
@@ -196,7 +196,7 @@ SECRET_NAME = "AKIAIOSFODNN7EXAMPLE-wJalrXUtnFEMI-K7MDENG-bPxRfiCYEXAMPLEKEY"
 
 
 @pytest.mark.parametrize(
-    "place",
+    "loc",
     [
         (SECRET_NAME,),
         ("source", SECRET_NAME),
@@ -207,14 +207,14 @@ SECRET_NAME = "AKIAIOSFODNN7EXAMPLE-wJalrXUtnFEMI-K7MDENG-bPxRfiCYEXAMPLEKEY"
         ("metadata", "any", SECRET_NAME),
     ],
 )
-def test_of_an_unknown_name_only_the_beginning_is_told(place: Loc) -> None:
-    poisoned = altered({**EXAMPLE, "metadata": {"any": {}}}, *place, to=float("nan"))
-    (loc,) = refusals(poisoned)
-    assert loc == (*place[:-1], "AKIAIOSFODNN7EXA…")
+def test_of_an_unknown_name_only_the_beginning_is_shown(loc: Loc) -> None:
+    document = altered({**EXAMPLE, "metadata": {"any": {}}}, *loc, to=float("nan"))
+    (found,) = refusals(document)
+    assert found == (*loc[:-1], "AKIAIOSFODNN7EXA…")
 
 
 @pytest.mark.parametrize("name", [SECRET_NAME, "\x1b[2J" * 100, "\u202e" * 100, "\n" * 100, "é" * 1000])
-def test_a_name_that_is_given_twice_is_told_by_its_beginning_in_one_line(name: str) -> None:
+def test_a_name_that_is_given_twice_is_shown_by_its_beginning_in_one_line(name: str) -> None:
     written = json.dumps(name)
     raw = f'{{"source": {{{written}: 1, {written}: 2}}}}'.encode()
     with pytest.raises(InvalidSpec) as refused:
@@ -226,24 +226,24 @@ def test_a_name_that_is_given_twice_is_told_by_its_beginning_in_one_line(name: s
     assert SECRET_NAME not in str(refused.value)
 
 
-def test_our_own_names_are_told_whole() -> None:
+def test_the_names_of_our_own_fields_are_shown_whole() -> None:
     document = {
         **EXAMPLE,
         "credentials": {"type": "gs", "service_account_json": "x"},
         "status_webhook_url": 1,
     }
-    told = refusals(document)
-    assert ("credentials", "service_account_json") in told
-    assert ("status_webhook_url",) in told
+    messages = refusals(document)
+    assert ("credentials", "service_account_json") in messages
+    assert ("status_webhook_url",) in messages
 
 
-def test_a_file_is_found_by_its_name_and_its_signature_is_not_told() -> None:
+def test_a_refused_url_is_found_by_its_file_name_and_its_signature_is_not_shown() -> None:
     name = "hls/1080p/segment-00001.m4s"
     document = {
         "source": {"url": "s3://in/a"},
         "output": {"urls": {name: "ftp://x", "https://out/a?sig=canary": "https://out/a"}},
         "profile": "audio-aac",
     }
-    told = refusals(document)
-    assert ("output", "urls", name) in told
-    assert "canary" not in str(told)
+    messages = refusals(document)
+    assert ("output", "urls", name) in messages
+    assert "canary" not in str(messages)

@@ -1,4 +1,4 @@
-"""The JSON Schema says what the models do: a small reader of it stands in for the clients'."""
+"""The JSON Schema accepts what the models accept; a small validator stands in for those of the clients."""
 
 import re
 from typing import Any

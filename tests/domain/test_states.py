@@ -17,7 +17,7 @@ from euterpe.domain.states import (
     lane_when_queued,
 )
 
-# Contract §3, typed in once more by hand.
+# The transitions of contract §3, written out a second time, independently of the code.
 CONTRACT = {
     ("queued", "claimed"),
     ("claimed", "fetching"),
@@ -55,7 +55,7 @@ def test_every_state_is_queued_in_progress_or_finished() -> None:
     assert set(JOB_TRANSITIONS) == set(JobStatus)
 
 
-def test_an_event_that_nobody_wants_stays_skipped() -> None:
+def test_a_skipped_event_stays_skipped() -> None:
     assert not OUTBOX_TRANSITIONS[OutboxStatus.SKIPPED]
     for source, target in itertools.product(OutboxStatus, OutboxStatus):
         if target not in OUTBOX_TRANSITIONS[source]:
@@ -70,7 +70,7 @@ def test_a_retry_needs_budget() -> None:
             check_retry_budget(spent, 3)
 
 
-def test_where_a_queued_job_waits() -> None:
+def test_the_lane_of_a_queued_job() -> None:
     assert lane_when_queued(None, 0) is Lane.READY
     assert lane_when_queued("g", 0) is Lane.BLOCKED
     assert lane_when_queued(None, 1) is lane_when_queued("g", 1) is Lane.DELAYED

@@ -12,7 +12,7 @@ from tests.domain.strategies import Json, metadata
 LIMIT = 262_144
 
 
-def refused(raw: bytes) -> tuple[FieldError, ...]:
+def errors_of(raw: bytes) -> tuple[FieldError, ...]:
     with pytest.raises(InvalidSpec) as refusal:
         parse_json(raw, LIMIT)
     assert refusal.value.__context__ is None
@@ -58,10 +58,10 @@ def test_what_is_not_json_has_no_canonical_form(value: object, message: str) -> 
 
 
 def test_a_value_that_contains_itself_is_refused() -> None:
-    itself: list[object] = []
-    itself.extend([itself, itself])
+    cycle: list[object] = []
+    cycle.extend([cycle, cycle])
     with pytest.raises(ValueError, match="must not hold more than"):
-        canonical_json(itself)
+        canonical_json(cycle)
 
 
 def test_a_very_deep_value_is_refused() -> None:
@@ -81,13 +81,13 @@ def test_a_body_is_measured_before_it_is_read() -> None:
 
 def test_a_key_that_is_given_twice_is_named_with_its_place() -> None:
     raw = b'{"a": [{"b": 1, "c": {"d": 1, "d": 1}, "b": 2, "b": 3}], "a\\u001b": 0, "a\\u001b": 1}'
-    assert {error.loc for error in refused(raw)} == {("a", 0, "b"), ("a", 0, "c", "d"), (r"a\x1b",)}
+    assert {error.loc for error in errors_of(raw)} == {("a", 0, "b"), ("a", 0, "c", "d"), (r"a\x1b",)}
 
 
 def test_a_repeated_key_hidden_behind_another_is_an_error_still() -> None:
-    assert refused(b'{"a": {"b": 1, "b": 2}, "a": 3}') == (FieldError(("a",), "is given more than once"),)
+    assert errors_of(b'{"a": {"b": 1, "b": 2}, "a": 3}') == (FieldError(("a",), "is given more than once"),)
     deep = b"[" * 400 + b'{"a": 1, "a": 2}' + b"]" * 400
-    assert refused(deep) == (FieldError((), "is nested deeper than 32 levels"),)
+    assert errors_of(deep) == (FieldError((), "is nested deeper than 32 levels"),)
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_a_repeated_key_hidden_behind_another_is_an_error_still() -> None:
     ],
 )
 def test_a_body_that_is_not_json(raw: bytes, message: str) -> None:
-    (error,) = refused(raw)
+    (error,) = errors_of(raw)
     assert error.loc == ()
     assert error.msg.startswith(message)
     assert "c4n4ry" not in error.msg
@@ -134,7 +134,7 @@ def test_arbitrary_bytes_are_json_or_are_refused(raw: bytes) -> None:
 
 @pytest.mark.parametrize("number", [5e-324, -9.9e-31])
 def test_a_number_that_some_databases_would_write_out_is_refused(number: float) -> None:
-    """580 of them in 4 KiB of metadata became 190 KB in each event."""
+    """Written out in full, 580 of them in 4 KiB of metadata made 190 KB in each event."""
     with pytest.raises(ValueError, match="1e-30"):
         canonical_json([number])
     assert canonical_json([0.0, -1e-30, 1e-30]) == "[0.0,-1e-30,1e-30]"
