@@ -40,7 +40,7 @@ def test_another_secret_does_not_match() -> None:
 
 
 def test_the_form_never_changes() -> None:
-    """Keys that are handed out today must be valid in every release to come."""
+    """Keys that are issued today must stay valid in every later release."""
     assert KEY[-6:] == checksum(KEY[:-6])
     assert (parse(KEY).key_id, parse(KEY).secret) == ("0123456789AB", "abcdefghijklmnopqrstuvwxyzABCD")
 
@@ -69,9 +69,9 @@ def test_other_text_is_no_key(text: str) -> None:
 
 @given(st.text(max_size=80))
 def test_any_text_is_a_key_or_a_typed_error_that_does_not_echo_it(text: str) -> None:
-    with pytest.raises(MalformedApiKey) as caught:
+    with pytest.raises(MalformedApiKey) as refused:
         parse(text)
-    assert str(caught.value) == str(MalformedApiKey())
+    assert str(refused.value) == str(MalformedApiKey())
 
 
 def test_no_repr_shows_the_secret() -> None:

@@ -1,4 +1,4 @@
-"""The format is checked against a second implementation, written here from the notes' text alone."""
+"""Envelope encryption, compared with a second implementation written from the format's description alone."""
 
 import hashlib
 import hmac
@@ -30,7 +30,7 @@ HOOK = webhook_secret_context("req-1", "sec-1")
 
 
 class Countdown:
-    """Bytes 255, 254, … : a source of randomness that can be foretold."""
+    """Predictable source of randomness: bytes 255, 254, …"""
 
     def __init__(self) -> None:
         self.next = 255
@@ -45,7 +45,7 @@ def ring(active: str = "k1", **keys: bytes) -> LocalKeyRing:
     return LocalKeyRing(KeySet("a test", active, keys or {"k1": K1, "k2": K2}))
 
 
-def sealed_by_countdown(context: Context) -> Sealed:
+def seal_predictably(context: Context) -> Sealed:
     random = Countdown()
     return seal(
         PLAINTEXT, context, LocalKeyRing(KeySet("a test", "k1", {"k1": K1}), random=random), random=random
@@ -53,7 +53,7 @@ def sealed_by_countdown(context: Context) -> Sealed:
 
 
 def hkdf_sha512(key: bytes, salt: bytes, info: bytes) -> bytes:
-    """RFC 5869, for one block: 32 bytes are less than the 64 of SHA-512."""
+    """Derive 32 bytes by RFC 5869: one block is enough, as SHA-512 yields 64."""
     extracted = hmac.new(salt, key, hashlib.sha512).digest()
     return hmac.new(extracted, info + b"\x01", hashlib.sha512).digest()[:32]
 
@@ -67,7 +67,7 @@ def aad_of(label: bytes, fields: dict[str, str]) -> bytes:
 
 
 def expected_bytes(label: bytes, fields: dict[str, str], dek: bytes, mid: bytes) -> tuple[bytes, bytes]:
-    """Ciphertext and wrapped DEK by the notes, for the nonces that follow dek and mid in the countdown."""
+    """Return ciphertext and wrapped DEK as documented; the nonces follow dek and mid in the countdown."""
     random = Countdown()
     assert (random(32), random(32)) == (dek, mid)
     nonce, wrap_nonce = random(12), random(12)
@@ -91,14 +91,14 @@ HOOK_FIELDS = {"requester_id": "req-1", "secret_id": "sec-1"}
     ],
     ids=["credentials", "webhook secret"],
 )
-def test_the_bytes_are_those_of_the_notes(context: Context, label: bytes, fields: dict[str, str]) -> None:
-    sealed = sealed_by_countdown(context)
+def test_the_bytes_are_as_documented(context: Context, label: bytes, fields: dict[str, str]) -> None:
+    sealed = seal_predictably(context)
     assert (sealed.ciphertext, sealed.dek_wrapped) == expected_bytes(label, fields, DEK, MID)
     assert (sealed.kek_id, sealed.version) == ("k1", 1)
 
 
 def test_the_bytes_never_change() -> None:
-    """Rows that are stored today must open in every release to come."""
+    """Rows that are stored today must decrypt in every later release."""
     frozen = Sealed(
         ciphertext=bytes.fromhex(
             "dfdedddcdbdad9d8d7d6d5d4d3d2d1d0cfcecdcccbcac9c8c7c6c5c4c3c2c1c029781ce6f247503d"
@@ -113,7 +113,7 @@ def test_the_bytes_never_change() -> None:
         kek_id="k1",
         version=1,
     )
-    assert sealed_by_countdown(CREDENTIALS) == frozen
+    assert seal_predictably(CREDENTIALS) == frozen
     assert unseal(frozen, CREDENTIALS, ring()) == PLAINTEXT
 
 
@@ -130,7 +130,7 @@ def test_what_is_sealed_is_unsealed(plaintext: bytes, job: str, requester: str) 
     assert unseal(seal(plaintext, context, ring()), context, ring()) == plaintext
 
 
-def flips(data: bytes) -> list[bytes]:
+def bit_flips(data: bytes) -> list[bytes]:
     return [
         data[:at] + bytes([data[at] ^ 1 << bit]) + data[at + 1 :]
         for at in range(len(data))
@@ -138,29 +138,29 @@ def flips(data: bytes) -> list[bytes]:
     ]
 
 
-def mangled(data: bytes) -> list[bytes]:
-    """Every bit flipped, every way to cut it short, and something added at either end."""
-    return [*flips(data), *(data[:length] for length in range(len(data))), data + b"\0", b"\0" + data]
+def corrupted(data: bytes) -> list[bytes]:
+    """Return copies with each bit flipped, cut at each length, or with a byte added at either end."""
+    return [*bit_flips(data), *(data[:length] for length in range(len(data))), data + b"\0", b"\0" + data]
 
 
 def refused(sealed: Sealed, context: Context) -> bool:
-    with pytest.raises(CannotDecrypt) as caught:
+    with pytest.raises(CannotDecrypt) as failed:
         unseal(sealed, context, ring())
-    return str(caught.value) == str(CannotDecrypt())
+    return str(failed.value) == str(CannotDecrypt())
 
 
 def test_no_changed_ciphertext_opens() -> None:
     sealed = seal(PLAINTEXT, CREDENTIALS, ring())
-    assert all(refused(replace(sealed, ciphertext=c), CREDENTIALS) for c in mangled(sealed.ciphertext))
+    assert all(refused(replace(sealed, ciphertext=c), CREDENTIALS) for c in corrupted(sealed.ciphertext))
 
 
 def test_no_changed_wrapped_key_opens() -> None:
     sealed = seal(PLAINTEXT, CREDENTIALS, ring())
-    assert all(refused(replace(sealed, dek_wrapped=w), CREDENTIALS) for w in mangled(sealed.dek_wrapped))
+    assert all(refused(replace(sealed, dek_wrapped=w), CREDENTIALS) for w in corrupted(sealed.dek_wrapped))
 
 
 def test_a_false_commitment_is_refused_even_under_a_true_tag() -> None:
-    sealed = sealed_by_countdown(CREDENTIALS)
+    sealed = seal_predictably(CREDENTIALS)
     false, nonce = bytes(32), bytes(12)
     key = hkdf_sha512(DEK, MID, b"EUTERPE/v1/DERIVEKEY")
     body = AESGCM(key).encrypt(
@@ -187,7 +187,7 @@ def test_a_secret_does_not_open_for_another_row(other: Context) -> None:
 
 
 def test_the_data_is_bound_to_its_kind_even_when_the_key_is_not() -> None:
-    """One wrap label serves both kinds, so a relabelled secret must be stopped by the data's own AAD."""
+    """Both kinds share one wrap label, so only the AAD of the data can stop a relabelled secret."""
     relabelled = Context(b"euterpe-hook-v1\0", CREDENTIAL_FIELDS)
     sealed = seal(PLAINTEXT, CREDENTIALS, ring())
     assert CREDENTIALS.wrap_aad("k1") == relabelled.wrap_aad("k1")
@@ -218,9 +218,9 @@ def test_the_kek_id_is_authenticated() -> None:
 
 def test_an_unknown_kek_is_named() -> None:
     sealed = seal(PLAINTEXT, HOOK, ring("old", old=K1))
-    with pytest.raises(UnknownKek, match=r"'old'.*EUTERPE_KEK_FILE") as caught:
+    with pytest.raises(UnknownKek, match=r"'old'.*EUTERPE_KEK_FILE") as failed:
         unseal(sealed, HOOK, ring("new", new=K2))
-    assert caught.value.kek_id == "old"
+    assert failed.value.kek_id == "old"
 
 
 @pytest.mark.parametrize("version", [0, 2, -1])

@@ -1,4 +1,4 @@
-"""A ring that follows its file."""
+"""Key ring that reloads its file when the file changes."""
 
 import json
 import logging
@@ -19,7 +19,7 @@ CONTEXT = webhook_secret_context("r1", "s1")
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """A ring file of one key, k1."""
+    """Return the path of a key file with one key, k1."""
     path = tmp_path / "kek.json"
     add_key(path, "k1")
     return path
@@ -65,14 +65,14 @@ def test_a_file_that_stays_is_read_once(ring: FileKeyRing, monkeypatch: pytest.M
         ring.unwrap("k9", bytes(60), b"")
 
 
-def test_a_known_key_opens_without_a_look_at_the_file(path: Path, ring: FileKeyRing) -> None:
+def test_a_known_key_opens_without_a_check_of_the_file(path: Path, ring: FileKeyRing) -> None:
     sealed = seal(b"secret", CONTEXT, ring)
     add_key(path, "k2")
     assert unseal(sealed, CONTEXT, ring) == b"secret"
     assert "k2" not in ring._ring.kek_ids
 
 
-def half(path: Path) -> None:
+def truncated(path: Path) -> None:
     path.write_text(path.read_text()[:40])
 
 
@@ -80,7 +80,7 @@ def emptied(path: Path) -> None:
     path.write_text("")
 
 
-def gone(path: Path) -> None:
+def deleted(path: Path) -> None:
     path.unlink()
 
 
@@ -93,38 +93,38 @@ def without_its_active_key(path: Path) -> None:
     path.write_text(json.dumps({**json.loads(path.read_text()), "active": "k9"}))
 
 
-def linked(path: Path) -> None:
+def symlinked(path: Path) -> None:
     path.symlink_to(path.rename(path.with_name("elsewhere.json")))
 
 
-@pytest.mark.parametrize("broken", [half, emptied, gone, exposed, without_its_active_key, linked])
+@pytest.mark.parametrize("damage", [truncated, emptied, deleted, exposed, without_its_active_key, symlinked])
 def test_a_file_that_cannot_be_read_replaces_no_ring(
-    path: Path, ring: FileKeyRing, caplog: pytest.LogCaptureFixture, broken: Callable[[Path], None]
+    path: Path, ring: FileKeyRing, caplog: pytest.LogCaptureFixture, damage: Callable[[Path], None]
 ) -> None:
     caplog.set_level(logging.INFO, "euterpe")
-    whole = path.read_bytes()
+    intact = path.read_bytes()
     sealed = seal(b"secret", CONTEXT, ring)
-    broken(path)
+    damage(path)
     for _ in range(3):
         assert seal(b"other", CONTEXT, ring).kek_id == "k1"
         assert unseal(sealed, CONTEXT, ring) == b"secret"
         with pytest.raises(UnknownKek):
             ring.unwrap("k9", bytes(60), b"")
-    (told,) = caplog.records
-    assert (told.message, told.levelname) == ("key_ring_not_read", "WARNING")
-    assert str(path) in vars(told)["error"]
-    assert not any(key in str(vars(told)) for key in json.loads(whole)["keys"].values())
+    (record,) = caplog.records
+    assert (record.message, record.levelname) == ("key_ring_not_read", "WARNING")
+    assert str(path) in vars(record)["error"]
+    assert not any(key in str(vars(record)) for key in json.loads(intact)["keys"].values())
     path.unlink(missing_ok=True)
     path.touch(mode=0o600)
-    path.write_bytes(whole)
+    path.write_bytes(intact)
     add_key(path, "k2")
     activate_key(path, "k2")
     assert ring.active_id == "k2"
     assert caplog.messages[1:] == ["key_ring_read"]
 
 
-def test_what_is_mended_without_a_change_of_the_file_is_seen(path: Path, ring: FileKeyRing) -> None:
-    """As its mode is, after a copy that did not keep it."""
+def test_a_repair_of_the_mode_alone_is_seen(path: Path, ring: FileKeyRing) -> None:
+    """chmod repairs a copy that did not keep the mode, and changes nothing that the ring compares."""
     add_key(path, "k2")
     activate_key(path, "k2")
     path.chmod(0o640)
@@ -133,19 +133,19 @@ def test_what_is_mended_without_a_change_of_the_file_is_seen(path: Path, ring: F
     assert ring.active_id == "k2"
 
 
-def test_a_change_while_the_file_is_read_is_seen_at_the_next_look(
+def test_a_change_while_the_file_is_read_is_seen_at_the_next_check(
     path: Path, ring: FileKeyRing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read = keyfile.read
 
-    def and_then_it_changes(_: Path) -> object:
+    def read_then_change(_: Path) -> object:
         monkeypatch.undo()
-        found = read(path)
+        keys = read(path)
         activate_key(path, "k2")
-        return found
+        return keys
 
     add_key(path, "k2")
-    monkeypatch.setattr(keyfile, "read", and_then_it_changes)
+    monkeypatch.setattr(keyfile, "read", read_then_change)
     assert ring.active_id == "k1"
     assert ring.active_id == "k2"
 
@@ -155,7 +155,7 @@ def test_a_ring_that_is_not_there_at_the_start_is_an_error(tmp_path: Path) -> No
         FileKeyRing(tmp_path / "none.json")
 
 
-def test_many_who_seal_during_a_rotation_lose_nothing(path: Path, ring: FileKeyRing) -> None:
+def test_every_secret_that_is_sealed_during_a_rotation_opens(path: Path, ring: FileKeyRing) -> None:
     def seal_and_open(number: int) -> bool:
         if number % 20 == 0:
             activate_key(path, add_key(path))

@@ -24,7 +24,7 @@ RING = {"active": "k1", "keys": {"k1": K1, "k2": K2}}
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """A key file of two keys, k1 active."""
+    """Return the path of a key file with two keys; k1 is active."""
     path = tmp_path / "kek.json"
     path.touch(mode=0o600)
     path.write_text(json.dumps(RING))
@@ -127,7 +127,7 @@ def test_a_file_that_is_ours_alone_is_read(path: Path, mode: int) -> None:
     assert is_ring_of(path, "k1", "k1", "k2")
 
 
-def test_a_file_of_somebody_else_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_of_another_user_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if os.geteuid() == 0:
         os.chown(path, 12345, -1)
     else:
@@ -247,16 +247,16 @@ def test_a_change_is_on_disk_before_it_takes_effect_and_before_it_is_reported(
     steps = []
     fsync, rename = os.fsync, os.replace
 
-    def watched_fsync(descriptor: int) -> None:
+    def recorded_fsync(descriptor: int) -> None:
         steps.append("sync directory" if stat.S_ISDIR(os.fstat(descriptor).st_mode) else "sync file")
         fsync(descriptor)
 
-    def watched_rename(source: Path, target: Path) -> None:
+    def recorded_rename(source: Path, target: Path) -> None:
         steps.append("rename")
         rename(source, target)
 
-    monkeypatch.setattr(os, "fsync", watched_fsync)
-    monkeypatch.setattr(os, "replace", watched_rename)
+    monkeypatch.setattr(os, "fsync", recorded_fsync)
+    monkeypatch.setattr(os, "replace", recorded_rename)
     add_key(path)
     assert steps == ["sync file", "rename", "sync directory"]
 
@@ -291,7 +291,7 @@ def test_no_repr_shows_a_key(path: Path) -> None:
     assert repr(LocalKeyRing(keys)) == "LocalKeyRing(active_id='k1', kek_ids=('k1', 'k2'))"
 
 
-def test_an_editor_that_never_ends_is_not_waited_for_without_end(
+def test_the_wait_for_another_editor_has_a_time_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("euterpe.crypto.keyfile._LOCK_TIMEOUT_S", 0.02)

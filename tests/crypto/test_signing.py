@@ -54,7 +54,7 @@ def test_a_signature_is_the_hmac_of_the_contract() -> None:
 
 
 def test_the_signature_never_changes() -> None:
-    """Receivers in other languages are held to this vector too."""
+    """docs/integrate.md publishes this vector for receivers in other languages."""
     assert (
         sign([SECRET], NOW, NONCE, BODY)
         == "v1=39ca7488b0159a6965c1b77349a15d4054b772cd05593075d3760ea6f4c9ef47"
@@ -94,9 +94,7 @@ secrets = st.one_of(st.binary(min_size=1, max_size=80), st.text(min_size=1, max_
 
 
 @given(st.lists(secrets, min_size=1, max_size=3), st.binary(max_size=200), st.integers(0, 10**11))
-def test_whoever_has_one_of_the_secrets_can_verify(
-    valid: list[bytes | str], body: bytes, timestamp: int
-) -> None:
+def test_any_one_of_the_secrets_verifies(valid: list[bytes | str], body: bytes, timestamp: int) -> None:
     headers = signature_headers(valid, "e", body, timestamp, new_nonce())
     for secret in valid:
         assert verify(headers, body, [secret], now=timestamp, nonces=None).timestamp == timestamp
@@ -178,11 +176,11 @@ def test_a_signature_header_without_a_good_v1_is_refused(value: str) -> None:
         receive(headers_at() | {SIGNATURE_HEADER: value})
 
 
-half_true = {name: st.just(value) | st.text() for name, value in headers_at().items()}
+partly_valid = {name: st.just(value) | st.text() for name, value in headers_at().items()}
 
 
-@given(st.fixed_dictionaries({}, optional=half_true), st.binary(max_size=20))
-def test_whatever_a_stranger_sends_is_a_signature_error(headers: dict[str, str], body: bytes) -> None:
+@given(st.fixed_dictionaries({}, optional=partly_valid), st.binary(max_size=20))
+def test_arbitrary_headers_are_a_signature_error(headers: dict[str, str], body: bytes) -> None:
     with pytest.raises(SignatureError):
         verify(headers, body, [SECRET], now=NOW, nonces=MemoryNonces())
 
@@ -199,7 +197,7 @@ def test_a_timestamp_beyond_the_skew_is_refused(skew: int) -> None:
 
 
 @pytest.mark.parametrize("no_secrets", [[], [""], [b""], [SECRET, ""], SECRET, SECRET.encode()])
-def test_a_set_of_secrets_that_protects_nothing_is_a_mistake(no_secrets: list[bytes | str]) -> None:
+def test_a_set_without_a_usable_secret_is_an_error(no_secrets: list[bytes | str]) -> None:
     with pytest.raises(ValueError, match="at least one secret"):
         sign(no_secrets, NOW, NONCE, BODY)
     with pytest.raises(ValueError, match="at least one secret"):
@@ -213,7 +211,7 @@ def test_a_replay_is_refused() -> None:
         receive(headers_at(), nonces=nonces)
 
 
-def test_a_stranger_cannot_use_up_a_nonce() -> None:
+def test_an_unverified_request_uses_up_no_nonce() -> None:
     nonces = MemoryNonces()
     with pytest.raises(BadSignature):
         receive(headers_at() | {SIGNATURE_HEADER: "v1=" + "0" * 64}, nonces=nonces)
@@ -224,7 +222,7 @@ def test_a_stranger_cannot_use_up_a_nonce() -> None:
 
 @given(ahead=st.integers(-300, 300), waits=st.lists(st.integers(-200, 700), max_size=8))
 def test_a_delivery_gets_through_once_wherever_the_clock_goes(ahead: int, waits: list[int]) -> None:
-    """Forwards, and backwards too: other deliveries arrive in between and make the memory forget."""
+    """The clock goes forwards and backwards; other deliveries arrive meanwhile and expire stored nonces."""
     nonces, now, latest_signed = MemoryNonces(), NOW, NOW + ahead
     receive(headers_at(NOW + ahead), now=now, nonces=nonces)
     for wait in waits:
@@ -256,7 +254,7 @@ def test_a_nonce_may_not_be_used_again_within_the_window_even_when_signed_anew()
     assert receive(headers_at(NOW + 301), now=NOW + 301, nonces=nonces)
 
 
-def test_a_clock_that_steps_back_does_not_bring_back_what_was_forgotten() -> None:
+def test_a_replay_is_refused_after_the_clock_steps_back() -> None:
     nonces = MemoryNonces()
     receive(headers_at(NOW), now=NOW, nonces=nonces)
     receive(headers_at(NOW + 301, new_nonce()), now=NOW + 301, nonces=nonces)
@@ -264,7 +262,7 @@ def test_a_clock_that_steps_back_does_not_bring_back_what_was_forgotten() -> Non
         receive(headers_at(NOW), now=NOW + 290, nonces=nonces)
 
 
-def test_a_receiver_whose_clock_was_ahead_takes_what_is_signed_later() -> None:
+def test_a_receiver_whose_clock_was_ahead_accepts_later_deliveries() -> None:
     nonces = MemoryNonces()
     receive(headers_at(NOW), now=NOW + 300, nonces=nonces)
     assert receive(headers_at(NOW, new_nonce()), now=NOW, nonces=nonces)
@@ -283,7 +281,7 @@ def test_a_full_memory_refuses_instead_of_forgetting() -> None:
     assert receive(headers_at(later, new_nonce()), now=later, nonces=nonces)
 
 
-def test_a_window_shorter_than_the_contract_allows_is_a_mistake() -> None:
+def test_a_window_shorter_than_the_contract_allows_is_an_error() -> None:
     with pytest.raises(ValueError, match="at least 300"):
         MemoryNonces(299)
 
