@@ -1,4 +1,4 @@
-"""The seams of the egress, for tests: a resolver that knows what it is told, a dialer that keeps a record."""
+"""Fake resolver and recording dialer for tests of the egress."""
 
 import socket
 import ssl
@@ -6,27 +6,27 @@ from collections.abc import Mapping, Sequence
 
 from euterpe.net.dialer import system_dial
 
-# Trusts nobody: to load the authorities of the system takes longer than most of these tests.
+# It trusts no authority: loading those of the system takes longer than most of these tests.
 NO_TRUST = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 
-class Names:
-    """Answers from a table; a list of lists is given out one by one, the last one for ever."""
+class FakeResolver:
+    """Resolver that returns the answers of a table in turn, and the last one from then on."""
 
     def __init__(self, table: Mapping[str, Sequence[Sequence[str]]]) -> None:
         self._table = table
-        self.asked: list[str] = []
+        self.lookups: list[str] = []
 
     def __call__(self, host: str) -> Sequence[str]:
-        self.asked.append(host)
+        self.lookups.append(host)
         if host not in self._table:
             raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
         answers = self._table[host]
-        return answers[min(self.asked.count(host), len(answers)) - 1]
+        return answers[min(self.lookups.count(host), len(answers)) - 1]
 
 
-class Record:
-    """Connects to a server on loopback, whatever address was to be dialled, and writes that one down."""
+class RecordingDialer:
+    """Dialer that records each address and connects to a server on loopback instead."""
 
     def __init__(self, port: int | None = None) -> None:
         self._port = port

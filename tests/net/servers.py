@@ -1,4 +1,4 @@
-"""Real servers on loopback, well-behaved and hostile ones; and a certificate authority of our own."""
+"""Real loopback servers, well-behaved and hostile, and a certificate authority for tests."""
 
 import datetime
 import socket
@@ -23,7 +23,7 @@ Serve = Callable[["Server", socket.socket], None]
 
 
 class Server:
-    """Does with each connection what `serve` says. What was asked of it is in `requests`."""
+    """Server that handles each connection with `serve`; `requests` has what it received."""
 
     def __init__(self, serve: Serve, tls: ssl.SSLContext | None = None) -> None:
         self._serve, self._tls = serve, tls
@@ -45,7 +45,7 @@ class Server:
     ) -> None:
         self.stopping.set()
         for sock in (self._listener, *self._open):
-            with suppress(OSError):  # it may have ended by itself
+            with suppress(OSError):  # the connection may have ended already
                 sock.shutdown(socket.SHUT_RDWR)
         for thread in self._threads:
             thread.join()
@@ -53,7 +53,7 @@ class Server:
 
     @property
     def pair(self) -> str:
-        """What opens it in an EgressPolicy."""
+        """Return the entry of an EgressPolicy that allows this server."""
         return f"127.0.0.1:{self.port}"
 
     @property
@@ -73,7 +73,7 @@ class Server:
             thread.start()
 
     def _talk(self, sock: socket.socket) -> None:
-        with suppress(OSError):  # the client may hang up on us at any time
+        with suppress(OSError):  # the client may hang up at any time
             if self._tls:
                 sock.settimeout(10)
                 sock = self._tls.wrap_socket(sock, server_side=True)
@@ -82,7 +82,7 @@ class Server:
         self.hung_up.release()
 
     def read_request(self, sock: socket.socket) -> bytes:
-        """A whole request, or b"" when the client has hung up."""
+        """Return a whole request, or b"" when the client has hung up."""
         request = b""
         while b"\r\n\r\n" not in request:
             if not (more := sock.recv(65536)):
@@ -98,7 +98,7 @@ class Server:
         return self.requests[-1]
 
     def drip(self, sock: socket.socket, data: bytes, at_once: int = 1) -> None:
-        """A few bytes every 20 ms. It ends: a client that is too patient fails its test and does not hang."""
+        """Send a few bytes every 20 ms. It ends: a client without a deadline fails its test and does not hang."""
         for start in range(0, len(data), at_once):
             if self.stopping.wait(0.02):
                 return
@@ -114,7 +114,7 @@ def header(head: bytes, name: str) -> str | None:
 
 
 def answering(*answers: bytes) -> Serve:
-    """Gives these answers in turn, the last one to all further requests, on connections that stay open."""
+    """Return a handler that answers with these in turn, then with the last; connections stay open."""
 
     def serve(server: Server, sock: socket.socket) -> None:
         while server.read_request(sock):
@@ -124,7 +124,7 @@ def answering(*answers: bytes) -> Serve:
 
 
 def saying(*parts: bytes, reset: bool = False) -> Serve:
-    """Says this after a request and hangs up, if asked by a reset."""
+    """Return a handler that sends these parts after a request and closes, by a reset if `reset`."""
 
     def serve(server: Server, sock: socket.socket) -> None:
         server.read_request(sock)

@@ -13,7 +13,7 @@ from euterpe.net.egress import Egress, EgressResponse
 from euterpe.net.errors import EgressRefused, EgressUnreachable
 from euterpe.net.limits import RequestLimits
 from euterpe.net.policy import EgressPolicy
-from tests.net.fake_network import NO_TRUST, Names, Record
+from tests.net.fake_network import NO_TRUST, FakeResolver, RecordingDialer
 from tests.net.servers import OK, Authority, Serve, Server, answering, header, saying
 
 PUBLIC = "93.184.215.14"
@@ -21,7 +21,7 @@ PUBLIC = "93.184.215.14"
 
 @contextmanager
 def receiver(serve: Serve) -> Iterator[tuple[Server, Egress]]:
-    """A server, and an egress that may go there."""
+    """Yield a server and an egress whose policy allows it."""
     with Server(serve) as server, Egress(EgressPolicy([server.pair]), ssl_context=NO_TRUST) as out:
         yield server, out
 
@@ -129,7 +129,7 @@ def test_a_connection_is_used_again() -> None:
         assert server.accepted == 1
 
 
-def test_a_connection_whose_answer_was_not_read_to_its_end_is_not() -> None:
+def test_a_connection_whose_answer_was_not_read_to_its_end_is_not_used_again() -> None:
     with receiver(answering(OK)) as (server, out):
         for _ in range(3):
             get(out, server.url, max_bytes=1)
@@ -144,25 +144,25 @@ def test_a_connection_that_the_server_closed_is_not_used_again() -> None:
         assert server.accepted == 3
 
 
-def test_an_old_connection_is_not_used_again_without_a_new_judgement(monkeypatch: pytest.MonkeyPatch) -> None:
-    names = Names({"h.example": [[PUBLIC], ["10.0.0.1"]]})
+def test_an_old_connection_is_not_used_again_without_a_new_check(monkeypatch: pytest.MonkeyPatch) -> None:
+    resolver = FakeResolver({"h.example": [[PUBLIC], ["10.0.0.1"]]})
     with (
         Server(answering(OK)) as server,
-        Egress(EgressPolicy(), resolve=names, dial=Record(server.port)) as out,
+        Egress(EgressPolicy(), resolve=resolver, dial=RecordingDialer(server.port)) as out,
     ):
         get(out, "http://h.example/")
         get(out, "http://h.example/")
-        assert names.asked == ["h.example"]
+        assert resolver.lookups == ["h.example"]
         monkeypatch.setattr(stream, "MAX_AGE_S", 0.0)
         with pytest.raises(EgressRefused):
             get(out, "http://h.example/")
 
 
 def test_two_names_at_one_address_share_no_connection() -> None:
-    names = Names({"a.example": [[PUBLIC]], "b.example": [[PUBLIC]]})
+    resolver = FakeResolver({"a.example": [[PUBLIC]], "b.example": [[PUBLIC]]})
     with Server(answering(OK)) as server:
-        record = Record(server.port)
-        with Egress(EgressPolicy(), resolve=names, dial=record) as out:
+        record = RecordingDialer(server.port)
+        with Egress(EgressPolicy(), resolve=resolver, dial=record) as out:
             get(out, "http://a.example/")
             get(out, "http://b.example/")
     assert len(record.dialled) == 2
@@ -194,12 +194,12 @@ def test_many_threads_share_an_egress() -> None:
 # -- TLS
 
 
-def test_tls_and_host_are_of_the_name_and_the_address_is_what_is_dialled(authority: Authority) -> None:
+def test_tls_and_host_use_the_name_and_the_address_is_what_is_dialled(authority: Authority) -> None:
     with Server(answering(OK), authority.server_context(["hooks.example"])) as server:
-        record = Record(server.port)
-        names = Names({"hooks.example": [[PUBLIC]]})
+        record = RecordingDialer(server.port)
+        resolver = FakeResolver({"hooks.example": [[PUBLIC]]})
         with Egress(
-            EgressPolicy(), resolve=names, dial=record, ssl_context=authority.client_context()
+            EgressPolicy(), resolve=resolver, dial=record, ssl_context=authority.client_context()
         ) as out:
             for _ in range(2):
                 assert get(out, "https://hooks.example./").body == b"ok"
@@ -222,18 +222,18 @@ def test_a_large_answer_is_read_as_it_comes() -> None:
     assert header(server.requests[0], "range") == "bytes=0-"
 
 
-def test_who_leaves_early_hangs_up() -> None:
-    class Enough(Exception):
+def test_a_stream_that_is_left_early_is_hung_up() -> None:
+    class LeftEarly(Exception):
         pass
 
     def leave() -> None:
         with out.open("GET", server.url, headers={}, deadline_s=10) as answer:
             next(answer.chunks)
-            raise Enough
+            raise LeftEarly
 
     long = b"HTTP/1.1 200 So\r\ncontent-length: 10000000\r\n\r\n" + b"x" * 10_000_000
     with receiver(saying(long)) as (server, out):
-        with pytest.raises(Enough):
+        with pytest.raises(LeftEarly):
             leave()
         assert server.hung_up.acquire(timeout=10)
 
@@ -286,12 +286,12 @@ def test_what_a_source_of_chunks_raises_comes_out() -> None:
         assert server.hung_up.acquire(timeout=10)
 
 
-def test_an_early_refusal_of_a_body_is_heard() -> None:
+def test_an_early_refusal_of_a_body_is_read() -> None:
     def refuse(_: Server, sock: socket.socket) -> None:
         sock.recv(65536)
         sock.sendall(b"HTTP/1.1 403 Forbidden\r\ncontent-length: 6\r\n\r\nno way")
         sock.shutdown(socket.SHUT_WR)
-        while sock.recv(1 << 20):  # as servers do, so that the answer is not lost in a reset
+        while sock.recv(1 << 20):  # as servers do: closing with unread bytes resets, and loses the answer
             pass
 
     with receiver(refuse) as (server, out):
@@ -300,7 +300,7 @@ def test_an_early_refusal_of_a_body_is_heard() -> None:
     assert (answer.status, answer.body) == (403, b"no way")
 
 
-# -- nothing secret in words
+# -- secrets
 
 
 def test_no_token_is_in_a_log(caplog: pytest.LogCaptureFixture) -> None:

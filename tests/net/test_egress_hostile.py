@@ -1,4 +1,4 @@
-"""Receivers that mean harm, as real servers: each is cut off by a typed error, or read up to the cap."""
+"""Hostile receivers, as real servers: each is cut off by a typed error, or read up to the cap."""
 
 import gzip
 import socket
@@ -108,13 +108,13 @@ def test_what_is_not_http_or_has_no_end_is_a_bad_answer(serve: Serve) -> None:
         pytest.param(saying(SIZED, b"x" * 10, reset=True), id="resets within its body"),
     ],
 )
-def test_who_hangs_up_within_an_answer_is_unreachable(serve: Serve) -> None:
+def test_a_server_that_hangs_up_within_an_answer_is_unreachable(serve: Serve) -> None:
     with Server(serve) as server, pytest.raises(EgressUnreachable) as failed:
         ask(server)
     assert (failed.value.code, failed.value.retryable) == ("egress_unreachable", True)
 
 
-def test_nobody_listening_is_unreachable() -> None:
+def test_a_closed_port_is_unreachable() -> None:
     with Server(silent) as server:
         pass
     with pytest.raises(EgressUnreachable, match="Connection refused"):
@@ -129,7 +129,7 @@ def test_a_gzip_bomb_is_not_unpacked() -> None:
     assert (answer.body, answer.truncated) == (bomb[:1000], True)
 
 
-# -- streams: the deadline is far, the pace is not
+# -- streams, which have a far deadline and a minimum pace
 
 
 def download(server: Server) -> bytes:
@@ -175,7 +175,7 @@ def unanswered(server: Server, sock: socket.socket) -> None:
         pytest.param(upload, unanswered, id="reads and does not answer"),
     ],
 )
-def test_who_does_not_keep_the_pace_is_cut(go: Callable[[Server], object], serve: Serve) -> None:
+def test_a_transfer_below_the_minimum_pace_is_cut(go: Callable[[Server], object], serve: Serve) -> None:
     with Server(serve) as server, pytest.raises(EgressTimeout, match=r"less than 1 KiB a second for 0\.3 s"):
         go(server)
 
@@ -208,7 +208,7 @@ def test_a_certificate_that_does_not_prove_the_name_is_not_trusted(
     assert (failed.value.code, failed.value.retryable) == ("egress_untrusted", True)
 
 
-def test_an_authority_that_nobody_knows_is_not_trusted(authority: Authority) -> None:
+def test_an_unknown_authority_is_not_trusted(authority: Authority) -> None:
     with (
         Server(answering(OK), authority.server_context(["hooks.example"])) as server,
         pytest.raises(EgressUntrusted),
@@ -217,7 +217,7 @@ def test_an_authority_that_nobody_knows_is_not_trusted(authority: Authority) -> 
     assert server.requests == []
 
 
-def test_plain_words_where_tls_was_expected_are_unreachable(authority: Authority) -> None:
+def test_plain_text_where_tls_was_expected_is_unreachable(authority: Authority) -> None:
     def speak_first(_: Server, sock: socket.socket) -> None:
         sock.sendall(b"220 mail.example ESMTP\r\n")
         sock.recv(65536)

@@ -1,4 +1,4 @@
-"""Whatever a requester writes into a URL or into its name server, nothing inside is ever dialled."""
+"""SSRF: no URL and no DNS answer of a requester makes the egress dial an internal address."""
 
 from collections.abc import Callable
 
@@ -8,10 +8,10 @@ from euterpe.net.dialer import Dial, Resolve
 from euterpe.net.egress import Egress
 from euterpe.net.errors import EgressRefused
 from euterpe.net.policy import EgressPolicy
-from tests.net.fake_network import NO_TRUST, Names, Record
+from tests.net.fake_network import NO_TRUST, FakeResolver, RecordingDialer
 from tests.net.servers import Server, answering
 
-# Each is written into a URL as it stands, and is refused as an address or as a spelling of one.
+# Each goes into a URL unchanged, and is refused as an address or as a spelling of one.
 HOSTS = [
     "127.0.0.1",
     "127.8.8.8",
@@ -94,7 +94,7 @@ HOSTS = [
     "[]",
     "[v1.x]",
     "::1",
-    # who is the host, and who the user?
+    # ambiguous user and host
     "user@127.0.0.1",
     "user:password@h.example",
     "h.example@127.0.0.1",
@@ -142,7 +142,7 @@ URLS = [
     "",
 ]
 
-# A name of the requester's, and what its name server says.
+# Names of a requester, and the answers of its name server.
 PUBLIC = "93.184.215.14"
 NAMES = {
     "loopback.example": ["127.0.0.1"],
@@ -179,7 +179,7 @@ VECTORS = [
 
 
 def closed(resolve: Resolve, dial: Dial) -> Egress:
-    """With nothing opened by the operator."""
+    """Return an egress for which the operator allowed no address."""
     return Egress(EgressPolicy(), resolve=resolve, dial=dial, ssl_context=NO_TRUST)
 
 
@@ -199,43 +199,43 @@ def by_send(egress: Egress, url: str) -> None:
 @pytest.mark.parametrize("go", [by_request, by_open, by_send])
 @pytest.mark.parametrize("url", VECTORS, ids=ascii)
 def test_nothing_inside_is_dialled(url: str, go: Callable[[Egress, str], None]) -> None:
-    record = Record()
-    names = Names({name: [answers] for name, answers in NAMES.items()} | {"h.example": [[PUBLIC]]})
-    with closed(names, record) as egress, pytest.raises(EgressRefused):
+    record = RecordingDialer()
+    resolver = FakeResolver({name: [answers] for name, answers in NAMES.items()} | {"h.example": [[PUBLIC]]})
+    with closed(resolver, record) as egress, pytest.raises(EgressRefused):
         go(egress, url)
     assert record.dialled == []
 
 
 def test_a_public_name_is_dialled_by_its_address() -> None:
-    """The corpus proves nothing if nothing at all passes."""
+    """The vectors prove nothing if the egress refuses everything."""
     with Server(answering(b"HTTP/1.1 204 No Content\r\n\r\n")) as server:
-        record = Record(server.port)
-        with closed(Names({"h.example": [[PUBLIC]]}), record) as egress:
+        record = RecordingDialer(server.port)
+        with closed(FakeResolver({"h.example": [[PUBLIC]]}), record) as egress:
             by_request(egress, "http://h.example/")
     assert record.dialled == [(PUBLIC, 80)]
 
 
 def test_a_name_that_moves_inside_between_two_requests_is_refused() -> None:
-    names = Names({"rebind.example": [[PUBLIC], ["169.254.169.254"]]})
+    resolver = FakeResolver({"rebind.example": [[PUBLIC], ["169.254.169.254"]]})
     with Server(answering(b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 0\r\n\r\n")) as server:
-        record = Record(server.port)
-        with closed(names, record) as egress:
+        record = RecordingDialer(server.port)
+        with closed(resolver, record) as egress:
             by_request(egress, "http://rebind.example/")
             with pytest.raises(EgressRefused):
                 by_request(egress, "http://rebind.example/")
     assert record.dialled == [(PUBLIC, 80)]
 
 
-def test_what_was_judged_is_what_is_dialled() -> None:
-    """A resolver that answers differently every time is asked once for a connection."""
-    names = Names({"rebind.example": [[PUBLIC], ["127.0.0.1"], ["127.0.0.1"]]})
-    record = Record()
+def test_the_address_that_was_checked_is_what_is_dialled() -> None:
+    """Each connection makes one lookup, as a resolver may answer differently every time."""
+    resolver = FakeResolver({"rebind.example": [[PUBLIC], ["127.0.0.1"], ["127.0.0.1"]]})
+    record = RecordingDialer()
     with (
-        closed(names, record) as egress,
+        closed(resolver, record) as egress,
         pytest.raises(Exception, match="cannot connect"),
     ):
         by_request(egress, "http://rebind.example/")
-    assert names.asked == ["rebind.example"]
+    assert resolver.lookups == ["rebind.example"]
     assert record.dialled == [(PUBLIC, 80)]
 
 
@@ -254,8 +254,8 @@ def test_what_was_judged_is_what_is_dialled() -> None:
 def test_a_redirect_is_an_answer_and_is_not_followed(status: int, location: str) -> None:
     answer = f"HTTP/1.1 {status} Elsewhere\r\nlocation: {location}\r\ncontent-length: 0\r\n\r\n"
     with Server(answering(answer.encode("latin-1"))) as server:
-        record = Record(server.port)
-        with closed(Names({"h.example": [[PUBLIC]]}), record) as egress:
+        record = RecordingDialer(server.port)
+        with closed(FakeResolver({"h.example": [[PUBLIC]]}), record) as egress:
             got = egress.request("GET", "http://h.example/", headers={}, deadline_s=5, max_bytes=10)
     assert (got.status, got.headers["location"]) == (status, location)
     assert record.dialled == [(PUBLIC, 80)]
@@ -265,7 +265,7 @@ def test_a_redirect_is_an_answer_and_is_not_followed(status: int, location: str)
 def test_a_proxy_of_the_environment_is_not_used(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(variable, "http://127.0.0.1:9")
     with Server(answering(b"HTTP/1.1 204 No Content\r\n\r\n")) as server:
-        record = Record(server.port)
-        with closed(Names({"h.example": [[PUBLIC]]}), record) as egress:
+        record = RecordingDialer(server.port)
+        with closed(FakeResolver({"h.example": [[PUBLIC]]}), record) as egress:
             by_request(egress, "http://h.example/")
     assert record.dialled == [(PUBLIC, 80)]

@@ -52,14 +52,14 @@ def test_a_drip_is_cut_when_it_falls_behind_the_pace(clock: Clock) -> None:
         limits.begin_wait()
 
 
-def test_who_keeps_the_pace_goes_on(clock: Clock) -> None:
+def test_a_transfer_that_keeps_the_pace_goes_on(clock: Clock) -> None:
     limits = RequestLimits("here", 100, idle_s=3, clock=clock)
     for _ in range(99):
         wait(limits, clock, 1, 1100)
     assert limits.begin_wait() == 1
 
 
-def test_time_that_our_side_takes_is_not_held_against_the_other(clock: Clock) -> None:
+def test_time_between_waits_does_not_count_against_the_pace(clock: Clock) -> None:
     limits = RequestLimits("here", 100, idle_s=3, clock=clock)
     wait(limits, clock, 1, 100)
     clock.now += 50
@@ -96,7 +96,7 @@ def test_after_the_head_as_much_as_is_wanted_may_come(clock: Clock) -> None:
 def test_the_time_that_it_takes_to_connect_counts_for_the_pace_of_a_transfer(clock: Clock) -> None:
     pace = TransferPace(MinimumPace(bytes_per_s=100, window_s=10))
     pace.add(0.5, 10)
-    for _ in range(3):  # whoever hangs up after each drop is connected to again and again
+    for _ in range(3):  # a server that hangs up after a few bytes is connected to again and again
         limits = RequestLimits("here", 100, pace=pace, clock=clock)
         with limits.connecting():
             clock.now += 4

@@ -10,7 +10,7 @@ from euterpe.net.policy import EgressPolicy
 PUBLIC = ["1.1.1.1", "8.8.8.8", "93.184.215.14", "100.63.255.255", "172.32.0.1", "2606:4700::1111", "2a00::1"]
 
 
-def opens(policy: EgressPolicy, address: str, port: int = 443, host: str = "h.example") -> bool:
+def allows(policy: EgressPolicy, address: str, port: int = 443, host: str = "h.example") -> bool:
     try:
         policy.check(host, ip_address(address), port)
     except EgressRefused:
@@ -21,20 +21,20 @@ def opens(policy: EgressPolicy, address: str, port: int = 443, host: str = "h.ex
 @pytest.mark.parametrize("address", PUBLIC)
 @pytest.mark.parametrize("port", [80, 443])
 def test_public_addresses_are_open_on_the_ports_of_the_web(address: str, port: int) -> None:
-    assert opens(EgressPolicy(), address, port)
+    assert allows(EgressPolicy(), address, port)
 
 
 @pytest.mark.parametrize("address", PUBLIC)
 @pytest.mark.parametrize("port", [1, 22, 25, 6379, 8080, 8443, 65535])
 def test_other_ports_are_closed(address: str, port: int) -> None:
-    assert not opens(EgressPolicy(), address, port)
+    assert not allows(EgressPolicy(), address, port)
 
 
-# What the registries of IANA call special comes out of `ipaddress`; ours must refuse all of it and more.
+# `ipaddress` follows the IANA registries of special addresses; the policy refuses all of these and more.
 @given(st.ip_addresses())
 def test_no_address_is_open_that_python_calls_special(address: IPv4Address | IPv6Address) -> None:
     if not address.is_global or address.is_multicast or address.is_reserved:
-        assert not opens(EgressPolicy(), str(address))
+        assert not allows(EgressPolicy(), str(address))
 
 
 @given(st.ip_addresses(v=4))
@@ -48,61 +48,61 @@ def test_an_ipv4_address_within_an_ipv6_address_is_never_open(address: IPv4Addre
         ("2001::", 0),
         ("2002::", 80),
     ):
-        assert not opens(EgressPolicy(), str(IPv6Address(int(IPv6Address(network)) | inside << shift)))
+        assert not allows(EgressPolicy(), str(IPv6Address(int(IPv6Address(network)) | inside << shift)))
 
 
 @pytest.mark.parametrize("address", ["168.63.129.16", "100.100.100.200", "192.0.0.192", "fd00:ec2::254"])
 def test_the_metadata_of_the_clouds_is_closed(address: str) -> None:
-    assert not opens(EgressPolicy(), address, 80)
+    assert not allows(EgressPolicy(), address, 80)
 
 
 def test_a_cidr_opens_its_addresses_on_any_port() -> None:
     policy = EgressPolicy(["10.1.0.0/16", "fd00:1::/32"])
-    assert opens(policy, "10.1.2.3", 9000)
-    assert opens(policy, "fd00:1::7", 1)
-    assert not opens(policy, "10.2.0.1", 80)
-    assert not opens(policy, "fd00:2::1", 80)
+    assert allows(policy, "10.1.2.3", 9000)
+    assert allows(policy, "fd00:1::7", 1)
+    assert not allows(policy, "10.2.0.1", 80)
+    assert not allows(policy, "fd00:2::1", 80)
 
 
 def test_an_address_alone_opens_itself_on_any_port() -> None:
     policy = EgressPolicy(["10.1.2.3"])
-    assert opens(policy, "10.1.2.3", 9000)
-    assert not opens(policy, "10.1.2.4", 80)
+    assert allows(policy, "10.1.2.3", 9000)
+    assert not allows(policy, "10.1.2.4", 80)
 
 
 def test_an_address_with_a_port_opens_that_pair() -> None:
     policy = EgressPolicy(["127.0.0.1:9000", "[::1]:9000"])
-    assert opens(policy, "127.0.0.1", 9000)
-    assert opens(policy, "::1", 9000, host="localhost")
-    assert not opens(policy, "127.0.0.1", 9001)
-    assert not opens(policy, "127.0.0.2", 9000)
+    assert allows(policy, "127.0.0.1", 9000)
+    assert allows(policy, "::1", 9000, host="localhost")
+    assert not allows(policy, "127.0.0.1", 9001)
+    assert not allows(policy, "127.0.0.2", 9000)
 
 
 def test_a_name_with_a_port_opens_it_wherever_it_is() -> None:
     policy = EgressPolicy(["MinIO.internal:9000"])
-    assert opens(policy, "10.0.0.9", 9000, host="minio.internal")
-    assert opens(policy, "10.0.0.8", 9000, host="minio.internal")
-    assert not opens(policy, "10.0.0.9", 9000, host="other.internal")
-    assert not opens(policy, "10.0.0.9", 80, host="minio.internal")
+    assert allows(policy, "10.0.0.9", 9000, host="minio.internal")
+    assert allows(policy, "10.0.0.8", 9000, host="minio.internal")
+    assert not allows(policy, "10.0.0.9", 9000, host="other.internal")
+    assert not allows(policy, "10.0.0.9", 80, host="minio.internal")
 
 
 def test_opening_ipv4_does_not_open_its_mapped_form() -> None:
-    assert not opens(EgressPolicy(["10.0.0.0/8"]), "::ffff:10.0.0.1")
+    assert not allows(EgressPolicy(["10.0.0.0/8"]), "::ffff:10.0.0.1")
 
 
 @pytest.mark.parametrize(
     "prefix",
     ["64:ff9b::/96", "2a00:64::/32", "2a00:64::/40", "2a00:64::/48", "2a00:64::/56", "2a00:64::/64"],
 )
-def test_behind_nat64_the_ipv4_address_is_judged(prefix: str) -> None:
+def test_behind_nat64_the_ipv4_address_is_checked(prefix: str) -> None:
     policy = EgressPolicy(nat64=[prefix])
-    assert opens(policy, behind(prefix, "8.8.8.8"))
+    assert allows(policy, embed(prefix, "8.8.8.8"))
     for inside in ("169.254.169.254", "10.0.0.1", "127.0.0.1"):
-        assert not opens(policy, behind(prefix, inside))
+        assert not allows(policy, embed(prefix, inside))
 
 
-def behind(prefix: str, address: str) -> str:
-    """As RFC 6052, 2.2 draws it: the byte 8 stays zero."""
+def embed(prefix: str, address: str) -> str:
+    """Embed an IPv4 address in a NAT64 prefix by RFC 6052, 2.2: byte 8 stays zero."""
     network = IPv6Network(prefix)
     packed = bytearray(network.network_address.packed)
     places = [at for at in range(network.prefixlen // 8, 16) if at != 8][:4]
@@ -112,15 +112,15 @@ def behind(prefix: str, address: str) -> str:
 
 
 def test_the_example_of_the_rfc() -> None:
-    """RFC 6052, 2.4."""
-    assert behind("2001:db8:122::/48", "192.0.2.33") == "2001:db8:122:c000:2:2100::"
-    assert behind("2001:db8:122:344::/64", "192.0.2.33") == "2001:db8:122:344:c0:2:2100:0"
+    """The addresses are from RFC 6052, 2.4."""
+    assert embed("2001:db8:122::/48", "192.0.2.33") == "2001:db8:122:c000:2:2100::"
+    assert embed("2001:db8:122:344::/64", "192.0.2.33") == "2001:db8:122:344:c0:2:2100:0"
 
 
 @pytest.mark.parametrize(
     "entry", ["", "10.0.0.1/8", "10.0.0.0/33", "h.example", "h.example:0", "h.example:70000", "*:80", "::1:x"]
 )
-def test_an_entry_that_says_nothing_is_an_error(entry: str) -> None:
+def test_an_entry_that_cannot_be_read_is_an_error(entry: str) -> None:
     with pytest.raises(ValueError, match="neither a CIDR nor a host:port"):
         EgressPolicy([entry])
 

@@ -18,7 +18,7 @@ def pair() -> Iterator[tuple[GuardedStream, socket.socket]]:
 
 
 def request(stream: GuardedStream, body: bytes, limits: RequestLimits) -> None:
-    """As httpcore writes it: the head, the body, and the end, which is empty."""
+    """Write a request as httpcore does: the head, the body, and an empty end."""
     for part in (b"head ", body, b""):
         stream.write(part, limits)
 
@@ -59,7 +59,7 @@ def test_what_is_written_keeps_the_pace(pair: tuple[GuardedStream, socket.socket
     assert limits.begin_wait() == 3
 
 
-def test_who_reads_nothing_is_a_timeout(pair: tuple[GuardedStream, socket.socket]) -> None:
+def test_a_peer_that_reads_nothing_is_a_timeout(pair: tuple[GuardedStream, socket.socket]) -> None:
     with pytest.raises(EgressTimeout):
         request(pair[0], b"x" * 50_000_000, RequestLimits("here", 0.1))
 

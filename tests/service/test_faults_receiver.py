@@ -13,7 +13,7 @@ from euterpe.net.egress import Egress
 from euterpe.net.policy import EgressPolicy
 from euterpe.store.store import Store
 from tests.dispatch.dispatcher_harness import tell, watch
-from tests.net.fake_network import Names, Record
+from tests.net.fake_network import FakeResolver, RecordingDialer
 from tests.net.servers import OK, Authority, Serve, Server, answering, endless, saying
 
 KEPT = 4096  # of an answer, in the log
@@ -120,10 +120,10 @@ def test_an_expired_certificate_is_told_and_nothing_is_sent(
 def test_a_name_that_moves_to_an_address_inside_is_not_followed_there(
     newsroom: Newsroom, dispatch: Callable[..., None]
 ) -> None:
-    names = Names({"hook.example": [["93.184.215.14"], ["169.254.169.254"]]})
+    resolver = FakeResolver({"hook.example": [["93.184.215.14"], ["169.254.169.254"]]})
     with Server(saying(OK)) as server:
-        record = Record(server.port)
-        dispatch(resolve=names, dial=record)
+        record = RecordingDialer(server.port)
+        dispatch(resolve=resolver, dial=record)
         url = "http://hook.example/hook"
         assert newsroom.end_of_event(url)["status"] == "delivered"
         event = newsroom.end_of_event(url)
