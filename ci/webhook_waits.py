@@ -15,7 +15,7 @@ from euterpe.crypto.keyfile import KeySet
 from euterpe.crypto.keyring import LocalKeyRing
 from euterpe.store.secrets.requesters import NewRequester
 from euterpe.store.store import Store
-from tests.dispatch.dead_origins import announce, recorded, silent_origins
+from tests.dispatch.dead_origins import add_events_at, record_dials, silent_origins
 from tests.dispatch.fake_receivers import Receiver
 from tests.engines import Sqlite
 
@@ -38,18 +38,18 @@ def measure(origins: int, *, restarts: bool) -> list[float]:
     """Return the waits of a healthy requester's events in seconds; each follows the previous delivery."""
     with _opened() as store, closing(Receiver()) as receiver, silent_origins(origins) as dead:
         hostile, healthy = store.requesters.create("hostile"), store.requesters.create("healthy")
-        announce(store, hostile, dead, each=5)
+        add_events_at(store, hostile, dead, each=5)
         if restarts:
-            with recorded(store, "first", deadline_s=_DEADLINE_S):
+            with record_dials(store, "first", deadline_s=_DEADLINE_S):
                 time.sleep(_DEADLINE_S)
-        with recorded(store, "second", deadline_s=_DEADLINE_S):
+        with record_dials(store, "second", deadline_s=_DEADLINE_S):
             time.sleep(0 if restarts else 2.0)
             return [_wait(store, healthy, receiver, number) for number in range(1, _EVENTS + 1)]
 
 
 def _wait(store: Store, healthy: NewRequester, receiver: Receiver, number: int) -> float:
     began = time.monotonic()
-    announce(store, healthy, [receiver.url])
+    add_events_at(store, healthy, [receiver.url])
     receiver.wait_for(number)
     return time.monotonic() - began
 

@@ -16,7 +16,7 @@ Open = Callable[[R], R]
 
 @pytest.fixture
 def store(url: str, ring: LocalKeyRing) -> Iterator[Store]:
-    """On the database's own clock: deliveries are retried in real milliseconds."""
+    """Yield a store on the database's own clock: deliveries are retried in real milliseconds."""
     with Store(url, ring, sweep_every_ms=0) as opened:
         yield opened
 
@@ -39,7 +39,7 @@ def open_receivers() -> Iterator[ExitStack]:
 
 @pytest.fixture
 def receiver(open_receivers: ExitStack) -> Receiver:
-    """Accepts everything, unless the test changes its mind."""
+    """Return a receiver that accepts everything unless the test sets `respond`."""
     return open_receivers.enter_context(closing(Receiver()))
 
 

@@ -1,4 +1,4 @@
-"""Receivers of a hostile requester, and a record of what the dispatcher dials."""
+"""Dead receivers of a hostile requester, and a record of what the dispatcher dials."""
 
 import socket
 import threading
@@ -10,12 +10,12 @@ from euterpe.net.egress import Egress
 from euterpe.store.secrets.requesters import NewRequester
 from euterpe.store.store import Store
 from tests.dispatch.dispatcher_harness import LOOPBACK, QUICK
-from tests.dispatch.fake_receivers import LONG_S
+from tests.dispatch.fake_receivers import TIMEOUT_S
 from tests.store.jobs import SPEC, new_job
 
 
 class DialRecord:
-    """Dial for real, and keep the order in which the addresses were dialled."""
+    """Real dialer that records the addresses in the order in which they are dialled."""
 
     def __init__(self) -> None:
         self.addresses: list[tuple[str, int]] = []
@@ -28,9 +28,9 @@ class DialRecord:
         return socket.create_connection((address, port), timeout_s)
 
     def wait_for(self, condition: Callable[[Sequence[tuple[str, int]]], bool]) -> None:
-        """Wait until the addresses that were dialled fulfil this condition."""
+        """Wait until the dialled addresses fulfil this condition."""
         with self._changed:
-            assert self._changed.wait_for(lambda: condition(self.addresses), LONG_S), len(self.addresses)
+            assert self._changed.wait_for(lambda: condition(self.addresses), TIMEOUT_S), len(self.addresses)
 
 
 @contextmanager
@@ -53,8 +53,8 @@ def closed_origins(count: int) -> list[str]:
     return [f"http://127.8.{number // 250}.{1 + number % 250}:9/hook" for number in range(count)]
 
 
-def announce(store: Store, requester: NewRequester, urls: Sequence[str], *, each: int = 1) -> None:
-    """Make so many jobs for each URL, and one event of each job that is to be delivered there."""
+def add_events_at(store: Store, requester: NewRequester, urls: Sequence[str], *, each: int = 1) -> None:
+    """Create `each` jobs for each URL, and one event of each job to deliver there."""
     specs = [{**SPEC, "status_webhook_url": url} for url in urls for _ in range(each)]
     for first in range(0, len(specs), 500):
         batch = [
@@ -65,7 +65,7 @@ def announce(store: Store, requester: NewRequester, urls: Sequence[str], *, each
 
 
 @contextmanager
-def recorded(store: Store, worker_id: str = "d1", *, deadline_s: float = 1.0) -> Iterator[DialRecord]:
+def record_dials(store: Store, worker_id: str = "d1", *, deadline_s: float = 1.0) -> Iterator[DialRecord]:
     """Run a dispatcher and yield the record of its dials."""
     record = DialRecord()
     with (

@@ -1,4 +1,4 @@
-"""A dispatcher at work in a test: real store, real egress to loopback, and word of what was settled."""
+"""Dispatcher on a real store and real HTTP to loopback, with an outbox that records what was settled."""
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -16,7 +16,7 @@ from euterpe.store.queue.inbox import Advance
 from euterpe.store.queue.outbox import ClaimedEvent, Delivery, Outbox
 from euterpe.store.secrets.requesters import NewRequester
 from euterpe.store.store import Store
-from tests.dispatch.fake_receivers import LONG_S, Received
+from tests.dispatch.fake_receivers import TIMEOUT_S, Received
 from tests.store.jobs import PATH, SPEC, enqueue
 
 LOOPBACK = EgressPolicy(allow=["127.0.0.0/8"])
@@ -24,7 +24,7 @@ QUICK = DeliverySchedule((10, 20, 40), throttled_ms=10, longest_retry_after_ms=4
 
 
 class WatchedOutbox(Outbox):
-    """The real one; it keeps what it was told, and tells the test."""
+    """Real outbox that records what is settled and postponed, and lets the test wait for it."""
 
     def __init__(self, store: Store) -> None:
         super().__init__(store.database, sweep_every_ms=0)
@@ -43,46 +43,48 @@ class WatchedOutbox(Outbox):
                 self.changed.notify_all()
             raise
         self.batches.append(len(deliveries))
-        self._note(self.settled, (each for each in deliveries if each.event.event_id in held))
+        self._record(self.settled, (each for each in deliveries if each.event.event_id in held))
         return held
 
     def postpone(
         self, events: Sequence[ClaimedEvent], delay_ms: int, *, waits_for: str | None = None
     ) -> frozenset[str]:
         held = super().postpone(events, delay_ms, waits_for=waits_for)
-        self._note(self.postponed, ((event_id, delay_ms) for event_id in held))
+        self._record(self.postponed, ((event_id, delay_ms) for event_id in held))
         return held
 
     def wait_until(self, condition: Callable[[], bool]) -> None:
         with self.changed:
-            assert self.changed.wait_for(condition, LONG_S), (self.settled, self.postponed)
+            assert self.changed.wait_for(condition, TIMEOUT_S), (self.settled, self.postponed)
 
     def wait_settled(self, count: int) -> list[Delivery]:
         self.wait_until(lambda: len(self.settled) >= count)
         return list(self.settled)
 
-    def _note(self, where: list[Any], what: Iterator[Any]) -> None:
+    def _record(self, record: list[Any], entries: Iterator[Any]) -> None:
         with self.changed:
-            where.extend(what)
+            record.extend(entries)
             self.changed.notify_all()
 
 
 def watch(store: Store) -> WatchedOutbox:
-    """From now on the store's outbox is watched."""
+    """Replace the outbox of the store with a watched one, and return it."""
     store.outbox = watched = WatchedOutbox(store)
     return watched
 
 
 @contextmanager
 def dispatching(store: Store, worker_id: str = "d1", **options: Any) -> Iterator[Dispatcher]:
-    """Drained at the end: what was received is settled then."""
-    plan = {"schedule": QUICK, "poll_ms": 50, "deadline_s": 10.0, **options}
-    with Egress(LOOPBACK) as egress, Dispatcher(store, egress, worker_id, **plan) as dispatcher:
+    """Run a dispatcher and drain it at the end, so that what was received is settled."""
+    settings = {"schedule": QUICK, "poll_ms": 50, "deadline_s": 10.0, **options}
+    with Egress(LOOPBACK) as egress, Dispatcher(store, egress, worker_id, **settings) as dispatcher:
         yield dispatcher
 
 
-def tell(store: Store, requester: NewRequester, url: str, *, jobs: int = 1, steps: int = 1) -> list[str]:
-    """New jobs, each with the first so many events of its life to be told at `url`; returns their ids."""
+def add_events(
+    store: Store, requester: NewRequester, url: str, *, jobs: int = 1, steps: int = 1
+) -> list[str]:
+    """Create jobs, each with its first `steps` events to deliver at `url`; return their ids."""
     spec = {**SPEC, "status_webhook_url": url}
     job_ids = enqueue(store, jobs, requester_id=requester.requester_id, spec=spec)
     claimed = store.inbox.claim("w1", jobs)
@@ -91,8 +93,8 @@ def tell(store: Store, requester: NewRequester, url: str, *, jobs: int = 1, step
     return job_ids
 
 
-def verified(received: Sequence[Received], *secrets: str) -> None:
-    """That each is signed with each of these secrets, now, and with a nonce that was never seen before."""
+def assert_signed(received: Sequence[Received], *secrets: str) -> None:
+    """Assert that each is signed with each of these secrets, and that no nonce occurs twice."""
     for secret in secrets:
         nonces = MemoryNonces()
         for one in received:

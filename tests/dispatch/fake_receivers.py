@@ -1,4 +1,4 @@
-"""Real receivers of webhooks on loopback: threads, sockets, and whatever the test wants them to answer."""
+"""Webhook receivers on loopback: real HTTP servers whose answers the test chooses."""
 
 import threading
 from collections.abc import Callable, Mapping
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-LONG_S = 30.0
+TIMEOUT_S = 30.0
 
 
 @dataclass(frozen=True)
@@ -25,10 +25,10 @@ class Reply:
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
-    write: Callable[[Any], None] | None = None  # instead of all that: writes to the connection, then hangs up
+    write: Callable[[Any], None] | None = None  # writes the whole answer instead, before the hang-up
 
 
-Answering = Callable[[Received], Reply]
+Respond = Callable[[Received], Reply]
 
 
 def accept(_: Received) -> Reply:
@@ -36,12 +36,12 @@ def accept(_: Received) -> Reply:
 
 
 class Receiver:
-    """Answers as it is told; remembers what it received, in order, and tells when it has."""
+    """Receiver that answers by `respond` and records its requests, in order; a test can wait for them."""
 
-    def __init__(self, answering: Answering = accept) -> None:
-        self.answering = answering
+    def __init__(self, respond: Respond = accept) -> None:
+        self.respond = respond
         self.received: list[Received] = []
-        self.at_once = self.most_at_once = 0
+        self.concurrent = self.max_concurrent = 0
         self._changed = threading.Condition()
         self._server = _Server(("127.0.0.1", 0), _Handler)
         self._server.receiver = self
@@ -61,20 +61,20 @@ class Receiver:
 
     def wait_until(self, condition: Callable[[list[Received]], bool]) -> list[Received]:
         with self._changed:
-            assert self._changed.wait_for(lambda: condition(self.received), LONG_S), self.received
+            assert self._changed.wait_for(lambda: condition(self.received), TIMEOUT_S), self.received
             return list(self.received)
 
     def answer(self, request: Received) -> Reply:
         with self._changed:
             self.received.append(request)
-            self.at_once += 1
-            self.most_at_once = max(self.most_at_once, self.at_once)
+            self.concurrent += 1
+            self.max_concurrent = max(self.max_concurrent, self.concurrent)
             self._changed.notify_all()
         try:
-            return self.answering(request)
+            return self.respond(request)
         finally:
             with self._changed:
-                self.at_once -= 1
+                self.concurrent -= 1
 
     def close(self) -> None:
         self._server.shutdown()
@@ -83,13 +83,13 @@ class Receiver:
 
 
 class BlackHole(Receiver):
-    """Answers nothing until it is opened, which `close` does."""
+    """Receiver that answers no request until it is opened, which `close` does."""
 
     def __init__(self) -> None:
         self.open = threading.Event()
-        super().__init__(self._swallow)
+        super().__init__(self._wait_for_open)
 
-    def _swallow(self, _: Received) -> Reply:
+    def _wait_for_open(self, _: Received) -> Reply:
         self.open.wait()
         return Reply(200)
 
@@ -104,7 +104,7 @@ class _Server(ThreadingHTTPServer):
     request_queue_size = 100
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """The other side hung up."""
+        """Ignore that the other side hung up."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -127,4 +127,4 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(reply.body)
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  the base class's name
-        """Not on the test's output."""
+        """Keep the requests out of the output of the tests."""

@@ -1,10 +1,10 @@
-"""Destinations in the hands of a test: a clock that it moves, and flights that land when it says so."""
+"""Send scheduler with a clock that the test moves and sends that the test ends."""
 
 from euterpe.dispatch.destination import Outcome, Send
 from euterpe.dispatch.scheduler import Postponement, SendScheduler
 from euterpe.store.queue.outbox import ClaimedEvent
 
-LONG_S = 10.0  # a delivery's deadline
+DEADLINE_S = 10.0  # of a delivery
 
 
 class Clock:
@@ -31,39 +31,39 @@ def event(sequence: int, *, to: str = "a", job: str | None = None, requester: st
 
 
 def events(count: int, *, to: str = "a", first: int = 1) -> list[ClaimedEvent]:
-    """Each of a job of its own."""
+    """Return events, each of its own job."""
     return [event(number, to=to) for number in range(first, first + count)]
 
 
 class SchedulerHarness:
-    """Destinations, their clock, and the flights that the test is in charge of."""
+    """A scheduler (`inner`) with its clock, and helpers that start and end its sends."""
 
     def __init__(self, concurrency: int = 5, batch: int = 10, **limits: int) -> None:
         self.clock = Clock()
-        self.destinations = SendScheduler(concurrency, batch, self.clock, **limits)
+        self.inner = SendScheduler(concurrency, batch, self.clock, **limits)
 
     def add(self, *added: ClaimedEvent) -> None:
-        self.destinations.add(added)
+        self.inner.add(added)
 
     def start_all(self) -> list[Send]:
         sends = []
-        while send := self.destinations.start_next():
+        while send := self.inner.start_next():
             sends.append(send)
         return sends
 
     def finish(self, sends: list[Send], outcome: Outcome = Outcome.ANSWER, *, after_s: float = 0.0) -> None:
         self.clock.now += after_s
         for send in sends:
-            self.destinations.finish(send, outcome)
+            self.inner.finish(send, outcome)
 
     def note_outcome(self, to: str, outcome: Outcome = Outcome.ANSWER, *, after_s: float = 0.001) -> None:
-        """One delivery to a destination that nothing waits for."""
+        """Start and end one send to a destination without waiting events."""
         self.add(event(1_000_000, to=to))
         (send,) = self.start_all()
         self.finish([send], outcome, after_s=after_s)
 
     def hand_back(self) -> list[Postponement]:
-        return self.destinations.hand_back()
+        return self.inner.hand_back()
 
 
 def ids(sends: list[Send]) -> list[str]:

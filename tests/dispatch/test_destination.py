@@ -1,4 +1,4 @@
-"""The circuit breaker of a receiver: when it opens, what it lets through, and what is written down."""
+"""The circuit breaker of a receiver: when it opens, what it lets through, and what is stored."""
 
 import pytest
 
@@ -11,16 +11,16 @@ HOUR_S = 3_600.0
 
 
 def fail(scheduler: SchedulerHarness, times: int) -> None:
-    """End so many sends to receiver "a" without an answer, each as soon as the circuit lets it through."""
+    """End so many sends to receiver "a" without an answer, each as soon as the circuit breaker allows it."""
     for _ in range(times):
         scheduler.note_outcome("a", Outcome.SILENCE)
         scheduler.clock.now += probe_wait_s(99)
 
 
-def change_after(destination: Destination, outcome: list[Outcome], *, each_s: float) -> OriginChange | None:
-    """Return the last change of a destination that hears these, so many seconds apart."""
+def change_after(destination: Destination, outcomes: list[Outcome], *, each_s: float) -> OriginChange | None:
+    """Return the last change of a destination after these outcomes, `each_s` seconds apart."""
     change = None
-    for number, one in enumerate(outcome):
+    for number, one in enumerate(outcomes):
         change = destination.note_outcome(one, 0.1, number * each_s)
     return change
 
@@ -37,10 +37,10 @@ def test_an_open_circuit_lets_one_probe_through_when_its_time_has_come() -> None
     scheduler.note_outcome("a", Outcome.SILENCE)
     scheduler.add(*events(3))
     assert scheduler.start_all() == []
-    assert len(scheduler.destinations.refuse()[0].events) == 3
+    assert len(scheduler.inner.refuse()[0].events) == 3
     scheduler.clock.now += 5.0
     scheduler.add(*events(3))
-    assert scheduler.destinations.refuse() == []
+    assert scheduler.inner.refuse() == []
     assert ids(scheduler.start_all()) == ["a-None-1"]
 
 
@@ -49,17 +49,17 @@ def test_no_event_becomes_a_dead_letter_without_a_last_send() -> None:
     fail(scheduler, 2)
     scheduler.note_outcome("a", Outcome.SILENCE)
     scheduler.add(*events(2))
-    assert scheduler.destinations.refuse() == []
+    assert scheduler.inner.refuse() == []
     assert len(scheduler.start_all()) == 1
 
 
 def test_what_other_dispatchers_and_earlier_runs_wrote_counts_here() -> None:
     scheduler = SchedulerHarness()
-    asked = scheduler.destinations.unproven_destinations(events(1))
-    assert asked == {KEY}
-    scheduler.destinations.add(events(2), asked, {KEY: KnownOrigin(OriginState.DOWN, 4, 7_000, 60_000)})
+    unproven = scheduler.inner.unproven_destinations(events(1))
+    assert unproven == {KEY}
+    scheduler.inner.add(events(2), unproven, {KEY: KnownOrigin(OriginState.DOWN, 4, 7_000, 60_000)})
     assert scheduler.start_all() == []
-    (refusal,) = scheduler.destinations.refuse()
+    (refusal,) = scheduler.inner.refuse()
     assert (len(refusal.events), refusal.failures) == (2, 4)
     scheduler.clock.now += 7.0
     scheduler.add(*events(2))
@@ -67,33 +67,33 @@ def test_what_other_dispatchers_and_earlier_runs_wrote_counts_here() -> None:
     assert probe.is_detached
 
 
-def test_the_database_is_not_asked_about_receivers_that_answer() -> None:
+def test_the_database_is_not_read_for_receivers_that_answer() -> None:
     scheduler = SchedulerHarness()
     scheduler.note_outcome("a")
-    assert scheduler.destinations.unproven_destinations(events(5)) == set()
+    assert scheduler.inner.unproven_destinations(events(5)) == set()
     scheduler.note_outcome("a", Outcome.SILENCE)
-    assert scheduler.destinations.unproven_destinations(events(5)) == {KEY}
+    assert scheduler.inner.unproven_destinations(events(5)) == {KEY}
 
 
 def test_a_circuit_that_was_reset_in_the_database_is_closed_here_too() -> None:
     scheduler = SchedulerHarness()
     fail(scheduler, 2)
     scheduler.note_outcome("a", Outcome.SILENCE)
-    scheduler.clock.now += 3.0  # and not right after the failure, which may not be written yet
-    scheduler.destinations.add(events(1), {KEY}, {})
+    scheduler.clock.now += 3.0  # later than the failure, which might not be written before
+    scheduler.inner.add(events(1), {KEY}, {})
     assert len(scheduler.start_all()) == 1
 
 
-def test_what_was_learned_a_moment_ago_is_not_undone_by_a_database_that_does_not_have_it_yet() -> None:
+def test_a_recent_outcome_is_not_undone_by_a_database_that_does_not_have_it_yet() -> None:
     scheduler = SchedulerHarness()
     fail(scheduler, 2)
     scheduler.note_outcome("a", Outcome.SILENCE)
-    scheduler.destinations.add(events(1), {KEY}, {})
+    scheduler.inner.add(events(1), {KEY}, {})
     assert scheduler.start_all() == []
 
 
 @pytest.mark.parametrize(
-    ("outcome", "each_s", "state"),
+    ("outcomes", "each_s", "state"),
     [
         ([Outcome.SILENCE] * 3 + [Outcome.ANSWER], 200.0, OriginState.RECOVERED),
         ([Outcome.REFUSAL] * 5 + [Outcome.ANSWER], 100.0, OriginState.RECOVERED),
@@ -102,16 +102,16 @@ def test_what_was_learned_a_moment_ago_is_not_undone_by_a_database_that_does_not
             100.0,
             OriginState.RECOVERED,
         ),
-        # Short: what waits comes soon anyway.
+        # After a short outage the waiting events are due soon anyway.
         ([Outcome.SILENCE] * 3 + [Outcome.ANSWER], 1.0, OriginState.HEALTHY),
         # One event that always times out is no outage, however long it takes.
         ([Outcome.SILENCE, Outcome.ANSWER], 1_000.0, OriginState.HEALTHY),
     ],
 )
 def test_what_waits_is_released_after_an_outage_and_not_after_a_failed_event(
-    outcome: list[Outcome], each_s: float, state: OriginState
+    outcomes: list[Outcome], each_s: float, state: OriginState
 ) -> None:
-    change = change_after(Destination(KEY), outcome, each_s=each_s)
+    change = change_after(Destination(KEY), outcomes, each_s=each_s)
     assert change is not None
     assert change.state is state
 
@@ -124,7 +124,7 @@ def test_an_outage_that_began_before_a_restart_counts_from_its_beginning() -> No
     assert change.state is OriginState.RECOVERED
 
 
-def test_a_healthy_receiver_writes_nothing_down() -> None:
+def test_for_a_healthy_receiver_nothing_is_stored() -> None:
     destination = Destination(KEY)
     assert [destination.note_outcome(Outcome.ANSWER, 0.1, float(n)) for n in range(5)] == [None] * 5
     assert destination.note_outcome(Outcome.REFUSAL, 0.1, 6.0) is None
@@ -151,10 +151,10 @@ def test_memory_is_bounded_by_requester_first() -> None:
     for number in range(500):
         scheduler.add(event(1, to=f"d{number}", requester="hostile"))
         scheduler.finish(scheduler.start_all())
-    requesters = scheduler.destinations._requesters
+    requesters = scheduler.inner._requesters
     assert len(requesters["hostile"]) == 20
-    assert scheduler.destinations.unproven_destinations([event(1, to="mine")]) == set(), (
-        "the others' are remembered"
+    assert scheduler.inner.unproven_destinations([event(1, to="mine")]) == set(), (
+        "those of other requesters are kept"
     )
     for number in range(500):
         scheduler.add(event(1, requester=f"r{number}"))

@@ -1,4 +1,4 @@
-"""One requester's receivers, whatever they do, cost another requester at most one delivery of waiting."""
+"""Isolation of requesters: the receivers of one delay the events of another by one delivery at most."""
 
 import json
 
@@ -9,8 +9,8 @@ from euterpe.store.queue.origins import OriginChange, OriginState
 from euterpe.store.queue.outbox import Delivery
 from euterpe.store.secrets.requesters import NewRequester
 from euterpe.store.store import Store
-from tests.dispatch.dead_origins import announce, closed_origins, recorded, silent_origins
-from tests.dispatch.dispatcher_harness import WatchedOutbox, tell
+from tests.dispatch.dead_origins import add_events_at, closed_origins, record_dials, silent_origins
+from tests.dispatch.dispatcher_harness import WatchedOutbox, add_events
 from tests.dispatch.fake_receivers import Receiver
 
 BOTH = pytest.mark.parametrize("engine", ["sqlite", "postgres"], indirect=True)
@@ -45,20 +45,20 @@ def test_a_new_requesters_event_is_sent_before_a_send_to_a_dead_origin_of_anothe
     origins: int,
 ) -> None:
     with silent_origins(origins) as dead:
-        announce(store, hostile, dead, each=3)
-        with recorded(store, deadline_s=5.0):
-            outbox.wait_until(lambda: bool(outbox.postponed))  # its places are taken
-            announce(store, requester, [receiver.url])
+        add_events_at(store, hostile, dead, each=3)
+        with record_dials(store, deadline_s=5.0):
+            outbox.wait_until(lambda: bool(outbox.postponed))  # its slots are taken
+            add_events_at(store, requester, [receiver.url])
             assert ended_before(outbox, requester) == 0
 
 
 @SQLITE
-def test_a_requester_holds_at_most_half_of_the_places_for_receivers_that_never_answered(
+def test_a_requester_holds_at_most_half_of_the_slots_for_receivers_that_never_answered(
     store: Store, outbox: WatchedOutbox, hostile: NewRequester
 ) -> None:
     with silent_origins(60) as dead:
-        announce(store, hostile, dead)
-        with recorded(store, deadline_s=2.0) as record:
+        add_events_at(store, hostile, dead)
+        with record_dials(store, deadline_s=2.0) as record:
             outbox.wait_until(lambda: bool(outbox.postponed))
             assert not outbox.settled
             assert len(record.addresses) <= 10
@@ -73,13 +73,13 @@ def test_after_a_restart_a_healthy_receiver_does_not_wait_for_dead_ones_of_anoth
     receiver: Receiver,
 ) -> None:
     with silent_origins(150) as dead:
-        announce(store, hostile, dead, each=20)
-        with recorded(store, deadline_s=1.0):
+        add_events_at(store, hostile, dead, each=20)
+        with record_dials(store, deadline_s=1.0):
             outbox.wait_until(lambda: bool(outbox.settled))
         outbox.settled.clear()
         outbox.postponed.clear()
-        announce(store, requester, [receiver.url], each=3)
-        with recorded(store, "d2", deadline_s=5.0):
+        add_events_at(store, requester, [receiver.url], each=3)
+        with record_dials(store, "d2", deadline_s=5.0):
             assert ended_before(outbox, requester) == 0
 
 
@@ -88,13 +88,13 @@ def test_what_is_known_of_a_dead_receiver_survives_a_restart(
     store: Store, outbox: WatchedOutbox, requester: NewRequester, hostile: NewRequester, receiver: Receiver
 ) -> None:
     (dead,) = closed_origins(1)
-    with recorded(store) as record:
-        announce(store, hostile, [dead], each=10)
+    with record_dials(store) as record:
+        add_events_at(store, hostile, [dead], each=10)
         outbox.wait_until(lambda: len(outbox.settled) >= 10)
-    assert 3 <= len(record.addresses) <= 5, "then its circuit breaker is open"
-    with recorded(store, "d2") as again:
-        announce(store, hostile, [dead], each=10)
-        announce(store, requester, [receiver.url])
+    assert 3 <= len(record.addresses) <= 5, "after that its circuit breaker is open"
+    with record_dials(store, "d2") as again:
+        add_events_at(store, hostile, [dead], each=10)
+        add_events_at(store, requester, [receiver.url])
         outbox.wait_until(lambda: len(outbox.settled) >= 21)
     assert [port for _, port in again.addresses].count(9) <= 1, "at most the probe"
     refused = [each for each in outbox.settled if "receiver_down" in str(each.decision)]
@@ -102,7 +102,7 @@ def test_what_is_known_of_a_dead_receiver_survives_a_restart(
 
 
 @SQLITE
-def test_several_dispatchers_share_what_they_know_and_no_requester_has_all_their_places(
+def test_several_dispatchers_share_what_they_know_and_no_requester_has_all_their_slots(
     store: Store,
     outbox: WatchedOutbox,
     requester: NewRequester,
@@ -110,27 +110,27 @@ def test_several_dispatchers_share_what_they_know_and_no_requester_has_all_their
     receiver: Receiver,
 ) -> None:
     with silent_origins(150) as dead:
-        announce(store, hostile, dead, each=5)
-        with recorded(store, "d1", deadline_s=5.0), recorded(store, "d2", deadline_s=5.0):
+        add_events_at(store, hostile, dead, each=5)
+        with record_dials(store, "d1", deadline_s=5.0), record_dials(store, "d2", deadline_s=5.0):
             outbox.wait_until(lambda: bool(outbox.postponed))
-            announce(store, requester, [receiver.url], each=5)
+            add_events_at(store, requester, [receiver.url], each=5)
             assert ended_before(outbox, requester) == 0
 
 
 @BOTH
-def test_a_backlog_for_closed_ports_is_in_nobodys_way(
+def test_a_backlog_for_closed_ports_delays_no_other_requester(
     store: Store,
     outbox: WatchedOutbox,
     requester: NewRequester,
     hostile: NewRequester,
     receiver: Receiver,
 ) -> None:
-    announce(store, hostile, closed_origins(1_000), each=3)
-    with recorded(store):
+    add_events_at(store, hostile, closed_origins(1_000), each=3)
+    with record_dials(store):
         outbox.wait_until(lambda: bool(outbox.settled))
         before = len(outbox.settled)
-        announce(store, requester, [receiver.url])
-        # Two claims of the other requester, and what was in hand of it already.
+        add_events_at(store, requester, [receiver.url])
+        # Two claims of the hostile requester may come before, and what was claimed of it already.
         assert ended_before(outbox, requester) - before <= 300
 
 
@@ -138,15 +138,15 @@ def test_a_backlog_for_closed_ports_is_in_nobodys_way(
 def test_what_waits_is_delivered_in_order_as_soon_as_a_long_outage_has_ended(
     store: Store, outbox: WatchedOutbox, requester: NewRequester, receiver: Receiver
 ) -> None:
-    (job_id,) = tell(store, requester, receiver.url, steps=5)
+    (job_id,) = add_events(store, requester, receiver.url, steps=5)
     events = outbox.claim("before", 10)
     later, key = Redeliver(36_000_000, "egress_timeout"), (requester.requester_id, receiver.origin)
     change = OriginChange(key, OriginState.DOWN, 5, retry_in_ms=-1, failing_for_ms=3 * 3_600_000)
     failed = [Delivery(event, later, waits_for=receiver.origin, origin_change=change) for event in events]
     outbox.settle(failed)
-    announce(store, requester, [receiver.url])  # the probe
-    with recorded(store):
+    add_events_at(store, requester, [receiver.url])  # the probe
+    with record_dials(store):
         received = receiver.wait_for(6)
-    told = [json.loads(one.body) for one in received]
-    assert [body["sequence"] for body in told if body["job_id"] == job_id] == [1, 2, 3, 4, 5]
+    bodies = [json.loads(one.body) for one in received]
+    assert [body["sequence"] for body in bodies if body["job_id"] == job_id] == [1, 2, 3, 4, 5]
     assert store.outbox.origins.read([key]) == {}

@@ -1,4 +1,4 @@
-"""A database that goes away in the middle of deliveries: no thread dies, and nothing is lost."""
+"""An outage of the database in the middle of deliveries: no thread dies, and no event is lost."""
 
 import threading
 from collections.abc import Iterator, MutableMapping
@@ -9,13 +9,13 @@ import structlog
 
 from euterpe.domain.states import OutboxStatus
 from euterpe.store.store import Store
-from tests.dispatch.dispatcher_harness import dispatching, tell, watch
-from tests.dispatch.fake_receivers import LONG_S, Received, Receiver, Reply
+from tests.dispatch.dispatcher_harness import add_events, dispatching, watch
+from tests.dispatch.fake_receivers import TIMEOUT_S, Received, Receiver, Reply
 from tests.service.store.processes.child_process import open_store
 from tests.store import outages
 from tests.store.outages import Fragile
 
-# An SQLite file that is open does not go away.
+# A SQLite file that is open does not become unavailable.
 pytestmark = pytest.mark.parametrize("engine", ["libsql", "postgres"], indirect=True)
 
 
@@ -24,7 +24,7 @@ DELIVERED = {OutboxStatus.DELIVERED}
 
 @pytest.fixture
 def database(engine: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fragile]:
-    """A server of this test's own: others are not to notice."""
+    """Yield a server for this test alone, as its outage would disturb others."""
     started = outages.start(engine, tmp_path_factory.mktemp(f"fragile-{engine}"))
     yield started
     started.stop()
@@ -37,42 +37,42 @@ def store(database: Fragile) -> Iterator[Store]:
 
 
 @pytest.fixture
-def heard_of_it() -> Iterator[threading.Event]:
-    """When the dispatcher has said that it waits for the database."""
-    outcome = threading.Event()
+def outage_logged() -> Iterator[threading.Event]:
+    """Yield an event that is set once the dispatcher logs that the database is unavailable."""
+    logged = threading.Event()
 
-    def listen(_: Any, __: str, line: MutableMapping[str, Any]) -> str:
+    def note_outage(_: Any, __: str, line: MutableMapping[str, Any]) -> str:
         if line["event"] == "database_unavailable":
-            outcome.set()
+            logged.set()
         raise structlog.DropEvent
 
     before = structlog.get_config()
-    structlog.configure(processors=[listen])
-    yield outcome
+    structlog.configure(processors=[note_outage])
+    yield logged
     structlog.configure(**before)
 
 
 def test_everything_is_delivered_after_an_outage_in_the_middle(
-    database: Fragile, store: Store, receiver: Receiver, heard_of_it: threading.Event
+    database: Fragile, store: Store, receiver: Receiver, outage_logged: threading.Event
 ) -> None:
-    outbox, gone = watch(store), threading.Event()
+    outbox, is_away = watch(store), threading.Event()
 
     def wait_for_the_outage(request: Received) -> Reply:
         if len(receiver.received) > 30:
-            gone.wait(LONG_S)
+            is_away.wait(TIMEOUT_S)
         del request
         return Reply(204)
 
-    receiver.answering = wait_for_the_outage
+    receiver.respond = wait_for_the_outage
     requester = store.requesters.create("newsroom")
-    job_ids = tell(store, requester, receiver.url, jobs=20, steps=5)
+    job_ids = add_events(store, requester, receiver.url, jobs=20, steps=5)
     with dispatching(store, lease_ms=3_000, heartbeat_ms=500, deadline_s=1.5):
         receiver.wait_for(31)
         with outages.away(database, store):
-            gone.set()
-            assert heard_of_it.wait(LONG_S)
+            is_away.set()
+            assert outage_logged.wait(TIMEOUT_S)
         with open_store(database.url) as after:
-            # Not by what was settled: a connection may break when its commit is done already.
+            # The rows are read, as `settled` may lack some: a connection can break after its commit.
             outbox.wait_until(lambda: {event["status"] for event in events_of(after, job_ids)} == DELIVERED)
             events = events_of(after, job_ids)
     assert {one.event_id: one.body.decode() for one in receiver.received} == {

@@ -1,4 +1,4 @@
-"""Everything in hand stays ours while it is in hand, and is known to be lost when it is lost."""
+"""Leases of claimed events: heartbeats extend them, and a lost lease is noticed."""
 
 from collections.abc import Iterator
 
@@ -11,7 +11,7 @@ from euterpe.store.queue.outbox import Delivery
 from euterpe.store.secrets.requesters import NewRequester
 from euterpe.store.store import Store
 from tests.clock import SettableClock
-from tests.dispatch.dispatcher_harness import tell
+from tests.dispatch.dispatcher_harness import add_events
 
 LEASE_MS = 20_000
 NOWHERE = "http://127.0.0.1:1/hook"
@@ -28,10 +28,10 @@ def lease_keeper(store: Store) -> EventLeaseKeeper:
     return EventLeaseKeeper(store.outbox, lease_ms=LEASE_MS, heartbeat_ms=5_000)
 
 
-def test_one_beat_keeps_everything_in_hand(
+def test_one_heartbeat_extends_all_leases(
     store: Store, requester: NewRequester, lease_keeper: EventLeaseKeeper, clock: SettableClock
 ) -> None:
-    tell(store, requester, NOWHERE, jobs=3)
+    add_events(store, requester, NOWHERE, jobs=3)
     assert len(lease_keeper.claim("d1", 1)) + len(lease_keeper.claim("d1", 10)) == 3
     for _ in range(3):
         clock.advance(LEASE_MS - 1)
@@ -39,10 +39,10 @@ def test_one_beat_keeps_everything_in_hand(
     assert store.outbox.claim("d2", 10) == []
 
 
-def test_what_is_forgotten_is_not_kept(
+def test_the_lease_of_a_forgotten_event_is_not_extended(
     store: Store, requester: NewRequester, lease_keeper: EventLeaseKeeper, clock: SettableClock
 ) -> None:
-    tell(store, requester, NOWHERE, jobs=2)
+    add_events(store, requester, NOWHERE, jobs=2)
     first, second = lease_keeper.claim("d1", 2)
     lease_keeper.forget([first])
     clock.advance(LEASE_MS)
@@ -53,19 +53,19 @@ def test_what_is_forgotten_is_not_kept(
     assert lease_keeper.holds_for(second, 1)
 
 
-def test_a_lease_lasts_as_long_as_it_is_and_not_longer(
+def test_a_lease_holds_for_its_time_and_not_longer(
     store: Store, requester: NewRequester, lease_keeper: EventLeaseKeeper
 ) -> None:
-    tell(store, requester, NOWHERE)
+    add_events(store, requester, NOWHERE)
     (event,) = lease_keeper.claim("d1", 1)
     assert lease_keeper.holds_for(event, LEASE_MS / 2000)
     assert not lease_keeper.holds_for(event, LEASE_MS / 1000)
 
 
-def test_a_lost_lease_is_noticed_at_the_next_beat(
+def test_a_lost_lease_is_noticed_at_the_next_heartbeat(
     store: Store, requester: NewRequester, lease_keeper: EventLeaseKeeper, clock: SettableClock
 ) -> None:
-    tell(store, requester, NOWHERE)
+    add_events(store, requester, NOWHERE)
     (event,) = lease_keeper.claim("d1", 1)
     clock.advance(LEASE_MS + 1)
     (again,) = lease_keeper.claim("d1", 1)
@@ -75,10 +75,10 @@ def test_a_lost_lease_is_noticed_at_the_next_beat(
     assert lease_keeper.holds_for(again, 1), "the same event, under a later claim"
 
 
-def test_a_beat_that_crosses_a_settlement_harms_nothing(
+def test_a_heartbeat_after_an_event_was_settled_keeps_the_other_leases(
     store: Store, requester: NewRequester, lease_keeper: EventLeaseKeeper
 ) -> None:
-    tell(store, requester, NOWHERE, jobs=2)
+    add_events(store, requester, NOWHERE, jobs=2)
     settled, other = lease_keeper.claim("d1", 2)
     store.outbox.settle([Delivery(settled, Undeliverable("answered 410"), 410)])
     lease_keeper.beat()
@@ -86,6 +86,6 @@ def test_a_beat_that_crosses_a_settlement_harms_nothing(
     assert lease_keeper.holds_for(other, 1)
 
 
-def test_without_anything_in_hand_a_beat_asks_nothing(lease_keeper: EventLeaseKeeper, store: Store) -> None:
+def test_without_events_a_heartbeat_uses_no_database(lease_keeper: EventLeaseKeeper, store: Store) -> None:
     store.database.close()
     lease_keeper.beat()

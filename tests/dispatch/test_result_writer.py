@@ -1,4 +1,4 @@
-"""How deliveries ended is written down: together, soon, and whatever one of them holds."""
+"""Batched writes of delivery results: one transaction for many, no delay for one, no loss in an outage."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -7,23 +7,23 @@ from typing import Any
 import pytest
 import structlog
 
-from euterpe.dispatch import result_writer as settling
+from euterpe.dispatch import result_writer
 from euterpe.dispatch.result_writer import ResultWriter
 from euterpe.domain.retry import Delivered, Redeliver
 from euterpe.domain.states import OutboxStatus
 from euterpe.store.queue.outbox import ClaimedEvent, Delivery
 from euterpe.store.secrets.requesters import NewRequester
 from euterpe.store.store import Store
-from tests.dispatch.dispatcher_harness import WatchedOutbox, tell, watch
-from tests.dispatch.fake_receivers import LONG_S
+from tests.dispatch.dispatcher_harness import WatchedOutbox, add_events, watch
+from tests.dispatch.fake_receivers import TIMEOUT_S
 from tests.service.store.processes.child_process import open_store
 from tests.store.outages import FragileSqlite, away
 
 pytestmark = pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
 
 
-class Desk:
-    """Where settled events are handed over."""
+class Settled:
+    """Callback that records the events of settled deliveries."""
 
     def __init__(self) -> None:
         self.events: list[ClaimedEvent] = []
@@ -33,13 +33,13 @@ class Desk:
 
 
 @pytest.fixture
-def desk() -> Desk:
-    return Desk()
+def settled() -> Settled:
+    return Settled()
 
 
 @pytest.fixture
-def result_writer(outbox: WatchedOutbox, desk: Desk) -> ResultWriter:
-    return ResultWriter(outbox, desk, give_up_s=0.5)
+def writer(outbox: WatchedOutbox, settled: Settled) -> ResultWriter:
+    return ResultWriter(outbox, settled, give_up_s=0.5)
 
 
 @pytest.fixture
@@ -49,36 +49,36 @@ def logs() -> Iterator[list[Any]]:
 
 
 def claimed(store: Store, requester: NewRequester, count: int) -> list[ClaimedEvent]:
-    tell(store, requester, "http://127.0.0.1:1/hook", jobs=count)
+    add_events(store, requester, "http://127.0.0.1:1/hook", jobs=count)
     return store.outbox.claim("d1", count)
 
 
 def test_what_ends_together_is_written_together(
-    store: Store, requester: NewRequester, outbox: WatchedOutbox, result_writer: ResultWriter, desk: Desk
+    store: Store, requester: NewRequester, outbox: WatchedOutbox, writer: ResultWriter, settled: Settled
 ) -> None:
     events = claimed(store, requester, 30)
     for event in events:
-        result_writer.put(Delivery(event, Delivered(), 200))
-    result_writer.start()
+        writer.put(Delivery(event, Delivered(), 200))
+    writer.start()
     outbox.wait_settled(30)
-    result_writer.stop()
+    writer.stop()
     assert outbox.batches == [30]
-    assert desk.events == events
+    assert settled.events == events
 
 
 def test_a_single_result_does_not_wait_for_others(
     store: Store,
     requester: NewRequester,
     outbox: WatchedOutbox,
-    result_writer: ResultWriter,
+    writer: ResultWriter,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(settling, "GATHER_MORE_S", LONG_S)
-    result_writer.start()
+    monkeypatch.setattr(result_writer, "GATHER_MORE_S", TIMEOUT_S)
+    writer.start()
     for count, event in enumerate(claimed(store, requester, 3), 1):
-        result_writer.put(Delivery(event, Delivered(), 200))
+        writer.put(Delivery(event, Delivered(), 200))
         outbox.wait_settled(count)
-    result_writer.stop()
+    writer.stop()
     assert outbox.batches == [1, 1, 1]
 
 
@@ -86,62 +86,62 @@ def test_after_many_results_the_next_wait_for_more(
     store: Store,
     requester: NewRequester,
     outbox: WatchedOutbox,
-    result_writer: ResultWriter,
+    writer: ResultWriter,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(settling, "GATHER_MORE_S", LONG_S)
+    monkeypatch.setattr(result_writer, "GATHER_MORE_S", TIMEOUT_S)
     many, more = (claimed(store, requester, count) for count in (10, 50))
     for event in many:
-        result_writer.put(Delivery(event, Delivered(), 200))
-    result_writer.start()
+        writer.put(Delivery(event, Delivered(), 200))
+    writer.start()
     outbox.wait_settled(10)
     for event in more:
-        result_writer.put(Delivery(event, Delivered(), 200))
+        writer.put(Delivery(event, Delivered(), 200))
     outbox.wait_settled(60)
-    result_writer.stop()
+    writer.stop()
     assert outbox.batches == [10, 50]
 
 
 def test_a_stop_writes_what_is_left(
-    store: Store, requester: NewRequester, outbox: WatchedOutbox, result_writer: ResultWriter
+    store: Store, requester: NewRequester, outbox: WatchedOutbox, writer: ResultWriter
 ) -> None:
-    result_writer.start()
+    writer.start()
     for event in claimed(store, requester, 300):
-        result_writer.put(Delivery(event, Delivered(), 200))
-    result_writer.stop()
+        writer.put(Delivery(event, Delivered(), 200))
+    writer.stop()
     assert len(outbox.settled) == 300
 
 
 def test_one_bad_result_keeps_no_other_from_being_written(
-    store: Store, requester: NewRequester, outbox: WatchedOutbox, desk: Desk, logs: list[Any]
+    store: Store, requester: NewRequester, outbox: WatchedOutbox, settled: Settled, logs: list[Any]
 ) -> None:
-    result_writer = ResultWriter(outbox, desk, give_up_s=0.5)
+    writer = ResultWriter(outbox, settled, give_up_s=0.5)
     bad, *good = claimed(store, requester, 5)
-    result_writer.put(Delivery(bad, Redeliver(1, "half a pair: \ud800"), 200))
+    writer.put(Delivery(bad, Redeliver(1, "half a pair: \ud800"), 200))
     for event in good:
-        result_writer.put(Delivery(event, Delivered(), 200))
-    result_writer.start()
+        writer.put(Delivery(event, Delivered(), 200))
+    writer.start()
     outbox.wait_settled(4)
-    result_writer.stop()
+    writer.stop()
     assert {delivery.event for delivery in outbox.settled} == set(good)
     assert store.jobs.event(bad.event_id)["status"] == OutboxStatus.CLAIMED
     (line,) = [line for line in logs if line["log_level"] == "error"]
     assert (line["event"], line["event_id"]) == ("delivery_not_settled", bad.event_id)
-    assert len(desk.events) == 5
+    assert len(settled.events) == 5
 
 
-def test_a_late_result_is_told_and_changes_nothing(
-    store: Store, requester: NewRequester, result_writer: ResultWriter, desk: Desk, logs: list[Any]
+def test_a_late_result_is_logged_and_changes_nothing(
+    store: Store, requester: NewRequester, writer: ResultWriter, settled: Settled, logs: list[Any]
 ) -> None:
     (event,) = claimed(store, requester, 1)
     store.outbox.release([event])
     before = store.jobs.event(event.event_id)
-    result_writer.put(Delivery(event, Delivered(), 200))
-    result_writer.start()
-    result_writer.stop()
+    writer.put(Delivery(event, Delivered(), 200))
+    writer.start()
+    writer.stop()
     assert store.jobs.event(event.event_id) == before
     assert [line["event"] for line in logs] == ["delivery_stale"]
-    assert desk.events == [event]
+    assert settled.events == [event]
 
 
 @pytest.fixture
@@ -149,33 +149,33 @@ def fragile(tmp_path: Path) -> FragileSqlite:
     return FragileSqlite(tmp_path)
 
 
-def test_results_outlast_an_outage(fragile: FragileSqlite, desk: Desk, engine: str) -> None:
+def test_results_outlast_an_outage(fragile: FragileSqlite, settled: Settled, engine: str) -> None:
     del engine
     with open_store(fragile.url) as store:
         outbox = watch(store)
-        result_writer = ResultWriter(outbox, desk, give_up_s=60)
+        writer = ResultWriter(outbox, settled, give_up_s=60)
         events = claimed(store, store.requesters.create("newsroom"), 3)
-        result_writer.start()
+        writer.start()
         with away(fragile, store):
-            result_writer.put(Delivery(events[0], Delivered(), 200))
+            writer.put(Delivery(events[0], Delivered(), 200))
             outbox.wait_until(lambda: outbox.failures > 0)
-            result_writer.put(Delivery(events[1], Delivered(), 200))
-        result_writer.put(Delivery(events[2], Delivered(), 200))
+            writer.put(Delivery(events[1], Delivered(), 200))
+        writer.put(Delivery(events[2], Delivered(), 200))
         outbox.wait_settled(3)
-        result_writer.stop()
-    assert desk.events == events
+        writer.stop()
+    assert settled.events == events
 
 
 def test_a_stop_does_not_wait_for_a_database_for_ever(
-    fragile: FragileSqlite, desk: Desk, logs: list[Any], engine: str
+    fragile: FragileSqlite, settled: Settled, logs: list[Any], engine: str
 ) -> None:
     del engine
     with open_store(fragile.url) as store:
-        result_writer = ResultWriter(store.outbox, desk, give_up_s=0.0)
+        writer = ResultWriter(store.outbox, settled, give_up_s=0.0)
         (event,) = claimed(store, store.requesters.create("newsroom"), 1)
         with away(fragile, store):
-            result_writer.put(Delivery(event, Delivered(), 200))
-            result_writer.start()
-            result_writer.stop()
+            writer.put(Delivery(event, Delivered(), 200))
+            writer.start()
+            writer.stop()
         assert store.jobs.event(event.event_id)["status"] == OutboxStatus.CLAIMED
     assert {line["event"] for line in logs} == {"settle_failed"}

@@ -1,11 +1,11 @@
-"""Which delivery starts next: every rule by itself."""
+"""The rules of the send scheduler, one by one."""
 
 import pytest
 
 from euterpe.dispatch.destination import SLOW_AFTER_S, Outcome
 from euterpe.dispatch.send_slots import max_concurrent_sends
 from euterpe.store.queue.outbox import ClaimedEvent
-from tests.dispatch.scheduler_harness import LONG_S, SchedulerHarness, event, events, ids
+from tests.dispatch.scheduler_harness import DEADLINE_S, SchedulerHarness, event, events, ids
 
 
 @pytest.fixture
@@ -35,14 +35,14 @@ def test_a_destination_that_falls_silent_gets_one_at_a_time_until_it_answers_aga
     scheduler.add(*events(9))
     first, *others = scheduler.start_all()
     scheduler.finish([first], Outcome.SILENCE, after_s=0.1)
-    assert scheduler.start_all() == [], "the others are under way still"
+    assert scheduler.start_all() == [], "the others are still under way"
     scheduler.finish(others[:3], Outcome.NOTHING)
     assert scheduler.start_all() == []
     scheduler.finish(others[3:], Outcome.ANSWER)
     assert len(scheduler.start_all()) == 4
 
 
-def test_a_delivery_that_waits_long_steps_aside(scheduler: SchedulerHarness) -> None:
+def test_a_slow_send_no_longer_counts_against_the_concurrency(scheduler: SchedulerHarness) -> None:
     scheduler.note_outcome("a")
     scheduler.note_outcome("b")
     scheduler.add(*events(5))
@@ -54,7 +54,7 @@ def test_a_delivery_that_waits_long_steps_aside(scheduler: SchedulerHarness) -> 
     assert all(send.is_detached for send in waiting)
 
 
-def test_a_destination_with_a_delivery_that_waits_long_gets_no_other(scheduler: SchedulerHarness) -> None:
+def test_a_destination_with_a_slow_send_gets_no_other(scheduler: SchedulerHarness) -> None:
     scheduler.note_outcome("a")
     scheduler.add(event(1))
     (waiting,) = scheduler.start_all()
@@ -65,14 +65,14 @@ def test_a_destination_with_a_delivery_that_waits_long_gets_no_other(scheduler: 
     assert ids(scheduler.start_all()) == ["a-None-2"]
 
 
-def test_no_requester_holds_more_places_for_trials_than_it_leaves_free() -> None:
+def test_no_requester_holds_more_slots_for_trials_than_it_leaves_free() -> None:
     scheduler = SchedulerHarness(concurrency=2)
     under_way = 0
     for number in range(20):
         scheduler.add(event(1, to=f"hole{number}"))
         under_way += len(scheduler.start_all())
         scheduler.clock.now += SLOW_AFTER_S
-    # Eight of the ten places are for receivers that have not answered: half of them each.
+    # Eight of the ten slots are for receivers that have not answered: a requester gets half of these.
     assert max_concurrent_sends(2) == 10
     assert under_way == 4
     scheduler.hand_back()
@@ -82,7 +82,7 @@ def test_no_requester_holds_more_places_for_trials_than_it_leaves_free() -> None
     assert len(scheduler.start_all()) == 1
 
 
-def test_a_requester_whose_receivers_stop_answering_holds_at_most_half_of_all_places(
+def test_a_requester_whose_receivers_stop_answering_holds_at_most_half_of_all_slots(
     scheduler: SchedulerHarness,
 ) -> None:
     names = [f"a{number}" for number in range(20)]
@@ -94,13 +94,13 @@ def test_a_requester_whose_receivers_stop_answering_holds_at_most_half_of_all_pl
         under_way += len(scheduler.start_all())
         scheduler.clock.now += SLOW_AFTER_S
     assert under_way == 13, "of twenty-five"
-    assert scheduler.destinations.room() > 0, "what cannot be sent keeps nothing of others from being claimed"
+    assert scheduler.inner.room() > 0, "events that cannot be sent do not keep others from being claimed"
     scheduler.add(event(1, to="b", requester="another"))
     assert len(scheduler.start_all()) == 1
-    assert scheduler.hand_back(), "and does not stay in hand"
+    assert scheduler.hand_back(), "and the rest is handed back"
 
 
-def test_one_seat_is_kept_for_those_that_answer(scheduler: SchedulerHarness) -> None:
+def test_one_slot_is_kept_for_receivers_that_answer(scheduler: SchedulerHarness) -> None:
     scheduler.note_outcome("good")
     scheduler.add(*[event(1, to=f"new{number}") for number in range(9)])
     assert len(scheduler.start_all()) == 4
@@ -108,26 +108,26 @@ def test_one_seat_is_kept_for_those_that_answer(scheduler: SchedulerHarness) -> 
     assert ids(scheduler.start_all()) == ["good-None-1"]
 
 
-def test_with_one_seat_even_the_unproven_get_it() -> None:
+def test_an_only_slot_is_open_to_unproven_receivers() -> None:
     scheduler = SchedulerHarness(concurrency=1)
     scheduler.add(event(1))
     assert len(scheduler.start_all()) == 1
 
 
-def test_a_suspect_takes_nobodys_seat(scheduler: SchedulerHarness) -> None:
+def test_a_send_to_a_suspect_takes_no_slot_of_the_others(scheduler: SchedulerHarness) -> None:
     scheduler.note_outcome("good")
-    scheduler.note_outcome("hole", Outcome.SILENCE, after_s=LONG_S)
+    scheduler.note_outcome("hole", Outcome.SILENCE, after_s=DEADLINE_S)
     scheduler.add(event(1, to="hole"), *events(5, to="good"))
     sends = scheduler.start_all()
     assert len(sends) == 6
     assert [send.is_detached for send in sends] == [True, *[False] * 5]
 
 
-def test_what_waits_for_a_plugged_destination_is_handed_back(scheduler: SchedulerHarness) -> None:
+def test_events_for_a_stuck_destination_are_handed_back(scheduler: SchedulerHarness) -> None:
     scheduler.add(*events(4), event(1, to="b"))
     scheduler.start_all()
     scheduler.clock.now += SLOW_AFTER_S - 0.01
-    assert scheduler.hand_back() == [], "it may answer yet"
+    assert scheduler.hand_back() == [], "the receiver may still answer"
     scheduler.clock.now += 0.01
     (back,) = scheduler.hand_back()
     assert back.events == events(3, first=2)
@@ -135,10 +135,10 @@ def test_what_waits_for_a_plugged_destination_is_handed_back(scheduler: Schedule
     assert scheduler.hand_back() == []
 
 
-def test_a_suspect_that_fails_fast_is_tried_on_until_its_circuit_breaker_opens(
+def test_a_suspect_that_fails_fast_is_tried_until_its_circuit_breaker_opens(
     scheduler: SchedulerHarness,
 ) -> None:
-    """Nobody listens there: each event has its attempt, one after the other."""
+    """Sends to a closed port fail at once, so the events are tried one after the other."""
     scheduler.note_outcome("a", Outcome.SILENCE, after_s=0.001)
     scheduler.add(*events(4))
     tried = 0
@@ -147,12 +147,12 @@ def test_a_suspect_that_fails_fast_is_tried_on_until_its_circuit_breaker_opens(
         assert scheduler.hand_back() == []
         scheduler.finish(sends, Outcome.SILENCE, after_s=0.001)
     assert tried == 2
-    (refusal,) = scheduler.destinations.refuse()
+    (refusal,) = scheduler.inner.refuse()
     assert (len(refusal.events), refusal.failures) == (2, 3)
 
 
-def test_what_waits_too_long_for_a_trial_is_handed_back() -> None:
-    """The requester's places are taken by receivers that nobody had heard of before."""
+def test_events_that_wait_too_long_for_a_trial_are_handed_back() -> None:
+    """Receivers that have never answered take all slots of the requester."""
     scheduler = SchedulerHarness(concurrency=1)
     for number in range(2):
         scheduler.add(event(1, to=f"hole{number}"))
@@ -175,7 +175,7 @@ def test_a_slow_destination_keeps_what_it_can_take_soon(scheduler: SchedulerHarn
     assert scheduler.hand_back() == []
     scheduler.clock.now += 0.25
     (back,) = scheduler.hand_back()
-    assert back.events == events(10, to="slow", first=21), "twenty a second, so ten in half of one"
+    assert back.events == events(10, to="slow", first=21), "at 20 a second, 10 in half a second"
 
 
 def test_a_fast_destination_keeps_everything(scheduler: SchedulerHarness) -> None:
@@ -193,7 +193,7 @@ def test_too_much_in_hand_is_handed_back_at_once(scheduler: SchedulerHarness) ->
         scheduler.add(*events(count, to="slow"))
         scheduler.start_all()
         delays += [(len(back.events), round(back.delay_ms, -1)) for back in scheduler.hand_back()]
-    # It takes twenty a second: each lot waits for the one before it.
+    # The receiver takes 20 events a second: each batch waits for the one before it.
     assert delays == [(191, 1_000), (201, 10_550), (201, 20_600)]
 
 
@@ -205,14 +205,14 @@ def test_a_queue_that_stops_moving_is_spaced_by_how_long_it_has_waited(scheduler
         scheduler.start_all()
         scheduler.clock.now += SLOW_AFTER_S
         delays += [(len(back.events), round(back.delay_ms, -1)) for back in scheduler.hand_back()]
-    # A tenth of a second each, then a fifth, and half a second has passed each time.
+    # An event is given a tenth of a second, then a fifth; half a second passes between the rounds.
     assert delays == [(200, 1_000), (205, 20_500), (205, 61_000)]
 
 
 def test_a_dead_destinations_queue_comes_back_one_a_second_within_a_quarter_of_an_hour(
     scheduler: SchedulerHarness,
 ) -> None:
-    scheduler.note_outcome("hole", Outcome.SILENCE, after_s=LONG_S)
+    scheduler.note_outcome("hole", Outcome.SILENCE, after_s=DEADLINE_S)
     scheduler.add(event(1, to="hole"))
     scheduler.start_all()
     delays = []
@@ -223,8 +223,8 @@ def test_a_dead_destinations_queue_comes_back_one_a_second_within_a_quarter_of_a
     assert max(delays) == delays[-1] == 900_000
 
 
-def test_an_answer_ends_the_queue_of_what_was_handed_back(scheduler: SchedulerHarness) -> None:
-    scheduler.note_outcome("hole", Outcome.SILENCE, after_s=LONG_S)
+def test_an_answer_resets_the_delay_of_events_that_are_handed_back(scheduler: SchedulerHarness) -> None:
+    scheduler.note_outcome("hole", Outcome.SILENCE, after_s=DEADLINE_S)
     scheduler.add(*events(30, to="hole"))
     (trial,) = scheduler.start_all()
     scheduler.clock.now += SLOW_AFTER_S
@@ -282,47 +282,47 @@ def test_an_unreadable_url_is_a_destination_of_its_own(scheduler: SchedulerHarne
 
 def test_there_is_room_for_a_batch_while_no_more_than_one_is_ready(scheduler: SchedulerHarness) -> None:
     scheduler.note_outcome("a")
-    assert scheduler.destinations.room() == 10
+    assert scheduler.inner.room() == 10
     scheduler.add(*events(10))
-    assert scheduler.destinations.room() == 10
+    assert scheduler.inner.room() == 10
     scheduler.add(event(99))
-    assert scheduler.destinations.room() == 0
+    assert scheduler.inner.room() == 0
     scheduler.start_all()
-    assert scheduler.destinations.room() == 10
+    assert scheduler.inner.room() == 10
 
 
 def test_what_cannot_be_sent_soon_takes_no_room_up_to_a_bound(scheduler: SchedulerHarness) -> None:
     scheduler.add(*events(200))
-    assert scheduler.destinations.room() == 10
+    assert scheduler.inner.room() == 10
     scheduler.add(event(999))
-    assert scheduler.destinations.room() == 0
+    assert scheduler.inner.room() == 0
 
 
 def test_the_next_change_is_when_something_has_waited_long(scheduler: SchedulerHarness) -> None:
-    assert scheduler.destinations.next_change() is None
+    assert scheduler.inner.next_change() is None
     scheduler.add(*events(2))
     scheduler.clock.now += 0.2
     scheduler.start_all()
-    assert scheduler.destinations.next_change() == pytest.approx(0.1), "what is under way, on trial"
+    assert scheduler.inner.next_change() == pytest.approx(0.1), "until the trial counts as slow"
     scheduler.clock.now += 0.1
-    assert scheduler.destinations.next_change() == pytest.approx(0.2), "what waits"
+    assert scheduler.inner.next_change() == pytest.approx(0.2), "until the waiting event is handed back"
     scheduler.clock.now += 0.2
-    assert scheduler.destinations.next_change() is None
+    assert scheduler.inner.next_change() is None
 
 
-def test_who_has_never_answered_steps_aside_sooner(scheduler: SchedulerHarness) -> None:
+def test_a_send_to_an_unproven_receiver_counts_as_slow_sooner(scheduler: SchedulerHarness) -> None:
     scheduler.add(*[event(n, to=f"d{n}") for n in range(1, 9)])
-    assert len(scheduler.start_all()) == 4, "the seats for trials"
+    assert len(scheduler.start_all()) == 4, "the slots for trials"
     scheduler.clock.now += 0.09
     assert scheduler.start_all() == []
     scheduler.clock.now += 0.01
     assert len(scheduler.start_all()) == 4
 
 
-def test_what_is_cleared_is_gone(scheduler: SchedulerHarness) -> None:
+def test_cleared_events_are_not_sent(scheduler: SchedulerHarness) -> None:
     scheduler.add(*events(3), *events(2, to="b"))
     (first, _) = scheduler.start_all()
-    assert len(scheduler.destinations.clear()) == 3
+    assert len(scheduler.inner.clear()) == 3
     assert scheduler.start_all() == []
     scheduler.finish([first])
     scheduler.add(event(9))
@@ -334,7 +334,7 @@ def test_only_so_many_destinations_of_a_requester_are_remembered() -> None:
     scheduler.note_outcome("a")
     scheduler.add(event(1, to="busy"))
     scheduler.start_all()
-    scheduler.note_outcome("b")  # "a" is forgotten, "busy" is not
+    scheduler.note_outcome("b")  # this evicts "a", but not "busy", which is in use
     scheduler.add(event(2, to="busy"))
     assert scheduler.start_all() == []
     scheduler.add(*events(3, to="b"))

@@ -1,4 +1,4 @@
-"""All the rules for what starts next at once, against random histories of several requesters."""
+"""Model test: all rules of the send scheduler hold in random histories of several requesters."""
 
 from collections import Counter
 
@@ -12,9 +12,9 @@ from tests.dispatch.scheduler_harness import SchedulerHarness, event
 
 
 class Histories(RuleBasedStateMachine):
-    """Anything may happen in any order; what must hold, holds after each step."""
+    """Claim, start, finish, wait and hand back in random order; check the invariants after each step."""
 
-    flying: list[Send]
+    under_way: list[Send]
     waiting: dict[str, ClaimedEvent]
 
     @initialize(concurrency=st.integers(1, 4), batch=st.integers(1, 5))
@@ -24,8 +24,8 @@ class Histories(RuleBasedStateMachine):
             batch,
             SchedulerHarness(concurrency, batch),
         )
-        self.flying, self.waiting, self.sequences = [], {}, Counter[str]()
-        self.last_heard: dict[tuple[str, str], Outcome] = {}
+        self.under_way, self.waiting, self.sequences = [], {}, Counter[str]()
+        self.last_outcome: dict[tuple[str, str], Outcome] = {}
 
     @rule(
         requester=st.sampled_from(["r1", "r1", "r2", "r3"]),
@@ -44,24 +44,24 @@ class Histories(RuleBasedStateMachine):
     @rule()
     def start(self) -> None:
         self.refuse()
-        while send := self.scheduler.destinations.start_next():
+        while send := self.scheduler.inner.start_next():
             self.check_share(send)
             one = self.waiting.pop(send.event.event_id)
             of_job = [other.sequence for other in self.waiting.values() if other.job_id == one.job_id]
             assert one.sequence < min(of_job, default=one.sequence + 1)
-            self.flying.append(send)
+            self.under_way.append(send)
         self.check_bounds()
         self.check_nothing_waits_without_reason()
 
-    @precondition(lambda self: self.flying)
+    @precondition(lambda self: self.under_way)
     @rule(
         choice=st.integers(0, 99), outcome=st.sampled_from(Outcome), after=st.sampled_from([0.0, 0.01, 0.3])
     )
     def finish(self, choice: int, outcome: Outcome, after: float) -> None:
-        send = self.flying.pop(choice % len(self.flying))
+        send = self.under_way.pop(choice % len(self.under_way))
         self.scheduler.finish([send], outcome, after_s=after)
         if outcome is not Outcome.NOTHING:
-            self.last_heard[send.destination.key] = outcome
+            self.last_outcome[send.destination.key] = outcome
 
     @rule(seconds=st.sampled_from([0.1, 0.5, 1.0, 60.0]))
     def wait(self, seconds: float) -> None:
@@ -76,7 +76,7 @@ class Histories(RuleBasedStateMachine):
 
     @rule()
     def refuse(self) -> None:
-        for refusal in self.scheduler.destinations.refuse():
+        for refusal in self.scheduler.inner.refuse():
             assert refusal.failures >= 3
             for one in refusal.events:
                 assert self.health(one) is Health.SUSPECT
@@ -84,46 +84,46 @@ class Histories(RuleBasedStateMachine):
 
     @invariant()
     def check_what_waits(self) -> None:
-        change = self.scheduler.destinations.next_change()
+        change = self.scheduler.inner.next_change()
         assert change is None or 0 < change <= SLOW_AFTER_S
-        in_hand = len(self.waiting)
-        room = self.scheduler.destinations.room()
+        waiting = len(self.waiting)
+        room = self.scheduler.inner.room()
         assert room in (0, self.batch)
-        assert room or in_hand > self.batch
-        assert not room or in_hand <= 20 * self.batch
+        assert room or waiting > self.batch
+        assert not room or waiting <= 20 * self.batch
         owners = {one.requester_id for one in self.waiting.values()}
-        assert self.scheduler.destinations.saturated() <= owners, (
-            "who has nothing in hand is always claimed for"
+        assert self.scheduler.inner.saturated() <= owners, (
+            "a requester without claimed events is always claimed for"
         )
 
     def check_share(self, started: Send) -> None:
-        """A requester starts a send only while it holds fewer places than are free."""
-        own = [f for f in self.flying if f.event.requester_id == started.event.requester_id]
-        assert len(own) < max_concurrent_sends(self.concurrency) - len(self.flying)
+        """Assert that the requester of this send holds fewer slots than are free."""
+        own = [s for s in self.under_way if s.event.requester_id == started.event.requester_id]
+        assert len(own) < max_concurrent_sends(self.concurrency) - len(self.under_way)
         if self.health(started.event) is not Health.PROVEN:
-            assert len(self.trials(own)) < 4 * self.concurrency - len(self.trials(self.flying))
+            assert len(self.trials(own)) < 4 * self.concurrency - len(self.trials(self.under_way))
 
     def check_bounds(self) -> None:
-        assert len(self.flying) <= max_concurrent_sends(self.concurrency)
-        assert sum(not send.is_detached for send in self.flying) <= self.concurrency
-        jobs = Counter(send.event.job_id for send in self.flying)
+        assert len(self.under_way) <= max_concurrent_sends(self.concurrency)
+        assert sum(not send.is_detached for send in self.under_way) <= self.concurrency
+        jobs = Counter(send.event.job_id for send in self.under_way)
         assert max(jobs.values(), default=0) <= 1
 
     def check_nothing_waits_without_reason(self) -> None:
-        """Nothing more could start: each destination that has something to send is held by a rule."""
+        """Assert that a rule keeps each waiting event from being sent."""
         now = self.scheduler.clock.now
-        prompt = [send for send in self.flying if not send.is_detached]
+        prompt = [send for send in self.under_way if not send.is_detached]
         for one in self.waiting.values():
-            requester = [f for f in self.flying if f.event.requester_id == one.requester_id]
+            requester = [s for s in self.under_way if s.event.requester_id == one.requester_id]
             own = [send for send in requester if self.key(send.event) == self.key(one)]
             health = self.health(one)
             is_trial = health is not Health.PROVEN
-            trials = len(self.trials(self.flying))
+            trials = len(self.trials(self.under_way))
             reasons = [
                 any(send.event.job_id == one.job_id for send in own),
                 bool(own) and is_trial,
                 any(send.has_waited(now) for send in own),
-                len(requester) >= max_concurrent_sends(self.concurrency) - len(self.flying),
+                len(requester) >= max_concurrent_sends(self.concurrency) - len(self.under_way),
                 is_trial and len(self.trials(requester)) >= 4 * self.concurrency - trials,
                 health is not Health.SUSPECT and len(prompt) >= self.concurrency,
                 health is Health.UNPROVEN and len(self.trials(prompt)) >= max(1, self.concurrency - 1),
@@ -137,7 +137,7 @@ class Histories(RuleBasedStateMachine):
         return one.requester_id, f"https://{one.url[8]}.example:443"
 
     def health(self, one: ClaimedEvent) -> Health:
-        outcome = self.last_heard.get(self.key(one))
+        outcome = self.last_outcome.get(self.key(one))
         if outcome is None:
             return Health.UNPROVEN
         return Health.SUSPECT if outcome is Outcome.SILENCE else Health.PROVEN

@@ -9,19 +9,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from euterpe.dispatch.destination import Outcome, Send
-from tests.dispatch.scheduler_harness import LONG_S, SchedulerHarness, event
+from tests.dispatch.scheduler_harness import DEADLINE_S, SchedulerHarness, event
 
 ANSWER_S = 0.02
-# (how long a send takes, how it ends); the number is how many sends the receiver has had before.
+# Maps the number of earlier sends to how long the next one takes and how it ends.
 Receiver = Callable[[int], tuple[float, Outcome]]
 RECEIVERS: dict[str, Receiver] = {
-    "black hole": lambda _: (LONG_S, Outcome.SILENCE),
+    "black hole": lambda _: (DEADLINE_S, Outcome.SILENCE),
     "closed port": lambda _: (0.01, Outcome.SILENCE),
-    "drip": lambda _: (LONG_S - 0.1, Outcome.ANSWER),
+    "drip": lambda _: (DEADLINE_S - 0.1, Outcome.ANSWER),
     "slow TLS": lambda _: (4.0, Outcome.SILENCE),
     "huge answer": lambda _: (2.0, Outcome.ANSWER),
-    "answers once, then never": lambda sends: (LONG_S, Outcome.SILENCE) if sends else (0.01, Outcome.ANSWER),
-    "just within the patience": lambda _: (0.49, Outcome.ANSWER),
+    "answers only once": lambda sends: (DEADLINE_S, Outcome.SILENCE) if sends else (0.01, Outcome.ANSWER),
+    "just under slow": lambda _: (0.49, Outcome.ANSWER),
 }
 
 
@@ -33,16 +33,16 @@ class Simulation:
         self._ends: list[tuple[float, int, Send, Outcome]] = []
         self._numbers, self._sends = count(), dict[tuple[str, str], int]()
         self.waits: list[float] = []
-        self._asked_at = 0.0
+        self._added_at = 0.0
 
     def run(self, seconds: float, *, healthy: bool = True) -> list[float]:
-        """Keep all hostile queues full; return how long each event of the healthy one waited to start."""
+        """Keep the hostile queues full; return how long each event of the healthy requester waited."""
         end = self.scheduler.clock.now + seconds
         next_healthy = self.scheduler.clock.now + 3.0
         while self.scheduler.clock.now < end:
             self._fill()
             if healthy and self.scheduler.clock.now >= next_healthy:
-                self._asked_at = self.scheduler.clock.now
+                self._added_at = self.scheduler.clock.now
                 self.scheduler.add(event(next(self._numbers) + 1, to="good", requester="healthy"))
                 next_healthy += 1.5
             self._step()
@@ -50,9 +50,9 @@ class Simulation:
 
     def _fill(self) -> None:
         """Claim as a dispatcher does: nothing for a requester that is saturated."""
-        skipped = self.scheduler.destinations.saturated()
+        skipped = self.scheduler.inner.saturated()
         for requester, kinds in self._hostile.items():
-            if requester in skipped or not self.scheduler.destinations.room():
+            if requester in skipped or not self.scheduler.inner.room():
                 continue
             for _ in range(10):
                 turn = next(self._numbers)
@@ -60,32 +60,32 @@ class Simulation:
                 self.scheduler.add(event(turn + 1, to=f"{kind}{number}", requester=requester))
 
     def _step(self) -> None:
-        self.scheduler.destinations.refuse()
+        self.scheduler.inner.refuse()
         for send in self.scheduler.start_all():
             self._begin(send)
         self.scheduler.hand_back()
         now = self.scheduler.clock.now
-        soon = now + min(self.scheduler.destinations.next_change() or 0.25, 0.25)
+        soon = now + min(self.scheduler.inner.next_change() or 0.25, 0.25)
         self.scheduler.clock.now = min(soon, self._ends[0][0]) if self._ends else soon
         while self._ends and self._ends[0][0] <= self.scheduler.clock.now:
             _, _, send, outcome = heapq.heappop(self._ends)
-            self.scheduler.destinations.finish(send, outcome)
+            self.scheduler.inner.finish(send, outcome)
 
     def _begin(self, send: Send) -> None:
         requester, origin = send.destination.key
-        took, outcome = ANSWER_S, Outcome.ANSWER
+        time_s, outcome = ANSWER_S, Outcome.ANSWER
         if requester == "healthy":
-            self.waits.append(self.scheduler.clock.now - self._asked_at)
+            self.waits.append(self.scheduler.clock.now - self._added_at)
         else:
             kind = origin.removeprefix("https://").partition(".")[0].rstrip("0123456789")
             sends = self._sends[requester, origin] = self._sends.get((requester, origin), -1) + 1
-            took, outcome = next(one for name, one in RECEIVERS.items() if name.lower() == kind)(sends)
-        heapq.heappush(self._ends, (self.scheduler.clock.now + took, next(self._numbers), send, outcome))
+            time_s, outcome = next(one for name, one in RECEIVERS.items() if name.lower() == kind)(sends)
+        heapq.heappush(self._ends, (self.scheduler.clock.now + time_s, next(self._numbers), send, outcome))
 
 
 @settings(max_examples=10)
 @given(
-    concurrency=st.integers(3, 8),  # with fewer places see docs/guarantees.md
+    concurrency=st.integers(3, 8),  # docs/guarantees.md describes 1 and 2
     hostile=st.dictionaries(
         st.sampled_from(["h1", "h2", "h3"]),
         st.lists(st.sampled_from(sorted(RECEIVERS)), min_size=1, max_size=40),

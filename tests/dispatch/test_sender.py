@@ -1,4 +1,4 @@
-"""One attempt against every kind of receiver: what is sent, and what becomes of the event."""
+"""One delivery to every kind of receiver: what is sent, and what is decided about the event."""
 
 import json
 import socket
@@ -25,20 +25,20 @@ from euterpe.net.egress import Egress
 from euterpe.store.queue.outbox import ClaimedEvent
 from euterpe.store.secrets.requesters import NewRequester, Requesters
 from euterpe.store.store import Store
-from tests.dispatch.dispatcher_harness import LOOPBACK, QUICK, verified
+from tests.dispatch.dispatcher_harness import LOOPBACK, QUICK, assert_signed
 from tests.dispatch.fake_receivers import Receiver, Reply
 
 pytestmark = pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
 
 NOW = 1_800_000_000.7
 POLICY = DeliveryPolicy(max_attempts=3, schedule=QUICK, deadline_s=10.0, max_answer_bytes=1000)
-IMPATIENT = replace(POLICY, deadline_s=0.3)
+SHORT_DEADLINE = replace(POLICY, deadline_s=0.3)
 
-Hire = Callable[..., Sender]
+Build = Callable[..., Sender]
 
 
 class Dialled(list[tuple[str, int]]):
-    """What was dialled, and truly."""
+    """Real dialer; as a list it has the addresses that were dialled."""
 
     def __call__(self, address: str, port: int, timeout_s: float) -> socket.socket:
         self.append((address, port))
@@ -51,14 +51,14 @@ def dialled() -> Dialled:
 
 
 @pytest.fixture
-def hire(store: Store, dialled: Dialled, open_receivers: ExitStack) -> Hire:
-    """A courier; its connections are closed before the receivers are."""
+def build(store: Store, dialled: Dialled, open_receivers: ExitStack) -> Build:
+    """Return a factory of senders, whose connections are closed before the receivers are."""
 
-    def hired(policy: DeliveryPolicy = POLICY, requesters: Requesters = store.requesters) -> Sender:
+    def make(policy: DeliveryPolicy = POLICY, requesters: Requesters = store.requesters) -> Sender:
         egress = open_receivers.enter_context(Egress(LOOPBACK, dial=dialled))
         return Sender(egress, SigningSecrets(requesters), policy, store.callbacks, wall_clock=lambda: NOW)
 
-    return hired
+    return make
 
 
 @pytest.fixture
@@ -68,9 +68,9 @@ def event(requester: NewRequester, receiver: Receiver) -> ClaimedEvent:
 
 
 def test_a_webhook_has_the_events_bytes_and_signed_headers(
-    hire: Hire, event: ClaimedEvent, receiver: Receiver, requester: NewRequester
+    build: Build, event: ClaimedEvent, receiver: Receiver, requester: NewRequester
 ) -> None:
-    delivery, outcome = hire().deliver(event)
+    delivery, outcome = build().deliver(event)
     assert (delivery.decision, delivery.status_code, outcome) == (Delivered(), 204, Outcome.ANSWER)
     (received,) = receiver.received
     assert received.body == event.body.encode()
@@ -79,13 +79,13 @@ def test_a_webhook_has_the_events_bytes_and_signed_headers(
     assert received.headers["user-agent"] == f"euterpe/{__version__}"
     assert received.headers["x-euterpe-event-id"] == "e1"
     assert received.headers["x-euterpe-timestamp"] == str(int(NOW))
-    verified([received], requester.webhook_secret)
+    assert_signed([received], requester.webhook_secret)
     with pytest.raises(BadSignature):
         verify(received.headers, received.body, ["whsec_other"], now=int(NOW), nonces=MemoryNonces())
 
 
-def test_every_attempt_has_a_new_nonce(hire: Hire, event: ClaimedEvent, receiver: Receiver) -> None:
-    sender = hire()
+def test_every_attempt_has_a_new_nonce(build: Build, event: ClaimedEvent, receiver: Receiver) -> None:
+    sender = build()
     for _ in range(5):
         sender.deliver(event)
     assert len({received.headers["x-euterpe-nonce"] for received in receiver.received}) == 5
@@ -93,26 +93,26 @@ def test_every_attempt_has_a_new_nonce(hire: Hire, event: ClaimedEvent, receiver
 
 
 def test_while_secrets_overlap_there_is_a_signature_of_each(
-    hire: Hire, event: ClaimedEvent, receiver: Receiver, requester: NewRequester, store: Store
+    build: Build, event: ClaimedEvent, receiver: Receiver, requester: NewRequester, store: Store
 ) -> None:
     new = store.requesters.rotate_secret(requester.requester_id, old_valid_ms=60_000)
-    hire().deliver(event)
+    build().deliver(event)
     assert receiver.received[0].headers["x-euterpe-signature"].count("v1=") == 2
-    verified(receiver.received, requester.webhook_secret, new)
+    assert_signed(receiver.received, requester.webhook_secret, new)
 
 
 @pytest.mark.parametrize("status", [200, 201, 202, 204, 299])
-def test_every_2xx_is_delivered(hire: Hire, event: ClaimedEvent, receiver: Receiver, status: int) -> None:
-    receiver.answering = lambda _: Reply(status)
-    assert hire().deliver(event)[0].decision == Delivered()
+def test_every_2xx_is_delivered(build: Build, event: ClaimedEvent, receiver: Receiver, status: int) -> None:
+    receiver.respond = lambda _: Reply(status)
+    assert build().deliver(event)[0].decision == Delivered()
 
 
 @pytest.mark.parametrize("status", [304, 400, 401, 403, 404, 408, 409, 423, 429, 500, 502, 503, 504, 599])
 def test_every_other_status_is_retried(
-    hire: Hire, event: ClaimedEvent, receiver: Receiver, status: int
+    build: Build, event: ClaimedEvent, receiver: Receiver, status: int
 ) -> None:
-    receiver.answering = lambda _: Reply(status)
-    delivery, outcome = hire().deliver(event)
+    receiver.respond = lambda _: Reply(status)
+    delivery, outcome = build().deliver(event)
     assert isinstance(delivery.decision, Redeliver)
     assert delivery.decision.reason == f"answered {status}"
     assert (delivery.status_code, outcome) == (status, Outcome.REFUSAL)
@@ -120,48 +120,48 @@ def test_every_other_status_is_retried(
 
 @pytest.mark.parametrize("location", ["/elsewhere", "http://169.254.169.254/latest", "http://[", "\t\xff:::"])
 def test_a_redirect_is_a_failure_and_is_not_followed(
-    hire: Hire, event: ClaimedEvent, receiver: Receiver, dialled: Dialled, location: str
+    build: Build, event: ClaimedEvent, receiver: Receiver, dialled: Dialled, location: str
 ) -> None:
-    receiver.answering = lambda _: Reply(302, {"location": location})
-    delivery, _ = hire().deliver(event)
+    receiver.respond = lambda _: Reply(302, {"location": location})
+    delivery, _ = build().deliver(event)
     assert isinstance(delivery.decision, Redeliver)
     assert delivery.decision.reason == "answered 302"
     assert len(receiver.received) == len(dialled) == 1
 
 
-def test_gone_is_a_dead_letter_at_once(hire: Hire, event: ClaimedEvent, receiver: Receiver) -> None:
-    receiver.answering = lambda _: Reply(410)
-    delivery, _ = hire().deliver(event)
+def test_gone_is_a_dead_letter_at_once(build: Build, event: ClaimedEvent, receiver: Receiver) -> None:
+    receiver.respond = lambda _: Reply(410)
+    delivery, _ = build().deliver(event)
     assert delivery.decision == Undeliverable("answered 410")
 
 
-def test_a_spent_budget_is_a_dead_letter(hire: Hire, event: ClaimedEvent, receiver: Receiver) -> None:
-    receiver.answering = lambda _: Reply(500)
-    delivery, _ = hire().deliver(replace(event, attempt_count=3))
+def test_a_spent_budget_is_a_dead_letter(build: Build, event: ClaimedEvent, receiver: Receiver) -> None:
+    receiver.respond = lambda _: Reply(500)
+    delivery, _ = build().deliver(replace(event, attempt_count=3))
     assert delivery.decision == Undeliverable("answered 500; all 3 attempts are spent")
 
 
 @pytest.mark.parametrize(
-    ("asked", "delay_ms"),
+    ("retry_after", "delay_ms"),
     [
         ("120", 120_000),
         (formatdate(int(NOW) + 61, usegmt=True), 60_300),
-        ("999999999", 3_600_000),  # the bound
+        ("999999999", 3_600_000),  # the longest delay
         (formatdate(int(NOW) + 10**8, usegmt=True), 3_600_000),
     ],
 )
 def test_a_receiver_may_ask_for_time(
-    hire: Hire, event: ClaimedEvent, receiver: Receiver, asked: str, delay_ms: int
+    build: Build, event: ClaimedEvent, receiver: Receiver, retry_after: str, delay_ms: int
 ) -> None:
-    receiver.answering = lambda _: Reply(429, {"Retry-After": asked})
-    delivery, _ = hire(replace(POLICY, schedule=DeliverySchedule())).deliver(event)
+    receiver.respond = lambda _: Reply(429, {"Retry-After": retry_after})
+    delivery, _ = build(replace(POLICY, schedule=DeliverySchedule())).deliver(event)
     assert isinstance(delivery.decision, Redeliver)
     assert delivery.decision.delay_ms == pytest.approx(delay_ms, abs=1)
 
 
-def test_a_receiver_may_not_ask_for_haste(hire: Hire, event: ClaimedEvent, receiver: Receiver) -> None:
-    receiver.answering = lambda _: Reply(503, {"Retry-After": "0"})
-    delivery, _ = hire(replace(POLICY, schedule=DeliverySchedule())).deliver(event)
+def test_retry_after_shortens_no_delay(build: Build, event: ClaimedEvent, receiver: Receiver) -> None:
+    receiver.respond = lambda _: Reply(503, {"Retry-After": "0"})
+    delivery, _ = build(replace(POLICY, schedule=DeliverySchedule())).deliver(event)
     assert isinstance(delivery.decision, Redeliver)
     assert delivery.decision.delay_ms >= 500
 
@@ -185,10 +185,10 @@ def _drip(connection: Any) -> None:
 
 @pytest.mark.parametrize("drip", [_drip_headers, _drip_body])
 def test_a_drip_of_bytes_does_not_outlast_the_deadline(
-    hire: Hire, event: ClaimedEvent, receiver: Receiver, drip: Callable[[Any], None]
+    build: Build, event: ClaimedEvent, receiver: Receiver, drip: Callable[[Any], None]
 ) -> None:
-    receiver.answering = lambda _: Reply(write=drip)
-    delivery, outcome = hire(IMPATIENT).deliver(event)
+    receiver.respond = lambda _: Reply(write=drip)
+    delivery, outcome = build(SHORT_DEADLINE).deliver(event)
     assert isinstance(delivery.decision, Redeliver)
     assert delivery.decision.reason.startswith("egress_timeout: ")
     assert (delivery.status_code, delivery.answer, outcome) == (None, None, Outcome.SILENCE)
@@ -196,38 +196,38 @@ def test_a_drip_of_bytes_does_not_outlast_the_deadline(
 
 
 def test_of_an_endless_answer_only_the_beginning_is_read(
-    hire: Hire, event: ClaimedEvent, receiver: Receiver
+    build: Build, event: ClaimedEvent, receiver: Receiver
 ) -> None:
     def endless(connection: Any) -> None:
         connection.write(b"HTTP/1.1 200 OK\r\n\r\n")
         while True:  # until the other side hangs up
             connection.write(b"x" * 65536)
 
-    receiver.answering = lambda _: Reply(write=endless)
-    delivery, _ = hire().deliver(event)
+    receiver.respond = lambda _: Reply(write=endless)
+    delivery, _ = build().deliver(event)
     assert (delivery.decision, delivery.answer) == (Delivered(), "x" * 1000)
 
 
-def test_what_is_no_text_is_kept_as_far_as_it_can_be(
-    hire: Hire, event: ClaimedEvent, receiver: Receiver
+def test_bytes_of_an_answer_that_are_not_utf_8_are_replaced(
+    build: Build, event: ClaimedEvent, receiver: Receiver
 ) -> None:
-    receiver.answering = lambda _: Reply(500, body=b"caf\xc3\xa9 \xff")
-    assert hire().deliver(event)[0].answer == "café \ufffd"
+    receiver.respond = lambda _: Reply(500, body=b"caf\xc3\xa9 \xff")
+    assert build().deliver(event)[0].answer == "café \ufffd"
 
 
-def test_a_cut_connection_is_retried(hire: Hire, event: ClaimedEvent, receiver: Receiver) -> None:
-    receiver.answering = lambda _: Reply(write=lambda connection: connection.write(b"HTTP/1.1 200 OK\r\ncon"))
-    delivery, outcome = hire().deliver(event)
+def test_a_cut_connection_is_retried(build: Build, event: ClaimedEvent, receiver: Receiver) -> None:
+    receiver.respond = lambda _: Reply(write=lambda connection: connection.write(b"HTTP/1.1 200 OK\r\ncon"))
+    delivery, outcome = build().deliver(event)
     assert isinstance(delivery.decision, Redeliver)
     assert delivery.decision.reason.startswith("egress_")
     assert outcome is Outcome.SILENCE
 
 
-def test_an_address_where_nobody_listens_is_retried(hire: Hire, event: ClaimedEvent) -> None:
+def test_a_closed_port_is_retried(build: Build, event: ClaimedEvent) -> None:
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
-        nobody = f"http://127.0.0.1:{closed.getsockname()[1]}/hook?token=canary"
-        delivery, outcome = hire().deliver(replace(event, url=nobody))
+        closed_url = f"http://127.0.0.1:{closed.getsockname()[1]}/hook?token=canary"
+        delivery, outcome = build().deliver(replace(event, url=closed_url))
     assert isinstance(delivery.decision, Redeliver)
     assert delivery.decision.reason.startswith("egress_unreachable: ")
     assert outcome is Outcome.SILENCE
@@ -243,9 +243,9 @@ def test_an_address_where_nobody_listens_is_retried(hire: Hire, event: ClaimedEv
     ],
 )
 def test_a_refused_address_is_a_dead_letter_and_never_dialled(
-    hire: Hire, event: ClaimedEvent, dialled: Dialled, address: str
+    build: Build, event: ClaimedEvent, dialled: Dialled, address: str
 ) -> None:
-    delivery, outcome = hire().deliver(replace(event, url=address))
+    delivery, outcome = build().deliver(replace(event, url=address))
     assert isinstance(delivery.decision, Undeliverable)
     assert delivery.decision.reason.startswith("egress_refused: ")
     assert "canary" not in delivery.decision.reason
@@ -256,35 +256,35 @@ def test_a_refused_address_is_a_dead_letter_and_never_dialled(
     "address", ["", "http://", "hook", "http://[::1/hook", "http://127.0.0.1:99999/", "http://\0"]
 )
 def test_a_url_that_cannot_be_read_is_not_delivered(
-    hire: Hire, event: ClaimedEvent, dialled: Dialled, address: str
+    build: Build, event: ClaimedEvent, dialled: Dialled, address: str
 ) -> None:
-    delivery, _ = hire().deliver(replace(event, url=address))
+    delivery, _ = build().deliver(replace(event, url=address))
     assert isinstance(delivery.decision, Undeliverable)
     assert dialled == []
 
 
-def test_nothing_is_sent_unsigned(hire: Hire, event: ClaimedEvent, receiver: Receiver) -> None:
-    delivery, outcome = hire().deliver(replace(event, requester_id="stranger"))
-    assert isinstance(delivery.decision, Redeliver), "an operator may give it one yet"
+def test_nothing_is_sent_unsigned(build: Build, event: ClaimedEvent, receiver: Receiver) -> None:
+    delivery, outcome = build().deliver(replace(event, requester_id="stranger"))
+    assert isinstance(delivery.decision, Redeliver), "an operator may still create one"
     assert delivery.decision.reason.startswith("no_webhook_secret: stranger")
     assert (outcome, receiver.received) == (Outcome.NOTHING, [])
 
 
 def test_a_secret_under_another_key_is_a_failure_that_may_pass(
-    hire: Hire, event: ClaimedEvent, receiver: Receiver, store: Store
+    build: Build, event: ClaimedEvent, receiver: Receiver, store: Store
 ) -> None:
     ring = LocalKeyRing(KeySet(where="the tests", active="k1", keys={"k1": b"x" * 32}))
-    delivery, _ = hire(requesters=Requesters(store.database, ring)).deliver(event)
+    delivery, _ = build(requesters=Requesters(store.database, ring)).deliver(event)
     assert isinstance(delivery.decision, Redeliver)
     assert delivery.decision.reason.startswith("cannot_decrypt: ")
     assert receiver.received == []
 
 
-def test_a_disabled_requester_still_hears_of_its_jobs(
-    hire: Hire, event: ClaimedEvent, requester: NewRequester, store: Store
+def test_a_disabled_requester_still_gets_its_webhooks(
+    build: Build, event: ClaimedEvent, requester: NewRequester, store: Store
 ) -> None:
     store.requesters.disable(requester.requester_id)
-    assert hire().deliver(event)[0].decision == Delivered()
+    assert build().deliver(event)[0].decision == Delivered()
 
 
 @pytest.fixture
@@ -294,10 +294,10 @@ def logs() -> Iterator[list[Any]]:
 
 
 def test_an_attempt_is_logged_without_the_query_and_the_secret(
-    hire: Hire, event: ClaimedEvent, receiver: Receiver, requester: NewRequester, logs: list[Any]
+    build: Build, event: ClaimedEvent, receiver: Receiver, requester: NewRequester, logs: list[Any]
 ) -> None:
-    sender, answers = hire(), [Reply(200), Reply(500), Reply(410)]
-    receiver.answering = lambda _: answers.pop(0)
+    sender, answers = build(), [Reply(200), Reply(500), Reply(410)]
+    receiver.respond = lambda _: answers.pop(0)
     for _ in range(3):
         sender.deliver(event)
     assert [(line["event"], line["status"], line["log_level"]) for line in logs] == [
@@ -308,19 +308,19 @@ def test_an_attempt_is_logged_without_the_query_and_the_secret(
     for line in logs:
         assert (line["event_id"], line["job_id"], line["attempt"]) == ("e1", "j1", 1)
         assert line["ms"] >= 0
-    told = json.dumps(logs)
-    assert "canary" not in told
-    assert requester.webhook_secret not in told
+    logged = json.dumps(logs)
+    assert "canary" not in logged
+    assert requester.webhook_secret not in logged
 
 
 def test_a_bug_is_a_failed_attempt_and_no_more(
-    hire: Hire, event: ClaimedEvent, receiver: Receiver, logs: list[Any], monkeypatch: pytest.MonkeyPatch
+    build: Build, event: ClaimedEvent, receiver: Receiver, logs: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError
 
     monkeypatch.setattr("euterpe.dispatch.sender.signature_headers", broken)
-    delivery, outcome = hire().deliver(event)
+    delivery, outcome = build().deliver(event)
     assert isinstance(delivery.decision, Redeliver)
     assert delivery.decision.reason == "internal_error: ZeroDivisionError"
     assert (outcome, receiver.received, logs[0]["event"]) == (

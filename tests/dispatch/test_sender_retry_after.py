@@ -34,7 +34,7 @@ def test_seconds_and_dates_are_read(value: str, ms: int) -> None:
         "Wed, 21 Oct 99999999999999999999 07:28:00 GMT",
     ],
 )
-def test_what_cannot_be_read_asks_for_nothing(value: str | None) -> None:
+def test_a_value_that_cannot_be_read_gives_no_delay(value: str | None) -> None:
     assert retry_after_ms(value, NOW) is None
 
 
@@ -44,6 +44,6 @@ _WORD = st.sampled_from(
 
 
 @given(st.one_of(st.text(), st.lists(_WORD, max_size=8).map(" ".join)))
-def test_nothing_is_too_odd_to_be_read(value: str) -> None:
-    asked = retry_after_ms(value, NOW)
-    assert asked is None or asked >= 0
+def test_any_text_gives_a_delay_or_none(value: str) -> None:
+    delay_ms = retry_after_ms(value, NOW)
+    assert delay_ms is None or delay_ms >= 0

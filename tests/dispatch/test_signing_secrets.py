@@ -29,25 +29,25 @@ def test_a_new_secret_signs_beside_the_old_one_within_seconds(
 ) -> None:
     assert secrets.of(requester.requester_id) == [requester.webhook_secret]
     new = store.requesters.rotate_secret(requester.requester_id, old_valid_ms=60_000)
-    assert secrets.of(requester.requester_id) == [requester.webhook_secret], "remembered"
+    assert secrets.of(requester.requester_id) == [requester.webhook_secret], "cached"
     clock.now += 3
     assert secrets.of(requester.requester_id) == [new, requester.webhook_secret]
 
 
-def test_a_secret_that_was_ended_signs_no_more(
+def test_a_secret_that_has_expired_signs_no_more(
     store: Store, requester: NewRequester, secrets: SigningSecrets
 ) -> None:
     new = store.requesters.rotate_secret(requester.requester_id, old_valid_ms=0)
     assert secrets.of(requester.requester_id) == [new]
 
 
-def test_without_a_secret_there_is_an_error_that_says_what_to_do(secrets: SigningSecrets) -> None:
+def test_a_requester_without_a_secret_is_an_error_that_names_the_remedy(secrets: SigningSecrets) -> None:
     for _ in range(2):
         with pytest.raises(NoWebhookSecret, match="stranger has no valid secret; run"):
             secrets.of("stranger")
 
 
-def test_only_so_many_requesters_are_remembered(
+def test_the_cache_of_secrets_is_bounded(
     store: Store, requester: NewRequester, secrets: SigningSecrets, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("euterpe.dispatch.signing_secrets._REMEMBERED", 1)
@@ -55,4 +55,4 @@ def test_only_so_many_requesters_are_remembered(
     secrets.of(requester.requester_id)
     secrets.of(other.requester_id)
     new = store.requesters.rotate_secret(requester.requester_id, old_valid_ms=0)
-    assert secrets.of(requester.requester_id) == [new], "read anew"
+    assert secrets.of(requester.requester_id) == [new], "not cached any more"

@@ -98,7 +98,7 @@ class Server:
         return self.requests[-1]
 
     def drip(self, sock: socket.socket, data: bytes, at_once: int = 1) -> None:
-        """Send a few bytes every 20 ms. It ends: a client without a deadline fails its test and does not hang."""
+        """Send a few bytes every 20 ms, but not for ever: a client without a deadline must not hang."""
         for start in range(0, len(data), at_once):
             if self.stopping.wait(0.02):
                 return

@@ -12,7 +12,7 @@ from euterpe.domain.retry import DeliverySchedule
 from euterpe.net.egress import Egress
 from euterpe.net.policy import EgressPolicy
 from euterpe.store.store import Store
-from tests.dispatch.dispatcher_harness import tell, watch
+from tests.dispatch.dispatcher_harness import add_events, watch
 from tests.net.fake_network import FakeResolver, RecordingDialer
 from tests.net.servers import OK, Authority, Serve, Server, answering, endless, saying
 
@@ -40,7 +40,7 @@ class Newsroom:
 
     def end_of_event(self, url: str) -> dict[str, Any]:
         """A new job's first event, told at `url`, once it is delivered or given up."""
-        (job_id,) = tell(self._store, self._requester, url)
+        (job_id,) = add_events(self._store, self._requester, url)
         event_id = self._store.jobs.events(job_id)[-1]["event_id"]
 
         def event() -> dict[str, Any]:
