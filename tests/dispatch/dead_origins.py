@@ -35,7 +35,7 @@ class DialRecord:
 
 @contextmanager
 def silent_origins(count: int) -> Iterator[list[str]]:
-    """Yield the URLs of listeners whose connections the kernel accepts and which nobody ever reads.
+    """Yield the URLs of listeners whose connections the kernel accepts and no process ever reads.
 
     Each has its own address in 127/8, so each is an origin of its own.
     """

@@ -151,7 +151,7 @@ def silent(server: Server, _: socket.socket) -> None:
 
 
 class Authority:
-    """Issues certificates that only its own client context trusts."""
+    """Certificate authority that only its own client contexts trust."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

@@ -33,7 +33,7 @@ def pairs() -> Iterator[list[ConnectionPair]]:
         yield [ConnectionPair(stack) for _ in range(4)]
 
 
-def test_the_one_that_was_used_last_is_taken_first(pairs: list[ConnectionPair]) -> None:
+def test_the_connection_used_last_is_taken_first(pairs: list[ConnectionPair]) -> None:
     idle = IdleConnections(10)
     for pair in pairs:
         idle.keep(A, pair.connection)

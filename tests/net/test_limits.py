@@ -39,7 +39,7 @@ def test_bytes_do_not_stretch_the_deadline(clock: Clock) -> None:
         limits.begin_wait()
 
 
-def test_silence_may_last_as_long_as_idle_says(clock: Clock) -> None:
+def test_a_wait_may_last_as_long_as_idle_s(clock: Clock) -> None:
     limits = RequestLimits("here", 100, idle_s=3, clock=clock)
     assert limits.begin_wait() == 3
 

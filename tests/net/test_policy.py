@@ -105,8 +105,8 @@ def embed(prefix: str, address: str) -> str:
     """Embed an IPv4 address in a NAT64 prefix by RFC 6052, 2.2: byte 8 stays zero."""
     network = IPv6Network(prefix)
     packed = bytearray(network.network_address.packed)
-    places = [at for at in range(network.prefixlen // 8, 16) if at != 8][:4]
-    for at, byte in zip(places, IPv4Address(address).packed, strict=True):
+    positions = [at for at in range(network.prefixlen // 8, 16) if at != 8][:4]
+    for at, byte in zip(positions, IPv4Address(address).packed, strict=True):
         packed[at] = byte
     return str(IPv6Address(bytes(packed)))
 

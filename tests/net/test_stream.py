@@ -12,9 +12,9 @@ from euterpe.net.stream import GuardedStream
 
 @pytest.fixture
 def pair() -> Iterator[tuple[GuardedStream, socket.socket]]:
-    here, there = socket.socketpair()
-    with here, there:
-        yield GuardedStream(here), there
+    local, peer = socket.socketpair()
+    with local, peer:
+        yield GuardedStream(local), peer
 
 
 def request(stream: GuardedStream, body: bytes, limits: RequestLimits) -> None:
@@ -26,27 +26,27 @@ def request(stream: GuardedStream, body: bytes, limits: RequestLimits) -> None:
 def test_the_head_of_each_request_goes_out_with_what_follows_it(
     pair: tuple[GuardedStream, socket.socket],
 ) -> None:
-    here, there = pair
+    local, peer = pair
     for body in (b"body", b"", b"another"):
         limits = RequestLimits("here", 10)
-        here.write(b"head ", limits)
+        local.write(b"head ", limits)
         with pytest.raises(BlockingIOError):
-            there.recv(100, socket.MSG_DONTWAIT)
-        here.write(body, limits)
-        assert there.recv(100) == b"head " + body
-        here.write(b"", limits)
-        there.send(b"answer")
-        assert here.read(100, limits) == b"answer"
+            peer.recv(100, socket.MSG_DONTWAIT)
+        local.write(body, limits)
+        assert peer.recv(100) == b"head " + body
+        local.write(b"", limits)
+        peer.send(b"answer")
+        assert local.read(100, limits) == b"answer"
 
 
 def test_a_body_that_comes_in_pieces_is_sent_as_it_comes(pair: tuple[GuardedStream, socket.socket]) -> None:
-    here, there = pair
+    local, peer = pair
     for part, arrives in ((b"head ", b""), (b"one", b"head one"), (b"two", b"two"), (b"", b"")):
-        here.write(part, RequestLimits("here", 10))
+        local.write(part, RequestLimits("here", 10))
         if arrives:
-            assert there.recv(100) == arrives
+            assert peer.recv(100) == arrives
     with pytest.raises(BlockingIOError):
-        there.recv(100, socket.MSG_DONTWAIT)
+        peer.recv(100, socket.MSG_DONTWAIT)
 
 
 def test_what_is_written_keeps_the_pace(pair: tuple[GuardedStream, socket.socket]) -> None:
@@ -74,7 +74,7 @@ def test_a_reset_is_unreachable_in_the_words_of_the_system(
     pair: tuple[GuardedStream, socket.socket],
 ) -> None:
     request(pair[0], b"x", RequestLimits("here", 10))
-    pair[1].close()  # with a byte unread: a reset
+    pair[1].close()  # with an unread byte, which makes it a reset
     with pytest.raises(EgressUnreachable, match=r"here: the connection was cut \(Connection reset by peer\)"):
         pair[0].read(10, RequestLimits("here", 10))
 
