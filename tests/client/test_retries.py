@@ -23,7 +23,7 @@ def test_attempts_end(idempotent: bool, draw: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "repeatable", "again"),
+    ("error", "idempotent", "again"),
     [
         (Conflict("x"), True, False),
         (ServerError("x"), True, True),
