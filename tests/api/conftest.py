@@ -1,4 +1,4 @@
-"""The service over the store of the test; everything but the main calls is tested on SQLite alone."""
+"""The API service over the test's store. Only the main calls run on every engine, the rest on SQLite."""
 
 from collections.abc import Callable, Iterator
 

@@ -1,4 +1,4 @@
-"""The service on a real port, and a requester that calls it."""
+"""The API service on a real port, and requesters that call it over HTTP."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -22,7 +22,7 @@ FORBIDDEN_BUCKET = "s3://forbidden/"
 
 
 class OneBucketForbidden:
-    """An operator's policy, in small."""
+    """A storage policy of an operator that forbids one bucket."""
 
     def problems(self, spec: JobSpec) -> tuple[FieldError, ...]:
         if spec.output.url == FORBIDDEN_BUCKET:
@@ -31,7 +31,7 @@ class OneBucketForbidden:
 
 
 class Requester:
-    """Calls the service with a key of its own."""
+    """An HTTP client with an API key of its own."""
 
     def __init__(self, store: Store, url: str, name: str, scopes: tuple[Scope, ...] = DEFAULT_SCOPES) -> None:
         new = store.requesters.create(name, scopes)
@@ -44,7 +44,7 @@ class Requester:
         return self.http.post("/transcode", json=MINIMAL if document is None else document, headers=names)
 
     def submit(self, **fields: Any) -> str:
-        """The id of a new job."""
+        """Submit a job and return its id."""
         answer = self.post({**MINIMAL, **fields})
         assert answer.status_code == 202, answer.text
         return str(answer.json()["job_id"])
@@ -67,8 +67,8 @@ class Served:
         self._requesters.append(Requester(self.store, self.url, name, scopes or DEFAULT_SCOPES))
         return self._requesters[-1]
 
-    def until_waiting(self, count: int) -> None:
-        """The service notices a moment later that a client has come or left."""
+    def wait_for_open_waits(self, count: int) -> None:
+        """Poll the metrics until `count` waits are open: a disconnect takes a moment to be noticed."""
         while f"euterpe_http_waits {count}.0" not in self.anonymous.get("/metrics").text:
             pass
 
@@ -92,8 +92,8 @@ def serving(
         server.stop()
 
 
-def told_fields(answer: httpx.Response) -> dict[tuple[str | int, ...], str]:
-    """What a 422 says is wrong, and where."""
+def field_errors(answer: httpx.Response) -> dict[tuple[str | int, ...], str]:
+    """Return the messages of a 422 answer by their locations."""
     assert answer.status_code == 422, answer.text
     return {tuple(error["loc"]): error["msg"] for error in answer.json()["errors"]}
 

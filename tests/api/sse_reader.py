@@ -1,4 +1,4 @@
-"""Reading a stream of server-sent events, as a browser would."""
+"""A reader of server-sent events (SSE), which parses them as a browser would."""
 
 import json
 from collections.abc import Iterator
@@ -23,8 +23,10 @@ class Frame:
 
 
 @contextmanager
-def following(requester: Requester, job_id: str, *, after: int | None = None) -> Iterator[Iterator[Frame]]:
-    """The stream, once its `hello` has come."""
+def open_event_stream(
+    requester: Requester, job_id: str, *, after: int | None = None
+) -> Iterator[Iterator[Frame]]:
+    """Yield the frames after `hello`, once that has arrived."""
     headers = {} if after is None else {"last-event-id": str(after)}
     with requester.http.stream("GET", f"/transcode/{job_id}/events", headers=headers) as answer:
         assert answer.status_code == 200

@@ -1,4 +1,4 @@
-"""Who is let in, and for how long that is remembered."""
+"""Authentication by API key: the cache of valid keys, and the rate limit on wrong ones."""
 
 import asyncio
 import threading
@@ -56,42 +56,42 @@ NAMES: dict[str, str] = {}
 
 
 @cache
-def minted(name: str) -> str:
-    """A well-formed key that the tests call by a name."""
+def key_named(name: str) -> str:
+    """Return a well-formed key, the same one for the same name."""
     key = apikeys.mint().plaintext
     NAMES[key] = name
     return key
 
 
-class Keys:
-    """Counts how often the database is asked."""
+class CountingKeys:
+    """A key store that counts its lookups."""
 
     def __init__(self) -> None:
-        self.asked, self.now, self.valid = 0, 0.0, True
+        self.lookups, self.now, self.valid = 0, 0.0, True
 
     def authenticate(self, key: str) -> Principal:
-        self.asked += 1
+        self.lookups += 1
         if not self.valid:
             raise Unauthorized
         return Principal(f"owner of {NAMES[key]}", frozenset({Scope.READ}))
 
 
 @pytest.fixture
-def keys() -> Keys:
-    return Keys()
+def keys() -> CountingKeys:
+    return CountingKeys()
 
 
-def admitting(keys: Keys, visit: Callable[[Authenticator], object]) -> None:
+def run_with_authenticator(keys: CountingKeys, scenario: Callable[[Authenticator], object]) -> None:
     pool = StorePool()
     wrong_keys = AuthRateLimit(burst=3, hold_s=0.0, clock=lambda: keys.now)
     try:
-        asyncio.run(visit(Authenticator(keys.authenticate, pool, lambda: keys.now, wrong_keys)))  # type: ignore[arg-type]
+        asyncio.run(scenario(Authenticator(keys.authenticate, pool, lambda: keys.now, wrong_keys)))  # type: ignore[arg-type]
     finally:
         pool.stop()
 
 
 def request(name: str = "k", *, address: str = "192.0.2.1") -> Request:
-    headers = [(b"x-api-key", minted(name).encode())]
+    headers = [(b"x-api-key", key_named(name).encode())]
     scope = {
         "type": "http",
         "headers": headers,
@@ -101,31 +101,31 @@ def request(name: str = "k", *, address: str = "192.0.2.1") -> Request:
     return Request(scope)
 
 
-def test_a_busy_key_is_looked_up_once_in_two_seconds(keys: Keys) -> None:
-    async def visit(authenticator: Authenticator) -> None:
+def test_a_busy_key_is_looked_up_once_in_two_seconds(keys: CountingKeys) -> None:
+    async def scenario(authenticator: Authenticator) -> None:
         for _ in range(10):
             await authenticator.authenticate(request(), Scope.READ)
-        assert keys.asked == 1
+        assert keys.lookups == 1
         keys.now += CACHED_S
         await authenticator.authenticate(request(), Scope.READ)
-        assert keys.asked == 2
+        assert keys.lookups == 2
 
-    admitting(keys, visit)
+    run_with_authenticator(keys, scenario)
 
 
-def test_all_who_come_at_once_with_a_key_share_one_look(keys: Keys) -> None:
-    async def visit(authenticator: Authenticator) -> None:
+def test_concurrent_requests_with_one_key_share_one_lookup(keys: CountingKeys) -> None:
+    async def scenario(authenticator: Authenticator) -> None:
         admitted = await asyncio.gather(
             *(authenticator.authenticate(request(), Scope.READ) for _ in range(50))
         )
         assert {principal.requester_id for principal in admitted} == {"owner of k"}
-        assert keys.asked == 1
+        assert keys.lookups == 1
 
-    admitting(keys, visit)
+    run_with_authenticator(keys, scenario)
 
 
-def test_a_refusal_is_not_remembered_and_an_old_success_is_not_trusted(keys: Keys) -> None:
-    async def visit(authenticator: Authenticator) -> None:
+def test_a_refusal_is_not_remembered_and_an_old_success_is_not_trusted(keys: CountingKeys) -> None:
+    async def scenario(authenticator: Authenticator) -> None:
         await authenticator.authenticate(request(), Scope.READ)
         keys.valid, keys.now = False, CACHED_S
         for _ in range(2):
@@ -133,21 +133,21 @@ def test_a_refusal_is_not_remembered_and_an_old_success_is_not_trusted(keys: Key
                 await authenticator.authenticate(request(), Scope.READ)
         keys.valid = True
         await authenticator.authenticate(request(), Scope.READ)
-        assert keys.asked == 4
+        assert keys.lookups == 4
 
-    admitting(keys, visit)
+    run_with_authenticator(keys, scenario)
 
 
-def test_a_flood_of_keys_is_not_kept(keys: Keys) -> None:
-    async def visit(authenticator: Authenticator) -> None:
+def test_the_number_of_cached_keys_is_bounded(keys: CountingKeys) -> None:
+    async def scenario(authenticator: Authenticator) -> None:
         for number in range(5_000):
             await authenticator.authenticate(request(f"k{number}"), Scope.READ)
         await authenticator.authenticate(request("k4999"), Scope.READ)
-        assert keys.asked == 5_000
+        assert keys.lookups == 5_000
         await authenticator.authenticate(request("k0"), Scope.READ)
-        assert keys.asked == 5_001
+        assert keys.lookups == 5_001
 
-    admitting(keys, visit)
+    run_with_authenticator(keys, scenario)
 
 
 async def outcome(authenticator: Authenticator, request: Request) -> str:
@@ -159,11 +159,11 @@ async def outcome(authenticator: Authenticator, request: Request) -> str:
         return f"429 {refused.code}" if int(refused.headers["retry-after"]) > 0 else "no time"
 
 
-def test_wrong_keys_of_one_address_are_refused_after_a_burst_and_others_are_not(keys: Keys) -> None:
-    async def visit(authenticator: Authenticator) -> None:
+def test_wrong_keys_of_one_address_are_refused_after_a_burst_and_others_are_not(keys: CountingKeys) -> None:
+    async def scenario(authenticator: Authenticator) -> None:
         keys.valid = False
-        last_sequence = [await outcome(authenticator, request(f"wrong {n}")) for n in range(5)]
-        assert last_sequence == ["401"] * 3 + ["429 too_many_wrong_keys"] * 2
+        outcomes = [await outcome(authenticator, request(f"wrong {n}")) for n in range(5)]
+        assert outcomes == ["401"] * 3 + ["429 too_many_wrong_keys"] * 2
         assert await outcome(authenticator, request("wrong", address="192.0.2.2")) == "401"
         keys.now += 1
         assert [await outcome(authenticator, request("wrong")) for _ in range(2)] == [
@@ -171,13 +171,13 @@ def test_wrong_keys_of_one_address_are_refused_after_a_burst_and_others_are_not(
             "429 too_many_wrong_keys",
         ]
 
-    admitting(keys, visit)
+    run_with_authenticator(keys, scenario)
 
 
-def test_a_valid_key_is_admitted_from_an_address_that_sent_too_many_wrong_ones(keys: Keys) -> None:
-    """Behind one NAT, or one proxy, there are many clients."""
+def test_a_valid_key_is_admitted_from_an_address_that_sent_too_many_wrong_ones(keys: CountingKeys) -> None:
+    """Many clients share one address behind a NAT or a proxy."""
 
-    async def visit(authenticator: Authenticator) -> None:
+    async def scenario(authenticator: Authenticator) -> None:
         assert await outcome(authenticator, request("seen before")) == "owner of seen before"
         keys.valid = False
         for n in range(10):
@@ -187,43 +187,43 @@ def test_a_valid_key_is_admitted_from_an_address_that_sent_too_many_wrong_ones(k
         keys.now += CACHED_S
         assert await outcome(authenticator, request("seen before")) == "owner of seen before"
 
-    admitting(keys, visit)
+    run_with_authenticator(keys, scenario)
 
 
-def test_a_key_with_a_typo_costs_no_query(keys: Keys) -> None:
-    async def visit(authenticator: Authenticator) -> None:
+def test_a_key_with_a_typo_costs_no_query(keys: CountingKeys) -> None:
+    async def scenario(authenticator: Authenticator) -> None:
         typo = request()
-        typo.scope["headers"] = [(b"x-api-key", minted("k").encode()[:-1] + b"-")]
+        typo.scope["headers"] = [(b"x-api-key", key_named("k").encode()[:-1] + b"-")]
         with pytest.raises(MalformedApiKey):
             await authenticator.authenticate(typo, Scope.READ)
-        assert keys.asked == 0
+        assert keys.lookups == 0
 
-    admitting(keys, visit)
+    run_with_authenticator(keys, scenario)
 
 
-def test_a_key_that_is_valid_no_longer_is_forgotten(keys: Keys) -> None:
-    async def visit(authenticator: Authenticator) -> None:
+def test_a_key_that_became_invalid_leaves_the_cache(keys: CountingKeys) -> None:
+    async def scenario(authenticator: Authenticator) -> None:
         await authenticator.authenticate(request(), Scope.READ)
         keys.valid, keys.now = False, CACHED_S
         assert await outcome(authenticator, request()) == "401"
         assert authenticator._known == {}
 
-    admitting(keys, visit)
+    run_with_authenticator(keys, scenario)
 
 
 def test_guesses_of_one_address_keep_no_more_than_their_share_of_the_threads() -> None:
-    """The other threads answer whoever comes from elsewhere."""
+    """The other threads answer requests from other addresses."""
     started, may_end = threading.Semaphore(0), threading.Event()
 
-    def guessed(key: str) -> Principal:
+    def authenticate(key: str) -> Principal:
         if NAMES[key].startswith("wrong"):
             started.release()
             may_end.wait(30)
             raise Unauthorized
         return Principal(NAMES[key], frozenset({Scope.READ}))
 
-    async def visit() -> None:
-        authenticator = Authenticator(guessed, pool)
+    async def scenario() -> None:
+        authenticator = Authenticator(authenticate, pool)
         guesses = [asyncio.ensure_future(outcome(authenticator, request(f"wrong {n}"))) for n in range(20)]
         for _ in range(4):
             await asyncio.to_thread(started.acquire)
@@ -234,12 +234,12 @@ def test_guesses_of_one_address_keep_no_more_than_their_share_of_the_threads() -
 
     pool = StorePool()
     try:
-        asyncio.run(visit())
+        asyncio.run(scenario())
     finally:
         pool.stop()
 
 
-def test_addresses_are_remembered_up_to_a_bound() -> None:
+def test_the_number_of_counted_addresses_is_bounded() -> None:
     async def count() -> None:
         wrong_keys = AuthRateLimit(most_addresses=100)
         for n in range(1_000):

@@ -1,4 +1,4 @@
-"""Counts are used up before the next one is made, and never overdrawn."""
+"""Backpressure: a count of unfinished jobs is reused while it leaves free places, and the limit holds."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -12,11 +12,11 @@ from euterpe.api.store_pool import StorePool
 
 class Counts:
     def __init__(self) -> None:
-        self.jobs, self.asked, self.now, self.takes_s = 0, 0, 0.0, 0.0
+        self.jobs, self.queries, self.now, self.takes_s = 0, 0, 0.0, 0.0
 
     def unfinished(self, requester_id: str, *, at_most: int) -> int:
         assert requester_id.startswith("r")
-        self.asked += 1
+        self.queries += 1
         self.now += self.takes_s
         return min(self.jobs, at_most)
 
@@ -29,11 +29,13 @@ def counts() -> Counts:
     return Counts()
 
 
-def under_pressure(counts: Counts, most: int, act: Callable[[Backpressure], Awaitable[None]]) -> None:
+def run_with_backpressure(
+    counts: Counts, most: int, scenario: Callable[[Backpressure], Awaitable[None]]
+) -> None:
     pool = StorePool()
 
     async def run() -> None:
-        await act(Backpressure(counts, ApiLimits(max_unfinished=most), pool, lambda: counts.now))
+        await scenario(Backpressure(counts, ApiLimits(max_unfinished=most), pool, lambda: counts.now))
 
     try:
         asyncio.run(run())
@@ -49,99 +51,99 @@ async def enqueue(counts: Counts, pressure: Backpressure, *, used: bool = True) 
 
 
 def test_one_count_serves_as_many_jobs_as_it_leaves_room_for(counts: Counts) -> None:
-    async def act(pressure: Backpressure) -> None:
+    async def scenario(pressure: Backpressure) -> None:
         for _ in range(10):
             await enqueue(counts, pressure)
-        assert counts.asked == 1
+        assert counts.queries == 1
         with pytest.raises(Refused) as refused:
             await enqueue(counts, pressure)
         assert refused.value.code == "quota_exceeded"
 
-    under_pressure(counts, 10, act)
+    run_with_backpressure(counts, 10, scenario)
 
 
 def test_a_count_is_not_trusted_for_longer_than_a_second(counts: Counts) -> None:
-    async def act(pressure: Backpressure) -> None:
+    async def scenario(pressure: Backpressure) -> None:
         await enqueue(counts, pressure)
-        counts.jobs, counts.now = 10, 1.0  # another process was busy
+        counts.jobs, counts.now = 10, 1.0  # another process has stored nine jobs
         with pytest.raises(Refused):
             await enqueue(counts, pressure)
 
-    under_pressure(counts, 10, act)
+    run_with_backpressure(counts, 10, scenario)
 
 
 def test_a_count_that_takes_long_is_trusted_for_longer(counts: Counts) -> None:
-    async def act(pressure: Backpressure) -> None:
+    async def scenario(pressure: Backpressure) -> None:
         counts.takes_s = 0.5
         await enqueue(counts, pressure)
         counts.now = 9.9
         await enqueue(counts, pressure)
-        assert counts.asked == 1
+        assert counts.queries == 1
         counts.now = 10.0
         await enqueue(counts, pressure)
-        assert counts.asked == 2
+        assert counts.queries == 2
 
-    under_pressure(counts, 10, act)
+    run_with_backpressure(counts, 10, scenario)
 
 
-def test_a_count_that_takes_long_is_not_made_for_everybody_who_is_refused(counts: Counts) -> None:
-    async def act(pressure: Backpressure) -> None:
+def test_a_slow_count_is_not_repeated_for_every_refused_request(counts: Counts) -> None:
+    async def scenario(pressure: Backpressure) -> None:
         counts.takes_s = 0.01
         await enqueue(counts, pressure)
-        counts.jobs, counts.now = 0, 0.19  # it has been done, and nobody here knows
+        counts.jobs, counts.now = 0, 0.19  # the job has finished, and this process has not counted again
         with pytest.raises(Refused):
             await enqueue(counts, pressure)
-        assert counts.asked == 1
+        assert counts.queries == 1
         counts.now = 0.2
         await enqueue(counts, pressure)
-        assert counts.asked == 2
+        assert counts.queries == 2
 
-    under_pressure(counts, 1, act)
+    run_with_backpressure(counts, 1, scenario)
 
 
-def test_a_job_that_did_not_come_to_be_leaves_its_place_free(counts: Counts) -> None:
-    async def act(pressure: Backpressure) -> None:
+def test_a_job_that_was_not_stored_leaves_its_place_free(counts: Counts) -> None:
+    async def scenario(pressure: Backpressure) -> None:
         for _ in range(5):
             await enqueue(counts, pressure, used=False)
         await enqueue(counts, pressure)
-        assert counts.asked == 1
+        assert counts.queries == 1
 
-    under_pressure(counts, 1, act)
+    run_with_backpressure(counts, 1, scenario)
 
 
-def test_however_many_come_at_once_the_quota_holds(counts: Counts) -> None:
-    async def act(pressure: Backpressure) -> None:
+def test_concurrent_jobs_never_exceed_the_quota(counts: Counts) -> None:
+    async def scenario(pressure: Backpressure) -> None:
         for _ in range(20):
-            came = await asyncio.gather(
+            outcomes = await asyncio.gather(
                 *(enqueue(counts, pressure) for _ in range(7)), return_exceptions=True
             )
-            assert all(error is None or isinstance(error, Refused) for error in came)
+            assert all(error is None or isinstance(error, Refused) for error in outcomes)
             counts.now += 0.6
         assert counts.jobs == 25
 
-    under_pressure(counts, 25, act)
+    run_with_backpressure(counts, 25, scenario)
 
 
 def test_a_count_that_fails_is_made_again(counts: Counts) -> None:
-    async def act(pressure: Backpressure) -> None:
+    async def scenario(pressure: Backpressure) -> None:
         counts.jobs = None  # type: ignore[assignment]
         with pytest.raises(TypeError):
             await enqueue(counts, pressure)
         counts.jobs = 0
         await enqueue(counts, pressure)
 
-    under_pressure(counts, 1, act)
+    run_with_backpressure(counts, 1, scenario)
 
 
 def test_requesters_without_jobs_under_way_are_forgotten(counts: Counts) -> None:
-    async def act(pressure: Backpressure) -> None:
+    async def scenario(pressure: Backpressure) -> None:
         for number in range(1_500):
             async with pressure.place(f"r{number}"):
                 pass
-        assert counts.asked == 1_500
+        assert counts.queries == 1_500
         async with pressure.place("r0"):
-            assert counts.asked == 1_501
+            assert counts.queries == 1_501
         async with pressure.place("r1499"):
-            assert counts.asked == 1_501
+            assert counts.queries == 1_501
 
-    under_pressure(counts, 1, act)
+    run_with_backpressure(counts, 1, scenario)

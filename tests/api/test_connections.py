@@ -1,4 +1,4 @@
-"""What a client can take of us without a request."""
+"""Limits on connections: the size of a head, its deadline, unread answers, and the number of connections."""
 
 import socket
 from collections.abc import Iterator
@@ -28,13 +28,13 @@ def server() -> Iterator[ApiServer]:
     started.stop(drain=False)
 
 
-def connected(server: ApiServer) -> socket.socket:
+def connect(server: ApiServer) -> socket.socket:
     host, _, port = server.url.removeprefix("http://").partition(":")
     return socket.create_connection((host, int(port)), timeout=30)
 
 
 def test_a_head_without_an_end_is_cut_off(server: ApiServer) -> None:
-    with connected(server) as client, pytest.raises(ConnectionError):  # noqa: PT012
+    with connect(server) as client, pytest.raises(ConnectionError):  # noqa: PT012
         client.sendall(b"GET / HTTP/1.1\r\nhost: x\r\n")
         for _ in range(10_000):
             client.sendall(b"x-more: " + b"a" * 1_000 + b"\r\n")
@@ -47,9 +47,9 @@ def test_a_head_without_an_end_is_cut_off(server: ApiServer) -> None:
             client.setblocking(True)
 
 
-def test_requests_whose_answers_nobody_reads_are_not_read_on(server: ApiServer) -> None:
-    """The answers fill the sockets; then our side stops reading, and the client's sends stop going out."""
-    with connected(server) as client:
+def test_requests_are_not_read_while_nobody_reads_their_answers(server: ApiServer) -> None:
+    """The answers fill the socket buffers; then the server stops reading, and the client's sends block."""
+    with connect(server) as client:
         client.setblocking(False)
         sent, request = 0, b"GET / HTTP/1.1\r\nhost: x\r\n\r\n" * 1_000
         with pytest.raises(BlockingIOError):  # noqa: PT012
@@ -58,35 +58,35 @@ def test_requests_whose_answers_nobody_reads_are_not_read_on(server: ApiServer) 
     assert sent < 64 * 1024 * 1024
 
 
-@pytest.mark.parametrize("said", [b"", b"GET / HT", b"GET / HTTP/1.1\r\nhost: x\r\n"])
-def test_who_does_not_get_its_head_out_in_time_is_let_go(
-    server: ApiServer, monkeypatch: pytest.MonkeyPatch, said: bytes
+@pytest.mark.parametrize("sent", [b"", b"GET / HT", b"GET / HTTP/1.1\r\nhost: x\r\n"])
+def test_a_connection_whose_head_is_late_is_closed(
+    server: ApiServer, monkeypatch: pytest.MonkeyPatch, sent: bytes
 ) -> None:
     monkeypatch.setattr(connections, "HEAD_S", 0.2)
-    with connected(server) as client:
-        client.sendall(said)
+    with connect(server) as client:
+        client.sendall(sent)
         with suppress(ConnectionResetError):
             assert client.recv(1_000) == b""
 
 
-def test_who_asks_again_within_its_time_is_answered_again(server: ApiServer) -> None:
-    with connected(server) as client:
+def test_a_connection_that_is_kept_alive_is_answered_again(server: ApiServer) -> None:
+    with connect(server) as client:
         for _ in range(3):
             client.sendall(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
-            said = b""
-            while not said.endswith(b"here"):
-                said += client.recv(4_096)
-            assert said.startswith(b"HTTP/1.1 200")
+            received = b""
+            while not received.endswith(b"here"):
+                received += client.recv(4_096)
+            assert received.startswith(b"HTTP/1.1 200")
 
 
-def test_more_connections_than_there_is_room_for_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connections_beyond_the_limit_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     app = Starlette(routes=[Route("/", answer)])
     app.state.end_waits = lambda: None
     monkeypatch.setattr("resource.getrlimit", lambda _: (24, 24))
     full = ApiServer(app, "127.0.0.1", 0)
     full.start()
-    held = [connected(full) for _ in range(16)]
-    with connected(full) as one_more, suppress(ConnectionResetError):
+    held = [connect(full) for _ in range(16)]
+    with connect(full) as one_more, suppress(ConnectionResetError):
         assert one_more.recv(1_000) == b""
     for client in held:
         client.close()

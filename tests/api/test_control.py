@@ -1,4 +1,4 @@
-"""Cancel, retry and new credentials."""
+"""POST cancel and retry, and PUT credentials, of a job."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from euterpe.domain.scopes import Scope
 from euterpe.domain.states import JobStatus
 from euterpe.store.engine.ids import new_id
 from euterpe.store.store import Store
-from tests.api.serving import CANARY, CREDENTIALS, Requester, Served, assert_problem, told_fields
+from tests.api.serving import CANARY, CREDENTIALS, Requester, Served, assert_problem, field_errors
 from tests.store.jobs import advance, claim_one, enqueue
 
 CALLS = (("POST", "cancel"), ("POST", "retry"), ("PUT", "credentials"))
@@ -85,18 +85,18 @@ def test_credentials_that_do_not_fit_the_job_are_refused_and_not_echoed(requeste
     )
     for wrong in wrongs:
         answer = requester.http.put(f"/transcode/{job_id}/credentials", json=wrong)
-        assert told_fields(answer)
+        assert field_errors(answer)
         assert CANARY not in answer.text
     assert requester.status(job_id).json()["credential_version"] == 1
 
 
-def test_credentials_that_would_make_it_forget_a_signature_are_refused(requester: Requester) -> None:
+def test_credentials_without_the_new_signed_url_are_refused_and_vice_versa(requester: Requester) -> None:
     job_id = requester.submit(source={"url": f"https://in.example/a.mov?{CANARY}"}, credentials=CREDENTIALS)
     call = f"/transcode/{job_id}/credentials"
     whole = {"credentials": CREDENTIALS, "source_url": "https://in.example/a.mov?new"}
     for name, other in (("source_url", "credentials"), ("credentials", "source_url")):
         refused = requester.http.put(call, json={other: whole[other]})
-        assert told_fields(refused)[(name,)].startswith("is required")
+        assert field_errors(refused)[(name,)].startswith("is required")
     assert requester.http.put(call, json=whole).json() == {"credential_version": 2}
 
 
@@ -108,7 +108,7 @@ def test_a_finished_job_takes_no_credentials(requester: Requester, sqlite_store:
 
 
 @pytest.mark.parametrize(("method", "call"), CALLS)
-def test_a_job_that_is_not_there_or_not_mine_is_not_found(
+def test_an_unknown_or_foreign_job_is_not_found(
     served: Served, requester: Requester, method: str, call: str
 ) -> None:
     stranger = served.requester("stranger")
@@ -121,7 +121,7 @@ def test_a_job_that_is_not_there_or_not_mine_is_not_found(
 
 
 @pytest.mark.parametrize(("method", "call"), CALLS)
-def test_who_may_only_read_may_change_nothing(served: Served, method: str, call: str) -> None:
+def test_a_key_with_the_read_scope_alone_may_change_nothing(served: Served, method: str, call: str) -> None:
     reader = served.requester("reader", Scope.READ)
     answer = reader.http.request(method, f"/transcode/{new_id()}/{call}")
     assert_problem(answer, 403, "forbidden")

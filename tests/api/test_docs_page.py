@@ -1,4 +1,4 @@
-"""The docs page: complete, and nothing in it comes from anywhere else."""
+"""GET /docs: the page is complete, has no broken link and loads nothing."""
 
 import re
 from base64 import b64encode
@@ -15,7 +15,7 @@ OPTIONAL_END = {"p", "tr", "td", "th", "html"}
 
 
 class Page(HTMLParser):
-    """What a page refers to, and whether its elements are closed in order."""
+    """A parser that collects tags, ids and links, and checks that elements are closed in order."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -45,7 +45,7 @@ def page(served: Served) -> Page:
     return Page(served.anonymous.get("/docs").text)
 
 
-def test_the_page_needs_nothing_from_anywhere(page: Page) -> None:
+def test_the_page_loads_nothing(page: Page) -> None:
     assert page.tags.isdisjoint({"script", "link", "img", "iframe", "object"})
     assert {link for link in page.links if not link.startswith("#")} == {"/openapi.json"}
     assert page.open == []
@@ -68,7 +68,7 @@ def test_every_call_and_shape_is_on_the_page(served: Served) -> None:
         assert name in text
 
 
-def test_the_browser_is_told_to_run_nothing_and_to_trust_this_style_alone(served: Served) -> None:
+def test_the_content_security_policy_allows_the_style_of_the_page_alone(served: Served) -> None:
     answer = served.anonymous.get("/docs")
     style = re.search("<style>(.*?)</style>", answer.text, re.DOTALL)
     assert style is not None

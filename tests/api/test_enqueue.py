@@ -1,4 +1,4 @@
-"""POST /transcode (contract §6, §9): `accepted-is-durable`, `same-key-same-job`."""
+"""POST /transcode (contract §6, §9): `accepted-is-durable`, `same-key-same-job`, quotas."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -14,8 +14,8 @@ from tests.api.serving import (
     Requester,
     Served,
     assert_problem,
+    field_errors,
     serving,
-    told_fields,
 )
 from tests.domain.documents import EXAMPLE, MINIMAL
 from tests.store.jobs import advance, claim_one
@@ -31,7 +31,7 @@ def test_a_job_is_accepted_and_its_status_can_be_read_where_the_answer_says(on_e
 
 
 def test_an_accepted_job_is_committed_before_the_answer(on_every_engine: Served) -> None:
-    """Seen through another connection, which sees commits only."""
+    """The job is read through another connection, which sees only commits."""
     job_id = on_every_engine.requester().submit()
     assert on_every_engine.store.jobs.get(job_id)["status"] == "queued"
 
@@ -74,10 +74,10 @@ def test_duplicates_posted_in_parallel_make_one_job(on_every_engine: Served) -> 
 def test_a_key_that_is_too_long_or_not_ascii_is_refused(requester: Requester) -> None:
     assert requester.post(MINIMAL, idempotency_key="k" * 255).status_code == 202
     for key in ("k" * 256, "two words", ""):
-        assert ("idempotency_key",) in told_fields(requester.post(MINIMAL, idempotency_key=key))
+        assert ("idempotency_key",) in field_errors(requester.post(MINIMAL, idempotency_key=key))
 
 
-def test_every_error_of_a_request_is_told_at_once_and_no_value_is_echoed(requester: Requester) -> None:
+def test_all_errors_of_a_request_are_reported_at_once_and_no_value_is_echoed(requester: Requester) -> None:
     document = {
         **MINIMAL,
         "priority": 101,
@@ -86,18 +86,18 @@ def test_every_error_of_a_request_is_told_at_once_and_no_value_is_echoed(request
     }
     answer = requester.post(document)
     assert_problem(answer, 422, "invalid_request")
-    assert set(told_fields(answer)) == {("priority",), ("queue",), ("credentials", "region")}
+    assert set(field_errors(answer)) == {("priority",), ("queue",), ("credentials", "region")}
     assert CANARY not in answer.text
 
 
 def test_what_the_operator_does_not_allow_is_refused_before_it_is_stored(requester: Requester) -> None:
     answer = requester.post({**MINIMAL, "output": {"url": FORBIDDEN_BUCKET}})
-    assert told_fields(answer) == {("output", "url"): "is not allowed here"}
+    assert field_errors(answer) == {("output", "url"): "is not allowed here"}
 
 
 def test_a_body_that_is_not_json_says_where(requester: Requester) -> None:
     answer = requester.http.post("/transcode", content=b"{", headers={"content-type": "application/json"})
-    assert "is not JSON at line 1" in told_fields(answer)[()]
+    assert "is not JSON at line 1" in field_errors(answer)[()]
 
 
 def test_a_key_without_the_scope_may_not_submit(served: Served) -> None:
@@ -107,7 +107,7 @@ def test_a_key_without_the_scope_may_not_submit(served: Served) -> None:
     assert 'scope="transcode:write"' in answer.headers["www-authenticate"]
 
 
-def test_a_requester_over_its_quota_is_told_when_to_come_back(store: Store) -> None:
+def test_a_requester_over_its_quota_gets_429_with_retry_after(store: Store) -> None:
     with serving(store, ApiLimits(max_unfinished=2)) as served:
         requester, other = served.requester(), served.requester("other")
         first = requester.submit()
@@ -118,7 +118,7 @@ def test_a_requester_over_its_quota_is_told_when_to_come_back(store: Store) -> N
         assert other.post().status_code == 202, "a quota is the requester's own"
         requester.http.post(f"/transcode/{first}/cancel")
         while (answer := requester.post()).status_code == 429:
-            pass  # counting is a twentieth of the time
+            pass  # a full quota is counted again only after 20 times the duration of the last count
         assert answer.status_code == 202
 
 
@@ -132,7 +132,7 @@ def test_a_retry_gets_its_answer_though_the_quota_is_used_up(store: Store) -> No
         conflict = requester.post({**MINIMAL, "priority": 51}, idempotency_key="k")
         assert_problem(conflict, 409, "idempotency_conflict")
         assert_problem(requester.post(MINIMAL, idempotency_key="k2"), 429, "quota_exceeded")
-        assert ("idempotency_key",) in told_fields(requester.post(MINIMAL, idempotency_key="two words"))
+        assert ("idempotency_key",) in field_errors(requester.post(MINIMAL, idempotency_key="two words"))
         other.submit()
         assert_problem(other.post(MINIMAL, idempotency_key="k"), 429, "quota_exceeded")
 
@@ -145,7 +145,7 @@ def test_a_retry_gets_its_answer_though_the_queue_is_full(sqlite_store: Store) -
         assert_problem(requester.post(MINIMAL, idempotency_key="k2"), 429, "queue_full")
 
 
-def test_a_full_queue_takes_nothing_from_anybody(sqlite_store: Store) -> None:
+def test_a_full_queue_refuses_every_requester(sqlite_store: Store) -> None:
     with serving(sqlite_store, ApiLimits(max_unfinished_of_all=2)) as served:
         requester, other = served.requester(), served.requester("other")
         requester.submit()
@@ -154,7 +154,7 @@ def test_a_full_queue_takes_nothing_from_anybody(sqlite_store: Store) -> None:
         assert_problem(other.post(), 429, "queue_full")
 
 
-def test_without_its_database_the_service_asks_to_come_back(
+def test_without_its_database_the_service_answers_503_with_retry_after(
     requester: Requester, sqlite_store: Store
 ) -> None:
     sqlite_store.commits.stop()

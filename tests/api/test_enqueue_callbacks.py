@@ -1,10 +1,10 @@
-"""A job that would have us call where no dial may go is refused at POST."""
+"""POST /transcode refuses callback URLs at addresses that the egress policy does not allow."""
 
 import pytest
 
 from euterpe.net.policy import EgressPolicy
 from euterpe.store.store import Store
-from tests.api.serving import CREDENTIALS, Requester, serving, told_fields
+from tests.api.serving import CREDENTIALS, Requester, field_errors, serving
 from tests.domain.documents import MINIMAL
 
 FIELDS = ("refresh_url", "status_webhook_url")
@@ -21,38 +21,38 @@ CLOSED = (
 def test_an_address_that_is_not_public_is_refused_by_its_field(requester: Requester, url: str) -> None:
     answer = requester.post({**MINIMAL, **dict.fromkeys(FIELDS, url)})
     rule = "not a public address; EUTERPE_EGRESS_ALLOW can open it"
-    assert told_fields(answer) == {(field,): rule for field in FIELDS}
+    assert field_errors(answer) == {(field,): rule for field in FIELDS}
 
 
 def test_a_port_that_is_not_open_is_refused(requester: Requester) -> None:
-    last_sequence = told_fields(
-        requester.post({**MINIMAL, "status_webhook_url": "https://93.184.215.14:8080/"})
-    )
-    assert "not on port 80 or 443" in last_sequence[("status_webhook_url",)]
+    errors = field_errors(requester.post({**MINIMAL, "status_webhook_url": "https://93.184.215.14:8080/"}))
+    assert "not on port 80 or 443" in errors[("status_webhook_url",)]
 
 
 @pytest.mark.parametrize("url", ["http://2130706433/", "http://127.1/", "http://0x7f.0.0.1/"])
 def test_an_address_that_can_be_read_in_two_ways_is_refused(requester: Requester, url: str) -> None:
-    last_sequence = told_fields(requester.post({**MINIMAL, "status_webhook_url": url}))
-    assert last_sequence == {("status_webhook_url",): "must spell an IPv4 address as four decimal numbers"}
+    errors = field_errors(requester.post({**MINIMAL, "status_webhook_url": url}))
+    assert errors == {("status_webhook_url",): "must spell an IPv4 address as four decimal numbers"}
 
 
 @pytest.mark.parametrize(
     "url", ["https://93.184.215.14/hook", "http://localhost/", "https://inside.example:8080/"]
 )
-def test_a_public_address_is_taken_and_names_are_judged_at_the_dial(requester: Requester, url: str) -> None:
+def test_public_addresses_are_accepted_and_names_are_checked_only_at_the_connection(
+    requester: Requester, url: str
+) -> None:
     requester.submit(**dict.fromkeys(FIELDS, url))
 
 
-def test_what_the_operator_opened_is_taken(sqlite_store: Store) -> None:
+def test_an_address_that_the_operator_allowed_is_accepted(sqlite_store: Store) -> None:
     with serving(sqlite_store, egress=EgressPolicy(("10.0.0.0/8", "127.0.0.1:9000"))) as served:
         requester = served.requester()
         requester.submit(status_webhook_url="http://10.0.0.1:8080/", refresh_url="http://127.0.0.1:9000/")
-        last_sequence = told_fields(requester.post({**MINIMAL, "refresh_url": "http://127.0.0.1:9001/"}))
-        assert set(last_sequence) == {("refresh_url",)}
+        errors = field_errors(requester.post({**MINIMAL, "refresh_url": "http://127.0.0.1:9001/"}))
+        assert set(errors) == {("refresh_url",)}
 
 
-def test_a_job_of_before_the_operator_closed_an_address_still_takes_credentials(sqlite_store: Store) -> None:
+def test_a_job_with_a_callback_that_is_no_longer_allowed_still_takes_credentials(sqlite_store: Store) -> None:
     with serving(sqlite_store, egress=EgressPolicy(("10.0.0.1:80",))) as served:
         requester = served.requester()
         job_id = requester.submit(status_webhook_url="http://10.0.0.1/", credentials=CREDENTIALS)

@@ -1,9 +1,9 @@
-"""What the operator allows a job to ask for: of all requesters, and of one."""
+"""Limits on time, attempts and priority of a job, for all requesters and for one."""
 
 from euterpe.api.backpressure import ApiLimits
 from euterpe.domain.job_limits import JobLimits
 from euterpe.store.queue.fairness.requester_limits import LimitName
-from tests.api.serving import Served, assert_problem, serving, told_fields
+from tests.api.serving import Served, assert_problem, field_errors, serving
 from tests.domain.documents import MINIMAL
 
 
@@ -11,10 +11,10 @@ def test_a_job_may_not_ask_for_more_than_its_requester_is_allowed(on_every_engin
     requester = on_every_engine.requester()
     limits: dict[LimitName, int | None] = {"max_timeout_seconds": 600, "max_attempts": 2, "max_priority": 60}
     on_every_engine.store.requester_limits.set(requester.id, limits)
-    asked = {"timeout_seconds": 601, "max_attempts": 3, "priority": 61}
-    refused = requester.post({**MINIMAL, **asked})
+    too_much = {"timeout_seconds": 601, "max_attempts": 3, "priority": 61}
+    refused = requester.post({**MINIMAL, **too_much})
     assert_problem(refused, 422, "invalid_request")
-    assert told_fields(refused).keys() == {(name,) for name in asked}
+    assert field_errors(refused).keys() == {(name,) for name in too_much}
     accepted = requester.post({**MINIMAL, "timeout_seconds": 600})
     assert accepted.status_code == 202
     assert accepted.json()["max_attempts"] == 2
@@ -30,11 +30,11 @@ def test_a_plain_request_gets_as_much_as_its_requester_is_allowed(on_every_engin
     assert (job["spec"]["timeout_seconds"], job["spec"]["priority"]) == (600, 40)
 
 
-def test_the_settings_limit_everybody(on_every_engine: Served) -> None:
+def test_the_settings_limit_every_requester(on_every_engine: Served) -> None:
     limits = ApiLimits(job=JobLimits(max_priority=10))
     with serving(on_every_engine.store, limits=limits) as served:
         requester = served.requester()
-        assert told_fields(requester.post({**MINIMAL, "priority": 11})).keys() == {("priority",)}
+        assert field_errors(requester.post({**MINIMAL, "priority": 11})).keys() == {("priority",)}
         assert requester.post({**MINIMAL, "priority": 10}).status_code == 202
 
 

@@ -1,4 +1,4 @@
-"""Alive, and ready."""
+"""/healthz and /readyz: liveness and readiness."""
 
 import asyncio
 import resource
@@ -34,13 +34,13 @@ def test_a_database_of_another_version_is_not_ready(served: Served) -> None:
     assert served.anonymous.get("/healthz").status_code == 200
 
 
-def test_a_database_that_is_away_is_not_ready_and_its_address_stays_unsaid(
+def test_an_unreachable_database_is_not_ready_and_its_address_is_not_shown(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def away(_: object) -> None:
+    def unreachable(_: object) -> None:
         raise StoreUnavailable("connection to db.internal refused")
 
-    monkeypatch.setattr(health, "require_current", away)
+    monkeypatch.setattr(health, "require_current", unreachable)
     answer = served.anonymous.get("/readyz")
     assert_problem(answer, 503, "database_unavailable")
     assert int(answer.headers["retry-after"]) > 0
@@ -60,13 +60,13 @@ def test_a_database_that_does_not_answer_is_not_ready(
 def test_a_database_that_takes_no_writes_is_not_ready(
     servers: Callable[[str], engines.Engine], ring: LocalKeyRing
 ) -> None:
-    """As a role whose transactions are read-only, or a server after a failover, would be."""
+    """Postgres refuses writes for a read-only role, and on a server that lost its place in a failover."""
     with servers("postgres").fresh() as url:
         with Store(url, ring) as opened, serving(opened) as served:
             assert served.anonymous.get("/readyz").status_code == 200
-        reads_only = sa.make_url(url).update_query_dict({"options": "-c default_transaction_read_only=on"})
+        read_only = sa.make_url(url).update_query_dict({"options": "-c default_transaction_read_only=on"})
         with (
-            Store(reads_only.render_as_string(hide_password=False), ring) as opened,
+            Store(read_only.render_as_string(hide_password=False), ring) as opened,
             serving(opened) as served,
         ):
             assert_problem(served.anonymous.get("/readyz"), 503, "database_unavailable")
@@ -87,7 +87,7 @@ def test_a_server_that_stands_by_for_another_is_not_ready(tmp_path: Path, ring: 
 
 @pytest.fixture
 def full_disk() -> Iterator[Callable[[Path], None]]:
-    """Lets no file of this process grow beyond the present size of the one that is given."""
+    """Return a function that lets no file of this process grow beyond the present size of a given file."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     yield lambda path: resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size, before[1]))
     resource.setrlimit(resource.RLIMIT_FSIZE, before)
@@ -109,21 +109,21 @@ def test_a_full_disk_is_not_ready_and_is_ready_when_there_is_room_again(
 
 
 def test_a_database_on_a_read_only_file_system_is_not_ready(served: Served) -> None:
-    """SQLite answers as it would there."""
+    """`PRAGMA query_only` makes SQLite refuse writes as a read-only file system does."""
     with served.store.database.engines.write.begin() as connection:
         connection.exec_driver_sql("PRAGMA query_only = 1")
     assert_problem(served.anonymous.get("/readyz"), 503, "database_unavailable")
 
 
 def test_whoever_asks_writes_at_most_once_in_a_while() -> None:
-    now, written, trouble = 0.0, list[float](), list[Exception]()
+    now, written, errors = 0.0, list[float](), list[Exception]()
 
     def write() -> None:
         written.append(now)
-        if trouble:
-            raise trouble[0]
+        if errors:
+            raise errors[0]
 
-    async def ask() -> None:
+    async def probe_repeatedly() -> None:
         nonlocal now
         probe = WriteProbe(write, pool, every_s=5.0, clock=lambda: now)
         await asyncio.gather(*(probe.check() for _ in range(100)))
@@ -131,19 +131,19 @@ def test_whoever_asks_writes_at_most_once_in_a_while() -> None:
         now = 4.9
         await probe.check()
         assert written == [0.0]
-        trouble.append(StoreUnavailable("the disk is full"))
+        errors.append(StoreUnavailable("the disk is full"))
         now = 5.0
         for _ in range(100):
             with pytest.raises(StoreUnavailable, match="full"):
                 await probe.check()
         assert written == [0.0, 5.0]
-        trouble.clear()
+        errors.clear()
         now = 10.0
         await probe.check()
         assert written == [0.0, 5.0, 10.0]
 
     pool = StorePool()
     try:
-        asyncio.run(ask())
+        asyncio.run(probe_repeatedly())
     finally:
         pool.stop()

@@ -1,21 +1,21 @@
-"""GET /transcode/jobs."""
+"""GET /transcode/jobs: the list of a requester's jobs, in pages."""
 
 from typing import Any
 
 import pytest
 
-from tests.api.serving import Requester, Served, told_fields
+from tests.api.serving import Requester, Served, field_errors
 from tests.store.jobs import claim_one
 
 
 def pages(requester: Requester, **params: Any) -> list[list[str]]:
-    found, here = [], params
+    listed, query = [], params
     while True:
-        document = requester.http.get("/transcode/jobs", params=here).json()
-        found.append([job["job_id"] for job in document["jobs"]])
+        document = requester.http.get("/transcode/jobs", params=query).json()
+        listed.append([job["job_id"] for job in document["jobs"]])
         if document["next_cursor"] is None:
-            return found
-        here = {**params, "cursor": document["next_cursor"]}
+            return listed
+        query = {**params, "cursor": document["next_cursor"]}
 
 
 def test_jobs_come_newest_first_page_by_page(on_every_engine: Served) -> None:
@@ -56,5 +56,5 @@ def test_a_job_that_comes_later_does_not_disturb_the_pages(requester: Requester)
     [("limit", "0"), ("limit", "201"), ("limit", "many"), ("status", "done"), ("status", "")]
     + [("cursor", wrong) for wrong in ("", "x", "é", "A" * 21, "A" * 23, "A" * 21 + "=", "A" * 5000)],
 )
-def test_a_parameter_that_means_nothing_is_refused(requester: Requester, name: str, wrong: str) -> None:
-    assert (name,) in told_fields(requester.http.get("/transcode/jobs", params={name: wrong}))
+def test_an_invalid_parameter_is_refused(requester: Requester, name: str, wrong: str) -> None:
+    assert (name,) in field_errors(requester.http.get("/transcode/jobs", params={name: wrong}))

@@ -1,4 +1,4 @@
-"""GET /transcode/profiles."""
+"""GET /transcode/profiles: the profiles and their outputs."""
 
 from euterpe.domain.profiles import PROFILES
 from euterpe.domain.spec import parse_spec, resolve_outputs

@@ -1,4 +1,4 @@
-"""Every answer has an id, the usual headers and a line in the log; nothing secret is in any of them."""
+"""Middleware: the request id, security headers and log line of every answer, with no secret in them."""
 
 from collections.abc import Iterator
 
@@ -32,7 +32,7 @@ ADDRESSES = (
 
 
 @pytest.mark.parametrize(("method", "path", "status"), ADDRESSES)
-def test_every_answer_has_its_id_and_the_headers_of_a_careful_service(
+def test_every_answer_has_its_request_id_and_the_security_headers(
     served: Served, method: str, path: str, status: int
 ) -> None:
     answer = served.anonymous.request(method, path, headers={"x-request-id": "mine-1"})
@@ -45,17 +45,17 @@ def test_every_answer_has_its_id_and_the_headers_of_a_careful_service(
         assert answer.headers["content-type"] == "application/problem+json"
 
 
-@pytest.mark.parametrize("odd", ["", "a b", "a" * 65, "é", '"><script>'])
-def test_an_id_that_is_not_sane_is_replaced(served: Served, odd: str) -> None:
-    minted = {
-        served.anonymous.get("/healthz", headers={b"x-request-id": odd.encode()}).headers["x-request-id"]
+@pytest.mark.parametrize("wrong", ["", "a b", "a" * 65, "é", '"><script>'])
+def test_a_malformed_request_id_is_replaced(served: Served, wrong: str) -> None:
+    ids = {
+        served.anonymous.get("/healthz", headers={b"x-request-id": wrong.encode()}).headers["x-request-id"]
         for _ in range(2)
     }
-    assert len(minted) == 2
-    assert odd not in minted
+    assert len(ids) == 2
+    assert wrong not in ids
 
 
-def test_a_method_that_is_not_there_says_which_are(served: Served) -> None:
+def test_an_unknown_method_is_answered_with_the_allowed_ones(served: Served) -> None:
     answer = served.anonymous.get("/transcode")
     assert_problem(answer, 405, "method_not_allowed")
     assert answer.headers["allow"] == "POST"
@@ -67,7 +67,7 @@ def test_an_address_that_is_not_there_leads_to_the_docs(served: Served) -> None:
     assert "/docs" in answer.json()["detail"]
 
 
-def test_what_nobody_expected_is_a_problem_without_details_and_a_traceback_in_the_log(
+def test_an_unexpected_error_is_a_problem_without_details_and_a_traceback_in_the_log(
     served: Served, requester: Requester, log: LogCapture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_: object, **__: object) -> None:
@@ -83,7 +83,7 @@ def test_what_nobody_expected_is_a_problem_without_details_and_a_traceback_in_th
     assert request["status"] == 500
 
 
-def test_an_error_that_a_requester_can_do_nothing_about_keeps_its_words_to_itself(
+def test_the_text_of_an_internal_error_is_not_shown_to_the_requester(
     served: Served, requester: Requester, log: LogCapture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_: object, **__: object) -> None:

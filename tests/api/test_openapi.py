@@ -1,4 +1,4 @@
-"""The OpenAPI document is true: it has every address, and every answer that may come."""
+"""The OpenAPI document describes every route, and every answer to generated requests (schemathesis)."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -24,17 +24,17 @@ from tests.store.jobs import advance, claim_one
 
 DOCUMENT = openapi_document(ApiLimits())
 SCHEMA = schemathesis.openapi.from_dict(DOCUMENT)
-# A wrong key in one header is no wrong request: the target's own is in the other.
+# A wrong key in one header does not make a request invalid, because the target's own key is in the other.
 SCHEMA.config.generation.update(with_security_parameters=False)
 OPERATIONS = {
     f"{method.upper()} {path}": SCHEMA[path][method]
     for path, methods in DOCUMENT["paths"].items()
     for method in methods
 }
-FIT, UNFIT = GenerationMode.POSITIVE, GenerationMode.NEGATIVE
-# Where nothing can be said, nothing wrong can be; any text in a path may be a job's id.
-SENT = [(name, FIT) for name in OPERATIONS] + [
-    (name, UNFIT)
+VALID, INVALID = GenerationMode.POSITIVE, GenerationMode.NEGATIVE
+# An operation without parameters has no invalid requests, and any text in a path may be a job's id.
+CASES = [(name, VALID) for name in OPERATIONS] + [
+    (name, INVALID)
     for name, operation in OPERATIONS.items()
     if any([*operation.query, *operation.headers, *operation.body])
 ]
@@ -49,7 +49,7 @@ CHECKS = [
 ]
 
 
-def test_every_address_is_described_and_nothing_else(sqlite_store: Store) -> None:
+def test_every_route_is_described_and_nothing_else(sqlite_store: Store) -> None:
     app = create_app(sqlite_store, ApiLimits(), OneBucketForbidden(), EgressPolicy())
     served = {
         f"{method} {route.path}"
@@ -60,7 +60,7 @@ def test_every_address_is_described_and_nothing_else(sqlite_store: Store) -> Non
     assert served == set(OPERATIONS)
 
 
-def test_the_document_is_valid_and_is_what_the_service_gives_out(served: Served) -> None:
+def test_the_document_is_valid_and_is_what_the_service_returns(served: Served) -> None:
     SCHEMA.validate()
     assert served.anonymous.get("/openapi.json").json() == DOCUMENT
 
@@ -78,7 +78,7 @@ class Target:
 
 @pytest.fixture(scope="module")
 def target(servers: Any, ring: Any) -> Iterator[Target]:
-    """One service for all that is sent; in its database is a job that has finished."""
+    """Yield one service for all requests, with a finished job in its database."""
     with servers("sqlite").fresh() as url, Store(url, ring) as store, serving(store) as served:
         requester = served.requester()
         finished = requester.submit()
@@ -88,8 +88,8 @@ def target(servers: Any, ring: Any) -> Iterator[Target]:
             yield Target(served, {"X-API-Key": requester.key}, finished, http)
 
 
-@pytest.mark.parametrize(("name", "mode"), SENT)
-def test_whatever_is_sent_the_answer_is_one_that_is_described(
+@pytest.mark.parametrize(("name", "mode"), CASES)
+def test_every_answer_to_generated_requests_is_described(
     target: Target, name: str, mode: GenerationMode
 ) -> None:
     operation = OPERATIONS[name]
@@ -99,9 +99,9 @@ def test_whatever_is_sent_the_answer_is_one_that_is_described(
     def send(data: st.DataObject) -> None:
         case = data.draw(operation.as_strategy(mode))
         if data.draw(st.booleans()):
-            aim_at(target.finished, case)
+            use_job(target.finished, case)
         query = case.query or {}
-        assume(not isinstance(query.get("job_id"), dict))  # it would be sent as a list, which is allowed
+        assume(not isinstance(query.get("job_id"), dict))  # it would be sent as a list, which is valid
         if isinstance(query.get("wait_ms"), int) and query["wait_ms"] > _LONGEST_WAIT_MS:
             query["wait_ms"] = _LONGEST_WAIT_MS
         case.call_and_validate(
@@ -111,7 +111,7 @@ def test_whatever_is_sent_the_answer_is_one_that_is_described(
     send()
 
 
-def aim_at(job_id: str, case: schemathesis.Case[Any]) -> None:
+def use_job(job_id: str, case: schemathesis.Case[Any]) -> None:
     if "job_id" in case.path_parameters:
         case.path_parameters["job_id"] = job_id
     if isinstance(case.query.get("job_id"), list):

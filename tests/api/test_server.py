@@ -1,4 +1,4 @@
-"""The server's life: it listens before it starts, drains when it stops, and leaves nothing behind."""
+"""ApiServer: it binds its port before it starts, drains when it stops, and leaves no thread or port."""
 
 import socket
 import threading
@@ -30,11 +30,11 @@ def test_a_port_that_is_taken_is_an_error_at_once(sqlite_store: Store) -> None:
 def test_a_request_under_way_is_answered_before_the_server_stops(
     sqlite_store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked, answer = threading.Event(), threading.Event()
+    called, may_return = threading.Event(), threading.Event()
 
     def slow() -> list[dict[str, object]]:
-        asked.set()
-        answer.wait()
+        called.set()
+        may_return.wait()
         return []
 
     monkeypatch.setattr(sqlite_store.jobs, "backlog", slow)
@@ -42,9 +42,9 @@ def test_a_request_under_way_is_answered_before_the_server_stops(
     server.start()
     with ThreadPoolExecutor(2) as pool:
         under_way = pool.submit(httpx.get, f"{server.url}/metrics", trust_env=False)
-        asked.wait()
+        called.wait()
         stopping = pool.submit(server.stop)
-        answer.set()
+        may_return.set()
         assert under_way.result().status_code == 200
         stopping.result()
 
@@ -69,22 +69,22 @@ def test_a_server_listens_on_ipv6_too(sqlite_store: Store) -> None:
     server.stop()
 
 
-def test_a_client_that_stopped_reading_its_stream_does_not_keep_the_server_from_stopping(
+def test_a_client_that_stopped_reading_its_stream_does_not_delay_the_stop(
     sqlite_store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server_module, "_GRACE_S", 3600)
     monkeypatch.setattr(sse, "_SLOWEST_S", 3600.0)
-    reads, more_than_fits = Semaphore(0), '"' + "x" * 65_536 + '"'
+    reads, large_payload = Semaphore(0), '"' + "x" * 65_536 + '"'
 
     def events(*_: object, limit: int, **__: object) -> list[dict[str, object]]:
         reads.release()
-        return [{"sequence": 1, "type": "job.claimed", "payload": more_than_fits}] * limit
+        return [{"sequence": 1, "type": "job.claimed", "payload": large_payload}] * limit
 
     monkeypatch.setattr(sqlite_store.jobs, "events", events)
     server = server_over(sqlite_store)
     server.start()
     requester = Requester(sqlite_store, server.url, "studio")
     with requester.http as http, http.stream("GET", f"/transcode/{requester.submit()}/events"):
-        for _ in range(3):  # before the stream, its first page, and the one that does not go out
+        for _ in range(3):  # the read before the stream, its first page, and the page that is not sent
             reads.acquire()
         server.stop()

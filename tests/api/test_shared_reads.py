@@ -1,4 +1,4 @@
-"""Reads that come while one is being made share the next."""
+"""Shared reads: reads of single jobs that arrive during a query share the next one."""
 
 import asyncio
 import threading
@@ -13,19 +13,19 @@ from euterpe.store.errors import NotFound, StoreUnavailable
 
 
 class Jobs:
-    """A store in small, which answers when it is let."""
+    """A fake of `store.jobs` whose queries block until `may_go_on` is set."""
 
     def __init__(self) -> None:
         self.reads: list[set[str]] = []
-        self.begun, self.may_go_on = threading.Event(), threading.Event()
-        self.away = False
+        self.started, self.may_go_on = threading.Event(), threading.Event()
+        self.unavailable = False
 
     def many(self, job_ids: Sequence[str], *, requester_id: str) -> list[dict[str, Any]]:
         self.reads.append(set(job_ids))
-        self.begun.set()
+        self.started.set()
         self.may_go_on.wait()
-        if self.away:
-            raise StoreUnavailable("away")
+        if self.unavailable:
+            raise StoreUnavailable("unavailable")
         return [{"job_id": job_id, "of": requester_id} for job_id in job_ids if job_id != "unknown"]
 
     def get(self, job_id: str, *, requester_id: str) -> dict[str, Any]:
@@ -37,11 +37,11 @@ def jobs() -> Jobs:
     return Jobs()
 
 
-def reading(jobs: Jobs, act: Callable[[JobReads], Awaitable[None]]) -> None:
+def run_with_reads(jobs: Jobs, scenario: Callable[[JobReads], Awaitable[None]]) -> None:
     pool = StorePool()
 
     async def run() -> None:
-        await act(JobReads(jobs, pool))  # type: ignore[arg-type]
+        await scenario(JobReads(jobs, pool))  # type: ignore[arg-type]
 
     try:
         asyncio.run(run())
@@ -49,69 +49,69 @@ def reading(jobs: Jobs, act: Callable[[JobReads], Awaitable[None]]) -> None:
         pool.stop()
 
 
-async def while_the_first_is_read(jobs: Jobs, reads: JobReads, job_ids: Sequence[str]) -> list[Any]:
+async def read_during_the_first_query(jobs: Jobs, reads: JobReads, job_ids: Sequence[str]) -> list[Any]:
     first = asyncio.ensure_future(reads.get("first", "r"))
-    await asyncio.to_thread(jobs.begun.wait)
+    await asyncio.to_thread(jobs.started.wait)
     others = asyncio.gather(*(reads.get(job_id, "r") for job_id in job_ids), return_exceptions=True)
     await asyncio.sleep(0)
     jobs.may_go_on.set()
     return [*await asyncio.gather(first, return_exceptions=True), *await others]
 
 
-def test_all_who_come_during_a_read_are_served_by_one_more(jobs: Jobs) -> None:
-    async def act(reads: JobReads) -> None:
-        rows = await while_the_first_is_read(jobs, reads, ["a", "b", "a"])
+def test_reads_that_arrive_during_a_query_share_the_next_one(jobs: Jobs) -> None:
+    async def scenario(reads: JobReads) -> None:
+        rows = await read_during_the_first_query(jobs, reads, ["a", "b", "a"])
         assert [row["job_id"] for row in rows] == ["first", "a", "b", "a"]
         assert jobs.reads == [{"first"}, {"a", "b"}]
 
-    reading(jobs, act)
+    run_with_reads(jobs, scenario)
 
 
-def test_a_hundred_jobs_are_read_at_once_and_no_more(jobs: Jobs) -> None:
-    async def act(reads: JobReads) -> None:
-        rows = await while_the_first_is_read(jobs, reads, [str(number) for number in range(250)])
+def test_a_query_reads_at_most_a_hundred_jobs(jobs: Jobs) -> None:
+    async def scenario(reads: JobReads) -> None:
+        rows = await read_during_the_first_query(jobs, reads, [str(number) for number in range(250)])
         assert len(rows) == 251
         assert [len(read) for read in jobs.reads] == [1, 100, 100, 50]
 
-    reading(jobs, act)
+    run_with_reads(jobs, scenario)
 
 
-def test_requesters_are_read_for_apart(jobs: Jobs) -> None:
-    async def act(reads: JobReads) -> None:
+def test_each_requester_has_queries_of_its_own(jobs: Jobs) -> None:
+    async def scenario(reads: JobReads) -> None:
         jobs.may_go_on.set()
         mine, theirs = await asyncio.gather(reads.get("a", "mine"), reads.get("a", "theirs"))
         assert (mine["of"], theirs["of"]) == ("mine", "theirs")
 
-    reading(jobs, act)
+    run_with_reads(jobs, scenario)
 
 
-def test_a_job_that_is_not_there_fails_alone(jobs: Jobs) -> None:
-    async def act(reads: JobReads) -> None:
-        first, unknown, known = await while_the_first_is_read(jobs, reads, ["unknown", "a"])
+def test_an_unknown_job_fails_alone(jobs: Jobs) -> None:
+    async def scenario(reads: JobReads) -> None:
+        first, unknown, known = await read_during_the_first_query(jobs, reads, ["unknown", "a"])
         assert (first["job_id"], known["job_id"]) == ("first", "a")
         assert isinstance(unknown, NotFound)
 
-    reading(jobs, act)
+    run_with_reads(jobs, scenario)
 
 
-def test_a_database_that_is_away_is_told_to_all_and_asked_again_by_the_next(jobs: Jobs) -> None:
-    async def act(reads: JobReads) -> None:
-        jobs.away = True
-        outcomes = await while_the_first_is_read(jobs, reads, ["a", "b"])
+def test_an_outage_fails_all_reads_of_the_query_and_not_the_next_one(jobs: Jobs) -> None:
+    async def scenario(reads: JobReads) -> None:
+        jobs.unavailable = True
+        outcomes = await read_during_the_first_query(jobs, reads, ["a", "b"])
         assert [type(outcome) for outcome in outcomes] == [StoreUnavailable] * 3
-        jobs.away = False
+        jobs.unavailable = False
         assert (await reads.get("a", "r"))["job_id"] == "a"
 
-    reading(jobs, act)
+    run_with_reads(jobs, scenario)
 
 
-def test_one_who_leaves_does_not_keep_the_others_from_their_answer(jobs: Jobs) -> None:
-    async def act(reads: JobReads) -> None:
-        leaving = asyncio.ensure_future(reads.get("a", "r"))
-        await asyncio.to_thread(jobs.begun.wait)
-        staying = asyncio.ensure_future(reads.get("b", "r"))
-        leaving.cancel()
+def test_a_canceled_read_does_not_block_the_others(jobs: Jobs) -> None:
+    async def scenario(reads: JobReads) -> None:
+        canceled = asyncio.ensure_future(reads.get("a", "r"))
+        await asyncio.to_thread(jobs.started.wait)
+        other = asyncio.ensure_future(reads.get("b", "r"))
+        canceled.cancel()
         jobs.may_go_on.set()
-        assert (await staying)["job_id"] == "b"
+        assert (await other)["job_id"] == "b"
 
-    reading(jobs, act)
+    run_with_reads(jobs, scenario)

@@ -1,4 +1,4 @@
-"""A stream whose client is slow, whose database is away, or to which nothing happens."""
+"""EventStream: slow clients, database outages, keep-alive comments, and the end of a stream."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
@@ -20,22 +20,22 @@ LAST = {"sequence": 1, "type": "job.succeeded", "payload": "{}"}
 
 
 class Client:
-    """What it was sent, and how it takes it."""
+    """A fake ASGI client that records what it is sent."""
 
     def __init__(self, read: Callable[[int], Awaitable[EventPage]]) -> None:
         self.sent: list[bytes] = []
-        self.left = False
+        self.disconnected = False
         self.watch: Watch | None = None
         self._read = read
 
     async def follow(self, *, beat_s: float = 60.0) -> None:
         response = EventStream("j", 0, self._read, nullcontext, self._watch, beat_s=beat_s)
         try:
-            await response({"type": "http"}, self._receive, self.take)
+            await response({"type": "http"}, self._receive, self.send)
         except ClientDisconnect:
-            self.left = True
+            self.disconnected = True
 
-    async def take(self, message: Message) -> None:
+    async def send(self, message: Message) -> None:
         self.sent.append(message.get("body", b""))
 
     async def _receive(self) -> Any:
@@ -47,7 +47,7 @@ class Client:
         yield self.watch
 
 
-def test_while_nothing_happens_a_comment_shows_that_the_stream_lives() -> None:
+def test_an_idle_stream_sends_comments_to_stay_alive() -> None:
     async def read(last_sequence: int) -> EventPage:
         return (
             EventPage(ENDED, [LAST], last_sequence)
@@ -61,7 +61,7 @@ def test_while_nothing_happens_a_comment_shows_that_the_stream_lives() -> None:
     assert client.sent[-2:] == [b"id: 1\nevent: job.succeeded\ndata: {}\n\n", b""]
 
 
-def test_a_database_that_is_away_for_a_while_does_not_end_the_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_short_database_outage_does_not_end_the_stream(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sse, "_DATABASE_RETRY_S", 0.001)
     reads = 0
 
@@ -77,11 +77,11 @@ def test_a_database_that_is_away_for_a_while_does_not_end_the_stream(monkeypatch
     assert client.sent[-2].startswith(b"id: 1\n")
 
 
-class Stuck(Client):
-    """Takes the headers, and then nothing."""
+class StuckClient(Client):
+    """A client that accepts the headers and then blocks."""
 
-    async def take(self, message: Message) -> None:
-        await super().take(message)
+    async def send(self, message: Message) -> None:
+        await super().send(message)
         if message["type"] == "http.response.body":
             self.on_body()
             await asyncio.Event().wait()
@@ -94,29 +94,29 @@ async def nothing_new(last_sequence: int) -> EventPage:
     return EventPage(LIVE, [], last_sequence)
 
 
-def test_a_client_that_takes_nothing_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_that_reads_nothing_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sse, "_SLOWEST_S", 0.01)
-    client = Stuck(nothing_new)
+    client = StuckClient(nothing_new)
     asyncio.run(client.follow())
-    assert client.left
+    assert client.disconnected
 
 
-def test_a_service_that_stops_does_not_wait_for_a_client_that_takes_nothing(
+def test_a_stopping_service_does_not_wait_for_a_client_that_reads_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(sse, "_SLOWEST_S", 3600.0)
 
-    class StuckAtTheEnd(Stuck):
+    class StuckAtShutdown(StuckClient):
         def on_body(self) -> None:
             assert self.watch is not None
             self.watch.end()
 
-    client = StuckAtTheEnd(nothing_new)
+    client = StuckAtShutdown(nothing_new)
     asyncio.run(client.follow())
-    assert client.left
+    assert client.disconnected
 
 
-def test_a_service_that_stops_still_says_that_the_stream_is_over() -> None:
+def test_a_stopping_service_ends_the_stream_with_an_empty_chunk() -> None:
     async def read(last_sequence: int) -> EventPage:
         assert client.watch is not None
         client.watch.end()
@@ -125,10 +125,10 @@ def test_a_service_that_stops_still_says_that_the_stream_is_over() -> None:
     client = Client(read)
     asyncio.run(client.follow())
     assert client.sent[-1] == b""
-    assert not client.left
+    assert not client.disconnected
 
 
-def test_a_full_page_of_events_is_not_waited_after_and_is_not_the_last() -> None:
+def test_after_a_full_page_of_events_the_next_one_is_read_at_once() -> None:
     async def read(last_sequence: int) -> EventPage:
         return EventPage(ENDED, [] if last_sequence else [LAST], last_sequence, is_full=not last_sequence)
 
@@ -138,7 +138,7 @@ def test_a_full_page_of_events_is_not_waited_after_and_is_not_the_last() -> None
     assert client.sent[-2:] == [b"id: 1\nevent: job.succeeded\ndata: {}\n\n", b""]
 
 
-def test_a_stream_ends_after_its_time_so_that_the_key_is_looked_at_again(
+def test_a_stream_ends_after_its_time_so_that_the_key_is_checked_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(sse, "_LONGEST_S", 0.0)
@@ -151,7 +151,7 @@ def test_a_stream_ends_after_its_time_so_that_the_key_is_looked_at_again(
     assert client.sent[1:] == [b'event: hello\ndata: {"job_id":"j"}\n\n', b""]
 
 
-def test_an_error_that_nobody_expected_is_not_swallowed() -> None:
+def test_an_unexpected_error_is_not_swallowed() -> None:
     async def read(last_sequence: int) -> EventPage:
         raise ZeroDivisionError(last_sequence)
 

@@ -1,4 +1,4 @@
-"""GET /transcode/status."""
+"""GET /transcode/status: one job or several, ETags and long polls."""
 
 import socket
 from concurrent.futures import ThreadPoolExecutor
@@ -12,11 +12,11 @@ from euterpe.domain.states import JobStatus
 from euterpe.store.engine.ids import new_id
 from euterpe.store.queue.inbox import Advance
 from euterpe.store.store import Store
-from tests.api.serving import Requester, Served, assert_problem, serving, told_fields
+from tests.api.serving import Requester, Served, assert_problem, field_errors, serving
 from tests.clock import SettableClock
 from tests.store.jobs import advance, claim_one
 
-LONGEST = 30_000
+LONGEST_WAIT_MS = 30_000
 
 
 def test_a_status_follows_the_job(on_every_engine: Served) -> None:
@@ -63,10 +63,10 @@ def test_several_jobs_are_answered_in_the_order_asked_and_each_once(on_every_eng
 
 def test_a_hundred_jobs_may_be_asked_for_and_no_more(requester: Requester) -> None:
     assert len(requester.status(*(new_id() for _ in range(100))).json()["missing"]) == 100
-    assert told_fields(requester.status(*(new_id() for _ in range(101)))) == {
+    assert field_errors(requester.status(*(new_id() for _ in range(101)))) == {
         ("job_id",): "must be given 1 to 100 times"
     }
-    assert ("job_id",) in told_fields(requester.http.get("/transcode/status"))
+    assert ("job_id",) in field_errors(requester.http.get("/transcode/status"))
 
 
 def test_an_etag_answers_304_until_the_job_changes(on_every_engine: Served) -> None:
@@ -88,7 +88,7 @@ def test_a_long_poll_answers_when_the_job_changes(on_every_engine: Served) -> No
     job_id = requester.submit()
     etag = requester.status(job_id).headers["etag"]
     with ThreadPoolExecutor(1) as pool:
-        polled = pool.submit(requester.status, job_id, wait_ms=LONGEST, etag=etag)
+        polled = pool.submit(requester.status, job_id, wait_ms=LONGEST_WAIT_MS, etag=etag)
         claim_one(store)
         assert polled.result().json()["status"] == "claimed"
 
@@ -98,20 +98,20 @@ def test_a_long_poll_of_several_jobs_answers_when_any_of_them_changes(on_every_e
     job_ids = [requester.submit() for _ in range(3)]
     etag = requester.status(*job_ids).headers["etag"]
     with ThreadPoolExecutor(1) as pool:
-        polled = pool.submit(requester.status, *job_ids, wait_ms=LONGEST, etag=etag)
+        polled = pool.submit(requester.status, *job_ids, wait_ms=LONGEST_WAIT_MS, etag=etag)
         claimed = claim_one(store).job_id
         jobs = polled.result().json()["jobs"]
     assert {job["job_id"]: job["status"] for job in jobs}[claimed] == "claimed"
 
 
-def test_a_long_poll_without_an_etag_answers_the_end_whenever_it_comes(
+def test_a_long_poll_without_an_etag_answers_when_the_job_finishes(
     requester: Requester, sqlite_store: Store
 ) -> None:
     job_id = requester.submit()
     job = claim_one(sqlite_store)
     advance(sqlite_store, job, until=JobStatus.UPLOADING)
     with ThreadPoolExecutor(1) as pool:
-        polled = pool.submit(requester.status, job_id, wait_ms=LONGEST)
+        polled = pool.submit(requester.status, job_id, wait_ms=LONGEST_WAIT_MS)
         sqlite_store.inbox.advance([Advance(job, JobStatus.UPLOADING, JobStatus.SUCCEEDED)])
         assert polled.result().json()["status"] == "succeeded"
 
@@ -119,10 +119,10 @@ def test_a_long_poll_without_an_etag_answers_the_end_whenever_it_comes(
 def test_a_long_poll_of_a_finished_job_does_not_wait(requester: Requester, sqlite_store: Store) -> None:
     job_id = requester.submit()
     advance(sqlite_store, claim_one(sqlite_store), until=JobStatus.SUCCEEDED)
-    assert requester.status(job_id, wait_ms=LONGEST).json()["status"] == "succeeded"
+    assert requester.status(job_id, wait_ms=LONGEST_WAIT_MS).json()["status"] == "succeeded"
 
 
-def test_a_long_poll_whose_time_is_up_answers_what_there_is(requester: Requester) -> None:
+def test_a_long_poll_whose_time_is_up_answers_the_current_status(requester: Requester) -> None:
     job_id = requester.submit()
     answer = requester.status(job_id, wait_ms=20)
     assert (answer.status_code, answer.json()["status"]) == (200, "queued")
@@ -130,25 +130,25 @@ def test_a_long_poll_whose_time_is_up_answers_what_there_is(requester: Requester
 
 
 def test_a_long_poll_of_an_unknown_job_does_not_wait(requester: Requester) -> None:
-    assert_problem(requester.status(new_id(), wait_ms=LONGEST), 404, "not_found")
+    assert_problem(requester.status(new_id(), wait_ms=LONGEST_WAIT_MS), 404, "not_found")
 
 
-def test_a_client_that_leaves_its_long_poll_is_let_go(served: Served, requester: Requester) -> None:
+def test_a_client_that_disconnects_ends_its_long_poll(served: Served, requester: Requester) -> None:
     job_id = requester.submit()
     with socket.create_connection((urlsplit(served.url).hostname, urlsplit(served.url).port)) as raw:
         raw.sendall(
-            f"GET /transcode/status?job_id={job_id}&wait_ms={LONGEST} HTTP/1.1\r\n"
+            f"GET /transcode/status?job_id={job_id}&wait_ms={LONGEST_WAIT_MS} HTTP/1.1\r\n"
             f"host: x\r\nx-api-key: {requester.key}\r\n\r\n".encode()
         )
-        served.until_waiting(1)
-    served.until_waiting(0)
+        served.wait_for_open_waits(1)
+    served.wait_for_open_waits(0)
 
 
 def test_long_polls_of_one_requester_are_bounded(sqlite_store: Store) -> None:
     with serving(sqlite_store, ApiLimits(waits_per_requester=0)) as served:
         requester = served.requester()
         job_id = requester.submit()
-        assert_problem(requester.status(job_id, wait_ms=LONGEST), 429, "too_many_waits")
+        assert_problem(requester.status(job_id, wait_ms=LONGEST_WAIT_MS), 429, "too_many_waits")
         assert requester.status(job_id).status_code == 200
 
 
@@ -156,7 +156,7 @@ def test_stopping_the_service_answers_its_long_polls(served: Served) -> None:
     requester = served.requester()
     job_id = requester.submit()
     with ThreadPoolExecutor(1) as pool:
-        polled = pool.submit(requester.status, job_id, wait_ms=LONGEST)
+        polled = pool.submit(requester.status, job_id, wait_ms=LONGEST_WAIT_MS)
         served.end_waits()
         assert polled.result().json()["status"] == "queued"
 
@@ -164,7 +164,7 @@ def test_stopping_the_service_answers_its_long_polls(served: Served) -> None:
 @pytest.mark.parametrize("wrong", ["-1", "30001", "1.5", "", "soon", "٣"])
 def test_a_wait_is_a_number_of_milliseconds(requester: Requester, wrong: str) -> None:
     answer = requester.http.get("/transcode/status", params={"job_id": new_id(), "wait_ms": wrong})
-    assert told_fields(answer) == {("wait_ms",): "must be a whole number from 0 to 30000"}
+    assert field_errors(answer) == {("wait_ms",): "must be a whole number from 0 to 30000"}
 
 
 def test_a_status_needs_the_scope_to_read(served: Served) -> None:

@@ -1,4 +1,4 @@
-"""Threads for the calls of all requesters, and no more than half of them for one."""
+"""The store's thread pool: one requester has at most half of the threads."""
 
 import asyncio
 import threading
@@ -12,13 +12,13 @@ from euterpe.api.store_pool import StorePool
 
 @pytest.fixture
 def pool() -> Iterator[StorePool]:
-    made = StorePool(4)
-    yield made
-    made.stop()
+    created = StorePool(4)
+    yield created
+    created.stop()
 
 
 class Gate:
-    """Holds the calls that come to it; `most` of them were there at once."""
+    """A call that blocks until `open` is set. `most` is the highest number of concurrent calls."""
 
     def __init__(self) -> None:
         self.open, self._lock = threading.Event(), threading.Lock()
@@ -33,7 +33,7 @@ class Gate:
             self.inside -= 1
 
 
-def test_a_requester_has_half_of_the_threads_and_leaves_the_others_to_others(pool: StorePool) -> None:
+def test_a_requester_has_at_most_half_of_the_threads(pool: StorePool) -> None:
     gate = Gate()
 
     async def many() -> str:
@@ -49,7 +49,7 @@ def test_a_requester_has_half_of_the_threads_and_leaves_the_others_to_others(poo
     assert gate.most == 2
 
 
-def test_a_requester_with_too_many_calls_is_refused_and_nobody_else(pool: StorePool) -> None:
+def test_too_many_calls_of_a_requester_are_refused_and_others_are_not(pool: StorePool) -> None:
     gate = Gate()
 
     async def many() -> None:

@@ -1,4 +1,4 @@
-"""While another process holds the lock on SQLite's file, every caller gets its answer, and reads go on."""
+"""The API while another process locks the SQLite database: every caller is answered, and reads go on."""
 
 import subprocess
 import sys
@@ -25,9 +25,9 @@ database.execute("BEGIN IMMEDIATE")
 print(flush=True)
 sys.stdin.read()
 """
-# How long a writer waits here, and how long a client does. One after the other the 50 callers below would
-# wait for 100 s; a test ends because all of them are answered, and then lets the lock go.
-WAIT_S, PATIENCE_S = 2.0, 30.0
+# How long a write waits for the lock, and how long a client waits for its answer. One after the other, the
+# 50 callers below would wait for 100 s. Their test releases the lock after all of them have been answered.
+WRITE_WAIT_S, TIMEOUT_S = 2.0, 30.0
 
 
 @pytest.fixture
@@ -38,13 +38,13 @@ def url(servers: Callable[[str], engines.Engine]) -> Iterator[str]:
 
 @pytest.fixture
 def served(url: str, ring: LocalKeyRing) -> Iterator[Served]:
-    with Store(url, ring, write_wait_s=WAIT_S) as opened, serving(opened) as served:
+    with Store(url, ring, write_wait_s=WRITE_WAIT_S) as opened, serving(opened) as served:
         yield served
 
 
 @contextmanager
-def locked(url: str) -> Iterator[None]:
-    """A real second process in the middle of a writing transaction."""
+def write_lock_held(url: str) -> Iterator[None]:
+    """Hold the write lock in a second process during the block."""
     command = [sys.executable, "-c", _HOLDER, str(sqlite_file(url))]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
         assert holder.stdout is not None
@@ -56,17 +56,17 @@ def locked(url: str) -> Iterator[None]:
             holder.stdin.close()
 
 
-def calls_of(requester: Requester, waiting: str, failed: str) -> list[Callable[[], httpx.Response]]:
+def calls_to(requester: Requester, waiting: str, failed: str) -> list[Callable[[], httpx.Response]]:
     http = requester.http
-    http.timeout = httpx.Timeout(PATIENCE_S)
-    limits = [
+    http.timeout = httpx.Timeout(TIMEOUT_S)
+    calls = [
         lambda: http.post("/transcode", json=MINIMAL),
         lambda: http.post(f"/transcode/{waiting}/cancel"),
         lambda: http.post(f"/transcode/{failed}/retry"),
         lambda: http.put(f"/transcode/{waiting}/credentials", json={"credentials": CREDENTIALS}),
         lambda: http.post("/transcode", json=MINIMAL, headers={"idempotency-key": "k1"}),
     ]
-    return limits * 10
+    return calls * 10
 
 
 def test_fifty_callers_on_a_locked_database_all_get_their_answer(served: Served, url: str) -> None:
@@ -74,24 +74,24 @@ def test_fifty_callers_on_a_locked_database_all_get_their_answer(served: Served,
     failed = requester.submit(credentials=CREDENTIALS)
     served.store.inbox.fail(claim_one(served.store), JobError("source_forbidden", "403", "claimed"))
     waiting = requester.submit(credentials=CREDENTIALS)
-    calls = calls_of(requester, waiting, failed)
+    calls = calls_to(requester, waiting, failed)
     with ThreadPoolExecutor(len(calls)) as threads:
-        with locked(url):
+        with write_lock_held(url):
             answers = [future.result() for future in [threads.submit(call) for call in calls]]
         for answer in answers:
             assert_problem(answer, 503, "database_unavailable")
             assert int(answer.headers["retry-after"]) > 0
-    assert requester.post().status_code == 202, "the lock is gone"
+    assert requester.post().status_code == 202, "the lock is released"
     assert requester.http.post(f"/transcode/{failed}/retry").status_code == 202
 
 
 def test_reads_do_not_wait_behind_callers_that_wait_to_write(served: Served, url: str) -> None:
-    """Each of the writers would keep a thread until its time is up."""
+    """Each waiting write keeps a thread until its time is up, so reads need threads of their own."""
     requester = served.requester()
     waiting = requester.submit()
-    with ThreadPoolExecutor(20) as threads, locked(url):
+    with ThreadPoolExecutor(20) as threads, write_lock_held(url):
         writers = [
-            threads.submit(requester.http.post, f"/transcode/{waiting}/cancel", timeout=PATIENCE_S)
+            threads.submit(requester.http.post, f"/transcode/{waiting}/cancel", timeout=TIMEOUT_S)
             for _ in range(20)
         ]
         for _ in range(5):
@@ -100,11 +100,11 @@ def test_reads_do_not_wait_behind_callers_that_wait_to_write(served: Served, url
         assert {writer.result().status_code for writer in writers} == {503}
 
 
-def test_whoever_waits_writes_as_soon_as_the_lock_is_gone(url: str, ring: LocalKeyRing) -> None:
-    with Store(url, ring, write_wait_s=PATIENCE_S) as opened, serving(opened) as served:
+def test_waiting_writes_succeed_once_the_lock_is_released(url: str, ring: LocalKeyRing) -> None:
+    with Store(url, ring, write_wait_s=TIMEOUT_S) as opened, serving(opened) as served:
         requester = served.requester()
         with ThreadPoolExecutor(10) as threads:
-            with locked(url):
+            with write_lock_held(url):
                 posts = [threads.submit(requester.post) for _ in range(10)]
                 assert served.anonymous.get("/healthz").status_code == 200
             assert [post.result().status_code for post in posts] == [202] * 10

@@ -1,4 +1,4 @@
-"""Requests whose end two parsers may see in different places are refused; nothing behind them is read."""
+"""Request smuggling: ambiguous HTTP/1.1 requests are refused, and nothing behind them is read."""
 
 import json
 import socket
@@ -20,7 +20,7 @@ SMUGGLED = b"GET /smuggled HTTP/1.1\r\nhost: x\r\n\r\n"
 
 
 class Recorder:
-    """An application that remembers which requests reached it whole."""
+    """An application that records the requests that reached it whole."""
 
     def __init__(self) -> None:
         self.seen: list[tuple[str, bytes]] = []
@@ -56,10 +56,10 @@ def server(recorder: Recorder) -> Iterator[ApiServer]:
     started.stop(drain=False)
 
 
-def context(server: ApiServer, *pieces: bytes) -> list[tuple[int, dict[str, str], bytes]]:
-    """Send the bytes and return all answers up to the end of the connection.
+def exchange(server: ApiServer, *pieces: bytes) -> list[tuple[int, dict[str, str], bytes]]:
+    """Send the pieces and return all answers up to the end of the connection.
 
-    The server may answer and close before the last piece; what it answered is still there to be read.
+    The server may answer and close before the last piece; its answer can still be read.
     """
     host, _, port = server.url.removeprefix("http://").partition(":")
     with socket.create_connection((host, int(port)), timeout=30) as client:
@@ -173,7 +173,7 @@ BAD_BODIES = {
 
 
 def assert_refused(answers: list[tuple[int, dict[str, str], bytes]]) -> None:
-    """One 400, which is a problem document and closes the connection."""
+    """Check that there is one answer: a 400 with a problem document, which closes the connection."""
     ((status, headers, body),) = answers
     assert status == 400
     assert headers["connection"] == "close"
@@ -187,7 +187,7 @@ def assert_refused(answers: list[tuple[int, dict[str, str], bytes]]) -> None:
 def test_a_head_that_can_be_read_in_two_ways_is_refused(
     server: ApiServer, recorder: Recorder, request_: bytes
 ) -> None:
-    assert_refused(context(server, request_ + SMUGGLED))
+    assert_refused(exchange(server, request_ + SMUGGLED))
     assert recorder.seen == []
 
 
@@ -195,7 +195,7 @@ def test_a_head_that_can_be_read_in_two_ways_is_refused(
 def test_a_bad_head_behind_a_good_request_ends_the_connection(
     server: ApiServer, recorder: Recorder, request_: bytes
 ) -> None:
-    first, *others = context(server, GOOD + request_ + SMUGGLED)
+    first, *others = exchange(server, GOOD + request_ + SMUGGLED)
     assert (first[0], first[2]) == (200, b"here")
     assert_refused(others)
     assert recorder.seen == [("/good", b"")]
@@ -205,7 +205,7 @@ def test_a_bad_head_behind_a_good_request_ends_the_connection(
 def test_a_chunked_body_that_can_be_read_in_two_ways_is_refused(
     server: ApiServer, recorder: Recorder, body: bytes
 ) -> None:
-    assert_refused(context(server, head(CHUNKED) + body + SMUGGLED))
+    assert_refused(exchange(server, head(CHUNKED) + body + SMUGGLED))
     assert recorder.seen == []
 
 
@@ -215,7 +215,7 @@ def test_a_bad_body_is_refused_however_its_bytes_arrive(
 ) -> None:
     whole = head(CHUNKED) + body
     step = max(1, len(whole) // 300)
-    assert_refused(context(server, *(whole[i : i + step] for i in range(0, len(whole), step)), SMUGGLED))
+    assert_refused(exchange(server, *(whole[i : i + step] for i in range(0, len(whole), step)), SMUGGLED))
     assert recorder.seen == []
 
 
@@ -223,14 +223,14 @@ def test_a_bad_body_is_refused_however_its_bytes_arrive(
 def test_a_bad_body_of_a_request_that_was_answered_ends_the_connection(
     server: ApiServer, recorder: Recorder, body: bytes
 ) -> None:
-    answers = context(server, head(CHUNKED, start=b"POST /early HTTP/1.1"), body + SMUGGLED)
+    answers = exchange(server, head(CHUNKED, start=b"POST /early HTTP/1.1"), body + SMUGGLED)
     assert [status for status, _, _ in answers] in ([401], [400])
     assert recorder.seen == []
 
 
 def test_garbage_behind_a_request_ends_the_connection(server: ApiServer, recorder: Recorder) -> None:
     request_ = head(b"content-length: 5", start=b"POST /good HTTP/1.1") + b"hello" + b"garbage\r\n\r\n"
-    first, *others = context(server, request_ + SMUGGLED)
+    first, *others = exchange(server, request_ + SMUGGLED)
     assert first[0] == 200
     assert_refused(others)
     assert recorder.seen == [("/good", b"hello")]
@@ -252,7 +252,7 @@ def test_what_is_well_formed_is_read_however_its_bytes_arrive(
 ) -> None:
     whole = head(CHUNKED, start=b"POST /good HTTP/1.1") + body
     last = GOOD.replace(b"host: x", b"host: x\r\nconnection: close")
-    answers = context(server, *(whole[i : i + step] for i in range(0, len(whole), step)), last)
+    answers = exchange(server, *(whole[i : i + step] for i in range(0, len(whole), step)), last)
     assert [status for status, _, _ in answers] == [200, 200]
     assert recorder.seen == [("/good", b"hello"), ("/good", b"")]
 
@@ -264,20 +264,20 @@ def test_ten_requests_in_one_packet_are_answered_in_their_order(
         head(b"content-length: 1", start=b"POST /p%d HTTP/1.1" % number) + b"%d" % number
         for number in range(10)
     )
-    answers = context(server, posts + GOOD.replace(b"host: x", b"host: x\r\nconnection: close"))
+    answers = exchange(server, posts + GOOD.replace(b"host: x", b"host: x\r\nconnection: close"))
     assert [status for status, _, _ in answers] == [200] * 11
     assert recorder.seen == [*((f"/p{n}", b"%d" % n) for n in range(10)), ("/good", b"")]
 
 
 def test_an_answer_to_a_bad_request_shows_nothing_of_it(server: ApiServer) -> None:
-    ((_, headers, body),) = context(server, head(b"x-api-key: canary\x00"))
+    ((_, headers, body),) = exchange(server, head(b"x-api-key: canary\x00"))
     assert b"canary" not in body
     assert "canary" not in str(headers)
 
 
 def test_a_bad_request_is_logged_once_and_without_its_text(server: ApiServer) -> None:
     with structlog.testing.capture_logs() as logged:
-        context(server, head(b"x-api-key: canary\x00"))
+        exchange(server, head(b"x-api-key: canary\x00"))
     (line,) = [line for line in logged if line["event"] == "request_malformed"]
     assert "canary" not in str(line)
 
