@@ -138,7 +138,7 @@ def test_a_refusal_is_not_remembered_and_an_old_success_is_not_trusted(keys: Cou
     run_with_authenticator(keys, scenario)
 
 
-def test_the_number_of_cached_keys_is_bounded(keys: CountingKeys) -> None:
+def test_a_flood_of_keys_is_not_kept(keys: CountingKeys) -> None:
     async def scenario(authenticator: Authenticator) -> None:
         for number in range(5_000):
             await authenticator.authenticate(request(f"k{number}"), Scope.READ)
@@ -201,7 +201,7 @@ def test_a_key_with_a_typo_costs_no_query(keys: CountingKeys) -> None:
     run_with_authenticator(keys, scenario)
 
 
-def test_a_key_that_became_invalid_leaves_the_cache(keys: CountingKeys) -> None:
+def test_a_key_that_is_valid_no_longer_is_forgotten(keys: CountingKeys) -> None:
     async def scenario(authenticator: Authenticator) -> None:
         await authenticator.authenticate(request(), Scope.READ)
         keys.valid, keys.now = False, CACHED_S
@@ -239,7 +239,7 @@ def test_guesses_of_one_address_keep_no_more_than_their_share_of_the_threads() -
         pool.stop()
 
 
-def test_the_number_of_counted_addresses_is_bounded() -> None:
+def test_addresses_are_remembered_up_to_a_bound() -> None:
     async def count() -> None:
         wrong_keys = AuthRateLimit(most_addresses=100)
         for n in range(1_000):

@@ -86,7 +86,7 @@ def test_a_count_that_takes_long_is_trusted_for_longer(counts: Counts) -> None:
     run_with_backpressure(counts, 10, scenario)
 
 
-def test_a_slow_count_is_not_repeated_for_every_refused_request(counts: Counts) -> None:
+def test_a_count_that_takes_long_is_not_made_for_everybody_who_is_refused(counts: Counts) -> None:
     async def scenario(pressure: Backpressure) -> None:
         counts.takes_s = 0.01
         await enqueue(counts, pressure)
@@ -111,7 +111,7 @@ def test_a_job_that_was_not_stored_leaves_its_place_free(counts: Counts) -> None
     run_with_backpressure(counts, 1, scenario)
 
 
-def test_concurrent_jobs_never_exceed_the_quota(counts: Counts) -> None:
+def test_however_many_come_at_once_the_quota_holds(counts: Counts) -> None:
     async def scenario(pressure: Backpressure) -> None:
         for _ in range(20):
             outcomes = await asyncio.gather(

@@ -47,7 +47,7 @@ def test_a_head_without_an_end_is_cut_off(server: ApiServer) -> None:
             client.setblocking(True)
 
 
-def test_requests_are_not_read_while_nobody_reads_their_answers(server: ApiServer) -> None:
+def test_requests_whose_answers_nobody_reads_are_not_read_on(server: ApiServer) -> None:
     """The answers fill the socket buffers; then the server stops reading, and the client's sends block."""
     with connect(server) as client:
         client.setblocking(False)
@@ -69,7 +69,7 @@ def test_a_connection_whose_head_is_late_is_closed(
             assert client.recv(1_000) == b""
 
 
-def test_a_connection_that_is_kept_alive_is_answered_again(server: ApiServer) -> None:
+def test_who_asks_again_within_its_time_is_answered_again(server: ApiServer) -> None:
     with connect(server) as client:
         for _ in range(3):
             client.sendall(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
@@ -79,7 +79,7 @@ def test_a_connection_that_is_kept_alive_is_answered_again(server: ApiServer) ->
             assert received.startswith(b"HTTP/1.1 200")
 
 
-def test_connections_beyond_the_limit_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_connections_than_there_is_room_for_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     app = Starlette(routes=[Route("/", answer)])
     app.state.end_waits = lambda: None
     monkeypatch.setattr("resource.getrlimit", lambda _: (24, 24))

@@ -108,7 +108,7 @@ def test_a_finished_job_takes_no_credentials(requester: Requester, sqlite_store:
 
 
 @pytest.mark.parametrize(("method", "call"), CALLS)
-def test_an_unknown_or_foreign_job_is_not_found(
+def test_a_job_that_is_not_there_or_not_mine_is_not_found(
     served: Served, requester: Requester, method: str, call: str
 ) -> None:
     stranger = served.requester("stranger")
@@ -121,7 +121,7 @@ def test_an_unknown_or_foreign_job_is_not_found(
 
 
 @pytest.mark.parametrize(("method", "call"), CALLS)
-def test_a_key_with_the_read_scope_alone_may_change_nothing(served: Served, method: str, call: str) -> None:
+def test_who_may_only_read_may_change_nothing(served: Served, method: str, call: str) -> None:
     reader = served.requester("reader", Scope.READ)
     answer = reader.http.request(method, f"/transcode/{new_id()}/{call}")
     assert_problem(answer, 403, "forbidden")

@@ -44,7 +44,7 @@ def test_public_addresses_are_accepted_and_names_are_checked_only_at_the_connect
     requester.submit(**dict.fromkeys(FIELDS, url))
 
 
-def test_an_address_that_the_operator_allowed_is_accepted(sqlite_store: Store) -> None:
+def test_what_the_operator_opened_is_taken(sqlite_store: Store) -> None:
     with serving(sqlite_store, egress=EgressPolicy(("10.0.0.0/8", "127.0.0.1:9000"))) as served:
         requester = served.requester()
         requester.submit(status_webhook_url="http://10.0.0.1:8080/", refresh_url="http://127.0.0.1:9000/")
@@ -52,7 +52,7 @@ def test_an_address_that_the_operator_allowed_is_accepted(sqlite_store: Store) -
         assert set(errors) == {("refresh_url",)}
 
 
-def test_a_job_with_a_callback_that_is_no_longer_allowed_still_takes_credentials(sqlite_store: Store) -> None:
+def test_a_job_of_before_the_operator_closed_an_address_still_takes_credentials(sqlite_store: Store) -> None:
     with serving(sqlite_store, egress=EgressPolicy(("10.0.0.1:80",))) as served:
         requester = served.requester()
         job_id = requester.submit(status_webhook_url="http://10.0.0.1/", credentials=CREDENTIALS)

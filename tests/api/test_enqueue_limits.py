@@ -30,7 +30,7 @@ def test_a_plain_request_gets_as_much_as_its_requester_is_allowed(on_every_engin
     assert (job["spec"]["timeout_seconds"], job["spec"]["priority"]) == (600, 40)
 
 
-def test_the_settings_limit_every_requester(on_every_engine: Served) -> None:
+def test_the_settings_limit_everybody(on_every_engine: Served) -> None:
     limits = ApiLimits(job=JobLimits(max_priority=10))
     with serving(on_every_engine.store, limits=limits) as served:
         requester = served.requester()

@@ -163,7 +163,7 @@ def test_stopping_the_service_ends_its_streams(sqlite_store: Store) -> None:
         assert list(stream) == []
 
 
-def test_an_unknown_or_foreign_job_is_not_found(served: Served, requester: Requester) -> None:
+def test_a_job_that_is_not_there_or_not_mine_is_not_found(served: Served, requester: Requester) -> None:
     stranger = served.requester("stranger")
     job_id = requester.submit()
     for unknown in (job_id, job_id[:-1] + "x", "%00"):

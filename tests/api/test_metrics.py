@@ -33,7 +33,7 @@ def test_requests_are_counted_by_route_method_and_status(served: Served) -> None
     assert seen["euterpe_http_request_seconds_count", "/transcode"] == 3
 
 
-def test_unknown_methods_are_one_series(served: Served) -> None:
+def test_made_up_methods_are_one_series(served: Served) -> None:
     for number in range(5):
         served.anonymous.request(f"BREW{number}", "/transcode")
     served.anonymous.request("PATCH", "/transcode")
@@ -84,7 +84,7 @@ def test_scrapes_in_quick_succession_ask_the_database_once() -> None:
     assert backlog.queries == 2
 
 
-def test_without_a_database_its_gauge_is_zero() -> None:
+def test_without_a_database_the_scrape_says_so() -> None:
     backlog = Backlog()
     backlog.rows = None
     assert collected(Depth(backlog)) == {("euterpe_database_up",): 0}
@@ -100,5 +100,5 @@ def test_queues_beyond_the_longest_two_hundred_are_shown_as_one() -> None:
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/metrics"])
-def test_health_and_metrics_need_no_key(served: Served, path: str) -> None:
+def test_what_operators_call_needs_no_key(served: Served, path: str) -> None:
     assert served.anonymous.get(path).status_code == 200

@@ -46,7 +46,7 @@ def test_every_answer_has_its_request_id_and_the_security_headers(
 
 
 @pytest.mark.parametrize("wrong", ["", "a b", "a" * 65, "é", '"><script>'])
-def test_a_malformed_request_id_is_replaced(served: Served, wrong: str) -> None:
+def test_an_id_that_is_not_sane_is_replaced(served: Served, wrong: str) -> None:
     ids = {
         served.anonymous.get("/healthz", headers={b"x-request-id": wrong.encode()}).headers["x-request-id"]
         for _ in range(2)
@@ -55,7 +55,7 @@ def test_a_malformed_request_id_is_replaced(served: Served, wrong: str) -> None:
     assert wrong not in ids
 
 
-def test_an_unknown_method_is_answered_with_the_allowed_ones(served: Served) -> None:
+def test_a_method_that_is_not_there_says_which_are(served: Served) -> None:
     answer = served.anonymous.get("/transcode")
     assert_problem(answer, 405, "method_not_allowed")
     assert answer.headers["allow"] == "POST"
@@ -67,7 +67,7 @@ def test_an_address_that_is_not_there_leads_to_the_docs(served: Served) -> None:
     assert "/docs" in answer.json()["detail"]
 
 
-def test_an_unexpected_error_is_a_problem_without_details_and_a_traceback_in_the_log(
+def test_what_nobody_expected_is_a_problem_without_details_and_a_traceback_in_the_log(
     served: Served, requester: Requester, log: LogCapture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_: object, **__: object) -> None:

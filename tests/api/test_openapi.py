@@ -49,7 +49,7 @@ CHECKS = [
 ]
 
 
-def test_every_route_is_described_and_nothing_else(sqlite_store: Store) -> None:
+def test_every_address_is_described_and_nothing_else(sqlite_store: Store) -> None:
     app = create_app(sqlite_store, ApiLimits(), OneBucketForbidden(), EgressPolicy())
     served = {
         f"{method} {route.path}"
@@ -60,7 +60,7 @@ def test_every_route_is_described_and_nothing_else(sqlite_store: Store) -> None:
     assert served == set(OPERATIONS)
 
 
-def test_the_document_is_valid_and_is_what_the_service_returns(served: Served) -> None:
+def test_the_document_is_valid_and_is_what_the_service_gives_out(served: Served) -> None:
     SCHEMA.validate()
     assert served.anonymous.get("/openapi.json").json() == DOCUMENT
 
@@ -89,7 +89,7 @@ def target(servers: Any, ring: Any) -> Iterator[Target]:
 
 
 @pytest.mark.parametrize(("name", "mode"), CASES)
-def test_every_answer_to_generated_requests_is_described(
+def test_whatever_is_sent_the_answer_is_one_that_is_described(
     target: Target, name: str, mode: GenerationMode
 ) -> None:
     operation = OPERATIONS[name]

@@ -69,7 +69,7 @@ def test_a_server_listens_on_ipv6_too(sqlite_store: Store) -> None:
     server.stop()
 
 
-def test_a_client_that_stopped_reading_its_stream_does_not_delay_the_stop(
+def test_a_client_that_stopped_reading_its_stream_does_not_keep_the_server_from_stopping(
     sqlite_store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server_module, "_GRACE_S", 3600)

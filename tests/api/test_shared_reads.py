@@ -67,7 +67,7 @@ def test_reads_that_arrive_during_a_query_share_the_next_one(jobs: Jobs) -> None
     run_with_reads(jobs, scenario)
 
 
-def test_a_query_reads_at_most_a_hundred_jobs(jobs: Jobs) -> None:
+def test_a_hundred_jobs_are_read_at_once_and_no_more(jobs: Jobs) -> None:
     async def scenario(reads: JobReads) -> None:
         rows = await read_during_the_first_query(jobs, reads, [str(number) for number in range(250)])
         assert len(rows) == 251
@@ -85,7 +85,7 @@ def test_each_requester_has_queries_of_its_own(jobs: Jobs) -> None:
     run_with_reads(jobs, scenario)
 
 
-def test_an_unknown_job_fails_alone(jobs: Jobs) -> None:
+def test_a_job_that_is_not_there_fails_alone(jobs: Jobs) -> None:
     async def scenario(reads: JobReads) -> None:
         first, unknown, known = await read_during_the_first_query(jobs, reads, ["unknown", "a"])
         assert (first["job_id"], known["job_id"]) == ("first", "a")

@@ -61,7 +61,7 @@ def test_an_idle_stream_sends_comments_to_stay_alive() -> None:
     assert client.sent[-2:] == [b"id: 1\nevent: job.succeeded\ndata: {}\n\n", b""]
 
 
-def test_a_short_database_outage_does_not_end_the_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_database_that_is_away_for_a_while_does_not_end_the_stream(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sse, "_DATABASE_RETRY_S", 0.001)
     reads = 0
 
@@ -101,7 +101,7 @@ def test_a_client_that_reads_nothing_is_disconnected(monkeypatch: pytest.MonkeyP
     assert client.disconnected
 
 
-def test_a_stopping_service_does_not_wait_for_a_client_that_reads_nothing(
+def test_a_service_that_stops_does_not_wait_for_a_client_that_takes_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(sse, "_SLOWEST_S", 3600.0)
@@ -116,7 +116,7 @@ def test_a_stopping_service_does_not_wait_for_a_client_that_reads_nothing(
     assert client.disconnected
 
 
-def test_a_stopping_service_ends_the_stream_with_an_empty_chunk() -> None:
+def test_a_service_that_stops_still_says_that_the_stream_is_over() -> None:
     async def read(last_sequence: int) -> EventPage:
         assert client.watch is not None
         client.watch.end()
@@ -128,7 +128,7 @@ def test_a_stopping_service_ends_the_stream_with_an_empty_chunk() -> None:
     assert not client.disconnected
 
 
-def test_after_a_full_page_of_events_the_next_one_is_read_at_once() -> None:
+def test_a_full_page_of_events_is_not_waited_after_and_is_not_the_last() -> None:
     async def read(last_sequence: int) -> EventPage:
         return EventPage(ENDED, [] if last_sequence else [LAST], last_sequence, is_full=not last_sequence)
 
@@ -138,7 +138,7 @@ def test_after_a_full_page_of_events_the_next_one_is_read_at_once() -> None:
     assert client.sent[-2:] == [b"id: 1\nevent: job.succeeded\ndata: {}\n\n", b""]
 
 
-def test_a_stream_ends_after_its_time_so_that_the_key_is_checked_again(
+def test_a_stream_ends_after_its_time_so_that_the_key_is_looked_at_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(sse, "_LONGEST_S", 0.0)
@@ -151,7 +151,7 @@ def test_a_stream_ends_after_its_time_so_that_the_key_is_checked_again(
     assert client.sent[1:] == [b'event: hello\ndata: {"job_id":"j"}\n\n', b""]
 
 
-def test_an_unexpected_error_is_not_swallowed() -> None:
+def test_an_error_that_nobody_expected_is_not_swallowed() -> None:
     async def read(last_sequence: int) -> EventPage:
         raise ZeroDivisionError(last_sequence)
 

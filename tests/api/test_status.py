@@ -104,7 +104,7 @@ def test_a_long_poll_of_several_jobs_answers_when_any_of_them_changes(on_every_e
     assert {job["job_id"]: job["status"] for job in jobs}[claimed] == "claimed"
 
 
-def test_a_long_poll_without_an_etag_answers_when_the_job_finishes(
+def test_a_long_poll_without_an_etag_answers_the_end_whenever_it_comes(
     requester: Requester, sqlite_store: Store
 ) -> None:
     job_id = requester.submit()
@@ -122,7 +122,7 @@ def test_a_long_poll_of_a_finished_job_does_not_wait(requester: Requester, sqlit
     assert requester.status(job_id, wait_ms=LONGEST_WAIT_MS).json()["status"] == "succeeded"
 
 
-def test_a_long_poll_whose_time_is_up_answers_the_current_status(requester: Requester) -> None:
+def test_a_long_poll_whose_time_is_up_answers_what_there_is(requester: Requester) -> None:
     job_id = requester.submit()
     answer = requester.status(job_id, wait_ms=20)
     assert (answer.status_code, answer.json()["status"]) == (200, "queued")

@@ -33,7 +33,7 @@ class Gate:
             self.inside -= 1
 
 
-def test_a_requester_has_at_most_half_of_the_threads(pool: StorePool) -> None:
+def test_a_requester_has_half_of_the_threads_and_leaves_the_others_to_others(pool: StorePool) -> None:
     gate = Gate()
 
     async def many() -> str:
@@ -49,7 +49,7 @@ def test_a_requester_has_at_most_half_of_the_threads(pool: StorePool) -> None:
     assert gate.most == 2
 
 
-def test_too_many_calls_of_a_requester_are_refused_and_others_are_not(pool: StorePool) -> None:
+def test_a_requester_with_too_many_calls_is_refused_and_nobody_else(pool: StorePool) -> None:
     gate = Gate()
 
     async def many() -> None:

@@ -100,7 +100,7 @@ def test_reads_do_not_wait_behind_callers_that_wait_to_write(served: Served, url
         assert {writer.result().status_code for writer in writers} == {503}
 
 
-def test_waiting_writes_succeed_once_the_lock_is_released(url: str, ring: LocalKeyRing) -> None:
+def test_whoever_waits_writes_as_soon_as_the_lock_is_gone(url: str, ring: LocalKeyRing) -> None:
     with Store(url, ring, write_wait_s=TIMEOUT_S) as opened, serving(opened) as served:
         requester = served.requester()
         with ThreadPoolExecutor(10) as threads:

@@ -66,7 +66,7 @@ def test_a_change_wakes_those_who_watch_that_job_and_no_others(versions: Version
     run_with_watcher(versions, scenario)
 
 
-def test_all_watched_jobs_are_polled_in_one_query(versions: Versions) -> None:
+def test_all_are_asked_for_in_one_query(versions: Versions) -> None:
     async def scenario(watcher: Watcher) -> None:
         with watcher.watch(["a"]), watcher.watch(["a", "b"]), watcher.watch(["c"]):
             await wait_for_polls(versions)
@@ -85,7 +85,7 @@ def test_a_job_that_is_removed_has_changed(versions: Versions) -> None:
     run_with_watcher(versions, scenario)
 
 
-def test_without_a_watch_nothing_is_polled(versions: Versions) -> None:
+def test_while_nobody_watches_nothing_is_asked(versions: Versions) -> None:
     async def scenario(watcher: Watcher) -> None:
         with watcher.watch(["a"]) as watch:
             await watch.changed(TIMEOUT_S)
@@ -111,7 +111,7 @@ def test_a_failed_poll_is_repeated(versions: Versions, error: Exception) -> None
     run_with_watcher(versions, scenario)
 
 
-def test_ending_wakes_present_and_later_watches(versions: Versions) -> None:
+def test_ending_wakes_those_who_wait_and_those_who_come_later(versions: Versions) -> None:
     async def scenario(watcher: Watcher) -> None:
         with watcher.watch(["a"]) as before:
             await before.changed(TIMEOUT_S)
@@ -141,7 +141,7 @@ async def _wait_for_a_poll(watcher: Watcher) -> None:
         assert await watch.changed(TIMEOUT_S)
 
 
-def test_many_thousand_jobs_are_polled_in_parts(versions: Versions) -> None:
+def test_many_thousand_jobs_are_asked_for_in_parts(versions: Versions) -> None:
     async def scenario(watcher: Watcher) -> None:
         with watcher.watch([str(number) for number in range(25_000)]) as watch:
             assert await watch.changed(TIMEOUT_S)
