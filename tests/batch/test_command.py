@@ -16,7 +16,7 @@ from euterpe.domain.retry import JobError
 from tests.api.serving import FORBIDDEN_BUCKET, Requester, Served
 from tests.batch.manifests import KINDS, cells, write
 from tests.cli.command_runner import CANARY, Cli, Ran
-from tests.client.scripted_server import AT_ONCE, Says, job, problem, running
+from tests.client.scripted_server import AT_ONCE, Answer, job, problem, running
 from tests.store.jobs import claim_one
 
 BAD = {"priority": 101}
@@ -161,7 +161,8 @@ def test_an_outage_that_all_rows_meet_is_told_once(
     write(folder / "june.csv", [cells(n) for n in range(8)])
     monkeypatch.setenv("EUTERPE_API_KEY", apikeys.mint().plaintext)
     with running() as server:
-        server.will(*[problem(429, "queue_full", "it is full", headers=AT_ONCE)] * 8, *[Says(202, job())] * 8)
+        full = problem(429, "queue_full", "it is full", headers=AT_ONCE)
+        server.script(*[full] * 8, *[Answer(202, job())] * 8)
         ran = with_spark("batch", "submit", "june.csv", "--url", server.url)
     assert ran.code == 0
     assert ran.err.count("it is full; trying again") == 1
@@ -289,9 +290,9 @@ def test_a_status_may_wait_for_the_last_job(
     job_id = job()["job_id"]
     lines = [{"rows": 1}, {"row": "june.csv:2", "job_id": job_id}]
     (folder / "june.csv.jobs").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    queued, succeeded = Says(200, job()), Says(200, job("succeeded"))
+    queued, succeeded = Answer(200, job()), Answer(200, job("succeeded"))
     with running() as server:
-        server.will(queued, succeeded, succeeded)
+        server.script(queued, succeeded, succeeded)
         ran = cli("batch", "status", "june.csv", "--wait", "--url", server.url)
     assert ran.code == 0
     assert ran.out.splitlines() == ["1 of 1 rows have finished (100.0%)", "succeeded  1"]

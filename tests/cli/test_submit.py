@@ -16,10 +16,10 @@ from tests.cli.command_runner import CANARY, Cli
 from tests.client.scripted_server import (
     HELLO,
     JOB_ID,
-    HangsUp,
-    Says,
+    Answer,
+    Disconnect,
     Server,
-    Streams,
+    SseStream,
     event,
     job,
     problem,
@@ -32,8 +32,8 @@ from tests.engines import free_port
 SUBMIT = ("submit", "s3://in/a.mov", "--to", "s3://out/a/", "--profile", "h264-720p")
 OUTPUTS = [{"name": "mp4", "url": "s3://out/a/mp4.mp4"}]
 ERROR = {"code": "source_forbidden", "message": "the source answered 403\x1b[2J"}
-WELL = Streams([HELLO, told(1, "claimed"), progress(41.5), told(2, "succeeded", outputs=OUTPUTS)])
-BADLY = Streams([HELLO, told(1, "claimed"), told(2, "failed", error=ERROR)])
+WELL = SseStream([HELLO, told(1, "claimed"), progress(41.5), told(2, "succeeded", outputs=OUTPUTS)])
+BADLY = SseStream([HELLO, told(1, "claimed"), told(2, "failed", error=ERROR)])
 
 
 @pytest.fixture
@@ -47,11 +47,11 @@ def server(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
 
 
 def test_a_job_is_submitted_with_what_the_options_say(cli: Cli, server: Server) -> None:
-    server.will(Says(202, job()))
+    server.script(Answer(202, job()))
     Path("s3.json").write_text(json.dumps({"type": "s3", "secret_access_key": CANARY}))
     ran = cli.ok(*SUBMIT, "--credentials", "s3.json", "--webhook", "https://me.example/hook")
     assert ran.out == f"{JOB_ID}\n"
-    assert server.asked[0].json == {
+    assert server.requests[0].json == {
         "source": {"url": "s3://in/a.mov"},
         "output": {"url": "s3://out/a/"},
         "profile": "h264-720p",
@@ -61,10 +61,10 @@ def test_a_job_is_submitted_with_what_the_options_say(cli: Cli, server: Server) 
 
 
 def test_files_of_this_machine_become_urls(cli: Cli, server: Server, tmp_path: Path) -> None:
-    server.will(Says(202, job()))
+    server.script(Answer(202, job()))
     Path("a b%.mov").touch()
     assert cli.json("submit", "a b%.mov", "--to", "out", "--profile", "h264-720p")["job_id"] == JOB_ID
-    asked = server.asked[0].json
+    asked = server.requests[0].json
     assert asked["source"] == {"url": f"file://{tmp_path}/a%20b%25.mov"}
     assert asked["output"] == {"url": f"file://{tmp_path}/out/"}
 
@@ -72,20 +72,20 @@ def test_files_of_this_machine_become_urls(cli: Cli, server: Server, tmp_path: P
 def test_a_person_is_told_how_a_new_job_stands(
     cli: Cli, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    server.will(Says(202, job()))
+    server.script(Answer(202, job()))
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     assert cli.ok(*SUBMIT).out == f"{JOB_ID} is queued\n"
 
 
 def test_a_job_is_shown_for_people_and_for_programs(cli: Cli, server: Server) -> None:
     document = job("processing", progress=41.5)
-    server.will(Says(200, document), Says(200, document))
+    server.script(Answer(200, document), Answer(200, document))
     assert cli.json("status", JOB_ID) == document
     assert "progress            41.5" in cli.ok("status", JOB_ID).out
 
 
 def test_the_error_of_a_job_that_goes_on_is_that_of_the_attempt_before(cli: Cli, server: Server) -> None:
-    server.will(Says(200, job("queued", error=ERROR)), Says(200, job("failed", error=ERROR)))
+    server.script(Answer(200, job("queued", error=ERROR)), Answer(200, job("failed", error=ERROR)))
     goes_on, failed = (cli.ok("status", JOB_ID).out.splitlines() for _ in range(2))
     assert [line.split()[0] for line in goes_on if "403" in line] == ["last_error"]
     assert [line.split()[0] for line in failed if "403" in line] == ["error"]
@@ -93,7 +93,7 @@ def test_the_error_of_a_job_that_goes_on_is_that_of_the_attempt_before(cli: Cli,
 
 def test_the_url_may_be_an_option(cli: Cli, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EUTERPE_URL", "http://127.0.0.1:1")
-    server.will(Says(200, job()))
+    server.script(Answer(200, job()))
     cli.ok("status", JOB_ID, "--url", server.url)
 
 
@@ -101,7 +101,7 @@ def test_the_url_may_be_an_option(cli: Cli, server: Server, monkeypatch: pytest.
 
 
 def test_a_watch_prints_a_line_for_each_event_and_then_the_outputs(cli: Cli, server: Server) -> None:
-    server.will(WELL)
+    server.script(WELL)
     at = event(1, "claimed")["occurred_at"]
     assert cli.ok("watch", JOB_ID).out.splitlines() == [
         f"{at}  claimed",
@@ -111,7 +111,7 @@ def test_a_watch_prints_a_line_for_each_event_and_then_the_outputs(cli: Cli, ser
 
 
 def test_a_watch_for_programs_is_a_json_line_for_each_event(cli: Cli, server: Server) -> None:
-    server.will(WELL, Says(202, job()), WELL)
+    server.script(WELL, Answer(202, job()), WELL)
     watched = cli.ok("watch", JOB_ID, "--json").out
     lines = [json.loads(line) for line in watched.splitlines()]
     assert [line["status"] for line in lines] == ["claimed", "processing", "succeeded"]
@@ -120,14 +120,14 @@ def test_a_watch_for_programs_is_a_json_line_for_each_event(cli: Cli, server: Se
 
 
 def test_a_submit_may_stay_until_the_job_has_finished(cli: Cli, server: Server) -> None:
-    server.will(Says(202, job()), WELL)
+    server.script(Answer(202, job()), WELL)
     assert cli.ok(*SUBMIT, "--watch").out.splitlines()[0] == JOB_ID
     assert server.calls == ["POST /transcode", f"GET /transcode/{JOB_ID}/events"]
 
 
 @pytest.mark.parametrize("options", [(), ("--json",)])
 def test_a_job_that_fails_is_a_failure(cli: Cli, server: Server, options: tuple[str, ...]) -> None:
-    server.will(BADLY)
+    server.script(BADLY)
     ran = cli("watch", JOB_ID, *options)
     (line,) = ran.err.splitlines()
     assert ran.code == 1
@@ -144,7 +144,7 @@ def test_whoever_stops_watching_is_told_how_to_go_on(
     monkeypatch.setattr("euterpe.cli.submit.follow", interrupted)
     ran = cli("watch", JOB_ID)
     assert (ran.code, ran.err) == (1, f"the job goes on; `euterpe watch {JOB_ID}` follows it again\n")
-    assert not server.asked
+    assert not server.requests
 
 
 def on_a_terminal(news: list[Event | Progress]) -> str:
@@ -175,14 +175,14 @@ def test_the_bar_of_a_job_that_succeeded_is_full() -> None:
 
 def test_every_error_of_a_request_is_told(cli: Cli, server: Server) -> None:
     errors = [{"loc": ["source", "url"], "msg": "must begin with s3://"}]
-    server.will(problem(422, "invalid_request", "the request has 1 error", errors=errors))
+    server.script(problem(422, "invalid_request", "the request has 1 error", errors=errors))
     assert cli.fails(*SUBMIT) == "the request has 1 error: source.url: must begin with s3://"
 
 
 def test_a_file_that_is_refused_is_named_in_full(cli: Cli, server: Server, tmp_path: Path) -> None:
     errors = [{"loc": [side, "url"], "msg": "must be allowed"} for side in ("source", "output")]
     refused = problem(422, "invalid_request", "the request has errors", errors=errors)
-    server.will(refused, refused)
+    server.script(refused, refused)
     Path("a.mov").touch()
     line = cli.fails("submit", "a.mov", "--to", "out", "--profile", "h264-720p")
     assert line.endswith(f"output.url: must be allowed (file://{tmp_path}/a.mov, file://{tmp_path}/out/)")
@@ -194,7 +194,7 @@ def test_an_outage_is_told_once_while_it_lasts(
     cli: Cli, server: Server, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
 ) -> None:
     monkeypatch.setattr("euterpe.client.retries._BASE_S", 0.0)
-    server.will(HangsUp(), HangsUp(), WELL if command[0] == "watch" else Says(200, job()))
+    server.script(Disconnect(), Disconnect(), WELL if command[0] == "watch" else Answer(200, job()))
     ran = cli(*command)
     (line,) = ran.err.splitlines()
     assert ran.code == 0
@@ -204,7 +204,7 @@ def test_an_outage_is_told_once_while_it_lasts(
 
 @pytest.mark.parametrize("command", [("status", JOB_ID), ("watch", JOB_ID)], ids=" ".join)
 def test_a_refusal_is_one_line(cli: Cli, server: Server, command: tuple[str, ...]) -> None:
-    server.will(problem(404, "not_found", "there is no such job"))
+    server.script(problem(404, "not_found", "there is no such job"))
     assert cli.fails(*command) == "there is no such job"
 
 
@@ -214,7 +214,7 @@ def test_a_service_that_is_not_there_is_one_line(
     monkeypatch.setattr("euterpe.client.retries.ATTEMPTS", 1)
     address = f"127.0.0.1:{free_port()}"
     assert address in cli.fails("status", JOB_ID, "--url", f"http://{address}")
-    assert not server.asked
+    assert not server.requests
 
 
 @pytest.mark.parametrize("key", ["", CANARY])
@@ -226,7 +226,7 @@ def test_without_a_good_key_nothing_is_asked(
     line = cli.fails(*command, code=2)
     assert "EUTERPE_API_KEY" in line
     assert CANARY not in line
-    assert not server.asked
+    assert not server.requests
 
 
 @pytest.mark.parametrize("content", [None, "", "[]", CANARY, "[" * 100_000])
@@ -238,7 +238,7 @@ def test_a_credentials_file_that_is_none_is_wrong_usage(
     line = cli.fails(*SUBMIT, "--credentials", "s3.json", code=2)
     assert "s3.json" in line
     assert CANARY not in line
-    assert not server.asked
+    assert not server.requests
 
 
 @pytest.mark.parametrize(
@@ -253,4 +253,4 @@ def test_a_credentials_file_that_is_none_is_wrong_usage(
 )
 def test_wrong_usage_is_one_line(cli: Cli, server: Server, argv: tuple[str, ...]) -> None:
     cli.fails(*argv, code=2)
-    assert not server.asked
+    assert not server.requests

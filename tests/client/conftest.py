@@ -23,12 +23,12 @@ def api_key() -> str:
 
 @pytest.fixture
 def outages() -> list[str]:
-    """The codes of those that the client told of."""
+    """Return the list that collects the error codes of the outages that the client reports."""
     return []
 
 
 class Asynchronous:
-    """`AsyncClient` behind the methods of `Client`, so that a test is written once for both."""
+    """`AsyncClient` behind the methods of `Client`, so that one test runs with both."""
 
     def __init__(self, url: str, api_key: str, *, on_outage: OnOutage | None = None) -> None:
         self._loop = asyncio.Runner()
@@ -38,22 +38,22 @@ class Asynchronous:
         method = getattr(self._client, name)
 
         def call(*args: Any, **kwargs: Any) -> Any:
-            made = method(*args, **kwargs)
-            return self._items(made) if isinstance(made, AsyncGenerator) else self._run(made)
+            result = method(*args, **kwargs)
+            return self._items(result) if isinstance(result, AsyncGenerator) else self._run(result)
 
         return call
 
-    def _items(self, made: AsyncGenerator[Any]) -> Iterator[Any]:
+    def _items(self, generator: AsyncGenerator[Any]) -> Iterator[Any]:
         end = object()
         try:
-            while (item := self._run(anext(made, end))) is not end:
+            while (item := self._run(anext(generator, end))) is not end:
                 yield item
         finally:
-            self._run(made.aclose())
+            self._run(generator.aclose())
 
-    def _run(self, made: Awaitable[Any]) -> Any:
+    def _run(self, awaitable: Awaitable[Any]) -> Any:
         async def awaited() -> Any:
-            return await made
+            return await awaitable
 
         return self._loop.run(awaited())
 
@@ -73,7 +73,7 @@ async def _made(url: str, api_key: str, on_outage: OnOutage | None) -> AsyncClie
 def client(
     request: pytest.FixtureRequest, server: Server, api_key: str, outages: list[str]
 ) -> Iterator[Client]:
-    """Each test runs with both clients."""
-    made = request.param(server.url, api_key, on_outage=lambda error: outages.append(error.code))
-    yield made
-    made.close()
+    """Yield the synchronous and then the asynchronous client, so that each test runs with both."""
+    client = request.param(server.url, api_key, on_outage=lambda error: outages.append(error.code))
+    yield client
+    client.close()

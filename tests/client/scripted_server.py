@@ -1,4 +1,4 @@
-"""A real HTTP server on loopback that answers each request with the next of the answers it was given."""
+"""A real HTTP server on loopback that answers each request with the next reply of its script."""
 
 import json
 import socket
@@ -14,7 +14,7 @@ JOB_ID = "0199a7c4-5b1e-7000-8000-000000000001"
 
 
 @dataclass(frozen=True)
-class Asked:
+class Request:
     method: str
     path: str
     query: Sequence[tuple[str, str]]
@@ -27,8 +27,8 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Says:
-    """An answer; `document` as it is if it is bytes, else as JSON."""
+class Answer:
+    """A plain answer. A `document` of bytes is sent as it is, any other as JSON."""
 
     status: int = 200
     document: object = None
@@ -36,24 +36,24 @@ class Says:
 
 
 @dataclass(frozen=True)
-class Streams:
-    """An event stream in these pieces; not `whole`, its connection breaks after the last one."""
+class SseStream:
+    """An event stream, sent in pieces. Unless it is `whole`, the connection breaks after the last piece."""
 
     pieces: Sequence[str]
     whole: bool = True
 
 
-class HangsUp:
-    """The connection ends without a word."""
+class Disconnect:
+    """Close the connection without an answer."""
 
 
-Reply: TypeAlias = Says | Streams | HangsUp
-Scripted: TypeAlias = Reply | Callable[[Asked], Reply]
+Reply: TypeAlias = Answer | SseStream | Disconnect
+Scripted: TypeAlias = Reply | Callable[[Request], Reply]
 
 
 class Server:
     def __init__(self) -> None:
-        self.asked: list[Asked] = []
+        self.requests: list[Request] = []
         self._script: list[Scripted] = []
         self._lock = threading.Lock()
         self._http = _Http(("127.0.0.1", 0), _Handler)
@@ -62,18 +62,18 @@ class Server:
         self._thread = threading.Thread(target=self._http.serve_forever, args=(0.01,))
         self._thread.start()
 
-    def will(self, *script: Scripted) -> None:
-        self._script += script
+    def script(self, *replies: Scripted) -> None:
+        self._script += replies
 
-    def reply_to(self, asked: Asked) -> Reply:
+    def reply_to(self, request: Request) -> Reply:
         with self._lock:
-            self.asked.append(asked)
-            step = self._script.pop(0) if self._script else Says(599, {"detail": "the script is over"})
-        return step(asked) if callable(step) else step
+            self.requests.append(request)
+            step = self._script.pop(0) if self._script else Answer(599, {"detail": "the script is over"})
+        return step(request) if callable(step) else step
 
     @property
     def calls(self) -> list[str]:
-        return [f"{asked.method} {asked.path}" for asked in self.asked]
+        return [f"{request.method} {request.path}" for request in self.requests]
 
     def stop(self) -> None:
         self._http.shutdown()
@@ -83,10 +83,10 @@ class Server:
 
 class _Http(ThreadingHTTPServer):
     owner: Server
-    daemon_threads = False  # server_close waits for them: nothing outlives a test
+    daemon_threads = False  # server_close waits for the threads, so none outlives its test
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that leaves early is what some tests are about."""
+        """Print no traceback: in some tests the client disconnects early."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -94,46 +94,47 @@ class _Handler(BaseHTTPRequestHandler):
     server: _Http
     timeout = 20
 
-    def _answer(self) -> None:
+    def _handle(self) -> None:
         parts = urlsplit(self.path)
         body = self.rfile.read(int(self.headers.get("content-length", 0)))
         headers = {name.lower(): value for name, value in self.headers.items()}
-        asked = Asked(self.command, parts.path, parse_qsl(parts.query), headers, body)
+        request = Request(self.command, parts.path, parse_qsl(parts.query), headers, body)
         self.close_connection = True
-        match self.server.owner.reply_to(asked):
-            case Says() as says:
-                self._say(says)
-            case Streams() as streams:
-                self._stream(streams)
-            case HangsUp():
+        match self.server.owner.reply_to(request):
+            case Answer() as answer:
+                self._send_answer(answer)
+            case SseStream() as stream:
+                self._send_stream(stream)
+            case Disconnect():
                 self.connection.shutdown(socket.SHUT_RDWR)
 
-    do_GET = do_POST = do_PUT = _answer  # noqa: N815  the names that http.server looks for
+    do_GET = do_POST = do_PUT = _handle  # noqa: N815  http.server calls these names
 
-    def _say(self, says: Says) -> None:
-        failed = says.status >= 400
-        body = says.document if isinstance(says.document, bytes) else json.dumps(says.document).encode()
-        body = b"" if says.status in (204, 304) else body
+    def _send_answer(self, answer: Answer) -> None:
+        failed = answer.status >= 400
+        body = answer.document if isinstance(answer.document, bytes) else json.dumps(answer.document).encode()
+        body = b"" if answer.status in (204, 304) else body
         kind = "application/problem+json" if failed else "application/json"
-        headers = {"content-type": kind, "x-request-id": f"r-{len(self.server.owner.asked)}", **says.headers}
-        self.send_response(says.status)
+        request_id = f"r-{len(self.server.owner.requests)}"
+        headers = {"content-type": kind, "x-request-id": request_id, **answer.headers}
+        self.send_response(answer.status)
         for name, value in {**headers, "content-length": str(len(body)), "connection": "close"}.items():
             self.send_header(name, value)
         self.end_headers()
         self.wfile.write(body)
 
-    def _stream(self, streams: Streams) -> None:
+    def _send_stream(self, stream: SseStream) -> None:
         self.send_response(200)
         self.send_header("content-type", "text/event-stream; charset=utf-8")
         self.send_header("transfer-encoding", "chunked")
         self.end_headers()
-        for piece in streams.pieces:
+        for piece in stream.pieces:
             data = piece.encode()
             self.wfile.write(f"{len(data):x}\r\n".encode() + data + b"\r\n")
-        if streams.whole:
+        if stream.whole:
             self.wfile.write(b"0\r\n\r\n")
 
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  its name in http.server
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  http.server names it so
         pass
 
 
@@ -147,7 +148,7 @@ def running() -> Iterator[Server]:
 
 
 def job(status: str = "queued", **fields: Any) -> dict[str, Any]:
-    """A status document."""
+    """Return a status document."""
     return {
         "job_id": JOB_ID, "external_id": None, "status": status, "progress": None, "eta_seconds": None,
         "speed": None, "attempt_count": 0, "max_attempts": 3, "credential_version": 1,
@@ -159,7 +160,7 @@ def job(status: str = "queued", **fields: Any) -> dict[str, Any]:
 
 
 def event(sequence: int, status: str, **fields: Any) -> dict[str, Any]:
-    """The body of a webhook."""
+    """Return the body of a webhook."""
     return {
         "event_id": f"0199a7c4-5b1e-7000-8000-{sequence:012d}", "sequence": sequence, "type": f"job.{status}",
         "job_id": JOB_ID, "status": status, "occurred_at": "2030-01-31T12:00:00.000Z", "attempt_count": 1,
@@ -167,10 +168,10 @@ def event(sequence: int, status: str, **fields: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def problem(status: int, code: str, detail: str = "a reason", **fields: Any) -> Says:
+def problem(status: int, code: str, detail: str = "a reason", **fields: Any) -> Answer:
     headers = fields.pop("headers", {})
-    told = {"type": f"/docs#{code}", "title": "No", "status": status, "detail": detail, "code": code}
-    return Says(status, {**told, **fields}, headers)
+    document = {"type": f"/docs#{code}", "title": "No", "status": status, "detail": detail, "code": code}
+    return Answer(status, {**document, **fields}, headers)
 
 
 HELLO = "event: hello\ndata: {}\n\n"
@@ -178,8 +179,8 @@ BEAT = ": beat\n\n"
 AT_ONCE = {"retry-after": "0"}
 
 
-def told(sequence: int, status: str, **fields: Any) -> str:
-    """The event as the stream has it."""
+def frame(sequence: int, status: str, **fields: Any) -> str:
+    """Return the SSE frame of an event."""
     body = json.dumps(event(sequence, status, **fields), ensure_ascii=False)
     return f"id: {sequence}\nevent: job.{status}\ndata: {body}\n\n"
 

@@ -1,4 +1,4 @@
-"""What docs/integrate.md shows works as it is shown."""
+"""The examples of docs/integrate.md work as they are shown."""
 
 import asyncio
 import importlib.util
@@ -24,7 +24,7 @@ from euterpe.client import Client, ClientError
 from euterpe.crypto import apikeys
 from euterpe.crypto.signing import new_nonce, sign, signature_headers
 from euterpe.domain.spec import parse_spec
-from tests.client.scripted_server import HELLO, JOB_ID, Says, Server, Streams, event, job, progress, told
+from tests.client.scripted_server import HELLO, JOB_ID, Answer, Server, SseStream, event, frame, job, progress
 
 PAGE = (Path(__file__).parents[2] / "docs" / "integrate.md").read_text()
 SECRET = "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8"
@@ -45,12 +45,12 @@ POLL, SYNC, ASYNC, ASGI, FLASK, CREDS = blocks("python")
 
 @pytest.fixture
 def load(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Load:
-    """Runs an example as a module, in an empty directory and with the environment that the page asks for."""
+    """Return a function that runs an example as a module, with the environment that the page asks for."""
     monkeypatch.setenv("EUTERPE_URL", server.url)
     monkeypatch.setenv("EUTERPE_API_KEY", apikeys.mint().plaintext)
     monkeypatch.setenv("EUTERPE_WEBHOOK_SECRET", SECRET)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setitem(sys.modules, "flask", a_small_flask())
+    monkeypatch.setitem(sys.modules, "flask", minimal_flask())
 
     def loaded(code: str) -> ModuleType:
         path = tmp_path / "example.py"
@@ -65,8 +65,8 @@ def load(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Loa
     return loaded
 
 
-def a_small_flask() -> ModuleType:
-    """As much of Flask as the examples use, so that Flask need not be installed."""
+def minimal_flask() -> ModuleType:
+    """Return as much of Flask as the examples use, so that Flask need not be installed."""
     request = ModuleType("request")
 
     class Flask:
@@ -94,7 +94,7 @@ def a_small_flask() -> ModuleType:
 
 
 def delivery(document: Any = None, secret: str = SECRET) -> dict[str, Any]:
-    """What the dispatcher sends, with a new nonce each time."""
+    """Return a request as the dispatcher sends it, with a new nonce each time."""
     body = json.dumps(document or event(4, "succeeded", outputs=OUTPUTS)).encode()
     headers = signature_headers([secret], EVENT_ID, body, int(time.time()), new_nonce())
     return {"content": body, "headers": headers}
@@ -106,33 +106,35 @@ def delivery(document: Any = None, secret: str = SECRET) -> dict[str, Any]:
 def test_the_poll_asks_again_with_what_it_knows_until_the_job_has_finished(
     load: Load, server: Server, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    server.will(
-        Says(200, job(progress=0.0), {"etag": '"a"'}), Says(304), Says(200, job("failed", progress=9.5))
+    server.script(
+        Answer(200, job(progress=0.0), {"etag": '"a"'}), Answer(304), Answer(200, job("failed", progress=9.5))
     )
     assert load(POLL).finished(JOB_ID)["status"] == "failed"
     assert capsys.readouterr().out == "queued 0.0\nfailed 9.5\n"
-    assert [asked.headers.get("if-none-match") for asked in server.asked] == [None, '"a"', '"a"']
-    assert all(asked.headers["authorization"].startswith("Bearer eut_") for asked in server.asked)
+    assert [request.headers.get("if-none-match") for request in server.requests] == [None, '"a"', '"a"']
+    assert all(request.headers["authorization"].startswith("Bearer eut_") for request in server.requests)
 
 
 def test_the_first_example_submits_waits_and_prints(
     load: Load, server: Server, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    server.will(Says(202, job()), Says(200, job("processing")), Says(200, job("succeeded", outputs=OUTPUTS)))
+    succeeded = job("succeeded", outputs=OUTPUTS)
+    server.script(Answer(202, job()), Answer(200, job("processing")), Answer(200, succeeded))
     load(SYNC)
     assert capsys.readouterr().out == "mp4 s3://out/a/mp4.mp4\n"
-    assert server.asked[0].headers["idempotency-key"] == "asset-42"
-    parse_spec(server.asked[0].json)
+    assert server.requests[0].headers["idempotency-key"] == "asset-42"
+    parse_spec(server.requests[0].json)
 
 
 def test_the_second_example_watches(load: Load, server: Server, capsys: pytest.CaptureFixture[str]) -> None:
-    server.will(Says(202, job()), Streams([HELLO, told(1, "claimed"), progress(41.5), told(2, "succeeded")]))
+    frames = [HELLO, frame(1, "claimed"), progress(41.5), frame(2, "succeeded")]
+    server.script(Answer(202, job()), SseStream(frames))
     load(ASYNC)
     assert capsys.readouterr().out == "1 claimed\n42 %\n2 succeeded\n"
 
 
 def curls(text: str) -> Iterator[list[str]]:
-    """The words after each `curl`, with the values of the variables in them."""
+    """Yield the arguments of each `curl`, with the values of the variables in them."""
     words = [os.path.expandvars(word) for word in shlex.split(text.replace("\\\n", " "))]
     starts = [place for place, word in enumerate(words) if word == "curl"]
     for start, end in pairwise([*starts, len(words)]):
@@ -140,7 +142,7 @@ def curls(text: str) -> Iterator[list[str]]:
 
 
 def call(words: list[str]) -> None:
-    """Asks as curl would."""
+    """Send the request that curl would send."""
     options = list(pairwise(words))
     headers = [value.partition(": ")[::2] for name, value in options if name == "-H"]
     (url,) = (word for word in words if word.startswith("http"))
@@ -151,15 +153,16 @@ def call(words: list[str]) -> None:
 @pytest.mark.usefixtures("load")
 def test_the_calls_of_curl_are_those_of_the_api(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JOB", JOB_ID)
-    server.will(Says(202, job()), Says(200, job()), Streams([HELLO]), Says(202, job()), Says(202, job()))
+    accepted = Answer(202, job())
+    server.script(accepted, Answer(200, job()), SseStream([HELLO]), accepted, accepted)
     for block in blocks("sh"):
         for words in curls(block):
             call(words)
     of_the_job = [f"GET /transcode/{JOB_ID}/events", *(f"POST /transcode/{JOB_ID}/{c}" for c in CHANGES)]
     assert server.calls == ["POST /transcode", "GET /transcode/status", *of_the_job]
-    parse_spec(server.asked[0].json)
-    assert dict(server.asked[1].query) == {"job_id": JOB_ID, "wait_ms": "30000"}
-    assert all(asked.headers["authorization"].startswith("Bearer eut_") for asked in server.asked)
+    parse_spec(server.requests[0].json)
+    assert dict(server.requests[1].query) == {"job_id": JOB_ID, "wait_ms": "30000"}
+    assert all(request.headers["authorization"].startswith("Bearer eut_") for request in server.requests)
 
 
 def test_every_method_and_every_error_is_on_the_page() -> None:
@@ -231,7 +234,7 @@ def test_the_refresh_endpoint_answers_with_credentials(load: Load) -> None:
     parse_spec({**spec, **answer.json()})
 
 
-def test_the_signature_to_check_yours_with_is_ours() -> None:
+def test_the_test_vector_of_the_signature_is_correct() -> None:
     vector = dict(re.findall(r"^(\w+) +(.+)$", blocks("text")[0], re.MULTILINE))
     signature = sign([vector["secret"]], int(vector["timestamp"]), vector["nonce"], vector["body"].encode())
     assert signature == vector["signature"]

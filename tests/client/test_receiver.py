@@ -1,4 +1,4 @@
-"""The receiver's half, against what the sender's half signs."""
+"""verify and verify_refresh: the receiver reads what the dispatcher signs, and refuses all else."""
 
 import json
 from typing import Any
@@ -24,10 +24,10 @@ REFRESH = {
 }
 
 
-def sent(document: Any, secret: str = SECRET, event_id: str | None = None) -> tuple[dict[str, str], bytes]:
+def signed(document: Any, secret: str = SECRET, event_id: str | None = None) -> tuple[dict[str, str], bytes]:
     body = document if isinstance(document, bytes) else json.dumps(document).encode()
-    named = event_id or (document["event_id"] if isinstance(document, dict) else "e-1")
-    return signature_headers([secret], named, body, NOW, new_nonce()), body
+    event_id = event_id or (document["event_id"] if isinstance(document, dict) else "e-1")
+    return signature_headers([secret], event_id, body, NOW, new_nonce()), body
 
 
 def receive(headers: dict[str, str], body: bytes, *, now: int = NOW) -> Event:
@@ -40,7 +40,7 @@ def test_what_the_store_writes_is_what_the_receiver_reads() -> None:
         occurred_at=1_763_460_000_123,
         attempt_count=1, external_id='"asset-42"', metadata='{"a":1}', outputs='[{"name":"mp4"}]', error=None,
     )  # fmt: skip
-    seen = receive(*sent(body.encode(), event_id="e-1"))
+    seen = receive(*signed(body.encode(), event_id="e-1"))
     assert (seen.event_id, seen.sequence, seen.type, seen.status) == ("e-1", 4, "job.succeeded", "succeeded")
     assert (seen.external_id, seen.metadata, seen.outputs) == ("asset-42", {"a": 1}, [{"name": "mp4"}])
     assert (seen.occurred_at, seen.error) == ("2025-11-18T10:00:00.123Z", None)
@@ -48,49 +48,49 @@ def test_what_the_store_writes_is_what_the_receiver_reads() -> None:
 
 
 def test_any_of_several_secrets_will_do() -> None:
-    headers, body = sent(event(1, "claimed"), secret="old")
+    headers, body = signed(event(1, "claimed"), secret="old")
     assert verify(headers, body, ["new", "old"], replay_cache=None, now=NOW).sequence == 1
     with pytest.raises(BadSignature):
         verify(headers, body, ["new"], replay_cache=None, now=NOW)
 
 
 def test_a_replay_and_an_old_delivery_are_refused() -> None:
-    headers, body = sent(event(1, "claimed"))
-    seen = MemoryNonces()
-    verify(headers, body, [SECRET], replay_cache=seen, now=NOW)
+    headers, body = signed(event(1, "claimed"))
+    nonces = MemoryNonces()
+    verify(headers, body, [SECRET], replay_cache=nonces, now=NOW)
     with pytest.raises(ReplayedNonce):
-        verify(headers, body, [SECRET], replay_cache=seen, now=NOW)
+        verify(headers, body, [SECRET], replay_cache=nonces, now=NOW)
     with pytest.raises(TimestampSkew):
         receive(headers, body, now=NOW + 301)
 
 
 def test_without_a_time_it_is_now() -> None:
     with pytest.raises(TimestampSkew):
-        verify(*sent(event(1, "claimed")), [SECRET], replay_cache=None)
+        verify(*signed(event(1, "claimed")), [SECRET], replay_cache=None)
 
 
-@pytest.mark.parametrize("named", ["other", ""])
-def test_a_header_that_names_another_event_than_the_signed_body_is_refused(named: str) -> None:
-    headers, body = sent(event(1, "claimed"))
+@pytest.mark.parametrize("event_id", ["other", ""])
+def test_a_header_that_names_another_event_than_the_signed_body_is_refused(event_id: str) -> None:
+    headers, body = signed(event(1, "claimed"))
     with pytest.raises(MalformedHeader, match="x-euterpe-event-id"):
-        receive({**headers, "x-euterpe-event-id": named}, body)
+        receive({**headers, "x-euterpe-event-id": event_id}, body)
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"\xff", b"[]", b"{}", b"[" * 100_000, b'{"event_id": 7}'])
 def test_a_signed_body_that_is_no_event_is_refused(body: bytes) -> None:
     with pytest.raises(MalformedBody, match="is no event"):
-        receive(*sent(body))
+        receive(*signed(body))
 
 
 def test_a_webhook_is_no_refresh_call_and_a_refresh_call_no_webhook() -> None:
     with pytest.raises(MalformedBody, match="no event"):
-        receive(*sent(REFRESH))
+        receive(*signed(REFRESH))
     with pytest.raises(MalformedBody, match="no refresh"):
-        verify_refresh(*sent(event(1, "claimed")), [SECRET], replay_cache=None, now=NOW)
+        verify_refresh(*signed(event(1, "claimed")), [SECRET], replay_cache=None, now=NOW)
 
 
 def test_a_refresh_call_is_read_and_answered() -> None:
-    call = verify_refresh(*sent(REFRESH), [SECRET], replay_cache=MemoryNonces(), now=NOW)
+    call = verify_refresh(*signed(REFRESH), [SECRET], replay_cache=MemoryNonces(), now=NOW)
     assert (call.job_id, call.credential_version, call.reason) == ("j-1", 1, "source answered 403")
     assert json.loads(call.answer({"type": "s3"})) == {"credentials": {"type": "s3"}}
     assert json.loads(call.answer(source_url="https://cdn/a?s=1")) == {"source_url": "https://cdn/a?s=1"}
@@ -99,7 +99,7 @@ def test_a_refresh_call_is_read_and_answered() -> None:
 @given(st.dictionaries(st.sampled_from([*event(1, "x"), "else"]), st.none() | st.integers() | st.text()))
 def test_whatever_is_signed_is_an_event_or_a_signature_error(document: dict[str, Any]) -> None:
     try:
-        seen = receive(*sent(document, event_id="e-1"))
+        seen = receive(*signed(document, event_id="e-1"))
     except SignatureError:
         return
     assert seen.event_id == document["event_id"]

@@ -41,10 +41,10 @@ def test_only_what_may_help_and_cannot_harm_is_tried_again(
     assert (pause is not None) is again
 
 
-@pytest.mark.parametrize(("told", "pause"), [(0.0, 0.0), (3.0, 3.0), (60.0, 60.0), (60.5, None)])
-def test_the_servers_own_pause_wins_within_bounds(told: float, pause: float | None) -> None:
+@pytest.mark.parametrize(("retry_after", "pause"), [(0.0, 0.0), (3.0, 3.0), (60.0, 60.0), (60.5, None)])
+def test_the_servers_own_pause_wins_within_bounds(retry_after: float, pause: float | None) -> None:
     error = Busy("x")
-    error.retry_after = told
+    error.retry_after = retry_after
     assert pause_before_retry(error, tried=1, idempotent=True, draw=0.5) == pause
 
 

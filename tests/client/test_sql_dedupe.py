@@ -1,4 +1,4 @@
-"""On every engine, in an empty database of the receiver's own."""
+"""SqlDedupe on every engine, in an empty database of the receiver."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor

@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 
 from euterpe.client.stream import Message, SseParser
 
-SENT = [Message("hello", "{}"), Message("job.claimed", '{"a":\n1}'), Message("", "naked é\u2028🎞")]
-WRITTEN = (
+MESSAGES = [Message("hello", "{}"), Message("job.claimed", '{"a":\n1}'), Message("", "naked é\u2028🎞")]
+TEXT = (
     ": beat\n\nevent: hello\ndata: {}\n\nid: 7\nevent:job.claimed\ndata: {\"a\":\ndata:1}\nretry: 5\n\n"
     "data: naked é\u2028🎞\nfield without colon\n\n\nevent: cut short\ndata: x"
 )  # fmt: skip
@@ -19,9 +19,9 @@ def read(chunks: list[bytes]) -> list[Message]:
 
 @given(st.sampled_from(["\n", "\r\n", "\r"]), st.lists(st.integers(0, 200)))
 def test_messages_are_the_same_however_the_bytes_are_cut(line_end: str, cuts: list[int]) -> None:
-    data = WRITTEN.replace("\n", line_end).encode()
+    data = TEXT.replace("\n", line_end).encode()
     edges = sorted({0, *(min(cut, len(data)) for cut in cuts), len(data)})
-    assert read([data[a:b] for a, b in pairwise(edges)]) == SENT
+    assert read([data[a:b] for a, b in pairwise(edges)]) == MESSAGES
 
 
 @given(st.lists(st.binary(max_size=30), max_size=10))
