@@ -1,4 +1,4 @@
-"""Running commands as a shell would, in this process."""
+"""A runner of `euterpe` commands in this process, and jobs and events for them to act on."""
 
 import json
 from collections.abc import Callable
@@ -46,7 +46,7 @@ class Cli:
         return self.ok(*argv, "--json").json
 
     def fails(self, *argv: str, code: int = 1) -> str:
-        """The one line that it complains in."""
+        """Run a command that must fail, and return its one error line."""
         ran = self(*argv)
         assert ran.code == code, ran
         assert ran.out == ""
@@ -65,14 +65,14 @@ def capturing(capsys: pytest.CaptureFixture[str]) -> Cli:
 
 
 def submit(requester_id: str = "r1", **fields: Any) -> str:
-    """A new job in the database of the settings, with credentials that must never be seen again."""
+    """Submit a job with credentials, which no command may ever show, and return its id."""
     spec = parse_spec({**SPEC, "credentials": CREDENTIALS, **fields})
     with opened() as store:
         return store.submit(spec, requester_id).result().job_id
 
 
 def fail_one(queue: str = "default") -> str:
-    """Claims the next job and fails it."""
+    """Claim the next job of the queue, fail it, and return its id."""
     with opened() as store:
         job = claim_one(store, queues=[queue])
         store.inbox.fail(job, JobError("source_forbidden", "the source answered 403", "claimed"))
@@ -80,7 +80,7 @@ def fail_one(queue: str = "default") -> str:
 
 
 def deliver_all(decision: DeliveryDecision | None = None) -> list[str]:
-    """The ids of the events whose delivery ended so; dead letters by default."""
+    """Claim up to 25 due events, settle them so (by default as dead letters), and return their ids."""
     with opened() as store:
         events = store.outbox.claim("dispatcher", 25)
         code = 200 if isinstance(decision, Delivered) else 410

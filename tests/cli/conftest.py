@@ -8,7 +8,7 @@ from tests.cli.command_runner import Cli, capturing
 
 @pytest.fixture
 def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
-    """In an empty directory, with no settings: the default is an SQLite database there."""
+    """Return a command runner in an empty directory without settings: its SQLite database is there."""
     for name in [name for name in os.environ if name.startswith("EUTERPE_")]:
         monkeypatch.delenv(name)
     monkeypatch.chdir(tmp_path)
@@ -17,6 +17,6 @@ def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
 
 @pytest.fixture
 def installed(cli: Cli) -> Cli:
-    """With a migrated database."""
+    """Return the command runner over a migrated database."""
     cli.ok("migrate")
     return cli

@@ -1,4 +1,4 @@
-"""What `euterpe analytics` is asked, before Spark is."""
+"""`euterpe analytics` checks its options before Spark starts."""
 
 from pathlib import Path
 
@@ -23,17 +23,17 @@ def test_a_day_that_is_none_is_refused(since: str) -> None:
         _question(since, "")
 
 
-def test_a_folder_that_cannot_be_written_is_told_before_all_is_computed(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_is_an_error_before_the_computation(tmp_path: Path) -> None:
     (tmp_path / "report").touch()
     with pytest.raises(typer.BadParameter, match="report: File exists"):
         _create_folder(tmp_path / "report")
 
 
 def test_a_made_history_cannot_end_in_the_future(cli: Cli, tmp_path: Path) -> None:
-    said = cli.fails(
+    error = cli.fails(
         *("analytics", "synthesize", "--jobs", "1", "--lake", "lake", "--until", "2037-01-01T00:00:00Z"),
         code=2,
     )
-    assert "--until" in said
-    assert "is in the future" in said
+    assert "--until" in error
+    assert "is in the future" in error
     assert not (tmp_path / "lake").exists()

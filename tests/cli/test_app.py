@@ -1,4 +1,4 @@
-"""The program as a process of its own: its two names, its streams and its exit codes."""
+"""`euterpe` and `python -m euterpe` as processes: their streams and exit codes."""
 
 import os
 import subprocess
@@ -25,7 +25,7 @@ def run(program: list[str], folder: Path, *argv: str, **extra: str) -> subproces
     )
 
 
-def test_exit_codes_and_streams_are_those_of_a_good_citizen(program: list[str], tmp_path: Path) -> None:
+def test_exit_codes_and_streams_follow_the_conventions_of_unix(program: list[str], tmp_path: Path) -> None:
     assert run(program, tmp_path, "migrate").returncode == 0
     failed = run(program, tmp_path, "jobs", "show", "nope")
     assert (failed.returncode, failed.stdout) == (1, "")
@@ -35,7 +35,7 @@ def test_exit_codes_and_streams_are_those_of_a_good_citizen(program: list[str], 
     assert len(misused.stderr.splitlines()) == 1
 
 
-def test_a_terminal_without_the_letters_gets_their_numbers(tmp_path: Path) -> None:
+def test_characters_that_the_terminal_cannot_encode_are_escaped(tmp_path: Path) -> None:
     program = PROGRAMS["module"]
     run(program, tmp_path, "migrate")
     made = run(program, tmp_path, "requester", "create", "Новости", PYTHONUTF8="1")

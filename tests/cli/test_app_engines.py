@@ -1,4 +1,4 @@
-"""A day of an operator, on every engine."""
+"""The commands that an operator uses every day, on every engine."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Every way to fail is one line and an exit code."""
+"""Every failure of a command is one line on stderr and an exit code."""
 
 import errno
 import json
@@ -149,7 +149,7 @@ def test_an_exposed_ring_is_refused_with_what_to_run(installed: Cli) -> None:
     assert "no such file" not in installed.fails("keys", "list")
 
 
-def test_a_bug_is_one_line_that_tells_where_and_not_what(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bug_is_one_line_with_its_place_and_not_its_text(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken() -> None:
         raise RuntimeError(f"with a value: {CANARY}")
 
@@ -194,7 +194,7 @@ def test_a_full_disk_behind_stdout_is_one_line(cli: Cli) -> None:
 
 
 def test_an_sqlite_file_of_somebody_else_is_named(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Root may write to everything, so the answer is what the system says to others."""
+    """Root may write to any file, so `os.access` is replaced by the answer that other users get."""
     cli.ok("migrate")
     monkeypatch.setattr("euterpe.wiring.database.os.access", lambda path, _: Path(path).name != "euterpe.db")
     assert cli.fails("jobs", "list").startswith("euterpe.db cannot be written to by this user")

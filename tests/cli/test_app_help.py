@@ -10,7 +10,7 @@ from tests.cli.command_runner import Cli
 
 
 def paths(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """The words of every command and group."""
+    """Yield the words of every command and group."""
     yield path
     for name, child in getattr(command, "commands", {}).items():
         yield from paths(child, (*path, name))

@@ -13,8 +13,8 @@ from tests.engines import free_port
 RING = Path("euterpe.db.keks.json")
 
 
-def trouble(cli: Cli) -> list[tuple[str, str]]:
-    """The failed checks, as both forms of the report tell them."""
+def failed_checks(cli: Cli) -> list[tuple[str, str]]:
+    """Return the failed checks, after a check that both forms of the report agree."""
     report = cli("doctor", "--json")
     failed = [(finding["check"], finding["detail"]) for finding in report.json if not finding["ok"]]
     shown = cli("doctor")
@@ -25,22 +25,24 @@ def trouble(cli: Cli) -> list[tuple[str, str]]:
 
 
 def test_a_sound_installation_has_no_trouble(installed: Cli) -> None:
-    assert trouble(installed) == []
-    assert not RING.exists(), "to look must not make keys"
+    assert failed_checks(installed) == []
+    assert not RING.exists(), "the check must not create keys"
     installed.json("requester", "create", "newsroom")
     submit()
-    assert trouble(installed) == []
+    assert failed_checks(installed) == []
     details = {finding["check"]: finding["detail"] for finding in installed.json("doctor")}
     assert "write-ahead log" in details["database"]
     assert details["stored secrets"].startswith("2 ")
 
 
-def test_what_jobs_may_reach_is_told_by_the_names_of_the_settings(
+def test_what_jobs_may_reach_is_shown_with_the_names_of_the_settings(
     installed: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def reach() -> str:
-        (told,) = [row["detail"] for row in installed.json("doctor") if row["check"] == "what jobs may reach"]
-        return str(told)
+        (found,) = [
+            row["detail"] for row in installed.json("doctor") if row["check"] == "what jobs may reach"
+        ]
+        return str(found)
 
     assert "EUTERPE" not in reach()
     monkeypatch.setenv("EUTERPE_STORAGE_ROOTS", str(Path.cwd()))
@@ -49,17 +51,17 @@ def test_what_jobs_may_reach_is_told_by_the_names_of_the_settings(
 
 
 def java(cli: Cli) -> str:
-    (told,) = [row["detail"] for row in cli.json("doctor") if row["check"] == "Java"]
-    return str(told)
+    (found,) = [row["detail"] for row in cli.json("doctor") if row["check"] == "Java"]
+    return str(found)
 
 
-def test_java_is_told_with_its_version(installed: Cli) -> None:
+def test_java_is_shown_with_its_version(installed: Cli) -> None:
     assert re.fullmatch(r"\d+ at /.+/java, for analytics", java(installed))
 
 
 def test_a_java_that_is_not_there(installed: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", str(Path.cwd()))
-    ((check, detail),) = trouble(installed)
+    ((check, detail),) = failed_checks(installed)
     assert check == "Java"
     assert "openjdk-17-jre-headless" in detail
 
@@ -72,15 +74,15 @@ def test_java_is_not_needed_without_analytics(installed: Cli, monkeypatch: pytes
 
 
 def test_a_database_that_is_not_there(cli: Cli) -> None:
-    ((check, detail),) = trouble(cli)
+    ((check, detail),) = failed_checks(cli)
     assert check == "database"
     assert "run `euterpe migrate`" in detail
-    assert not list(Path().iterdir()), "to look must not make a database"
+    assert not list(Path().iterdir()), "the check must not create a database"
 
 
 def test_a_database_that_does_not_answer(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EUTERPE_DATABASE_URL", f"postgresql://u:{CANARY}@127.0.0.1:{free_port()}/euterpe")
-    (ring, database) = trouble(cli)
+    (ring, database) = failed_checks(cli)
     assert "EUTERPE_KEK_FILE" in ring[1]
     assert "EUTERPE_DATABASE_URL" in database[1]
     assert CANARY not in cli("doctor").out
@@ -88,7 +90,7 @@ def test_a_database_that_does_not_answer(cli: Cli, monkeypatch: pytest.MonkeyPat
 
 def test_a_schema_that_is_behind(cli: Cli) -> None:
     Path("euterpe.db").touch()
-    ((check, detail),) = trouble(cli)
+    ((check, detail),) = failed_checks(cli)
     assert check == "schema"
     assert "run `euterpe migrate`" in detail
 
@@ -98,14 +100,14 @@ def test_a_file_system_without_a_write_ahead_log(installed: Cli, monkeypatch: py
         return "delete"
 
     monkeypatch.setattr(Database, "journal_mode", delete)
-    ((check, detail),) = trouble(installed)
+    ((check, detail),) = failed_checks(installed)
     assert check == "database"
     assert "local disk" in detail
 
 
 def test_an_sqlite_that_is_too_old(installed: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 37, 2))
-    ((check, detail),) = trouble(installed)
+    ((check, detail),) = failed_checks(installed)
     assert check == "database"
     assert "3.38" in detail
 
@@ -113,7 +115,7 @@ def test_an_sqlite_that_is_too_old(installed: Cli, monkeypatch: pytest.MonkeyPat
 def test_a_ring_that_is_exposed(installed: Cli) -> None:
     installed.json("requester", "create", "newsroom")
     RING.chmod(0o644)
-    failed = dict(trouble(installed))
+    failed = dict(failed_checks(installed))
     assert set(failed) == {"key ring", "stored secrets"}
     assert "chmod 600" in failed["key ring"]
 
@@ -121,7 +123,7 @@ def test_a_ring_that_is_exposed(installed: Cli) -> None:
 def test_a_ring_that_is_lost(installed: Cli) -> None:
     installed.json("requester", "create", "newsroom")
     RING.unlink()
-    ((check, detail),) = trouble(installed)
+    ((check, detail),) = failed_checks(installed)
     assert check == "stored secrets"
     assert "put it back" in detail
 
@@ -131,7 +133,7 @@ def test_a_key_that_is_missing_from_the_ring(installed: Cli, monkeypatch: pytest
     (kek,) = installed.json("keys", "list")
     monkeypatch.setenv("EUTERPE_KEK_FILE", "other.json")
     installed.ok("keys", "add")
-    ((check, detail),) = trouble(installed)
+    ((check, detail),) = failed_checks(installed)
     assert check == "stored secrets"
     assert kek["kek_id"] in detail
 
@@ -141,7 +143,7 @@ def test_a_key_that_has_the_right_id_and_is_another(installed: Cli) -> None:
     job_id = submit()
     RING.unlink()
     installed.ok("keys", "add", "--id", "k1")
-    ((check, detail),) = trouble(installed)
+    ((check, detail),) = failed_checks(installed)
     assert check == "stored secrets"
     assert f"inbox_jobs {job_id}" in detail
 
@@ -156,7 +158,7 @@ def test_a_secret_that_was_moved_to_another_row(installed: Cli) -> None:
             (first, second),
         )
         database.commit()
-    ((check, detail),) = trouble(installed)
+    ((check, detail),) = failed_checks(installed)
     assert check == "stored secrets"
     assert "1 of a sample" in detail
     assert second in detail
@@ -177,7 +179,7 @@ def test_a_damaged_database(installed: Cli) -> None:
             "SELECT max(pageno) FROM dbstat WHERE name = 'inbox_jobs' AND pagetype = 'leaf'"
         ).fetchone()
     damage((page - 1) * size)
-    ((check, detail),) = trouble(installed)
+    ((check, detail),) = failed_checks(installed)
     assert check == "stored data"
     assert "damaged" in detail
     assert "restore a backup" in detail
@@ -186,7 +188,7 @@ def test_a_damaged_database(installed: Cli) -> None:
 
 def test_a_file_that_is_no_database(installed: Cli) -> None:
     damage(0)
-    ((check, detail),) = trouble(installed)
+    ((check, detail),) = failed_checks(installed)
     assert check == "database"
     assert "the database is damaged" in detail
     assert "restore it from a backup" in detail

@@ -53,17 +53,17 @@ def test_one_job_is_shown_with_its_attempts_and_events(installed: Cli) -> None:
     assert "\x1b" not in shown, "a requester's text must not steer the terminal"
 
 
-def test_a_shown_attempt_tells_what_it_used_and_whether_that_is_all(installed: Cli) -> None:
+def test_a_shown_attempt_has_what_it_used_and_whether_that_is_final(installed: Cli) -> None:
     job_id = submit()
-    beat = {"cpu_seconds": 2.5, "bytes_in": 4096, "measured": "last_beat"}
+    usage = {"cpu_seconds": 2.5, "bytes_in": 4096, "measured": "last_beat"}
     with opened() as store:
         job = claim_one(store)
-        store.inbox.heartbeat([job], used={job_id: beat})
+        store.inbox.heartbeat([job], used={job_id: usage})
     assert "≥ 2.5" in installed.ok("jobs", "show", job_id).out
     with opened() as store:
-        store.inbox.release(job, timings={**beat, "measured": "final"})
+        store.inbox.release(job, timings={**usage, "measured": "final"})
     (attempt,) = installed.json("jobs", "show", job_id)["attempts"]
-    assert attempt["timings"] == {**beat, "measured": "final"}
+    assert attempt["timings"] == {**usage, "measured": "final"}
     shown = installed.ok("jobs", "show", job_id).out
     assert "4096" in shown
     assert "≥" not in shown

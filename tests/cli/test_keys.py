@@ -104,7 +104,7 @@ def test_a_ring_in_the_environment_is_changed_there(installed: Cli, monkeypatch:
         assert "EUTERPE_KEKS" in installed.fails("keys", *command)
 
 
-def test_another_engine_is_told_how_to_get_keys(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_engine_without_keys_names_the_settings(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EUTERPE_DATABASE_URL", "postgresql://127.0.0.1:1/none")
     line = cli.fails("keys", "add")
     assert "EUTERPE_KEK_FILE" in line

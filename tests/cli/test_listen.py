@@ -1,4 +1,4 @@
-"""The receiver as a process of its own, sent what the service sends."""
+"""`euterpe listen` as a process, which gets webhooks as the dispatcher sends them."""
 
 import http.client
 import json
@@ -29,24 +29,24 @@ def signed(body: bytes = BODY, secret: str = SECRET) -> dict[str, str]:
     return signature_headers([secret], EVENT_ID, body, int(time.time()), new_nonce())
 
 
-class Listening:
-    def __init__(self, process: subprocess.Popen[str], says: IO[str] | None) -> None:
-        assert says is not None
+class Listener:
+    def __init__(self, process: subprocess.Popen[str], stream: IO[str] | None) -> None:
+        assert stream is not None
         self._process = process
-        self.greeting = says.readline().strip()
-        self.url = self.greeting.split()[2].rstrip(";")
+        self.first_line = stream.readline().strip()
+        self.url = self.first_line.split()[2].rstrip(";")
 
     def post(self, body: bytes, headers: Mapping[str, str]) -> int:
         return httpx.post(self.url, content=body, headers=headers).status_code
 
-    def ends(self, ending: signal.Signals) -> tuple[int, str, str]:
-        self._process.send_signal(ending)
+    def stop(self, stop_signal: signal.Signals) -> tuple[int, str, str]:
+        self._process.send_signal(stop_signal)
         out, err = self._process.communicate(timeout=20)
         return self._process.returncode, out, err
 
 
 @contextmanager
-def listening(folder: Path, *argv: str, **extra: str) -> Iterator[Listening]:
+def listening(folder: Path, *argv: str, **extra: str) -> Iterator[Listener]:
     environ = {name: value for name, value in os.environ.items() if not name.startswith("EUTERPE_")}
     process = subprocess.Popen(
         [sys.executable, "-m", "euterpe", "listen", "--port", "0", *argv],
@@ -58,17 +58,17 @@ def listening(folder: Path, *argv: str, **extra: str) -> Iterator[Listening]:
     )
     with process:
         try:
-            yield Listening(process, process.stderr if "--json" in argv else process.stdout)
+            yield Listener(process, process.stderr if "--json" in argv else process.stdout)
         finally:
             process.kill()
 
 
-@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
-def test_it_verifies_and_prints_until_it_is_told_to_end(tmp_path: Path, ending: signal.Signals) -> None:
+@pytest.mark.parametrize("stop_signal", [signal.SIGINT, signal.SIGTERM])
+def test_it_verifies_and_prints_until_a_signal(tmp_path: Path, stop_signal: signal.Signals) -> None:
     with listening(tmp_path, "--secret", "whsec_new", "--secret", SECRET) as receiver:
         assert receiver.post(BODY, signed()) == 204
         assert receiver.post(BODY, signed(secret="another")) == 401
-        code, out, err = receiver.ends(ending)
+        code, out, err = receiver.stop(stop_signal)
     assert (code, len(out.splitlines()), len(err.splitlines())) == (0, 1, 1)
     assert out.split()[1:] == [event(4, "succeeded")["job_id"], "4", "job.succeeded"]
     assert err.startswith("refused: no signature matches")
@@ -77,27 +77,27 @@ def test_it_verifies_and_prints_until_it_is_told_to_end(tmp_path: Path, ending: 
 def test_for_programs_it_prints_the_events_alone(tmp_path: Path) -> None:
     with listening(tmp_path, "--json", EUTERPE_WEBHOOK_SECRET=SECRET) as receiver:
         assert [receiver.post(BODY, signed()), receiver.post(BODY, signed())] == [204, 204]
-        code, out, err = receiver.ends(signal.SIGTERM)
+        code, out, err = receiver.stop(signal.SIGTERM)
     assert (code, json.loads(out)) == (0, event(4, "succeeded"))
     assert err == f"{EVENT_ID} came again\n"
 
 
 def test_without_a_secret_it_says_so_and_takes_what_comes(tmp_path: Path) -> None:
     with listening(tmp_path) as receiver:
-        assert receiver.greeting.endswith("without --secret nothing is verified")
+        assert receiver.first_line.endswith("without --secret nothing is verified")
         assert [receiver.post(BODY, {}), receiver.post(b"[]", {}), receiver.post(b"{", {})] == [204, 400, 400]
-        assert receiver.ends(signal.SIGINT)[0] == 0
+        assert receiver.stop(signal.SIGINT)[0] == 0
 
 
 def test_what_is_too_long_is_not_read(tmp_path: Path) -> None:
     with listening(tmp_path) as receiver:
-        answers = [_declared(receiver, length) for length in ("1048577", "9" * 50, "-1", "²")]
+        answers = [_status_for_length(receiver, length) for length in ("1048577", "9" * 50, "-1", "²")]
         assert answers == [413, 413, 411, 411]
-        assert receiver.ends(signal.SIGTERM) == (0, "", "")
+        assert receiver.stop(signal.SIGTERM) == (0, "", "")
 
 
-def _declared(receiver: Listening, length: str) -> int:
-    """The answer to a body that is announced to be so long."""
+def _status_for_length(receiver: Listener, length: str) -> int:
+    """Return the status of the answer to a request with this content-length."""
     with closing(http.client.HTTPConnection(receiver.url.split("/")[2])) as connection:
         connection.putrequest("POST", "/")
         connection.putheader("content-length", length.encode("latin-1"))

@@ -31,9 +31,9 @@ def test_a_url_is_refused_where_a_local_path_is_wanted(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     option = command[-2]
-    said = cli.fails(*(word.format(url) for word in command), code=2)
-    assert option in said
-    assert f"{url} is a URL" in said
+    error = cli.fails(*(word.format(url) for word in command), code=2)
+    assert option in error
+    assert f"{url} is a URL" in error
     assert not list(tmp_path.iterdir())
 
 
@@ -44,8 +44,8 @@ def test_a_manifest_is_a_path_or_an_s3_url_and_no_other(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, manifest: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    said = cli.fails("batch", "submit", manifest, "--dry-run", code=2)
-    assert f"{manifest} is a URL" in said
-    assert "s3://" in said
+    error = cli.fails("batch", "submit", manifest, "--dry-run", code=2)
+    assert f"{manifest} is a URL" in error
+    assert "s3://" in error
     status = cli.fails("batch", "status", manifest, code=2)
     assert f"{manifest} is a URL" in status

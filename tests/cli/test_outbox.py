@@ -6,7 +6,7 @@ from tests.cli.command_runner import Cli, deliver_all, fail_one, submit
 
 @pytest.fixture
 def newsroom(installed: Cli) -> str:
-    """A requester with a failed job: two events, pending."""
+    """Return the id of a requester with a failed job, whose two events are pending."""
     requester_id: str = installed.json("requester", "create", "newsroom")["requester_id"]
     submit(requester_id)
     fail_one()
@@ -90,14 +90,14 @@ def test_what_waits_of_one_requester_is_sent_at_once(installed: Cli, newsroom: s
     shown = installed.ok("outbox", "replay", "--pending", "--requester", "newsroom").out
     assert "2 events will be sent again" in shown
     assert sorted(deliver_all(Delivered())) == sorted(own)
-    said = installed.fails("outbox", "replay", "--pending", "--requester", newsroom)
-    assert said == f"nothing was replayed: no event of {newsroom} waits for its next attempt"
+    error = installed.fails("outbox", "replay", "--pending", "--requester", newsroom)
+    assert error == f"nothing was replayed: no event of {newsroom} waits for its next attempt"
 
 
 @pytest.mark.usefixtures("newsroom")
 def test_what_is_due_already_is_nothing_to_replay(installed: Cli) -> None:
-    said = installed.fails("outbox", "replay", "--pending")
-    assert said == "nothing was replayed: no event waits for its next attempt"
+    error = installed.fails("outbox", "replay", "--pending")
+    assert error == "nothing was replayed: no event waits for its next attempt"
 
 
 @pytest.mark.usefixtures("newsroom")

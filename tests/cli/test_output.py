@@ -5,7 +5,7 @@ import pytest
 from euterpe.cli.output import age, complain, fields, out, table
 
 
-def test_an_age_is_told_in_its_largest_unit() -> None:
+def test_an_age_is_shown_in_its_largest_unit() -> None:
     now = int(time.time() * 1000)
     assert [age(now - seconds * 1000) for seconds in (90, 7_200, 3 * 86_400)] == ["1m", "2h", "3d"]
     assert age(now + 60_000) == "0s", "their clock may be ahead of ours"

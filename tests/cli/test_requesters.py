@@ -4,7 +4,7 @@ from tests.cli.command_runner import Cli
 
 
 def scopes_of(api_key: str) -> set[str] | None:
-    """What the key may do; None when it is refused."""
+    """Return the scopes of the key, or None if it is refused."""
     with opened() as store:
         try:
             return set(store.requesters.authenticate(api_key).scopes)
@@ -12,7 +12,7 @@ def scopes_of(api_key: str) -> set[str] | None:
             return None
 
 
-def test_a_new_requester_is_told_its_secrets_once(installed: Cli) -> None:
+def test_the_secrets_of_a_new_requester_are_shown_once(installed: Cli) -> None:
     ran = installed("requester", "create", "newsroom")
     assert ran.code == 0
     shown = dict(line.split() for line in ran.out.splitlines())
@@ -46,22 +46,22 @@ def test_the_list_shows_every_requester(installed: Cli) -> None:
 
 def test_a_rotated_key_keeps_the_old_one_for_the_stated_time(installed: Cli) -> None:
     old = installed.json("requester", "create", "newsroom", "--scope", "admin")["api_key"]
-    told = installed.json("requester", "rotate-key", "newsroom")
-    assert told["old_valid_for"] == "24h"
-    assert scopes_of(old) == scopes_of(told["api_key"]) == {"admin"}
-    newest = installed.json("requester", "rotate-key", told["requester_id"], "--keep", "0s")["api_key"]
+    rotated = installed.json("requester", "rotate-key", "newsroom")
+    assert rotated["old_valid_for"] == "24h"
+    assert scopes_of(old) == scopes_of(rotated["api_key"]) == {"admin"}
+    newest = installed.json("requester", "rotate-key", rotated["requester_id"], "--keep", "0s")["api_key"]
     assert scopes_of(old) is None
-    assert scopes_of(told["api_key"]) is None
+    assert scopes_of(rotated["api_key"]) is None
     assert scopes_of(newest) == {"admin"}
 
 
 def test_a_rotated_secret_keeps_the_old_one_for_the_stated_time(installed: Cli) -> None:
     made = installed.json("requester", "create", "newsroom")
-    told = installed.json("requester", "rotate-secret", "newsroom", "--keep", "12h")
-    assert told["old_valid_for"] == "12h"
+    rotated = installed.json("requester", "rotate-secret", "newsroom", "--keep", "12h")
+    assert rotated["old_valid_for"] == "12h"
     with opened() as store:
         valid = store.requesters.webhook_secrets(made["requester_id"])
-    assert set(valid) == {told["webhook_secret"], made["webhook_secret"]}
+    assert set(valid) == {rotated["webhook_secret"], made["webhook_secret"]}
     assert "12h" in installed("requester", "rotate-secret", "newsroom", "--keep", "12h").out
 
 

@@ -1,4 +1,4 @@
-"""`euterpe requester set`: weights, caps and the most that jobs may ask for."""
+"""`euterpe requester set`: the weight, the cap and the limits on jobs of a requester."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The requester's commands, against a real server that answers by a script."""
+"""submit, status and watch, against a real HTTP server that answers by a script."""
 
 import json
 from collections.abc import Iterator
@@ -21,25 +21,25 @@ from tests.client.scripted_server import (
     Server,
     SseStream,
     event,
+    frame,
     job,
     problem,
     progress,
     running,
-    told,
 )
 from tests.engines import free_port
 
 SUBMIT = ("submit", "s3://in/a.mov", "--to", "s3://out/a/", "--profile", "h264-720p")
 OUTPUTS = [{"name": "mp4", "url": "s3://out/a/mp4.mp4"}]
 ERROR = {"code": "source_forbidden", "message": "the source answered 403\x1b[2J"}
-WELL = SseStream([HELLO, told(1, "claimed"), progress(41.5), told(2, "succeeded", outputs=OUTPUTS)])
-BADLY = SseStream([HELLO, told(1, "claimed"), told(2, "failed", error=ERROR)])
+SUCCESS = SseStream([HELLO, frame(1, "claimed"), progress(41.5), frame(2, "succeeded", outputs=OUTPUTS)])
+FAILURE = SseStream([HELLO, frame(1, "claimed"), frame(2, "failed", error=ERROR)])
 
 
 @pytest.fixture
 def server(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    """Where the environment of the commands points to."""
-    del cli  # it clears the environment first
+    """Yield the server that the environment of the commands points to."""
+    del cli  # needed because it clears the environment first
     monkeypatch.setenv("EUTERPE_API_KEY", apikeys.mint().plaintext)
     with running() as started:
         monkeypatch.setenv("EUTERPE_URL", started.url)
@@ -64,12 +64,12 @@ def test_files_of_this_machine_become_urls(cli: Cli, server: Server, tmp_path: P
     server.script(Answer(202, job()))
     Path("a b%.mov").touch()
     assert cli.json("submit", "a b%.mov", "--to", "out", "--profile", "h264-720p")["job_id"] == JOB_ID
-    asked = server.requests[0].json
-    assert asked["source"] == {"url": f"file://{tmp_path}/a%20b%25.mov"}
-    assert asked["output"] == {"url": f"file://{tmp_path}/out/"}
+    request = server.requests[0].json
+    assert request["source"] == {"url": f"file://{tmp_path}/a%20b%25.mov"}
+    assert request["output"] == {"url": f"file://{tmp_path}/out/"}
 
 
-def test_a_person_is_told_how_a_new_job_stands(
+def test_on_a_terminal_submit_prints_the_status_of_the_new_job(
     cli: Cli, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server.script(Answer(202, job()))
@@ -86,8 +86,8 @@ def test_a_job_is_shown_for_people_and_for_programs(cli: Cli, server: Server) ->
 
 def test_the_error_of_a_job_that_goes_on_is_that_of_the_attempt_before(cli: Cli, server: Server) -> None:
     server.script(Answer(200, job("queued", error=ERROR)), Answer(200, job("failed", error=ERROR)))
-    goes_on, failed = (cli.ok("status", JOB_ID).out.splitlines() for _ in range(2))
-    assert [line.split()[0] for line in goes_on if "403" in line] == ["last_error"]
+    queued, failed = (cli.ok("status", JOB_ID).out.splitlines() for _ in range(2))
+    assert [line.split()[0] for line in queued if "403" in line] == ["last_error"]
     assert [line.split()[0] for line in failed if "403" in line] == ["error"]
 
 
@@ -101,7 +101,7 @@ def test_the_url_may_be_an_option(cli: Cli, server: Server, monkeypatch: pytest.
 
 
 def test_a_watch_prints_a_line_for_each_event_and_then_the_outputs(cli: Cli, server: Server) -> None:
-    server.script(WELL)
+    server.script(SUCCESS)
     at = event(1, "claimed")["occurred_at"]
     assert cli.ok("watch", JOB_ID).out.splitlines() == [
         f"{at}  claimed",
@@ -111,7 +111,7 @@ def test_a_watch_prints_a_line_for_each_event_and_then_the_outputs(cli: Cli, ser
 
 
 def test_a_watch_for_programs_is_a_json_line_for_each_event(cli: Cli, server: Server) -> None:
-    server.script(WELL, Answer(202, job()), WELL)
+    server.script(SUCCESS, Answer(202, job()), SUCCESS)
     watched = cli.ok("watch", JOB_ID, "--json").out
     lines = [json.loads(line) for line in watched.splitlines()]
     assert [line["status"] for line in lines] == ["claimed", "processing", "succeeded"]
@@ -120,14 +120,14 @@ def test_a_watch_for_programs_is_a_json_line_for_each_event(cli: Cli, server: Se
 
 
 def test_a_submit_may_stay_until_the_job_has_finished(cli: Cli, server: Server) -> None:
-    server.script(Answer(202, job()), WELL)
+    server.script(Answer(202, job()), SUCCESS)
     assert cli.ok(*SUBMIT, "--watch").out.splitlines()[0] == JOB_ID
     assert server.calls == ["POST /transcode", f"GET /transcode/{JOB_ID}/events"]
 
 
 @pytest.mark.parametrize("options", [(), ("--json",)])
 def test_a_job_that_fails_is_a_failure(cli: Cli, server: Server, options: tuple[str, ...]) -> None:
-    server.script(BADLY)
+    server.script(FAILURE)
     ran = cli("watch", JOB_ID, *options)
     (line,) = ran.err.splitlines()
     assert ran.code == 1
@@ -135,7 +135,7 @@ def test_a_job_that_fails_is_a_failure(cli: Cli, server: Server, options: tuple[
     assert "\x1b" not in ran.out + ran.err
 
 
-def test_whoever_stops_watching_is_told_how_to_go_on(
+def test_an_interrupted_watch_prints_how_to_resume_it(
     cli: Cli, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted(*_: object, **__: object) -> None:
@@ -147,11 +147,11 @@ def test_whoever_stops_watching_is_told_how_to_go_on(
     assert not server.requests
 
 
-def on_a_terminal(news: list[Event | Progress]) -> str:
+def on_a_terminal(updates: list[Event | Progress]) -> str:
     screen = StringIO()
     console = Console(file=screen, force_terminal=True, width=100, color_system=None)
     with suppress(JobFailed):
-        follow(news, as_json=False, console=console)
+        follow(updates, as_json=False, console=console)
     return screen.getvalue()
 
 
@@ -190,11 +190,11 @@ def test_a_file_that_is_refused_is_named_in_full(cli: Cli, server: Server, tmp_p
 
 
 @pytest.mark.parametrize("command", [("status", JOB_ID), ("watch", JOB_ID)], ids=" ".join)
-def test_an_outage_is_told_once_while_it_lasts(
+def test_an_outage_is_reported_once_while_it_lasts(
     cli: Cli, server: Server, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
 ) -> None:
     monkeypatch.setattr("euterpe.client.retries._BASE_S", 0.0)
-    server.script(Disconnect(), Disconnect(), WELL if command[0] == "watch" else Answer(200, job()))
+    server.script(Disconnect(), Disconnect(), SUCCESS if command[0] == "watch" else Answer(200, job()))
     ran = cli(*command)
     (line,) = ran.err.splitlines()
     assert ran.code == 0
@@ -219,7 +219,7 @@ def test_a_service_that_is_not_there_is_one_line(
 
 @pytest.mark.parametrize("key", ["", CANARY])
 @pytest.mark.parametrize("command", [SUBMIT, ("status", JOB_ID), ("watch", JOB_ID)], ids=" ".join)
-def test_without_a_good_key_nothing_is_asked(
+def test_without_a_well_formed_key_nothing_is_sent(
     cli: Cli, server: Server, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...], key: str
 ) -> None:
     monkeypatch.setenv("EUTERPE_API_KEY", key)

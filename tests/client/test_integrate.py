@@ -45,7 +45,7 @@ POLL, SYNC, ASYNC, ASGI, FLASK, CREDS = blocks("python")
 
 @pytest.fixture
 def load(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Load:
-    """Return a function that runs an example as a module, with the environment that the page asks for."""
+    """Return a function that runs an example in an empty directory, with the environment of the page."""
     monkeypatch.setenv("EUTERPE_URL", server.url)
     monkeypatch.setenv("EUTERPE_API_KEY", apikeys.mint().plaintext)
     monkeypatch.setenv("EUTERPE_WEBHOOK_SECRET", SECRET)
