@@ -29,9 +29,7 @@ def counts() -> Counts:
     return Counts()
 
 
-def run_with_backpressure(
-    counts: Counts, most: int, scenario: Callable[[Backpressure], Awaitable[None]]
-) -> None:
+def with_backpressure(counts: Counts, most: int, scenario: Callable[[Backpressure], Awaitable[None]]) -> None:
     pool = StorePool()
 
     async def run() -> None:
@@ -59,7 +57,7 @@ def test_one_count_serves_as_many_jobs_as_it_leaves_room_for(counts: Counts) -> 
             await enqueue(counts, pressure)
         assert refused.value.code == "quota_exceeded"
 
-    run_with_backpressure(counts, 10, scenario)
+    with_backpressure(counts, 10, scenario)
 
 
 def test_a_count_is_not_trusted_for_longer_than_a_second(counts: Counts) -> None:
@@ -69,7 +67,7 @@ def test_a_count_is_not_trusted_for_longer_than_a_second(counts: Counts) -> None
         with pytest.raises(Refused):
             await enqueue(counts, pressure)
 
-    run_with_backpressure(counts, 10, scenario)
+    with_backpressure(counts, 10, scenario)
 
 
 def test_a_count_that_takes_long_is_trusted_for_longer(counts: Counts) -> None:
@@ -83,7 +81,7 @@ def test_a_count_that_takes_long_is_trusted_for_longer(counts: Counts) -> None:
         await enqueue(counts, pressure)
         assert counts.queries == 2
 
-    run_with_backpressure(counts, 10, scenario)
+    with_backpressure(counts, 10, scenario)
 
 
 def test_a_count_that_takes_long_is_not_made_for_everybody_who_is_refused(counts: Counts) -> None:
@@ -98,7 +96,7 @@ def test_a_count_that_takes_long_is_not_made_for_everybody_who_is_refused(counts
         await enqueue(counts, pressure)
         assert counts.queries == 2
 
-    run_with_backpressure(counts, 1, scenario)
+    with_backpressure(counts, 1, scenario)
 
 
 def test_a_job_that_was_not_stored_leaves_its_place_free(counts: Counts) -> None:
@@ -108,7 +106,7 @@ def test_a_job_that_was_not_stored_leaves_its_place_free(counts: Counts) -> None
         await enqueue(counts, pressure)
         assert counts.queries == 1
 
-    run_with_backpressure(counts, 1, scenario)
+    with_backpressure(counts, 1, scenario)
 
 
 def test_however_many_come_at_once_the_quota_holds(counts: Counts) -> None:
@@ -121,7 +119,7 @@ def test_however_many_come_at_once_the_quota_holds(counts: Counts) -> None:
             counts.now += 0.6
         assert counts.jobs == 25
 
-    run_with_backpressure(counts, 25, scenario)
+    with_backpressure(counts, 25, scenario)
 
 
 def test_a_count_that_fails_is_made_again(counts: Counts) -> None:
@@ -132,7 +130,7 @@ def test_a_count_that_fails_is_made_again(counts: Counts) -> None:
         counts.jobs = 0
         await enqueue(counts, pressure)
 
-    run_with_backpressure(counts, 1, scenario)
+    with_backpressure(counts, 1, scenario)
 
 
 def test_requesters_without_jobs_under_way_are_forgotten(counts: Counts) -> None:
@@ -146,4 +144,4 @@ def test_requesters_without_jobs_under_way_are_forgotten(counts: Counts) -> None
         async with pressure.place("r1499"):
             assert counts.queries == 1_501
 
-    run_with_backpressure(counts, 1, scenario)
+    with_backpressure(counts, 1, scenario)

@@ -17,7 +17,7 @@ JSON = {"content-type": "application/json"}
 
 
 @pytest.fixture
-def small_limit(sqlite_store: Store) -> Iterator[Served]:
+def small(sqlite_store: Store) -> Iterator[Served]:
     with serving(sqlite_store, ApiLimits(max_body_bytes=500)) as served:
         yield served
 
@@ -27,27 +27,25 @@ def padded(size: int) -> bytes:
     return raw + b" " * (size - len(raw))
 
 
-def test_a_body_of_the_greatest_size_is_read_and_one_byte_more_is_not(small_limit: Served) -> None:
-    http = small_limit.requester().http
+def test_a_body_of_the_greatest_size_is_read_and_one_byte_more_is_not(small: Served) -> None:
+    http = small.requester().http
     assert http.post("/transcode", content=padded(500), headers=JSON).status_code == 202
     assert_problem(http.post("/transcode", content=padded(501), headers=JSON), 413, "request_too_large")
 
 
-def test_a_body_that_does_not_say_its_length_is_cut_off(small_limit: Served) -> None:
+def test_a_body_that_does_not_say_its_length_is_cut_off(small: Served) -> None:
     def endless() -> Iterator[bytes]:
         while True:
             yield b" " * 4096
 
-    answer = small_limit.requester().http.post("/transcode", content=endless(), headers=JSON)
+    answer = small.requester().http.post("/transcode", content=endless(), headers=JSON)
     assert_problem(answer, 413, "request_too_large")
     assert answer.headers["connection"] == "close"
 
 
-def test_a_body_that_is_announced_too_long_is_not_waited_for(small_limit: Served) -> None:
-    key = small_limit.requester().key
-    with socket.create_connection(
-        (urlsplit(small_limit.url).hostname, urlsplit(small_limit.url).port)
-    ) as raw:
+def test_a_body_that_is_announced_too_long_is_not_waited_for(small: Served) -> None:
+    key = small.requester().key
+    with socket.create_connection((urlsplit(small.url).hostname, urlsplit(small.url).port)) as raw:
         raw.sendall(
             b"POST /transcode HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
             b"expect: 100-continue\r\ncontent-length: 999999999999\r\nx-api-key: "
@@ -57,9 +55,7 @@ def test_a_body_that_is_announced_too_long_is_not_waited_for(small_limit: Served
         assert raw.recv(65_536).startswith(b"HTTP/1.1 413")
 
 
-def test_a_body_that_arrives_too_slowly_is_answered_408(
-    requester: Requester, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_slow_body_is_answered_408(requester: Requester, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(body, "_SLOWEST_S", 0.05)
     served = urlsplit(str(requester.http.base_url))
     with socket.create_connection((served.hostname, served.port)) as raw:

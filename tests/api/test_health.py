@@ -60,7 +60,7 @@ def test_a_database_that_does_not_answer_is_not_ready(
 def test_a_database_that_takes_no_writes_is_not_ready(
     servers: Callable[[str], engines.Engine], ring: LocalKeyRing
 ) -> None:
-    """Postgres refuses writes for a read-only role, and on a server that lost its place in a failover."""
+    """The transactions of this role are read-only, like those of a standby server after a failover."""
     with servers("postgres").fresh() as url:
         with Store(url, ring) as opened, serving(opened) as served:
             assert served.anonymous.get("/readyz").status_code == 200

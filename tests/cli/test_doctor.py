@@ -39,10 +39,8 @@ def test_what_jobs_may_reach_is_shown_with_the_names_of_the_settings(
     installed: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def reach() -> str:
-        (found,) = [
-            row["detail"] for row in installed.json("doctor") if row["check"] == "what jobs may reach"
-        ]
-        return str(found)
+        (text,) = [row["detail"] for row in installed.json("doctor") if row["check"] == "what jobs may reach"]
+        return str(text)
 
     assert "EUTERPE" not in reach()
     monkeypatch.setenv("EUTERPE_STORAGE_ROOTS", str(Path.cwd()))
@@ -51,8 +49,8 @@ def test_what_jobs_may_reach_is_shown_with_the_names_of_the_settings(
 
 
 def java(cli: Cli) -> str:
-    (found,) = [row["detail"] for row in cli.json("doctor") if row["check"] == "Java"]
-    return str(found)
+    (text,) = [row["detail"] for row in cli.json("doctor") if row["check"] == "Java"]
+    return str(text)
 
 
 def test_java_is_shown_with_its_version(installed: Cli) -> None:
