@@ -1,4 +1,4 @@
-"""The worker's parts are the same over every engine: SQLite alone."""
+"""Fixtures for the tests of the worker: a store on SQLite alone, a claimed job, and a worker's tools."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,14 +25,14 @@ def engine(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def job(store: Store) -> ClaimedJob:
-    """In our hands for a second."""
+    """Return a claimed job with a lease of one second."""
     enqueue(store, spec={**SPEC, "webhook_events": ["progress"]})
     return claim_one(store, lease_ms=1_000)
 
 
 @pytest.fixture
 def tools(store: Store, tmp_path: Path) -> Iterator[Tools]:
-    """Of a worker that reaches nothing but the test's own folder."""
+    """Yield the tools of a worker that can reach only the test's own folder."""
     settings = Settings(work_dir=tmp_path / "work", storage_roots=(str(tmp_path),), min_free_bytes=0)
     with Egress(EgressPolicy(())) as egress:
         yield worker_tools(settings, store, egress)

@@ -1,4 +1,4 @@
-"""Jobs with credentials, and what can become of the key that those are under."""
+"""Helpers that submit jobs with credentials, and that change how those are sealed."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ CREDENTIALS = {
     "access_key_id": "AKIA",
     "secret_access_key": "secret",
     "region": "eu-1",
-    "endpoint": "http://127.0.0.1:1",  # nobody has allowed it: nothing is ever called
+    "endpoint": "http://127.0.0.1:1",  # not an allowed endpoint, so it is never called
 }
 
 
@@ -23,8 +23,8 @@ def submit(store: Store, **fields: Any) -> str:
     return store.submit(spec, "r1").result(timeout=60).job_id
 
 
-def seal_otherwise(store: Store, job_id: str, **columns: Any) -> None:
-    """As if the credentials had come in elsewhere: under a key that is not here, or in a later format."""
+def alter_seal(store: Store, job_id: str, **columns: Any) -> None:
+    """Change the columns of a job's sealed credentials, for example to an unknown key or a later format."""
     values = {f"storage_creds_{name}": value for name, value in columns.items()}
     with store.database.transaction() as connection:
         connection.execute(sa.update(inbox_jobs).where(inbox_jobs.c.job_id == job_id).values(values))

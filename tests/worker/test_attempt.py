@@ -1,4 +1,4 @@
-"""Attempts at jobs whose secrets this worker cannot open."""
+"""Tests of attempts at jobs whose credentials this worker cannot decrypt."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -14,17 +14,17 @@ from euterpe.worker.interruptions import AttemptResult
 from euterpe.worker.lease_keeper import AttemptControl
 from tests.clock import SettableClock
 from tests.store.jobs import claim_one, told
-from tests.worker.job_secrets import CREDENTIALS, seal_otherwise, submit
+from tests.worker.job_secrets import CREDENTIALS, alter_seal, submit
 
 
 @pytest.fixture(autouse=True)
-def _opened(tools: Tools) -> Iterator[None]:
+def _open_workdir(tools: Tools) -> Iterator[None]:
     tools.workdir.open()
     yield
     tools.workdir.close()
 
 
-def attempt(tools: Tools) -> AttemptResult:
+def run_attempt(tools: Tools) -> AttemptResult:
     return Attempt(tools, AttemptControl(claim_one(tools.store), 60)).run()
 
 
@@ -32,45 +32,43 @@ def attempt(tools: Tools) -> AttemptResult:
     ("sealed", "code"),
     [({"kek_id": "k9"}, "unknown_kek"), ({"encryption_version": 9}, "unknown_encryption_version")],
 )
-def test_a_job_whose_secrets_are_out_of_reach_is_put_off_and_pays_nothing(
+def test_a_job_whose_secrets_cannot_be_opened_is_released_without_a_charge(
     store: Store, clock: SettableClock, tools: Tools, sealed: dict[str, Any], code: str
 ) -> None:
-    seal_otherwise(store, job_id := submit(store, max_attempts=1), **sealed)
+    alter_seal(store, job_id := submit(store, max_attempts=1), **sealed)
     with capture_logs() as logs:
-        assert attempt(tools) is AttemptResult.RELEASED, "the worker is well"
+        assert run_attempt(tools) is AttemptResult.RELEASED, "the worker has no fault"
     row = store.jobs.get(job_id)
     assert (row["status"], row["attempt_count"]) == ("queued", 0)
     assert 2_500 <= row["available_at"] - clock.now_ms <= 5_000
-    (ended,) = store.jobs.attempts(job_id)
-    assert (ended["outcome"], ended["error"]["code"]) == ("released", code)
+    (attempt,) = store.jobs.attempts(job_id)
+    assert (attempt["outcome"], attempt["error"]["code"]) == ("released", code)
     assert told(store, job_id) == ["claimed", "queued"]
-    (warned,) = [entry for entry in logs if entry["log_level"] == "warning"]
-    assert (warned["event"], warned["code"]) == ("attempt_not_charged", code)
+    (warning,) = [entry for entry in logs if entry["log_level"] == "warning"]
+    assert (warning["event"], warning["code"]) == ("attempt_not_charged", code)
 
 
-def test_its_pause_grows_from_one_attempt_to_the_next(
+def test_the_delay_doubles_with_each_release_up_to_five_minutes(
     store: Store, clock: SettableClock, tools: Tools
 ) -> None:
-    seal_otherwise(store, job_id := submit(store), kek_id="k9")
-    longest = [5_000, 10_000, 20_000, 40_000, 80_000, 160_000, 300_000, 300_000]
-    for most in longest:
-        attempt(tools)
+    alter_seal(store, job_id := submit(store), kek_id="k9")
+    longest_delays_ms = [5_000, 10_000, 20_000, 40_000, 80_000, 160_000, 300_000, 300_000]
+    for longest_ms in longest_delays_ms:
+        run_attempt(tools)
         due = store.jobs.get(job_id)["available_at"]
-        assert most / 2 <= due - clock.now_ms <= most
+        assert longest_ms / 2 <= due - clock.now_ms <= longest_ms
         clock.now_ms = due
 
 
-def test_attempts_that_failed_by_themselves_do_not_lengthen_the_pause(
-    store: Store, clock: SettableClock, tools: Tools
-) -> None:
+def test_charged_failures_do_not_lengthen_the_delay(store: Store, clock: SettableClock, tools: Tools) -> None:
     job_id = submit(store, max_attempts=5)
     for _ in range(4):
         store.inbox.fail(
             claim_one(store), JobError("source_unreachable", "…", "fetching", RetryClass.TRANSIENT)
         )
         clock.now_ms = store.jobs.get(job_id)["available_at"]
-    seal_otherwise(store, job_id, kek_id="k9")
-    attempt(tools)
+    alter_seal(store, job_id, kek_id="k9")
+    run_attempt(tools)
     row = store.jobs.get(job_id)
     assert row["attempt_count"] == 4
     assert row["available_at"] - clock.now_ms <= 5_000
@@ -79,17 +77,17 @@ def test_attempts_that_failed_by_themselves_do_not_lengthen_the_pause(
 def test_new_credentials_cure_a_job_whose_key_is_lost(
     store: Store, clock: SettableClock, tools: Tools
 ) -> None:
-    seal_otherwise(store, job_id := submit(store), kek_id="k9")
-    attempt(tools)
+    alter_seal(store, job_id := submit(store), kek_id="k9")
+    run_attempt(tools)
     store.credentials.replace(job_id, "r1", canonical_text({"credentials": CREDENTIALS}).encode())
     clock.advance(5_000)
-    attempt(tools)
+    run_attempt(tools)
     error = store.jobs.get(job_id)["last_error"]
     assert (error["code"], error["phase"]) == ("endpoint_not_allowed", "fetching"), "they were opened"
 
 
-def test_a_cancel_ends_a_job_that_is_put_off(store: Store, tools: Tools) -> None:
-    seal_otherwise(store, job_id := submit(store), kek_id="k9")
+def test_a_cancel_ends_a_job_whose_secrets_cannot_be_opened(store: Store, tools: Tools) -> None:
+    alter_seal(store, job_id := submit(store), kek_id="k9")
     job = claim_one(store)
     store.control.cancel(job_id)
     Attempt(tools, AttemptControl(job, 60)).run()

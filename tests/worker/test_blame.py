@@ -1,4 +1,4 @@
-"""How often a job may be handed back without a charge."""
+"""Tests of the limit on how often a job is released without a charge."""
 
 from typing import Any
 
@@ -13,14 +13,14 @@ def attempt(outcome: str | None, code: str | None = None) -> dict[str, Any]:
 BROKEN, OPEN = attempt("released", "sandbox_failed"), attempt(None)
 
 
-def test_hand_backs_are_counted_whatever_broke() -> None:
+def test_releases_are_counted_whatever_the_fault_was() -> None:
     exhausted = attempt("released", "worker_exhausted")
     assert count_limited_releases([OPEN]) == 0
     assert count_limited_releases([BROKEN, exhausted, BROKEN, OPEN]) == 3
 
 
-def test_a_charge_gives_no_new_hand_backs() -> None:
-    """A job with three attempts ran eighteen times when it did."""
+def test_a_charge_does_not_reset_the_count_of_releases() -> None:
+    """When only releases since the last charge counted, a job with three attempts ran eighteen times."""
     assert count_limited_releases([BROKEN, BROKEN, attempt("requeued", "sandbox_failed"), BROKEN, OPEN]) == 3
 
 
@@ -29,7 +29,7 @@ def test_drains_and_waits_for_disk_do_not_count() -> None:
     assert count_limited_releases([BROKEN, drained, waited, BROKEN, OPEN]) == 2
 
 
-def test_the_sixth_hand_back_is_charged() -> None:
+def test_the_sixth_release_is_charged() -> None:
     policy = ReleasePolicy()
     assert not policy.is_spent([BROKEN] * 4 + [OPEN])
     assert policy.is_spent([BROKEN] * 5 + [OPEN])

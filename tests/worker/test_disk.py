@@ -1,4 +1,4 @@
-"""Shares of a disk: what a job may have, and who pays when there is none."""
+"""Tests of disk reservations: how much disk a job may use, and which job is charged when it runs out."""
 
 import pytest
 
@@ -9,7 +9,7 @@ RESERVE = 100 * MIB
 
 
 class Disk:
-    """A disk that attempts and others write to. `free` is what is left of it."""
+    """A simulated disk that attempts and other programs write to. `free` is its free space in bytes."""
 
     def __init__(self, free: int) -> None:
         self.free = free
@@ -29,7 +29,7 @@ def disk() -> Disk:
 
 @pytest.fixture
 def ledger(disk: Disk) -> DiskLedger:
-    """Four slots, each with 100 MiB."""
+    """Return a ledger of four slots, each with a share of 100 MiB."""
     return DiskLedger(disk, slots=4, min_free_bytes=RESERVE)
 
 
@@ -46,7 +46,7 @@ def test_a_share_stays_the_same_while_others_fill_theirs(disk: Disk, ledger: Dis
     assert ledger.open().reserved == 100 * MIB
 
 
-def test_a_source_that_tells_no_size_ends_at_its_share(disk: Disk, ledger: DiskLedger) -> None:
+def test_a_source_without_a_declared_size_is_limited_to_its_share(disk: Disk, ledger: DiskLedger) -> None:
     endless = ledger.open()
     endless.reserve(None)
     disk.write(endless, 100 * MIB)
@@ -74,7 +74,7 @@ def test_what_an_empty_worker_could_not_hold_is_too_large(ledger: DiskLedger) ->
         ledger.open().reserve(350 * MIB + 1)
 
 
-def test_what_an_empty_worker_could_hold_waits_while_others_have_their_shares(ledger: DiskLedger) -> None:
+def test_what_an_empty_worker_could_hold_waits_while_others_hold_their_shares(ledger: DiskLedger) -> None:
     job, other = ledger.open(), ledger.open()
     with pytest.raises(NoRoomNow):
         job.reserve(350 * MIB)
@@ -117,7 +117,7 @@ def test_fair_a_large_job_fits_beside_small_ones(ledger: DiskLedger) -> None:
     ledger.open().reserve(200 * MIB)
 
 
-def test_outputs_of_a_source_that_told_no_size_may_grow_once_it_is_whole(
+def test_outputs_of_a_source_without_a_declared_size_may_grow_once_it_is_fetched(
     disk: Disk, ledger: DiskLedger
 ) -> None:
     job = ledger.open()
@@ -147,8 +147,8 @@ def test_fair_a_disk_that_others_fill_is_no_fault_of_an_attempt(disk: Disk, ledg
     assert not isinstance(full.value, TooLargeForWorker)
 
 
-def test_an_endless_source_pays_also_where_others_shrink_its_share_meanwhile(disk: Disk) -> None:
-    """It would be handed back for ever, a moment before it reached the share that it was given."""
+def test_an_endless_source_is_charged_even_when_others_shrink_its_share(disk: Disk) -> None:
+    """Otherwise it would be released for ever, each time just before it reached its original share."""
     ledger = DiskLedger(disk, slots=1, min_free_bytes=RESERVE)
     endless = ledger.open()
     disk.write(endless, 399 * MIB)
@@ -158,7 +158,7 @@ def test_an_endless_source_pays_also_where_others_shrink_its_share_meanwhile(dis
 
 
 @pytest.mark.parametrize("reserve", [0, RESERVE])
-def test_a_disk_at_its_end_is_short_whatever_the_reserve_is(disk: Disk, reserve: int) -> None:
+def test_a_full_disk_is_short_whatever_the_reserve_is(disk: Disk, reserve: int) -> None:
     ledger = DiskLedger(disk, slots=2, min_free_bytes=reserve)
     assert not ledger.is_short()
     disk.free = 0

@@ -1,4 +1,4 @@
-"""The heartbeat, and what an attempt learns from it."""
+"""Tests of the heartbeat, and of how it interrupts an attempt (lost lease, cancel, timeout)."""
 
 import threading
 from typing import Any
@@ -64,7 +64,7 @@ def test_a_lost_lease_comes_before_every_other_reason(job: ClaimedJob) -> None:
         control.check()
 
 
-def test_an_attempt_has_so_much_time(job: ClaimedJob) -> None:
+def test_an_attempt_ends_at_its_time_limit(job: ClaimedJob) -> None:
     now = 0.0
     control = AttemptControl(job, 60, now=lambda: now)
     control.check()
@@ -83,16 +83,16 @@ def test_a_wait_ends_with_its_reason(job: ClaimedJob) -> None:
     stopper.join()
 
 
-def test_the_heart_outlives_a_database_that_is_away(
+def test_heartbeats_go_on_after_the_database_was_unavailable(
     store: Store, lease_keeper: LeaseKeeper, job: ClaimedJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     beats, beat = threading.Semaphore(0), store.inbox.heartbeat
-    troubles: list[Exception] = [StoreUnavailable("away"), RuntimeError("odd")]
+    errors: list[Exception] = [StoreUnavailable("away"), RuntimeError("odd")]
 
     def flaky(jobs: list[ClaimedJob], **options: Any) -> object:
         beats.release()
-        if troubles:
-            raise troubles.pop()
+        if errors:
+            raise errors.pop()
         return beat(jobs, **options)
 
     monkeypatch.setattr(store.inbox, "heartbeat", flaky)
@@ -103,7 +103,7 @@ def test_the_heart_outlives_a_database_that_is_away(
     lease_keeper.stop()
 
 
-def test_a_pulse_that_is_dropped_leaves_a_later_one_of_the_same_job(
+def test_dropping_an_attempt_leaves_a_later_one_of_the_same_job(
     lease_keeper: LeaseKeeper, job: ClaimedJob
 ) -> None:
     before, after = AttemptControl(job, 60), AttemptControl(job, 60)
@@ -113,10 +113,10 @@ def test_a_pulse_that_is_dropped_leaves_a_later_one_of_the_same_job(
     assert lease_keeper.held() == [after]
 
 
-def test_an_attempt_that_never_comes_back_loses_its_job(
+def test_an_attempt_that_never_returns_loses_its_lease(
     store: Store, clock: SettableClock, lease_keeper: LeaseKeeper, job: ClaimedJob
 ) -> None:
-    """A call that never returns must not hold a job for ever."""
+    """A call that never returns must not keep its lease for ever."""
     now = 0.0
     lease_keeper.keep(AttemptControl(job, 60, now=lambda: now))
     now = 119.0

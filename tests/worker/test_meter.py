@@ -1,11 +1,11 @@
-"""What an attempt uses, told at each heartbeat and at its end."""
+"""Tests of the resource usage of an attempt, which is written at each heartbeat and at its end."""
 
 from contextlib import suppress
 
 from euterpe.worker.meter import UsageMeter
 
 
-class Now:
+class FakeMonotonic:
     def __init__(self) -> None:
         self.s = 0.0
 
@@ -13,8 +13,8 @@ class Now:
         return self.s
 
 
-def test_a_phase_that_is_under_way_counts_as_far_as_it_got() -> None:
-    now = Now()
+def test_a_running_phase_counts_up_to_now() -> None:
+    now = FakeMonotonic()
     meter = UsageMeter(now)
     with meter.phase("fetch"):
         now.s = 1.5
@@ -26,7 +26,7 @@ def test_a_phase_that_is_under_way_counts_as_far_as_it_got() -> None:
 
 
 def test_a_phase_that_fails_is_measured_too() -> None:
-    now = Now()
+    now = FakeMonotonic()
     meter = UsageMeter(now)
     with suppress(KeyError), meter.phase("encode"):
         now.s = 3.0
@@ -34,13 +34,13 @@ def test_a_phase_that_fails_is_measured_too() -> None:
     assert meter.document("final")["encode_ms"] == 3000
 
 
-def test_nothing_new_is_nothing_to_write() -> None:
+def test_unchanged_usage_is_not_written_again() -> None:
     meter = UsageMeter()
     meter.note(cpu_seconds=1.5)
     meter.add("bytes_out", 10)
     meter.add("bytes_out", 5)
     assert meter.changes() == {"cpu_seconds": 1.5, "bytes_out": 15, "measured": "last_beat"}
-    assert meter.changes() is not None, "what was not written yet is told again"
+    assert meter.changes() is not None, "what was not written yet is returned again"
     meter.note_written(meter.document("last_beat"))
     assert meter.changes() is None
     meter.note(cpu_seconds=2.0)

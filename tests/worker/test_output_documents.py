@@ -1,4 +1,4 @@
-"""What a job says of its outputs."""
+"""Tests of the documents that describe the outputs of a job."""
 
 import json
 from pathlib import Path
@@ -18,8 +18,8 @@ def stored(made: MadeFile, size: int) -> Stored:
 
 
 def documents(*made: MadeFile, max_files_bytes: int = MAX_FILES_BYTES) -> list[dict[str, Any]]:
-    put = [stored(each, size) for size, each in enumerate(made, 1)]
-    return output_documents(made, put, max_files_bytes=max_files_bytes)
+    uploads = [stored(each, size) for size, each in enumerate(made, 1)]
+    return output_documents(made, uploads, max_files_bytes=max_files_bytes)
 
 
 def ladder(segments: int) -> list[MadeFile]:
@@ -37,7 +37,7 @@ def test_the_hash_and_the_address_are_those_of_the_entry_and_the_size_is_the_sum
     assert mp4["files"] == [{"path": "mp4.mp4", "size_bytes": 5, "sha256": f"{5:064x}"}]
 
 
-def test_thousands_of_segments_stay_within_the_bound_and_playlists_are_listed_first() -> None:
+def test_thousands_of_segments_stay_within_the_bound_and_playlists_are_kept() -> None:
     hls, mp4 = documents(*ladder(8000), file("mp4", "mp4.mp4"))
     assert hls["file_count"] == 8002
     assert 800 < len(hls["files"]) < 1500
@@ -47,7 +47,7 @@ def test_thousands_of_segments_stay_within_the_bound_and_playlists_are_listed_fi
     assert len(json.dumps([hls, mp4])) < MAX_FILES_BYTES + 4096
 
 
-def test_twenty_large_outputs_share_the_room() -> None:
+def test_twenty_large_outputs_share_the_bound() -> None:
     made = [file(f"{n}", f"{n}/{segment:05}.m4s", is_part=True) for n in range(20) for segment in range(500)]
     found = documents(*made)
     assert len(json.dumps(found)) < MAX_FILES_BYTES + 20 * 1024

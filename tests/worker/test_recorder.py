@@ -1,4 +1,4 @@
-"""What an attempt writes, under the fence."""
+"""Tests of the fenced writes of an attempt."""
 
 from collections.abc import Callable
 from typing import Any
@@ -23,15 +23,15 @@ def recorder(store: Store, job: ClaimedJob) -> AttemptRecorder:
 
 
 @pytest.fixture
-def lose(store: Store, clock: SettableClock) -> Callable[[], None]:
-    def lost() -> None:
+def lose_lease(store: Store, clock: SettableClock) -> Callable[[], None]:
+    def expire_and_sweep() -> None:
         clock.advance(1_001)
         store.inbox.sweep()
 
-    return lost
+    return expire_and_sweep
 
 
-def test_steps_go_on_from_where_the_last_one_got(
+def test_each_step_starts_from_the_status_that_the_last_one_set(
     store: Store, job: ClaimedJob, recorder: AttemptRecorder
 ) -> None:
     recorder.advance(JobStatus.FETCHING)
@@ -41,9 +41,9 @@ def test_steps_go_on_from_where_the_last_one_got(
 
 
 def test_a_step_without_the_lease_is_refused(
-    store: Store, job: ClaimedJob, recorder: AttemptRecorder, lose: Callable[[], None]
+    store: Store, job: ClaimedJob, recorder: AttemptRecorder, lose_lease: Callable[[], None]
 ) -> None:
-    lose()
+    lose_lease()
     with pytest.raises(LeaseLost):
         recorder.advance(JobStatus.FETCHING)
     with pytest.raises(LeaseLost):
@@ -55,18 +55,18 @@ def test_a_step_without_the_lease_is_refused(
     assert told(store, job.job_id) == ["claimed", "queued"]
 
 
-def test_a_step_whose_answer_was_lost_is_looked_up(
+def test_a_step_whose_response_was_lost_is_looked_up(
     store: Store, job: ClaimedJob, recorder: AttemptRecorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The commit was made, and the connection broke before we heard of it."""
+    """The commit was made, and the connection broke before the response arrived."""
     advance = store.advance
 
-    def unheard(step: Any) -> Any:
+    def commit_then_disconnect(step: Any) -> Any:
         monkeypatch.undo()
         advance(step).result()
         raise StoreUnavailable("the connection broke during the commit")
 
-    monkeypatch.setattr(store, "advance", unheard)
+    monkeypatch.setattr(store, "advance", commit_then_disconnect)
     recorder.advance(JobStatus.FETCHING)
     assert recorder.phase is JobStatus.FETCHING
     assert told(store, job.job_id) == ["claimed", "fetching"]
@@ -81,11 +81,11 @@ def test_reports_are_at_least_a_second_apart(
     assert told(store, job.job_id) == ["claimed", "progress"]
 
 
-def test_a_report_that_the_database_does_not_take_is_no_failure(
+def test_a_report_that_the_database_refuses_fails_no_attempt(
     store: Store, recorder: AttemptRecorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def away(_: object) -> None:
+    def raise_unavailable(_: object) -> None:
         raise StoreUnavailable("away")
 
-    monkeypatch.setattr(store.progress, "write", away)
+    monkeypatch.setattr(store.progress, "write", raise_unavailable)
     recorder.report(10.0)

@@ -1,4 +1,4 @@
-"""Where attempts keep their files."""
+"""Tests of the work directory: a folder for each attempt, and the removal of what killed workers left."""
 
 import subprocess
 import sys
@@ -9,7 +9,7 @@ import pytest
 
 from euterpe.worker.workdir import WorkDir
 
-HOLDS_ONE = """
+WORKER_SCRIPT = """
 import sys
 from pathlib import Path
 from euterpe.worker.workdir import WorkDir
@@ -41,15 +41,15 @@ def test_a_folder_goes_with_its_attempt_whatever_happens(workdir: WorkDir) -> No
 
 
 def test_what_a_killed_worker_left_is_removed_and_what_a_living_one_has_stays(tmp_path: Path) -> None:
-    holders = []
-    for _ in range(2):  # one after the other: of two at once, one may take the other's for left over
-        holder = subprocess.Popen(
-            [sys.executable, "-c", HOLDS_ONE, tmp_path], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    workers = []
+    for _ in range(2):  # one after the other: of two that start at once, one may remove the other's folder
+        worker = subprocess.Popen(
+            [sys.executable, "-c", WORKER_SCRIPT, tmp_path], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == b"holding\n"
-        holders.append(holder)
-    killed, living = holders
+        assert worker.stdout is not None
+        assert worker.stdout.readline() == b"holding\n"
+        workers.append(worker)
+    killed, living = workers
     killed.kill()
     killed.communicate()
     assert len(list(tmp_path.glob("*/job/source"))) == 2
@@ -60,17 +60,17 @@ def test_what_a_killed_worker_left_is_removed_and_what_a_living_one_has_stays(tm
     living.communicate(b"")
 
 
-def test_a_worker_that_starts_is_not_taken_for_one_that_was_killed(
+def test_the_folder_of_a_worker_that_starts_is_not_removed(
     workdir: WorkDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other, mkdir = WorkDir(tmp_path), Path.mkdir
 
-    def and_another_starts(path: Path, **options: Any) -> None:
+    def mkdir_while_another_starts(path: Path, **options: Any) -> None:
         monkeypatch.undo()
         mkdir(path, **options)
         other.open()
 
-    monkeypatch.setattr(Path, "mkdir", and_another_starts)
+    monkeypatch.setattr(Path, "mkdir", mkdir_while_another_starts)
     workdir.open()
     with workdir.folder("job-1"), other.folder("job-2"):
         assert len(list(tmp_path.iterdir())) == 2
@@ -86,11 +86,11 @@ def test_other_folders_are_not_touched(workdir: WorkDir, tmp_path: Path) -> None
     assert {path.name for path in tmp_path.iterdir()} == {"somebody-elses", "euterpe-worker-not-a-folder"}
 
 
-def test_a_folder_that_takes_no_more_files_is_found_by_writing(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_is_found_by_a_write(tmp_path: Path) -> None:
     workdir = WorkDir(tmp_path)
     workdir.open()
     workdir.try_to_write()
-    assert [path.name for path in workdir.path.iterdir()] == ["in-use"], "nothing is left of it"
+    assert [path.name for path in workdir.path.iterdir()] == ["in-use"], "the test file is removed"
     workdir.close()
     with pytest.raises(OSError, match="No such file"):
         workdir.try_to_write()

@@ -1,4 +1,4 @@
-"""A worker that runs, and the jobs that it may not be held up by."""
+"""Tests of a running worker: lost keys, key rotation and a broken listener delay no other job."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -22,13 +22,13 @@ from euterpe.store.store import Store
 from euterpe.worker.attempt import Tools
 from euterpe.worker.worker import Worker
 from tests.media.clips import Clips
-from tests.worker.job_secrets import seal_otherwise, submit
+from tests.worker.job_secrets import alter_seal, submit
 
 SOUND = {"outputs": [{"name": "sound", "type": "m4a", "audio": {"codec": "aac", "bitrate_kbps": 64}}]}
 
 
 @contextmanager
-def working(tools: Tools) -> Iterator[Worker]:
+def running_worker(tools: Tools) -> Iterator[Worker]:
     worker = Worker(tools, "w1", slots=1)
     worker.start()
     try:
@@ -37,7 +37,7 @@ def working(tools: Tools) -> Iterator[Worker]:
         worker.stop(drain_s=60)
 
 
-def end_of(store: Store, job_id: str) -> dict[str, Any]:
+def wait_for_end(store: Store, job_id: str) -> dict[str, Any]:
     with closing(store.database.listen(Topic.INBOX)) as commits:
         while (job := store.jobs.get(job_id))["status"] not in FINISHED:
             assert commits.wait(60), f"the job stays {job['status']}"
@@ -46,26 +46,26 @@ def end_of(store: Store, job_id: str) -> dict[str, Any]:
 
 @pytest.fixture
 def submit_sound(store: Store, clips: Clips, tmp_path: Path) -> Callable[[], str]:
-    """A job without secrets."""
+    """Return a function that submits a job without credentials."""
     (tmp_path / "sound.m4a").write_bytes(clips.make("sound.m4a").read_bytes())
-    between = {
+    urls = {
         "source": {"url": f"file://{tmp_path}/sound.m4a"},
         "output": {"url": f"file://{tmp_path}/out/"},
     }
-    spec = parse_spec({**between, **SOUND})
+    spec = parse_spec({**urls, **SOUND})
     return lambda: store.submit(spec, "r1").result(timeout=60).job_id
 
 
-def test_jobs_whose_key_is_lost_hold_up_no_other(
+def test_jobs_whose_key_is_lost_delay_no_other(
     store: Store, tools: Tools, submit_sound: Callable[[], str]
 ) -> None:
-    lost = [submit(store) for _ in range(4)]
-    for job_id in lost:
-        seal_otherwise(store, job_id, kek_id="k9")
+    job_ids = [submit(store) for _ in range(4)]
+    for job_id in job_ids:
+        alter_seal(store, job_id, kek_id="k9")
     job_id = submit_sound()
-    with capture_logs() as logs, working(tools):
-        assert end_of(store, job_id)["status"] == "succeeded"
-    rows = [store.jobs.get(lost_id) for lost_id in lost]
+    with capture_logs() as logs, running_worker(tools):
+        assert wait_for_end(store, job_id)["status"] == "succeeded"
+    rows = [store.jobs.get(lost) for lost in job_ids]
     assert {(row["status"], row["attempt_count"], row["claim_version"]) for row in rows} == {("queued", 0, 1)}
     assert "worker_in_trouble" not in [entry["event"] for entry in logs]
 
@@ -74,42 +74,42 @@ def test_a_rotation_reaches_a_worker_that_runs(url: str, store: Store, tools: To
     ring_file = tmp_path / "kek.json"
     add_key(ring_file, "k1")
     with (
-        Store(url, FileKeyRing(ring_file), sweep_every_ms=0) as of_worker,
-        Store(url, FileKeyRing(ring_file)) as of_api,
-        working(replace(tools, store=of_worker)),
+        Store(url, FileKeyRing(ring_file), sweep_every_ms=0) as worker_store,
+        Store(url, FileKeyRing(ring_file)) as api_store,
+        running_worker(replace(tools, store=worker_store)),
     ):
         for number in range(2, 5):
             activate_key(ring_file, add_key(ring_file, f"k{number}"))
             remove_key(ring_file, f"k{number - 1}")
-            job_id = submit(of_api)
+            job_id = submit(api_store)
             assert store.rewrap.in_use() == {f"k{number}": 1}
-            error = end_of(of_worker, job_id)["last_error"]
+            error = wait_for_end(worker_store, job_id)["last_error"]
             assert error["code"] == "endpoint_not_allowed", "they were opened"
-            assert len(of_worker.jobs.attempts(job_id)) == 1
-            erase_jobs(of_worker.database, "r1")
+            assert len(worker_store.jobs.attempts(job_id)) == 1
+            erase_jobs(worker_store.database, "r1")
 
 
-def test_a_listener_that_breaks_ends_no_claims(
+def test_claims_go_on_after_the_listener_broke(
     store: Store, tools: Tools, submit_sound: Callable[[], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nor where a claim has just failed: a database in trouble may break both."""
-    claim, failed, broke = store.inbox.claim, threading.Event(), threading.Event()
+    """A claim fails first here, because an unavailable database may break both."""
+    claim, claim_failed, listener_broke = store.inbox.claim, threading.Event(), threading.Event()
 
     def claim_or_fail(*arguments: Any, **options: Any) -> list[ClaimedJob]:
-        if not failed.is_set():
-            failed.set()
+        if not claim_failed.is_set():
+            claim_failed.set()
             raise StoreUnavailable("it is away")
         return claim(*arguments, **options)
 
     def wait_or_break(timeout_s: float) -> bool:
-        if failed.is_set() and not broke.is_set():
-            broke.set()
+        if claim_failed.is_set() and not listener_broke.is_set():
+            listener_broke.set()
             raise RuntimeError("it broke")
         return wait(timeout_s)
 
-    with working(tools) as worker:
+    with running_worker(tools) as worker:
         wait = worker._listener.wait
         monkeypatch.setattr(worker._listener, "wait", wait_or_break)
         monkeypatch.setattr(store.inbox, "claim", claim_or_fail)
-        assert broke.wait(60)
-        assert end_of(store, submit_sound())["status"] == "succeeded"
+        assert listener_broke.wait(60)
+        assert wait_for_end(store, submit_sound())["status"] == "succeeded"
