@@ -21,7 +21,7 @@ from tests.service.canaries import core_limits_of, files_below, mint, processes_
 from tests.service.installation import Installation
 from tests.service.process_table import descendants
 from tests.service.receiver import with_credentials
-from tests.storage.fake_stores import Call, Reply, Shelf, talking
+from tests.storage.fake_stores import Call, MemoryStore, Reply, http_handler
 
 _MINTED = ("wrong key", "token", "fresh token", "malformed answer", "later key", "signature", "misplaced")
 _SETTINGS = {
@@ -44,7 +44,7 @@ def large_cores() -> Iterator[None]:
     resource.setrlimit(resource.RLIMIT_CORE, before)
 
 
-class Signing(Shelf):
+class Signing(MemoryStore):
     """A store of signed URLs, which quotes them when it refuses."""
 
     def __call__(self, call: Call) -> Reply:
@@ -61,7 +61,7 @@ def signing(tmp_path: Path, clip: Path, installation: Installation) -> Iterator[
     (certificate,) = authority.client_context().get_ca_certs(binary_form=True)
     (tmp_path / "ca.pem").write_text(ssl.DER_cert_to_PEM_cert(certificate))
     shelf = Signing(**{"clip.mp4": clip.read_bytes()})
-    with Server(talking(shelf), authority.server_context(["localhost"])) as server:
+    with Server(http_handler(shelf), authority.server_context(["localhost"])) as server:
         installation.environ["SSL_CERT_FILE"] = str(tmp_path / "ca.pem")
         installation.environ["EUTERPE_EGRESS_ALLOW"] += f",localhost:{server.port}"
         yield f"https://localhost:{server.port}"

@@ -17,7 +17,7 @@ from tests.net.servers import Server
 from tests.s3 import S3Server
 from tests.service.installation import Installation
 from tests.service.worker_harness import LONG_S, FakeDisk, S3Proxy, WorkerHarness, working
-from tests.storage.fake_stores import Call, Reply, each
+from tests.storage.fake_stores import Call, Reply, fail_every
 
 pytest_plugins = ("tests.service.worker_fixtures",)
 
@@ -48,7 +48,7 @@ def test_an_output_bucket_that_is_not_there_is_told(harness: WorkerHarness) -> N
 
 
 def test_a_store_that_fails_every_third_call_is_good_enough(harness: WorkerHarness, proxy: S3Proxy) -> None:
-    proxy.answer = each(3, proxy.honest, lambda _: Reply(503))
+    proxy.answer = fail_every(3, proxy.honest, lambda _: Reply(503))
     job = harness.end_of(harness.submit(credentials=harness.keys))
     assert (job["status"], job["last_error"], job["attempt_count"]) == ("succeeded", None, 1)
     assert len(proxy.calls) > 6

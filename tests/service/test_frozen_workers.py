@@ -16,7 +16,7 @@ from tests.service.clips import make_noise
 from tests.service.installation import Installation, Program
 from tests.service.process_table import descendants
 from tests.service.worker_harness import S3Proxy
-from tests.storage.fake_stores import talking
+from tests.storage.fake_stores import http_handler
 
 _SHORT = {"EUTERPE_LEASE_TTL_MS": "2000", "EUTERPE_HEARTBEAT_INTERVAL_MS": "400"}
 
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.parametrize("engine", ["sqlite", "postgres"], indirect=
 def proxy(installation: Installation) -> Iterator[S3Proxy]:
     """Before the store; to both of them the operator lets jobs go."""
     proxy = S3Proxy(installation.s3)
-    with Server(talking(proxy)) as server:
+    with Server(http_handler(proxy)) as server:
         installation.environ["EUTERPE_STORAGE_ENDPOINTS"] += f",http://{server.pair}"
         yield proxy
 

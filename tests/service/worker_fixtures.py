@@ -8,7 +8,7 @@ import pytest
 from tests.net.servers import Server
 from tests.s3 import S3Server
 from tests.service.worker_harness import S3Proxy, WorkerHarness, working
-from tests.storage.fake_stores import talking
+from tests.storage.fake_stores import http_handler
 
 
 @pytest.fixture(scope="session")
@@ -18,7 +18,7 @@ def open_proxy(s3: S3Server) -> S3Proxy:
 
 @pytest.fixture(scope="session")
 def proxy_server(open_proxy: S3Proxy) -> Iterator[Server]:
-    with Server(talking(open_proxy)) as server:
+    with Server(http_handler(open_proxy)) as server:
         yield server
 
 

@@ -34,7 +34,7 @@ from tests.engines import Sqlite
 from tests.net.servers import Authority, Server
 from tests.s3 import ACCESS_KEY_ID, SECRET_ACCESS_KEY, S3Server
 from tests.service.process_table import at_home_in
-from tests.storage.fake_stores import Answer, Call, Reply, forwarding
+from tests.storage.fake_stores import Answer, Call, Reply, forward_to
 
 LONG_S = 60.0
 SMALL_PART = 2048
@@ -55,7 +55,7 @@ class S3Proxy:
         self.calls: list[tuple[str, str]] = []  # method and target
 
     def honest(self, call: Call) -> Reply:
-        return forwarding(self.behind)(call)
+        return forward_to(self.behind)(call)
 
     def __call__(self, call: Call) -> Reply:
         self.calls.append((call.method, call.target))
@@ -66,7 +66,7 @@ class S3Proxy:
         gate = Gate()
 
         def hold(call: Call) -> Reply:
-            forward = forwarding(self.behind)
+            forward = forward_to(self.behind)
             if call.method == method and part in call.target:
                 self.answer = self.honest
                 gate.pass_through()

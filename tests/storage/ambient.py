@@ -1,4 +1,4 @@
-"""A process of an operator's, whose environment is full of keys: looks at `in/a.mov` with a requester's."""
+"""A program that stats `in/a.mov` with given credentials; its environment holds those of an operator."""
 
 import json
 import sys

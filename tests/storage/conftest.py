@@ -1,3 +1,5 @@
+"""Fixtures for the tests of storage: S3 and fake servers, storage with its operator's policy, files."""
+
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -15,7 +17,7 @@ from euterpe.storage.policy import StoragePolicy
 from euterpe.storage.storage import Storage
 from tests.net.servers import Authority, Server
 from tests.s3 import S3Server, serving_s3
-from tests.storage.fake_stores import Answer, talking
+from tests.storage.fake_stores import Answer, http_handler
 
 Serve = Callable[[Answer], Server]
 PART = 500_000
@@ -34,21 +36,21 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 @pytest.fixture
 def serve() -> Iterator[Serve]:
-    """Starts a store that answers as it is told."""
+    """Yield a function that starts a store whose responses `answer` returns."""
     with ExitStack() as stack:
-        yield lambda answer: stack.enter_context(Server(talking(answer)))
+        yield lambda answer: stack.enter_context(Server(http_handler(answer)))
 
 
 @pytest.fixture
 def serve_tls(authority: Authority) -> Iterator[Serve]:
     tls = authority.server_context(["localhost"])
     with ExitStack() as stack:
-        yield lambda answer: stack.enter_context(Server(talking(answer), tls))
+        yield lambda answer: stack.enter_context(Server(http_handler(answer), tls))
 
 
 @pytest.fixture
 def open_storage(authority: Authority) -> Iterator[Callable[..., Storage]]:
-    """Storage whose operator allows these servers, as endpoints and to the egress, and these roots."""
+    """Yield a function that opens storage whose policy and egress allow these servers and these roots."""
     with ExitStack() as stack:
 
         def open_it(
@@ -79,7 +81,7 @@ def storage(open_storage: Callable[..., Storage], s3: S3Server) -> Storage:
 
 @pytest.fixture
 def large(tmp_path: Path) -> Path:
-    """Of more than one part, of which the tests have smaller ones."""
+    """Return a file that is uploaded in three parts of `PART` bytes."""
     large = tmp_path / "large.mp4"
     large.write_bytes(os.urandom(1_234_567))
     return large

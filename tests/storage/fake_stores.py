@@ -1,4 +1,4 @@
-"""Object stores of the tests' own, on sockets, and what goes wrong between a client and a store."""
+"""Fake object stores on sockets, a proxy to a real store, and faults between a client and a store."""
 
 import http.client
 import re
@@ -41,7 +41,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Reply:
-    """`sent`: so much of the body, and then the connection breaks."""
+    """A response. With `sent`, the connection breaks after that many bytes of the body."""
 
     status: int
     headers: dict[str, str] = field(default_factory=dict)
@@ -52,7 +52,9 @@ class Reply:
 Answer = Callable[[Call], Reply]
 
 
-def talking(answer: Answer) -> Serve:
+def http_handler(answer: Answer) -> Serve:
+    """Return a connection handler that parses HTTP requests and sends the replies of `answer`."""
+
     def serve(server: Server, sock: socket.socket) -> None:
         while raw := server.read_request(sock):
             call = Call.parse(raw)
@@ -69,8 +71,8 @@ def talking(answer: Answer) -> Serve:
     return serve
 
 
-class Shelf:
-    """Objects by their path, for GET with ranges, HEAD and PUT. Signatures are not its business."""
+class MemoryStore:
+    """An in-memory store with GET (and ranges), HEAD and PUT. It checks no signatures."""
 
     def __init__(self, **objects: bytes) -> None:
         self.objects = {f"/{path}": content for path, content in objects.items()}
@@ -84,23 +86,23 @@ class Shelf:
         if content is None:
             return Reply(404, body=b"<Error><Code>NoSuchKey</Code></Error>")
         headers = {"etag": etag_of(content), "last-modified": formatdate(usegmt=True)}
-        span = _RANGE.fullmatch(call.headers.get("range", "")) if self.ranges else None
-        if span is None:
+        requested = _RANGE.fullmatch(call.headers.get("range", "")) if self.ranges else None
+        if requested is None:
             return Reply(200, {**headers, "content-length": str(len(content))}, content)
-        start, end = int(span[1]), int(span[2] or len(content) - 1) + 1
+        start, end = int(requested[1]), int(requested[2] or len(content) - 1) + 1
         if start >= len(content):
             return Reply(416, {"content-range": f"bytes */{len(content)}"})
         part = content[start:end]
-        place = f"bytes {start}-{start + len(part) - 1}/{len(content)}"
-        return Reply(206, {**headers, "content-range": place}, part)
+        content_range = f"bytes {start}-{start + len(part) - 1}/{len(content)}"
+        return Reply(206, {**headers, "content-range": content_range}, part)
 
 
 def etag_of(content: bytes) -> str:
     return f'"{md5(content, usedforsecurity=False).hexdigest()}"'
 
 
-def forwarding(endpoint: str) -> Answer:
-    """To a real store, which is told the host that the client knows: it is part of the signature."""
+def forward_to(endpoint: str) -> Answer:
+    """Return an answer that forwards each call to a real store. The Host header stays, as it is signed."""
     address = urlsplit(endpoint)
 
     def forward(call: Call) -> Reply:
@@ -121,8 +123,8 @@ def forwarding(endpoint: str) -> Answer:
     return forward
 
 
-def each(nth: int, answer: Answer, fault: Callable[[Reply], Reply]) -> Answer:
-    """Every `nth` answer is not what it was to be."""
+def fail_every(nth: int, answer: Answer, fault: Callable[[Reply], Reply]) -> Answer:
+    """Return `answer` with `fault` applied to every `nth` reply."""
     calls = count(1)
 
     def faulty(call: Call) -> Reply:

@@ -1,4 +1,4 @@
-"""How the tests call storage: the arguments that a test is not about."""
+"""Helpers that call storage with defaults for the arguments that most tests do not vary."""
 
 import io
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from euterpe.storage.source import SourceObject
 from euterpe.storage.storage import Storage
 from euterpe.storage.transfer import ObjectInfo, Stored, UploadDestination
 
-PLENTY = 1 << 40
+NO_LIMIT = 1 << 40
 
 
 def source(storage: Storage, url: str, credentials: StorageCredentials | None = None) -> SourceObject:
@@ -36,7 +36,7 @@ class Download:
         return self.file.getvalue()
 
     def fetch(
-        self, origin: SourceObject, *, expect: ObjectInfo | None = None, max_bytes: int = PLENTY
+        self, origin: SourceObject, *, expect: ObjectInfo | None = None, max_bytes: int = NO_LIMIT
     ) -> bytes:
         expect = expect or origin.stat()
         fetched = origin.fetch(self.file, expect=expect, max_bytes=max_bytes, on_chunk=self.chunks.append)
@@ -45,14 +45,14 @@ class Download:
 
 
 class Fenced(Exception):
-    """What a worker raises that has lost its lease."""
+    """Raised in place of the error of a worker that has lost its lease."""
 
 
 @dataclass
 class Upload:
-    """What the callbacks of a put were told."""
+    """A put with callbacks that count the fence checks and the bytes of each chunk."""
 
-    fences: int = 0
+    fence_checks: int = 0
     chunks: list[int] = field(default_factory=list)
 
     def put(
@@ -65,7 +65,7 @@ class Upload:
         content_type: str = "video/mp4",
     ) -> Stored:
         def before_publish() -> None:
-            self.fences += 1
+            self.fence_checks += 1
             if stale:
                 raise Fenced
 

@@ -1,4 +1,4 @@
-"""Against a real S3 server with real signature checks."""
+"""Tests of bucket storage against a real S3 server that checks signatures."""
 
 import os
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from euterpe.storage.errors import StorageError
 from euterpe.storage.storage import Storage
 from tests.s3 import S3Server
 from tests.storage.conftest import Serve, keys_to
-from tests.storage.fake_stores import Call, Reply, calls, forwarding
+from tests.storage.fake_stores import Call, Reply, calls, forward_to
 from tests.storage.storage_calls import Download, Fenced, Upload, destination, source
 
 MIB = 1024 * 1024
@@ -52,7 +52,7 @@ def test_an_output_is_stored_with_its_type(storage: Storage, s3: S3Server, bucke
     assert (bucket / "out/a/mp4.mp4").read_bytes() == small.read_bytes()
     assert stored.url == f"s3://{bucket.name}/out/a/mp4.mp4"
     assert (stored.size_bytes, stored.sha256) == (100_000, sha256(small.read_bytes()).hexdigest())
-    assert (upload.fences, sum(upload.chunks)) == (1, 100_000)
+    assert (upload.fence_checks, sum(upload.chunks)) == (1, 100_000)
 
 
 def test_an_empty_output_is_stored(storage: Storage, s3: S3Server, bucket: Path, tmp_path: Path) -> None:
@@ -65,21 +65,21 @@ def test_an_empty_output_is_stored(storage: Storage, s3: S3Server, bucket: Path,
 def test_the_fence_is_checked_when_all_parts_have_arrived(
     open_storage: Callable[..., Storage], serve: Serve, s3: S3Server, bucket: Path, large: Path
 ) -> None:
-    between = serve(forwarding(s3.endpoint))
+    proxy = serve(forward_to(s3.endpoint))
     seen: list[tuple[int, list[str]]] = []
 
-    def look() -> None:
-        parts = [call for call in calls(between) if "partNumber" in call.query]
+    def record() -> None:
+        parts = [call for call in calls(proxy) if "partNumber" in call.query]
         seen.append((sum(len(call.body) for call in parts), files_in(bucket)))
 
-    to = destination(open_storage(between), f"s3://{bucket.name}/", keys_to(between))
-    to.put("large.mp4", large, content_type="video/mp4", before_publish=look, on_chunk=lambda _: None)
+    to = destination(open_storage(proxy), f"s3://{bucket.name}/", keys_to(proxy))
+    to.put("large.mp4", large, content_type="video/mp4", before_publish=record, on_chunk=lambda _: None)
     ((arrived, visible),) = seen
     assert arrived == large.stat().st_size
     assert "large.mp4" not in visible
     assert files_in(bucket) == ["large.mp4"]
     assert (bucket / "large.mp4").read_bytes() == large.read_bytes()
-    assert {call.headers["content-type"] for call in calls(between) if call.query == "uploads="} == {
+    assert {call.headers["content-type"] for call in calls(proxy) if call.query == "uploads="} == {
         "video/mp4"
     }
 
@@ -97,14 +97,14 @@ def test_a_stale_worker_leaves_nothing(
 def test_a_stale_worker_aborts_its_own_upload(
     open_storage: Callable[..., Storage], serve: Serve, s3: S3Server, bucket: Path, large: Path
 ) -> None:
-    between = serve(forwarding(s3.endpoint))
-    to = destination(open_storage(between), f"s3://{bucket.name}/", keys_to(between))
+    proxy = serve(forward_to(s3.endpoint))
+    to = destination(open_storage(proxy), f"s3://{bucket.name}/", keys_to(proxy))
     with pytest.raises(Fenced):
         Upload().put(to, "mp4.mp4", large, stale=True)
-    assert [call.method for call in calls(between)] == ["POST", "PUT", "PUT", "PUT", "HEAD", "DELETE"]
+    assert [call.method for call in calls(proxy)] == ["POST", "PUT", "PUT", "PUT", "HEAD", "DELETE"]
 
 
-def test_who_stops_an_upload_by_its_chunks_leaves_nothing(
+def test_an_upload_that_its_chunk_callback_stops_leaves_nothing(
     storage: Storage, s3: S3Server, bucket: Path, large: Path
 ) -> None:
     to = destination(storage, f"s3://{bucket.name}/", s3.credentials())
@@ -113,7 +113,7 @@ def test_who_stops_an_upload_by_its_chunks_leaves_nothing(
     assert files_in(bucket) == []
 
 
-def test_who_stops_a_download_by_its_chunks_keeps_what_was_written(
+def test_a_download_that_its_chunk_callback_stops_keeps_what_was_written(
     storage: Storage, s3: S3Server, bucket: Path
 ) -> None:
     (bucket / "a.mov").write_bytes(content := os.urandom(3 * MIB))
@@ -141,7 +141,7 @@ def test_wrong_keys_are_forbidden_on_either_side(
     assert files_in(bucket) == ["a.mov"]
 
 
-def test_what_is_not_there_is_told_by_its_side(
+def test_a_missing_object_has_the_code_of_its_side(
     storage: Storage, s3: S3Server, bucket: Path, small: Path
 ) -> None:
     for url in (f"s3://{bucket.name}/a.mov", "s3://no-such-bucket/a.mov"):
@@ -153,7 +153,7 @@ def test_what_is_not_there_is_told_by_its_side(
     assert refused.value.code == "output_not_found"
 
 
-def test_an_object_that_changed_between_two_tries_is_noticed(
+def test_an_object_that_changed_after_its_stat_is_noticed(
     storage: Storage, s3: S3Server, bucket: Path
 ) -> None:
     (bucket / "a.mov").write_bytes(b"before")
@@ -168,12 +168,12 @@ def test_an_object_that_changed_between_two_tries_is_noticed(
 def test_no_error_quotes_a_key_or_an_answer(
     open_storage: Callable[..., Storage], serve: Serve, large: Path
 ) -> None:
-    def gossip(call: Call) -> Reply:
+    def quote_signature(call: Call) -> Reply:
         signature = call.headers["authorization"]
         return Reply(403, body=f"<Error><Code>AccessDenied</Code>{signature}</Error>".encode())
 
-    between = serve(gossip)
-    storage, keys = open_storage(between), keys_to(between)
+    proxy = serve(quote_signature)
+    storage, keys = open_storage(proxy), keys_to(proxy)
     with pytest.raises(StorageError) as refused:
         Upload().put(destination(storage, "s3://out/", keys), "mp4.mp4", large)
     error: BaseException | None = refused.value

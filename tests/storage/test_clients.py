@@ -1,4 +1,4 @@
-"""Whose keys a client acts on: at stores of our own, which look at each request."""
+"""Tests that storage clients use the requester's credentials alone: fake stores check each request."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from euterpe.storage.errors import StorageError
 from euterpe.storage.storage import Storage
 from tests.net.servers import Server, silent
 from tests.storage.conftest import Serve, endpoint_of
-from tests.storage.fake_stores import Call, Reply, Shelf, calls
+from tests.storage.fake_stores import Call, MemoryStore, Reply, calls
 from tests.storage.keys import AZ, AZ_KEY, GS, S3, credentials, key_file
 from tests.storage.storage_calls import Download, Fenced, Upload, destination, source
 
@@ -24,11 +24,11 @@ def signed_by_s3(call: Call) -> bool:
     return signature.startswith("AWS4-HMAC-SHA256 Credential=AKIAMINE/") and "/eu-central-1/s3/" in signature
 
 
-def bears_the_token(call: Call) -> bool:
+def has_the_token(call: Call) -> bool:
     return call.headers.get("authorization") == "Bearer t0ken"
 
 
-def bears_a_jwt(call: Call) -> bool:
+def has_a_jwt(call: Call) -> bool:
     return call.headers.get("authorization", "").startswith("Bearer eyJ")
 
 
@@ -44,36 +44,36 @@ def signed_by_azure(call: Call) -> bool:
     ("document", "authentic"),
     [
         (S3, signed_by_s3),
-        (GS, bears_the_token),
-        ({"type": "gs", "service_account_json": key_file()}, bears_a_jwt),
+        (GS, has_the_token),
+        ({"type": "gs", "service_account_json": key_file()}, has_a_jwt),
         (AZ, has_the_sas),
         (AZ_KEY, signed_by_azure),
     ],
     ids=["s3", "gs", "gs-key-file", "az-sas", "az-key"],
 )
-def test_each_store_is_driven_with_the_requesters_keys(
+def test_each_store_is_called_with_the_requesters_keys(
     serve: Serve,
     open_storage: Callable[..., Storage],
     tmp_path: Path,
     document: dict[str, str],
     authentic: Callable[[Call], bool],
 ) -> None:
-    shelf = Shelf(**{"in/a.mov": b"media"})
-    server = serve(lambda call: shelf(call) if authentic(call) else Reply(403))
+    store = MemoryStore(**{"in/a.mov": b"media"})
+    server = serve(lambda call: store(call) if authentic(call) else Reply(403))
     storage, keys = open_storage(server), credentials(document, server)
     kind = document["type"]
     assert Download().fetch(source(storage, f"{kind}://in/a.mov", keys)) == b"media"
     (tmp_path / "made").write_bytes(b"made")
     stored = Upload().put(destination(storage, f"{kind}://out/a/", keys), "mp4.mp4", tmp_path / "made")
     assert stored.url == f"{kind}://out/a/mp4.mp4"
-    assert shelf.objects["/out/a/mp4.mp4"] == b"made"
+    assert store.objects["/out/a/mp4.mp4"] == b"made"
     (put,) = [call for call in calls(server) if call.method == "PUT"]
     assert "video/mp4" in put.headers.values()
 
 
 @pytest.mark.parametrize("document", [GS, AZ], ids=["gs", "az"])
 @pytest.mark.parametrize(("status", "code"), [(403, "source_forbidden"), (404, "source_not_found")])
-def test_every_store_is_understood(
+def test_the_errors_of_every_store_are_understood(
     serve: Serve, open_storage: Callable[..., Storage], document: dict[str, str], status: int, code: str
 ) -> None:
     server = serve(lambda _: Reply(status))
@@ -84,7 +84,7 @@ def test_every_store_is_understood(
     assert "sig=" not in str(refused.value)
 
 
-def test_a_store_that_says_nothing_is_given_up(open_storage: Callable[..., Storage]) -> None:
+def test_a_silent_store_is_given_up(open_storage: Callable[..., Storage]) -> None:
     with Server(silent) as server:
         origin = source(open_storage(server, idle_s=0.05), "s3://in/a.mov", credentials(S3, server))
         with pytest.raises(StorageError) as failed:
@@ -93,7 +93,7 @@ def test_a_store_that_says_nothing_is_given_up(open_storage: Callable[..., Stora
 
 
 def test_a_session_token_is_sent(serve: Serve, open_storage: Callable[..., Storage]) -> None:
-    server = serve(Shelf(**{"in/a.mov": b"media"}))
+    server = serve(MemoryStore(**{"in/a.mov": b"media"}))
     keys = credentials(S3 | {"session_token": "s3ssion"}, server)
     source(open_storage(server), "s3://in/a.mov", keys).stat()
     (raw,) = server.requests
@@ -128,10 +128,10 @@ def test_a_stale_worker_completes_nothing_anywhere(
     ],
     ids=["sas", "key", "pem"],
 )
-def test_malformed_keys_ask_for_others(
+def test_malformed_keys_need_new_credentials(
     serve: Serve, open_storage: Callable[..., Storage], document: dict[str, str]
 ) -> None:
-    server = serve(Shelf())
+    server = serve(MemoryStore())
     storage, keys = open_storage(server), credentials(document, server)
     with pytest.raises(StorageError) as refused:
         source(storage, f"{document['type']}://in/a.mov", keys).stat()
@@ -140,8 +140,8 @@ def test_malformed_keys_ask_for_others(
     assert server.requests == []
 
 
-def test_keys_of_another_kind_ask_for_others(serve: Serve, open_storage: Callable[..., Storage]) -> None:
-    server = serve(Shelf())
+def test_keys_of_another_kind_are_refused(serve: Serve, open_storage: Callable[..., Storage]) -> None:
+    server = serve(MemoryStore())
     storage, keys = open_storage(server), credentials(GS, server)
     with pytest.raises(StorageError, match="credentials of type gs do not fit it") as refused:
         source(storage, "s3://in/a.mov", keys)
@@ -155,12 +155,12 @@ def test_azure_needs_credentials_to_be_found(open_storage: Callable[..., Storage
 
 
 def test_nothing_of_the_operators_environment_reaches_a_store(serve: Serve) -> None:
-    """In a process of its own, full of what the clouds' libraries look for."""
-    server, trap = serve(Shelf(**{"in/a.mov": b"media"})), serve(Shelf())
+    """It runs in a process whose environment has every variable that the clouds' libraries read."""
+    server, trap = serve(MemoryStore(**{"in/a.mov": b"media"})), serve(MemoryStore())
     documents = [S3, GS, AZ, AZ_KEY]
     done = subprocess.run(
         [sys.executable, "-m", "tests.storage.ambient", endpoint_of(server), json.dumps(documents)],
-        env=ambient(endpoint_of(trap)),
+        env=ambient_environment(endpoint_of(trap)),
         capture_output=True,
         text=True,
         check=False,
@@ -174,7 +174,7 @@ def test_nothing_of_the_operators_environment_reaches_a_store(serve: Serve) -> N
         assert b"kms" not in raw
 
 
-def ambient(trap: str) -> dict[str, str]:
+def ambient_environment(trap: str) -> dict[str, str]:
     return {
         "PATH": os.environ["PATH"],
         "AWS_ACCESS_KEY_ID": "ambient",

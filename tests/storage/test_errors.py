@@ -1,3 +1,5 @@
+"""Tests of storage errors: codes, retry classes, and what they quote of a response."""
+
 import pytest
 
 from euterpe.domain.credentials import Side
@@ -53,7 +55,7 @@ def test_a_storage_error_becomes_the_error_of_a_job() -> None:
     assert not StorageError("source_empty", "is empty", side="source").retryable
 
 
-def test_a_full_disk_is_for_another_time_but_not_for_the_next_second() -> None:
+def test_a_full_disk_is_transient_but_not_retried_at_once() -> None:
     error = disk_full("the work directory", "source")
     assert error.retry_class is RetryClass.TRANSIENT
     assert not isinstance(error, StorageUnreachable)
@@ -69,5 +71,5 @@ def test_a_full_disk_is_for_another_time_but_not_for_the_next_second() -> None:
         ("", ""),
     ],
 )
-def test_only_the_word_of_an_answer_is_taken(answer: str, reason: str) -> None:
+def test_only_the_error_code_of_an_answer_is_quoted(answer: str, reason: str) -> None:
     assert reason_in(answer) == reason

@@ -1,4 +1,4 @@
-"""`file://`: a worker that was stopped between its fence check and its rename replaces nothing."""
+"""Tests of `file://`: a worker that is stopped between its fence check and its rename replaces nothing."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -51,16 +51,16 @@ def test_a_later_claim_disarms_the_rename_of_an_earlier_one(
         put(to("job-of-before"), made(tmp_path, before))
     checks: list[str] = []
 
-    def stopped_after_its_check() -> None:
+    def publish_as_a_later_claim() -> None:
         if checks:
             raise Fenced
         checks.append("passed")
         assert len(list((root / "out").glob(".euterpe-job-1-*.part"))) == 1
         put(to(claim=2), made(tmp_path, b"new"))
-        assert list((root / "out").glob(".euterpe-job-1-*.part")) == [], "nothing is left to be renamed"
+        assert list((root / "out").glob(".euterpe-job-1-*.part")) == [], "no file is left to rename"
 
     with pytest.raises(Fenced):
-        put(to(claim=1), made(tmp_path, b"old"), stopped_after_its_check)
+        put(to(claim=1), made(tmp_path, b"old"), publish_as_a_later_claim)
     assert (root / "out" / "a.mp4").read_bytes() == b"new"
     assert [path.name for path in (root / "out").iterdir()] == ["a.mp4"]
 
@@ -78,27 +78,27 @@ def test_of_two_jobs_that_find_no_file_only_one_publishes(
 def test_two_jobs_that_make_the_same_bytes_are_no_conflict(
     to: Callable[..., UploadDestination], root: Path, tmp_path: Path
 ) -> None:
-    file, others = made(tmp_path, b"same"), iter(["theirs"])
+    file, other_jobs = made(tmp_path, b"same"), iter(["theirs"])
 
-    def publish_meanwhile() -> None:
-        for job_id in others:
+    def publish_as_another_job() -> None:
+        for job_id in other_jobs:
             put(to(job_id), file)
 
-    put(to("ours", now=100.0), file, publish_meanwhile)
+    put(to("ours", now=100.0), file, publish_as_another_job)
     assert (root / "out" / "a.mp4").read_bytes() == b"same"
 
 
-def test_a_file_that_was_replaced_before_the_end_is_told(
+def test_a_file_that_was_replaced_before_the_end_is_reported(
     to: Callable[..., UploadDestination], root: Path, tmp_path: Path
 ) -> None:
     ours = to("ours")
     stored = Upload().put(ours, "a.mp4", made(tmp_path, b"ours"))
     ours.check("a.mp4", stored)
     (root / "out" / "a.mp4").write_bytes(b"other")
-    with pytest.raises(StorageError, match="was replaced") as told:
+    with pytest.raises(StorageError, match="was replaced") as refused:
         ours.check("a.mp4", stored)
-    assert told.value.code == "output_changed"
+    assert refused.value.code == "output_changed"
     put(to("theirs"), made(tmp_path, b"theirs"))
-    with pytest.raises(StorageError) as told:
+    with pytest.raises(StorageError) as refused:
         ours.check("a.mp4", stored)
-    assert told.value.code == "output_conflict"
+    assert refused.value.code == "output_conflict"

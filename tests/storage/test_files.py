@@ -1,3 +1,5 @@
+"""Tests of `file://` storage: reads, atomic writes, and that no path leads out of the roots."""
+
 import errno
 import os
 import resource
@@ -93,7 +95,7 @@ def test_a_root_may_be_a_link_itself(
     assert Download().fetch(source(storage, f"file://{tmp_path}/linked/a.mov")) == b"media"
 
 
-def test_a_path_whose_folder_is_swapped_for_a_link_is_refused_at_the_next_look(
+def test_a_path_whose_folder_is_swapped_for_a_link_is_refused_at_the_next_open(
     storage: Storage, root: Path, tmp_path: Path
 ) -> None:
     (root / "in").mkdir()
@@ -122,7 +124,7 @@ def test_an_output_is_written_whole_into_new_folders(storage: Storage, root: Pat
     assert (root / "out" / "a" / "hls" / "seg_1.ts").read_bytes() == made.read_bytes()
     assert stored.url == f"file://{root}/out/a/hls/seg_1.ts"
     assert (stored.size_bytes, stored.sha256) == (3_000_000, sha256(made.read_bytes()).hexdigest())
-    assert (upload.fences, sum(upload.chunks)) == (1, 3_000_000)
+    assert (upload.fence_checks, sum(upload.chunks)) == (1, 3_000_000)
 
 
 def test_an_output_replaces_what_was_there_and_follows_no_link(
@@ -151,10 +153,10 @@ def test_a_stale_worker_leaves_nothing(storage: Storage, root: Path, made: Path)
     assert list((root / "out").iterdir()) == []
 
 
-def test_what_a_killed_worker_leaves_is_hidden_and_goes_with_the_next_output(
+def test_what_a_killed_worker_leaves_is_hidden_and_removed_by_the_next_output(
     storage: Storage, root: Path, made: Path
 ) -> None:
-    """It is killed in the moment of its fence check: all is sent, and nothing published."""
+    """It is killed during its fence check, when everything is written and nothing is published."""
     command = [sys.executable, "-m", "tests.storage.uploader", str(root), str(made)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as worker:
         assert worker.stdout is not None
@@ -167,20 +169,20 @@ def test_what_a_killed_worker_leaves_is_hidden_and_goes_with_the_next_output(
 
 
 @pytest.fixture
-def plain(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file system without files that have no name yet, as NFS."""
+def no_tmpfile(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Simulate a file system without `O_TMPFILE`, such as NFS."""
     really_open = os.open
 
-    def plain_open(path: str, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+    def open_without_tmpfile(path: str, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
         if flags & os.O_TMPFILE == os.O_TMPFILE:
             raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
         return really_open(path, flags, mode, dir_fd=dir_fd)
 
-    monkeypatch.setattr(os, "open", plain_open)
+    monkeypatch.setattr(os, "open", open_without_tmpfile)
 
 
-@pytest.mark.usefixtures("plain")
-def test_an_output_goes_to_a_plain_file_system_too(storage: Storage, root: Path, made: Path) -> None:
+@pytest.mark.usefixtures("no_tmpfile")
+def test_an_output_is_written_without_tmpfile_too(storage: Storage, root: Path, made: Path) -> None:
     to = destination(storage, f"file://{root}/out/")
     with pytest.raises(Fenced):
         Upload().put(to, "mp4.mp4", made, stale=True)
@@ -199,8 +201,8 @@ def test_an_output_in_the_place_of_a_folder_leaves_nothing(storage: Storage, roo
 
 
 @pytest.fixture
-def cramped(made: Path) -> Iterator[Path]:
-    """No file of this process can grow beyond 2 MB: the next write fails, as it does on a full disk."""
+def limited(made: Path) -> Iterator[Path]:
+    """Limit files of this process to 2 MB, so that a longer write fails as it does on a full disk."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (2_000_000, before[1]))
@@ -209,9 +211,9 @@ def cramped(made: Path) -> Iterator[Path]:
     signal.signal(signal.SIGXFSZ, handler)
 
 
-def test_an_output_that_finds_no_room_leaves_nothing(storage: Storage, root: Path, cramped: Path) -> None:
+def test_an_output_that_finds_no_room_leaves_nothing(storage: Storage, root: Path, limited: Path) -> None:
     with pytest.raises(StorageError) as failed:
-        Upload().put(destination(storage, f"file://{root}/out/"), "mp4.mp4", cramped)
+        Upload().put(destination(storage, f"file://{root}/out/"), "mp4.mp4", limited)
     assert (failed.value.code, failed.value.retry_class) == ("disk_full", RetryClass.TRANSIENT)
     assert list((root / "out").iterdir()) == []
 

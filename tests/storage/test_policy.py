@@ -1,3 +1,5 @@
+"""Tests of the operator's storage policy: allowed roots and endpoints."""
+
 from pathlib import Path
 
 import pytest
@@ -61,14 +63,14 @@ def test_a_root_that_is_a_link_is_no_source_by_either_name(tmp_path: Path) -> No
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "real")
     policy = StoragePolicy(roots=(tmp_path / "link",))
-    for name, says in (("link", NAME_ADVICE), ("real", ROOT_ADVICE)):
-        assert problems(policy, {"source": {"url": f"file://{tmp_path}/{name}"}}) == {("source", "url"): says}
+    for name, msg in (("link", NAME_ADVICE), ("real", ROOT_ADVICE)):
+        assert problems(policy, {"source": {"url": f"file://{tmp_path}/{name}"}}) == {("source", "url"): msg}
 
 
 @pytest.mark.parametrize(
     "url", ["file:///data/", "file:///data//", "file:///data/.", "file:///data/a/..", "file://data"]
 )
-def test_another_spelling_of_a_root_is_refused_before_the_policy_is_asked(url: str) -> None:
+def test_another_spelling_of_a_root_is_refused_before_the_policy_is_applied(url: str) -> None:
     with pytest.raises(InvalidSpec) as refused:
         parse_spec(MINIMAL | {"source": {"url": url}})
     assert [error.loc for error in refused.value.errors] == [("source", "url")]
@@ -128,11 +130,11 @@ def test_each_side_of_a_pair_is_judged() -> None:
 
 
 @pytest.mark.parametrize("wrong", ["minio.example:9000", "s3://minio", "https://", "https://user@minio"])
-def test_the_operator_is_told_of_an_endpoint_that_is_none(wrong: str) -> None:
+def test_a_listed_endpoint_that_is_no_origin_is_refused(wrong: str) -> None:
     with pytest.raises(ValueError, match="must be an origin"):
         StoragePolicy(endpoints=(wrong,))
 
 
-def test_the_operator_is_told_of_a_root_that_is_relative() -> None:
+def test_a_listed_root_that_is_relative_is_refused() -> None:
     with pytest.raises(ValueError, match="must be an absolute path"):
         StoragePolicy(roots=(Path("data"),))

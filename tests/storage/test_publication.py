@@ -1,4 +1,4 @@
-"""What is published under a name stays what its job says of it, or the job says something else."""
+"""Tests of publication: an object stays what its job reports, or the job ends with an error."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -30,8 +30,8 @@ DOCUMENTS = {"s3": S3, "gs": GS, "az": AZ}
 OURS = Owner("job-ours", 2)
 
 
-class Attempt:
-    """One attempt at one output, in a thread of its own; its lease may be lost while it waits."""
+class PutThread:
+    """A put in a thread of its own, which loses its lease when a test sets `is_stale`."""
 
     def __init__(self, to: UploadDestination, file: Path) -> None:
         self._to, self._file = to, file
@@ -39,7 +39,7 @@ class Attempt:
         self.result: Stored | BaseException | None = None
         self._thread = threading.Thread(target=self._run)
 
-    def start(self) -> "Attempt":
+    def start(self) -> "PutThread":
         self._thread.start()
         return self
 
@@ -53,13 +53,13 @@ class Attempt:
                 "mp4.mp4",
                 self._file,
                 content_type="video/mp4",
-                before_publish=self._prove,
+                before_publish=self._before_publish,
                 on_chunk=lambda _: None,
             )
-        except BaseException as error:  # noqa: BLE001  it is looked at by the test
+        except BaseException as error:  # noqa: BLE001  the test inspects it
             self.result = error
 
-    def _prove(self) -> None:
+    def _before_publish(self) -> None:
         if self.is_stale:
             raise Fenced
 
@@ -71,7 +71,7 @@ def egress() -> Iterator[Egress]:
 
 
 def at_cloud(egress: Egress, server: Server, kind: str, owner: Owner) -> BucketDestination:
-    """Return a destination at a store that is known to check conditions."""
+    """Return a destination at a store that is known to honour conditions."""
     keys = credentials(DOCUMENTS[kind], server)
     prefix = f"{kind}://out/"
     client = open_client(egress, kind, split_bucket(prefix)[0], keys, "output")
@@ -81,8 +81,8 @@ def at_cloud(egress: Egress, server: Server, kind: str, owner: Owner) -> BucketD
     )
 
 
-def elsewhere(storage: Storage, keys: StorageCredentials, owner: Owner) -> UploadDestination:
-    """Return a destination at a store of which nothing is known."""
+def at_other(storage: Storage, keys: StorageCredentials, owner: Owner) -> UploadDestination:
+    """Return a destination at a store that is not known to honour conditions."""
     return storage.destination(Output(url=f"{keys.type}://out/"), keys, owner)
 
 
@@ -92,7 +92,7 @@ def made(folder: Path, content: bytes) -> Path:
     return file
 
 
-SENT = {
+UPLOADS = {
     "s3-whole": ("s3", 1000, "PUT", ""),
     "s3-parts": ("s3", 1_200_000, "POST", "uploadId="),
     "gs-whole": ("gs", 1000, "PUT", ""),
@@ -101,21 +101,21 @@ SENT = {
 }
 
 
-@pytest.mark.parametrize("sent", SENT)
+@pytest.mark.parametrize("upload_name", UPLOADS)
 def test_the_held_put_of_a_stale_worker_does_not_replace_the_new_owners_object(
-    serve: Serve, egress: Egress, tmp_path: Path, sent: str
+    serve: Serve, egress: Egress, tmp_path: Path, upload_name: str
 ) -> None:
-    """Google takes no condition at the end of an upload in parts: see docs/guarantees.md."""
-    kind, size, method, part = SENT[sent]
+    """Google accepts no condition at the end of an upload in parts, see docs/guarantees.md."""
+    kind, size, method, part = UPLOADS[upload_name]
     store = ConditionalStore()
     server = serve(store)
     old, new = made(tmp_path, b"o" * size), made(tmp_path, b"n" * size)
     with store.holding(method, part) as gate:
-        stale = Attempt(at_cloud(egress, server, kind, Owner("job", 1)), old).start()
+        stale = PutThread(at_cloud(egress, server, kind, Owner("job", 1)), old).start()
         gate.await_reached()
         stale.is_stale = True
         to = at_cloud(egress, server, kind, Owner("job", 2))
-        owner = Attempt(to, new).start()
+        owner = PutThread(to, new).start()
         stored = owner.end()
         assert isinstance(stored, Stored)
         to.check("mp4.mp4", stored)
@@ -124,7 +124,7 @@ def test_the_held_put_of_a_stale_worker_does_not_replace_the_new_owners_object(
     to.check("mp4.mp4", stored)
 
 
-def test_a_store_that_ignores_conditions_leaves_a_window_and_the_check_tells(
+def test_a_store_that_ignores_conditions_leaves_a_window_that_the_check_finds(
     serve: Serve, open_storage: Callable[..., Storage], tmp_path: Path
 ) -> None:
     store = ConditionalStore(conditional=False)
@@ -132,16 +132,16 @@ def test_a_store_that_ignores_conditions_leaves_a_window_and_the_check_tells(
     storage, keys = open_storage(server), credentials(S3, server)
     old, new = made(tmp_path, b"old"), made(tmp_path, b"new")
     with store.holding("PUT") as gate:
-        stale = Attempt(elsewhere(storage, keys, Owner("job", 1)), old).start()
+        stale = PutThread(at_other(storage, keys, Owner("job", 1)), old).start()
         gate.await_reached()
-        to = elsewhere(storage, keys, Owner("job", 2))
-        stored = Attempt(to, new).start().end()
+        to = at_other(storage, keys, Owner("job", 2))
+        stored = PutThread(to, new).start().end()
         assert isinstance(stored, Stored)
     stale.end()
     assert store.objects["/out/mp4.mp4"].content == b"old"
-    with pytest.raises(StorageError) as told:
+    with pytest.raises(StorageError) as refused:
         to.check("mp4.mp4", stored)
-    assert (told.value.code, told.value.retry_class) == ("output_changed", RetryClass.TRANSIENT)
+    assert (refused.value.code, refused.value.retry_class) == ("output_changed", RetryClass.TRANSIENT)
 
 
 @pytest.mark.parametrize("kind", DOCUMENTS)
@@ -168,7 +168,7 @@ def test_an_object_that_another_job_wrote_meanwhile_is_a_conflict(
     server = serve(store)
     owner = Owner("job-ours", 1, now=lambda: 100.0, began=0.0)
     keys = credentials(S3, server)
-    to = at_cloud(egress, server, "s3", owner) if known else elsewhere(open_storage(server), keys, owner)
+    to = at_cloud(egress, server, "s3", owner) if known else at_other(open_storage(server), keys, owner)
     store.write("/out/mp4.mp4", b"theirs", age_s=10, job_id="job-theirs")
     with pytest.raises(StorageError) as refused:
         Upload().put(to, "mp4.mp4", made(tmp_path, b"ours"))
@@ -203,7 +203,7 @@ def test_a_store_that_refuses_conditions_is_written_to_without(
     assert store.objects["/out/mp4.mp4"].content == b"ours"
 
 
-def test_whoever_may_only_write_is_not_checked(serve: Serve, egress: Egress, tmp_path: Path) -> None:
+def test_write_only_credentials_skip_the_check(serve: Serve, egress: Egress, tmp_path: Path) -> None:
     store = ConditionalStore()
     server = serve(lambda call: Reply(403) if call.method == "HEAD" else store(call))
     to = at_cloud(egress, server, "s3", OURS)
@@ -216,26 +216,26 @@ def test_whoever_may_only_write_is_not_checked(serve: Serve, egress: Egress, tmp
 @pytest.mark.parametrize(
     ("job_id", "code"), [("job-theirs", "output_conflict"), ("job-ours", "output_changed")]
 )
-def test_an_object_that_was_replaced_before_the_end_is_told(
+def test_an_object_that_was_replaced_before_the_end_is_reported(
     serve: Serve, egress: Egress, tmp_path: Path, job_id: str, code: str
 ) -> None:
     store = ConditionalStore()
     to = at_cloud(egress, serve(store), "s3", OURS)
     stored = Upload().put(to, "mp4.mp4", made(tmp_path, b"ours"))
     store.write("/out/mp4.mp4", b"theirs", job_id=job_id)
-    with pytest.raises(StorageError) as told:
+    with pytest.raises(StorageError) as refused:
         to.check("mp4.mp4", stored)
-    assert told.value.code == code
+    assert refused.value.code == code
     del store.objects["/out/mp4.mp4"]
     with pytest.raises(StorageError, match="is gone after it was published"):
         to.check("mp4.mp4", stored)
 
 
 @pytest.mark.parametrize("kind", DOCUMENTS)
-def test_an_object_says_which_job_made_it(serve: Serve, egress: Egress, tmp_path: Path, kind: str) -> None:
+def test_the_metadata_names_the_job(serve: Serve, egress: Egress, tmp_path: Path, kind: str) -> None:
     store = ConditionalStore()
     server = serve(store)
     Upload().put(at_cloud(egress, server, kind, OURS), "mp4.mp4", made(tmp_path, b"ours"))
     values = store.objects["/out/mp4.mp4"].metadata.values()
     assert set(values) == {"job-ours", "2", sha256(b"ours").hexdigest()}
-    assert [call.method for call in calls(server)] == ["PUT"], "a fresh name costs no further request"
+    assert [call.method for call in calls(server)] == ["PUT"], "a new name needs no second request"

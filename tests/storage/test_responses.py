@@ -1,4 +1,4 @@
-"""What is read from the headers of a store's answers."""
+"""Tests of reading dates from the headers of a store's responses."""
 
 from datetime import UTC, datetime
 

@@ -1,3 +1,5 @@
+"""Tests of signed URLs: fetch and put through the egress guard."""
+
 import os
 import socket
 from collections.abc import Callable
@@ -17,7 +19,7 @@ from euterpe.storage.storage import Storage
 from euterpe.storage.transfer import ObjectInfo
 from tests.net.servers import Authority, Server, saying
 from tests.storage.conftest import Serve
-from tests.storage.fake_stores import Reply, Shelf, calls
+from tests.storage.fake_stores import MemoryStore, Reply, calls
 from tests.storage.storage_calls import Download, Fenced, Upload, destination, source
 
 QUERY = "?X-Amz-Signature=s3cret"
@@ -38,17 +40,17 @@ def test_a_signed_url_is_fetched_with_its_signature(
     serve_tls: Serve, open_storage: Callable[..., Storage]
 ) -> None:
     content = os.urandom(3_000_000)
-    server = serve_tls(Shelf(**{"in/a.mov": content}))
+    server = serve_tls(MemoryStore(**{"in/a.mov": content}))
     url = f"https://localhost:{server.port}/in/a.mov{QUERY}"
     assert Download().fetch(source(open_storage(server), url)) == content
-    asked = calls(server)
-    assert [(call.method, f"?{call.query}", call.headers.get("range")) for call in asked] == [
+    requests = calls(server)
+    assert [(call.method, f"?{call.query}", call.headers.get("range")) for call in requests] == [
         ("GET", QUERY, "bytes=0-0"),
         ("GET", QUERY, None),
     ]
 
 
-def test_a_source_that_does_not_tell_its_size_is_fetched_within_the_limit(
+def test_a_source_without_a_size_is_fetched_within_the_limit(
     authority: Authority, open_storage: Callable[..., Storage]
 ) -> None:
     chunked = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n4\r\nmore\r\n5\r\nmedia\r\n0\r\n\r\n"
@@ -82,7 +84,7 @@ def test_a_source_without_an_end_is_cut_at_the_limit(
 
 
 def test_a_redirect_is_not_followed(serve_tls: Serve, open_storage: Callable[..., Storage]) -> None:
-    elsewhere = serve_tls(Shelf(**{"in/a.mov": b"media"}))
+    elsewhere = serve_tls(MemoryStore(**{"in/a.mov": b"media"}))
     location = f"https://localhost:{elsewhere.port}/in/a.mov"
     server = serve_tls(lambda _: Reply(302, {"location": location}))
     with pytest.raises(StorageError) as refused:
@@ -91,7 +93,7 @@ def test_a_redirect_is_not_followed(serve_tls: Serve, open_storage: Callable[...
     assert elsewhere.accepted == 0
 
 
-def test_an_address_inside_is_refused_by_the_egress(made: Path) -> None:
+def test_a_private_address_is_refused_by_the_egress(made: Path) -> None:
     with Egress(EgressPolicy()) as egress:
         storage = Storage(StoragePolicy(), egress)
         with pytest.raises(StorageError) as refused:
@@ -117,28 +119,28 @@ def test_a_server_that_cannot_prove_its_name_is_sent_nothing(
 def test_an_output_is_put_where_its_url_says(
     serve_tls: Serve, open_storage: Callable[..., Storage], made: Path
 ) -> None:
-    shelf = Shelf()
-    server = serve_tls(shelf)
+    store = MemoryStore()
+    server = serve_tls(store)
     upload = Upload()
     stored = upload.put(destination(open_storage(server), {"mp4.mp4": put_url(server)}), "mp4.mp4", made)
-    assert shelf.objects["/out/mp4.mp4"] == made.read_bytes()
+    assert store.objects["/out/mp4.mp4"] == made.read_bytes()
     assert stored.url == f"https://localhost:{server.port}/out/mp4.mp4"
     assert (stored.size_bytes, stored.sha256) == (3_000_000, sha256(made.read_bytes()).hexdigest())
     (call,) = calls(server)
     assert (call.method, f"?{call.query}", call.headers["content-type"]) == ("PUT", QUERY, "video/mp4")
-    assert (upload.fences, sum(upload.chunks)) == (2, 3_000_000)
+    assert (upload.fence_checks, sum(upload.chunks)) == (2, 3_000_000)
 
 
-def test_an_output_without_a_url_is_told(open_storage: Callable[..., Storage], made: Path) -> None:
+def test_an_output_without_a_url_is_refused(open_storage: Callable[..., Storage], made: Path) -> None:
     to = destination(open_storage(), {"other.mp4": "https://h/a"})
     with pytest.raises(StorageError, match=r"has no URL for mp4\.mp4"):
         Upload().put(to, "mp4.mp4", made)
 
 
-def test_a_stale_worker_asks_for_nothing(
+def test_a_stale_worker_sends_no_request(
     serve_tls: Serve, open_storage: Callable[..., Storage], made: Path
 ) -> None:
-    server = serve_tls(Shelf())
+    server = serve_tls(MemoryStore())
     to = destination(open_storage(server), {"mp4.mp4": put_url(server)})
     with pytest.raises(Fenced):
         Upload().put(to, "mp4.mp4", made, stale=True)
@@ -148,11 +150,11 @@ def test_a_stale_worker_asks_for_nothing(
 def test_a_worker_that_goes_stale_while_it_sends_publishes_nothing(
     serve_tls: Serve, open_storage: Callable[..., Storage], made: Path
 ) -> None:
-    shelf, fences = Shelf(), count()
-    server = serve_tls(shelf)
+    store, fence_checks = MemoryStore(), count()
+    server = serve_tls(store)
 
     def before_publish() -> None:
-        if next(fences) == 1:
+        if next(fence_checks) == 1:
             raise Fenced
 
     to = destination(open_storage(server), {"mp4.mp4": put_url(server)})
@@ -161,18 +163,18 @@ def test_a_worker_that_goes_stale_while_it_sends_publishes_nothing(
             "mp4.mp4", made, content_type="video/mp4", before_publish=before_publish, on_chunk=lambda _: None
         )
     assert server.hung_up.acquire(timeout=10)
-    assert shelf.objects == {}
+    assert store.objects == {}
 
 
 def test_an_output_is_sent_again_when_its_store_was_away(
     serve_tls: Serve, open_storage: Callable[..., Storage], made: Path
 ) -> None:
-    shelf, turns = Shelf(), count()
-    server = serve_tls(lambda call: shelf(call) if next(turns) == 2 else Reply(503))
+    store, tries = MemoryStore(), count()
+    server = serve_tls(lambda call: store(call) if next(tries) == 2 else Reply(503))
     upload = Upload()
     upload.put(destination(open_storage(server), {"mp4.mp4": put_url(server)}), "mp4.mp4", made)
-    assert shelf.objects["/out/mp4.mp4"] == made.read_bytes()
-    assert upload.fences == 3 * 2  # before each try, and before the last of its chunks
+    assert store.objects["/out/mp4.mp4"] == made.read_bytes()
+    assert upload.fence_checks == 3 * 2  # before each of three tries, and before the last chunk of each
     assert sum(upload.chunks) == 3_000_000
 
 
@@ -185,7 +187,7 @@ def test_an_output_is_sent_again_when_its_store_was_away(
         ((400, "EntityTooLarge"), "output_refused"),
     ],
 )
-def test_a_refused_output_is_told_with_the_stores_own_word(
+def test_a_refused_output_quotes_the_stores_error_code(
     serve_tls: Serve, open_storage: Callable[..., Storage], made: Path, answer: tuple[int, str], code: str
 ) -> None:
     status, reason = answer
@@ -197,7 +199,7 @@ def test_a_refused_output_is_told_with_the_stores_own_word(
     assert "s3cret" not in str(refused.value)
 
 
-def test_azure_is_told_which_kind_of_blob_it_gets() -> None:
+def test_azure_gets_a_header_with_the_type_of_blob() -> None:
     azure, amazon = "https://account.blob.core.windows.net/c/a?sig=x", "https://s3.amazonaws.com/b/a?sig=x"
     assert required_headers(azure) == {"x-ms-blob-type": "BlockBlob"}
     assert required_headers(amazon) == {}

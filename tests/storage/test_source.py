@@ -1,4 +1,4 @@
-"""What may be wrong with a source, however it is reached: each case with its code."""
+"""Tests of faults of a source, over S3 and over signed URLs: each has its error code."""
 
 import io
 import os
@@ -16,8 +16,8 @@ from euterpe.storage.source import SourceObject
 from euterpe.storage.storage import Storage
 from euterpe.storage.transfer import ObjectInfo
 from tests.storage.conftest import Serve, keys_to
-from tests.storage.fake_stores import Answer, Call, Reply, Shelf, etag_of
-from tests.storage.storage_calls import PLENTY, Download, Fenced, source
+from tests.storage.fake_stores import Answer, Call, MemoryStore, Reply, etag_of
+from tests.storage.storage_calls import NO_LIMIT, Download, Fenced, source
 
 Open = Callable[[Answer], SourceObject]
 
@@ -26,7 +26,7 @@ Open = Callable[[Answer], SourceObject]
 def opened(
     request: pytest.FixtureRequest, serve: Serve, serve_tls: Serve, open_storage: Callable[..., Storage]
 ) -> Open:
-    """The object `/in/a.mov` of a store that answers like this, as S3 and as a signed URL."""
+    """Return a function that opens `/in/a.mov` at a store with these replies, by S3 and by a signed URL."""
 
     def open_it(answer: Answer) -> SourceObject:
         if request.param == "https":
@@ -39,55 +39,55 @@ def opened(
     return open_it
 
 
-def shelf(content: bytes) -> Shelf:
-    return Shelf(**{"in/a.mov": content})
+def store_with(content: bytes) -> MemoryStore:
+    return MemoryStore(**{"in/a.mov": content})
 
 
-def refused(download: Download, origin: SourceObject, **how: object) -> StorageError:
+def refused(download: Download, origin: SourceObject, **options: object) -> StorageError:
     with pytest.raises(StorageError) as refusal:
-        download.fetch(origin, **how)  # type: ignore[arg-type]
+        download.fetch(origin, **options)  # type: ignore[arg-type]
     assert "s3cret" not in str(refusal.value)
     return refusal.value
 
 
-def test_a_store_says_what_it_knows(opened: Open) -> None:
-    assert opened(shelf(b"media")).stat() == ObjectInfo(5, etag_of(b"media"))
+def test_a_stat_returns_size_and_etag(opened: Open) -> None:
+    assert opened(store_with(b"media")).stat() == ObjectInfo(5, etag_of(b"media"))
 
 
 def test_an_empty_source_is_refused(opened: Open) -> None:
-    origin = opened(shelf(b""))
+    origin = opened(store_with(b""))
     assert origin.stat().size == 0
     assert refused(Download(), origin).code == "source_empty"
 
 
 def test_a_source_that_is_too_large_is_refused_before_it_is_fetched(opened: Open) -> None:
     download = Download()
-    error = refused(download, opened(shelf(b"x" * 101)), max_bytes=100)
+    error = refused(download, opened(store_with(b"x" * 101)), max_bytes=100)
     assert (error.code, error.retry_class) == ("source_too_large", RetryClass.PERMANENT)
     assert download.chunks == []
 
 
 def test_a_source_of_just_the_limit_is_fetched(opened: Open) -> None:
-    assert Download().fetch(opened(shelf(b"x" * 100)), max_bytes=100) == b"x" * 100
+    assert Download().fetch(opened(store_with(b"x" * 100)), max_bytes=100) == b"x" * 100
 
 
-def test_a_source_that_is_cut_is_fetched_in_pieces(opened: Open) -> None:
+def test_a_source_whose_connections_break_is_fetched_in_pieces(opened: Open) -> None:
     content = os.urandom(500_000)
-    whole = shelf(content)
+    store = store_with(content)
 
     def cut(call: Call) -> Reply:
-        reply = whole(call)
+        reply = store(call)
         return replace(reply, sent=100_000) if len(reply.body) > 100_000 else reply
 
     assert Download().fetch(opened(cut)) == content
 
 
 def test_a_source_that_always_ends_early_is_truncated(opened: Open) -> None:
-    whole = shelf(b"x" * 200_000)
-    whole.ranges = False
+    store = store_with(b"x" * 200_000)
+    store.ranges = False
 
     def cut(call: Call) -> Reply:
-        return replace(whole(call), sent=150_000)
+        return replace(store(call), sent=150_000)
 
     info = ObjectInfo(200_000, None)
     download = Download()
@@ -108,17 +108,17 @@ def test_between_two_tries_a_fetch_can_be_stopped(opened: Open) -> None:
         raise Fenced
 
     with pytest.raises(Fenced):
-        opened(refuse).fetch(io.BytesIO(), expect=ObjectInfo(5, None), max_bytes=PLENTY, on_chunk=stop)
+        opened(refuse).fetch(io.BytesIO(), expect=ObjectInfo(5, None), max_bytes=NO_LIMIT, on_chunk=stop)
     assert len(calls) == 1
 
 
-def test_a_store_that_gives_a_few_bytes_at_a_time_gets_nowhere(opened: Open) -> None:
-    whole = shelf(b"x" * 1000)
+def test_a_store_that_sends_one_byte_per_try_is_given_up(opened: Open) -> None:
+    store = store_with(b"x" * 1000)
     calls = []
 
     def drop(call: Call) -> Reply:
         calls.append(call)
-        return replace(whole(call), sent=1)
+        return replace(store(call), sent=1)
 
     assert refused(Download(), opened(drop), expect=ObjectInfo(1000, None)).code == "source_truncated"
     assert len(calls) == transfer.TRIES
@@ -126,7 +126,7 @@ def test_a_store_that_gives_a_few_bytes_at_a_time_gets_nowhere(opened: Open) -> 
 
 @pytest.mark.parametrize("now", [b"media!", b"mediums"])
 def test_a_source_that_is_another_one_now_has_changed(opened: Open, now: bytes) -> None:
-    store = shelf(b"medium")
+    store = store_with(b"medium")
     origin = opened(store)
     info = origin.stat()
     store.objects["/in/a.mov"] = now
@@ -136,7 +136,7 @@ def test_a_source_that_is_another_one_now_has_changed(opened: Open, now: bytes) 
 
 def test_a_source_that_changes_while_it_is_resumed_has_changed(opened: Open) -> None:
     before, after = os.urandom(300_000), os.urandom(300_000)
-    store = shelf(before)
+    store = store_with(before)
 
     def change(call: Call) -> Reply:
         reply = store(call)
@@ -152,46 +152,46 @@ def test_a_source_that_changes_while_it_is_resumed_has_changed(opened: Open) -> 
 
 
 def test_a_source_that_has_shrunk_below_what_is_there_has_changed(opened: Open) -> None:
-    store = shelf(b"short")
+    store = store_with(b"short")
     download = Download(io.BytesIO(), [])
     download.file.write(b"longer")
     assert refused(download, opened(store), expect=ObjectInfo(10, None)).code == "source_changed"
 
 
-def test_of_more_than_the_content_length_nothing_is_read(opened: Open) -> None:
-    store = shelf(b"x" * 1000 + b"surplus")
+def test_nothing_beyond_the_content_length_is_read(opened: Open) -> None:
+    store = store_with(b"x" * 1000 + b"surplus")
 
-    def lying(call: Call) -> Reply:
+    def send_surplus(call: Call) -> Reply:
         reply = store(call)
         headers = {**reply.headers, "content-length": "1000", "content-range": ""}
         return Reply(200, headers, reply.body)
 
-    assert Download().fetch(opened(lying), expect=ObjectInfo(1000, None)) == b"x" * 1000
+    assert Download().fetch(opened(send_surplus), expect=ObjectInfo(1000, None)) == b"x" * 1000
 
 
-def test_what_is_fetched_already_is_not_asked_for_again(opened: Open) -> None:
+def test_what_is_fetched_already_is_not_requested_again(opened: Open) -> None:
     calls = []
-    store = shelf(b"media")
+    store = store_with(b"media")
 
-    def listening(call: Call) -> Reply:
+    def record(call: Call) -> Reply:
         calls.append(call)
         return store(call)
 
-    origin, download = opened(listening), Download()
+    origin, download = opened(record), Download()
     info = origin.stat()
     download.fetch(origin, expect=info)
-    asked = len(calls)
+    call_count = len(calls)
     assert download.fetch(origin, expect=info) == b"media"
-    assert len(calls) == asked
+    assert len(calls) == call_count
 
 
-def test_a_store_that_was_away_for_a_moment_is_asked_again(opened: Open) -> None:
-    store, calls = shelf(b"media"), count()
+def test_a_store_that_was_unavailable_for_a_moment_is_retried(opened: Open) -> None:
+    store, calls = store_with(b"media"), count()
 
-    def waking(call: Call) -> Reply:
+    def answer_every_third(call: Call) -> Reply:
         return store(call) if next(calls) % 3 == 2 else Reply(503)
 
-    assert Download().fetch(opened(waking)) == b"media"
+    assert Download().fetch(opened(answer_every_third)) == b"media"
 
 
 @pytest.mark.parametrize(
@@ -216,21 +216,21 @@ def test_what_a_store_answers_decides_what_comes_next(
 
 def test_a_disk_that_is_full_ends_the_fetch(opened: Open) -> None:
     with Path("/dev/full").open("wb", buffering=0) as full, pytest.raises(StorageError) as failed:
-        opened(shelf(b"media")).fetch(
-            full, expect=ObjectInfo(5, None), max_bytes=PLENTY, on_chunk=lambda _: None
+        opened(store_with(b"media")).fetch(
+            full, expect=ObjectInfo(5, None), max_bytes=NO_LIMIT, on_chunk=lambda _: None
         )
     assert (failed.value.code, failed.value.retry_class) == ("disk_full", RetryClass.TRANSIENT)
 
 
-def test_who_stops_a_fetch_leaves_no_connection_behind(
+def test_a_stopped_fetch_leaves_no_connection_open(
     serve: Serve, open_storage: Callable[..., Storage]
 ) -> None:
-    server = serve(Shelf(**{"in/a.mov": bytes(64 << 20)}))
+    server = serve(MemoryStore(**{"in/a.mov": bytes(64 << 20)}))
     origin = source(open_storage(server), "s3://in/a.mov", keys_to(server))
 
     def on_chunk(_: int) -> None:
         raise Fenced
 
     with pytest.raises(Fenced):
-        origin.fetch(io.BytesIO(), expect=ObjectInfo(64 << 20, None), max_bytes=PLENTY, on_chunk=on_chunk)
+        origin.fetch(io.BytesIO(), expect=ObjectInfo(64 << 20, None), max_bytes=NO_LIMIT, on_chunk=on_chunk)
     assert server.hung_up.acquire(timeout=30)

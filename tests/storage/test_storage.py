@@ -1,3 +1,5 @@
+"""Tests of storage: only allowed endpoints are called, and large objects use little memory."""
+
 import json
 import subprocess
 import sys
@@ -12,14 +14,14 @@ from euterpe.storage.errors import StorageError
 from euterpe.storage.storage import Storage
 from tests.s3 import S3Server
 from tests.storage.conftest import Serve, keys_to
-from tests.storage.fake_stores import Shelf
+from tests.storage.fake_stores import MemoryStore
 from tests.storage.storage_calls import destination, source
 
 
-def test_an_endpoint_that_the_operator_does_not_allow_is_never_asked(
+def test_an_endpoint_that_the_operator_does_not_allow_is_never_called(
     serve: Serve, open_storage: Callable[..., Storage]
 ) -> None:
-    allowed, other = serve(Shelf(**{"in/a.mov": b"media"})), serve(Shelf())
+    allowed, other = serve(MemoryStore(**{"in/a.mov": b"media"})), serve(MemoryStore())
     storage = open_storage(allowed)
     assert source(storage, "s3://in/a.mov", keys_to(allowed)).stat().size == 5
     for call in (source, destination):
@@ -33,7 +35,7 @@ def test_an_endpoint_that_the_operator_does_not_allow_is_never_asked(
 
 
 def test_a_large_object_passes_through_little_memory(s3: S3Server, tmp_path: Path) -> None:
-    """128 MiB there and back in a process of its own, which is told nothing but where."""
+    """A process of its own fetches and stores 128 MiB, and reports how much its memory grew."""
     bucket = s3.bucket(f"b-{uuid4().hex}")
     with (bucket / "a.mov").open("wb") as sparse:
         sparse.truncate(128 << 20)
@@ -52,7 +54,7 @@ def test_a_large_object_passes_through_little_memory(s3: S3Server, tmp_path: Pat
         timeout=120,
     )
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
+    report = json.loads(done.stdout)
     assert (bucket / "back/a.mov").stat().st_size == 128 << 20
-    assert told["size"] == 128 << 20
-    assert told["grown"] < 64 << 20
+    assert report["size"] == 128 << 20
+    assert report["grown"] < 64 << 20

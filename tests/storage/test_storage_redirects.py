@@ -1,4 +1,4 @@
-"""No storage client follows a redirect: a store's answer never decides whom we call, or with which keys."""
+"""Tests that no storage client follows a redirect: no response decides the host or the keys of a call."""
 
 import json
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from euterpe.storage.errors import StorageError
 from euterpe.storage.storage import Storage
 from tests.net.servers import Server
 from tests.storage.conftest import Serve
-from tests.storage.fake_stores import Call, Reply, Shelf, calls
+from tests.storage.fake_stores import Call, MemoryStore, Reply, calls
 from tests.storage.keys import AZ, AZ_KEY, GS, S3, credentials, key_file
 from tests.storage.storage_calls import Download, Upload, destination, source
 
@@ -29,17 +29,17 @@ Redirect = Callable[[Call], Reply]
 
 def redirecting(status: int, to: Server, *, only: Callable[[Call], bool] = lambda _: True) -> Redirect:
     """Return a store that sends some calls to `to` and answers the others as an object store would."""
-    shelf = Shelf(**{"in/a.mov": b"media"})
+    objects = MemoryStore(**{"in/a.mov": b"media"})
 
     def answer(call: Call) -> Reply:
         if only(call):
             return Reply(status, {"location": f"http://{to.pair}{call.target}"})
-        return Reply(200, {"etag": '"part"'}, BEGUN) if call.method == "POST" else shelf(call)
+        return Reply(200, {"etag": '"part"'}, BEGUN) if call.method == "POST" else objects(call)
 
     return answer
 
 
-def is_a_part(call: Call) -> bool:
+def is_part_upload(call: Call) -> bool:
     return call.method == "PUT" and ("partNumber" in call.query or "blockid=" in call.query)
 
 
@@ -52,7 +52,7 @@ def ends_the_upload(call: Call) -> bool:
 def test_a_source_is_not_read_from_where_its_store_redirects_to(
     serve: Serve, open_storage: Callable[..., Storage], kind: str, status: int
 ) -> None:
-    elsewhere = serve(Shelf(**{"in/a.mov": b"an internal video"}))
+    elsewhere = serve(MemoryStore(**{"in/a.mov": b"an internal video"}))
     for only in (lambda call: call.method == "HEAD", lambda call: call.method == "GET"):
         store = serve(redirecting(status, elsewhere, only=only))
         keys = credentials(KEYS[kind], store)
@@ -68,13 +68,13 @@ def test_a_source_is_not_read_from_where_its_store_redirects_to(
 def test_an_output_is_not_sent_to_where_its_store_redirects_to(
     serve: Serve, open_storage: Callable[..., Storage], kind: str, status: int, large: Path
 ) -> None:
-    elsewhere, small = serve(Shelf()), large.with_name("small.mp4")
+    elsewhere, small = serve(MemoryStore()), large.with_name("small.mp4")
     small.write_bytes(b"made")
     cases = [
         (small, lambda call: call.method == "PUT"),
         (small, lambda call: call.method == "HEAD"),
         (large, lambda call: call.method == "POST" or "blockid=" in call.query),
-        (large, is_a_part),
+        (large, is_part_upload),
         (large, ends_the_upload),
     ]
     for file, only in cases:
@@ -103,7 +103,7 @@ def test_a_redirect_to_another_path_of_the_same_store_is_not_followed_either(
 def test_a_signed_url_is_not_redirected(
     serve_tls: Serve, open_storage: Callable[..., Storage], status: int, small: Path
 ) -> None:
-    elsewhere = serve_tls(Shelf(**{"in/a.mov": b"an internal video"}))
+    elsewhere = serve_tls(MemoryStore(**{"in/a.mov": b"an internal video"}))
     location = f"https://localhost:{elsewhere.port}/in/a.mov"
     store = serve_tls(lambda _: Reply(status, {"location": location}))
     storage, url = open_storage(store, elsewhere), f"https://localhost:{store.port}/a?sig=s3cret"
@@ -119,7 +119,7 @@ def test_a_signed_url_is_not_redirected(
 def test_a_key_file_of_the_requester_names_no_host_that_we_call(
     serve: Serve, open_storage: Callable[..., Storage]
 ) -> None:
-    trap, store = serve(Shelf()), serve(Shelf(**{"in/a.mov": b"media"}))
+    trap, store = serve(MemoryStore()), serve(MemoryStore(**{"in/a.mov": b"media"}))
     hosts = dict.fromkeys(
         ("token_uri", "auth_uri", "gcs_base_url", "auth_provider_x509_cert_url", "universe_domain"),
         f"http://{trap.pair}/",

@@ -1,3 +1,5 @@
+"""Tests of transfers: retries, progress, and the files that are sent."""
+
 import os
 from hashlib import sha256
 from pathlib import Path
@@ -10,18 +12,18 @@ from euterpe.storage.transfer import CHUNK, Outgoing, Stored, retry_transfer
 
 
 class Flaky:
-    """Fails as often as it is told; each failure may have brought some bytes."""
+    """Fails `failures` times. Each failure first transfers `bytes_each` bytes."""
 
-    def __init__(self, failures: int, brings: int = 0) -> None:
-        self.left, self.brings = failures, brings
-        self.calls = self.got = 0
+    def __init__(self, failures: int, bytes_each: int = 0) -> None:
+        self.failures_left, self.bytes_each = failures, bytes_each
+        self.calls = self.received = 0
 
     def __call__(self) -> str:
         self.calls += 1
-        if self.left == 0:
+        if self.failures_left == 0:
             return "done"
-        self.left -= 1
-        self.got += self.brings
+        self.failures_left -= 1
+        self.received += self.bytes_each
         raise StorageUnreachable("s3://in/a", "answered 503", side="source")
 
 
@@ -35,26 +37,26 @@ def test_a_few_failures_are_survived() -> None:
     assert retry_transfer(flaky) == "done"
 
 
-def test_after_as_many_in_a_row_the_last_is_raised() -> None:
+def test_after_too_many_failures_in_a_row_the_last_is_raised() -> None:
     flaky = Flaky(100)
     with pytest.raises(StorageUnreachable):
         retry_transfer(flaky)
     assert flaky.calls == transfer.TRIES
 
 
-def test_whoever_makes_progress_may_fail_for_ever() -> None:
-    flaky = Flaky(100, brings=64 * 1024)
-    assert retry_transfer(flaky, progress=lambda: flaky.got) == "done"
+def test_failures_that_make_progress_are_retried_without_limit() -> None:
+    flaky = Flaky(100, bytes_each=64 * 1024)
+    assert retry_transfer(flaky, progress=lambda: flaky.received) == "done"
 
 
 def test_a_few_bytes_are_no_progress() -> None:
-    flaky = Flaky(100, brings=10)
+    flaky = Flaky(100, bytes_each=10)
     with pytest.raises(StorageUnreachable):
-        retry_transfer(flaky, progress=lambda: flaky.got)
+        retry_transfer(flaky, progress=lambda: flaky.received)
     assert flaky.calls == transfer.TRIES
 
 
-def test_what_does_not_pass_is_not_tried_again() -> None:
+def test_a_permanent_error_is_not_retried() -> None:
     calls = []
 
     def refuse() -> None:
@@ -69,12 +71,12 @@ def test_what_does_not_pass_is_not_tried_again() -> None:
 def test_a_file_on_its_way_out_is_hashed_and_counted_once(tmp_path: Path) -> None:
     content = b"a" * CHUNK + b"b" * CHUNK + b"c" * 10
     (tmp_path / "made").write_bytes(content)
-    told: list[int] = []
-    outgoing = Outgoing(tmp_path / "made", told.append)
+    counted: list[int] = []
+    outgoing = Outgoing(tmp_path / "made", counted.append)
     first_try = outgoing.chunks()
     next(first_try), next(first_try)
     assert b"".join(outgoing.chunks()) == content
-    assert sum(told) == outgoing.size == len(content)
+    assert sum(counted) == outgoing.size == len(content)
     assert outgoing.stored("s3://out/made") == Stored(
         "s3://out/made", len(content), sha256(content).hexdigest()
     )
@@ -82,7 +84,7 @@ def test_a_file_on_its_way_out_is_hashed_and_counted_once(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("name", ["link", "linked/made", "fifo", "folder"])
 def test_only_a_regular_file_that_no_link_leads_to_is_sent(tmp_path: Path, name: str) -> None:
-    """Whoever made it may have been taken over, and what it points at is the worker's."""
+    """The child that made the file may be compromised, and a link may point at a file of the worker."""
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder/made").write_text("secret")
     (tmp_path / "link").symlink_to("folder/made")

@@ -1,4 +1,4 @@
-"""A source that drips, and a store that swallows bytes slowly, hold a slot no longer than their window."""
+"""Tests of the minimum pace: a slow source or store holds a slot no longer than the window of the pace."""
 
 import socket
 import threading
@@ -24,15 +24,15 @@ HEAD = b"HTTP/1.1 200 OK\r\nlast-modified: Wed, 21 Oct 2015 07:28:00 GMT\r\ncont
 DOCUMENTS = {"s3": S3, "gs": GS, "az": AZ}
 
 
-def dripping(server: Server, sock: socket.socket) -> None:
+def send_slowly(server: Server, sock: socket.socket) -> None:
     while request := server.read_request(sock):
         sock.sendall(HEAD)
         if not request.startswith(b"HEAD"):
             server.drip(sock, bytes(SIZE), at_once=100)
 
 
-def swallowing(server: Server, sock: socket.socket) -> None:
-    """Take a few bytes now and then: what is sent waits in the way."""
+def receive_slowly(server: Server, sock: socket.socket) -> None:
+    """Receive a few bytes now and then, with a small buffer, so that the sender has to wait."""
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     while sock.recv(512) and not server.stopping.wait(0.02):
         pass
@@ -40,7 +40,7 @@ def swallowing(server: Server, sock: socket.socket) -> None:
 
 @pytest.mark.parametrize("kind", DOCUMENTS)
 def test_a_source_that_drips_is_too_slow(open_storage: Callable[..., Storage], kind: str) -> None:
-    with Server(dripping) as server:
+    with Server(send_slowly) as server:
         storage = open_storage(server, pace=STRICT)
         origin = source(storage, f"{kind}://in/a.mov", credentials(DOCUMENTS[kind], server))
         with pytest.raises(StorageError) as slow:
@@ -53,7 +53,7 @@ def test_a_source_that_drips_is_too_slow(open_storage: Callable[..., Storage], k
 def test_a_source_that_keeps_the_pace_is_fetched(
     open_storage: Callable[..., Storage], pace: MinimumPace
 ) -> None:
-    with Server(dripping) as server:
+    with Server(send_slowly) as server:
         origin = source(open_storage(server, pace=pace), "s3://in/a.mov", credentials(S3, server))
         assert Download().fetch(origin) == bytes(SIZE)
 
@@ -61,7 +61,7 @@ def test_a_source_that_keeps_the_pace_is_fetched(
 def test_a_signed_url_that_drips_is_too_slow(
     open_storage: Callable[..., Storage], authority: Authority
 ) -> None:
-    with Server(dripping, authority.server_context(["localhost"])) as server:
+    with Server(send_slowly, authority.server_context(["localhost"])) as server:
         origin = source(open_storage(server, pace=STRICT), f"https://localhost:{server.port}/a.mov")
         with pytest.raises(StorageError) as slow:
             Download().fetch(origin)
@@ -69,12 +69,12 @@ def test_a_signed_url_that_drips_is_too_slow(
 
 
 @pytest.mark.parametrize("how", ["whole", "parts", "signed"])
-def test_a_store_that_takes_bytes_slowly_is_too_slow(
+def test_a_store_that_receives_slowly_is_too_slow(
     open_storage: Callable[..., Storage], authority: Authority, tmp_path: Path, how: str
 ) -> None:
     size = {"whole": 490_000, "parts": 1_500_000, "signed": 20_000_000}[how]
     (made := tmp_path / "made.mp4").write_bytes(bytes(size))
-    serve: Serve = swallowing if how == "signed" else taking_slowly_after_the_beginning
+    serve: Serve = receive_slowly if how == "signed" else receive_slowly_after_the_first_requests
     tls = authority.server_context(["localhost"]) if how == "signed" else None
     with Server(serve, tls) as server:
         storage = open_storage(server, pace=MinimumPace(bytes_per_s=100_000_000, window_s=0.3))
@@ -87,17 +87,17 @@ def test_a_store_that_takes_bytes_slowly_is_too_slow(
     assert (slow.value.code, slow.value.retry_class) == ("output_too_slow", RetryClass.TRANSIENT)
 
 
-def taking_slowly_after_the_beginning(server: Server, sock: socket.socket) -> None:
+def receive_slowly_after_the_first_requests(server: Server, sock: socket.socket) -> None:
     head = sock.recv(65536)
     while head.startswith((b"HEAD", b"POST", b"DELETE")):
         body = b"" if head.startswith(b"HEAD") else b"<R><UploadId>u</UploadId></R>"
         status = 404 if head.startswith(b"HEAD") else 200
         sock.sendall(b"HTTP/1.1 %d so\r\ncontent-length: %d\r\n\r\n" % (status, len(body)) + body)
         head = sock.recv(65536)
-    swallowing(server, sock)
+    receive_slowly(server, sock)
 
 
-def test_a_file_at_the_end_of_a_slow_line_is_too_slow(
+def test_a_file_below_the_minimum_pace_is_too_slow(
     open_storage: Callable[..., Storage], tmp_path: Path
 ) -> None:
     (tmp_path / "a.mov").write_bytes(bytes(SIZE))
@@ -108,7 +108,7 @@ def test_a_file_at_the_end_of_a_slow_line_is_too_slow(
     assert slow.value.code == "source_too_slow"
 
 
-def test_a_window_ends_when_it_has_brought_what_it_must() -> None:
+def test_a_window_ends_once_its_bytes_have_moved() -> None:
     pace = TransferPace(MinimumPace(bytes_per_s=100, window_s=10))
     pace.add(9.0, 999)
     assert pace.seconds_left == 1.0
@@ -125,7 +125,7 @@ def test_silence_is_not_slowness() -> None:
     assert pace.is_too_slow
 
 
-def test_many_small_files_are_worth_a_second_each() -> None:
+def test_each_small_file_counts_as_a_second_of_the_pace() -> None:
     pace = TransferPace(MinimumPace(bytes_per_s=100, window_s=10))
     for _ in range(1000):
         pace.add(0.9, 1)
@@ -133,11 +133,11 @@ def test_many_small_files_are_worth_a_second_each() -> None:
     assert not pace.is_too_slow
 
 
-def test_who_hangs_up_after_each_drop_is_too_slow_as_well(open_storage: Callable[..., Storage]) -> None:
+def test_disconnecting_after_each_chunk_is_too_slow_as_well(open_storage: Callable[..., Storage]) -> None:
     """Each try brings 64 KiB, which counts as progress; the pace of the transfer counts them together."""
     served = threading.Semaphore(0)
 
-    def some(server: Server, sock: socket.socket) -> None:
+    def send_some_and_disconnect(server: Server, sock: socket.socket) -> None:
         request = server.read_request(sock)
         if request.startswith(b"HEAD"):
             sock.sendall(HEAD.replace(b"4000", b"40000000"))
@@ -151,10 +151,10 @@ def test_who_hangs_up_after_each_drop_is_too_slow_as_well(open_storage: Callable
         sock.sendall(bytes(70_000))
         served.release()
 
-    with Server(some) as server:
+    with Server(send_some_and_disconnect) as server:
         pace = MinimumPace(bytes_per_s=10_000_000, window_s=0.3)
         origin = source(open_storage(server, pace=pace), "s3://in/a.mov", credentials(S3, server))
         with pytest.raises(StorageError) as slow:
             Download().fetch(origin)
     assert slow.value.code == "source_too_slow"
-    assert all(served.acquire(timeout=0) for _ in range(2)), "it was asked again"
+    assert all(served.acquire(timeout=0) for _ in range(2)), "there was a second try"

@@ -1,4 +1,4 @@
-"""A process that carries an object from a bucket into a file and back, and tells how much it grew."""
+"""A program that copies an object from a bucket into a file and back, and prints how much its memory grew."""
 
 import json
 import resource
@@ -10,7 +10,7 @@ from euterpe.net.egress import Egress
 from euterpe.net.policy import EgressPolicy
 from euterpe.storage.policy import StoragePolicy
 from euterpe.storage.storage import Storage
-from tests.storage.storage_calls import PLENTY, Upload, destination, source
+from tests.storage.storage_calls import NO_LIMIT, Upload, destination, source
 
 
 def main(document: dict[str, str], bucket: str, folder: Path) -> None:
@@ -18,14 +18,14 @@ def main(document: dict[str, str], bucket: str, folder: Path) -> None:
     with Egress(EgressPolicy()) as egress:
         storage = Storage(StoragePolicy(endpoints=(document["endpoint"],)), egress)
         origin = source(storage, f"s3://{bucket}/a.mov", keys)
-        expect, before = origin.stat(), peak()
+        expect, before = origin.stat(), peak_memory_bytes()
         with (folder / "a.mov").open("wb") as file:
-            origin.fetch(file, expect=expect, max_bytes=PLENTY, on_chunk=lambda _: None)
+            origin.fetch(file, expect=expect, max_bytes=NO_LIMIT, on_chunk=lambda _: None)
         stored = Upload().put(destination(storage, f"s3://{bucket}/back/", keys), "a.mov", folder / "a.mov")
-        json.dump({"size": stored.size_bytes, "grown": peak() - before}, sys.stdout)
+        json.dump({"size": stored.size_bytes, "grown": peak_memory_bytes() - before}, sys.stdout)
 
 
-def peak() -> int:
+def peak_memory_bytes() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 

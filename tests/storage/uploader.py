@@ -1,4 +1,4 @@
-"""A worker to be killed: says when it has sent an output, and never publishes it."""
+"""A program for tests that kill it: it writes an output, prints `sent`, and never publishes it."""
 
 import signal
 import sys
@@ -11,7 +11,7 @@ from euterpe.storage.storage import Storage
 from tests.storage.storage_calls import destination
 
 
-def wait_for_the_end() -> None:
+def wait_to_be_killed() -> None:
     sys.stdout.write("sent\n")
     sys.stdout.flush()
     signal.pause()
@@ -24,6 +24,6 @@ with Egress(EgressPolicy()) as egress:
         "mp4.mp4",
         made,
         content_type="video/mp4",
-        before_publish=wait_for_the_end,
+        before_publish=wait_to_be_killed,
         on_chunk=lambda _: None,
     )

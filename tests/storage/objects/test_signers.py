@@ -1,4 +1,4 @@
-"""Our signatures beside those of obstore, which the clouds accept: the same request, the same signature."""
+"""Tests of request signers against obstore, whose signatures the clouds accept: both must be equal."""
 
 import json
 from base64 import urlsafe_b64decode
@@ -37,14 +37,14 @@ DONE = b'<R><Location>x</Location><Bucket>b</Bucket><Key>k</Key><ETag>"abc-3"</E
 NOW = datetime(2026, 11, 19, 7, 8, 17, tzinfo=UTC)
 
 
-def willing(call: Call) -> Reply:
+def accept_everything(call: Call) -> Reply:
     if call.method == "POST":
         return Reply(200, {"etag": '"p"'}, BEGUN if "uploads" in call.query else DONE)
     return Reply(200, {"etag": '"p"', "last-modified": "Wed, 21 Oct 2015 07:28:00 GMT"})
 
 
-def exercise(store: S3Store | AzureStore) -> None:
-    """Make every kind of request that we make."""
+def send_every_kind(store: S3Store | AzureStore) -> None:
+    """Send every kind of request that Euterpe sends."""
     obstore.head(store, KEY)
     obstore.put(store, KEY, b"hello", attributes={"Content-Type": "video/mp4"}, mode="create")
     obstore.put(store, KEY, b"hello", mode={"e_tag": '"old"'})
@@ -53,19 +53,19 @@ def exercise(store: S3Store | AzureStore) -> None:
     writer.close()
 
 
-def without(call: Call, *names: str) -> dict[str, str]:
+def headers_without(call: Call, *names: str) -> dict[str, str]:
     added = {"authorization", "host", "accept", "user-agent", *names}
     return {name: value for name, value in call.headers.items() if name not in added}
 
 
 def request_of(call: Call, *names: str) -> ObjectRequest:
     path, _, query = call.target.partition("?")
-    return ObjectRequest(call.method, path, query, without(call, *names), call.body)
+    return ObjectRequest(call.method, path, query, headers_without(call, *names), call.body)
 
 
 @pytest.fixture
 def server(serve: Serve) -> Server:
-    return serve(willing)
+    return serve(accept_everything)
 
 
 @pytest.mark.parametrize("token", [None, "s3ssion/+="])
@@ -78,14 +78,14 @@ def test_s3_requests_are_signed_as_obstore_signs_them(server: Server, token: str
     if token:
         config["session_token"] = token
     config["endpoint"] = f"http://{server.pair}"
-    exercise(S3Store("out", config=config, client_options={"allow_http": True}))
+    send_every_kind(S3Store("out", config=config, client_options={"allow_http": True}))
     signer = S3Signer("AKIAMINE", "s3cret/+", token, "eu-central-1")
-    seen = calls(server)
-    assert len(seen) >= 6
-    for call in seen:
+    sent = calls(server)
+    assert len(sent) >= 6
+    for call in sent:
         now = datetime.strptime(call.headers["x-amz-date"], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
-        ours = ("x-amz-date", "x-amz-content-sha256", "x-amz-security-token", "content-length")
-        signed = signer.sign(request_of(call, *ours), call.headers["host"], now)
+        added_by_signer = ("x-amz-date", "x-amz-content-sha256", "x-amz-security-token", "content-length")
+        signed = signer.sign(request_of(call, *added_by_signer), call.headers["host"], now)
         assert signed.headers["authorization"] == call.headers["authorization"]
         assert signed.headers.get("x-amz-security-token") == token
 
@@ -93,7 +93,7 @@ def test_s3_requests_are_signed_as_obstore_signs_them(server: Server, token: str
 @pytest.mark.parametrize("field", ["path", "query"])
 def test_our_urls_are_spelt_as_obstore_spells_those_of_s3(server: Server, field: str) -> None:
     config: S3Config = {"endpoint": f"http://{server.pair}", "skip_signature": True}
-    exercise(S3Store("out", config=config, client_options={"allow_http": True}))
+    send_every_kind(S3Store("out", config=config, client_options={"allow_http": True}))
     paths = {call.target.partition("?")[0] for call in calls(server)}
     queries = {call.query for call in calls(server)}
     if field == "path":
@@ -108,11 +108,11 @@ def test_azure_requests_are_signed_as_obstore_signs_them(server: Server) -> None
         "account_key": "a2V5",
         "endpoint": f"http://{server.pair}",
     }
-    exercise(AzureStore("out", config=config, client_options={"allow_http": True}))
+    send_every_kind(AzureStore("out", config=config, client_options={"allow_http": True}))
     signer = AccountKey.decode("account", "a2V5")
-    seen = calls(server)
-    assert len(seen) >= 6
-    for call in seen:
+    sent = calls(server)
+    assert len(sent) >= 6
+    for call in sent:
         now = parsedate_to_datetime(call.headers["date"])
         signed = signer.sign(request_of(call, "date", "x-ms-version", "content-length"), "host", now)
         assert signed.headers["authorization"] == call.headers["authorization"]
@@ -143,16 +143,16 @@ def test_a_service_account_signs_a_token_of_an_hour_and_renews_it_in_time() -> N
     ]
     assert tokens[0] == tokens[1] != tokens[2]
     header, claims, signature = tokens[2].removeprefix("Bearer ").split(".")
-    assert decoded(header) == {"typ": "JWT", "alg": "RS256", "kid": "k"}
-    said = decoded(claims)
-    assert (said["iss"], said["sub"], said["exp"] - said["iat"]) == ("w@p", "w@p", 3600)
+    assert decode_part(header) == {"typ": "JWT", "alg": "RS256", "kid": "k"}
+    payload = decode_part(claims)
+    assert (payload["iss"], payload["sub"], payload["exp"] - payload["iat"]) == ("w@p", "w@p", 3600)
     key = load_pem_private_key(json.loads(key_file())["private_key"].encode(), None)
     assert isinstance(key, RSAPrivateKey)
     signed = f"{header}.{claims}".encode()
     key.public_key().verify(urlsafe_b64decode(signature + "=="), signed, PKCS1v15(), SHA256())
 
 
-def locked_key() -> str:
+def encrypted_key() -> str:
     key = load_pem_private_key(json.loads(key_file())["private_key"].encode(), None)
     password = BestAvailableEncryption(b"secret")
     return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, password).decode()
@@ -167,11 +167,11 @@ def locked_key() -> str:
         "",
         '{"private_key": 7}',
         json.dumps({"private_key": "no key", "private_key_id": "k", "client_email": "w@p"}),
-        json.dumps({"private_key": locked_key(), "private_key_id": "k", "client_email": "w@p"}),
+        json.dumps({"private_key": encrypted_key(), "private_key_id": "k", "client_email": "w@p"}),
     ],
 )
 def test_a_service_account_that_cannot_be_read_is_a_value_error(text: str) -> None:
-    with pytest.raises(ValueError):  # noqa: PT011  whatever its words
+    with pytest.raises(ValueError):  # noqa: PT011  whatever its message
         ServiceAccount(text)
 
 
@@ -179,6 +179,6 @@ def at(seconds: int) -> datetime:
     return datetime.fromtimestamp(NOW.timestamp() + seconds, UTC)
 
 
-def decoded(part: str) -> dict[str, Any]:
+def decode_part(part: str) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(urlsafe_b64decode(part + "=="))
     return found
