@@ -1,7 +1,6 @@
-"""The program that runs in ffmpeg's place: make each system call of a list, and print what each answered.
+"""A program that runs in ffmpeg's place: make each system call of a list, and print its error number.
 
-It is given to Python as text, because the sandbox lets it read nothing of ours. It imports only the standard
-library.
+Python gets it as text, because the sandbox hides our files from it. It imports only the standard library.
 """
 
 import ctypes
@@ -13,7 +12,7 @@ libc = ctypes.CDLL(None, use_errno=True)
 libc.syscall.restype = ctypes.c_long
 
 
-def answer_of(number: int, arguments: list[int | str]) -> int:
+def errno_of(number: int, arguments: list[int | str]) -> int:
     """Return the error number of one call, or 0 when it succeeded."""
     passed = [
         ctypes.c_char_p(value.encode()) if isinstance(value, str) else ctypes.c_long(value)
@@ -23,7 +22,7 @@ def answer_of(number: int, arguments: list[int | str]) -> int:
     process = os.getpid()
     failed = libc.syscall(ctypes.c_long(number), *passed) < 0
     if os.getpid() != process:
-        os._exit(0)  # the call was a fork that succeeded, and this is the new process
+        os._exit(0)  # the call was a fork that succeeded, and this is the child
     return ctypes.get_errno() if failed else 0
 
 
@@ -38,7 +37,7 @@ def main() -> None:
             else value
             for value in arguments
         ]
-        sys.stdout.write(json.dumps([name, answer_of(number, filled)]) + "\n")
+        sys.stdout.write(json.dumps([name, errno_of(number, filled)]) + "\n")
         sys.stdout.flush()
 
 

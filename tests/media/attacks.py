@@ -1,7 +1,7 @@
-"""What a program that took over a child may try: system calls, each with the answer that it has to get.
+"""System calls that a compromised child may try, each with the error number that it must get.
 
-`python -m tests.media.attacks FOLDER` makes all of them in a sandbox of its own and prints the answers, so
-that it can be started in a process that is refused namespaces and Landlock.
+`python -m tests.media.attacks FOLDER` makes all of them in a new sandbox and prints the error numbers. Tests
+start it in a process that is denied namespaces and Landlock.
 """
 
 import json
@@ -35,7 +35,7 @@ _ROOM = "\0" * 256  # where the kernel may read or write a structure
 
 @dataclass(frozen=True)
 class Attack:
-    """One call. `numbers` are those of x86-64 and arm64; None: the architecture has no such call."""
+    """A system call. `numbers` are for x86-64 and arm64; None means that the architecture lacks the call."""
 
     name: str
     numbers: tuple[int | None, int | None]
@@ -48,7 +48,7 @@ class Attack:
 
 
 def attacks_on(worker: int, outside: Path) -> Iterator[Attack]:
-    """Yield the calls against a worker process and a file that is not the child's."""
+    """Yield the calls against a worker process and a file outside the child's folder."""
     file = str(outside)
     yield from _network(str(outside.with_name("socket")))
     yield from _processes(worker)
@@ -57,7 +57,7 @@ def attacks_on(worker: int, outside: Path) -> Iterator[Attack]:
     yield from _kernel()
     yield from _machine()
     yield from _credentials()
-    yield from _itself()
+    yield from _signals_to_itself()
 
 
 def _network(socket: str) -> Iterator[Attack]:
@@ -107,10 +107,10 @@ def _processes(worker: int) -> Iterator[Attack]:
     yield Attack("sched_setscheduler of the worker", (144, 119), (worker, 5, _ROOM), EPERM)
     yield Attack("ioprio_set of the worker", (251, 30), (1, worker, 0))
     yield Attack("move_pages of the worker", (279, 239), (worker, 0, 0, 0, 0, 0))
-    yield Attack("to outlive the helper", (157, 167), (_PR_SET_PDEATHSIG, 0, 0, 0, 0), EPERM)
-    yield Attack("to let others trace it", (157, 167), (_PR_SET_PTRACER, worker, 0, 0, 0), EPERM)
-    yield Attack("to leave its session", (112, 157), ())
-    yield Attack("to leave its group", (109, 154), (0, 0))
+    yield Attack("PR_SET_PDEATHSIG", (157, 167), (_PR_SET_PDEATHSIG, 0, 0, 0, 0), EPERM)
+    yield Attack("PR_SET_PTRACER", (157, 167), (_PR_SET_PTRACER, worker, 0, 0, 0), EPERM)
+    yield Attack("setsid", (112, 157), ())
+    yield Attack("setpgid", (109, 154), (0, 0))
     yield Attack("fork", (57, None), (), EPERM)
     yield Attack("clone of a process", (56, 220), (_SIGCHLD, 0, 0, 0, 0), EPERM)
     yield Attack("clone into a user namespace", (56, 220), (_CLONE_NEWUSER | _SIGCHLD, 0, 0, 0, 0), EPERM)
@@ -125,10 +125,10 @@ def _processes(worker: int) -> Iterator[Attack]:
 
 
 def _files(file: str) -> Iterator[Attack]:
-    yield Attack("a write to its stdin", (1, 64), (0, "x", 1), EBADF)
-    yield Attack("room on the disk that is no size", (285, 47), (1, _KEEP_SIZE, 0, 1 << 30), EPERM)
-    yield Attack("a hole", (285, 47), (1, _KEEP_SIZE | _PUNCH_HOLE, 0, 4096), EPERM)
-    yield Attack("a whiteout", (316, 276), (_AT_FDCWD, "a", _AT_FDCWD, "b", _WHITEOUT), EPERM)
+    yield Attack("write to stdin", (1, 64), (0, "x", 1), EBADF)
+    yield Attack("FALLOC_FL_KEEP_SIZE", (285, 47), (1, _KEEP_SIZE, 0, 1 << 30), EPERM)
+    yield Attack("FALLOC_FL_PUNCH_HOLE", (285, 47), (1, _KEEP_SIZE | _PUNCH_HOLE, 0, 4096), EPERM)
+    yield Attack("RENAME_WHITEOUT", (316, 276), (_AT_FDCWD, "a", _AT_FDCWD, "b", _WHITEOUT), EPERM)
     yield Attack("chmod", (90, None), (file, 0o777))
     yield Attack("fchmod", (91, 52), (1, 0o777))
     yield Attack("fchmodat", (268, 53), (_AT_FDCWD, file, 0o777))
@@ -187,7 +187,7 @@ def _kernel() -> Iterator[Attack]:
     yield Attack("userfaultfd", (323, 282), (1,))
     yield Attack("memfd_create", (319, 279), ("memory", 0))
     yield Attack("memfd_secret", (447, 447), (0,))
-    yield Attack("a pipe of a MiB", (72, 25), (1, _F_SETPIPE_SZ, 1 << 20), EPERM)
+    yield Attack("a pipe of 1 MiB", (72, 25), (1, _F_SETPIPE_SZ, 1 << 20), EPERM)
     yield Attack("shmget", (29, 194), (0, 4096, 0o1600))
     yield Attack("semget", (64, 190), (0, 1, 0o1600))
     yield Attack("msgget", (68, 186), (0, 0o1600))
@@ -234,24 +234,24 @@ def _credentials() -> Iterator[Attack]:
     yield Attack("capset", (126, 91), (_ROOM, _ROOM))
 
 
-def _itself() -> Iterator[Attack]:
-    """Yield the signals that would make its end look like another's work. Last, as they would end it."""
+def _signals_to_itself() -> Iterator[Attack]:
+    """Yield signals to the child itself, which would look like a kill by another process. They come last."""
     for number, name in ((_SIGKILL, "SIGKILL"), (_SIGSTOP, "SIGSTOP")):
         yield Attack(f"{name} to itself", (62, 129), ("$self", number), EPERM)
         yield Attack(f"{name} to its thread", (234, 131), ("$self", "$self", number), EPERM)
         yield Attack(f"{name} by tkill", (200, 130), ("$self", number))
 
 
-def attempt(sandbox: Sandbox, attacks: list[Attack], folder: Path) -> dict[str, int]:
+def run_attacks(sandbox: Sandbox, attacks: list[Attack], folder: Path) -> dict[str, int]:
     """Make the calls in ffmpeg's place. Return the error number of each, 0 for one that succeeded."""
     calls = [(one.name, one.number, one.arguments) for one in attacks if one.number is not None]
     python = os.path.realpath(sys.executable)
     argv = [python, "-ISc", Path(attacker.__file__).read_text(), json.dumps(calls)]
     limits = ResourceLimits(memory_bytes=1 << 30, cpu_seconds=60, file_bytes=1 << 20)
     with sandbox.run(argv, fds={}, cwd=folder, limits=limits) as child:
-        said = output(child)
-    assert child.end.code == 0, said
-    return dict(json.loads(line) for line in said.splitlines())
+        printed = output(child)
+    assert child.end.code == 0, printed
+    return dict(json.loads(line) for line in printed.splitlines())
 
 
 def main(folder: Path) -> None:
@@ -259,7 +259,7 @@ def main(folder: Path) -> None:
     inside.mkdir()
     attacks = list(attacks_on(os.getpid(), folder / "outside"))
     with Sandbox(Path("/bin/true")) as sandbox:
-        answers = attempt(sandbox, attacks, inside)
+        answers = run_attacks(sandbox, attacks, inside)
         sys.stdout.write(json.dumps({"isolation": asdict(sandbox.isolation), "answers": answers}))
 
 

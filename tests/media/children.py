@@ -1,4 +1,4 @@
-"""Children of a sandbox that are shells, and the helper process that bears them."""
+"""Helpers that start shells as children of a sandbox, and inspect its helper process."""
 
 import os
 import sys
@@ -10,14 +10,14 @@ from typing import Any
 from euterpe.media.child import Child
 from euterpe.media.confine import ResourceLimits
 from euterpe.media.sandbox import Sandbox
-from tests.media.media_steps import PATIENCE_S
-from tests.media.processes import children_of, has_ended
+from tests.media.media_steps import TIMEOUT_S
+from tests.media.processes import children_of, wait_for_exit
 
 LIMITS = ResourceLimits(memory_bytes=1 << 30, cpu_seconds=60, file_bytes=1 << 20)
 
 
-class LyingSandbox(Sandbox):
-    """Its children were taken over: they find what they are told to find."""
+class StubSandbox(Sandbox):
+    """A sandbox whose calls return a given value, as a compromised child could."""
 
     def __init__(self, found: Any) -> None:
         super().__init__(Path("/bin/true"))
@@ -30,29 +30,29 @@ class LyingSandbox(Sandbox):
 def shell(
     sandbox: Sandbox, script: str, folder: Path, limits: ResourceLimits = LIMITS, given: int | None = None
 ) -> Child:
-    """Only what the shell can do by itself: a child may execute nothing else. It finds `given` as 7."""
+    """Start a shell, limited to builtins as a child may execute nothing else. `given` is its descriptor 7."""
     fds = {} if given is None else {7: given}
     return sandbox.run(["/bin/sh", "-c", script], fds=fds, cwd=folder, limits=limits)
 
 
 def output(child: Child) -> str:
-    return b"".join(event[1] for event in child.events(PATIENCE_S) if event is not None).decode()
+    return b"".join(event[1] for event in child.events(TIMEOUT_S) if event is not None).decode()
 
 
 @contextmanager
 def sleeper(sandbox: Sandbox, folder: Path) -> Iterator[Child]:
-    """Yield a child that waits for a word that never comes."""
+    """Yield a child that waits for input that never comes."""
     never, _held = os.pipe()
     try:
         with shell(sandbox, "echo ready; read word <&7", folder, given=never) as child:
-            assert first_words(child) == b"ready\n"
+            assert first_output(child) == b"ready\n"
             yield child
     finally:
         os.close(never)
         os.close(_held)
 
 
-# A thread has no death signal (`PR_SET_PDEATHSIG`), and what it executes gets none.
+# A thread has no death signal (`PR_SET_PDEATHSIG`), and a program that it executes does not get one.
 _EXECUTES_ITSELF = """
 import _thread, posix, sys, time
 again = "import time; print('again', flush=True); time.sleep(600)"
@@ -63,16 +63,16 @@ time.sleep(600)
 
 @contextmanager
 def without_a_death_signal(sandbox: Sandbox, folder: Path) -> Iterator[Child]:
-    """Yield a child that does not die with its helper by itself."""
+    """Yield a child that the kernel does not kill when its helper ends."""
     argv = [os.path.realpath(sys.executable), "-ISc", _EXECUTES_ITSELF]
     with sandbox.run(argv, fds={}, cwd=folder, limits=LIMITS) as child:
-        assert first_words(child) == b"again\n"
+        assert first_output(child) == b"again\n"
         yield child
 
 
-def first_words(child: Child) -> bytes:
-    event = next(child.events(PATIENCE_S))
-    assert event is not None, "it is silent"
+def first_output(child: Child) -> bytes:
+    event = next(child.events(TIMEOUT_S))
+    assert event is not None, "the child printed nothing"
     return event[1]
 
 
@@ -82,9 +82,9 @@ def helper_of(sandbox: Sandbox) -> int:
     return helper.pid
 
 
-def await_reaped(sandbox: Sandbox, folder: Path) -> None:
-    """Who fails before we hear of it ends behind our back. By the end of a child that began after theirs the
-    helper has seen them."""
-    assert all(has_ended(pid) for pid in children_of(helper_of(sandbox)))
+def wait_until_reaped(sandbox: Sandbox, folder: Path) -> None:
+    """Wait until the helper has reaped all earlier children, including those that failed to start. It has,
+    once a child that began later has ended."""
+    assert all(wait_for_exit(pid) for pid in children_of(helper_of(sandbox)))
     with shell(sandbox, "echo still here", folder) as child:
         assert output(child) == "still here\n"

@@ -1,7 +1,4 @@
-"""Small films made on the spot: of every shape, whole and broken.
-
-`clips.make("film.mp4")` is made when the first test of a process asks for it.
-"""
+"""Short media files for tests, whole and damaged. `clips.make(name)` encodes each on its first use."""
 
 import subprocess
 from collections.abc import Callable, Iterator
@@ -21,7 +18,7 @@ def _film(size: str = "160x90", rate: str = "25", seconds: float = SECONDS) -> s
     return f"-f lavfi -i testsrc2=size={size}:rate={rate}:duration={seconds}"
 
 
-# The arguments between `ffmpeg` and the file's name. The ending is the container.
+# The arguments between `ffmpeg` and the file's name. The extension selects the container.
 _RECIPES = {
     "film.mp4": f"{_film('320x180')} {_SOUND} {_X264} -c:a aac -movflags +faststart",
     "one.mp4": f"{_film('128x72', seconds=1)} -f lavfi -i sine=440:duration=1 {_X264} -c:a aac",
@@ -63,7 +60,7 @@ _RECIPES = {
 
 
 def _cut_off(film: bytes) -> bytes:
-    """Its index is at the front, and the end of its media is missing."""
+    """Return the film without the last third of its media. Its index is at the front and stays."""
     return film[: len(film) * 2 // 3]
 
 
@@ -77,12 +74,12 @@ def _with_a_hole(film: bytes) -> bytes:
 
 
 def _with_huge_pictures(film: bytes) -> bytes:
-    """Each keyframe says that it is 16,383 pixels wide and high."""
+    """Return the film with keyframes that declare a width and height of 16,383 pixels."""
     start = b"\x9d\x01\x2a"
     return film.replace(start + b"\xa0\0\x5a\0", start + b"\xff\x3f\xff\x3f")
 
 
-# What no encoder makes: from which clip, and how.
+# Files that no encoder makes: the clip that each derives from, and the change.
 _DERIVED: dict[str, tuple[str, Callable[[bytes], bytes]]] = {
     "truncated.mp4": ("film.mp4", _cut_off),
     "truncated.mkv": ("film.mkv", _cut_off),
@@ -109,12 +106,12 @@ class Clips:
         return path
 
     def encode(self, arguments: str, path: Path) -> None:
-        """With the ffmpeg that is under test, outside the sandbox."""
+        """Run the ffmpeg under test, outside the sandbox."""
         command = f"{find_ffmpeg()} -loglevel error -nostdin {arguments} -y {path}"
         subprocess.run(command.split(), check=True, timeout=60, capture_output=True)
 
-    def turned(self, degrees: int) -> Path:
-        path = self._folder / f"turned-{degrees}.mp4"
+    def rotated(self, degrees: int) -> Path:
+        path = self._folder / f"rotated-{degrees}.mp4"
         if not path.exists():
             self.encode(f"-display_rotation {degrees} -i {self.make('film.mp4')} -c copy", path)
         return path

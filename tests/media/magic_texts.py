@@ -1,4 +1,4 @@
-"""Sources that carry, as text of their own, what ffmpeg prints when the machine is in trouble."""
+"""Damaged sources whose tags contain the messages that ffmpeg prints for faults of the machine."""
 
 import subprocess
 from pathlib import Path
@@ -20,7 +20,7 @@ SOURCE_TROUBLES = ("Truncated", "moov atom not found", "not on whitelist", "Inva
 _PICTURES = "-f lavfi -i testsrc2=size=160x90:rate=25:duration=2"
 _SOUND = "-f lavfi -i sine=440:duration=2"
 _X264 = "-c:v libx264 -preset ultrafast -pix_fmt yuv420p"
-# The muxers' arguments by container: where each one stores a text, and how its media is coded.
+# ffmpeg's arguments by container: the codecs, and options that make the muxer store tags.
 _RECIPES = {
     "mkv": f"{_PICTURES} {_SOUND} {_X264} -c:a aac",
     "mp4": f"{_PICTURES} {_SOUND} {_X264} -c:a aac -movflags +faststart+use_metadata_tags",
@@ -64,7 +64,7 @@ def _with_a_hole(media: bytes) -> bytes:
 
 
 def _with_doc_type(matroska: bytes, text: str) -> bytes:
-    """Replace the EBML header by one with this DocType, which the demuxer quotes in a warning."""
+    """Replace the EBML header with one that has this DocType, which the demuxer quotes in a warning."""
     size = (
         int.from_bytes(matroska[4:12], "big") & ((1 << 56) - 1) if matroska[4] == 0x01 else matroska[4] & 0x7F
     )

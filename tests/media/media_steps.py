@@ -1,4 +1,4 @@
-"""The way of a source through the media package, in one call: what a worker does with it."""
+"""Helpers that probe, encode and verify a source as a worker does, with defaults for most arguments."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -11,8 +11,8 @@ from euterpe.media.progress import EncodeProgress
 from euterpe.media.sandbox import Sandbox
 from euterpe.media.verify import MadeFile, verify
 
-# Long past anything that is merely slow.
-PATIENCE_S = 60.0
+# Longer than any step takes on a slow machine.
+TIMEOUT_S = 60.0
 
 FILM = Mp4Output(name="film", type="mp4")
 SOUND = M4aOutput(name="sound", type="m4a")
@@ -35,8 +35,8 @@ def run(
     source: Path,
     folder: Path,
     *,
-    timeout_seconds: float = PATIENCE_S,
-    stall_seconds: float = PATIENCE_S,
+    timeout_seconds: float = TIMEOUT_S,
+    stall_seconds: float = TIMEOUT_S,
     max_output_bytes: int = 1 << 30,
     on_progress: Callable[[EncodeProgress], None] = lambda _: None,
     on_cpu: Callable[[float], None] = lambda _: None,

@@ -1,4 +1,4 @@
-"""Edits MP4 files box by box."""
+"""Helpers that edit MP4 files box by box."""
 
 from pathlib import Path
 
@@ -6,8 +6,8 @@ _PARENTS = (b"moov", b"trak", b"mdia", b"minf", b"dinf")
 
 
 def with_outside_data(film: bytes, target: Path) -> bytes:
-    """The film, with every track's media said to be in another file. Its index has to come last, for it grows
-    and what is before it must not move."""
+    """Return the film with every track referring to media in another file. The index must come last, because
+    it grows, and what is before it must not move."""
     out, position = b"", 0
     while position < len(film):
         size = int.from_bytes(film[position : position + 4], "big")
@@ -26,7 +26,7 @@ def _box(kind: bytes, body: bytes) -> bytes:
 
 
 def with_timescale(film: bytes, kind: bytes, timescale: int) -> bytes:
-    """The film, whose boxes of this kind (`mvhd` or `mdhd`, of version 0) count so many ticks a second."""
+    """Return the film with this timescale in its boxes of this kind (`mvhd` or `mdhd`, version 0)."""
     out, position = bytearray(film), 0
     while (position := out.find(kind, position)) != -1:
         position += len(kind) + 12  # version and flags, creation, modification

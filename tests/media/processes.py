@@ -1,32 +1,32 @@
-"""Looks at processes from outside, and waits for their end without polling."""
+"""Helpers that inspect other processes by /proc, and wait for their exit by pidfd."""
 
 import os
 import select
 from pathlib import Path
 
-from tests.media.media_steps import PATIENCE_S
+from tests.media.media_steps import TIMEOUT_S
 
 
-def working_in(folder: Path) -> list[int]:
-    """The processes whose current directory it is."""
+def processes_in(folder: Path) -> list[int]:
+    """Return the ids of the processes whose current directory is `folder`."""
     found = []
     for entry in Path("/proc").iterdir():
         try:
             if entry.name.isdigit() and (entry / "cwd").readlink() == folder.resolve():
                 found.append(int(entry.name))
-        except OSError:  # it ended meanwhile
+        except OSError:  # the process ended meanwhile
             continue
     return found
 
 
 def children_of(parent: int) -> list[int]:
-    """Those that are not reaped yet too."""
+    """Return the ids of the children of `parent`, including zombies."""
     found = []
     for entry in Path("/proc").iterdir():
         try:
             if entry.name.isdigit() and _parent_of(entry) == parent:
                 found.append(int(entry.name))
-        except OSError:  # it ended meanwhile
+        except OSError:  # the process ended meanwhile
             continue
     return found
 
@@ -35,16 +35,16 @@ def _parent_of(process: Path) -> int:
     return int((process / "stat").read_text().rpartition(")")[2].split()[1])
 
 
-def is_over(pid: int) -> bool:
-    """Return whether it has ended by now, reaped or not."""
+def has_exited(pid: int) -> bool:
+    """Return whether the process has exited by now, reaped or not."""
     try:
         return (Path("/proc") / str(pid) / "stat").read_text().rpartition(")")[2].split()[0] in "ZX"
     except OSError:
         return True
 
 
-def has_ended(pid: int) -> bool:
-    """Waits for it."""
+def wait_for_exit(pid: int) -> bool:
+    """Wait for the exit of a process. Return False on a timeout."""
     try:
         end = os.pidfd_open(pid)
     except ProcessLookupError:
@@ -52,6 +52,6 @@ def has_ended(pid: int) -> bool:
     try:
         poll = select.poll()
         poll.register(end, select.POLLIN)
-        return bool(poll.poll(PATIENCE_S * 1000))
+        return bool(poll.poll(TIMEOUT_S * 1000))
     finally:
         os.close(end)

@@ -1,4 +1,4 @@
-"""What comes out: every output playable and exact, whatever shape the source has."""
+"""Tests of encodes: every output is playable and as specified, whatever the source is."""
 
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
@@ -13,7 +13,7 @@ from euterpe.media.plan import plan
 from euterpe.media.progress import EncodeProgress
 from euterpe.media.sandbox import Sandbox
 from tests.media.clips import Clips
-from tests.media.media_steps import FILM, PATIENCE_S, SOUND, film, make, probe, run
+from tests.media.media_steps import FILM, SOUND, TIMEOUT_S, film, make, probe, run
 
 
 def test_the_profiles_make_a_film_and_its_sound_from_one_decode(
@@ -53,7 +53,7 @@ def test_films_of_every_container_and_codec_are_read(
 
 
 @pytest.mark.parametrize(
-    ("name", "heard"),
+    ("name", "expected"),
     [
         ("sound.mp3", (1, 44100)),
         ("sound.wav", (1, 44100)),
@@ -64,16 +64,16 @@ def test_films_of_every_container_and_codec_are_read(
     ],
 )
 def test_sound_of_every_kind_is_read(
-    clips: Clips, sandbox: Sandbox, tmp_path: Path, name: str, heard: tuple[int, int]
+    clips: Clips, sandbox: Sandbox, tmp_path: Path, name: str, expected: tuple[int, int]
 ) -> None:
     (made,) = make(sandbox, clips.make(name), [SOUND], tmp_path)
     (stream,) = probe(sandbox, made.path).streams
     assert stream.codec == "aac"
-    assert (stream.channels, stream.sample_rate) == heard
+    assert (stream.channels, stream.sample_rate) == expected
 
 
 @pytest.mark.parametrize(
-    ("asked", "size"),
+    ("case", "size"),
     [
         (("film.mp4", 720), (320, 180)),  # never enlarged
         (("film.mp4", 90), (160, 90)),
@@ -86,9 +86,9 @@ def test_sound_of_every_kind_is_read(
     ],
 )
 def test_the_picture_fits_and_keeps_its_shape(
-    clips: Clips, sandbox: Sandbox, tmp_path: Path, asked: tuple[str, int | None], size: tuple[int, int]
+    clips: Clips, sandbox: Sandbox, tmp_path: Path, case: tuple[str, int | None], size: tuple[int, int]
 ) -> None:
-    name, height = asked
+    name, height = case
     (made,) = make(sandbox, clips.make(name), [film(height=height)], tmp_path)
     video = probe(sandbox, made.path).video
     assert video is not None
@@ -97,16 +97,16 @@ def test_the_picture_fits_and_keeps_its_shape(
 
 
 @pytest.mark.parametrize(("degrees", "size"), [(90, (180, 320)), (180, (320, 180)), (270, (180, 320))])
-def test_a_turned_film_comes_out_upright(
+def test_a_rotated_film_becomes_upright(
     clips: Clips, sandbox: Sandbox, tmp_path: Path, degrees: int, size: tuple[int, int]
 ) -> None:
-    (made,) = make(sandbox, clips.turned(degrees), [FILM], tmp_path)
+    (made,) = make(sandbox, clips.rotated(degrees), [FILM], tmp_path)
     video = probe(sandbox, made.path).video
     assert video is not None
     assert (video.width, video.height, video.rotation) == (*size, 0)
 
 
-def test_high_dynamic_range_becomes_ordinary(clips: Clips, sandbox: Sandbox, tmp_path: Path) -> None:
+def test_high_dynamic_range_becomes_standard(clips: Clips, sandbox: Sandbox, tmp_path: Path) -> None:
     (made,) = make(sandbox, clips.make("hdr.mp4"), [FILM], tmp_path)
     video = probe(sandbox, made.path).video
     assert video is not None
@@ -140,7 +140,7 @@ def test_sound_that_begins_late_still_does(clips: Clips, sandbox: Sandbox, tmp_p
     assert audio.duration_seconds == pytest.approx(1.0, abs=0.1)
 
 
-def test_a_film_can_play_while_it_loads_and_carries_no_tags(
+def test_a_film_has_its_index_first_and_no_tags_of_the_source(
     clips: Clips, sandbox: Sandbox, tmp_path: Path
 ) -> None:
     (made,) = make(sandbox, clips.make("tagged.mp4"), [FILM], tmp_path)
@@ -159,12 +159,12 @@ def test_the_same_encode_makes_the_same_bytes(clips: Clips, sandbox: Sandbox, tm
     assert contents[0] == contents[1]
 
 
-def test_progress_is_told_and_stats_are_kept(clips: Clips, sandbox: Sandbox, tmp_path: Path) -> None:
+def test_progress_is_reported_and_stats_are_returned(clips: Clips, sandbox: Sandbox, tmp_path: Path) -> None:
     source = clips.make("long.mp4")
     planned = plan([film("hevc")], probe(sandbox, source), threads=1)
-    told: list[EncodeProgress] = []
-    stats = run(sandbox, planned, source, tmp_path, on_progress=told.append)
-    percents = [progress.percent for progress in told if progress.percent is not None]
+    reports: list[EncodeProgress] = []
+    stats = run(sandbox, planned, source, tmp_path, on_progress=reports.append)
+    percents = [progress.percent for progress in reports if progress.percent is not None]
     assert percents == sorted(percents)
     assert all(0 <= percent <= 100 for percent in percents)
     assert stats.out_bytes == (tmp_path / "film.mp4").stat().st_size
@@ -172,13 +172,13 @@ def test_progress_is_told_and_stats_are_kept(clips: Clips, sandbox: Sandbox, tmp
     assert stats.peak_memory_bytes > 1 << 20
 
 
-def test_an_encode_that_fails_tells_what_it_cost(clips: Clips, sandbox: Sandbox, tmp_path: Path) -> None:
+def test_a_failed_encode_reports_its_processor_time(clips: Clips, sandbox: Sandbox, tmp_path: Path) -> None:
     source = clips.make("film.mp4")
     planned = plan([FILM], probe(sandbox, source), threads=1)
-    spent: list[float] = []
+    cpu_reports: list[float] = []
     with pytest.raises(MediaError):
-        run(sandbox, planned, source, tmp_path, max_output_bytes=4096, on_cpu=spent.append)
-    assert spent[-1] > 0
+        run(sandbox, planned, source, tmp_path, max_output_bytes=4096, on_cpu=cpu_reports.append)
+    assert cpu_reports[-1] > 0
 
 
 def test_a_clip_and_its_copy_are_encoded_side_by_side(clips: Clips, sandbox: Sandbox, tmp_path: Path) -> None:
@@ -199,7 +199,7 @@ def test_the_bare_command_makes_the_same_film(clips: Clips, sandbox: Sandbox, tm
     run(sandbox, planned, source, tmp_path)
     (tmp_path / "bare").mkdir()
     bare = (str(sandbox.ffmpeg), "-nostdin", "-loglevel", "error", "-threads", "1", "-i", str(source))
-    subprocess.run((*bare, *planned.outputs), cwd=tmp_path / "bare", check=True, timeout=PATIENCE_S)
+    subprocess.run((*bare, *planned.outputs), cwd=tmp_path / "bare", check=True, timeout=TIMEOUT_S)
     assert (tmp_path / "bare/film.mp4").read_bytes() == (tmp_path / "film.mp4").read_bytes()
 
 

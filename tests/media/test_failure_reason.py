@@ -1,4 +1,4 @@
-"""How an encode ends before its time: whoever ends it, ffmpeg is gone and the error says why."""
+"""Tests of encodes that end early: ffmpeg is stopped, and the error code gives the reason."""
 
 import os
 import resource
@@ -20,7 +20,7 @@ from euterpe.media.progress import EncodeProgress
 from euterpe.media.sandbox import Sandbox
 from tests.media.clips import Clips
 from tests.media.media_steps import FILM, probe, run
-from tests.media.processes import has_ended, working_in
+from tests.media.processes import processes_in, wait_for_exit
 
 LIMITS = ResourceLimits(memory_bytes=1 << 30, cpu_seconds=60)
 
@@ -31,67 +31,67 @@ class LeaseLost(Exception):
 
 @pytest.fixture
 def slow(clips: Clips, sandbox: Sandbox) -> tuple[Plan, Path]:
-    """An encode that takes as long as its film: nine seconds. It is always ended before."""
+    """Return an encode in real time: it would take nine seconds, and every test ends it earlier."""
     source = clips.make("long.mp4")
     planned = plan([FILM], probe(sandbox, source), threads=1)
-    words = [f"realtime,{word}" if word.startswith("scale=") else word for word in planned.outputs]
-    return replace(planned, outputs=tuple(words)), source
+    args = [f"realtime,{arg}" if arg.startswith("scale=") else arg for arg in planned.outputs]
+    return replace(planned, outputs=tuple(args)), source
 
 
-def on_the_first(
+def on_first_progress(
     act: Callable[[int], None], folder: Path
 ) -> tuple[Callable[[EncodeProgress], None], list[int]]:
-    """Acts once on the ffmpeg that works in `folder`; also the process ids that it saw."""
-    seen: list[int] = []
+    """Return a callback that calls `act` once on the ffmpeg in `folder`, and a list that gets its pid."""
+    pids: list[int] = []
 
-    def look(_: EncodeProgress) -> None:
-        if not seen:
-            seen.extend(working_in(folder))
-            assert len(seen) == 1
-            act(seen[0])
+    def record_and_act(_: EncodeProgress) -> None:
+        if not pids:
+            pids.extend(processes_in(folder))
+            assert len(pids) == 1
+            act(pids[0])
 
-    return look, seen
+    return record_and_act, pids
 
 
-def test_a_lost_lease_kills_ffmpeg_before_it_is_told(
+def test_a_lost_lease_kills_ffmpeg_before_it_is_raised(
     slow: tuple[Plan, Path], sandbox: Sandbox, tmp_path: Path
 ) -> None:
-    def lose(_: int) -> None:
+    def lose_lease(_: int) -> None:
         raise LeaseLost
 
-    on_progress, seen = on_the_first(lose, tmp_path)
+    on_progress, pids = on_first_progress(lose_lease, tmp_path)
     with pytest.raises(LeaseLost):
         run(sandbox, *slow, tmp_path, on_progress=on_progress)
-    assert working_in(tmp_path) == []
-    assert has_ended(seen[0])
+    assert processes_in(tmp_path) == []
+    assert wait_for_exit(pids[0])
 
 
 def test_a_silent_ffmpeg_does_not_delay_a_cancel(
     slow: tuple[Plan, Path], sandbox: Sandbox, tmp_path: Path
 ) -> None:
-    looks = 0
+    calls = 0
 
     def freeze_then_cancel(_: EncodeProgress) -> None:
-        nonlocal looks
-        looks += 1
-        if looks == 3:
+        nonlocal calls
+        calls += 1
+        if calls == 3:
             raise LeaseLost
-        for pid in working_in(tmp_path):
+        for pid in processes_in(tmp_path):
             os.kill(pid, signal.SIGSTOP)
 
     with pytest.raises(LeaseLost):
         run(sandbox, *slow, tmp_path, on_progress=freeze_then_cancel)
-    assert working_in(tmp_path) == []
+    assert processes_in(tmp_path) == []
 
 
-def test_an_encode_that_gets_nowhere_is_ended(
+def test_an_encode_without_progress_is_ended(
     slow: tuple[Plan, Path], sandbox: Sandbox, tmp_path: Path
 ) -> None:
-    on_progress, seen = on_the_first(lambda pid: os.kill(pid, signal.SIGSTOP), tmp_path)
+    on_progress, pids = on_first_progress(lambda pid: os.kill(pid, signal.SIGSTOP), tmp_path)
     with pytest.raises(MediaError) as ended:
         run(sandbox, *slow, tmp_path, stall_seconds=1, on_progress=on_progress)
     assert (ended.value.code, ended.value.retry_class) == ("encode_stalled", RetryClass.TRANSIENT)
-    assert has_ended(seen[0])
+    assert wait_for_exit(pids[0])
 
 
 def test_an_encode_that_takes_too_long_is_ended(
@@ -100,13 +100,13 @@ def test_an_encode_that_takes_too_long_is_ended(
     with pytest.raises(MediaError) as ended:
         run(sandbox, *slow, tmp_path, timeout_seconds=1)
     assert ended.value.code == "encode_timeout"
-    assert working_in(tmp_path) == []
+    assert processes_in(tmp_path) == []
 
 
-def test_an_ffmpeg_that_somebody_kills_may_be_tried_again(
+def test_an_ffmpeg_that_was_killed_may_be_retried(
     slow: tuple[Plan, Path], sandbox: Sandbox, tmp_path: Path
 ) -> None:
-    on_progress, _ = on_the_first(lambda pid: os.kill(pid, signal.SIGKILL), tmp_path)
+    on_progress, _ = on_first_progress(lambda pid: os.kill(pid, signal.SIGKILL), tmp_path)
     with pytest.raises(MediaError) as ended:
         run(sandbox, *slow, tmp_path, on_progress=on_progress)
     assert (ended.value.code, ended.value.retryable) == ("encode_killed", True)
@@ -115,11 +115,11 @@ def test_an_ffmpeg_that_somebody_kills_may_be_tried_again(
 def test_an_encode_is_held_to_the_memory_that_it_is_given(
     slow: tuple[Plan, Path], sandbox: Sandbox, tmp_path: Path
 ) -> None:
-    def look(pid: int) -> None:
+    def check_limit(pid: int) -> None:
         assert resource.prlimit(pid, resource.RLIMIT_DATA) == (3 << 30, 3 << 30)
         raise LeaseLost
 
-    on_progress, _ = on_the_first(look, tmp_path)
+    on_progress, _ = on_first_progress(check_limit, tmp_path)
     with pytest.raises(LeaseLost):
         run(sandbox, *slow, tmp_path, memory_bytes=3 << 30, on_progress=on_progress)
 
@@ -145,13 +145,13 @@ def test_a_work_directory_that_cannot_be_written_is_an_error(
 
 
 @pytest.mark.parametrize(
-    ("code", "said", "expected"),
+    ("code", "stderr", "expected"),
     [
         (-signal.SIGXFSZ, "", "output_too_large"),
         (-signal.SIGXCPU, "", "encode_timeout"),
         (-signal.SIGSEGV, "", "encode_failed"),
         (-signal.SIGKILL, "", "encode_killed"),
-        (-32, "", "encode_failed"),  # of the C library, without a name
+        (-32, "", "encode_failed"),  # a signal of the C library, without a name
         (-35, "", "encode_failed"),
         (-63, "", "encode_failed"),
         (1, "[error] av_interleaved_write_frame(): No space left on device", "encode_failed"),
@@ -165,15 +165,15 @@ def test_a_work_directory_that_cannot_be_written_is_an_error(
         (187, "", "encode_failed"),
     ],
 )
-def test_every_end_has_a_code(code: int, said: str, expected: str) -> None:
+def test_every_exit_has_a_code(code: int, stderr: str, expected: str) -> None:
     evidence = FailureReason()
-    evidence.add(said.encode())
+    evidence.add(stderr.encode())
     assert evidence.verdict(Exit(code, 0.0, 0), LIMITS).code == expected
     assert expected in MEDIA_CODES
 
 
 @pytest.mark.parametrize("code", [1, 255, -signal.SIGKILL, -signal.SIGABRT])
-def test_what_was_used_up_decides_whatever_the_exit_status_is(code: int) -> None:
+def test_an_exhausted_limit_decides_whatever_the_exit_status_is(code: int) -> None:
     """The kernel kills at a hard limit of processor time; ffmpeg exits with 255 at the soft one."""
     assert FailureReason().verdict(Exit(code, 60.0, 0), LIMITS).code == "encode_timeout"
     assert FailureReason().verdict(Exit(code, 1.0, 1 << 30), LIMITS).code == "out_of_memory"
@@ -182,8 +182,8 @@ def test_what_was_used_up_decides_whatever_the_exit_status_is(code: int) -> None
     )
 
 
-class TakenOver(Plan):
-    """Runs a text of Python in ffmpeg's place."""
+class PythonPlan(Plan):
+    """A plan that runs Python code in ffmpeg's place."""
 
     def argv(self, _: Path) -> tuple[str, ...]:
         return (os.path.realpath(sys.executable), "-ISc", self.outputs[0])
@@ -193,19 +193,19 @@ _RENAME = "import ctypes, time; ctypes.CDLL(None).prctl(15, bytes({name})); time
 
 
 @pytest.mark.parametrize("name", [b"\xff\xfe", b") Z 1 1 1 1 1 ", b"\nVmData: 1\xff"])
-def test_a_process_may_call_itself_what_it_likes(sandbox: Sandbox, tmp_path: Path, name: bytes) -> None:
-    """`/proc/PID/stat` and `status` quote the name as it is."""
-    looks: list[float] = []
+def test_any_process_name_is_read_without_an_error(sandbox: Sandbox, tmp_path: Path, name: bytes) -> None:
+    """`/proc/PID/stat` and `status` contain the process name unescaped."""
+    calls: list[float] = []
     script = _RENAME.format(name=[*name], end="sum(range(10**6)); raise SystemExit(7)")
     (source := tmp_path / "source").write_bytes(b"source")
-    planned = TakenOver((script,), (), "mov", 1, None)
+    planned = PythonPlan((script,), (), "mov", 1, None)
     with pytest.raises(MediaError, match="exit code 7") as ended:
-        run(sandbox, planned, source, tmp_path, on_progress=lambda _: None, on_cpu=looks.append)
+        run(sandbox, planned, source, tmp_path, on_progress=lambda _: None, on_cpu=calls.append)
     assert ended.value.code == "encode_failed"
-    assert len(looks) >= 2
+    assert len(calls) >= 2
 
 
-def test_evidence_is_bounded_printable_and_tells_no_paths() -> None:
+def test_evidence_is_bounded_and_printable_and_contains_no_paths() -> None:
     evidence = FailureReason()
     for _ in range(1000):
         evidence.add(b"\x1b[31m[mov @ 0x55aa] /srv/work/job-1/film.mp4: bad \xff\0" * 50 + b"\n")

@@ -1,4 +1,4 @@
-"""Invariant `blame`: no text that a source can write decides retries, fault or what the worker does."""
+"""Invariant `blame`: no text that a source can write decides retries, fault or the worker's claims."""
 
 import os
 import signal
@@ -14,24 +14,24 @@ from euterpe.media.failure_reason import FailureReason
 from euterpe.media.sandbox import Sandbox, answer_of
 from tests.media.children import LIMITS, output, shell, sleeper
 from tests.media.magic_texts import CONTAINERS, MACHINE_TROUBLES, SOURCE_TROUBLES, make_damaged
-from tests.media.media_steps import FILM, PATIENCE_S, SOUND, make
+from tests.media.media_steps import FILM, SOUND, TIMEOUT_S, make
 
 
 def verdict_on(sandbox: Sandbox, folder: Path, container: str, text: str) -> MediaError:
     folder.mkdir()
     source = make_damaged(folder, container, text)
     outputs = [SOUND] if container in ("wav", "ogg", "flac") else [FILM]
-    (made_in := folder / "out").mkdir()
+    (out := folder / "out").mkdir()
     with pytest.raises(MediaError) as failed:
-        make(sandbox, source, outputs, made_in)
+        make(sandbox, source, outputs, out)
     return failed.value
 
 
-def assert_judged_like_its_twin(sandbox: Sandbox, folder: Path, container: str, text: str) -> None:
+def assert_same_verdict_as_harmless(sandbox: Sandbox, folder: Path, container: str, text: str) -> None:
     hostile = verdict_on(sandbox, folder / "hostile", container, text)
     harmless = verdict_on(sandbox, folder / "harmless", container, "x" * len(text))
-    judged = [(error.code, error.retry_class, error.is_worker_fault) for error in (hostile, harmless)]
-    assert judged[0] == judged[1]
+    verdicts = [(error.code, error.retry_class, error.is_worker_fault) for error in (hostile, harmless)]
+    assert verdicts[0] == verdicts[1]
     assert harmless.retry_class is RetryClass.PERMANENT
 
 
@@ -39,14 +39,14 @@ def assert_judged_like_its_twin(sandbox: Sandbox, folder: Path, container: str, 
 def test_blame_a_doc_type_that_quotes_the_machines_trouble_changes_nothing(
     sandbox: Sandbox, tmp_path: Path, text: str
 ) -> None:
-    assert_judged_like_its_twin(sandbox, tmp_path, "mkv", text)
+    assert_same_verdict_as_harmless(sandbox, tmp_path, "mkv", text)
 
 
 @pytest.mark.parametrize("container", CONTAINERS)
 def test_blame_tags_and_names_that_quote_the_machines_trouble_change_nothing(
     sandbox: Sandbox, tmp_path: Path, container: str
 ) -> None:
-    assert_judged_like_its_twin(sandbox, tmp_path, container, "; ".join(MACHINE_TROUBLES)[:120])
+    assert_same_verdict_as_harmless(sandbox, tmp_path, container, "; ".join(MACHINE_TROUBLES)[:120])
 
 
 @pytest.mark.parametrize("text", SOURCE_TROUBLES)
@@ -59,7 +59,7 @@ def test_blame_other_texts_choose_only_among_permanent_faults_of_the_source(
 
 
 def test_blame_an_exception_in_the_prober_is_the_fault_of_the_file(sandbox: Sandbox) -> None:
-    """It was `sandbox_failed`, and the worker rested. `TypeError` stands for all, `MemoryError` too."""
+    """It was `sandbox_failed`, and the worker paused. `TypeError` stands for all, also `MemoryError`."""
     arguments = {"files": [["film.mp4", "mov", None]], "keyframe_seconds": 1.0}
     with pytest.raises(MediaError) as failed:
         sandbox.call("inspect", arguments, blame="source_unsupported")
@@ -88,13 +88,13 @@ def test_blame_a_prober_that_was_taken_over_cannot_accuse_the_worker(
     assert (failed.value.code, failed.value.retry_class) == ("source_unsupported", RetryClass.PERMANENT)
 
 
-def test_blame_a_job_that_fills_the_memory_of_its_slot_is_too_large_itself(
+def test_blame_a_job_that_fills_the_memory_of_its_slot_is_itself_too_large(
     sandbox: Sandbox, tmp_path: Path
 ) -> None:
     limits = ResourceLimits(memory_bytes=256 << 20, cpu_seconds=60)
-    fill = "held = []\nwhile True: held.append(b'x' * (1 << 20))"
+    script = "held = []\nwhile True: held.append(b'x' * (1 << 20))"
     python = os.path.realpath(sys.executable)
-    with sandbox.run([python, "-ISc", fill], fds={}, cwd=tmp_path, limits=limits) as child:
+    with sandbox.run([python, "-ISc", script], fds={}, cwd=tmp_path, limits=limits) as child:
         output(child)
     error = FailureReason().verdict(child.end, limits)
     assert (error.code, error.is_worker_fault) == ("out_of_memory", False)
@@ -105,15 +105,15 @@ def test_blame_a_job_that_uses_up_its_processor_time_was_not_killed_by_somebody_
 ) -> None:
     limits = ResourceLimits(memory_bytes=1 << 30, cpu_seconds=1)
     with shell(sandbox, "while :; do :; done", tmp_path, limits) as child:
-        child.wait(PATIENCE_S)
+        child.wait(TIMEOUT_S)
     error = FailureReason().verdict(child.end, limits)
     assert (error.code, error.retry_class) == ("encode_timeout", RetryClass.PERMANENT)
 
 
-def test_a_child_that_somebody_kills_is_no_fault_of_its_job(sandbox: Sandbox, tmp_path: Path) -> None:
+def test_a_child_that_was_killed_is_no_fault_of_its_job(sandbox: Sandbox, tmp_path: Path) -> None:
     with sleeper(sandbox, tmp_path) as child:
         os.kill(child.pid, signal.SIGKILL)
-        child.wait(PATIENCE_S)
+        child.wait(TIMEOUT_S)
         assert FailureReason().verdict(child.end, LIMITS).is_worker_fault
 
 

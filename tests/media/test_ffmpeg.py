@@ -1,3 +1,5 @@
+"""Tests of finding ffmpeg and checking its version."""
+
 from pathlib import Path
 
 import pytest
@@ -6,14 +8,14 @@ from euterpe.media.errors import MediaError
 from euterpe.media.ffmpeg import SAFE_VERSION, Ffmpeg, examine_ffmpeg, find_ffmpeg
 
 
-def test_the_bundled_one_is_found_and_safe(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_bundled_ffmpeg_is_found_and_safe(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("IMAGEIO_FFMPEG_EXE", "/nothing/here")
     found = examine_ffmpeg(find_ffmpeg())
     assert found.is_safe
     assert tuple(map(int, found.version.split("."))) >= SAFE_VERSION
 
 
-def test_the_one_that_the_operator_names_is_taken(tmp_path: Path) -> None:
+def test_the_ffmpeg_that_the_operator_names_is_used(tmp_path: Path) -> None:
     named = tmp_path / "ffmpeg"
     named.write_text("#!/bin/sh\necho ffmpeg version n8.1-2 Copyright\n")
     named.chmod(0o755)
@@ -24,7 +26,7 @@ def test_the_one_that_the_operator_names_is_taken(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("version", "safe"), [("9.0.2", True), ("9.1", True), ("10.0", True), ("9.0.1", False)]
 )
-def test_older_ones_are_not_safe(version: str, safe: bool) -> None:
+def test_older_versions_are_not_safe(version: str, safe: bool) -> None:
     assert Ffmpeg(Path("ffmpeg"), version).is_safe is safe
 
 

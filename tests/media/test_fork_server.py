@@ -1,4 +1,4 @@
-"""The helper process: it carries out every order, answers for each, and is brought down by none."""
+"""Tests of the fork server: it carries out every order, and no order ends it or leaks a file."""
 
 import resource
 import select
@@ -9,15 +9,15 @@ import pytest
 
 from euterpe.media.errors import MediaError
 from euterpe.media.sandbox import Sandbox
-from tests.media.children import LIMITS, await_reaped, helper_of, output, shell, sleeper
+from tests.media.children import LIMITS, helper_of, output, shell, sleeper, wait_until_reaped
 from tests.media.clips import Clips
-from tests.media.media_steps import PATIENCE_S, probe
-from tests.media.processes import children_of, has_ended
+from tests.media.media_steps import TIMEOUT_S, probe
+from tests.media.processes import children_of, wait_for_exit
 
 
 def open_files(sandbox: Sandbox, folder: Path) -> list[int]:
-    """Ours and the helper's, who is done with all children before this one once it has begun with it."""
-    await_reaped(sandbox, folder)
+    """Return how many files we and the helper have open. A new child shows that earlier ones are finished."""
+    wait_until_reaped(sandbox, folder)
     with sleeper(sandbox, folder):
         return [len(list(Path(f"/proc/{pid}/fd").iterdir())) for pid in ("self", helper_of(sandbox))]
 
@@ -37,42 +37,42 @@ def test_a_bad_order_ends_only_its_own_child(
         pytest.raises(MediaError, match="could not start"),
         sandbox._start_child(order, {}, tmp_path, LIMITS) as child,
     ):
-        child.wait(PATIENCE_S)
-    await_reaped(sandbox, tmp_path)
+        child.wait(TIMEOUT_S)
+    wait_until_reaped(sandbox, tmp_path)
     assert helper_of(sandbox) == helper
 
 
 def test_a_helper_that_may_open_no_more_files_keeps_no_child(own_sandbox: Sandbox, tmp_path: Path) -> None:
-    """Whichever of an order's files is the one too many, or the helper's own for the child."""
+    """Each file in turn is the one too many: those of the order, and the helper's own for the child."""
     helper, files = helper_of(own_sandbox), open_files(own_sandbox, tmp_path)
     before = resource.prlimit(helper, resource.RLIMIT_NOFILE)
-    fewest = len(list(Path(f"/proc/{helper}/fd").iterdir()))
-    for most in range(fewest, fewest + 8):
-        resource.prlimit(helper, resource.RLIMIT_NOFILE, (most, before[1]))
+    lowest = len(list(Path(f"/proc/{helper}/fd").iterdir()))
+    for limit in range(lowest, lowest + 8):
+        resource.prlimit(helper, resource.RLIMIT_NOFILE, (limit, before[1]))
         with (
             pytest.raises(MediaError) as failed,
             shell(own_sandbox, "while :; do :; done", tmp_path) as child,
         ):
-            child.wait(PATIENCE_S)
+            child.wait(TIMEOUT_S)
         assert failed.value.code == "sandbox_failed"
-        assert all(has_ended(pid) for pid in children_of(helper))
+        assert all(wait_for_exit(pid) for pid in children_of(helper))
     resource.prlimit(helper, resource.RLIMIT_NOFILE, before)
-    await_reaped(own_sandbox, tmp_path)
+    wait_until_reaped(own_sandbox, tmp_path)
     assert children_of(helper) == []
     assert open_files(own_sandbox, tmp_path) == files
     assert helper_of(own_sandbox) == helper
 
 
-def test_a_helper_survives_those_who_hang_up_without_listening(
+def test_a_helper_survives_callers_that_hang_up_without_reading(
     sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def hang_up(line: socket.socket) -> None:
-        assert select.select([line], [], [], PATIENCE_S)[0]  # what it says stays unread
+    def hang_up(sock: socket.socket) -> None:
+        assert select.select([sock], [], [], TIMEOUT_S)[0]  # its reply stays unread
         raise MediaError("sandbox_failed", "hung up")
 
     helper = helper_of(sandbox)
     with monkeypatch.context() as patched:
-        patched.setattr("euterpe.media.child.first_word", hang_up)
+        patched.setattr("euterpe.media.child.receive_first_message", hang_up)
         with pytest.raises(MediaError, match="hung up"):
             shell(sandbox, "while :; do :; done", tmp_path)
     with shell(sandbox, "echo still here", tmp_path) as child:
@@ -81,11 +81,11 @@ def test_a_helper_survives_those_who_hang_up_without_listening(
 
 
 def test_the_helper_is_single_threaded(sandbox: Sandbox) -> None:
-    """The death signal of its children would go with a thread of it."""
+    """The kernel sends the death signal as soon as the thread that forked ends."""
     assert len(list(Path(f"/proc/{helper_of(sandbox)}/task").iterdir())) == 1
 
 
-def test_nothing_is_leaked(sandbox: Sandbox, tmp_path: Path, clips: Clips) -> None:
+def test_no_open_file_is_leaked(sandbox: Sandbox, tmp_path: Path, clips: Clips) -> None:
     before = open_files(sandbox, tmp_path)
     for _ in range(5):
         with pytest.raises(MediaError):

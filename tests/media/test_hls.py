@@ -1,3 +1,5 @@
+"""Tests of HLS outputs: ladders, segments, playlists and their verification."""
+
 import shutil
 import subprocess
 from pathlib import Path
@@ -11,7 +13,7 @@ from euterpe.media.plan import plan
 from euterpe.media.sandbox import Sandbox
 from euterpe.media.verify import MadeFile, verify
 from tests.media.clips import Clips
-from tests.media.media_steps import PATIENCE_S, make, probe, run
+from tests.media.media_steps import TIMEOUT_S, make, probe, run
 
 
 def ladder(codec: str = "h264", **options: object) -> HlsOutput:
@@ -74,7 +76,7 @@ def test_a_ladder_without_sound(clips: Clips, sandbox: Sandbox, tmp_path: Path) 
         ("film.mp4", {"video": {"ladder": [90]}}),
         ("film.mp4", {"video": {"ladder": [90]}, "audio": None}),
         ("silent.mp4", {"video": {"ladder": [90]}}),
-        ("silent.mp4", {"video": {"ladder": [720, 480]}}),  # of which its own 90 lines are left
+        ("silent.mp4", {"video": {"ladder": [720, 480]}}),  # reduced to the source's own 90 lines
     ],
 )
 def test_what_is_published_plays_to_its_end(
@@ -85,20 +87,20 @@ def test_what_is_published_plays_to_its_end(
 
 
 def pictures_played(sandbox: Sandbox, made: tuple[MadeFile, ...], folder: Path) -> int:
-    """From its master playlist, by a player that finds nothing but what was published."""
+    """Return how many pictures ffmpeg plays from the master playlist, with only the published files."""
     for file in made:
         (folder / file.name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(file.path, folder / file.name)
     command = f"{sandbox.ffmpeg} -v error -xerror -i hls/master.m3u8 -map 0:v:0 -f framecrc -"
     played = subprocess.run(
-        command.split(), cwd=folder, capture_output=True, text=True, timeout=PATIENCE_S, check=True
+        command.split(), cwd=folder, capture_output=True, text=True, timeout=TIMEOUT_S, check=True
     )
     assert played.stderr == ""
     return sum(not line.startswith("#") for line in played.stdout.splitlines())
 
 
 @pytest.mark.parametrize(
-    ("part", "spoil"),
+    ("part", "damage"),
     [
         ("90p_00001.m4s", lambda _: b""),
         ("90p_00002.m4s", lambda data: data[: len(data) // 2]),
@@ -110,15 +112,15 @@ def pictures_played(sandbox: Sandbox, made: tuple[MadeFile, ...], folder: Path) 
         ("master.m3u8", None),
     ],
 )
-def test_a_hole_in_a_ladder_is_found(
-    clips: Clips, sandbox: Sandbox, tmp_path: Path, part: str, spoil: object
+def test_a_damaged_ladder_is_found(
+    clips: Clips, sandbox: Sandbox, tmp_path: Path, part: str, damage: object
 ) -> None:
     source = clips.make("long.mp4")
     planned = plan([ladder()], probe(sandbox, source), threads=1)
     run(sandbox, planned, source, tmp_path)
     path = tmp_path / "hls" / part
-    if callable(spoil):
-        path.write_bytes(spoil(path.read_bytes()))
+    if callable(damage):
+        path.write_bytes(damage(path.read_bytes()))
     else:
         path.unlink()
     with pytest.raises(MediaError) as refused:
@@ -133,7 +135,7 @@ def test_a_hole_in_a_ladder_is_found(
 def test_a_playlist_that_names_what_is_not_published_is_found(
     clips: Clips, sandbox: Sandbox, tmp_path: Path, playlist: str, part: str
 ) -> None:
-    """Though it is there."""
+    """The file exists in the folder, but is not one of the published files."""
     source, folder = clips.make("long.mp4"), tmp_path / "hls"
     planned = plan([ladder()], probe(sandbox, source), threads=1)
     run(sandbox, planned, source, tmp_path)
@@ -145,12 +147,12 @@ def test_a_playlist_that_names_what_is_not_published_is_found(
 
 
 def test_a_ladder_counts_as_one_output(clips: Clips, sandbox: Sandbox, tmp_path: Path) -> None:
-    """No file of it reaches the limit by itself."""
+    """No single file of the ladder reaches the limit."""
     source = clips.make("long.mp4")
-    steps = HlsOutput(
+    six_steps = HlsOutput(
         name="hls", type="hls", segment_seconds=1, video=HlsVideo(ladder=(90, 88, 86, 84, 82, 80))
     )
-    planned = plan([steps], probe(sandbox, source), threads=1)
+    planned = plan([six_steps], probe(sandbox, source), threads=1)
     with pytest.raises(MediaError) as refused:
         run(sandbox, planned, source, tmp_path, max_output_bytes=60_000)
     assert refused.value.code == "output_too_large"

@@ -1,4 +1,4 @@
-"""A prober that was taken over answers anything: nothing of it reaches a plan, an argument or a document."""
+"""Tests that an invalid answer of a compromised prober reaches no plan, argument or document."""
 
 import dataclasses
 from pathlib import Path
@@ -15,7 +15,7 @@ from euterpe.media.media_info import MediaInfo, StreamInfo
 from euterpe.media.plan import plan
 from euterpe.media.whitelist import CONTAINERS, MAX_STREAMS
 from euterpe.store.checks import check_reported_fields
-from tests.media.children import LyingSandbox
+from tests.media.children import StubSandbox
 from tests.media.media_steps import FILM, SOUND, probe
 
 STREAM: dict[str, Any] = {
@@ -42,12 +42,12 @@ OUTPUTS = (
     ImageOutput(name="image", type="image", at=("1s", "50%")),
     SpriteOutput(name="sprite", type="sprite"),
 )
-MOST = 2**31 - 1
+INT32_MAX = 2**31 - 1
 TEXTS = ("codec", "pixel_format", "kind")
-WHOLE = ("index", "width", "height", "rotation", "transfer", "channels", "sample_rate")
+INTEGERS = ("index", "width", "height", "rotation", "transfer", "channels", "sample_rate")
 NUMBERS = ("duration_seconds", "pixel_aspect", "fps")
 FLAGS = ("interlaced", "is_default")
-NO_STREAMS: list[Any] = [None, 7, "ab", {}, {"0": STREAM}, [[]], [None]]
+INVALID_STREAMS: list[Any] = [None, 7, "ab", {}, {"0": STREAM}, [[]], [None]]
 
 
 def answer(**changes: Any) -> dict[str, Any]:
@@ -60,7 +60,7 @@ def assert_refused(found: Any) -> None:
     assert (refused.value.code, refused.value.retry_class) == ("source_unsupported", RetryClass.PERMANENT)
 
 
-def test_an_honest_answer_is_taken_as_it_is() -> None:
+def test_a_valid_answer_is_taken_unchanged() -> None:
     info = MediaInfo.parse(answer(), 1000)
     assert info == MediaInfo("mov", 1000, 2.0, (StreamInfo(**STREAM),))
     silent = MediaInfo.parse({"container": "mov", "duration_seconds": None, "streams": []}, 0)
@@ -69,10 +69,10 @@ def test_an_honest_answer_is_taken_as_it_is() -> None:
 
 def test_every_field_of_a_stream_is_tried_here() -> None:
     names = {field.name for field in dataclasses.fields(StreamInfo)}
-    assert names == set(STREAM) == {*TEXTS, *WHOLE, *NUMBERS, *FLAGS}
+    assert names == set(STREAM) == {*TEXTS, *INTEGERS, *NUMBERS, *FLAGS}
 
 
-@pytest.mark.parametrize("name", [*WHOLE, *NUMBERS])
+@pytest.mark.parametrize("name", [*INTEGERS, *NUMBERS])
 @pytest.mark.parametrize(
     "value",
     [
@@ -85,7 +85,7 @@ def test_a_number_is_a_number_of_sane_size(name: str, value: Any) -> None:
     assert_refused(answer(**{name: value}))
 
 
-@pytest.mark.parametrize("name", WHOLE)
+@pytest.mark.parametrize("name", INTEGERS)
 def test_a_whole_number_has_no_fraction(name: str) -> None:
     assert_refused(answer(**{name: 1.0}))
 
@@ -134,7 +134,7 @@ def test_a_name_is_a_short_word(name: str, value: Any) -> None:
         ("fps", 1e-320),
     ],
 )
-def test_a_value_that_no_prober_finds_is_refused(name: str, value: Any) -> None:
+def test_a_value_that_no_probe_finds_is_refused(name: str, value: Any) -> None:
     assert_refused(answer(**{name: value}))
 
 
@@ -164,7 +164,7 @@ def test_a_duration_is_a_sane_number(seconds: Any) -> None:
         answer(evil=1),
         answer() | {"evil": 1},
         {"container": "mov", "duration_seconds": 2.0},
-        *(answer() | {"streams": streams} for streams in NO_STREAMS),
+        *(answer() | {"streams": streams} for streams in INVALID_STREAMS),
         answer() | {"streams": [{"index": 0}]},
         answer() | {"streams": [STREAM] * (MAX_STREAMS + 1)},
         answer() | {"streams": [0] * 1_000_000},
@@ -178,16 +178,16 @@ def test_another_shape_is_refused(found: Any) -> None:
 @given(
     st.fixed_dictionaries(
         {
-            "width": st.sampled_from([None, 0, 1, 640, 16384, MOST]),
-            "height": st.sampled_from([None, 0, 1, 360, 16384, MOST]),
+            "width": st.sampled_from([None, 0, 1, 640, 16384, INT32_MAX]),
+            "height": st.sampled_from([None, 0, 1, 360, 16384, INT32_MAX]),
             "rotation": st.sampled_from([0, 1, 90, 270, 359]),
-            "pixel_aspect": st.sampled_from([1 / MOST, 0.5, 1, 1e9, MOST]),
-            "fps": st.sampled_from([None, 1 / MOST, 1e-5, 25, MOST]),
+            "pixel_aspect": st.sampled_from([1 / INT32_MAX, 0.5, 1, 1e9, INT32_MAX]),
+            "fps": st.sampled_from([None, 1 / INT32_MAX, 1e-5, 25, INT32_MAX]),
             "duration_seconds": st.sampled_from([None, 0, 5e-324, 1e-6, 2, 1e9]),
             "transfer": st.sampled_from([None, 0, 16, 18, 255]),
             "interlaced": st.booleans(),
-            "channels": st.sampled_from([None, 0, 1, MOST]),
-            "sample_rate": st.sampled_from([None, 0, 1, MOST]),
+            "channels": st.sampled_from([None, 0, 1, INT32_MAX]),
+            "sample_rate": st.sampled_from([None, 0, 1, INT32_MAX]),
             "kind": st.sampled_from(["video", "audio", "picture"]),
         }
     ),
@@ -200,18 +200,18 @@ def test_whatever_is_taken_can_be_shown_and_planned_or_is_refused_for_good(
     info = MediaInfo.parse(answer(**facts) | {"duration_seconds": seconds}, 1000)
     check_reported_fields({"source_info": info.document()})
     try:
-        words = plan([output], info, threads=1).argv(Path("ffmpeg"))
+        argv = plan([output], info, threads=1).argv(Path("ffmpeg"))
     except MediaError as refused:
         if refused.retry_class is not RetryClass.PERMANENT:
             raise
     else:
-        assert sum(map(len, words)) < 10_000
+        assert sum(map(len, argv)) < 10_000
 
 
-def test_a_lying_prober_is_the_fault_of_its_source(tmp_path: Path) -> None:
-    """A height of 10**15 exhausted the worker's memory, and an index with a NUL its sandbox."""
+def test_an_invalid_probe_answer_is_the_fault_of_its_source(tmp_path: Path) -> None:
+    """A height of 10**15 exhausted the worker's memory, and an index with a NUL broke its sandbox."""
     (source := tmp_path / "source").write_bytes(b"source")
-    for lie in ({"width": [0], "height": 400_000_000}, {"index": "0\0"}):
+    for changes in ({"width": [0], "height": 400_000_000}, {"index": "0\0"}):
         with pytest.raises(MediaError) as refused:
-            probe(LyingSandbox(answer(**lie)), source)
+            probe(StubSandbox(answer(**changes)), source)
         assert (refused.value.code, refused.value.is_worker_fault) == ("source_unsupported", False)

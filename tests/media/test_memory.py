@@ -1,3 +1,5 @@
+"""Tests of the memory limit of a slot: cgroup limits and the memory of the machine."""
+
 from pathlib import Path
 
 import pytest
@@ -8,7 +10,7 @@ _GIB = 1 << 30
 
 
 @pytest.mark.parametrize(
-    ("slots", "whole", "share"),
+    ("slots", "total", "share"),
     [
         (1, 8 * _GIB, 8 * _GIB),
         (3, 24 * _GIB, 8 * _GIB),
@@ -17,22 +19,22 @@ _GIB = 1 << 30
         (1000, _GIB // 2, _GIB),
     ],
 )
-def test_a_slot_has_its_share_of_the_memory_within_reason(slots: int, whole: int, share: int) -> None:
-    assert memory_of_a_slot(slots, whole) == share
+def test_a_slot_has_its_share_of_the_memory_within_reason(slots: int, total: int, share: int) -> None:
+    assert memory_of_a_slot(slots, total) == share
 
 
 @pytest.fixture
 def machine(tmp_path: Path) -> Path:
-    """A root with what the kernel says of a machine with 16 GiB and no control groups."""
+    """Return a root whose /proc is that of a machine with 16 GiB and no control groups."""
     (tmp_path / "proc/self").mkdir(parents=True)
     (tmp_path / "proc/meminfo").write_text("MemTotal:       16777216 kB\nMemFree:  1 kB\n")
     (tmp_path / "proc/self/cgroup").write_text("0::/\n")
     return tmp_path
 
 
-def limit(machine: Path, folder: str, name: str, said: str) -> None:
+def limit(machine: Path, folder: str, name: str, text: str) -> None:
     (machine / "sys/fs/cgroup" / folder).mkdir(parents=True, exist_ok=True)
-    (machine / "sys/fs/cgroup" / folder / name).write_text(said)
+    (machine / "sys/fs/cgroup" / folder / name).write_text(text)
 
 
 def test_without_a_limit_it_is_the_machines(machine: Path) -> None:
@@ -56,11 +58,11 @@ def test_the_tightest_group_on_the_way_up_counts(machine: Path) -> None:
 
 @pytest.mark.parametrize("folder", ["memory", "memory/job"])
 def test_the_older_control_groups_count_too(machine: Path, folder: str) -> None:
-    """Also from within a container, where the path that the kernel tells is not to be seen."""
+    """Inside a container the path that the kernel reports may not exist; then the mount point counts."""
     (machine / "proc/self/cgroup").write_text("5:cpu,cpuacct:/x\n4:memory:/job\n0::/\n")
     limit(machine, folder, "memory.limit_in_bytes", f"{4 * _GIB}\n")
     assert memory_of_the_machine(machine) == 4 * _GIB
 
 
-def test_this_machine_has_some() -> None:
+def test_the_memory_of_this_machine_is_read() -> None:
     assert memory_of_the_machine() > _GIB // 4

@@ -1,4 +1,4 @@
-"""What an encode holds of the disk, whatever it was planned to write."""
+"""Tests of the disk usage of an encode, including files that were not planned."""
 
 import os
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def watched(folder: Path) -> OutputFolder:
+def output_folder(folder: Path) -> OutputFolder:
     return OutputFolder(PLAN, folder, os.getpid())
 
 
@@ -34,61 +34,61 @@ def write(path: Path, size: int) -> None:
     path.write_bytes(os.urandom(size))
 
 
-def test_the_files_of_an_output_are_counted_together(folder: Path, watched: OutputFolder) -> None:
+def test_the_files_of_an_output_are_counted_together(folder: Path, output_folder: OutputFolder) -> None:
     write(folder / "film.mp4", 10)
     for name, size in (("90p.m3u8", 1), ("90p_init.mp4", 20), ("90p_00000.m4s", 300)):
         write(folder / "hls" / name, size)
-    assert watched.look().sizes == {"film": 10, "hls": 321}
-    assert sorted(watched.lengths()) == [("film", 10), ("hls", 1), ("hls", 20), ("hls", 300)]
+    assert output_folder.look().sizes == {"film": 10, "hls": 321}
+    assert sorted(output_folder.lengths()) == [("film", 10), ("hls", 1), ("hls", 20), ("hls", 300)]
 
 
-def test_what_was_not_planned_holds_the_disk_as_well(folder: Path, watched: OutputFolder) -> None:
-    before = watched.look().disk_bytes
+def test_files_that_were_not_planned_count_as_disk_usage(folder: Path, output_folder: OutputFolder) -> None:
+    before = output_folder.look().disk_bytes
     write(folder / "junk", MIB)
     write(folder / "hls" / "180p_0.m4s", MIB)
     (folder / "deep" / "er").mkdir(parents=True)
     write(folder / "deep" / "er" / "junk", MIB)
-    assert watched.look().disk_bytes - before >= 3 * MIB
-    assert watched.look().out_bytes == 0
+    assert output_folder.look().disk_bytes - before >= 3 * MIB
+    assert output_folder.look().out_bytes == 0
 
 
 @pytest.fixture
-def nameless(folder: Path) -> Iterator[int]:
+def unlinked_file(folder: Path) -> Iterator[int]:
     descriptor = os.open(folder, os.O_TMPFILE | os.O_RDWR)
     yield descriptor
     os.close(descriptor)
 
 
-def test_what_has_no_name_any_more_holds_the_disk_as_well(watched: OutputFolder, nameless: int) -> None:
-    before = watched.look().disk_bytes
-    os.write(nameless, os.urandom(MIB))
-    os.fsync(nameless)
-    assert watched.look().disk_bytes - before >= MIB
+def test_unlinked_files_count_as_disk_usage(output_folder: OutputFolder, unlinked_file: int) -> None:
+    before = output_folder.look().disk_bytes
+    os.write(unlinked_file, os.urandom(MIB))
+    os.fsync(unlinked_file)
+    assert output_folder.look().disk_bytes - before >= MIB
 
 
-def test_a_hole_holds_nothing(folder: Path, watched: OutputFolder) -> None:
-    before = watched.look().disk_bytes
+def test_a_hole_uses_no_disk(folder: Path, output_folder: OutputFolder) -> None:
+    before = output_folder.look().disk_bytes
     with (folder / "film.mp4").open("wb") as film:
         film.truncate(100 * MIB)
-    assert watched.look().disk_bytes - before < MIB
-    assert watched.look().out_bytes == 100 * MIB
+    assert output_folder.look().disk_bytes - before < MIB
+    assert output_folder.look().out_bytes == 100 * MIB
 
 
-def test_more_names_than_any_plan_needs_end_it(folder: Path) -> None:
-    watched = OutputFolder(replace(PLAN, files=(FILM,)), folder, os.getpid())
+def test_more_files_than_any_plan_needs_are_refused(folder: Path) -> None:
+    output_folder = OutputFolder(replace(PLAN, files=(FILM,)), folder, os.getpid())
     for number in range(1_100):
         (folder / f"junk{number}").touch()
     with pytest.raises(MediaError) as refused:
-        watched.look()
+        output_folder.look()
     assert (refused.value.code, refused.value.retryable) == ("output_too_large", False)
 
 
 @pytest.mark.parametrize(("seconds", "least"), [(0.5, 1), (86_400.0, 43_200), (None, 43_200)])
-def test_a_sound_source_has_room_for_all_its_segments(seconds: float | None, least: int) -> None:
+def test_a_valid_source_has_room_for_all_its_segments(seconds: float | None, least: int) -> None:
     assert most_parts(seconds, 2) > least
 
 
-def test_links_are_not_followed(folder: Path, watched: OutputFolder) -> None:
+def test_links_are_not_followed(folder: Path, output_folder: OutputFolder) -> None:
     (folder / "loop").symlink_to(folder)
     (folder / "film.mp4").symlink_to("/dev/zero")
-    assert watched.look().out_bytes < 100
+    assert output_folder.look().out_bytes < 100

@@ -1,3 +1,5 @@
+"""Tests of plans: ffmpeg arguments, picture sizes, HLS ladders, stills and sprites."""
+
 import tracemalloc
 from dataclasses import replace
 from pathlib import Path
@@ -27,15 +29,15 @@ def info(*streams: StreamInfo, container: str = "mov", seconds: float | None = 1
     return MediaInfo(container, 1000, seconds, streams or (VIDEO, AUDIO))
 
 
-def words_after(argv: tuple[str, ...], option: str) -> list[str]:
-    return [argv[place + 1] for place, word in enumerate(argv) if word == option]
+def values_of(argv: tuple[str, ...], option: str) -> list[str]:
+    return [argv[position + 1] for position, argument in enumerate(argv) if argument == option]
 
 
 def test_only_the_open_file_and_its_container_reach_ffmpeg() -> None:
     argv = plan([FILM], info(), threads=2).argv(Path("/opt/ffmpeg"))
-    assert words_after(argv, "-i") == ["fd:"]
-    assert words_after(argv, "-protocol_whitelist") == ["fd"]
-    assert words_after(argv, "-format_whitelist") == ["mov"]
+    assert values_of(argv, "-i") == ["fd:"]
+    assert values_of(argv, "-protocol_whitelist") == ["fd"]
+    assert values_of(argv, "-format_whitelist") == ["mov"]
     assert argv[argv.index("-f") + 1] == "mov"
     assert argv.index("-codec_whitelist") < argv.index("-i")
     assert {"-nostdin", "-xerror", "-max_alloc", "-max_streams", "-max_pixels"} <= set(argv)
@@ -50,19 +52,19 @@ def test_one_input_serves_all_outputs() -> None:
     planned = plan(outputs, info(), threads=2)
     assert [file.path for file in planned.files] == ["film.mp4", "small.mp4", "sound.m4a"]
     argv = planned.argv(Path("/opt/ffmpeg"))
-    assert words_after(argv, "-i") == ["fd:"]
-    assert words_after(argv, "-y") == ["file:film.mp4", "file:small.mp4", "file:sound.m4a"]
+    assert values_of(argv, "-i") == ["fd:"]
+    assert values_of(argv, "-y") == ["file:film.mp4", "file:small.mp4", "file:sound.m4a"]
 
 
 def test_the_default_stream_is_taken_else_the_first() -> None:
     first, second = (StreamInfo(n, "audio", "aac", 10.0, channels=2, sample_rate=48_000) for n in (1, 2))
     marked = StreamInfo(2, "audio", "aac", 10.0, channels=2, sample_rate=48_000, is_default=True)
-    assert words_after(plan([SOUND], info(VIDEO, first, second), threads=1).outputs, "-map") == ["0:1"]
-    assert words_after(plan([SOUND], info(VIDEO, first, marked), threads=1).outputs, "-map") == ["0:2"]
+    assert values_of(plan([SOUND], info(VIDEO, first, second), threads=1).outputs, "-map") == ["0:1"]
+    assert values_of(plan([SOUND], info(VIDEO, first, marked), threads=1).outputs, "-map") == ["0:2"]
 
 
 @pytest.mark.parametrize(
-    ("source", "rotation", "wanted", "size"),
+    ("source", "rotation", "height_limit", "size"),
     [
         ((1920, 1080, 1.0), 0, 720, (1280, 720)),
         ((1920, 1080, 1.0), 90, 720, (404, 720)),
@@ -74,16 +76,16 @@ def test_the_default_stream_is_taken_else_the_first() -> None:
     ],
 )
 def test_pictures_are_upright_square_even_and_never_enlarged(
-    source: tuple[int, int, float], rotation: int, wanted: int | None, size: tuple[int, int]
+    source: tuple[int, int, float], rotation: int, height_limit: int | None, size: tuple[int, int]
 ) -> None:
     width, height, pixel_aspect = source
     video = StreamInfo(
         0, "video", "h264", width=width, height=height, rotation=rotation, pixel_aspect=pixel_aspect
     )
-    assert fitted_size(video, wanted, "h264") == Size(*size)
+    assert fitted_size(video, height_limit, "h264") == Size(*size)
 
 
-def test_a_source_that_does_not_know_its_size_is_refused() -> None:
+def test_a_source_without_a_picture_size_is_refused() -> None:
     with pytest.raises(MediaError) as refused:
         shown_size(StreamInfo(0, "video", "h264"))
     assert refused.value.code == "source_unsupported"
@@ -100,17 +102,17 @@ def test_only_what_needs_it_is_deinterlaced_or_toned_down() -> None:
         assert "tonemap" in chain
 
 
-def test_quality_is_the_one_that_was_asked_for_else_the_codecs_usual() -> None:
-    usual = plan([film("h264")], info(), threads=1).outputs
-    asked = plan([Mp4Output(name="film", type="mp4", video=Video(crf=18))], info(), threads=1).outputs
-    assert (words_after(usual, "-crf"), words_after(asked, "-crf")) == (["23"], ["18"])
+def test_quality_is_as_requested_else_the_codecs_default() -> None:
+    default = plan([film("h264")], info(), threads=1).outputs
+    requested = plan([Mp4Output(name="film", type="mp4", video=Video(crf=18))], info(), threads=1).outputs
+    assert (values_of(default, "-crf"), values_of(requested, "-crf")) == (["23"], ["18"])
 
 
-def test_how_long_an_output_has_to_last_is_only_known_from_a_source_that_tells() -> None:
+def test_the_least_duration_of_an_output_needs_a_source_with_an_exact_duration() -> None:
     for container, least in (("mov", 9.75), ("mp3", None), ("mpegts", None)):
         assert plan([SOUND], info(container=container), threads=1).least_seconds == least
-    untold = StreamInfo(0, "audio", "aac")
-    assert plan([SOUND], info(untold, container="matroska"), threads=1).least_seconds is None
+    unknown = StreamInfo(0, "audio", "aac")
+    assert plan([SOUND], info(unknown, container="matroska"), threads=1).least_seconds is None
 
 
 def test_a_ladder_has_no_step_above_its_source_and_none_twice() -> None:
@@ -129,17 +131,17 @@ def test_a_ladder_has_no_step_above_its_source_and_none_twice() -> None:
     ("moment", "start"), [("0%", 0.0), ("50%", 4.98), ("100%", 9.94), ("2.5s", 2.48), ("999s", 9.94)]
 )
 def test_a_moment_is_the_picture_that_is_shown_then(moment: str, start: float) -> None:
-    (chain,) = words_after(
+    (chain,) = values_of(
         plan([ImageOutput(name="a", type="image", at=(moment,))], info(), threads=1).outputs, "-vf"
     )
     assert chain.startswith(f"trim=start={start:.6f},")
 
 
-def test_moments_need_a_source_that_tells_how_long_it_is() -> None:
-    endless = info(replace(VIDEO, duration_seconds=None), seconds=None)
+def test_moments_need_a_source_with_a_duration() -> None:
+    without_duration = info(replace(VIDEO, duration_seconds=None), seconds=None)
     for output in (ImageOutput(name="a", type="image", at=("50%",)), SpriteOutput(name="a", type="sprite")):
         with pytest.raises(MediaError) as refused:
-            plan([output], endless, threads=1)
+            plan([output], without_duration, threads=1)
         assert refused.value.code == "source_unsupported"
 
 
@@ -156,24 +158,22 @@ def test_a_long_film_takes_several_sheets_and_every_picture_has_its_time() -> No
 
 
 @pytest.mark.parametrize(("seconds", "columns"), [(1e9, 1), (10_002.0, 50), (5_002.0, 1)])
-def test_more_small_pictures_than_anybody_scrubs_through_are_refused_before_any_is_planned(
-    seconds: float, columns: int
-) -> None:
-    """Two pictures say that a film lasts 30 years. The second sprite takes its share of the bound."""
-    endless = info(replace(VIDEO, duration_seconds=seconds), seconds=seconds)
+def test_too_many_sprite_pictures_are_refused_before_any_is_planned(seconds: float, columns: int) -> None:
+    """Two pictures can declare that a film lasts 30 years. The limit holds for both sprites together."""
+    very_long = info(replace(VIDEO, duration_seconds=seconds), seconds=seconds)
     sprite = SpriteOutput(name="s", type="sprite", interval_seconds=1, columns=columns)
     outputs: list[OutputSpec] = [sprite, sprite.model_copy(update={"name": "t"})]
     tracemalloc.start()
     try:
         with pytest.raises(MediaError, match=r"at most 10000 .* larger interval_seconds") as refused:
-            plan(outputs, endless, threads=1)
+            plan(outputs, very_long, threads=1)
         assert tracemalloc.get_traced_memory()[1] < 1 << 20
     finally:
         tracemalloc.stop()
     assert refused.value.code == "output_unsupported"
 
 
-def test_as_many_small_pictures_as_the_bound_are_planned() -> None:
+def test_as_many_sprite_pictures_as_the_limit_are_planned() -> None:
     day = info(replace(VIDEO, duration_seconds=10_000.0), seconds=10_000.0)
     outputs = [SpriteOutput(name="s", type="sprite", interval_seconds=1, columns=1)]
     assert len(plan(outputs, day, threads=1).files) == 1001

@@ -1,4 +1,4 @@
-"""Invariant `same-bytes`: what a plan makes of a source does not depend on the worker that makes it."""
+"""Invariant `same-bytes`: the output of a plan does not depend on the worker that runs it."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -35,7 +35,7 @@ SIZES = ((160, 90), (640, 360), (1280, 720), (1920, 1080), (3840, 2160))
 
 @contextmanager
 def cores(count: int) -> Iterator[Sandbox]:
-    """Start a sandbox on so many cores; what it runs has no others."""
+    """Yield a sandbox whose children run on `count` cores only."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, set(sorted(before)[:count]))
     sandbox = Sandbox(find_ffmpeg(None))
@@ -47,10 +47,10 @@ def cores(count: int) -> Iterator[Sandbox]:
         sandbox.stop()
 
 
-def made(
+def hashes(
     source: Path, outputs: Sequence[OutputSpec], folder: Path, *, count: int, threads: int
 ) -> dict[str, str]:
-    """Return the hash of each file that a worker with so many cores, and threads for each slot, makes."""
+    """Return the hash of each file that a worker with `count` cores and `threads` per slot makes."""
     folder.mkdir()
     with cores(count) as sandbox:
         run(sandbox, plan(outputs, probe(sandbox, source), threads=threads), source, folder)
@@ -64,11 +64,11 @@ def made(
 @pytest.mark.parametrize("kind", OUTPUTS)
 def test_same_bytes_on_one_core_and_on_many(clips: Clips, tmp_path: Path, kind: str) -> None:
     source = clips.make("wide-and-loud.mp4")
-    few = made(source, OUTPUTS[kind], tmp_path / "few", count=1, threads=1)
+    few = hashes(source, OUTPUTS[kind], tmp_path / "few", count=1, threads=1)
     assert few
     for run_no in range(3):
         folder = tmp_path / f"many-{run_no}"
-        assert made(source, OUTPUTS[kind], folder, count=os.cpu_count() or 1, threads=7) == few
+        assert hashes(source, OUTPUTS[kind], folder, count=os.cpu_count() or 1, threads=7) == few
 
 
 def test_the_threads_of_an_encoder_follow_from_its_pictures_alone() -> None:

@@ -1,3 +1,5 @@
+"""Tests of probing sources: streams, durations, and sources that cannot be read."""
+
 import os
 from pathlib import Path
 
@@ -61,11 +63,11 @@ def test_the_usual_containers_and_codecs_are_known(
     assert info.duration_seconds == pytest.approx(2.0, abs=0.1)
 
 
-def test_a_turned_film_says_so(clips: Clips, sandbox: Sandbox) -> None:
+def test_rotation_is_read(clips: Clips, sandbox: Sandbox) -> None:
     assert [
         video.rotation
         for degrees in (90, 180, 270)
-        if (video := probe(sandbox, clips.turned(degrees)).video) is not None
+        if (video := probe(sandbox, clips.rotated(degrees)).video) is not None
     ] == [90, 180, 270]
 
 
@@ -92,16 +94,16 @@ def test_the_offset_of_the_file_is_left_alone(clips: Clips, sandbox: Sandbox) ->
         assert os.lseek(file.fileno(), 0, os.SEEK_CUR) == 1000
 
 
-def test_a_look_that_takes_long_can_be_ended(sandbox: Sandbox) -> None:
+def test_a_long_probe_can_be_interrupted(sandbox: Sandbox) -> None:
     class LeaseLost(Exception):
         pass
 
-    def lose() -> None:
+    def lose_lease() -> None:
         raise LeaseLost
 
     never, held = os.pipe()
     with pytest.raises(LeaseLost):
-        sandbox.probe(never, on_tick=lose)
+        sandbox.probe(never, on_tick=lose_lease)
     assert children_of(helper_of(sandbox)) == []
     os.close(never)
     os.close(held)
@@ -116,7 +118,7 @@ def test_a_look_that_takes_long_can_be_ended(sandbox: Sandbox) -> None:
         ("crowd.mkv", "source_unsupported"),
     ],
 )
-def test_what_cannot_be_read_is_refused_with_a_code(
+def test_a_source_that_cannot_be_read_is_refused_with_a_code(
     clips: Clips, sandbox: Sandbox, name: str, code: str
 ) -> None:
     with pytest.raises(MediaError) as refused:
@@ -126,7 +128,7 @@ def test_what_cannot_be_read_is_refused_with_a_code(
 
 
 def ends_of_packets(path: Path) -> dict[str, float]:
-    """When the last packet of each stream ends, after a look at all of them."""
+    """Return the end of the last packet of each stream, after reading all packets."""
     ends: dict[str, float] = {}
     with av.open(str(path)) as container:
         for packet in container.demux():
@@ -152,7 +154,7 @@ def test_a_film_that_counts_in_seconds_is_as_long_as_its_packets_say(
     assert {s.kind: s.duration_seconds for s in info.streams} == pytest.approx(ends, abs=0.1)
 
 
-def test_a_film_that_was_made_with_ticks_of_a_second_is_as_long_as_its_packets_say(
+def test_a_film_that_was_encoded_with_ticks_of_a_second_is_as_long_as_its_packets_say(
     clips: Clips, sandbox: Sandbox, tmp_path: Path
 ) -> None:
     path = tmp_path / "ticks.mp4"

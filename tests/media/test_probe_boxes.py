@@ -1,4 +1,4 @@
-"""Whether an MP4 is all there."""
+"""Tests of whether an MP4 file is cut off, by its boxes."""
 
 import os
 from collections.abc import Callable
@@ -13,13 +13,13 @@ from tests.media.clips import Clips
 from tests.media.media_steps import probe
 
 
-def box(kind: bytes, size: int, *, says: int | None = None) -> bytes:
-    return (size if says is None else says).to_bytes(4, "big") + kind + bytes(size - 8)
+def box(kind: bytes, size: int, *, declared: int | None = None) -> bytes:
+    return (size if declared is None else declared).to_bytes(4, "big") + kind + bytes(size - 8)
 
 
 @pytest.fixture
 def cut_off(tmp_path: Path) -> Callable[[bytes], bool]:
-    def judge(data: bytes) -> bool:
+    def is_file_cut_off(data: bytes) -> bool:
         path = tmp_path / "boxes"
         path.write_bytes(data)
         fd = os.open(path, os.O_RDONLY)
@@ -28,7 +28,7 @@ def cut_off(tmp_path: Path) -> Callable[[bytes], bool]:
         finally:
             os.close(fd)
 
-    return judge
+    return is_file_cut_off
 
 
 @pytest.mark.parametrize(
@@ -36,11 +36,11 @@ def cut_off(tmp_path: Path) -> Callable[[bytes], bool]:
     [
         (box(b"ftyp", 24) + box(b"moov", 100), False),
         (box(b"ftyp", 24) + box(b"moov", 100)[:-1], True),
-        (box(b"ftyp", 24) + box(b"mdat", 64, says=0), False),
-        (box(b"ftyp", 24) + box(b"mdat", 64, says=2**31), True),
+        (box(b"ftyp", 24) + box(b"mdat", 64, declared=0), False),
+        (box(b"ftyp", 24) + box(b"mdat", 64, declared=2**31), True),
         (box(b"ftyp", 24) + (1).to_bytes(4, "big") + b"mdat" + (40).to_bytes(8, "big") + bytes(24), False),
         (box(b"ftyp", 24) + (1).to_bytes(4, "big") + b"mdat" + (2**60).to_bytes(8, "big"), True),
-        (box(b"ftyp", 24) + box(b"junk", 16, says=3), False),
+        (box(b"ftyp", 24) + box(b"junk", 16, declared=3), False),
         (box(b"ftyp", 24) + b"\0\0\0", False),
         (b"RIFF, and a text that is no box at all", False),
         (b"", False),
@@ -56,7 +56,7 @@ def test_a_file_is_cut_off_when_a_box_ends_beyond_it(
 def test_a_film_that_lost_the_end_of_its_index_is_not_taken_for_a_silent_one(
     clips: Clips, sandbox: Sandbox, tmp_path: Path, lost: int
 ) -> None:
-    """Such a file may open with the first of its streams alone, and without a complaint."""
+    """Such a file may open without an error, and with only the first of its streams."""
     whole = clips.make("film.mp4").read_bytes()
     at = whole.rindex(b"moov") - 4
     cut = tmp_path / "cut.mp4"

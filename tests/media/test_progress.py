@@ -1,3 +1,5 @@
+"""Tests of parsing ffmpeg's progress reports."""
+
 from itertools import pairwise
 
 from hypothesis import given
@@ -25,9 +27,9 @@ def test_it_does_not_matter_where_the_stream_is_cut(cuts: list[int]) -> None:
 
 
 @given(st.binary(max_size=2000))
-def test_no_nonsense_breaks_it(nonsense: bytes) -> None:
+def test_arbitrary_bytes_do_not_break_the_reader(data: bytes) -> None:
     reader = ReportReader()
-    list(reader.feed(nonsense))
+    list(reader.feed(data))
     assert list(reader.feed(b"\n" + BLOCK))[-1] == ProgressLine(2.5, 2.5)
 
 
@@ -65,19 +67,19 @@ ODD = st.sampled_from(
 
 
 @given(ODD, ODD, st.sampled_from([None, 5e-324, 1e-6, 10.0, 1e9]))
-def test_an_ffmpeg_that_was_taken_over_reports_only_what_the_store_takes(
+def test_a_compromised_ffmpeg_reports_only_what_the_store_accepts(
     done: str, speed: str, duration: float | None
 ) -> None:
     block = f"out_time_us={done}\nspeed={speed}x\nprogress=continue\n".encode()
     (report,) = ReportReader().feed(block)
     progress = progress_of(report, duration, 7)
-    told = {"progress": progress.percent, "speed": progress.speed, "eta_seconds": progress.eta_seconds}
-    check_reported_fields({name: value for name, value in told.items() if value is not None})
+    reported = {"progress": progress.percent, "speed": progress.speed, "eta_seconds": progress.eta_seconds}
+    check_reported_fields({name: value for name, value in reported.items() if value is not None})
 
 
-def test_numbers_that_no_ffmpeg_tells_are_dropped() -> None:
-    lies = (
+def test_numbers_that_no_ffmpeg_reports_are_dropped() -> None:
+    invalid = (
         b"out_time_us=1e300\nspeed=-5x\nprogress=continue\nout_time_us=-1e300\nspeed=1e308x\nprogress=end\n"
     )
-    assert list(ReportReader().feed(lies)) == [ProgressLine(None, None)] * 2
+    assert list(ReportReader().feed(invalid)) == [ProgressLine(None, None)] * 2
     assert progress_of(ProgressLine(1.0, 1e-320), 10.0, 7) == EncodeProgress(10.0, 1e-320, None, 7)

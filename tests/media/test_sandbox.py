@@ -1,4 +1,4 @@
-"""What a child of the sandbox can do, and what becomes of it."""
+"""Tests of the sandbox: what a child can do, and that it ends with its helper and its worker."""
 
 import json
 import os
@@ -20,7 +20,7 @@ from euterpe.media.failure_reason import error_from_exit
 from euterpe.media.sandbox import Sandbox
 from tests.media.children import (
     LIMITS,
-    first_words,
+    first_output,
     helper_of,
     output,
     shell,
@@ -28,27 +28,27 @@ from tests.media.children import (
     without_a_death_signal,
 )
 from tests.media.clips import Clips
-from tests.media.media_steps import PATIENCE_S, probe
-from tests.media.processes import has_ended, is_over
+from tests.media.media_steps import TIMEOUT_S, probe
+from tests.media.processes import has_exited, wait_for_exit
 
 
-def test_what_a_child_says_and_how_it_ends_is_heard(sandbox: Sandbox, tmp_path: Path) -> None:
+def test_the_output_and_the_exit_code_of_a_child_are_received(sandbox: Sandbox, tmp_path: Path) -> None:
     with shell(sandbox, "echo out; echo err >&2; exit 3", tmp_path) as child:
-        heard = sorted(event for event in child.events(PATIENCE_S) if event is not None)
-        assert heard == [(1, b"out\n"), (2, b"err\n")]
+        events = sorted(event for event in child.events(TIMEOUT_S) if event is not None)
+        assert events == [(1, b"out\n"), (2, b"err\n")]
         assert child.end.code == 3
         assert child.wait() == child.end
 
 
-def test_a_child_has_nothing_of_ours(
+def test_a_child_inherits_nothing_of_the_worker(
     sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("EUTERPE_CANARY", "secret")
     with sleeper(sandbox, tmp_path) as child:
-        place = Path("/proc") / str(child.pid)
-        status = dict(line.split(":\t", 1) for line in (place / "status").read_text().splitlines())
-        assert b"CANARY" not in (place / "environ").read_bytes()
-        open_files = {str(entry.readlink()).partition(":")[0] for entry in (place / "fd").iterdir()}
+        proc = Path("/proc") / str(child.pid)
+        status = dict(line.split(":\t", 1) for line in (proc / "status").read_text().splitlines())
+        assert b"CANARY" not in (proc / "environ").read_bytes()
+        open_files = {str(entry.readlink()).partition(":")[0] for entry in (proc / "fd").iterdir()}
         assert open_files == {os.devnull, "pipe"}
         assert (os.getsid(child.pid), os.getpgid(child.pid)) == (child.pid, child.pid)
         assert (status["CapEff"].strip("0"), status["CapPrm"].strip("0"), status["NoNewPrivs"]) == (
@@ -56,7 +56,7 @@ def test_a_child_has_nothing_of_ours(
             "",
             "1",
         )
-        assert (place / "cwd").readlink() == tmp_path
+        assert (proc / "cwd").readlink() == tmp_path
         limits = {
             what: resource.prlimit(child.pid, what) for what in (resource.RLIMIT_DATA, resource.RLIMIT_CORE)
         }
@@ -81,11 +81,11 @@ def test_a_child_sees_no_file_outside_its_folder(sandbox: Sandbox, tmp_path: Pat
     (tmp_path / "canary").write_text("CANARY\n")
     reads = "; ".join(f"read word < {path} && echo $word" for path in ("own", "../canary", "/etc/passwd"))
     with shell(sandbox, f"{reads}; echo x > new; echo x > ../new", folder) as child:
-        said = output(child)
-    assert said.startswith("own")
+        printed = output(child)
+    assert printed.startswith("own")
     assert (folder / "new").exists()
     assert sandbox.isolation.no_files == (not (tmp_path / "new").exists())
-    assert sandbox.isolation.no_files == ("CANARY" not in said and "root:" not in said)
+    assert sandbox.isolation.no_files == ("CANARY" not in printed and "root:" not in printed)
 
 
 def test_a_child_has_as_much_memory_as_it_is_allowed(sandbox: Sandbox, tmp_path: Path) -> None:
@@ -97,7 +97,7 @@ def test_a_child_has_as_much_memory_as_it_is_allowed(sandbox: Sandbox, tmp_path:
         assert child.end.code == code
 
 
-# RLIMIT_DATA counts what can be written to. The name is what a program may choose, and no text.
+# RLIMIT_DATA counts writable memory only. The process name is not valid UTF-8, as a program may choose it.
 _MEMORY_MADE_READ_ONLY = """
 import ctypes, time
 libc = ctypes.CDLL(None)
@@ -116,18 +116,18 @@ def test_a_child_that_holds_memory_beside_its_limit_is_ended(sandbox: Sandbox, t
     argv = [os.path.realpath(sys.executable), "-ISc", _MEMORY_MADE_READ_ONLY]
     limits = ResourceLimits(memory_bytes=256 << 20, cpu_seconds=60)
     with sandbox.run(argv, fds={}, cwd=tmp_path, limits=limits) as child:
-        assert first_words(child) == b"held\n"
-        assert child.cpu_seconds < PATIENCE_S
-        end = child.wait(PATIENCE_S)
+        assert first_output(child) == b"held\n"
+        assert child.cpu_seconds < TIMEOUT_S
+        end = child.wait(TIMEOUT_S)
     assert end is not None
     assert end.code == -signal.SIGKILL
-    proved = error_from_exit(end, limits)
-    assert proved is not None
-    assert proved.code == "out_of_memory"
+    error = error_from_exit(end, limits)
+    assert error is not None
+    assert error.code == "out_of_memory"
 
 
 @pytest.mark.parametrize(
-    "act",
+    "call",
     [
         "symlink('/etc/passwd', 'new')",
         "mkfifo('new')",
@@ -136,21 +136,21 @@ def test_a_child_that_holds_memory_beside_its_limit_is_ended(sandbox: Sandbox, t
         "rename('own', 'inner/new')",
     ],
 )
-def test_a_child_makes_nothing_but_files(sandbox: Sandbox, tmp_path: Path, act: str) -> None:
+def test_a_child_makes_nothing_but_files(sandbox: Sandbox, tmp_path: Path, call: str) -> None:
     (tmp_path / "own").touch()
     (tmp_path / "inner").mkdir()
     python = os.path.realpath(sys.executable)
     with sandbox.run(
-        [python, "-ISc", f"import posix; posix.{act}"], fds={}, cwd=tmp_path, limits=LIMITS
+        [python, "-ISc", f"import posix; posix.{call}"], fds={}, cwd=tmp_path, limits=LIMITS
     ) as child:
-        said = output(child)
+        printed = output(child)
     made = sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*"))
-    # Renaming is allowed within a folder, so that only Landlock can tell the two.
+    # Renaming within a folder is allowed, so only Landlock can refuse a rename to another folder.
     refused = sandbox.isolation.no_files or (
-        sandbox.isolation.few_system_calls and not act.startswith("rename")
+        sandbox.isolation.few_system_calls and not call.startswith("rename")
     )
-    assert refused == (made == ["inner", "own"]), said
-    assert refused == ("Error" in said), said
+    assert refused == (made == ["inner", "own"]), printed
+    assert refused == ("Error" in printed), printed
 
 
 def test_a_child_makes_and_renames_files(sandbox: Sandbox, tmp_path: Path) -> None:
@@ -168,9 +168,9 @@ def test_a_child_reaches_no_network(sandbox: Sandbox, tmp_path: Path) -> None:
         url = f"tcp://127.0.0.1:{listener.getsockname()[1]}"
         argv = [str(sandbox.ffmpeg), "-nostdin", "-i", url]
         with sandbox.run(argv, fds={}, cwd=tmp_path, limits=LIMITS_OF_FFMPEG) as child:
-            said = output(child)
+            printed = output(child)
         assert child.end.code != 0
-        assert any(astuple(sandbox.isolation)), said
+        assert any(astuple(sandbox.isolation)), printed
         with pytest.raises(BlockingIOError):
             listener.accept()
 
@@ -189,7 +189,7 @@ def test_a_file_grows_no_further_than_its_limit(sandbox: Sandbox, tmp_path: Path
 def test_a_child_that_computes_without_end_is_ended(sandbox: Sandbox, tmp_path: Path) -> None:
     limits = ResourceLimits(memory_bytes=1 << 30, cpu_seconds=1)
     with shell(sandbox, "while :; do :; done", tmp_path, limits) as child:
-        end = child.wait(PATIENCE_S)
+        end = child.wait(TIMEOUT_S)
     assert end is not None
     assert end.code == -signal.SIGXCPU
 
@@ -198,26 +198,26 @@ def test_a_killed_child_ends_by_that_signal(sandbox: Sandbox, tmp_path: Path) ->
     with sleeper(sandbox, tmp_path) as child:
         child.kill()
         child.kill()
-        end = child.wait(PATIENCE_S)
+        end = child.wait(TIMEOUT_S)
         assert end is not None
         assert end.code == -signal.SIGKILL
 
 
 def test_a_child_starts_no_process_that_could_outlive_it(sandbox: Sandbox, tmp_path: Path) -> None:
     with shell(sandbox, "(echo started) & echo alone", tmp_path) as child:
-        said = output(child)
-    assert "Cannot fork" in said
-    assert "started" not in said
+        printed = output(child)
+    assert "Cannot fork" in printed
+    assert "started" not in printed
 
 
 def test_each_child_has_its_own_count_of_threads(sandbox: Sandbox, tmp_path: Path) -> None:
-    """The kernel counts the threads of a user in each user namespace by itself."""
+    """The kernel counts the threads of a user separately in each user namespace."""
     with sleeper(sandbox, tmp_path) as child, sleeper(sandbox, tmp_path) as other:
         counts = {Path(f"/proc/{pid}/ns/user").readlink() for pid in (child.pid, other.pid)}
         networks = {Path(f"/proc/{pid}/ns/net").readlink() for pid in (child.pid, other.pid)}
-        most = resource.prlimit(child.pid, resource.RLIMIT_NPROC)[0]
+        limit = resource.prlimit(child.pid, resource.RLIMIT_NPROC)[0]
     assert sandbox.isolation.no_network == (len(counts) == 2)
-    assert sandbox.isolation.no_network == (most == ResourceLimits(0, 0).processes)
+    assert sandbox.isolation.no_network == (limit == ResourceLimits(0, 0).processes)
     assert len(networks) == 1
 
 
@@ -231,11 +231,11 @@ def test_a_child_that_takes_all_threads_leaves_another_its_own() -> None:
         **_AS_NOBODY,
     )
     assert ended.returncode == 0, ended.stderr
-    most, few = json.loads(ended.stdout)
-    assert (900 < most < 1024, few) == (True, 20)
+    limit, second = json.loads(ended.stdout)
+    assert (900 < limit < 1024, second) == (True, 20)
 
 
-# Of root's processes the kernel counts the threads, and limits none.
+# The kernel counts root's threads but does not limit them, so the test needs another user.
 _NOBODY = 65534
 _AS_NOBODY: dict[str, Any] = (
     {"user": _NOBODY, "group": _NOBODY, "extra_groups": []} if os.geteuid() == 0 else {}
@@ -244,11 +244,11 @@ _ENVIRON_OF_NOBODY = {"PATH": os.defpath, "PYTHONPATH": os.pathsep.join(filter(o
 
 
 def _python_of_nobody() -> str:
-    """Return an interpreter that another user may start, too. Root's own may be in its home."""
+    """Return an interpreter that another user may also start. Root's own may be in its home."""
     for python in (sys.executable, "/usr/bin/python3"):
-        tried = [python, "-c", "import av, euterpe, sys; open(sys.executable)"]
+        command = [python, "-c", "import av, euterpe, sys; open(sys.executable)"]
         with suppress(OSError):
-            if subprocess.run(tried, env=_ENVIRON_OF_NOBODY, check=False, **_AS_NOBODY).returncode == 0:
+            if subprocess.run(command, env=_ENVIRON_OF_NOBODY, check=False, **_AS_NOBODY).returncode == 0:
                 return python
     pytest.fail("no interpreter that a user who is not root can start")
 
@@ -259,22 +259,22 @@ def test_the_end_of_the_block_is_the_end_of_the_child(sandbox: Sandbox, tmp_path
     assert not Path("/proc", str(child.pid)).exists()
 
 
-def test_polite_signals_do_not_disturb_a_child(sandbox: Sandbox, tmp_path: Path) -> None:
-    heard, say = os.pipe()
-    with shell(sandbox, "echo ready; read word <&7; echo $word", tmp_path, given=heard) as child:
-        assert first_words(child) == b"ready\n"
+def test_termination_signals_do_not_end_a_child(sandbox: Sandbox, tmp_path: Path) -> None:
+    read_end, write_end = os.pipe()
+    with shell(sandbox, "echo ready; read word <&7; echo $word", tmp_path, given=read_end) as child:
+        assert first_output(child) == b"ready\n"
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             os.kill(child.pid, number)
-        os.write(say, b"done\n")
+        os.write(write_end, b"done\n")
         assert output(child) == "done\n"
-    os.close(heard)
-    os.close(say)
+    os.close(read_end)
+    os.close(write_end)
 
 
 def test_a_stopped_sandbox_takes_its_children_with_it(own_sandbox: Sandbox, tmp_path: Path) -> None:
     with sleeper(own_sandbox, tmp_path) as child:
         own_sandbox.stop()
-        assert has_ended(child.pid)
+        assert wait_for_exit(child.pid)
     with pytest.raises(MediaError, match="not started"):
         shell(own_sandbox, "true", tmp_path)
 
@@ -286,10 +286,10 @@ def test_a_killed_helper_takes_its_children_with_it_and_is_replaced(
     with sleeper(own_sandbox, tmp_path) as child:
         os.kill(helper, signal.SIGKILL)
         with pytest.raises(MediaError) as lost:
-            child.wait(PATIENCE_S)
+            child.wait(TIMEOUT_S)
         assert lost.value.code == "sandbox_failed"
         assert lost.value.retryable
-        assert has_ended(child.pid)
+        assert wait_for_exit(child.pid)
     assert probe(own_sandbox, clips.make("film.mp4")).container == "mov"
     assert helper_of(own_sandbox) != helper
 
@@ -298,8 +298,8 @@ def test_a_child_without_a_death_signal_ends_with_its_helper(own_sandbox: Sandbo
     with without_a_death_signal(own_sandbox, tmp_path) as child:
         os.kill(helper_of(own_sandbox), signal.SIGKILL)
         with pytest.raises(MediaError, match="helper process is gone"):
-            child.wait(PATIENCE_S)
-    assert is_over(child.pid)
+            child.wait(TIMEOUT_S)
+    assert has_exited(child.pid)
 
 
 @pytest.mark.parametrize("helper_is_killed", [False, True])
@@ -310,20 +310,20 @@ def test_a_stopped_sandbox_leaves_no_child_without_a_death_signal(
         if helper_is_killed:
             os.kill(helper_of(own_sandbox), signal.SIGKILL)
         own_sandbox.stop()
-        assert has_ended(child.pid)
+        assert wait_for_exit(child.pid)
 
 
 def test_a_new_helper_finds_no_child_of_a_killed_one(own_sandbox: Sandbox, tmp_path: Path) -> None:
     with without_a_death_signal(own_sandbox, tmp_path) as child:
         os.kill(helper_of(own_sandbox), signal.SIGKILL)
         with pytest.raises(MediaError):
-            child.wait(PATIENCE_S)
+            child.wait(TIMEOUT_S)
         with shell(own_sandbox, "echo new", tmp_path) as other:
             assert output(other) == "new\n"
-        assert has_ended(child.pid)
+        assert wait_for_exit(child.pid)
 
 
-def test_a_closed_child_can_be_killed_and_nobody_is(sandbox: Sandbox, tmp_path: Path) -> None:
+def test_killing_a_closed_child_kills_no_other_process(sandbox: Sandbox, tmp_path: Path) -> None:
     with shell(sandbox, "true", tmp_path) as child:
         output(child)
     with sleeper(sandbox, tmp_path) as other:
@@ -339,13 +339,13 @@ def test_nothing_outlives_a_killed_worker(tmp_path: Path) -> None:
         child = int(worker.stdout.readline())
         parent = int(Path("/proc", str(child), "stat").read_text().rpartition(")")[2].split()[1])
         worker.send_signal(signal.SIGKILL)
-        assert worker.wait(PATIENCE_S) == -signal.SIGKILL
-        assert [has_ended(pid) for pid in (parent, child)] == [True, True]
+        assert worker.wait(TIMEOUT_S) == -signal.SIGKILL
+        assert [wait_for_exit(pid) for pid in (parent, child)] == [True, True]
 
 
-def test_what_cannot_be_executed_is_an_error(sandbox: Sandbox, tmp_path: Path) -> None:
+def test_a_program_that_cannot_be_executed_is_an_error(sandbox: Sandbox, tmp_path: Path) -> None:
     with (
         pytest.raises(MediaError, match="could not start"),
         sandbox.run(["/nothing/here"], fds={}, cwd=tmp_path, limits=LIMITS) as child,
     ):
-        child.wait(PATIENCE_S)
+        child.wait(TIMEOUT_S)

@@ -1,4 +1,4 @@
-"""Sources that want more than to be transcoded. A canary lies beside each: nothing may ever show it."""
+"""Tests with hostile sources: no output and no error contains the canary file that lies beside each."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from tests.media.mp4_boxes import with_outside_data
 CANARY = "CANARY-7f3a"
 
 _HLS = "#EXTM3U\n#EXT-X-MEDIA-SEQUENCE:0\n#EXT-X-TARGETDURATION:2\n#EXTINF:2,\n{target}\n#EXT-X-ENDLIST\n"
-_TRICKS = {
+_PAYLOADS = {
     "playlist": _HLS,
     "playlist with a key": _HLS.replace("#EXTINF", '#EXT-X-KEY:METHOD=AES-128,URI="{target}"\n#EXTINF'),
     "master playlist": "#EXTM3U\n#EXT-X-STREAM-INF:BANDWIDTH=1\n{target}\n",
@@ -48,42 +48,42 @@ def canary(tmp_path: Path) -> Path:
     return path
 
 
-def shown_in(folder: Path, error: BaseException | None) -> bool:
-    told = repr(error) + str(error)
+def canary_is_in(folder: Path, error: BaseException | None) -> bool:
+    message = repr(error) + str(error)
     files = [path.read_bytes() for path in folder.rglob("*") if path.is_file()]
-    return CANARY in told or "root:" in told or any(CANARY.encode() in data for data in files)
+    return CANARY in message or "root:" in message or any(CANARY.encode() in data for data in files)
 
 
 @pytest.mark.parametrize("target", ["canary", "/etc/passwd"])
-@pytest.mark.parametrize("trick", _TRICKS)
+@pytest.mark.parametrize("payload", _PAYLOADS)
 def test_a_text_that_names_another_file_is_not_media(
-    sandbox: Sandbox, tmp_path: Path, canary: Path, trick: str, target: str
+    sandbox: Sandbox, tmp_path: Path, canary: Path, payload: str, target: str
 ) -> None:
     source = tmp_path / "source.mp4"
-    source.write_text(_TRICKS[trick].format(target=canary if target == "canary" else target))
+    source.write_text(_PAYLOADS[payload].format(target=canary if target == "canary" else target))
     with pytest.raises(MediaError) as refused:
         probe(sandbox, source)
     assert refused.value.code in ("source_not_media", "source_unsupported")
-    assert not shown_in(tmp_path / "out", refused.value)
+    assert not canary_is_in(tmp_path / "out", refused.value)
 
 
 @pytest.mark.parametrize("container", CONTAINERS)
 def test_ffmpeg_opens_no_other_file_even_if_the_probe_was_fooled(
     sandbox: Sandbox, tmp_path: Path, canary: Path, container: str
 ) -> None:
-    """Whatever the demuxer that it is pinned to makes of a playlist."""
+    """The plan pins the demuxer. Each allowed demuxer reads a playlist here."""
     source, out = tmp_path / "source.mp4", tmp_path / "out"
     source.write_text(_HLS.format(target=canary))
     out.mkdir()
     streams = (StreamInfo(0, "video", "h264", width=64, height=64), StreamInfo(1, "audio", "aac"))
     planned = plan([SOUND], MediaInfo(container, 1, None, streams), threads=1)
-    with pytest.raises(MediaError) as refused:  # noqa: PT012  by one of the two
+    with pytest.raises(MediaError) as refused:  # noqa: PT012  either step may refuse it
         run(sandbox, planned, source, out)
         verify(sandbox, planned, out)
-    assert not shown_in(out, refused.value)
+    assert not canary_is_in(out, refused.value)
 
 
-def test_a_film_whose_data_is_said_to_be_elsewhere_is_not_followed(
+def test_a_reference_to_data_in_another_file_is_not_followed(
     clips: Clips, sandbox: Sandbox, tmp_path: Path, canary: Path
 ) -> None:
     source, out = tmp_path / "source.mp4", tmp_path / "out"
@@ -94,7 +94,7 @@ def test_a_film_whose_data_is_said_to_be_elsewhere_is_not_followed(
         make(sandbox, source, [FILM], out)
     except MediaError as refused:
         error = refused
-    assert not shown_in(out, error)
+    assert not canary_is_in(out, error)
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_a_film_whose_data_is_said_to_be_elsewhere_is_not_followed(
         ("huge.mkv", {"source_unsupported"}),
     ],
 )
-def test_a_broken_film_is_never_half_a_success(
+def test_a_damaged_film_is_never_a_partial_success(
     clips: Clips, sandbox: Sandbox, tmp_path: Path, name: str, codes: set[str]
 ) -> None:
     with pytest.raises(MediaError) as refused:
@@ -129,7 +129,7 @@ def test_pictures_of_an_impossible_size_are_refused_before_anything_runs(codec: 
 
 
 @pytest.mark.parametrize("name", ["0", "1.--y", "a..b", "con", "a.mp4"])
-def test_a_name_that_looks_like_something_else_is_a_name(
+def test_a_name_that_looks_like_an_option_or_a_path_is_a_name(
     clips: Clips, sandbox: Sandbox, tmp_path: Path, name: str
 ) -> None:
     (made,) = make(sandbox, clips.make("one.mp4"), [SOUND.model_copy(update={"name": name})], tmp_path)
@@ -137,7 +137,7 @@ def test_a_name_that_looks_like_something_else_is_a_name(
     assert [path.name for path in tmp_path.iterdir()] == [f"{name}.m4a"]
 
 
-def test_an_error_does_not_tell_where_things_lie(clips: Clips, sandbox: Sandbox, tmp_path: Path) -> None:
+def test_an_error_contains_no_path_and_no_address(clips: Clips, sandbox: Sandbox, tmp_path: Path) -> None:
     with pytest.raises(MediaError) as refused:
         make(sandbox, clips.make("damaged.mp4"), [FILM], tmp_path)
     assert "0x" not in str(refused.value)

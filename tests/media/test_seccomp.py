@@ -1,4 +1,4 @@
-"""The seccomp filter: what a program that took over a child can still do, and what media needs."""
+"""Tests of the seccomp filter: it denies a compromised child what media does not need."""
 
 import json
 import os
@@ -17,20 +17,20 @@ import pytest
 from euterpe.media import seccomp
 from euterpe.media.sandbox import Sandbox
 from euterpe.media.system_calls import NUMBERS, rules_for
-from tests.media.attacks import attacks_on, attempt
-from tests.media.children import LIMITS, await_reaped, helper_of, output
+from tests.media.attacks import attacks_on, run_attacks
+from tests.media.children import LIMITS, helper_of, output, wait_until_reaped
 from tests.media.processes import children_of
 
 _SIGSYS_BY_X32_GETPID = "import ctypes; ctypes.CDLL(None).syscall(0x40000000 | 39)"
 
 
-def named(answers: dict[str, int]) -> dict[str, str]:
+def errnos(answers: dict[str, int]) -> dict[str, str]:
     return {name: errorcode.get(answer, "succeeded") for name, answer in answers.items()}
 
 
 @pytest.fixture
 def outside(tmp_path: Path) -> Path:
-    """A file of the worker's, beside the child's folder."""
+    """Return a file of the worker beside the child's folder."""
     path = tmp_path / "outside"
     path.write_text("mine")
     path.chmod(0o600)
@@ -43,37 +43,37 @@ def test_a_child_that_was_taken_over_gets_none_of_its_calls_through(
 ) -> None:
     attacks, limits = list(attacks_on(os.getpid(), outside)), resource.getrlimit(resource.RLIMIT_NOFILE)
     (tmp_path / "inside").mkdir()
-    answers = attempt(sandbox, attacks, tmp_path / "inside")
+    answers = run_attacks(sandbox, attacks, tmp_path / "inside")
     assert len(answers) > 100
-    assert named(answers) == named({one.name: one.answer for one in attacks if one.number is not None})
+    assert errnos(answers) == errnos({one.name: one.answer for one in attacks if one.number is not None})
     assert (outside.stat().st_mode & 0o777, outside.stat().st_mtime) == (0o600, 1)
     assert resource.getrlimit(resource.RLIMIT_NOFILE) == limits
     assert list((tmp_path / "inside").iterdir()) == []
 
 
 def test_the_filter_holds_where_namespaces_and_landlock_are_refused(tmp_path: Path, outside: Path) -> None:
-    said = refusing("namespaces,landlock", "tests.media.attacks", str(tmp_path))
-    told: dict[str, Any] = json.loads(said)
-    assert told["isolation"] == {"no_network": False, "no_files": False, "few_system_calls": True}
+    printed = run_denied("namespaces,landlock", "tests.media.attacks", str(tmp_path))
+    report: dict[str, Any] = json.loads(printed)
+    assert report["isolation"] == {"no_network": False, "no_files": False, "few_system_calls": True}
     expected = {one.name: one.answer for one in attacks_on(0, outside) if one.number is not None}
-    assert named(told["answers"]) == named(expected)
+    assert errnos(report["answers"]) == errnos(expected)
     assert (outside.stat().st_mode & 0o777, outside.stat().st_mtime) == (0o600, 1)
 
 
 def test_media_is_made_where_namespaces_and_landlock_are_refused() -> None:
-    """SVT-AV1 asks for real time when it is root, which it is only outside a user namespace."""
+    """SVT-AV1 requests real-time scheduling as root, which it is only outside a user namespace."""
     chosen = "tests/media/test_encode.py::test_every_codec_is_made"
-    said = refusing("namespaces,landlock", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", chosen)
-    assert "100%" in said
+    printed = run_denied("namespaces,landlock", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", chosen)
+    assert "100%" in printed
 
 
 def test_no_child_outlives_its_helper_where_namespaces_and_landlock_are_refused() -> None:
     chosen = ("tests/media/test_sandbox.py", "-k", "death_signal or killed_one")
-    said = refusing("namespaces,landlock", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", *chosen)
-    assert "100%" in said
+    printed = run_denied("namespaces,landlock", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", *chosen)
+    assert "100%" in printed
 
 
-def refusing(layers: str, module: str, *arguments: str) -> str:
+def run_denied(layers: str, module: str, *arguments: str) -> str:
     command = [sys.executable, "-m", "tests.media.without_isolation", layers, module, *arguments]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert ended.returncode == 0, ended.stdout + ended.stderr
@@ -88,38 +88,38 @@ def test_a_call_through_the_x32_abi_ends_the_child(sandbox: Sandbox, tmp_path: P
 
 
 def test_a_child_can_abort(sandbox: Sandbox, tmp_path: Path) -> None:
-    """abort() signals the process itself: the filter knows the child's own number."""
+    """abort() sends a signal to its own process, so the filter has to allow the child's own pid."""
     argv = [os.path.realpath(sys.executable), "-ISc", "import posix; posix.abort()"]
     with sandbox.run(argv, fds={}, cwd=tmp_path, limits=LIMITS) as child:
         output(child)
     assert child.end.code == -signal.SIGABRT
 
 
-class Seen(Exception):
-    """What a probe was found to have: its mode of seccomp, and what its open files are."""
+class ProbeState(Exception):
+    """Carries the seccomp mode and the open files of a probe."""
 
 
 def test_a_probe_has_the_filter_and_no_way_to_the_worker(sandbox: Sandbox) -> None:
-    """It is looked at from outside while it waits for the first byte of its source."""
+    """The test inspects the probe by /proc while it waits for the first byte of its source."""
     never, held = os.pipe()
 
-    def look() -> None:
+    def inspect() -> None:
         (child,) = children_of(helper_of(sandbox))
         mode = Path(f"/proc/{child}/status").read_text().partition("Seccomp:\t")[2][0]
-        if mode != "0":  # it has got so far
-            raise Seen(
+        if mode != "0":  # the filter is installed
+            raise ProbeState(
                 mode, {str(fd.readlink()).partition(":")[0] for fd in Path(f"/proc/{child}/fd").iterdir()}
             )
 
-    await_reaped(sandbox, Path("/"))
-    with pytest.raises(Seen) as seen:
-        sandbox.call("probe", {"fd": 3}, blame="source_unsupported", fds={3: never}, on_tick=look)
+    wait_until_reaped(sandbox, Path("/"))
+    with pytest.raises(ProbeState) as state:
+        sandbox.call("probe", {"fd": 3}, blame="source_unsupported", fds={3: never}, on_tick=inspect)
     os.close(never)
     os.close(held)
-    assert seen.value.args == ("2", {os.devnull, "pipe"})
+    assert state.value.args == ("2", {os.devnull, "pipe"})
 
 
-# -- the program itself, for the architecture that this machine is not
+# -- the BPF program, interpreted here for both architectures
 
 
 def decide(program: bytes, architecture: int, number: int, arguments: Sequence[int] = ()) -> int:
@@ -127,19 +127,19 @@ def decide(program: bytes, architecture: int, number: int, arguments: Sequence[i
     words = [number, architecture, 0, 0]
     for argument in [*arguments, *[0] * (6 - len(arguments))]:
         words += [argument & 0xFFFFFFFF, argument >> 32 & 0xFFFFFFFF]
-    instructions, at, word = list(struct.iter_unpack("=HBBI", program)), 0, 0
+    instructions, index, word = list(struct.iter_unpack("=HBBI", program)), 0, 0
     while True:
-        code, if_true, if_false, constant = instructions[at]
-        at += 1
+        code, if_true, if_false, constant = instructions[index]
+        index += 1
         match code:
             case 0x20:
                 word = words[constant // 4]
             case 0x54:
                 word &= constant
             case 0x15:
-                at += if_true if word == constant else if_false
+                index += if_true if word == constant else if_false
             case 0x35:
-                at += if_true if word >= constant else if_false
+                index += if_true if word >= constant else if_false
             case 0x06:
                 return int(constant)
 
@@ -161,7 +161,7 @@ def test_nothing_but_the_table_is_allowed(architecture: seccomp.Architecture, pr
         assert (verdict == seccomp.NO_SUCH_CALL) == (number not in known), number
 
 
-def test_a_foreign_architecture_ends_the_process(architecture: seccomp.Architecture, program: bytes) -> None:
+def test_another_architecture_ends_the_process(architecture: seccomp.Architecture, program: bytes) -> None:
     for other in (0x40000003, 0xC000003E ^ 0xC00000B7 ^ architecture.audit, 0):  # i386, the other one, none
         assert decide(program, other, 0) == seccomp.KILL
 
@@ -172,7 +172,7 @@ def test_conditions_are_on_what_the_kernel_reads(architecture: seccomp.Architect
         assert number is not None
         return decide(program, architecture.audit, number, arguments)
 
-    junk = 0xDEAD << 32  # an int is passed in 64 bits, and the kernel looks at the lower ones
+    junk = 0xDEAD << 32  # an int is passed in 64 bits, and the kernel reads only the lower 32
     thread, user = 0x3D0F00, 0x10000000
     assert verdict("kill", 4711 | junk, 6) == seccomp.ALLOW
     assert verdict("kill", 4712, 6) == seccomp.REFUSE

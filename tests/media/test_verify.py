@@ -1,4 +1,4 @@
-"""A success that is none: every lie about a made file is found."""
+"""Tests of verifying outputs: damaged, missing and unplanned files and streams are found."""
 
 import os
 from collections.abc import Callable
@@ -16,10 +16,10 @@ from euterpe.media.plan import Plan, plan
 from euterpe.media.planned_files import Track
 from euterpe.media.sandbox import Sandbox
 from euterpe.media.verify import verify
-from tests.media.children import LyingSandbox
+from tests.media.children import StubSandbox
 from tests.media.clips import Clips
 from tests.media.media_steps import FILM, SOUND, probe, run
-from tests.media.processes import working_in
+from tests.media.processes import processes_in
 
 Made = tuple[Plan, Path]
 
@@ -38,18 +38,18 @@ def with_track(planned: Plan, **changes: Any) -> Plan:
     return replace(planned, files=(replace(film, tracks=(track, *film.tracks[1:])), *rest))
 
 
-def refused(sandbox: Sandbox, planned: Plan, folder: Path) -> str:
+def refusal_code(sandbox: Sandbox, planned: Plan, folder: Path) -> str:
     with pytest.raises(MediaError) as error:
         verify(sandbox, planned, folder)
     return error.value.code
 
 
-def test_what_is_as_planned_passes(sandbox: Sandbox, made: Made) -> None:
+def test_outputs_as_planned_pass(sandbox: Sandbox, made: Made) -> None:
     assert [file.name for file in verify(sandbox, *made)] == ["film.mp4", "sound.m4a"]
 
 
 @pytest.mark.parametrize(
-    ("spoil", "code"),
+    ("damage", "code"),
     [
         (lambda data: data[: len(data) // 2], "output_undecodable"),
         (lambda data: data[:-200], "output_undecodable"),
@@ -58,39 +58,39 @@ def test_what_is_as_planned_passes(sandbox: Sandbox, made: Made) -> None:
     ],
 )
 def test_a_file_that_was_cut_off_or_lost_is_found(
-    sandbox: Sandbox, made: Made, spoil: Callable[[bytes], bytes], code: str
+    sandbox: Sandbox, made: Made, damage: Callable[[bytes], bytes], code: str
 ) -> None:
     planned, folder = made
     path = folder / "film.mp4"
-    path.write_bytes(spoil(path.read_bytes()))
-    assert refused(sandbox, planned, folder) == code
+    path.write_bytes(damage(path.read_bytes()))
+    assert refusal_code(sandbox, planned, folder) == code
 
 
 def test_a_file_that_is_missing_is_found(sandbox: Sandbox, made: Made) -> None:
     planned, folder = made
     (folder / "sound.m4a").unlink()
-    assert refused(sandbox, planned, folder) == "output_undecodable"
+    assert refusal_code(sandbox, planned, folder) == "output_undecodable"
 
 
-def test_a_check_that_takes_long_can_be_ended(sandbox: Sandbox, made: Made) -> None:
+def test_a_long_verification_can_be_interrupted(sandbox: Sandbox, made: Made) -> None:
     class LeaseLost(Exception):
         pass
 
-    def lose() -> None:
-        assert len(working_in(folder)) == 1
+    def lose_lease() -> None:
+        assert len(processes_in(folder)) == 1
         raise LeaseLost
 
     planned, folder = made
     (folder / "film.mp4").unlink()
     os.mkfifo(folder / "film.mp4")
     with pytest.raises(LeaseLost):
-        verify(sandbox, planned, folder, on_tick=lose)
-    assert working_in(folder) == []
+        verify(sandbox, planned, folder, on_tick=lose_lease)
+    assert processes_in(folder) == []
 
 
 def test_a_film_that_is_shorter_than_its_source_is_found(sandbox: Sandbox, made: Made) -> None:
     planned, folder = made
-    assert refused(sandbox, with_track(planned, least_seconds=9.5), folder) == "output_truncated"
+    assert refusal_code(sandbox, with_track(planned, least_seconds=9.5), folder) == "output_truncated"
 
 
 @pytest.mark.parametrize("changes", [{"codec": "hevc"}, {"width": 162}, {"height": 92}, {"kind": "audio"}])
@@ -98,23 +98,23 @@ def test_another_stream_than_was_planned_is_found(
     sandbox: Sandbox, made: Made, changes: dict[str, object]
 ) -> None:
     planned, folder = made
-    assert refused(sandbox, with_track(planned, **changes), folder) == "output_undecodable"
+    assert refusal_code(sandbox, with_track(planned, **changes), folder) == "output_undecodable"
 
 
 def test_a_missing_stream_is_found(sandbox: Sandbox, made: Made) -> None:
     planned, folder = made
     film, sound = planned.files
     more = replace(film, tracks=(*film.tracks, Track("audio", "aac", None)))
-    assert refused(sandbox, replace(planned, files=(more, sound)), folder) == "output_truncated"
+    assert refusal_code(sandbox, replace(planned, files=(more, sound)), folder) == "output_truncated"
 
 
 def test_a_link_out_of_the_folder_is_not_followed(sandbox: Sandbox, made: Made, tmp_path: Path) -> None:
-    """Nor in it: on some kernels only the worker itself can tell."""
+    """Nor is a link within it. On some kernels only the worker itself can detect the link."""
     planned, folder = made
     for outside in (tmp_path.parent / f"{tmp_path.name}-outside.mp4", folder / "inside.mp4"):
         (folder / "film.mp4").rename(outside)
         (folder / "film.mp4").symlink_to(outside)
-        assert refused(sandbox, planned, folder) == "output_undecodable"
+        assert refusal_code(sandbox, planned, folder) == "output_undecodable"
 
 
 def test_a_folder_that_became_a_link_is_not_followed(clips: Clips, sandbox: Sandbox, tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_a_folder_that_became_a_link_is_not_followed(clips: Clips, sandbox: Sand
     run(sandbox, planned, source, tmp_path)
     (tmp_path / "poster").rename(tmp_path / "other")
     (tmp_path / "poster").symlink_to("other")
-    assert refused(sandbox, planned, tmp_path) == "output_undecodable"
+    assert refusal_code(sandbox, planned, tmp_path) == "output_undecodable"
 
 
 SOURCE = MediaInfo("mov", 1000, 9.0, (StreamInfo(0, "video", "h264", 9.0, width=640, height=360),))
@@ -137,50 +137,50 @@ STREAM: dict[str, Any] = {
 }
 
 
-NO_STREAMS: list[Any] = [1, None, {}, "x", [{}], [[]], [0] * 1_000_000]
-NO_SECONDS: list[Any] = [
+INVALID_STREAMS: list[Any] = [1, None, {}, "x", [{}], [[]], [0] * 1_000_000]
+INVALID_SECONDS: list[Any] = [
     *(True, "9", "9" * 3_000_000, [9], {}, -1, 1e10, 10**400, float("nan"), float("inf"), float("-inf"))
 ]
 
 
-def facts(**changes: Any) -> list[Any]:
+def report(**changes: Any) -> list[Any]:
     return [{"duration_seconds": 9.0, "streams": [STREAM | changes]}]
 
 
-def verify_what_is_told(found: Any, folder: Path) -> None:
+def verify_with_report(found: Any, folder: Path) -> None:
     (folder / "film.mp4").write_bytes(b"film")
-    verify(LyingSandbox(found), plan([FILM], SOURCE, threads=1), folder)
+    verify(StubSandbox(found), plan([FILM], SOURCE, threads=1), folder)
 
 
-def test_what_is_told_as_it_was_planned_passes(tmp_path: Path) -> None:
-    verify_what_is_told(facts(), tmp_path)
+def test_a_report_that_matches_the_plan_passes(tmp_path: Path) -> None:
+    verify_with_report(report(), tmp_path)
 
 
 @pytest.mark.parametrize(
     "found",
     [
-        *(None, 7, "x", {}, [], [{}, {}], facts() * 2, [[]], ["x"], [None], [0] * 1_000_000),
-        *([{"streams": streams}] for streams in NO_STREAMS),
+        *(None, 7, "x", {}, [], [{}, {}], report() * 2, [[]], ["x"], [None], [0] * 1_000_000),
+        *([{"streams": streams}] for streams in INVALID_STREAMS),
         *(
             [{"problem": problem}]
             for problem in (7, {"a": 1}, ["a"], "A\0\x1b[2J" * 300_000, "\u202e", "\ud800")
         ),
-        *([{"duration_seconds": seconds, "streams": [STREAM]}] for seconds in NO_SECONDS),
-        *(facts(end_seconds=end) for end in NO_SECONDS),
-        *(facts(frames=frames) for frames in (True, "x", None, [1], 1.0, -1, 10**15)),
-        *(facts(width=width) for width in (True, "640", 640.0, [640], -1)),
-        *(facts(codec=codec) for codec in (7, None, {"a": 1}, "\x1b[2J", "c" * 300_000)),
-        facts(evil=1),
-        [facts()[0] | {"evil": 1}],
+        *([{"duration_seconds": seconds, "streams": [STREAM]}] for seconds in INVALID_SECONDS),
+        *(report(end_seconds=end) for end in INVALID_SECONDS),
+        *(report(frames=frames) for frames in (True, "x", None, [1], 1.0, -1, 10**15)),
+        *(report(width=width) for width in (True, "640", 640.0, [640], -1)),
+        *(report(codec=codec) for codec in (7, None, {"a": 1}, "\x1b[2J", "c" * 300_000)),
+        report(evil=1),
+        [report()[0] | {"evil": 1}],
     ],
     ids=lambda found: ascii(found)[:60].replace("\\", ""),
 )
-def test_a_lie_about_what_was_made_is_refused_for_good(tmp_path: Path, found: Any) -> None:
-    with pytest.raises(MediaError) as lied:
-        verify_what_is_told(found, tmp_path)
-    assert (lied.value.code, lied.value.retry_class) == ("output_undecodable", RetryClass.PERMANENT)
-    assert len(str(lied.value)) < 1000
-    assert str(lied.value).isprintable()
+def test_an_invalid_report_on_an_output_is_refused_for_good(tmp_path: Path, found: Any) -> None:
+    with pytest.raises(MediaError) as refused:
+        verify_with_report(found, tmp_path)
+    assert (refused.value.code, refused.value.retry_class) == ("output_undecodable", RetryClass.PERMANENT)
+    assert len(str(refused.value)) < 1000
+    assert str(refused.value).isprintable()
 
 
 @pytest.mark.parametrize(
@@ -206,12 +206,12 @@ def test_a_part_with_a_name_that_ffmpeg_does_not_give_is_refused(tmp_path: Path,
     names = ("360p.m3u8", "360p_init.mp4", "360p_00000.m4s", "360p_123456.m4s", "master.m3u8")
     for whole in names:
         (tmp_path / "hls" / whole).write_bytes(b"whole")
-    sandbox = LyingSandbox([*facts(), {"streams": []}])
+    sandbox = StubSandbox([*report(), {"streams": []}])
     assert [file.name for file in verify(sandbox, planned, tmp_path)] == [
         f"hls/{name}" for name in ("360p_00000.m4s", "360p_123456.m4s", "360p_init.mp4", *names[::4])
     ]
     Path(os.fsdecode(os.fsencode(tmp_path / "hls") + b"/" + name)).write_bytes(b"strange")
-    with pytest.raises(MediaError) as lied:
+    with pytest.raises(MediaError) as refused:
         verify(sandbox, planned, tmp_path)
-    assert (lied.value.code, lied.value.retry_class) == ("output_undecodable", RetryClass.PERMANENT)
-    assert str(lied.value).isprintable()
+    assert (refused.value.code, refused.value.retry_class) == ("output_undecodable", RetryClass.PERMANENT)
+    assert str(refused.value).isprintable()

@@ -1,6 +1,6 @@
-"""Two children of one worker: the first takes all the threads that it gets, then the second wants a few.
+"""A program with two children: the first starts as many threads as it can, the second then starts 20.
 
-`python -m tests.media.thread_exhaustion` prints how many each got. The kernel limits no threads of root.
+`python -m tests.media.thread_exhaustion` prints how many each got. The kernel does not limit root's threads.
 """
 
 import json
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from euterpe.media.child import Child
 from euterpe.media.sandbox import Sandbox
-from tests.media.children import LIMITS, first_words
+from tests.media.children import LIMITS, first_output
 
 _THREADS = """
 import _thread, sys, time
@@ -28,16 +28,16 @@ time.sleep(600)
 """
 
 
-def crowd(sandbox: Sandbox, threads: int) -> Child:
+def start_threads(sandbox: Sandbox, threads: int) -> Child:
     argv = [os.path.realpath(sys.executable), "-ISc", _THREADS, str(threads)]
     return sandbox.run(argv, fds={}, cwd=Path(tempfile.gettempdir()), limits=LIMITS)
 
 
 def main() -> None:
-    with Sandbox(Path("/bin/true")) as sandbox, crowd(sandbox, 5000) as greedy:
-        most = int(first_words(greedy))
-        with crowd(sandbox, 20) as modest:
-            sys.stdout.write(json.dumps([most, int(first_words(modest))]))
+    with Sandbox(Path("/bin/true")) as sandbox, start_threads(sandbox, 5000) as first:
+        most_threads = int(first_output(first))
+        with start_threads(sandbox, 20) as second:
+            sys.stdout.write(json.dumps([most_threads, int(first_output(second))]))
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""Run a module in a process that is refused namespaces and Landlock, as many container runtimes refuse them:
+"""Run a module in a process that is denied namespaces and Landlock, as many container runtimes deny them:
 
 `python -m tests.media.without_isolation namespaces,landlock MODULE ARGUMENT...`
 
-An outer seccomp filter does it, in the words of Docker's default profile: `unshare` and `clone`
-with a namespace answer EPERM. It holds for everything that the process starts.
+An outer seccomp filter with the rules of Docker's default profile does it: `unshare`, and `clone` with a
+namespace, return EPERM. It also holds for everything that the process starts.
 """
 
 import platform
@@ -26,8 +26,8 @@ _RULES: dict[str, dict[str, Rule]] = {
 }
 
 
-def refuse(layers: list[str]) -> None:
-    """Refuse these layers to this process and to all that it starts."""
+def deny(layers: list[str]) -> None:
+    """Deny these layers to this process and to all that it starts."""
     architecture = seccomp.ARCHITECTURES[platform.machine()]
     rules = {
         _NUMBERS[name][architecture.column]: rule for layer in layers for name, rule in _RULES[layer].items()
@@ -38,7 +38,7 @@ def refuse(layers: list[str]) -> None:
 
 def main() -> None:
     layers, module = sys.argv[1].split(","), sys.argv[2]
-    refuse(layers)
+    deny(layers)
     sys.argv = sys.argv[2:]
     runpy.run_module(module, run_name="__main__", alter_sys=True)
 

@@ -1,4 +1,4 @@
-"""A worker to be killed: starts a sandbox with a child in it, says which it is, and waits."""
+"""A program for a test that kills it: start a sandbox with a child, print the child's pid, and wait."""
 
 import os
 import signal
