@@ -1,4 +1,4 @@
-"""A row whose date cannot be right is counted as such and moves no number of the report."""
+"""Rows with impossible dates are counted apart and change no number of the report."""
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
@@ -38,8 +38,8 @@ def add(lake: Lake, table: str, rows: Iterable[Mapping[str, Any]]) -> None:
 
 
 @pytest.fixture(scope="module")
-def sound(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Results:
-    return analysed(spark, tmp_path_factory.mktemp("sound"))
+def clean(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Results:
+    return analysed(spark, tmp_path_factory.mktemp("clean"))
 
 
 @pytest.fixture(scope="module")
@@ -58,16 +58,16 @@ def analysed(spark: SparkSession, root: Path, *, misdated: bool = False) -> Resu
         )
         ran = {"job_id": "late", "started_at": FAR, "ended_at": FAR, "outcome": "failed"}
         add(lake, ATTEMPTS.name, [{**ran, "attempt_id": "late-1", "error_code": "disk_full"}])
-        told = {"job_id": "late", "event_id": "late-1", "created_at": FAR}
-        add(lake, EVENTS.name, [told])
+        event = {"job_id": "late", "event_id": "late-1", "created_at": FAR}
+        add(lake, EVENTS.name, [event])
     return analyse(spark, lake, Question(), Options())
 
 
-def test_a_job_dated_2037_moves_no_number_of_any_mart(sound: Results, disturbed: Results) -> None:
+def test_a_job_dated_2037_moves_no_number_of_any_mart(clean: Results, disturbed: Results) -> None:
     for name, table in MARTS.items():
-        assert_same(table, disturbed.rows(name), sound.rows(name))
-    assert (disturbed.since, disturbed.until) == (sound.since, sound.until)
-    assert disturbed.totals == sound.totals
+        assert_same(table, disturbed.rows(name), clean.rows(name))
+    assert (disturbed.since, disturbed.until) == (clean.since, clean.until)
+    assert disturbed.totals == clean.totals
 
 
 def test_the_capacity_table_and_the_trends_survive(disturbed: Results) -> None:
@@ -75,11 +75,11 @@ def test_the_capacity_table_and_the_trends_survive(disturbed: Results) -> None:
     assert {row["trend"] for row in disturbed.rows("failures")} != {"gone"}
 
 
-def test_rows_with_impossible_dates_are_counted_and_shown(sound: Results, disturbed: Results) -> None:
+def test_rows_with_impossible_dates_are_counted_and_shown(clean: Results, disturbed: Results) -> None:
     assert disturbed.misdated.future == Totals(jobs=1, attempts=1, deliveries=0)
     assert disturbed.misdated.past == Totals(jobs=1, attempts=0, deliveries=0)
     shown = Page(render(disturbed)).words
     assert "1 job and 1 attempt are dated after the history was read (16 Sep 2026 15:00 UTC)" in shown
     assert "1 job is dated before 2020" in shown
     assert '"misdated"' in to_json(disturbed)
-    assert "are dated" not in Page(render(sound)).words
+    assert "are dated" not in Page(render(clean)).words

@@ -1,4 +1,4 @@
-"""The permutation test of blocks against whole enumeration, and against histories without a difference."""
+"""The permutation test of blocks, against full enumeration and on data without a difference."""
 
 from itertools import combinations
 
@@ -14,7 +14,7 @@ def blocks(*sums: float, each: float = 60) -> Blocks:
 
 
 def enumerated(before: Blocks, after: Blocks) -> float:
-    """Return the exact p-value: every way to deal the blocks, one by one."""
+    """Return the exact p-value by enumerating every assignment of the blocks to the two sides."""
     pool = [
         *zip(after.sums.tolist(), after.counts.tolist(), strict=True),
         *zip(before.sums.tolist(), before.counts.tolist(), strict=True),
@@ -39,13 +39,13 @@ def test_the_p_value_is_that_of_all_deals(seed: int) -> None:
     assert equal_ratios(before, after) == pytest.approx(enumerated(before, after), abs=0.012)
 
 
-def test_fewer_than_four_blocks_on_a_side_say_nothing() -> None:
+def test_fewer_than_four_blocks_on_a_side_have_no_p_value() -> None:
     many = blocks(*range(10))
     assert equal_ratios(blocks(1, 2, 3), many) is None
     assert equal_ratios(many, blocks(60, 60, 60)) is None
 
 
-def test_nothing_that_differs_is_no_evidence() -> None:
+def test_blocks_without_a_difference_have_a_p_value_of_one() -> None:
     assert equal_ratios(blocks(0, 0, 0, 0, 0), blocks(0, 0, 0, 0)) == 1
     assert equal_ratios(blocks(3, 3, 3, 3, 3), blocks(3, 3, 3, 3)) == 1
 
@@ -57,14 +57,14 @@ def test_a_difference_in_every_block_is_found() -> None:
 
 
 def test_one_outage_in_one_block_is_no_evidence() -> None:
-    """By attempts, 23 failures of 600 beside 3 of 600 have a p-value below 0.0001."""
+    """Counted by attempts, 23 failures of 600 beside 3 of 600 had a p-value below 0.0001."""
     p_value = equal_ratios(blocks(1, 0, 0, 1, 0, 0, 1, 0, 0, 0), blocks(0, 1, 0, 20, 0, 1, 0, 0, 1, 0))
     assert p_value is not None
     assert p_value > 0.1
 
 
 def test_the_p_value_is_below_five_percent_in_five_percent_of_cases() -> None:
-    """With bursts of 20 in a tenth of the blocks, and three times as many blocks on one side."""
+    """Bursts of 20 in a tenth of the blocks and three times as many blocks on one side keep the level."""
     draw, hits, count = np.random.default_rng(5), 0, 400
     for _ in range(count):
         sums = draw.poisson(1.2, 32) + 20 * (draw.random(32) < 0.1)

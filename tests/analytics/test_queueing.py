@@ -1,4 +1,4 @@
-"""The model against Erlang's own formula, and against a simulation of jobs that come, wait and are served."""
+"""The M/G/c waiting model, against Erlang's formula and against a simulated queue."""
 
 import heapq
 import math
@@ -24,7 +24,7 @@ def exponential(draw: np.random.Generator) -> np.ndarray:
 
 
 def simulated(slots: int, load: float, services: Callable[[np.random.Generator], np.ndarray]) -> np.ndarray:
-    """How long each of many jobs waited, the first tenth left out: the line had to form."""
+    """Return the simulated wait of each job, without the first tenth: the queue starts empty."""
     draw = np.random.default_rng(slots)
     arrivals = np.cumsum(draw.exponential(SERVICE / load, JOBS)).tolist()
     free_at, waits = [0.0] * slots, []
@@ -54,7 +54,7 @@ def test_the_model_of_lognormal_service_is_within_a_quarter_of_the_simulation(
 
 
 @pytest.mark.parametrize(("load", "cv2"), [(0.3, 1.0), (3.5, 2.0), (12.0, 0.5)])
-def test_with_the_slots_that_it_asks_for_the_simulation_keeps_the_target(load: float, cv2: float) -> None:
+def test_with_the_slots_of_the_model_the_simulation_keeps_the_target(load: float, cv2: float) -> None:
     slots, expected = fewest_slots(load, SERVICE, cv2, within_seconds=60)
     assert expected <= 60
     assert np.quantile(simulated(slots, load, lognormal(cv2)), 0.95) <= 60 * 1.25
@@ -70,7 +70,7 @@ def test_erlangs_formulas() -> None:
 
 @pytest.mark.parametrize("load", [0.01, 1.0, 7.3, 400.0, 20_000.5])
 @pytest.mark.parametrize("target", [0.0, 5.0, 600.0])
-def test_one_slot_fewer_would_not_do(load: float, target: float) -> None:
+def test_one_slot_fewer_would_miss_the_target(load: float, target: float) -> None:
     slots, wait = fewest_slots(load, SERVICE, 1.3, within_seconds=target)
     assert wait <= target
     assert wait == pytest.approx(wait_quantile(slots, load, SERVICE, 1.3))
@@ -78,10 +78,10 @@ def test_one_slot_fewer_would_not_do(load: float, target: float) -> None:
     assert fewer is None or fewer > target
 
 
-def test_slots_that_cannot_keep_up_have_no_waiting() -> None:
+def test_slots_that_cannot_keep_up_have_no_wait_quantile() -> None:
     assert wait_quantile(3, 3.0, SERVICE, 1.0) is None
     assert wait_quantile(0, 0.5, SERVICE, 1.0) is None
 
 
-def test_few_that_wait_at_all_are_no_quantile() -> None:
+def test_the_wait_quantile_is_zero_where_few_jobs_wait() -> None:
     assert wait_quantile(10, 1.0, SERVICE, 1.0) == 0

@@ -1,4 +1,4 @@
-"""Against closed forms, whole sums in exact numbers, and integration."""
+"""The statistical tests, against closed forms and exact sums of fractions."""
 
 import math
 from fractions import Fraction
@@ -21,7 +21,7 @@ def test_the_lady_tasting_tea() -> None:
     assert equal_rates(4, 4, 0, 4) == pytest.approx(2 / 70, rel=1e-12)
 
 
-def test_rates_of_few_agree_with_a_whole_sum() -> None:
+def test_rates_of_few_agree_with_an_exact_sum() -> None:
     draw = np.random.default_rng(2)
     for _ in range(50):
         count_a, count_b = (int(n) for n in draw.integers(1, 200, 2))
@@ -34,7 +34,7 @@ def test_rates_of_many_are_exact_until_the_normal_distribution_is_as_good() -> N
     theirs = float(statistical.fisher(60, 6_000, 90, 6_000))
     assert equal_rates(60, 6_000, 90, 6_000) == pytest.approx(theirs, rel=1e-9)
     assert equal_rates(0, 10**6, 3, 10**6) == pytest.approx(0.25, rel=1e-4)
-    # One hit makes the difference between the exact test and the normal distribution.
+    # One hit more switches from the exact test to the normal approximation.
     exact = equal_rates(9_800, 10**6, 10_200, 10**6)
     assert equal_rates(9_800, 10**6, 10_201, 10**6) == pytest.approx(exact, rel=0.04)
     assert equal_rates(10**5, 10**6, 10**5, 10**6) == 1
@@ -42,7 +42,7 @@ def test_rates_of_many_are_exact_until_the_normal_distribution_is_as_good() -> N
 
 
 @pytest.mark.parametrize(("one", "other"), [(0, 0), (0, 1), (0, 8), (5, 13), (400, 500), (3_000, 3_300)])
-def test_counts_agree_with_a_whole_sum(one: int, other: int) -> None:
+def test_counts_agree_with_an_exact_sum(one: int, other: int) -> None:
     theirs = float(statistical.equal_counts(one, other))
     assert equal_counts(one, other) == equal_counts(other, one) == pytest.approx(theirs, rel=1e-9)
 
@@ -56,12 +56,12 @@ def test_counts_in_millions_are_near_the_normal_distribution() -> None:
 def test_the_beta_function_is_a_sum_of_binomials(a: int, b: int) -> None:
     for x in (Fraction(1, 100), Fraction(1, 3), Fraction(9, 10)):
         n = a + b - 1
-        whole = sum(math.comb(n, k) * x**k * (1 - x) ** (n - k) for k in range(a, n + 1))
-        assert regularised_beta(a, b, float(x)) == pytest.approx(float(whole), rel=1e-9, abs=1e-15)
+        exact = sum(math.comb(n, k) * x**k * (1 - x) ** (n - k) for k in range(a, n + 1))
+        assert regularised_beta(a, b, float(x)) == pytest.approx(float(exact), rel=1e-9, abs=1e-15)
     assert (regularised_beta(a, b, 0), regularised_beta(a, b, 1)) == (0, 1)
 
 
-def test_holm_asks_more_of_the_smallest_and_keeps_the_order() -> None:
+def test_holm_raises_the_smallest_most_and_keeps_the_order() -> None:
     assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
     assert holm([0.9, 0.001]) == pytest.approx([0.9, 0.002])
     assert holm([0.8, 0.8]) == [1, 1]

@@ -1,4 +1,4 @@
-"""Spark's own processes on loopback: the master and the workers of a cluster, and the server of Connect."""
+"""Run a Spark cluster (a master and workers) or a Spark Connect server on loopback."""
 
 import os
 import re
@@ -19,26 +19,26 @@ from tests.service.process_table import ProcessWatch, at_home_in, descendants
 
 HOME = Path(pyspark.__file__).parent
 WORKERS = ("w1", "w2")
-# What the second compiler saves later, so short a life does not get back.
+# Processes this short-lived do not earn back what the C2 compiler costs.
 _SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
 
 
 class ClusterFolder:
-    """A folder for everything that Spark's processes write."""
+    """The folder for everything that Spark's processes write."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         for name in ("conf", "scratch"):
             (folder / name).mkdir()
-        # What an operator of so small a cluster would set.
+        # As an operator of such a small cluster would set it.
         settings = {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2"}
         lines = (f"{name} {value}\n" for name, value in settings.items())
         (folder / "conf" / "spark-defaults.conf").write_text("".join(lines))
-        self.python = self._lean_python()
+        self.python = self._python_without_euterpe()
 
-    def _lean_python(self) -> Path:
-        """A Python that has all packages that are installed here, but for Euterpe itself: what is installed
-        to be edited is found by the `site` module alone."""
+    def _python_without_euterpe(self) -> Path:
+        """Return a Python with all packages that are installed here except Euterpe: only the `site` module,
+        which `-S` turns off, finds editable installs."""
         path = self.folder / "python"
         packages = shlex.quote(get_path("purelib"))
         path.write_text(
@@ -61,20 +61,20 @@ class ClusterFolder:
         }
 
     def close(self) -> None:
-        """Waits for the last to go home, and sees that they left nothing."""
-        vigil = ProcessWatch()
-        vigil.watch(at_home_in(self.folder))
+        """Wait until the last process has ended, and check that none left files."""
+        processes = ProcessWatch()
+        processes.watch(at_home_in(self.folder))
         try:
-            vigil.await_the_end()
+            processes.await_the_end()
         finally:
-            vigil.close()
+            processes.close()
             for pid in at_home_in(self.folder):
                 os.kill(pid, signal.SIGKILL)
         assert list((self.folder / "scratch").iterdir()) == []
 
 
 class Daemon:
-    """In a process group of its own, which ends with it; `said` is the line that it was waited for."""
+    """Run a process in its own group, which ends with it; `ready` is the match of its line of output."""
 
     def __init__(
         self, cluster_folder: ClusterFolder, command: Sequence[str], environ: Mapping[str, str], *, ready: str
@@ -91,7 +91,7 @@ class Daemon:
         )
         self._drain = threading.Thread(target=self._read_on)
         try:
-            self.said = self._await(ready)
+            self.ready = self._await(ready)
         except BaseException:
             self._drain.start()
             self.stop()
@@ -105,7 +105,7 @@ class Daemon:
             lines.append(line)
             if found := re.search(ready, line):
                 return found
-        raise RuntimeError("".join(["it ended before it was ready\n", *lines]))
+        raise RuntimeError("".join(["the process ended before it was ready\n", *lines]))
 
     def _read_on(self) -> None:
         assert self._process.stdout is not None
@@ -121,19 +121,19 @@ class Daemon:
         self.stop()
 
     def stop(self) -> None:
-        vigil = ProcessWatch()
-        # Those of Python have groups of their own, and end when Java hangs up.
-        vigil.watch([self._process.pid, *descendants(self._process.pid)])
+        processes = ProcessWatch()
+        # The Python workers have their own process groups, and end when Java closes their sockets.
+        processes.watch([self._process.pid, *descendants(self._process.pid)])
         try:
             self._signal(signal.SIGTERM)
-            vigil.await_the_end()
+            processes.await_the_end()
         finally:
             self._signal(signal.SIGKILL)
             self._process.wait()
             self._drain.join()
             assert self._process.stdout is not None
             self._process.stdout.close()
-            vigil.close()
+            processes.close()
 
     def _signal(self, number: signal.Signals) -> None:
         with suppress(ProcessLookupError):
@@ -142,7 +142,7 @@ class Daemon:
 
 @contextmanager
 def cluster(cluster_folder: ClusterFolder) -> Iterator[str]:
-    """A master and two workers of one core each; the master's address."""
+    """Run a master and two workers of one core each, and yield the master's address."""
     with ExitStack() as running:
 
         def start(kind: str, *options: str, ready: str) -> str:
@@ -150,28 +150,28 @@ def cluster(cluster_folder: ClusterFolder) -> Iterator[str]:
             command += ["--host", "127.0.0.1", "--port", "0", "--webui-port", "0", *options]
             return running.enter_context(
                 Daemon(cluster_folder, command, cluster_folder.environ, ready=ready)
-            ).said[1]
+            ).ready[1]
 
         url = start("master.Master", ready=r"Starting Spark master at (spark://\S+)")
         for name in WORKERS:
-            means = ("--cores", "1", "--memory", "1g", "--work-dir", f"{cluster_folder.folder}/{name}")
-            start("worker.Worker", *means, url, ready=r"(Successfully registered) with master")
+            options = ("--cores", "1", "--memory", "1g", "--work-dir", f"{cluster_folder.folder}/{name}")
+            start("worker.Worker", *options, url, ready=r"(Successfully registered) with master")
         yield url
 
 
 def tasks_of(cluster_folder: ClusterFolder, worker: str) -> int:
-    """How many tasks the executors of a worker have finished."""
+    """Return how many tasks the executors of a worker have finished."""
     logs = (cluster_folder.folder / worker).glob("app-*/*/stderr")
     return sum(log.read_text().count("Finished task") for log in logs)
 
 
 @contextmanager
 def connect_server(cluster_folder: ClusterFolder, database: str) -> Iterator[str]:
-    """A server of Spark Connect, which has two cores of its own; its address."""
+    """Run a Spark Connect server with two cores, and yield its address."""
     command = [f"{HOME}/bin/spark-submit", "--master", "local[2]"]
     command += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer"]
     for setting in ("address=127.0.0.1", "port=0"):
         command += ["--conf", f"spark.connect.grpc.binding.{setting}"]
     environ = {**cluster_folder.environ, "EUTERPE_DATABASE_URL": database}
     with Daemon(cluster_folder, command, environ, ready=r"Connect server started at: \S*:(\d+)") as daemon:
-        yield f"sc://127.0.0.1:{daemon.said[1]}"
+        yield f"sc://127.0.0.1:{daemon.ready[1]}"

@@ -1,4 +1,4 @@
-"""The report of a cluster, and the one that is made through Spark Connect, are those of this machine."""
+"""A Spark cluster and a Spark Connect server make the same report as a local session."""
 
 import json
 import subprocess
@@ -38,9 +38,9 @@ def history(url: str) -> str:
 
 @pytest.fixture(scope="session")
 def expected(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Expected:
-    """Return what makes the report of the same history in this process, without a database.
+    """Return a function that makes the report of the same history in this process, without a database.
 
-    What still waits is as old as it was when the history was read: the other lake says when.
+    The age of what still waits depends on when the history was read, which is taken from the other lake.
     """
     folder = tmp_path_factory.mktemp("here")
     lake = Lake(folder / "lake")
@@ -75,8 +75,8 @@ def run(cluster_folder: ClusterFolder, master: str, history: str) -> Document:
     return read(out)
 
 
-def assert_tells_the_same(ours: Document, theirs: Document) -> None:
-    """Rows have no order, and sums of doubles depend on the order in which they are added."""
+def assert_same_report(ours: Document, theirs: Document) -> None:
+    """Compare reports without the order of rows, and sums of doubles with a tolerance."""
     for name, table in MARTS.items():
         rows = [document["marts"][name]["rows"] for document in (ours, theirs)]
         assert rows[0]
@@ -90,7 +90,7 @@ def test_a_cluster_of_two_workers_makes_the_report_of_this_machine(
 ) -> None:
     with cluster(cluster_folder) as master:
         ours = run(cluster_folder, master, history)
-        assert_tells_the_same(ours, expected(Lake(cluster_folder.folder / "lake")))
+        assert_same_report(ours, expected(Lake(cluster_folder.folder / "lake")))
     assert all(tasks_of(cluster_folder, worker) for worker in WORKERS)
 
 
@@ -99,4 +99,4 @@ def test_a_server_of_spark_connect_makes_the_report_of_this_machine(
 ) -> None:
     with connect_server(cluster_folder, history) as master:
         ours = run(cluster_folder, master, history)
-        assert_tells_the_same(ours, expected(Lake(cluster_folder.folder / "lake")))
+        assert_same_report(ours, expected(Lake(cluster_folder.folder / "lake")))

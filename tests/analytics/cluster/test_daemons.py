@@ -1,4 +1,4 @@
-"""A test that fails leaves nothing of Spark's behind either; `cluster_folder` looks for what is left."""
+"""A failed test leaves no Spark process or file behind; the fixture `cluster_folder` checks it."""
 
 import socket
 

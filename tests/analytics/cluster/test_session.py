@@ -1,4 +1,4 @@
-"""What a session needs, and what is said when it, or a worker, does not have it."""
+"""The Spark session: Java, memory and packages that it needs, and the errors when one is missing."""
 
 import errno
 import re
@@ -21,29 +21,29 @@ from tests.analytics.cluster.spark_cluster import ClusterFolder
 from tests.engines import free_port
 
 GIB = 1 << 30
-Tell = Callable[[Callable[[], object]], str]
+ErrorOf = Callable[[Callable[[], object]], str]
 
 
 @pytest.fixture
 def java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Puts a Java there that runs such a script."""
+    """Return a function that sets JAVA_HOME to a Java that runs a given script."""
 
-    def put(script: str) -> None:
+    def install(script: str) -> None:
         path = tmp_path / "bin" / "java"
         path.parent.mkdir()
         path.write_text(f"#!/bin/sh\n{script}\n")
         path.chmod(0o755)
         monkeypatch.setenv("JAVA_HOME", str(tmp_path))
 
-    return put
+    return install
 
 
 @pytest.mark.parametrize(
-    ("said", "major"),
+    ("message", "major"),
     [('openjdk version "17.0.17" 2025-10-21', 17), ('java version "21" 2023-09-19', 21)],
 )
-def test_java_is_found_with_its_version(java: Callable[[str], None], said: str, major: int) -> None:
-    java(f"echo '{said}' >&2")
+def test_java_is_found_with_its_version(java: Callable[[str], None], message: str, major: int) -> None:
+    java(f"echo '{message}' >&2")
     assert find_java()[1] == major
 
 
@@ -71,7 +71,7 @@ def test_no_java_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.mark.parametrize("scheme", ["sc", "spark"])
-def test_a_server_that_is_not_there_is_told_at_once(scheme: str) -> None:
+def test_a_server_that_does_not_answer_is_reported_at_once(scheme: str) -> None:
     master = f"{scheme}://127.0.0.1:{free_port()}"
     with pytest.raises(SparkMissing, match=f"nothing answers at {master}: "), spark_session(master):
         pass
@@ -110,80 +110,88 @@ def test_the_package_that_workers_get_is_whole_and_needs_what_the_docs_name(
 
 class TestFailures:
     @pytest.fixture
-    def told(self) -> Tell:
-        """What is said of a failure of Spark's."""
+    def error_of(self) -> ErrorOf:
+        """Return a function that makes Spark fail and returns the error message."""
 
-        def tell(fails: Callable[[], object]) -> str:
+        def error_of(fails: Callable[[], object]) -> str:
             with pytest.raises(AnalyticsError) as caught, failures_in_words("spark://h:7077"):
                 fails()
-            said = str(caught.value)
-            assert said.startswith("a worker of spark://h:7077 cannot go on: ")
-            assert "\n" not in said
-            return said
+            message = str(caught.value)
+            assert message.startswith("a worker of spark://h:7077 cannot go on: ")
+            assert "\n" not in message
+            return message
 
-        return tell
+        return error_of
 
-    def test_a_worker_without_a_package(self, spark: SparkSession, told: Tell) -> None:
+    def test_a_worker_without_a_package(self, spark: SparkSession, error_of: ErrorOf) -> None:
         def lacking(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             import not_there  # type: ignore[import-not-found]  # noqa: F401, PLC0415
 
             yield from batches
 
-        assert "lacks the package not_there; install" in told(
+        assert "lacks the package not_there; install" in error_of(
             spark.range(1).mapInArrow(lacking, "id long").collect
         )
 
     def test_a_worker_without_arrow(
-        self, spark: SparkSession, told: Tell, cluster_folder: ClusterFolder, monkeypatch: pytest.MonkeyPatch
+        self,
+        spark: SparkSession,
+        error_of: ErrorOf,
+        cluster_folder: ClusterFolder,
+        monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         bare = cluster_folder.folder / "bare"
         bare.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
         bare.chmod(0o755)
         monkeypatch.setattr(spark.sparkContext, "pythonExec", str(bare))
-        assert "lacks the package" in told(spark.range(1).mapInArrow(same, "id long").collect)
+        assert "lacks the package" in error_of(spark.range(1).mapInArrow(same, "id long").collect)
 
     def test_a_worker_without_that_python(
-        self, spark: SparkSession, told: Tell, monkeypatch: pytest.MonkeyPatch
+        self, spark: SparkSession, error_of: ErrorOf, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(spark.sparkContext, "pythonExec", "/no/python")
-        said = told(spark.range(1).mapInArrow(same, "id long").collect)
-        assert "it has no /no/python; set PYSPARK_PYTHON" in said
+        message = error_of(spark.range(1).mapInArrow(same, "id long").collect)
+        assert "it has no /no/python; set PYSPARK_PYTHON" in message
 
     def test_a_worker_with_another_python(
-        self, spark: SparkSession, told: Tell, monkeypatch: pytest.MonkeyPatch
+        self, spark: SparkSession, error_of: ErrorOf, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(spark.sparkContext, "pythonVer", "3.9")
-        assert "and that of this program 3.9;" in told(spark.range(1).mapInArrow(same, "id long").collect)
+        assert "and that of this program 3.9;" in error_of(spark.range(1).mapInArrow(same, "id long").collect)
 
     def test_a_worker_that_does_not_see_the_lake(
-        self, spark: SparkSession, told: Tell, tmp_path: Path
+        self, spark: SparkSession, error_of: ErrorOf, tmp_path: Path
     ) -> None:
         spark.range(2).write.parquet(str(tmp_path / "table"))
         frame = spark.read.parquet(str(tmp_path / "table"))
         for file in (tmp_path / "table").glob("*.parquet"):
             file.unlink()
-        said = told(frame.collect)
-        assert f"it does not see {tmp_path}" in said
-        assert "under the same path" in said
+        message = error_of(frame.collect)
+        assert f"it does not see {tmp_path}" in message
+        assert "under the same path" in message
 
     def test_a_lake_that_the_server_does_not_see(
-        self, spark: SparkSession, told: Tell, tmp_path: Path
+        self, spark: SparkSession, error_of: ErrorOf, tmp_path: Path
     ) -> None:
-        assert f"does not see {tmp_path}/gone;" in told(lambda: spark.read.parquet(str(tmp_path / "gone")))
+        assert f"does not see {tmp_path}/gone;" in error_of(
+            lambda: spark.read.parquet(str(tmp_path / "gone"))
+        )
 
-    def test_a_lake_that_a_worker_must_not_write(self, spark: SparkSession, told: Tell) -> None:
-        # Where not even root makes a folder.
-        said = told(lambda: spark.range(2).write.parquet("/proc/lake"))
-        assert "it must not write /proc/lake/" in said
+    def test_a_lake_that_a_worker_must_not_write(self, spark: SparkSession, error_of: ErrorOf) -> None:
+        # Not even root can make a folder in /proc.
+        message = error_of(lambda: spark.range(2).write.parquet("/proc/lake"))
+        assert "it must not write /proc/lake/" in message
 
-    def test_what_this_program_says_on_a_worker_is_said_here(self, spark: SparkSession, told: Tell) -> None:
+    def test_an_error_of_this_program_on_a_worker_is_shown_here(
+        self, spark: SparkSession, error_of: ErrorOf
+    ) -> None:
         gone = f"postgresql://u:secret@127.0.0.1:{free_port()}/euterpe"
-        said = told(lambda: read_table(spark, "jobs", url=gone).collect())
-        assert "database" in said
-        assert "secret" not in said
+        message = error_of(lambda: read_table(spark, "jobs", url=gone).collect())
+        assert "database" in message
+        assert "secret" not in message
 
     @pytest.mark.parametrize(
-        ("error", "says"),
+        ("error", "message"),
         [
             (
                 PermissionError(errno.EACCES, "Permission denied", "/lake/.lock"),
@@ -192,11 +200,11 @@ class TestFailures:
             (OSError(errno.ENOSPC, "No space left on device", "/out"), "the disk of /out is full: make room"),
         ],
     )
-    def test_a_file_that_cannot_be_written_is_named(self, error: OSError, says: str) -> None:
-        with pytest.raises(AnalyticsError, match=says), files_in_words():
+    def test_a_file_that_cannot_be_written_is_named(self, error: OSError, message: str) -> None:
+        with pytest.raises(AnalyticsError, match=message), files_in_words():
             raise error
 
-    def test_what_is_not_known_stays_what_it_is(self, spark: SparkSession) -> None:
+    def test_an_unknown_error_is_raised_unchanged(self, spark: SparkSession) -> None:
         with pytest.raises(AnalysisException, match="UNRESOLVED_COLUMN"), failures_in_words("local[2]"):
             spark.range(1).select("other")
 

@@ -1,4 +1,4 @@
-"""Whether two tables say the same, whatever the order of their rows."""
+"""Compare tables, whatever the order of their rows."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -18,7 +18,7 @@ def rows_of(frame: DataFrame) -> list[dict[str, Any]]:
 
 
 def assert_same(table: Table, ours: Rows, theirs: Rows) -> None:
-    """Doubles to a part in a billion, everything else exactly."""
+    """Compare doubles to a part in a billion, everything else exactly."""
     left, right = (_by_key(table, rows) for rows in (ours, theirs))
     assert left.keys() == right.keys()
     for key, row in left.items():
@@ -35,7 +35,7 @@ def assert_shape(table: Table, frame: DataFrame) -> None:
 def _by_key(table: Table, rows: Rows) -> dict[tuple[Any, ...], Mapping[str, Any]]:
     many = list(rows)
     keyed = {tuple(row[name] for name in table.key): row for row in many}
-    assert len(keyed) == len(many), "a key is there twice"
+    assert len(keyed) == len(many), "duplicate key"
     return keyed
 
 

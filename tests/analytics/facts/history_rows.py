@@ -1,5 +1,4 @@
-"""Histories for the tests of facts and marts: rows by hand, with what does not matter filled in, and many
-rows by chance."""
+"""Histories for the tests of facts and marts: rows written by hand, with defaults, and generated rows."""
 
 import random
 from collections.abc import Mapping, Sequence
@@ -24,7 +23,7 @@ START = datetime(2026, 3, 2, tzinfo=UTC)
 
 
 def at(hours: float = 0, seconds: float = 0) -> datetime:
-    """So long after the beginning of all tests' time, a Monday's midnight."""
+    """Return the instant so long after `START`, the midnight of a Monday."""
     moment = START + timedelta(hours=hours, seconds=seconds)
     return moment.replace(microsecond=moment.microsecond // 1000 * 1000)
 
@@ -67,20 +66,20 @@ _DEFAULTS = {JOBS: JOB, ATTEMPTS: ATTEMPT, EVENTS: EVENT, DELIVERIES: DELIVERY, 
 
 
 def table_of(table: Table, rows: Sequence[Mapping[str, Any]], defaults: Row) -> pa.Table:
-    """Rows get a key of their own where they name none."""
+    """Return the rows with defaults filled in, and with a generated key where they name none."""
     numbers = count(1)
     whole = [{table.key[0]: f"{table.name[0]}{next(numbers)}", **defaults, **row} for row in rows]
     return pa.Table.from_pylist(whole, arrow_schema(table.columns))
 
 
 def history(spark: SparkSession, **rows: Sequence[Mapping[str, Any]]) -> HistoryFrames:
-    """From rows by hand."""
+    """Return the frames of rows that were written by hand."""
     tables = (table_of(table, rows.get(name, ()), _DEFAULTS[table]) for name, table in TABLES.items())
     return HistoryFrames(*map(spark.createDataFrame, tables))
 
 
 def write(folder: Path, rows: Rows) -> None:
-    """Each table as Parquet files; of rows in a given order, some are in each file."""
+    """Write each table as three Parquet files, with its rows dealt out in turn."""
     for name, table in TABLES.items():
         (folder / name).mkdir(parents=True)
         for part in range(3):
@@ -109,53 +108,53 @@ DAYS = 40
 
 
 def generate(seed: int, jobs: int) -> Rows:
-    """The lives of so many jobs over forty days; of some rows older versions, and copies."""
-    chance = random.Random(seed)
+    """Return the history of so many jobs over forty days, with older versions and copies of some rows."""
+    rng = random.Random(seed)
     rows: Rows = {name: [] for name in TABLES}
-    # r4 has no name any more.
+    # r4 was deleted: it has no name.
     rows["requesters"] = [{"requester_id": f"r{n}", "name": f"studio-{n}"} for n in (1, 2, 3)]
     for number in range(jobs):
-        Life(chance, rows, f"job-{number:06}").live()
+        JobHistory(rng, rows, f"job-{number:06}").simulate()
     for table in rows.values():
-        table += [dict(row) for row in table if chance.random() < 0.02]
-        chance.shuffle(table)
+        table += [dict(row) for row in table if rng.random() < 0.02]
+        rng.shuffle(table)
     return rows
 
 
-class Life:
-    """Of one job; each step of it is a version of the job's row and an event."""
+class JobHistory:
+    """Simulate one job; each step adds a version of the job's row, and an event."""
 
-    def __init__(self, chance: random.Random, rows: Rows, job_id: str) -> None:
-        self.chance, self.rows = chance, rows
-        self.now = START + timedelta(milliseconds=int(DAYS * 86_400_000 * chance.random() ** 0.8))
+    def __init__(self, rng: random.Random, rows: Rows, job_id: str) -> None:
+        self.rng, self.rows = rng, rows
+        self.now = START + timedelta(milliseconds=int(DAYS * 86_400_000 * rng.random() ** 0.8))
         self.job = {
             **JOB,
             "job_id": job_id,
             "event_sequence": 0,
-            "requester_id": chance.choice(REQUESTERS_BY_SIZE),
-            "profile": chance.choice(PROFILES),
-            "queue": chance.choice(("default", "default", "bulk")),
-            "source_bytes": chance.randint(10**6, 10**10),
-            "source_seconds": round(chance.lognormvariate(5, 1), 3),
+            "requester_id": rng.choice(REQUESTERS_BY_SIZE),
+            "profile": rng.choice(PROFILES),
+            "queue": rng.choice(("default", "default", "bulk")),
+            "source_bytes": rng.randint(10**6, 10**10),
+            "source_seconds": round(rng.lognormvariate(5, 1), 3),
             "created_at": self.now,
         }
-        if chance.random() < 0.1:
-            self.job["not_before"] = self.now + timedelta(minutes=chance.randint(-5, 60))
+        if rng.random() < 0.1:
+            self.job["not_before"] = self.now + timedelta(minutes=rng.randint(-5, 60))
         self.tries = 0
 
-    def live(self) -> None:
+    def simulate(self) -> None:
         self.step("queued", new=True)
-        if self.chance.random() < 0.03:
-            self.wait(60)
+        if self.rng.random() < 0.03:
+            self.pass_time(60)
             return self.step("failed", error_code="canceled", error_phase="queued", finished_at=self.now)
-        while self.chance.random() > 0.02:
-            self.wait(400)
+        while self.rng.random() > 0.02:
+            self.pass_time(400)
             if not self.attempt():
                 break
         return None
 
     def attempt(self) -> bool:
-        """Whether there will be another."""
+        """Add an attempt, and return whether another one follows."""
         self.tries += 1
         version = "9.0.2" if self.now < START + timedelta(days=25) else "9.1"
         attempt = {
@@ -163,17 +162,17 @@ class Life:
             "job_id": self.job["job_id"],
             "attempt_id": f"{self.job['job_id']}-{self.tries}",
             "attempt_no": min(self.tries, 3),
-            "worker_id": f"worker-{self.chance.randint(1, 5)}",
+            "worker_id": f"worker-{self.rng.randint(1, 5)}",
             "started_at": self.now,
         }
         self.step(
             "claimed", attempt_count=min(self.tries, 3), started_at=self.job.get("started_at", self.now)
         )
         self.rows["attempts"].append(dict(attempt))
-        draw = self.chance.random()
+        draw = self.rng.random()
         if draw < 0.01:
-            return False  # still at it
-        self.wait(1200)
+            return False  # it still runs
+        self.pass_time(1200)
         attempt["ended_at"] = self.now
         if draw < 0.02:
             attempt["ended_at"] = attempt["started_at"] - timedelta(seconds=2)  # the clock was set back
@@ -190,37 +189,37 @@ class Life:
         return False
 
     def kill(self, attempt: Row, version: str) -> bool:
-        """End it by a lost lease: nothing is known of it, or what a heartbeat has told."""
-        told = {
+        """End the attempt by a lost lease, half of the time with the figures of its last heartbeat."""
+        measured = {
             "ffmpeg": version,
-            "cpu_seconds": round(self.chance.uniform(1, 90), 3),
+            "cpu_seconds": round(self.rng.uniform(1, 90), 3),
             "measured": "last_beat",
         }
         code: Row = {"error_code": "lease_expired", "error_phase": "processing", "error_retryable": True}
-        seen = told if self.chance.random() < 0.5 else {}
-        self.rows["attempts"].append(attempt | seen | code | {"outcome": "lease_expired"})
+        known = measured if self.rng.random() < 0.5 else {}
+        self.rows["attempts"].append(attempt | known | code | {"outcome": "lease_expired"})
         self.step("queued", error_code="lease_expired", error_phase="processing")
         return True
 
     def timings(self, version: str) -> Row:
-        encode = round(1000 * self.job["source_seconds"] / self.chance.lognormvariate(1, 0.3))
+        encode = round(1000 * self.job["source_seconds"] / self.rng.lognormvariate(1, 0.3))
         return {
-            "fetch_ms": self.chance.randint(10, 90_000),
-            "probe_ms": self.chance.randint(1, 900),
+            "fetch_ms": self.rng.randint(10, 90_000),
+            "probe_ms": self.rng.randint(1, 900),
             "encode_ms": encode,
-            "cpu_seconds": round(encode * self.chance.uniform(1, 2) / 1000, 3),
+            "cpu_seconds": round(encode * self.rng.uniform(1, 2) / 1000, 3),
             "media_seconds": self.job["source_seconds"],
             "bytes_in": self.job["source_bytes"],
-            "ffmpeg": version if self.chance.random() < 0.97 else None,
+            "ffmpeg": version if self.rng.random() < 0.97 else None,
         }
 
     def fail(self, attempt: Row) -> bool:
-        if self.chance.random() < 0.1:
+        if self.rng.random() < 0.1:
             code, phase, again = "canceled", "processing", False
         else:
-            code, phase, again = self.chance.choice(ERRORS)
+            code, phase, again = self.rng.choice(ERRORS)
         if code == "source_forbidden":
-            self.job["credential_version"] += self.chance.randint(0, 2)
+            self.job["credential_version"] += self.rng.randint(0, 2)
         again = again and self.tries < 3
         outcome = "canceled" if code == "canceled" else "requeued" if again else "failed"
         error: Row = {"error_code": code, "error_phase": phase}
@@ -234,10 +233,10 @@ class Life:
         return again
 
     def succeed(self, attempt: Row) -> None:
-        size = int(self.job["source_bytes"] * self.chance.lognormvariate(-1, 0.7))
-        if self.chance.random() < 0.3:
-            attempt["vmaf"] = round(self.chance.uniform(80, 100), 3)
-        attempt |= {"upload_ms": self.chance.randint(10, 60_000), "bytes_out": size, "outcome": "succeeded"}
+        size = int(self.job["source_bytes"] * self.rng.lognormvariate(-1, 0.7))
+        if self.rng.random() < 0.3:
+            attempt["vmaf"] = round(self.rng.uniform(80, 100), 3)
+        attempt |= {"upload_ms": self.rng.randint(10, 60_000), "bytes_out": size, "outcome": "succeeded"}
         self.rows["attempts"].append(attempt)
         self.job |= {"outputs": 1, "output_seconds": self.job["source_seconds"], "output_bytes": size}
         self.step("succeeded", error_code=None, error_phase=None, finished_at=self.now)
@@ -246,10 +245,10 @@ class Life:
         self.job |= changes | {"status": status, "updated_at": self.now}
         if not new:
             self.job["event_sequence"] += 1
-            self.tell()
+            self.add_event()
         self.rows["jobs"].append(dict(self.job))
 
-    def tell(self) -> None:
+    def add_event(self) -> None:
         event = {
             **EVENT,
             "event_id": f"{self.job['job_id']}-e{self.job['event_sequence']}",
@@ -258,31 +257,31 @@ class Life:
             "sequence": self.job["event_sequence"],
             "type": f"job.{self.job['status']}",
             "created_at": self.now,
-            "wanted": self.job["requester_id"] != "r3",  # it polls
+            "wanted": self.job["requester_id"] != "r3",  # r3 polls
         }
         self.rows["events"].append(event)
-        if event["wanted"] and self.chance.random() > 0.01:  # the others wait for their first try
-            self.deliver(event)
+        if event["wanted"] and self.rng.random() > 0.01:  # the others have not been tried yet
+            self.add_deliveries(event)
 
-    def deliver(self, event: Row) -> None:
+    def add_deliveries(self, event: Row) -> None:
         ended, is_slow = self.now, event["requester_id"] == "r2"
         for number in range(1, 4):
-            ended += timedelta(milliseconds=self.chance.randint(20, 90_000 if is_slow else 4_000))
-            is_taken = self.chance.random() < (0.5 if is_slow else 0.97)
-            code = self.chance.choice(("answered_503", "egress_timeout"))
+            ended += timedelta(milliseconds=self.rng.randint(20, 90_000 if is_slow else 4_000))
+            is_delivered = self.rng.random() < (0.5 if is_slow else 0.97)
+            code = self.rng.choice(("answered_503", "egress_timeout"))
             failure = {"error_code": code, "status_code": 503 if code == "answered_503" else None}
             delivery = {
                 **DELIVERY,
                 **{name: event[name] for name in ("event_id", "job_id", "requester_id")},
                 "delivery_id": f"{event['event_id']}-d{number}",
                 "claim_version": number,
-                "outcome": "delivered" if is_taken else "dead_letter" if number == 3 else "pending",
-                "duration_ms": self.chance.randint(5, 3_000),
+                "outcome": "delivered" if is_delivered else "dead_letter" if number == 3 else "pending",
+                "duration_ms": self.rng.randint(5, 3_000),
                 "ended_at": ended,
             }
-            self.rows["deliveries"].append(delivery | ({} if is_taken else failure))
-            if is_taken or self.chance.random() < 0.05:
+            self.rows["deliveries"].append(delivery | ({} if is_delivered else failure))
+            if is_delivered or self.rng.random() < 0.05:
                 return
 
-    def wait(self, mean_seconds: float) -> None:
-        self.now += timedelta(milliseconds=int(1000 * self.chance.expovariate(1 / mean_seconds)))
+    def pass_time(self, mean_seconds: float) -> None:
+        self.now += timedelta(milliseconds=int(1000 * self.rng.expovariate(1 / mean_seconds)))

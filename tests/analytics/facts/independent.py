@@ -1,4 +1,4 @@
-"""The same facts by another hand: plain SQL in DuckDB, over the same Parquet files."""
+"""Compute the same facts independently: plain SQL in DuckDB over the same Parquet files."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -66,7 +66,7 @@ FROM attempt JOIN job_facts USING (job_id)
 DELIVERY_FACTS = """
 WITH tries AS (SELECT DISTINCT * FROM deliveries),
      happened AS (SELECT DISTINCT event_id, job_id, requester_id, type, created_at, wanted FROM events),
-     told AS (
+     latest_try AS (
     SELECT event_id, count(*)::INT AS tries, min(ended_at - to_milliseconds(duration_ms)) AS first_tried_at,
            min(ended_at) FILTER (outcome = 'delivered') AS delivered_at,
            last(outcome ORDER BY claim_version) AS latest,
@@ -81,20 +81,20 @@ SELECT event_id, job_id, requester_id, coalesce(name, requester_id) AS requester
        CASE WHEN delivered_at < created_at THEN 0
             ELSE epoch_ms(delivered_at) - epoch_ms(created_at) END AS latency_ms,
        status_code, error_code, created_at::DATE AS day
-FROM happened LEFT JOIN told USING (event_id) LEFT JOIN names USING (requester_id) WHERE wanted
+FROM happened LEFT JOIN latest_try USING (event_id) LEFT JOIN names USING (requester_id) WHERE wanted
 """
 
 
 @contextmanager
 def independently(folder: Path) -> Iterator[duckdb.DuckDBPyConnection]:
-    """The history as views, and the facts as tables."""
+    """Yield a connection with the history as views and the facts as tables."""
     with duckdb.connect() as sql:
         sql.execute("SET TimeZone = 'UTC'")
         for name in TABLES:
             files = f"'{folder / name}/**/*.parquet', hive_partitioning = false"
             sql.execute(f"CREATE VIEW {name} AS FROM read_parquet({files})")
         sql.execute("CREATE VIEW names AS SELECT DISTINCT requester_id, name FROM requesters")
-        # The version of an attempt that has an end has its outcome as well.
+        # Only the version of an attempt that has an end has its outcome.
         sql.execute(
             "CREATE TABLE latest AS SELECT DISTINCT ON (attempt_id) * FROM attempts "
             "ORDER BY attempt_id, (ended_at IS NOT NULL) DESC"

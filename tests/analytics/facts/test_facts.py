@@ -1,4 +1,4 @@
-"""One row for one thing: which version counts, and what is worked out from it."""
+"""Facts: which version of a row counts, and what is computed from it."""
 
 from datetime import date
 
@@ -18,7 +18,7 @@ def only(frame: DataFrame) -> Row:
 
 @pytest.fixture(scope="module")
 def retried(spark: SparkSession) -> Facts:
-    """A job that was tried again after an attempt that failed, in all versions that were ingested."""
+    """Return the facts of a job with a failed and a successful attempt, from all ingested versions."""
     first = {"attempt_id": "a1", "started_at": at(seconds=30)}
     ended = {"ended_at": at(seconds=90), "outcome": "requeued", "error_code": "encode_stalled"}
     second = {"attempt_id": "a2", "attempt_no": 2, "started_at": at(seconds=200), "ffmpeg": "9.1"}
@@ -77,7 +77,7 @@ def test_a_job_used_what_all_its_attempts_used(retried: Facts) -> None:
     assert (job["bytes_in"], job["bytes_out"], job["vmaf"]) == (1500, 300, 95.5)
 
 
-def test_an_attempt_that_has_ended_counts_more_than_one_that_has_not(retried: Facts) -> None:
+def test_the_version_of_an_attempt_that_has_ended_wins(retried: Facts) -> None:
     attempts = {row["attempt_id"]: row for row in rows_of(retried.attempts)}
     assert {key: row["outcome"] for key, row in attempts.items()} == {"a1": "requeued", "a2": "succeeded"}
     assert attempts["a1"]["ffmpeg"] == "unknown"
@@ -123,7 +123,7 @@ def test_a_clock_that_was_set_back_makes_no_time_negative(spark: SparkSession) -
     assert (job["waiting_ms"], job["total_ms"], attempt["busy_ms"]) == (0, 0, 0)
 
 
-def test_what_is_no_number_is_nothing(spark: SparkSession) -> None:
+def test_nan_and_infinity_become_null(spark: SparkSession) -> None:
     odd = {"cpu_seconds": float("nan"), "vmaf": float("inf"), "media_seconds": 2.5}
     attempt = only(facts(history(spark, jobs=[{}], attempts=[odd])).attempts)
     assert (attempt["cpu_seconds"], attempt["vmaf"], attempt["media_seconds"]) == (None, None, 2.5)
@@ -137,17 +137,17 @@ def test_what_is_no_number_is_nothing(spark: SparkSession) -> None:
     assert only(facts(history(spark, jobs=[{}], attempts=spent)).jobs)["cpu_seconds"] == 2.0
 
 
-def test_what_retention_left_of_older_days_is_left_out(spark: SparkSession) -> None:
+def test_attempts_and_deliveries_whose_jobs_and_events_were_pruned_are_left_out(spark: SparkSession) -> None:
     made = facts(history(spark, attempts=[{"job_id": "gone"}], deliveries=[{"event_id": "gone"}]))
     assert [rows_of(frame) for frame in made] == [[], [], []]
 
 
-def test_a_delivery_is_what_its_tries_came_to(spark: SparkSession) -> None:
+def test_a_delivery_fact_sums_up_all_tries_of_its_event(spark: SparkSession) -> None:
     failed = {"outcome": "pending", "status_code": 503, "error_code": "answered_503"}
     tries = [
         {"delivery_id": "d1", **failed, "claim_version": 1, "ended_at": at(seconds=2), "duration_ms": 1500},
         {"delivery_id": "d2", "claim_version": 2, "ended_at": at(seconds=9)},
-        # A replay of what was delivered takes nothing back.
+        # A failed replay of a delivered event leaves it delivered.
         {
             "delivery_id": "d3",
             **failed,
@@ -159,7 +159,7 @@ def test_a_delivery_is_what_its_tries_came_to(spark: SparkSession) -> None:
     made = facts(
         history(
             spark,
-            events=[{"event_id": "e1"}, {"event_id": "e1"}, {"event_id": "told-to-nobody"}],
+            events=[{"event_id": "e1"}, {"event_id": "e1"}, {"event_id": "not-wanted"}],
             deliveries=[*tries, *tries],
         )
     )
@@ -171,25 +171,25 @@ def test_a_delivery_is_what_its_tries_came_to(spark: SparkSession) -> None:
 
 
 ENDED: Row = {"ended_at": at(seconds=90), "outcome": "failed"}
-TOLD: Row = {**ENDED, "ffmpeg": "9.0.2"}
+REPORTED: Row = {**ENDED, "ffmpeg": "9.0.2"}
 
 
 @pytest.mark.parametrize(
     ("attempt", "used"),
     [
-        ({**TOLD, "encode_ms": 1, "cpu_seconds": 12.5}, (12.5, "cpu")),
-        # Measured at a heartbeat before the worker was killed: at least so much.
+        ({**REPORTED, "encode_ms": 1, "cpu_seconds": 12.5}, (12.5, "cpu")),
+        # The last heartbeat before the worker was killed: a lower bound.
         (
-            {**TOLD, "outcome": "lease_expired", "cpu_seconds": 7.0, "measured": "last_beat"},
+            {**REPORTED, "outcome": "lease_expired", "cpu_seconds": 7.0, "measured": "last_beat"},
             (7.0, "last_beat"),
         ),
-        ({**TOLD, "outcome": "lease_expired", "measured": "last_beat"}, (90.0, "slot")),
-        # Killed before anything was written down.
+        ({**REPORTED, "outcome": "lease_expired", "measured": "last_beat"}, (90.0, "slot")),
+        # The worker was killed before its first heartbeat.
         ({**ENDED, "outcome": "lease_expired"}, (90.0, "slot")),
         ({**ENDED, "outcome": "released"}, (90.0, "slot")),
-        ({**TOLD, "encode_ms": 5}, (90.0, "slot")),
-        # A worker that tells its timings would have told of ffmpeg, had it run.
-        ({**TOLD, "error_code": "source_not_found", "fetch_ms": 80_000}, (0.0, "cpu")),
+        ({**REPORTED, "encode_ms": 5}, (90.0, "slot")),
+        # A worker that reports timings would have reported the ffmpeg version, had ffmpeg run.
+        ({**REPORTED, "error_code": "source_not_found", "fetch_ms": 80_000}, (0.0, "cpu")),
         ({"outcome": None}, (None, None)),
     ],
 )
@@ -239,7 +239,7 @@ def test_an_event_that_waits_for_its_first_try_is_a_fact_and_a_skipped_one_is_no
     assert (event["first_tried_at"], event["delivered_at"], event["latency_ms"]) == (None, None, None)
 
 
-def test_of_nothing_the_facts_are_empty_and_have_their_columns(spark: SparkSession) -> None:
+def test_an_empty_history_has_empty_facts_with_all_columns(spark: SparkSession) -> None:
     for table, frame in zip(FACTS.values(), facts(history(spark)), strict=True):
         assert_shape(table, frame)
         assert rows_of(frame) == []

@@ -1,4 +1,4 @@
-"""From the database into the lake: what is in the one is in the other, in whatever pieces it came."""
+"""Ingest from the database into the lake: in pieces, again, after a prune, a restore or a kill."""
 
 import os
 import random
@@ -39,17 +39,17 @@ def lake(tmp_path: Path) -> Lake:
     return Lake(tmp_path / "lake")
 
 
-def live_on(store: Store, draw: random.Random) -> None:
-    """Something happens: new jobs, steps of old ones, deliveries."""
-    enqueue(store, draw.randint(0, 3))
-    for job in store.inbox.claim("w1", draw.randint(1, 4)):
-        advance(store, job, until=draw.choice([JobStatus.CLAIMED, JobStatus.UPLOADING, JobStatus.SUCCEEDED]))
-    events = store.outbox.claim("d1", draw.randint(1, 9))
+def add_activity(store: Store, rng: random.Random) -> None:
+    """Add random jobs, steps of older jobs, and deliveries."""
+    enqueue(store, rng.randint(0, 3))
+    for job in store.inbox.claim("w1", rng.randint(1, 4)):
+        advance(store, job, until=rng.choice([JobStatus.CLAIMED, JobStatus.UPLOADING, JobStatus.SUCCEEDED]))
+    events = store.outbox.claim("d1", rng.randint(1, 9))
     store.outbox.settle([Delivery(event, Delivered(), 200, 5) for event in events])
 
 
-def told(spark: SparkSession, lake: Lake) -> dict[str, list[str]]:
-    """All facts of a lake, in an order of their own."""
+def facts_in(spark: SparkSession, lake: Lake) -> dict[str, list[str]]:
+    """Return all facts of a lake as sorted text."""
     frames = facts(lake.read(spark))._asdict()
     return {name: sorted(str(row) for row in frame.collect()) for name, frame in frames.items()}
 
@@ -57,16 +57,16 @@ def told(spark: SparkSession, lake: Lake) -> dict[str, list[str]]:
 def test_pieces_make_the_whole_and_twice_is_once(
     store: Store, url: str, spark: SparkSession, lake: Lake, tmp_path: Path
 ) -> None:
-    draw = random.Random(5)
+    rng = random.Random(5)
     store.requesters.create("acme")
     for _ in range(3):
-        live_on(store, draw)
+        add_activity(store, rng)
         ingest(spark, lake, url)
     again = ingest(spark, lake, url)
     assert sum(again.rows.values()) == 0
     whole = Lake(tmp_path / "whole")
     assert ingest(spark, whole, url).anew
-    assert told(spark, lake) == told(spark, whole)
+    assert facts_in(spark, lake) == facts_in(spark, whole)
     assert list(lake.commit().requesters.values()) == ["acme"]
     for table in ("events", "deliveries"):
         assert lake.commit().rows(table) == whole.commit().rows(table) > 0
@@ -75,7 +75,7 @@ def test_pieces_make_the_whole_and_twice_is_once(
 def test_an_ingest_that_finds_nothing_new_still_says_when_it_looked(
     store: Store, url: str, spark: SparkSession, lake: Lake
 ) -> None:
-    """Otherwise an event that waits for a day would look as young as the last row that was read."""
+    """Without `read_at`, an event that has waited for a day would look as young as the last row read."""
     enqueue(store, 1)
     ingest(spark, lake, url)
     first = lake.commit()
@@ -94,35 +94,35 @@ def test_what_is_pruned_stays_in_the_lake(
     for _ in range(2):
         advance(store, claim_one(store), until=JobStatus.SUCCEEDED)
     ingest(spark, lake, url)
-    before = told(spark, lake)
+    before = facts_in(spark, lake)
     clock.advance(86_400_000)
     for _ in store.prune.run(1_000):
         pass
     assert sum(ingest(spark, lake, url).rows.values()) == 0
-    assert told(spark, lake) == before
+    assert facts_in(spark, lake) == before
     enqueue(store, 1, spec=quiet)
     advance(store, claim_one(store), until=JobStatus.SUCCEEDED)
     ingest(spark, lake, url)
-    assert [len(rows) for rows in told(spark, lake).values()] == [3, 3, 0]
+    assert [len(rows) for rows in facts_in(spark, lake).values()] == [3, 3, 0]
 
 
-def test_positions_that_mean_nothing_any_more_are_noticed_and_nothing_doubles(
+def test_invalid_positions_are_detected_and_nothing_doubles(
     store: Store, url: str, spark: SparkSession, lake: Lake
 ) -> None:
-    """As after a restore into another cluster, or when every row that was read is gone."""
-    draw = random.Random(6)
+    """Positions are invalid after a restore into another cluster, or when every row that was read is gone."""
+    rng = random.Random(6)
     enqueue(store, 3)
-    live_on(store, draw)
+    add_activity(store, rng)
     ingest(spark, lake, url)
     with lake.append("test") as append:
         append.positions = {**append.positions, "marks": {"database": "another"}}
         append.drop = frozenset(file.path for file in append.before.files["deliveries"])
-    live_on(store, draw)
+    add_activity(store, rng)
     done = ingest(spark, lake, url)
     assert done.anew
     fresh = Lake(lake.root.with_name("fresh"))
     ingest(spark, fresh, url)
-    assert told(spark, lake) == told(spark, fresh)
+    assert facts_in(spark, lake) == facts_in(spark, fresh)
     assert {table: lake.commit().rows(table) for table in done.rows} == {
         table: fresh.commit().rows(table) for table in done.rows
     }
@@ -160,7 +160,7 @@ def test_what_a_restore_has_undone_is_undone_in_the_lake(
     assert {job.job_id: job.outcome for job in jobs}.pop(pruned) == "succeeded"
     assert sorted(job.outcome for job in jobs) == ["failed", "failed", "succeeded"]
     assert facts(lake.read(spark)).attempts.count() == 3
-    # The others wait for their first try again.
+    # The other events wait for their first try again.
     deliveries = facts(lake.read(spark)).deliveries.where("tries > 0").collect()
     assert {row.job_id for row in deliveries} == {pruned}
     with store.database.snapshot() as connection:
@@ -217,15 +217,15 @@ def test_a_damaged_file_of_the_lake_is_named(store: Store, url: str, spark: Spar
 
 @pytest.mark.parametrize("engine", ["sqlite"])
 def test_compaction_changes_no_fact(store: Store, url: str, spark: SparkSession, lake: Lake) -> None:
-    draw = random.Random(7)
+    rng = random.Random(7)
     for _ in range(3):
         enqueue(store, 2)
-        live_on(store, draw)
+        add_activity(store, rng)
         ingest(spark, lake, url)
-    before, files = told(spark, lake), len(lake.commit().files["events"])
+    before, files = facts_in(spark, lake), len(lake.commit().files["events"])
     assert files > 1
     assert compact(spark, lake, more_than=1) >= files
-    assert told(spark, lake) == before
+    assert facts_in(spark, lake) == before
     assert len(lake.commit().files["events"]) == 1
     jobs = lake.read(spark).jobs
     assert jobs.count() == jobs.select("job_id").distinct().count()
@@ -255,10 +255,10 @@ def test_a_killed_ingest_is_simply_run_again(
             assert program.stderr is not None
             seen = next((line for line in program.stderr if line.startswith(table)), "")
             os.killpg(program.pid, signal.SIGKILL)
-        assert seen, f"it ended before it came to {table}"
+        assert seen, f"the ingest ended before it read {table}"
         assert lake.commit().version == 0
     ingest(spark, lake, url)
     whole = Lake(tmp_path / "whole")
     ingest(spark, whole, url)
-    assert told(spark, lake) == told(spark, whole)
+    assert facts_in(spark, lake) == facts_in(spark, whole)
     assert not (lake.root / ".staging").exists()

@@ -1,4 +1,4 @@
-"""Putting events into a lake without a database or Spark."""
+"""Add events to a lake without a database or Spark."""
 
 import sys
 from datetime import UTC, date, datetime
@@ -15,7 +15,7 @@ DAYS = (date(2026, 11, 1), date(2026, 11, 2))
 
 
 def fill(append: Append, first: int, count: int = 2) -> None:
-    """That many events on each of two days, numbered from `first`."""
+    """Write `count` events on each of two days, numbered from `first`."""
     for offset, day in enumerate(DAYS):
         numbers = range(first + offset * count, first + (offset + 1) * count)
         at = datetime(day.year, day.month, day.day, 12, tzinfo=UTC)
@@ -42,13 +42,13 @@ def add(root: Path, first: int) -> None:
 
 
 def numbers(lake: Lake) -> list[int]:
-    """Of the events that count."""
+    """Return the numbers of the committed events."""
     files = lake.commit().files["events"]
     return sorted(n for file in files for n in pq.read_table(lake.root / file.path)["sequence"].to_pylist())
 
 
 def leftovers(lake: Lake) -> set[str]:
-    """Files of data that no commit names."""
+    """Return the Parquet files that the latest commit does not name."""
     there = {str(path.relative_to(lake.root)) for path in lake.root.rglob("*.parquet")}
     return there - {file.path for files in lake.commit().files.values() for file in files}
 

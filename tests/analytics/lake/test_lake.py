@@ -1,4 +1,4 @@
-"""A lake changes all or nothing, whoever dies when."""
+"""The lake: atomic commits, also when a writer is killed, and refusal of damaged or foreign folders."""
 
 import errno
 import json
@@ -17,8 +17,8 @@ from euterpe.analytics.lake.upkeep import forget
 from euterpe.analytics.tables import HISTORY
 from tests.analytics.lake.filling import add, fill, leftovers, numbers
 
-# Dies at the n-th step that leaves something on the disk.
-DIES_AT = """
+# Kill the process at the n-th call that changes the disk.
+KILLED_AT_STEP = """
 import os, signal, sys
 from pathlib import Path
 steps = iter(range(1, 1000))
@@ -41,7 +41,7 @@ def lake(tmp_path: Path) -> Lake:
     return Lake(tmp_path / "lake")
 
 
-def test_what_was_added_counts_and_how_far_it_goes(lake: Lake) -> None:
+def test_a_commit_has_the_added_rows_and_positions(lake: Lake) -> None:
     assert lake.commit().version == 0
     add(lake.root, 0)
     add(lake.root, 10)
@@ -75,24 +75,24 @@ def test_nothing_added_is_no_commit(lake: Lake) -> None:
 
 
 def test_a_kill_at_any_step_leaves_the_lake_before_or_after(lake: Lake) -> None:
-    """And the next program begins where it was, and cleans up."""
+    """A writer killed at any step leaves a valid commit; the next one continues and cleans up."""
     add(lake.root, 0)
     outcomes = set()
     for step in range(1, 100):
         before = numbers(lake)
         first = step * 10
-        command = [sys.executable, "-c", DIES_AT, str(lake.root), str(first), str(step)]
-        died = subprocess.run(command, check=False).returncode
+        command = [sys.executable, "-c", KILLED_AT_STEP, str(lake.root), str(first), str(step)]
+        returncode = subprocess.run(command, check=False).returncode
         after = numbers(lake)
         added = [n for n in after if n not in before]
         assert added in ([], [first, first + 1, first + 2, first + 3])
         assert lake.commit().positions == {"upto": max(after) - 3}
-        if died == 0:
+        if returncode == 0:
             break
-        assert died == -signal.SIGKILL
+        assert returncode == -signal.SIGKILL
         outcomes.add(bool(added))
     else:
-        pytest.fail("the program never came to its end")
+        pytest.fail("the program was killed at every step and never ended")
     assert outcomes == {True, False}  # it was killed before its commit, and after
     assert leftovers(lake) == set()
     assert numbers(lake)[:4] == [0, 1, 2, 3]
@@ -119,7 +119,7 @@ def test_files_stay_as_long_as_a_reader_may_need_them(lake: Lake) -> None:
     assert len(list((lake.root / "_commits").iterdir())) <= 6
 
 
-def test_a_full_disk_is_a_sentence_and_changes_nothing(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_reported_and_changes_nothing(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     add(lake.root, 0)
 
     def full(_: int) -> None:
@@ -153,14 +153,14 @@ def test_a_damaged_commit_is_named(lake: Lake) -> None:
             lake.commit()
 
 
-def test_a_copy_that_somebody_made_beside_the_commits_is_none(lake: Lake) -> None:
+def test_a_copy_of_a_commit_file_is_ignored(lake: Lake) -> None:
     add(lake.root, 0)
     (lake.root / "_commits/00000002 (1).json").write_text("{}")
     assert lake.commit().version == 1
 
 
 def test_a_lake_whose_commits_are_lost_is_refused_and_keeps_its_files(lake: Lake) -> None:
-    """They may be all that is left of history that was pruned."""
+    """The files may be the only copy of history that was pruned from the database."""
     add(lake.root, 0)
     kept = {*lake.root.glob("*/day=*/*.parquet")}
     shutil.rmtree(lake.root / "_commits")
@@ -170,7 +170,7 @@ def test_a_lake_whose_commits_are_lost_is_refused_and_keeps_its_files(lake: Lake
 
 
 @pytest.mark.parametrize("name", [*HISTORY, ".staging"])
-def test_a_folder_that_has_what_a_lake_would_have_is_no_empty_one(lake: Lake, name: str) -> None:
+def test_a_folder_with_data_but_no_commits_is_refused(lake: Lake, name: str) -> None:
     kept = lake.root / name / "day=2026-11-01" / "00000001-00000.parquet"
     kept.parent.mkdir(parents=True)
     kept.write_bytes(b"the only copy")
@@ -180,25 +180,25 @@ def test_a_folder_that_has_what_a_lake_would_have_is_no_empty_one(lake: Lake, na
     assert not (lake.root / "_commits").exists()
 
 
-def test_a_lake_is_one_before_it_has_data(lake: Lake) -> None:
-    """Or what a program leaves that is killed as it adds the first would be taken for somebody else's."""
+def test_a_lake_has_a_commit_before_it_has_data(lake: Lake) -> None:
+    """Without it, the files of a writer killed during the first append would pass for a foreign folder."""
     with lake.append("test") as append:
         fill(append, 0)
         assert (lake.root / "_commits/00000000.json").exists()
 
 
-def test_what_others_keep_in_the_folder_is_theirs(lake: Lake) -> None:
-    theirs = [
+def test_foreign_files_in_the_folder_are_kept(lake: Lake) -> None:
+    foreign_files = [
         lake.root / "sales/day=2026-01-01/part-0.parquet",
         lake.root / "sales/day=2026-01-01/00000009-00000.parquet",
         lake.root / "events/day=2026-01-01/mine.parquet",
     ]
     add(lake.root, 0)
-    for path in theirs:
+    for path in foreign_files:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(b"the only copy")
     add(lake.root, 10)
-    assert all(path.exists() for path in theirs)
+    assert all(path.exists() for path in foreign_files)
 
 
 def test_a_file_is_no_lake(lake: Lake) -> None:
@@ -207,11 +207,11 @@ def test_a_file_is_no_lake(lake: Lake) -> None:
         Lake(lake.root)
 
 
-def test_columns_may_come_but_none_may_change(lake: Lake) -> None:
+def test_columns_may_be_added_but_not_changed(lake: Lake) -> None:
     add(lake.root, 0)
     path = lake.root / "_commits/00000001.json"
     document = json.loads(path.read_text())
-    del document["schema"]["events"]["type"]  # an older program did not know it
+    del document["schema"]["events"]["type"]  # as an older program wrote it
     path.write_text(json.dumps(document))
     assert lake.commit().version == 1
     document["schema"]["events"]["sequence"] = "string"

@@ -1,4 +1,4 @@
-"""A handful of rows by hand needs one partition: each more is a task that costs more than the rows."""
+"""Use one shuffle partition: with a handful of rows, each further task costs more than the rows."""
 
 from collections.abc import Iterator
 

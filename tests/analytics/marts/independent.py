@@ -1,5 +1,4 @@
-"""The same marts by another hand: SQL in DuckDB over its own facts. What SQL has no function for, a test
-adds (`extra` columns begin with an underscore)."""
+"""Compute the same marts independently: SQL in DuckDB over its own facts. `statistical` adds the rest."""
 
 PARTS = """
 CREATE TABLE parts AS
@@ -227,7 +226,7 @@ SELECT profile, ffmpeg, first_seen, (place - 1) // 20 AS atom, count(*) AS ended
 FROM judged JOIN seen USING (profile, ffmpeg) GROUP BY ALL
 """
 
-# Of a history that was read at its end.
+# The history was read at its end.
 WAITED = """
 CREATE TABLE waited AS
 SELECT job_facts.*, waiting_ms IS NULL AND outcome = 'in_flight' AND due_at < finish AS is_waiting,

@@ -1,4 +1,4 @@
-"""Facts by hand, with what does not matter filled in."""
+"""Facts written by hand, with defaults filled in."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -55,7 +55,7 @@ _DEFAULTS = {"job_facts": JOB, "attempt_facts": ATTEMPT, "delivery_facts": DELIV
 Many = Sequence[Mapping[str, Any]]
 
 
-def known(spark: SparkSession, *, jobs: Many = (), attempts: Many = (), deliveries: Many = ()) -> Facts:
+def facts_of(spark: SparkSession, *, jobs: Many = (), attempts: Many = (), deliveries: Many = ()) -> Facts:
     used = [_with_use(row) for row in attempts]
     rows = zip(FACTS.items(), (jobs, used, deliveries), strict=True)
     tables = (table_of(table, some, _DEFAULTS[name]) for (name, table), some in rows)
@@ -63,13 +63,13 @@ def known(spark: SparkSession, *, jobs: Many = (), attempts: Many = (), deliveri
 
 
 def _with_use(attempt: Mapping[str, Any]) -> Row:
-    """Return the attempt with what it used, as facts would have it of a known processor time."""
-    known = attempt.get("cpu_seconds")
-    return {"used_seconds": known, "used_from": None if known is None else "cpu", **attempt}
+    """Return the attempt with `used_seconds` and `used_from`, as facts computes them from `cpu_seconds`."""
+    seconds = attempt.get("cpu_seconds")
+    return {"used_seconds": seconds, "used_from": None if seconds is None else "cpu", **attempt}
 
 
 def by(frame: DataFrame, *key: str) -> dict[Any, Row]:
-    """Rows by their key: a value, or several as a tuple."""
+    """Return the rows by their key: a value, or a tuple of several."""
     rows = {tuple(row[name] for name in key): row for row in rows_of(frame)}
     return {names[0] if len(names) == 1 else names: row for names, row in rows.items()}
 
@@ -79,5 +79,5 @@ def only(frame: DataFrame) -> Row:
     return row
 
 
-def told(row: Row, *names: str) -> tuple[Any, ...]:
+def values(row: Row, *names: str) -> tuple[Any, ...]:
     return tuple(row[name] for name in names)

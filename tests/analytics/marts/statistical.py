@@ -1,5 +1,5 @@
-"""What SQL cannot say of a mart, by other ways than those of euterpe.analytics: whole sums in exact numbers,
-blocks shuffled one by one, waiting by Erlang's own formula."""
+"""Compute what SQL cannot, independently of euterpe.analytics: exact sums of fractions, blocks shuffled one
+by one, and waits by Erlang's formula."""
 
 import math
 import random
@@ -15,7 +15,7 @@ Row = dict[str, Any]
 
 
 def failures(rows: list[Row]) -> list[Row]:
-    """Of a history of more than two weeks, in which nothing is seen for the first time."""
+    """Add the trend, for a history of more than two weeks in which no code is new."""
     for row in rows:
         last, before = row["last_week"], row["week_before"]
         if last == 0:
@@ -45,7 +45,7 @@ def capacity(rows: list[Row]) -> list[Row]:
 
 
 def regressions(atoms: list[Row]) -> list[Row]:
-    """Compare the versions of each profile by shuffling blocks, with chances of its own."""
+    """Compare the versions of each profile by shuffling blocks with another random generator."""
     found: list[Row] = []
     for profile in sorted({atom["profile"] for atom in atoms}):
         own = [atom for atom in atoms if atom["profile"] == profile]
@@ -102,10 +102,10 @@ def _ratio(blocks: Sequence[tuple[float, float]]) -> float:
 
 def shuffled(one: Sequence[tuple[float, float]], other: Sequence[tuple[float, float]]) -> float:
     """Return the share of 2,000 shuffles that are as extreme as what was seen."""
-    chance, pool, deals = random.Random(3), [*one, *other], 2_000
+    rng, pool, deals = random.Random(3), [*one, *other], 2_000
     seen, hits = studentised(one, other), 1
     for _ in range(deals - 1):
-        chance.shuffle(pool)
+        rng.shuffle(pool)
         hits += studentised(pool[: len(one)], pool[len(one) :]) >= seen * (1 - 1e-9)
     return hits / deals
 
@@ -123,7 +123,7 @@ def studentised(one: Sequence[tuple[float, float]], other: Sequence[tuple[float,
 
 
 def equal_counts(one: int, other: int) -> Fraction:
-    """A fair coin, thrown as often as both."""
+    """Return the two-sided p-value of a fair coin thrown `one + other` times."""
     throws = one + other
     tail = sum(math.comb(throws, heads) for heads in range(min(one, other) + 1))
     return min(Fraction(1), Fraction(2 * tail, 2**throws))
@@ -139,7 +139,7 @@ def fisher(hits_a: int, count_a: int, hits_b: int, count_b: int) -> Fraction:
 
 
 def erlang_c(slots: int, load: float) -> float:
-    """As he wrote it."""
+    """Return the probability of waiting, by Erlang's original formula."""
     all_taken = load**slots / math.factorial(slots) * slots / (slots - load)
     return all_taken / (sum(load**k / math.factorial(k) for k in range(slots)) + all_taken)
 

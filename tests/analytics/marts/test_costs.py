@@ -3,7 +3,7 @@ from pyspark.sql import SparkSession
 
 from euterpe.analytics.marts.costs import Prices, costs
 from tests.analytics.facts.history_rows import Row
-from tests.analytics.marts.rows import by, known, only, told
+from tests.analytics.marts.rows import by, facts_of, only, values
 
 GIB = 1 << 30
 
@@ -22,24 +22,24 @@ def test_failed_attempts_cost_as_well_and_only_succeeded_jobs_made_anything(spar
         {"job_id": "j3", "outcome": "failed", "cpu_seconds": 360.0, "requester": "archive"},
     ]
     prices = Prices(cpu_hour=2.0, gib_in=0.5, gib_out=1.0)
-    rows = by(costs(known(spark, jobs=jobs, attempts=attempts), prices), "requester")
+    rows = by(costs(facts_of(spark, jobs=jobs, attempts=attempts), prices), "requester")
     newsroom = rows["newsroom"]
-    assert told(newsroom, "jobs", "cpu_hours", "wasted_cpu_hours") == (2, 1.5, 0.5)
-    assert told(newsroom, "gib_in", "gib_out", "output_minutes") == (2, 2, 2)
-    assert told(newsroom, "cost", "wasted_cost", "cost_per_output_minute") == (6, 1, 3)
-    assert told(rows["archive"], "output_minutes", "cost_per_output_minute") == (0, None)
+    assert values(newsroom, "jobs", "cpu_hours", "wasted_cpu_hours") == (2, 1.5, 0.5)
+    assert values(newsroom, "gib_in", "gib_out", "output_minutes") == (2, 2, 2)
+    assert values(newsroom, "cost", "wasted_cost", "cost_per_output_minute") == (6, 1, 3)
+    assert values(rows["archive"], "output_minutes", "cost_per_output_minute") == (0, None)
     assert rows["archive"]["cost"] == pytest.approx(0.2)
 
 
 def test_an_encode_that_was_killed_costs_the_time_that_it_held_its_slot(spark: SparkSession) -> None:
-    """A killed encode of almost four minutes counted as nothing."""
+    """A killed encode of almost four minutes was counted as free."""
     attempts: list[Row] = [
         {"cpu_seconds": 3600.0, "used_seconds": 3600.0, "used_from": "cpu"},
         {"outcome": "lease_expired", "used_seconds": 1800.0, "used_from": "slot"},
         {"outcome": "failed", "cpu_seconds": 360.0, "used_seconds": 360.0, "used_from": "last_beat"},
         {"outcome": "succeeded", "used_seconds": 720.0, "used_from": "slot"},
     ]
-    row = only(costs(known(spark, attempts=attempts), Prices(cpu_hour=10.0)))
-    assert told(row, "cpu_hours", "estimated_hours") == (1.8, 0.7)
-    assert told(row, "wasted_cpu_hours", "wasted_estimated_hours") == (0.6, 0.5)
+    row = only(costs(facts_of(spark, attempts=attempts), Prices(cpu_hour=10.0)))
+    assert values(row, "cpu_hours", "estimated_hours") == (1.8, 0.7)
+    assert values(row, "wasted_cpu_hours", "wasted_estimated_hours") == (0.6, 0.5)
     assert (row["cost"], row["wasted_cost"]) == (pytest.approx(18), pytest.approx(6))

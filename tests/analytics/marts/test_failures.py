@@ -2,7 +2,7 @@ from pyspark.sql import SparkSession
 
 from euterpe.analytics.marts.failures import failures
 from tests.analytics.facts.history_rows import Row, at
-from tests.analytics.marts.rows import by, known, told
+from tests.analytics.marts.rows import by, facts_of, values
 
 DAY = 24
 # The history ends here.
@@ -11,7 +11,7 @@ LATEST = {"job_id": "j1", "created_at": at(NOW)}
 
 
 def failed(code: str, day: float, **fields: object) -> Row:
-    """So many days before the end of the history."""
+    """Return an attempt that failed `day` days before the end of the history."""
     ended = at(NOW - day * DAY)
     return {"outcome": "failed", "error_code": code, "error_phase": "fetching", "ended_at": ended, **fields}
 
@@ -29,16 +29,16 @@ def test_a_code_is_counted_by_phase_in_attempts_jobs_and_requesters(spark: Spark
         failed("disk_full", 2, job_id="j3", outcome="requeued"),
         failed("disk_full", 1, job_id="j2", error_phase="uploading"),
     ]
-    rows = by(failures(known(spark, jobs=jobs, attempts=attempts)), "error_code", "error_phase")
+    rows = by(failures(facts_of(spark, jobs=jobs, attempts=attempts)), "error_code", "error_phase")
     fetching = rows["disk_full", "fetching"]
-    assert told(fetching, "attempts", "jobs", "requesters") == (4, 3, 2)
+    assert values(fetching, "attempts", "jobs", "requesters") == (4, 3, 2)
     assert fetching["recovered"] == 1 / 2  # the third has not ended
-    assert told(fetching, "first_seen", "last_seen") == (at(NOW - 9 * DAY), at(NOW - 2 * DAY))
-    assert told(fetching, "last_week", "week_before") == (2, 2)
-    assert told(rows["disk_full", "uploading"], "attempts", "requesters", "recovered") == (1, 1, 0)
+    assert values(fetching, "first_seen", "last_seen") == (at(NOW - 9 * DAY), at(NOW - 2 * DAY))
+    assert values(fetching, "last_week", "week_before") == (2, 2)
+    assert values(rows["disk_full", "uploading"], "attempts", "requesters", "recovered") == (1, 1, 0)
 
 
-def test_the_trend_tells_what_is_new_gone_and_beyond_noise(spark: SparkSession) -> None:
+def test_the_trend_says_what_is_new_gone_and_beyond_noise(spark: SparkSession) -> None:
     old = 20
     attempts: list[Row] = [
         *(failed("appeared", day) for day in (6.9, 1)),
@@ -47,7 +47,9 @@ def test_the_trend_tells_what_is_new_gone_and_beyond_noise(spark: SparkSession) 
         *(failed("shrank", day) for day in [old, 1, 1, *[8] * 14]),
         *(failed("stayed", day) for day in [old, 8, 8, 8, 8, *[1] * 10]),
     ]
-    rows = by(failures(known(spark, jobs=[LATEST], attempts=[*attempts, failed("stayed", 0)])), "error_code")
+    rows = by(
+        failures(facts_of(spark, jobs=[LATEST], attempts=[*attempts, failed("stayed", 0)])), "error_code"
+    )
     assert {code: row["trend"] for code, row in rows.items()} == {
         "appeared": "new",
         "vanished": "gone",
@@ -55,19 +57,19 @@ def test_the_trend_tells_what_is_new_gone_and_beyond_noise(spark: SparkSession) 
         "shrank": "falling",
         "stayed": "steady",
     }
-    # The end belongs to last week; what is seven days old does not.
-    assert told(rows["stayed"], "last_week", "week_before") == (11, 4)
-    assert told(rows["vanished"], "last_week", "week_before") == (0, 1)
+    # The last week includes the end of the history, and excludes what is exactly seven days old.
+    assert values(rows["stayed"], "last_week", "week_before") == (11, 4)
+    assert values(rows["vanished"], "last_week", "week_before") == (0, 1)
 
 
 def test_a_young_history_knows_nothing_new_and_no_rise(spark: SparkSession) -> None:
     attempts: list[Row] = [failed("met", 0, started_at=at(NOW - 24)) for _ in range(50)]
     jobs: list[Row] = [{"job_id": "j1", "created_at": at(NOW - 24)}]
-    rows = by(failures(known(spark, jobs=jobs, attempts=attempts)), "error_code")
-    assert told(rows["met"], "last_week", "week_before", "trend") == (50, 0, "steady")
+    rows = by(failures(facts_of(spark, jobs=jobs, attempts=attempts)), "error_code")
+    assert values(rows["met"], "last_week", "week_before", "trend") == (50, 0, "steady")
 
 
-def test_what_was_canceled_or_handed_back_is_no_failure(spark: SparkSession) -> None:
+def test_canceled_and_released_attempts_are_no_failures(spark: SparkSession) -> None:
     attempts: list[Row] = [
         failed("canceled", 1, outcome="canceled"),
         failed("canceled", 1),
@@ -75,5 +77,5 @@ def test_what_was_canceled_or_handed_back_is_no_failure(spark: SparkSession) -> 
         {"outcome": "running", "ended_at": None},
         {"outcome": "failed"},
     ]
-    rows = by(failures(known(spark, jobs=[LATEST], attempts=attempts)), "error_code", "error_phase")
+    rows = by(failures(facts_of(spark, jobs=[LATEST], attempts=attempts)), "error_code", "error_phase")
     assert list(rows) == [("unknown", "unknown")]

@@ -3,7 +3,7 @@ from pyspark.sql import SparkSession
 
 from euterpe.analytics.marts.fairness import FEWEST_JOBS, fairness
 from tests.analytics.facts.history_rows import Row, at
-from tests.analytics.marts.rows import by, known, told
+from tests.analytics.marts.rows import by, facts_of, values
 
 
 def waited(jobs: int, seconds: float, **fields: object) -> list[Row]:
@@ -11,7 +11,7 @@ def waited(jobs: int, seconds: float, **fields: object) -> list[Row]:
 
 
 def test_requesters_are_compared_within_a_queue_and_never_across(spark: SparkSession) -> None:
-    """All jobs of the one that waits longest were in another queue: nobody made it wait."""
+    """A requester with all its jobs in another queue was said to wait longest, though nobody delayed it."""
     jobs = [
         *waited(60, 1),
         *waited(40, 1, requester="archive"),
@@ -24,7 +24,7 @@ def test_requesters_are_compared_within_a_queue_and_never_across(spark: SparkSes
         {"busy_ms": 900_000, "requester": "overnight", "queue": "bulk"},
         {"busy_ms": 100_000, "requester": "archive", "queue": "bulk"},
     ]
-    rows = by(fairness(known(spark, jobs=jobs, attempts=attempts)), "queue", "requester")
+    rows = by(fairness(facts_of(spark, jobs=jobs, attempts=attempts)), "queue", "requester")
     assert set(rows) == {
         ("default", "newsroom"),
         ("default", "archive"),
@@ -32,10 +32,10 @@ def test_requesters_are_compared_within_a_queue_and_never_across(spark: SparkSes
         ("bulk", "archive"),
     }
     default, bulk = rows["default", "archive"], rows["bulk", "archive"]
-    assert told(default, "jobs", "share_of_jobs", "share_of_work") == (40, 0.4, 0.7)
-    assert told(bulk, "jobs", "share_of_jobs", "share_of_work") == (40, 40 / 90, 0.1)
-    assert told(default, "waiting_ratio", "jain", "is_compared") == (1, 1, True)
-    assert told(bulk, "p95_waiting_ms", "waiting_ratio") == (300_000, 0.5)
+    assert values(default, "jobs", "share_of_jobs", "share_of_work") == (40, 0.4, 0.7)
+    assert values(bulk, "jobs", "share_of_jobs", "share_of_work") == (40, 40 / 90, 0.1)
+    assert values(default, "waiting_ratio", "jain", "is_compared") == (1, 1, True)
+    assert values(bulk, "p95_waiting_ms", "waiting_ratio") == (300_000, 0.5)
     # Means of 601 and 301 seconds.
     assert bulk["jain"] == rows["bulk", "overnight"]["jain"]
     assert bulk["jain"] == pytest.approx(902**2 / (2 * (601**2 + 301**2)))
@@ -43,11 +43,11 @@ def test_requesters_are_compared_within_a_queue_and_never_across(spark: SparkSes
 
 def test_few_jobs_are_listed_and_not_compared(spark: SparkSession) -> None:
     jobs = [*waited(FEWEST_JOBS, 1), *waited(FEWEST_JOBS - 1, 900, requester="archive")]
-    rows = by(fairness(known(spark, jobs=jobs)), "requester")
+    rows = by(fairness(facts_of(spark, jobs=jobs)), "requester")
     for name in ("newsroom", "archive"):
-        assert told(rows[name], "is_compared", "jain", "share_of_work") == (False, None, None)
-    rows = by(fairness(known(spark, jobs=[*jobs, *waited(1, 1, requester="archive")])), "requester")
-    assert told(rows["archive"], "is_compared", "jobs") == (True, FEWEST_JOBS)
+        assert values(rows[name], "is_compared", "jain", "share_of_work") == (False, None, None)
+    rows = by(fairness(facts_of(spark, jobs=[*jobs, *waited(1, 1, requester="archive")])), "requester")
+    assert values(rows["archive"], "is_compared", "jobs") == (True, FEWEST_JOBS)
     assert rows["archive"]["jain"] < 0.6
 
 
@@ -56,17 +56,17 @@ def test_a_requester_whose_jobs_are_never_claimed_is_seen_to_wait(spark: SparkSe
     jobs = [
         *waited(40, 0),
         *(dict(starved) for _ in range(40)),
-        {**starved, "due_at": at(9)},  # it is not due yet
+        {**starved, "due_at": at(9)},  # not due yet
         {**starved, "outcome": "canceled"},
     ]
-    row = by(fairness(known(spark, jobs=jobs), read_at=at(1)), "requester")["starved"]
-    assert told(row, "jobs", "still_waiting", "p50_waiting_ms") == (40, 40, 3_600_000)
+    row = by(fairness(facts_of(spark, jobs=jobs), read_at=at(1)), "requester")["starved"]
+    assert values(row, "jobs", "still_waiting", "p50_waiting_ms") == (40, 40, 3_600_000)
     assert row["jain"] == pytest.approx(0.5, abs=0.01)
 
 
-def test_where_nobody_waits_there_is_no_ratio_and_all_is_even(spark: SparkSession) -> None:
+def test_without_waiting_there_is_no_ratio_and_jains_index_is_1(spark: SparkSession) -> None:
     jobs = [*waited(30, 0, priority=10), *waited(30, 0, requester="archive", priority=90)]
-    rows = by(fairness(known(spark, jobs=jobs)), "requester")
+    rows = by(fairness(facts_of(spark, jobs=jobs)), "requester")
     for row in rows.values():
-        assert told(row, "waiting_ratio", "jain", "share_of_work") == (None, 1, None)
+        assert values(row, "waiting_ratio", "jain", "share_of_work") == (None, 1, None)
     assert [rows[name]["mean_priority"] for name in ("newsroom", "archive")] == [10, 90]

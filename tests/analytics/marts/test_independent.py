@@ -1,4 +1,4 @@
-"""Each mart of a generated history against SQL by another hand, over the same Parquet."""
+"""Each fact and mart of a generated history, against independent SQL over the same Parquet."""
 
 from pathlib import Path
 
@@ -19,14 +19,14 @@ OPTIONS = Options(prices=Prices(gib_in=0.01))
 JOBS = 2_000
 
 
-FINISHED = {
+FINISH = {
     "failures": statistical.failures,
     "capacity": statistical.capacity,
     "regressions": statistical.regressions,
 }
 
 
-def asked(sql: duckdb.DuckDBPyConnection, query: str) -> list[Row]:
+def query_rows(sql: duckdb.DuckDBPyConnection, query: str) -> list[Row]:
     rows: list[Row] = sql.sql(query).to_arrow_table().to_pylist()
     return rows
 
@@ -34,30 +34,30 @@ def asked(sql: duckdb.DuckDBPyConnection, query: str) -> list[Row]:
 def test_the_facts_and_marts_of_a_generated_history_are_those_of_plain_sql(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """One test, because the history and its facts are made once, also where workers share the tests."""
+    """This is one test, so that xdist generates the history and its facts only once."""
     write(tmp_path, generate(7, JOBS))
     known = Facts(*(frame.cache() for frame in facts(read(spark, tmp_path))))
     with independently(tmp_path) as sql:
         for statement in independent.PREPARE:
             sql.execute(statement)
         for (name, table), frame in zip(FACTS.items(), known, strict=True):
-            assert_same(table, rows_of(frame), asked(sql, f"FROM {name}"))
+            assert_same(table, rows_of(frame), query_rows(sql, f"FROM {name}"))
         for name, mart in all_marts(known, OPTIONS).items():
-            ours, theirs = rows_of(mart), asked(sql, independent.MARTS[name])
-            finished = FINISHED.get(name, list)(theirs)
+            ours, theirs = rows_of(mart), query_rows(sql, independent.MARTS[name])
+            finished = FINISH.get(name, list)(theirs)
             if name == "regressions":
-                finished = with_our_chances(ours, finished)
+                finished = with_our_p_values(ours, finished)
             assert_same(MARTS[name], ours, finished)
-    assert_has_something_of_everything(known)
+    assert_every_outcome_occurs(known)
     for frame in known:
         frame.unpersist()
 
 
-def with_our_chances(ours: list[Row], theirs: list[Row]) -> list[Row]:
-    """Take over p-values that differ by no more than shuffling does, times Holm's factor."""
-    chances = {(row["profile"], row["ffmpeg"], row["measure"]): row for row in ours}
+def with_our_p_values(ours: list[Row], theirs: list[Row]) -> list[Row]:
+    """Check that p-values differ only by the noise of shuffling, times Holm's factor, and take ours over."""
+    by_key = {(row["profile"], row["ffmpeg"], row["measure"]): row for row in ours}
     for row in theirs:
-        own = chances[row["profile"], row["ffmpeg"], row["measure"]]
+        own = by_key[row["profile"], row["ffmpeg"], row["measure"]]
         row["verdict"] = own["verdict"]
         if row["p_value"] is not None:
             assert own["p_value"] == pytest.approx(row["p_value"], abs=0.15)
@@ -66,7 +66,7 @@ def with_our_chances(ours: list[Row], theirs: list[Row]) -> list[Row]:
     return theirs
 
 
-def assert_has_something_of_everything(known: Facts) -> None:
+def assert_every_outcome_occurs(known: Facts) -> None:
     jobs, attempts, deliveries = ({row["outcome"] for row in rows_of(frame)} for frame in known)
     assert jobs == {"succeeded", "failed", "dead_letter", "canceled", "in_flight"}
     assert attempts == {"succeeded", "failed", "requeued", "lease_expired", "canceled", "released", "running"}

@@ -3,17 +3,17 @@ from pyspark.sql import SparkSession
 
 from euterpe.analytics.marts.latency import latency
 from tests.analytics.facts.history_rows import Row
-from tests.analytics.marts.rows import by, known, told
+from tests.analytics.marts.rows import by, facts_of, values
 
 
-def test_percentiles_lie_between_neighbours(spark: SparkSession) -> None:
+def test_percentiles_interpolate_between_neighbours(spark: SparkSession) -> None:
     jobs: list[Row] = [{"waiting_ms": 10 * n, "outcome": "failed"} for n in range(11)]
-    waiting = by(latency(known(spark, jobs=jobs)), "stage")["waiting"]
-    assert told(waiting, "count", "p50_ms", "max_ms") == (11, 50, 100)
-    assert told(waiting, "p95_ms", "p99_ms") == (pytest.approx(95), pytest.approx(99))
+    waiting = by(latency(facts_of(spark, jobs=jobs)), "stage")["waiting"]
+    assert values(waiting, "count", "p50_ms", "max_ms") == (11, 50, 100)
+    assert values(waiting, "p95_ms", "p99_ms") == (pytest.approx(95), pytest.approx(99))
 
 
-def test_a_stage_counts_only_what_got_through_it(spark: SparkSession) -> None:
+def test_a_stage_counts_only_attempts_that_passed_it(spark: SparkSession) -> None:
     stages = {"fetch_ms": 1, "encode_ms": 2, "upload_ms": 3}
     jobs: list[Row] = [
         {"waiting_ms": 5, "total_ms": 9},
@@ -21,8 +21,8 @@ def test_a_stage_counts_only_what_got_through_it(spark: SparkSession) -> None:
         {},
     ]
     attempts: list[Row] = [stages, {**stages, "outcome": "requeued", "encode_ms": 999}, {"fetch_ms": 3}]
-    rows = by(latency(known(spark, jobs=jobs, attempts=attempts)), "stage")
-    assert {stage: told(row, "count", "p50_ms") for stage, row in rows.items()} == {
+    rows = by(latency(facts_of(spark, jobs=jobs, attempts=attempts)), "stage")
+    assert {stage: values(row, "count", "p50_ms") for stage, row in rows.items()} == {
         "waiting": (2, 6),
         "total": (1, 9),
         "fetch": (2, 2),
@@ -33,4 +33,4 @@ def test_a_stage_counts_only_what_got_through_it(spark: SparkSession) -> None:
 
 def test_what_was_never_measured_has_no_row(spark: SparkSession) -> None:
     jobs: list[Row] = [{"waiting_ms": 5, "outcome": "in_flight"}]
-    assert list(by(latency(known(spark, jobs=jobs)), "stage")) == ["waiting"]
+    assert list(by(latency(facts_of(spark, jobs=jobs)), "stage")) == ["waiting"]

@@ -1,5 +1,4 @@
-"""All marts at once: of odd histories they are results and no tracebacks, and how the rows of a history lie
-changes nothing."""
+"""All marts together: on empty and odd histories, and however the rows are ordered and partitioned."""
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
@@ -84,12 +83,12 @@ def test_the_order_of_rows_their_partitions_copies_and_older_versions_change_not
     spark: SparkSession,
 ) -> None:
     rows = generate(3, 300)
-    neat = history(spark, **rows)
+    in_order = history(spark, **rows)
     newest = sorted(rows["jobs"], key=lambda row: (row["event_sequence"], row["updated_at"]))
     whole = {row["job_id"]: row for row in newest}
     ended = {row["attempt_id"]: row for row in sorted(rows["attempts"], key=lambda row: "ended_at" in row)}
     scattered = HistoryFrames(
-        *(frame.union(frame).orderBy(F.xxhash64(*frame.columns)).repartition(7) for frame in neat)
+        *(frame.union(frame).orderBy(F.xxhash64(*frame.columns)).repartition(7) for frame in in_order)
     )
     distilled = history(
         spark,

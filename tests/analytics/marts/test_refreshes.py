@@ -2,7 +2,7 @@ from pyspark.sql import SparkSession
 
 from euterpe.analytics.marts.refreshes import refreshes
 from tests.analytics.facts.history_rows import Row
-from tests.analytics.marts.rows import by, known, told
+from tests.analytics.marts.rows import by, facts_of, values
 
 
 def test_renewals_are_counted_and_judged_by_the_end_of_their_jobs(spark: SparkSession) -> None:
@@ -18,9 +18,9 @@ def test_renewals_are_counted_and_judged_by_the_end_of_their_jobs(spark: SparkSe
         {"outcome": "failed", "error_code": "source_not_found"},
         {},
     ]
-    rows = by(refreshes(known(spark, jobs=jobs, attempts=attempts)), "requester")
-    assert told(rows["newsroom"], "jobs", "refreshed_jobs", "refreshes") == (10, 5, 10)
-    assert told(rows["newsroom"], "refreshed_share", "succeeded_after") == (0.5, 2 / 3)
+    rows = by(refreshes(facts_of(spark, jobs=jobs, attempts=attempts)), "requester")
+    assert values(rows["newsroom"], "jobs", "refreshed_jobs", "refreshes") == (10, 5, 10)
+    assert values(rows["newsroom"], "refreshed_share", "succeeded_after") == (0.5, 2 / 3)
     assert rows["newsroom"]["credential_failures"] == 2
     quiet = ("jobs", "refreshes", "refreshed_share", "succeeded_after", "credential_failures")
-    assert told(rows["archive"], *quiet) == (1, 0, 0, None, 0)
+    assert values(rows["archive"], *quiet) == (1, 0, 0, None, 0)

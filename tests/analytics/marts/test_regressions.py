@@ -1,4 +1,4 @@
-"""A planted change is found, with its evidence; where nothing changed, hardly ever an alarm."""
+"""The mart of regressions: a planted change between ffmpeg versions is found, with its evidence."""
 
 import math
 from random import Random
@@ -8,29 +8,29 @@ from pyspark.sql import SparkSession
 
 from euterpe.analytics.marts.regressions import ATOM, compared, regressions
 from tests.analytics.facts.history_rows import Row, at
-from tests.analytics.marts.rows import by, known, told
+from tests.analytics.marts.rows import by, facts_of, values
 
 PROFILES = ("h264-720p", "hevc-1080p", "av1-1080p", "audio-aac")
 COUNT = 1_000
 
 
-def encoded(chance: Random, factor: float, failure_rate: float, **fields: object) -> Row:
-    if chance.random() < failure_rate:
+def encoded(rng: Random, factor: float, failure_rate: float, **fields: object) -> Row:
+    if rng.random() < failure_rate:
         return {"outcome": "failed", "error_code": "encode_failed", "error_phase": "processing", **fields}
-    return {"speed": factor * chance.lognormvariate(0, 0.2), **fields}
+    return {"speed": factor * rng.lognormvariate(0, 0.2), **fields}
 
 
 def test_a_planted_slowdown_and_a_planted_failure_are_found(spark: SparkSession) -> None:
-    chance = Random(1)
+    rng = Random(1)
     plans = {"steady": (1.0, 0.05), "slower": (0.9, 0.05), "failing": (1.0, 0.15), "faster": (1.1, 0.05)}
     attempts: list[Row] = []
     for profile, (factor, failure_rate) in plans.items():
         old = {"profile": profile, "ffmpeg": "9.0.2", "started_at": at(1)}
         new = {"profile": profile, "ffmpeg": "9.1", "started_at": at(2)}
-        attempts += [encoded(chance, 3, 0.05, **old) for _ in range(COUNT)]
-        attempts += [encoded(chance, 3 * factor, failure_rate, **new) for _ in range(COUNT)]
-    attempts += [encoded(chance, 1, 0.5, profile="steady", ffmpeg="unknown") for _ in range(COUNT)]
-    rows = by(regressions(known(spark, attempts=attempts)), "profile", "measure")
+        attempts += [encoded(rng, 3, 0.05, **old) for _ in range(COUNT)]
+        attempts += [encoded(rng, 3 * factor, failure_rate, **new) for _ in range(COUNT)]
+    attempts += [encoded(rng, 1, 0.5, profile="steady", ffmpeg="unknown") for _ in range(COUNT)]
+    rows = by(regressions(facts_of(spark, attempts=attempts)), "profile", "measure")
     assert {key: row["verdict"] for key, row in rows.items() if row["verdict"] != "no evidence"} == {
         ("slower", "speed"): "worse",
         ("failing", "failure_rate"): "worse",
@@ -38,17 +38,17 @@ def test_a_planted_slowdown_and_a_planted_failure_are_found(spark: SparkSession)
     }
     assert len(rows) == 8
     slower = rows["slower", "speed"]
-    assert told(slower, "ffmpeg", "baseline") == ("9.1", "9.0.2")
+    assert values(slower, "ffmpeg", "baseline") == ("9.1", "9.0.2")
     assert slower["change"] == pytest.approx(-0.1, abs=0.03)
     assert slower["after"] == pytest.approx(slower["before"] * (1 + slower["change"]))
-    assert slower["p_value"] <= 8 / 20_000  # no deal of the blocks but the real one, in eight comparisons
+    assert slower["p_value"] <= 8 / 20_000  # no shuffle is as extreme, in any of eight comparisons
     failing = rows["failing", "failure_rate"]
-    assert told(failing, "count_before", "count_after") == (COUNT, COUNT)
+    assert values(failing, "count_before", "count_after") == (COUNT, COUNT)
     assert failing["change"] == pytest.approx(failing["after"] - failing["before"])
 
 
 def test_only_failures_that_an_encoder_can_cause_are_in_the_rate(spark: SparkSession) -> None:
-    """An outage of storage while a new version came out said that the new version fails more often."""
+    """A storage outage at the time of an upgrade made the new version look as if it failed more often."""
     encoder: Row = {"outcome": "failed", "error_code": "encode_failed", "error_phase": "processing"}
     others: tuple[Row, ...] = (
         *(
@@ -69,14 +69,14 @@ def test_only_failures_that_an_encoder_can_cause_are_in_the_rate(spark: SparkSes
         for hour, version in ((1, "9.0.2"), (2, "9.1"))
         for fields in (succeeded, encoder, *others)
     ]
-    row = by(regressions(known(spark, attempts=attempts)), "measure")["failure_rate"]
-    assert told(row, "before", "after", "count_before", "count_after") == (0.5, 0.5, 2, 2)
+    row = by(regressions(facts_of(spark, attempts=attempts)), "measure")["failure_rate"]
+    assert values(row, "before", "after", "count_before", "count_after") == (0.5, 0.5, 2, 2)
 
 
 def version(
     name: str, hour: int, *, attempts: int = 1_000, failed: float = 0.05, speed: float = 1.0
 ) -> list[Row]:
-    """Return the atoms of a version that is the same all the time."""
+    """Return the atoms of a version whose rates do not change over time."""
     return [
         {
             "profile": "p",
@@ -102,14 +102,14 @@ def test_each_version_is_compared_with_the_one_first_seen_before_it() -> None:
     assert compared([]) == []
 
 
-def test_a_sure_change_may_be_too_small_to_tell() -> None:
+def test_a_significant_change_may_be_too_small_to_report() -> None:
     slightly = version("9.1", 2, attempts=20_000, failed=0.054, speed=1.0 + math.log(0.98))
     rows = compared([*version("9.0", 1, attempts=20_000), *slightly])
     assert all(row["p_value"] < 0.001 for row in rows)
     assert [row["verdict"] for row in rows] == ["no evidence", "no evidence"]
 
 
-def test_too_few_attempts_to_tell_are_said_to_be_too_few() -> None:
+def test_a_version_with_too_few_attempts_has_no_p_value() -> None:
     rows = compared([*version("9.0", 1, attempts=100), *version("9.1", 2, attempts=5_000, failed=0.9)])
     assert [(row["p_value"], row["verdict"]) for row in rows] == [(None, "too few")] * 2
 
@@ -131,7 +131,7 @@ def test_comparisons_that_cannot_be_made_do_not_weaken_the_others() -> None:
 def test_of_the_version_with_more_attempts_the_latest_count() -> None:
     old = version("9.0", 1, attempts=10_000)
     for atom in old[100:]:
-        atom["failed"] = ATOM  # long ago
+        atom["failed"] = ATOM  # in the older attempts
     rows = compared([*old, *version("9.1", 2, attempts=500)])
     row = next(row for row in rows if row["measure"] == "failure_rate")
     assert (row["count_before"], row["count_after"]) == (2_000, 500)

@@ -1,4 +1,4 @@
-"""Every error code of a job is said to be one that an encoder version can cause, or one that it cannot."""
+"""Every error code of a job is classified: an encoder version can cause it, or cannot."""
 
 from pathlib import Path
 

@@ -1,6 +1,6 @@
-"""How often the regression test is wrong, and what it finds, in made histories.
+"""The rate of false alarms and the power of the regression test, on synthetic histories.
 
-The page shows `MEASURED`; the long run measures it again: `ci/test --soak`.
+The report shows `MEASURED`; `ci/test --soak` measures it again.
 """
 
 import pytest
@@ -18,7 +18,7 @@ def verdicts(seed: int, jobs: int, **plan: object) -> Verdicts:
 
 
 def alarms(seeds: range, code: str, outages: int, jobs: int = 10_000) -> int:
-    """Return in how many histories without a change anything is called worse or better."""
+    """Return in how many histories without a change some verdict is worse or better."""
     found = (
         verdicts(seed, jobs, regresses=False, outages=outages, outage_code=code).values() for seed in seeds
     )
@@ -27,8 +27,8 @@ def alarms(seeds: range, code: str, outages: int, jobs: int = 10_000) -> int:
 
 @pytest.mark.parametrize("code", ["source_unreachable", "encode_killed"])
 def test_outages_of_twenty_jobs_raise_an_alarm_in_at_most_two_of_fifty_histories(code: str) -> None:
-    """With a rate of exactly 1 %, three or more of fifty are seen in one run of seventy. Before the test of
-    blocks it was 45 of 50 histories."""
+    """With a rate of exactly 1 %, one run in seventy would see three or more of fifty. Before the test of
+    blocks, 45 of 50 histories raised an alarm."""
     assert alarms(range(50), code, outages=3, jobs=5_000) <= 2
 
 
@@ -42,7 +42,7 @@ def test_the_planted_changes_are_found_and_nothing_else_is() -> None:
 
 @pytest.mark.soak
 def test_the_page_states_the_rate_of_false_alarms_that_was_measured() -> None:
-    """Half of the histories have outages of storage, half of encoders that are killed."""
+    """Half of the histories have storage outages, and half have killed encoders."""
     half = MEASURED.histories // 2
     found = sum(
         alarms(range(start, start + half), code, MEASURED.outages)

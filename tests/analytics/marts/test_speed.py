@@ -2,7 +2,7 @@ from pyspark.sql import SparkSession
 
 from euterpe.analytics.marts.speed import speed
 from tests.analytics.facts.history_rows import Row
-from tests.analytics.marts.rows import by, known, told
+from tests.analytics.marts.rows import by, facts_of, values
 
 
 def encoded(media_seconds: float, seconds: float, **fields: object) -> Row:
@@ -18,8 +18,8 @@ def test_the_factor_is_all_media_over_all_time_and_not_a_mean_of_factors(spark: 
         encoded(999, 1, outcome="failed"),
         {},
     ]
-    rows = by(speed(known(spark, attempts=attempts)), "ffmpeg")
+    rows = by(speed(facts_of(spark, attempts=attempts)), "ffmpeg")
     old = rows["9.0.2"]
-    assert told(old, "attempts", "media_minutes", "factor", "p50_factor") == (2, 6, 3, 3)
-    assert told(old, "p05_factor", "cpu_per_media_second") == (1.2, 0.5)
-    assert told(rows["9.1"], "attempts", "factor", "cpu_per_media_second") == (1, 3, None)
+    assert values(old, "attempts", "media_minutes", "factor", "p50_factor") == (2, 6, 3, 3)
+    assert values(old, "p05_factor", "cpu_per_media_second") == (1.2, 0.5)
+    assert values(rows["9.1"], "attempts", "factor", "cpu_per_media_second") == (1, 3, None)

@@ -5,19 +5,19 @@ from pyspark.sql import SparkSession
 
 from euterpe.analytics.marts.throughput import throughput
 from tests.analytics.facts.history_rows import Row, at
-from tests.analytics.marts.rows import by, known, told
+from tests.analytics.marts.rows import by, facts_of, values
 
 
 def test_jobs_are_counted_on_the_day_of_their_acceptance_by_what_became_of_them(spark: SparkSession) -> None:
     ends = ["succeeded"] * 6 + ["failed", "dead_letter", "canceled", "in_flight", "in_flight"]
     today = [{"outcome": outcome} for outcome in ends]
     tomorrow = {"day": at().date() + timedelta(days=1), "outcome": "in_flight"}
-    rows = by(throughput(known(spark, jobs=[*today, tomorrow])), "day")
+    rows = by(throughput(facts_of(spark, jobs=[*today, tomorrow])), "day")
     first, second = rows.values()
-    assert told(first, "requester", "profile", "queue") == ("newsroom", "h264-720p", "default")
-    assert told(first, "jobs", "succeeded", "failed", "dead_letter", "canceled") == (11, 6, 1, 1, 1)
-    assert told(first, "in_flight", "success_rate") == (2, 0.75)
-    assert told(second, "jobs", "in_flight", "success_rate", "output_minutes") == (1, 1, None, 0.0)
+    assert values(first, "requester", "profile", "queue") == ("newsroom", "h264-720p", "default")
+    assert values(first, "jobs", "succeeded", "failed", "dead_letter", "canceled") == (11, 6, 1, 1, 1)
+    assert values(first, "in_flight", "success_rate") == (2, 0.75)
+    assert values(second, "jobs", "in_flight", "success_rate", "output_minutes") == (1, 1, None, 0.0)
 
 
 def test_only_what_succeeded_made_minutes(spark: SparkSession) -> None:
@@ -26,5 +26,5 @@ def test_only_what_succeeded_made_minutes(spark: SparkSession) -> None:
         {"output_seconds": None},
         {"output_seconds": 60.0, "outcome": "failed"},
     ]
-    (row,) = by(throughput(known(spark, jobs=jobs)), "day").values()
+    (row,) = by(throughput(facts_of(spark, jobs=jobs)), "day").values()
     assert row["output_minutes"] == pytest.approx(1.5)

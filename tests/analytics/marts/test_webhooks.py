@@ -2,7 +2,7 @@ from pyspark.sql import SparkSession
 
 from euterpe.analytics.marts.webhooks import Objective, webhooks
 from tests.analytics.facts.history_rows import Row, at
-from tests.analytics.marts.rows import by, known, only, told
+from tests.analytics.marts.rows import by, facts_of, only, values
 
 EVENTS: list[Row] = [
     {"latency_ms": 1_000},
@@ -15,50 +15,50 @@ EVENTS: list[Row] = [
 
 
 def test_the_objective_judges_what_has_ended(spark: SparkSession) -> None:
-    row = by(webhooks(known(spark, deliveries=EVENTS)), "requester")["newsroom"]
-    assert told(row, "events", "delivered", "pending", "dead_letter") == (6, 4, 1, 1)
-    assert told(row, "tries_per_event", "p50_ms") == (4, 31_000)
-    assert told(row, "within_slo", "meets_slo") == (0.6, False)
-    # As common as the other, and before it in the alphabet.
+    row = by(webhooks(facts_of(spark, deliveries=EVENTS)), "requester")["newsroom"]
+    assert values(row, "events", "delivered", "pending", "dead_letter") == (6, 4, 1, 1)
+    assert values(row, "tries_per_event", "p50_ms") == (4, 31_000)
+    assert values(row, "within_slo", "meets_slo") == (0.6, False)
+    # Two errors are equally common: the first in the alphabet is named.
     assert row["worst_error"] == "answered_503"
 
 
 def test_an_operator_states_the_objective(spark: SparkSession) -> None:
-    facts = known(spark, deliveries=EVENTS)
+    facts = facts_of(spark, deliveries=EVENTS)
     row = by(webhooks(facts, Objective(within_seconds=61, share=0.8)), "requester")["newsroom"]
-    assert told(row, "within_slo", "meets_slo") == (0.8, True)
+    assert values(row, "within_slo", "meets_slo") == (0.8, True)
 
 
 def test_a_receiver_that_has_not_answered_yet_is_not_judged(spark: SparkSession) -> None:
-    row = by(webhooks(known(spark, deliveries=[{"outcome": "pending"}])), "requester")["newsroom"]
-    assert told(row, "judged", "within_slo", "meets_slo", "p50_ms", "worst_error") == (0, *(None,) * 4)
+    row = by(webhooks(facts_of(spark, deliveries=[{"outcome": "pending"}])), "requester")["newsroom"]
+    assert values(row, "judged", "within_slo", "meets_slo", "p50_ms", "worst_error") == (0, *(None,) * 4)
 
 
 def test_what_is_pending_for_too_long_is_missed(spark: SparkSession) -> None:
     jobs: list[Row] = [{"finished_at": at(1)}]
     late: Row = {"outcome": "pending", "created_at": at(1 - 61 / 3600)}
     young: Row = {"outcome": "pending", "created_at": at(1 - 59 / 3600)}
-    row = by(webhooks(known(spark, jobs=jobs, deliveries=[late, young])), "requester")["newsroom"]
-    assert told(row, "events", "pending", "judged", "within_slo", "meets_slo") == (2, 2, 1, 0, False)
+    row = by(webhooks(facts_of(spark, jobs=jobs, deliveries=[late, young])), "requester")["newsroom"]
+    assert values(row, "events", "pending", "judged", "within_slo", "meets_slo") == (2, 2, 1, 0, False)
 
 
 def test_an_event_that_was_never_tried_counts_as_missed_once_it_is_older_than_the_objective(
     spark: SparkSession,
 ) -> None:
-    """With a dispatcher that stands still nothing is tried, and nothing may look as if all were well."""
-    told_in_time: Row = {"latency_ms": 1_000, "tries": 1}
+    """When the dispatcher is stopped nothing is tried, and the objective must not look met."""
+    in_time: Row = {"latency_ms": 1_000, "tries": 1}
     never: Row = {"outcome": "pending", "tries": 0, "created_at": at()}
     young: Row = {"outcome": "pending", "tries": 0, "created_at": at(2)}
-    facts = known(spark, deliveries=[told_in_time, never, never, never, young])
+    facts = facts_of(spark, deliveries=[in_time, never, never, never, young])
     row = only(webhooks(facts, read_at=at(2)))
-    assert told(row, "events", "delivered", "pending", "untried") == (5, 1, 4, 4)
-    assert told(row, "judged", "within_slo", "meets_slo") == (4, 0.25, False)
+    assert values(row, "events", "delivered", "pending", "untried") == (5, 1, 4, 4)
+    assert values(row, "judged", "within_slo", "meets_slo") == (4, 0.25, False)
     assert row["tries_per_event"] == 1  # of the events that were tried
 
 
-def test_what_waits_is_as_old_as_it_was_when_the_history_was_read(spark: SparkSession) -> None:
-    """The last row of a service that stands still is the event itself."""
-    facts = known(spark, deliveries=[{"outcome": "pending", "tries": 0, "created_at": at()}])
+def test_the_age_of_a_pending_event_is_measured_when_the_history_is_read(spark: SparkSession) -> None:
+    """In a stopped service, the last row is the event itself."""
+    facts = facts_of(spark, deliveries=[{"outcome": "pending", "tries": 0, "created_at": at()}])
     assert only(webhooks(facts))["judged"] == 0
     assert only(webhooks(facts, read_at=at(0, seconds=59)))["judged"] == 0
     assert only(webhooks(facts, read_at=at(0, seconds=61)))["judged"] == 1

@@ -1,4 +1,4 @@
-"""`spark.read.format("euterpe")` on every engine."""
+"""The Spark data source `spark.read.format("euterpe")` on every engine."""
 
 import json
 from pathlib import Path
@@ -20,8 +20,8 @@ SECRET = "canary-4f1c"
 
 
 @pytest.fixture
-def lived(store: Store) -> Store:
-    """Three jobs at different ends, one of them with everything that must stay where it is."""
+def filled(store: Store) -> Store:
+    """Return a store with a succeeded, a failed and a queued job, one of them full of secrets."""
     signed = f"https://files.example/a.mov?X-Amz-Signature={SECRET}"
     hook = f"https://requester.example/{SECRET}"
     metadata = {"title": "shown", "patient": SECRET}
@@ -43,7 +43,7 @@ def rows(frame: DataFrame) -> list[dict[str, object]]:
     return sorted((row.asDict() for row in frame.collect()), key=str)
 
 
-def test_every_table_is_read_whole_in_parts(lived: Store, url: str, spark: SparkSession) -> None:
+def test_every_table_is_read_whole_in_parts(filled: Store, url: str, spark: SparkSession) -> None:
     whole = {table: read_table(spark, table, url=url) for table in HISTORY}
     assert {table: frame.count() for table, frame in whole.items()} == {
         "jobs": 3,
@@ -53,13 +53,11 @@ def test_every_table_is_read_whole_in_parts(lived: Store, url: str, spark: Spark
     }
     in_parts = read_table(spark, "events", url=url, rows=2)
     assert rows(in_parts) == rows(whole["events"])
-    shown = lived.jobs.events(str(whole["jobs"].where("status = 'succeeded'").collect()[0]["job_id"]))
+    shown = filled.jobs.events(str(whole["jobs"].where("status = 'succeeded'").collect()[0]["job_id"]))
     assert [row["sequence"] for row in shown] == [1, 2, 3, 4, 5]
 
 
-def test_an_event_says_whether_a_receiver_is_to_be_told_of_it(
-    store: Store, url: str, spark: SparkSession
-) -> None:
+def test_an_event_says_whether_a_webhook_is_wanted(store: Store, url: str, spark: SparkSession) -> None:
     enqueue(store, spec=SPEC)
     enqueue(store, spec={**SPEC, "status_webhook_url": None})
     for _ in range(2):
@@ -69,16 +67,16 @@ def test_an_event_says_whether_a_receiver_is_to_be_told_of_it(
     assert sorted(map(str, ends)) == ["False", "True"]
 
 
-def test_nothing_secret_leaves_the_database(lived: Store, url: str, spark: SparkSession) -> None:
-    del lived
+def test_nothing_secret_leaves_the_database(filled: Store, url: str, spark: SparkSession) -> None:
+    del filled
     found = {table: rows(read_table(spark, table, url=url, metadata="title")) for table in HISTORY}
     assert SECRET not in str(found)
     assert {row["error_code"] for row in found["deliveries"]} == {None, "egress_timeout"}
     assert {row["error_code"] for row in found["attempts"]} == {None, "encode_failed"}
     assert [job["metadata"] for job in found["jobs"]].count(json.dumps({"title": "shown"})) == 1
     assert {job["source_scheme"] for job in found["jobs"]} == {"https", "s3"}
-    unasked = rows(read_table(spark, "jobs", url=url))
-    assert {job["metadata"] for job in unasked} == {None}
+    without_metadata = rows(read_table(spark, "jobs", url=url))
+    assert {job["metadata"] for job in without_metadata} == {None}
 
 
 @pytest.mark.parametrize(
@@ -89,15 +87,15 @@ def test_nothing_secret_leaves_the_database(lived: Store, url: str, spark: Spark
         ("group_id is null", True),
         ("priority >= 50 and finished_at is not null", True),
         ("created_at > timestamp '2027-01-01'", True),
-        ("queue > 'd'", False),  # sorted by a locale on Postgres, by bytes in Spark
-        ("profile = 'h264-720p'", False),  # out of a document
+        ("queue > 'd'", False),  # Postgres sorts by locale, Spark by bytes
+        ("profile = 'h264-720p'", False),  # it is inside of a JSON document
         ("requester_id = 'r2' or priority = 1", False),
     ],
 )
 def test_filters_say_the_same_wherever_they_are_applied(
-    lived: Store, url: str, spark: SparkSession, condition: str, pushed: bool
+    filled: Store, url: str, spark: SparkSession, condition: str, pushed: bool
 ) -> None:
-    del lived
+    del filled
     frame = read_table(spark, "jobs", url=url)
     everything = spark.createDataFrame(frame.collect(), frame.schema)
     assert rows(frame.where(condition)) == rows(everything.where(condition))
@@ -105,20 +103,20 @@ def test_filters_say_the_same_wherever_they_are_applied(
     assert ("Filter (" not in plan) == pushed, plan
 
 
-def test_only_the_named_columns_are_read(lived: Store, url: str, spark: SparkSession) -> None:
-    del lived
+def test_only_the_named_columns_are_read(filled: Store, url: str, spark: SparkSession) -> None:
+    del filled
     frame = read_table(spark, "jobs", url=url, columns=["status", "job_id"])
     assert frame.columns == ["status", "job_id"]
     assert sorted(row["status"] for row in frame.collect()) == ["failed", "queued", "succeeded"]
 
 
-def test_a_column_of_nulls_has_as_many_rows(lived: Store, url: str, spark: SparkSession) -> None:
-    del lived
+def test_a_column_of_nulls_has_as_many_rows(filled: Store, url: str, spark: SparkSession) -> None:
+    del filled
     frame = read_table(spark, "jobs", url=url, columns=["group_id"])
     assert [row["group_id"] for row in frame.collect()] == [None] * 3
 
 
-def test_a_stream_gives_each_event_once(lived: Store, url: str, spark: SparkSession, tmp_path: Path) -> None:
+def test_a_stream_gives_each_event_once(filled: Store, url: str, spark: SparkSession, tmp_path: Path) -> None:
     register(spark)
 
     def drain() -> None:
@@ -128,7 +126,7 @@ def test_a_stream_gives_each_event_once(lived: Store, url: str, spark: SparkSess
         query.awaitTermination()
 
     drain()
-    advance(lived, claim_one(lived), until=JobStatus.SUCCEEDED)
+    advance(filled, claim_one(filled), until=JobStatus.SUCCEEDED)
     drain()
     drain()
     found = spark.read.parquet(str(tmp_path / "out"))
@@ -145,18 +143,18 @@ class TestMistakes:
         with pytest.raises(PySparkException, match="a number of rows from 1 on, not '0'"):
             read_table(spark, "jobs", url=url, rows=0).count()
 
-    def test_a_session_of_somebody_elses_works_without_any_setting(
-        self, lived: Store, url: str, spark: SparkSession
+    def test_a_foreign_spark_session_works_without_any_setting(
+        self, filled: Store, url: str, spark: SparkSession
     ) -> None:
-        del lived
+        del filled
         register(spark)
         plain = spark.read.format("euterpe").option("table", "jobs").option("url", url).load()
         assert plain.where("requester_id = 'r2'").count() == 2
 
 
-def test_a_read_is_of_one_cut_however_long_it_takes(lived: Store, url: str, spark: SparkSession) -> None:
-    cut = HistoryFeed(lived.database).now().cut
+def test_a_read_with_a_cut_leaves_out_later_events(filled: Store, url: str, spark: SparkSession) -> None:
+    cut = HistoryFeed(filled.database).now().cut
     before = rows(read_table(spark, "events", url=url))
-    advance(lived, claim_one(lived), until=JobStatus.SUCCEEDED)
+    advance(filled, claim_one(filled), until=JobStatus.SUCCEEDED)
     assert rows(read_table(spark, "events", url=url, until=json.dumps(cut._asdict()))) == before
     assert read_table(spark, "events", url=url, since=json.dumps(cut._asdict())).count() == 5
