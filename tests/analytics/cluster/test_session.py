@@ -21,7 +21,7 @@ from tests.analytics.cluster.spark_cluster import ClusterFolder
 from tests.engines import free_port
 
 GIB = 1 << 30
-ErrorOf = Callable[[Callable[[], object]], str]
+Fail = Callable[[Callable[[], object]], str]
 
 
 @pytest.fixture
@@ -110,83 +110,75 @@ def test_the_package_that_workers_get_is_whole_and_needs_what_the_docs_name(
 
 class TestFailures:
     @pytest.fixture
-    def error_of(self) -> ErrorOf:
-        """Return a function that makes Spark fail and returns the error message."""
+    def fail(self) -> Fail:
+        """Return a function that runs a failing Spark call and returns its error message."""
 
-        def error_of(fails: Callable[[], object]) -> str:
+        def fail(call: Callable[[], object]) -> str:
             with pytest.raises(AnalyticsError) as caught, failures_in_words("spark://h:7077"):
-                fails()
+                call()
             message = str(caught.value)
             assert message.startswith("a worker of spark://h:7077 cannot go on: ")
             assert "\n" not in message
             return message
 
-        return error_of
+        return fail
 
-    def test_a_worker_without_a_package(self, spark: SparkSession, error_of: ErrorOf) -> None:
+    def test_a_worker_without_a_package(self, spark: SparkSession, fail: Fail) -> None:
         def lacking(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             import not_there  # type: ignore[import-not-found]  # noqa: F401, PLC0415
 
             yield from batches
 
-        assert "lacks the package not_there; install" in error_of(
+        assert "lacks the package not_there; install" in fail(
             spark.range(1).mapInArrow(lacking, "id long").collect
         )
 
     def test_a_worker_without_arrow(
-        self,
-        spark: SparkSession,
-        error_of: ErrorOf,
-        cluster_folder: ClusterFolder,
-        monkeypatch: pytest.MonkeyPatch,
+        self, spark: SparkSession, fail: Fail, cluster_folder: ClusterFolder, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         bare = cluster_folder.folder / "bare"
         bare.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
         bare.chmod(0o755)
         monkeypatch.setattr(spark.sparkContext, "pythonExec", str(bare))
-        assert "lacks the package" in error_of(spark.range(1).mapInArrow(same, "id long").collect)
+        assert "lacks the package" in fail(spark.range(1).mapInArrow(same, "id long").collect)
 
     def test_a_worker_without_that_python(
-        self, spark: SparkSession, error_of: ErrorOf, monkeypatch: pytest.MonkeyPatch
+        self, spark: SparkSession, fail: Fail, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(spark.sparkContext, "pythonExec", "/no/python")
-        message = error_of(spark.range(1).mapInArrow(same, "id long").collect)
+        message = fail(spark.range(1).mapInArrow(same, "id long").collect)
         assert "it has no /no/python; set PYSPARK_PYTHON" in message
 
     def test_a_worker_with_another_python(
-        self, spark: SparkSession, error_of: ErrorOf, monkeypatch: pytest.MonkeyPatch
+        self, spark: SparkSession, fail: Fail, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(spark.sparkContext, "pythonVer", "3.9")
-        assert "and that of this program 3.9;" in error_of(spark.range(1).mapInArrow(same, "id long").collect)
+        assert "and that of this program 3.9;" in fail(spark.range(1).mapInArrow(same, "id long").collect)
 
     def test_a_worker_that_does_not_see_the_lake(
-        self, spark: SparkSession, error_of: ErrorOf, tmp_path: Path
+        self, spark: SparkSession, fail: Fail, tmp_path: Path
     ) -> None:
         spark.range(2).write.parquet(str(tmp_path / "table"))
         frame = spark.read.parquet(str(tmp_path / "table"))
         for file in (tmp_path / "table").glob("*.parquet"):
             file.unlink()
-        message = error_of(frame.collect)
+        message = fail(frame.collect)
         assert f"it does not see {tmp_path}" in message
         assert "under the same path" in message
 
     def test_a_lake_that_the_server_does_not_see(
-        self, spark: SparkSession, error_of: ErrorOf, tmp_path: Path
+        self, spark: SparkSession, fail: Fail, tmp_path: Path
     ) -> None:
-        assert f"does not see {tmp_path}/gone;" in error_of(
-            lambda: spark.read.parquet(str(tmp_path / "gone"))
-        )
+        assert f"does not see {tmp_path}/gone;" in fail(lambda: spark.read.parquet(str(tmp_path / "gone")))
 
-    def test_a_lake_that_a_worker_must_not_write(self, spark: SparkSession, error_of: ErrorOf) -> None:
+    def test_a_lake_that_a_worker_must_not_write(self, spark: SparkSession, fail: Fail) -> None:
         # Not even root can make a folder in /proc.
-        message = error_of(lambda: spark.range(2).write.parquet("/proc/lake"))
+        message = fail(lambda: spark.range(2).write.parquet("/proc/lake"))
         assert "it must not write /proc/lake/" in message
 
-    def test_an_error_of_this_program_on_a_worker_is_shown_here(
-        self, spark: SparkSession, error_of: ErrorOf
-    ) -> None:
+    def test_an_error_of_this_program_on_a_worker_is_shown(self, spark: SparkSession, fail: Fail) -> None:
         gone = f"postgresql://u:secret@127.0.0.1:{free_port()}/euterpe"
-        message = error_of(lambda: read_table(spark, "jobs", url=gone).collect())
+        message = fail(lambda: read_table(spark, "jobs", url=gone).collect())
         assert "database" in message
         assert "secret" not in message
 

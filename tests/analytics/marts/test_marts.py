@@ -83,12 +83,12 @@ def test_the_order_of_rows_their_partitions_copies_and_older_versions_change_not
     spark: SparkSession,
 ) -> None:
     rows = generate(3, 300)
-    in_order = history(spark, **rows)
+    original = history(spark, **rows)
     newest = sorted(rows["jobs"], key=lambda row: (row["event_sequence"], row["updated_at"]))
     whole = {row["job_id"]: row for row in newest}
     ended = {row["attempt_id"]: row for row in sorted(rows["attempts"], key=lambda row: "ended_at" in row)}
     scattered = HistoryFrames(
-        *(frame.union(frame).orderBy(F.xxhash64(*frame.columns)).repartition(7) for frame in in_order)
+        *(frame.union(frame).orderBy(F.xxhash64(*frame.columns)).repartition(7) for frame in original)
     )
     distilled = history(
         spark,

@@ -35,10 +35,8 @@ def test_an_attempt_over_midnight_counts_on_each_day_for_its_part(spark: SparkSe
 
 
 def test_what_still_runs_is_busy_until_the_end_of_the_history(spark: SparkSession) -> None:
-    jobs = [{"created_at": at(3)}]
-    row = by(utilisation(facts_of(spark, jobs=jobs, attempts=[ran(1, None, outcome="running")])), "day")[
-        MONDAY
-    ]
+    jobs, attempts = [{"created_at": at(3)}], [ran(1, None, outcome="running")]
+    row = by(utilisation(facts_of(spark, jobs=jobs, attempts=attempts)), "day")[MONDAY]
     assert row["busy_seconds"] == pytest.approx(2 * 3600)
 
 

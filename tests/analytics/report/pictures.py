@@ -1,4 +1,4 @@
-"""The pictures of docs/analytics.md: the page's own charts of the sample month.
+"""Draw the pictures of docs/analytics.md: the charts of the report of the sample month.
 
 `python -m tests.analytics.report.pictures` draws them again.
 """
@@ -16,7 +16,7 @@ _CHART = re.compile(_OPENING + "(?P<content>.*?)</svg>", re.DOTALL)
 
 
 def pictures() -> dict[str, str]:
-    """The first chart of every question that has one, by the question's id."""
+    """Return the first chart of each section that has one, by file name."""
     results = month()
     found = (
         (section.id, _CHART.search(section.evidence)) for section in (each(results) for each in SECTIONS)
@@ -25,7 +25,7 @@ def pictures() -> dict[str, str]:
 
 
 def _alone(chart: re.Match[str]) -> str:
-    """A picture brings its own paper, and knows the night."""
+    """Return the chart as an SVG file with its own background and dark mode."""
     by_day, by_night = (_coloured(night=night) for night in (False, True))
     return (
         f'{chart["opening"]} width="{chart["width"]}" height="{chart["height"]}">'
@@ -35,7 +35,7 @@ def _alone(chart: re.Match[str]) -> str:
 
 
 def _coloured(*, night: bool) -> str:
-    """A picture has no variables: not everything that draws SVG knows them."""
+    """Return the style with CSS variables replaced: not every SVG viewer supports them."""
     rules = f"{' '.join(style.chart().split())} .paper {{ fill: var(--paper) }}"
     return re.sub(r"var\(--(\w+)\)", lambda name: style.PALETTE[name[1]][night], rules)
 

@@ -1,4 +1,4 @@
-"""A page as a reader meets it: what is in it, and whether it is put together well."""
+"""Parse a report page: its elements and text, and whether it is well-formed."""
 
 from html.parser import HTMLParser
 
@@ -6,7 +6,7 @@ VOID = {"meta", "br"}
 
 
 class Page(HTMLParser):
-    """Fails where elements are not closed in order."""
+    """A parsed page; raises AssertionError where elements are not closed in order."""
 
     def __init__(self, text: str) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Results to make reports from: a plausible month, seeded, and the small and strange ones beside it."""
+"""Results to make reports from: a plausible month (seeded), one job, and nothing at all."""
 
 import random
 from collections.abc import Iterable, Mapping
@@ -35,7 +35,7 @@ PRICES = Prices()
 
 
 def arrow(mart: str, rows: Iterable[Mapping[str, Any]]) -> pa.Table:
-    """What a row leaves out is null."""
+    """Return a table of the mart; columns that a row leaves out are null."""
     columns = MARTS[mart].columns
     return pa.Table.from_pylist(
         [{column.name: row.get(column.name) for column in columns} for row in rows],
@@ -46,7 +46,7 @@ def arrow(mart: str, rows: Iterable[Mapping[str, Any]]) -> pa.Table:
 def results(
     *, until: datetime | None = UNTIL, days: int = 28, jobs: int = 0, **marts: Iterable[Mapping[str, Any]]
 ) -> Results:
-    """With nothing in the marts that are not given."""
+    """Return results with these marts; the others are empty."""
     return Results(
         marts={name: arrow(name, marts.get(name, ())) for name in MARTS},
         since=until and until - timedelta(days=days),
@@ -98,24 +98,24 @@ def one_job() -> Results:
 
 
 def month(seed: int = 4, *, requesters: int = 12, days: int = 28) -> Results:
-    chance = random.Random(seed)
-    throughput = _throughput(chance, requesters, days)
-    costs = _costs(chance, throughput)
+    rng = random.Random(seed)
+    throughput = _throughput(rng, requesters, days)
+    costs = _costs(rng, throughput)
     made = results(
         days=days,
         jobs=sum(row["jobs"] for row in throughput),
         throughput=throughput,
-        latency=_latency(chance, throughput),
+        latency=_latency(rng, throughput),
         speed=_speed(),
         failures=_failures(),
-        refreshes=_refreshes(chance, throughput),
-        webhooks=_webhooks(chance, throughput),
+        refreshes=_refreshes(rng, throughput),
+        webhooks=_webhooks(rng, throughput),
         sizes=_sizes(throughput),
         costs=costs,
-        utilisation=_utilisation(chance, days),
+        utilisation=_utilisation(rng, days),
         capacity=_capacity(),
         regressions=_regressions(),
-        fairness=_fairness(chance, throughput),
+        fairness=_fairness(rng, throughput),
     )
     jobs = made.totals.jobs
     return replace(made, totals=Totals(jobs=jobs, attempts=round(jobs * 1.07), deliveries=round(jobs * 4.6)))
@@ -125,23 +125,23 @@ def requester(n: int) -> str:
     return NAMES[n] if n < len(NAMES) else f"tenant-{n:03d}"
 
 
-def _throughput(chance: random.Random, requesters: int, days: int) -> Rows:
+def _throughput(rng: random.Random, requesters: int, days: int) -> Rows:
     rows = []
     first = (UNTIL - timedelta(days=days - 1)).date()
     for day in (first + timedelta(days=n) for n in range(days)):
         for n in range(requesters):
             busy = 340 / (n + 1.4) * (0.45 if day.weekday() > 4 else 1) * (1 + 0.008 * (day - first).days)
             for profile, (part, *_) in PROFILES.items():
-                jobs = round(busy * part * chance.uniform(0.75, 1.25) * (0.4 if day == UNTIL.date() else 1))
+                jobs = round(busy * part * rng.uniform(0.75, 1.25) * (0.4 if day == UNTIL.date() else 1))
                 if jobs:
-                    rows.append(_day(chance, day, requester(n), profile, jobs))
+                    rows.append(_day(rng, day, requester(n), profile, jobs))
     return rows
 
 
-def _day(chance: random.Random, day: date, who: str, profile: str, jobs: int) -> dict[str, Any]:
+def _day(rng: random.Random, day: date, who: str, profile: str, jobs: int) -> dict[str, Any]:
     bad = 0.055 if (UNTIL.date() - day).days < 8 else 0.028
-    failed = sum(chance.random() < bad for _ in range(jobs))
-    dead, canceled = failed // 3, sum(chance.random() < 0.012 for _ in range(jobs - failed))
+    failed = sum(rng.random() < bad for _ in range(jobs))
+    dead, canceled = failed // 3, sum(rng.random() < 0.012 for _ in range(jobs - failed))
     in_flight = min(jobs - failed - canceled, jobs // 6) if day == UNTIL.date() else 0
     succeeded = jobs - failed - canceled - in_flight
     ended = succeeded + failed
@@ -157,7 +157,7 @@ def _day(chance: random.Random, day: date, who: str, profile: str, jobs: int) ->
         "canceled": canceled,
         "in_flight": in_flight,
         "success_rate": succeeded / ended if ended else None,
-        "output_minutes": succeeded * PROFILES[profile][4] * chance.uniform(0.9, 1.1),
+        "output_minutes": succeeded * PROFILES[profile][4] * rng.uniform(0.9, 1.1),
     }
 
 
@@ -172,12 +172,12 @@ def _added(rows: Rows, *by: str) -> dict[tuple[str, ...], dict[str, float]]:
     return sums
 
 
-def _costs(chance: random.Random, throughput: Rows) -> Rows:
+def _costs(rng: random.Random, throughput: Rows) -> Rows:
     rows = []
     for (who, profile), made in _added(throughput, "requester", "profile").items():
         _, speed, ratio, _, minutes = PROFILES[profile]
         hours = made["jobs"] * minutes / speed / 60 * 3.4
-        wasted = hours * chance.uniform(0.02, 0.09)
+        wasted = hours * rng.uniform(0.02, 0.09)
         gib_in = made["jobs"] * minutes * 0.045
         gib_out = made["succeeded"] * minutes * 0.045 * ratio
         spent = hours * PRICES.cpu_hour + gib_out * PRICES.gib_out
@@ -199,7 +199,7 @@ def _costs(chance: random.Random, throughput: Rows) -> Rows:
     return rows
 
 
-def _latency(chance: random.Random, throughput: Rows) -> Rows:
+def _latency(rng: random.Random, throughput: Rows) -> Rows:
     rows = []
     for (profile, queue), made in _added(throughput, "profile", "queue").items():
         _, speed, ratio, _, minutes = PROFILES[profile]
@@ -212,7 +212,7 @@ def _latency(chance: random.Random, throughput: Rows) -> Rows:
         medians["total"] = sum(medians.values())
         for stage, p50 in medians.items():
             tail = 9.0 if stage == "waiting" else 3.2
-            p95 = p50 * tail * chance.uniform(0.9, 1.1)
+            p95 = p50 * tail * rng.uniform(0.9, 1.1)
             row = {
                 "profile": profile,
                 "queue": queue,
@@ -276,10 +276,10 @@ def _failures() -> Rows:
     ]
 
 
-def _refreshes(chance: random.Random, throughput: Rows) -> Rows:
+def _refreshes(rng: random.Random, throughput: Rows) -> Rows:
     rows = []
     for n, ((who,), made) in enumerate(_added(throughput, "requester").items()):
-        renewed = round(made["jobs"] * chance.uniform(0.0, 0.09))
+        renewed = round(made["jobs"] * rng.uniform(0.0, 0.09))
         rows.append(
             {
                 "requester": who,
@@ -287,21 +287,21 @@ def _refreshes(chance: random.Random, throughput: Rows) -> Rows:
                 "refreshed_jobs": renewed,
                 "refreshes": round(renewed * 1.2),
                 "refreshed_share": renewed / made["jobs"],
-                "succeeded_after": chance.uniform(0.93, 1.0) if renewed else None,
-                "credential_failures": 131 if n == 3 else chance.randrange(3),
+                "succeeded_after": rng.uniform(0.93, 1.0) if renewed else None,
+                "credential_failures": 131 if n == 3 else rng.randrange(3),
             }
         )
     return rows
 
 
-def _webhooks(chance: random.Random, throughput: Rows) -> Rows:
+def _webhooks(rng: random.Random, throughput: Rows) -> Rows:
     rows = []
     for n, ((who,), made) in enumerate(_added(throughput, "requester").items()):
         slow, dead = (24.0 if n == 4 else 1.0), n == 9
         events = round(made["jobs"] * 4.3)
-        lost = events if dead else round(events * chance.uniform(0, 0.0004))
-        within = 0.0 if dead else 0.871 if n == 4 else 1 - lost / events - chance.uniform(0, 0.002)
-        p50 = chance.uniform(120, 420) * slow
+        lost = events if dead else round(events * rng.uniform(0, 0.0004))
+        within = 0.0 if dead else 0.871 if n == 4 else 1 - lost / events - rng.uniform(0, 0.002)
+        p50 = rng.uniform(120, 420) * slow
         times = {"p50_ms": p50, "p95_ms": p50 * 8, "p99_ms": p50 * 30} if not dead else {}
         rows.append(
             {
@@ -310,7 +310,7 @@ def _webhooks(chance: random.Random, throughput: Rows) -> Rows:
                 "delivered": events - lost,
                 "pending": 0,
                 "dead_letter": lost,
-                "tries_per_event": 12.0 if dead else chance.uniform(1.0, 1.2) + (n == 4) * 0.6,
+                "tries_per_event": 12.0 if dead else rng.uniform(1.0, 1.2) + (n == 4) * 0.6,
                 **times,
                 "judged": events,
                 "within_slo": within,
@@ -346,14 +346,14 @@ def _sizes(throughput: Rows) -> Rows:
     return rows
 
 
-def _utilisation(chance: random.Random, days: int) -> Rows:
+def _utilisation(rng: random.Random, days: int) -> Rows:
     rows = []
     for n in range(days):
         day = (UNTIL - timedelta(days=days - 1 - n)).date()
         quiet = (0.5 if day.weekday() > 4 else 1.0) * (0.4 if day == UNTIL.date() else 1.0)
         for worker in range(4):
             peak, present = 4, 86_000 * (0.4 if day == UNTIL.date() else 1.0)
-            busy = 86_400 * min(3.9, 2.3 * quiet * chance.uniform(0.8, 1.2) * (1 + 0.008 * n))
+            busy = 86_400 * min(3.9, 2.3 * quiet * rng.uniform(0.8, 1.2) * (1 + 0.008 * n))
             rows.append(
                 {
                     "day": day,
@@ -430,12 +430,12 @@ def _regressions() -> Rows:
     return rows
 
 
-def _fairness(chance: random.Random, throughput: Rows) -> Rows:
+def _fairness(rng: random.Random, throughput: Rows) -> Rows:
     made = _added(throughput, "queue", "requester")
     rows = []
     for n, ((queue, who), sums) in enumerate(made.items()):
         whole = sum(own["jobs"] for (name, _), own in made.items() if name == queue)
-        ratio = 2.6 if n == 6 else chance.uniform(0.8, 1.15)
+        ratio = 2.6 if n == 6 else rng.uniform(0.8, 1.15)
         share = sums["jobs"] / whole
         rows.append(
             {
@@ -444,7 +444,7 @@ def _fairness(chance: random.Random, throughput: Rows) -> Rows:
                 "jobs": sums["jobs"],
                 "still_waiting": 0,
                 "share_of_jobs": share,
-                "share_of_work": share * chance.uniform(0.85, 1.15),
+                "share_of_work": share * rng.uniform(0.85, 1.15),
                 "mean_priority": 50.0,
                 "p50_waiting_ms": 2_400 * ratio * (20 if queue == "bulk" else 1),
                 "p95_waiting_ms": 22_000 * ratio * (20 if queue == "bulk" else 1),

@@ -5,7 +5,7 @@ from euterpe.analytics.report.html import Html, text
 from tests.analytics.report.reading import Page
 
 
-def test_a_table_has_a_caption_and_heads_that_say_what_they_head() -> None:
+def test_a_table_has_a_caption_and_headers_with_scope() -> None:
     page = Page(table("Cost", ("requester", "#jobs"), [("acme", "3")], ("all", "3")))
     assert page.all("th") == [
         {"scope": "col"},
@@ -22,7 +22,7 @@ def test_a_wide_table_can_be_scrolled_with_the_keyboard() -> None:
     assert scroll == {"class": "scroll", "role": "group", "aria-label": "Cost", "tabindex": "0"}
 
 
-def test_a_number_is_short_to_the_eye_and_exact_to_the_mouse() -> None:
+def test_a_number_is_short_and_its_tooltip_is_exact() -> None:
     assert counted(12_345) == '<span title="12,345">12.3 k</span>'
     assert counted(999) == "999"
     assert counted(None) == "\N{EN DASH}"

@@ -5,15 +5,15 @@ def test_text_is_escaped_and_elements_are_not() -> None:
     assert tag("p", "<script>", tag("b", "&")) == "<p>&lt;script&gt;<b>&amp;</b></p>"
 
 
-def test_an_attribute_cannot_be_left() -> None:
+def test_attribute_values_are_escaped() -> None:
     assert tag("a", "x", href='"><script>') == '<a href="&quot;&gt;&lt;script&gt;">x</a>'
 
 
-def test_what_would_turn_a_line_around_is_replaced() -> None:
+def test_control_and_bidi_characters_are_replaced() -> None:
     assert text("a\u202eb\x00c\nd") == "a\ufffdb\ufffdc\ufffdd"
 
 
-def test_attributes_have_the_names_that_python_forbids_and_none_is_left_out() -> None:
+def test_attributes_may_be_python_keywords_and_none_is_left_out() -> None:
     assert tag("i", class_="key", aria_label="k", title=None) == '<i class="key" aria-label="k"></i>'
     assert tag("meta", http_equiv="refresh") == '<meta http-equiv="refresh"/>'
 
@@ -22,6 +22,6 @@ def test_coordinates_are_short() -> None:
     assert tag("rect", x=1.0, y=2 / 3) == '<rect x="1" y="0.7"></rect>'
 
 
-def test_what_is_joined_is_markup() -> None:
+def test_join_returns_markup() -> None:
     assert isinstance(join("<", tag("br")), Html)
     assert join("<", tag("br")) == "&lt;<br/>"

@@ -1,4 +1,4 @@
-"""The page: whole, safe, readable by everybody, and good for every history."""
+"""The report page: well-formed, self-contained, accessible, and safe against hostile names."""
 
 import re
 from base64 import b64encode
@@ -21,7 +21,7 @@ HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>\u202e"
 
 
 def one_row_of_keys_alone() -> Results:
-    """Every mart has a row of which only the key is known."""
+    """Return results in which every mart has one row, with values in its key alone."""
     values: dict[str, Any] = {"string": "x", "day": UNTIL.date()}
     marts = {
         name: arrow(name, [{c.name: values[c.type] for c in table.columns if c.name in table.key}])
@@ -31,7 +31,7 @@ def one_row_of_keys_alone() -> Results:
 
 
 def hostile() -> Results:
-    """Every text of every mart is an attack."""
+    """Return results in which every free text of every mart is an injection."""
     made = month()
     marts = {}
     for name, table in made.marts.items():
@@ -43,9 +43,9 @@ def hostile() -> Results:
 
 def with_a_gap() -> Results:
     made = month()
-    hole = UNTIL.date() - timedelta(days=10)
-    rows = [row for row in made.rows("throughput") if row["day"] != hole]
-    worked = [row for row in made.rows("utilisation") if row["day"] != hole]
+    missing_day = UNTIL.date() - timedelta(days=10)
+    rows = [row for row in made.rows("throughput") if row["day"] != missing_day]
+    worked = [row for row in made.rows("utilisation") if row["day"] != missing_day]
     marts = {"throughput": arrow("throughput", rows), "utilisation": arrow("utilisation", worked)}
     return replace(made, marts={**made.marts, **marts})
 
@@ -85,7 +85,7 @@ def test_the_policy_allows_the_pages_own_style_and_nothing_else(pages: dict[str,
     assert policy == f"default-src 'none'; style-src 'sha256-{hashed}'; base-uri 'none'; form-action 'none'"
 
 
-def test_names_are_text_wherever_they_stand(pages: dict[str, str]) -> None:
+def test_hostile_names_are_escaped_everywhere(pages: dict[str, str]) -> None:
     page = Page(pages["hostile"])
     assert page.tags.isdisjoint({"script", "img"})
     assert "<script" not in pages["hostile"]
@@ -95,14 +95,14 @@ def test_names_are_text_wherever_they_stand(pages: dict[str, str]) -> None:
 
 @every_history
 def test_every_question_is_asked_in_order_and_answered(pages: dict[str, str], history: str) -> None:
-    asked = re.findall(r'<h2[^>]*>([^<]*)</h2><p class="answer">([^<]+)</p>', pages[history])
-    assert [question for question, _ in asked] == QUESTIONS
+    found = re.findall(r'<h2[^>]*>([^<]*)</h2><p class="answer">([^<]+)</p>', pages[history])
+    assert [question for question, _ in found] == QUESTIONS
 
 
 @every_history
-def test_no_page_shows_what_python_calls_nothing(pages: dict[str, str], history: str) -> None:
-    said = Page(re.sub(r"<details.*?</details>", "", pages[history], flags=re.DOTALL)).words
-    assert re.findall(r"\b(None|nan|inf|True|False)\b", said) == []
+def test_no_page_shows_none_nan_or_booleans(pages: dict[str, str], history: str) -> None:
+    text = Page(re.sub(r"<details.*?</details>", "", pages[history], flags=re.DOTALL)).words
+    assert re.findall(r"\b(None|nan|inf|True|False)\b", text) == []
 
 
 @every_history
@@ -114,7 +114,7 @@ def test_every_link_leads_somewhere_and_every_label_is_there(pages: dict[str, st
     assert {attributes["aria-labelledby"] for attributes in page.all("section")} <= set(ids)
 
 
-def test_everybody_can_read_it(pages: dict[str, str]) -> None:
+def test_the_page_is_accessible(pages: dict[str, str]) -> None:
     page = Page(pages["month"])
     assert page.all("html")[0]["lang"] == "en"
     assert len(page.all("h1")) == 1
@@ -124,7 +124,7 @@ def test_everybody_can_read_it(pages: dict[str, str]) -> None:
     assert {"header", "main", "nav", "footer"} <= page.tags
 
 
-def test_every_chart_is_drawn_for_the_desk_and_for_the_phone(pages: dict[str, str]) -> None:
+def test_every_chart_is_drawn_for_wide_and_for_narrow_screens(pages: dict[str, str]) -> None:
     charts = [(svg["aria-label"], svg["class"]) for svg in Page(pages["month"]).all("svg")]
     wide, narrow = ([label for label, kind in charts if kind == which] for which in ("wide", "narrow"))
     assert wide == narrow

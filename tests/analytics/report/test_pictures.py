@@ -1,4 +1,4 @@
-"""The pictures of the docs are those that the code draws."""
+"""The pictures in docs/analytics are up to date with the code."""
 
 import pytest
 

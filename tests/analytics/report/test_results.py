@@ -12,7 +12,7 @@ def day(requester: str, **counts: int) -> dict[str, Any]:
     return {"day": DAY, "requester": requester, "profile": "p", "queue": "q", **counts}
 
 
-def test_rows_are_added_up_by_what_one_asks_for() -> None:
+def test_rows_are_added_up_by_the_named_columns() -> None:
     made = results(throughput=[day("a", jobs=3), day("b", jobs=4), day("a", jobs=5)])
     assert made.grouped("throughput", ["requester"], ["jobs", "failed"]) == [
         {"requester": "a", "jobs": 8, "failed": 0},
@@ -21,7 +21,7 @@ def test_rows_are_added_up_by_what_one_asks_for() -> None:
     assert made.total("throughput", ["jobs"]) == {"jobs": 12}
 
 
-def test_nothing_adds_up_to_nothing() -> None:
+def test_an_empty_mart_has_no_groups_and_a_total_of_zero() -> None:
     assert empty().grouped("costs", ["requester"], ["cost"]) == []
     assert empty().total("costs", ["cost"]) == {"cost": 0}
 
@@ -36,7 +36,7 @@ def test_a_share_of_nothing_is_not_known() -> None:
     assert share(1, 4) == 0.25
 
 
-def test_success_is_of_what_ended_and_was_wanted() -> None:
+def test_the_success_rate_leaves_out_canceled_and_unfinished_jobs() -> None:
     row = {"succeeded": 6, "failed": 1, "dead_letter": 1, "canceled": 90, "in_flight": 90}
     assert succeeded_share(row) == 0.75
     assert total([row, row], ["failed"]) == {"failed": 2}

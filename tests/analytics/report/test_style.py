@@ -1,4 +1,4 @@
-"""Contrast as WCAG 2 reckons it."""
+"""The style sheet: contrast by WCAG 2, and colours that are all defined."""
 
 import re
 
@@ -22,23 +22,23 @@ def contrast(one: str, other: str) -> float:
     return (light + 0.05) / (dark + 0.05)
 
 
-by_day_and_by_night = pytest.mark.parametrize("night", [False, True])
+in_light_and_dark_mode = pytest.mark.parametrize("night", [False, True])
 
 
-@by_day_and_by_night
+@in_light_and_dark_mode
 @pytest.mark.parametrize("name", TEXT)
 @pytest.mark.parametrize("ground", ["paper", "panel"])
 def test_text_can_be_read(name: str, ground: str, night: bool) -> None:
     assert contrast(PALETTE[name][night], PALETTE[ground][night]) >= 4.5
 
 
-@by_day_and_by_night
+@in_light_and_dark_mode
 @pytest.mark.parametrize("name", sorted(set(FILLS) - {"tail"}))
 def test_what_a_chart_shows_can_be_seen(name: str, night: bool) -> None:
     assert contrast(PALETTE[name][night], PALETTE["paper"][night]) >= 3
 
 
-@by_day_and_by_night
+@in_light_and_dark_mode
 def test_the_parts_of_a_range_can_be_told_apart(night: bool) -> None:
     tail, body, middle = (luminance(PALETTE[name][night]) for name in ("tail", "body", "middle"))
     assert sorted((tail, body, middle), reverse=not night) == [tail, body, middle]

@@ -8,7 +8,7 @@ DASH = words.UNKNOWN
 
 
 @pytest.mark.parametrize(
-    ("value", "said"),
+    ("value", "expected"),
     [
         (None, DASH),
         (0, "0"),
@@ -24,12 +24,12 @@ DASH = words.UNKNOWN
         (2.5, "2.5"),
     ],
 )
-def test_a_count_is_short(value: float | None, said: str) -> None:
-    assert words.count(value) == said
+def test_a_count_is_short(value: float | None, expected: str) -> None:
+    assert words.count(value) == expected
 
 
 @pytest.mark.parametrize(
-    ("value", "said"),
+    ("value", "expected"),
     [
         (None, DASH),
         (0, "0 bytes"),
@@ -41,12 +41,12 @@ def test_a_count_is_short(value: float | None, said: str) -> None:
         (2000 * 1024**5, "2000 PiB"),
     ],
 )
-def test_a_size_is_in_binary_units(value: float | None, said: str) -> None:
-    assert words.size(value) == said
+def test_a_size_is_in_binary_units(value: float | None, expected: str) -> None:
+    assert words.size(value) == expected
 
 
 @pytest.mark.parametrize(
-    ("seconds", "said"),
+    ("seconds", "expected"),
     [
         (None, DASH),
         (0, "0 s"),
@@ -63,13 +63,13 @@ def test_a_size_is_in_binary_units(value: float | None, said: str) -> None:
         (90_000_000, "1041 d 16 h"),
     ],
 )
-def test_a_duration_has_at_most_two_units(seconds: float | None, said: str) -> None:
-    assert words.duration(seconds) == said
-    assert words.duration_ms(None if seconds is None else seconds * 1000) == said
+def test_a_duration_has_at_most_two_units(seconds: float | None, expected: str) -> None:
+    assert words.duration(seconds) == expected
+    assert words.duration_ms(None if seconds is None else seconds * 1000) == expected
 
 
 @pytest.mark.parametrize(
-    ("share", "said"),
+    ("share", "expected"),
     [
         (None, DASH),
         (0, "0 %"),
@@ -81,12 +81,12 @@ def test_a_duration_has_at_most_two_units(seconds: float | None, said: str) -> N
         (1.12, "112 %"),
     ],
 )
-def test_almost_all_is_not_all_and_almost_nothing_not_nothing(share: float | None, said: str) -> None:
-    assert words.percent(share) == said
+def test_a_percentage_is_not_rounded_to_0_or_100(share: float | None, expected: str) -> None:
+    assert words.percent(share) == expected
 
 
 @pytest.mark.parametrize(
-    ("amount", "said"),
+    ("amount", "expected"),
     [
         (None, DASH),
         (0, "USD 0.00"),
@@ -98,37 +98,37 @@ def test_almost_all_is_not_all_and_almost_nothing_not_nothing(share: float | Non
         (123_456.7, "USD 123,457"),
     ],
 )
-def test_money_has_as_many_digits_as_it_is_worth(amount: float | None, said: str) -> None:
-    assert words.money(amount, "USD") == said
+def test_money_has_fewer_decimals_the_larger_it_is(amount: float | None, expected: str) -> None:
+    assert words.money(amount, "USD") == expected
 
 
 @pytest.mark.parametrize(
-    ("value", "said"), [(None, DASH), (0.41, "0.41×"), (9.996, "10.0×"), (61.04, "61.0×"), (250, "250×")]
+    ("value", "expected"), [(None, DASH), (0.41, "0.41×"), (9.996, "10.0×"), (61.04, "61.0×"), (250, "250×")]
 )
-def test_a_factor_is_times(value: float | None, said: str) -> None:
-    assert words.factor(value) == said
+def test_a_factor_ends_in_a_multiplication_sign(value: float | None, expected: str) -> None:
+    assert words.factor(value) == expected
 
 
 @pytest.mark.parametrize(
-    ("value", "said"), [(None, DASH), (0.083, "0.083"), (14.96, "15"), (4_260.2, "4.3 k")]
+    ("value", "expected"), [(None, DASH), (0.083, "0.083"), (14.96, "15"), (4_260.2, "4.3 k")]
 )
-def test_a_number_keeps_two_digits(value: float | None, said: str) -> None:
-    assert words.number(value) == said
+def test_a_number_keeps_two_digits(value: float | None, expected: str) -> None:
+    assert words.number(value) == expected
 
 
 @pytest.mark.parametrize(
-    ("ratio", "said"),
+    ("ratio", "expected"),
     [(0.12, "+12 %"), (-0.118, "-12 %"), (0.034, "+3.4 %"), (0.0, "0 %"), (-0.00001, "0 %")],
 )
-def test_a_change_has_a_sign(ratio: float, said: str) -> None:
-    assert words.change(ratio) == said
+def test_a_change_has_a_sign(ratio: float, expected: str) -> None:
+    assert words.change(ratio) == expected
 
 
 @pytest.mark.parametrize(
-    ("p", "said"), [(None, DASH), (1e-9, "p < 0.001"), (0.0042, "p = 0.004"), (0.41, "p = 0.41")]
+    ("p", "expected"), [(None, DASH), (1e-9, "p < 0.001"), (0.0042, "p = 0.004"), (0.41, "p = 0.41")]
 )
-def test_a_chance_is_not_more_precise_than_it_is(p: float | None, said: str) -> None:
-    assert words.chance(p) == said
+def test_a_p_value_is_rounded(p: float | None, expected: str) -> None:
+    assert words.chance(p) == expected
 
 
 def test_an_instant_says_that_it_is_utc() -> None:
@@ -137,12 +137,12 @@ def test_an_instant_says_that_it_is_utc() -> None:
     assert words.instant(None) == words.day(None) == DASH
 
 
-def test_a_span_is_in_days_where_it_has_some() -> None:
+def test_a_span_of_a_day_or_more_is_in_days() -> None:
     assert words.span(timedelta(days=27, hours=20)) == "28 days"
     assert words.span(timedelta(hours=5)) == "5 h"
 
 
-def test_things_are_counted_in_their_number() -> None:
+def test_nouns_are_plural_except_after_1() -> None:
     assert (words.of(1, "job"), words.of(0, "job"), words.of(12_000, "job")) == (
         "1 job",
         "0 jobs",

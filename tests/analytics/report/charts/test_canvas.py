@@ -25,7 +25,7 @@ def test_ticks_are_few(top: float) -> None:
 
 
 @pytest.mark.parametrize(("least", "most"), [(0.2, 0.3), (1, 1), (130, 95_000), (5, 1e12), (1e12, 2e12)])
-def test_moments_surround_what_they_can(least: float, most: float) -> None:
+def test_there_are_at_least_two_moments_in_order(least: float, most: float) -> None:
     found = moments(least, most)
     assert len(found) >= 2
     assert found == sorted(found)

@@ -46,12 +46,12 @@ def test_nothing_is_drawn_outside(width: int) -> None:
     assert all(0 <= x <= width for x in found(timed, r'\bx\d?="([-\d.]+)"'))
 
 
-def test_what_is_there_can_be_seen_however_small() -> None:
+def test_the_smallest_bar_is_still_visible() -> None:
     assert found(bars([bar("a", 1e9), bar("b", 1)], "Cost", 800), r'width="([\d.]+)" height="14"')[1] == 1
 
 
 @widths
-def test_a_row_says_its_numbers_to_the_mouse_and_to_the_eye(width: int) -> None:
+def test_a_row_has_its_numbers_as_text_and_as_tooltip(width: int) -> None:
     chart = bars([bar("a", 30), bar("<b>", 60)], "Cost", width)
     assert re.findall("<title>(.*?)</title>", chart) == ["a has 30", "&lt;b&gt; has 60"]
     assert ">30</text>" in chart
@@ -85,7 +85,7 @@ def test_a_range_goes_from_the_median_to_the_99th_percentile(width: int) -> None
     assert left == middle < body < right
 
 
-def test_times_are_on_an_axis_that_people_know() -> None:
+def test_the_axis_of_times_has_round_durations() -> None:
     chart = ranges([("", [a_range("a", 1_500, 10_000, 3_000_000)])], "Times", words.duration_ms, 800)
     assert re.findall(r'text-anchor="middle">(.*?)</text>', chart) == [
         "1 s",
@@ -97,7 +97,7 @@ def test_times_are_on_an_axis_that_people_know() -> None:
 
 
 @pytest.mark.parametrize("days", [10, 30, 300])
-def test_times_beyond_all_known_ones_are_drawn_too(days: int) -> None:
+def test_times_beyond_the_longest_tick_are_drawn_too(days: int) -> None:
     long = days * 86_400_000.0
     chart = ranges([("", [a_range("a", long, long, long)])], "Times", words.duration_ms, 800)
     assert len(re.findall(r'class="grid"', chart)) >= 2

@@ -36,7 +36,7 @@ def test_heights_are_in_proportion_and_stand_on_each_other() -> None:
     assert foot == pytest.approx(above + failed, abs=0.1)
 
 
-def test_every_day_says_its_numbers_to_the_mouse() -> None:
+def test_every_day_has_its_numbers_as_tooltip() -> None:
     assert re.findall("<title>(.*?)</title>", draw((1, 0), (0, 0), (2, 1))) == ["day 1", "day 2", "day 3"]
 
 
@@ -48,7 +48,7 @@ def test_nothing_at_all_is_an_empty_chart() -> None:
     assert numbers(draw((0, 0)), "rect", "succeeded", "height") == []
 
 
-def test_one_day_is_not_a_wall() -> None:
+def test_the_column_of_a_single_day_has_a_limited_width() -> None:
     assert numbers(draw((5, 0)), "rect", "succeeded", "width") == [48]
 
 

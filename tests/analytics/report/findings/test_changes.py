@@ -1,4 +1,4 @@
-"""Each sign of a change: what makes it speak, and what leaves it silent."""
+"""Findings about changes: what produces each of them, and what does not."""
 
 from datetime import timedelta
 from typing import Any
@@ -14,7 +14,7 @@ TODAY = UNTIL.date()
 
 
 def weeks(before: dict[str, int], last: dict[str, int], days: int = 28) -> Results:
-    """The same on each day of a week. Today is not over: it would spoil any week."""
+    """Return two weeks with the same counts on each day. Today is not over, and must not count."""
     key = {"requester": "r", "profile": "p", "queue": "q"}
     throughput = [{**key, "day": TODAY, "jobs": 100_000, "failed": 100_000}]
     for ago in range(1, 15):
@@ -48,8 +48,8 @@ def regression(**row: Any) -> Results:
         ("falling", "disk_full while uploading was rarer than in the week before."),
     ],
 )
-def test_a_change_of_counts_is_no_prophecy(trend: str, what: str) -> None:
-    """One outage is enough for it: nothing says that it goes on."""
+def test_a_trend_is_stated_in_the_past_tense(trend: str, what: str) -> None:
+    """One outage is enough for a trend, and nothing shows that it continues."""
     (found,) = changes.failing(failures(trend=trend, last_week=30, week_before=30))
     assert found.what == what
 
@@ -74,7 +74,7 @@ def test_a_small_fall_of_success_is_a_warning_and_a_rise_is_good() -> None:
         ({"succeeded": 980, "failed": 20}, {"succeeded": 975, "failed": 25}),  # less than a point
         ({"succeeded": 9, "failed": 1}, {"succeeded": 8, "failed": 2}),  # within noise
         ({"succeeded": 0}, {"succeeded": 0}),
-        ({"succeeded": 98, "canceled": 2}, {"succeeded": 60, "canceled": 40}),  # as they wanted
+        ({"succeeded": 98, "canceled": 2}, {"succeeded": 60, "canceled": 40}),  # cancels are no failures
     ],
 )
 def test_success_that_did_not_move_beyond_noise_is_no_news(

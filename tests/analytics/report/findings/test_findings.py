@@ -1,4 +1,4 @@
-"""What is said at the top of the page, and in which order."""
+"""The findings at the top of the report, and their order."""
 
 from dataclasses import replace
 from typing import Any
@@ -64,8 +64,8 @@ def test_a_history_too_short_says_that_weeks_are_not_compared() -> None:
 
 def test_an_empty_history_says_one_thing() -> None:
     assert [one.what for one in findings(empty())] == ["There are no jobs yet."]
-    asked = replace(empty(), filters={"since": "2030-01-01"})
-    assert [one.what for one in findings(asked)] == ["There are no jobs in what was asked for."]
+    filtered = replace(empty(), filters={"since": "2030-01-01"})
+    assert [one.what for one in findings(filtered)] == ["There are no jobs in what was asked for."]
 
 
 def test_a_job_that_has_not_ended_is_a_small_history() -> None:
@@ -84,5 +84,5 @@ def test_webhooks_are_among_where_things_stand() -> None:
 
 def test_the_order_of_the_rows_does_not_matter() -> None:
     made = month()
-    turned = {name: arrow(name, reversed(table.to_pylist())) for name, table in made.marts.items()}
-    assert findings(replace(made, marts=turned)) == findings(made)
+    reversed_marts = {name: arrow(name, reversed(table.to_pylist())) for name, table in made.marts.items()}
+    assert findings(replace(made, marts=reversed_marts)) == findings(made)

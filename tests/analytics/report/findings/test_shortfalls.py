@@ -1,4 +1,4 @@
-"""Each sign of something that is not as it should be."""
+"""Findings about shortfalls: late webhooks, credentials, slots, waste, sizes, uneven waiting."""
 
 from typing import Any
 
@@ -157,7 +157,7 @@ def test_uneven_waiting_names_the_queue_and_who_waits() -> None:
 
 
 def test_who_waits_in_another_queue_than_the_others_is_no_headline() -> None:
-    """The headline of the demo was false: all jobs of the one that "waits longest" were in another queue."""
+    """The demo named a requester as waiting longest whose jobs were all in another queue."""
     rows = [
         *waiting(1.0, 1.0, 1.0, queue="default"),
         *waiting(0.5, 9.0, queue="bulk", requester="alone", is_compared=False),
@@ -168,9 +168,9 @@ def test_who_waits_in_another_queue_than_the_others_is_no_headline() -> None:
 @pytest.mark.parametrize(
     "own",
     [
-        {"share_of_work": 0.7},  # it waits for its own jobs
-        {"mean_priority": 10.0},  # it asked to wait
-        {"is_compared": False},  # too few jobs to tell
+        {"share_of_work": 0.7},  # it waits behind its own jobs
+        {"mean_priority": 10.0},  # it chose a low priority
+        {"is_compared": False},  # it has too few jobs
     ],
     ids=["its own work", "its own priority", "few jobs"],
 )

@@ -44,7 +44,7 @@ def test_the_answer_says_how_busy_and_how_many() -> None:
     )
 
 
-def test_a_forecast_that_what_was_seen_contradicts_is_said_to_be_one() -> None:
+def test_a_forecast_that_the_measured_waits_contradict_is_marked() -> None:
     wrong = {**QUEUE, **SEEN, "p95_model_seconds": 0.0, "model_gap": 61.0}
     made = results(capacity=[wrong, {**QUEUE, **SEEN, "queue": "default"}])
     assert capacity(made).answer.endswith(
@@ -62,7 +62,7 @@ def test_the_forecast_is_a_sentence_with_its_assumptions() -> None:
         "and then 95 % would wait at most 22 s."
     ) in evidence
     assert "The model: M/G/c, one line." in evidence
-    assert "without end" in evidence  # of the slots there are now
+    assert "without end" in evidence  # the wait with the slots of today
 
 
 SEEN = {
@@ -104,7 +104,7 @@ def test_the_same_model_of_several_queues_is_explained_once() -> None:
     assert capacity(month()).evidence.count("The model:") == 1
 
 
-def test_a_queue_of_which_too_little_ran_says_so() -> None:
+def test_a_queue_with_too_few_jobs_has_no_forecast() -> None:
     assert "q: too little has run to reckon with." in capacity(results(capacity=[{"queue": "q"}])).evidence
 
 

@@ -20,7 +20,7 @@ def test_without_failures_that_is_said_too() -> None:
     )
 
 
-def test_no_renewals_are_no_trouble() -> None:
+def test_without_renewals_no_job_needed_credentials() -> None:
     assert credentials(empty()).answer == "No job needed new credentials."
     assert (
         credentials(results(refreshes=[{"requester": "a", "jobs": 5}])).answer
