@@ -1,4 +1,4 @@
-"""The commands in an empty folder, the service that they call, and a Spark that is there already."""
+"""Fixtures: an empty folder to run the commands in, the service that they call, a shared Spark session."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -18,7 +18,7 @@ from tests.cli.command_runner import Cli, capturing
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The current one, without settings."""
+    """Return an empty current folder, with all settings removed from the environment."""
     for name in [name for name in os.environ if name.startswith(("EUTERPE_", "AWS_"))]:
         monkeypatch.delenv(name)
     monkeypatch.chdir(tmp_path)
@@ -27,7 +27,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def cli(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
-    """Without Java: what starts Spark here fails."""
+    """Return the command line without Java: a command that starts Spark fails."""
     monkeypatch.setenv("JAVA_HOME", str(folder))
     return capturing(capsys)
 
@@ -41,7 +41,7 @@ def with_spark(cli: Cli, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -
 @pytest.fixture
 def served(servers: Callable[[str], engines.Engine], ring: LocalKeyRing) -> Iterator[Served]:
     with (
-        capture_logs(),  # the service's, which would be among what the commands print
+        capture_logs(),  # the logs of the service would mix with the output of the commands
         servers("sqlite").fresh() as url,
         Store(url, ring, sweep_every_ms=0) as store,
         serving(store) as served,
@@ -51,7 +51,7 @@ def served(servers: Callable[[str], engines.Engine], ring: LocalKeyRing) -> Iter
 
 @pytest.fixture
 def requester(served: Served, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Requester:
-    """As whom the commands speak to the service."""
+    """Return the requester whose key the commands use."""
     del folder  # it clears the environment first
     requester = served.requester()
     monkeypatch.setenv("EUTERPE_URL", served.url)

@@ -1,4 +1,4 @@
-"""Manifests of every kind with the same rows, and what is read of them."""
+"""Write manifests of every kind with the same rows, and read them."""
 
 import csv
 import json
@@ -18,13 +18,13 @@ Cells = dict[str, Any]
 
 
 def cells(number: int, **others: Any) -> Cells:
-    """A row, flat; two underscores in a name are a dot."""
+    """Return a flat row; two underscores in a name stand for a dot."""
     row = {"source.url": f"s3://in/{number}.mov", "output.url": f"s3://out/{number}/", "profile": "h264-720p"}
     return {**row, **{name.replace("__", "."): value for name, value in others.items()}}
 
 
 def write(path: Path, table: Sequence[Cells]) -> Path:
-    """Each row has what it has; of CSV and Parquet the rest of the columns is empty."""
+    """Write the rows by the suffix of the path; in CSV and Parquet, missing cells are empty."""
     columns = list(dict.fromkeys(name for row in table for name in row))
     if path.suffix == ".csv":
         with path.open("w", newline="", encoding="utf-8") as stream:
@@ -48,7 +48,7 @@ def read(path: Path | str, piece_bytes: int = 1 << 22) -> list[Row]:
 
 
 def flaws(path: Path) -> dict[int, list[str]]:
-    """By line: what is wrong with it."""
+    """Return the messages about each line with flaws."""
     return {
         row.line: [f"{'.'.join(map(str, flaw.loc))}: {flaw.msg}" for flaw in row.flaws]
         for row in read(path)

@@ -7,7 +7,7 @@ from euterpe.domain.errors import InvalidSpec
 from euterpe.domain.spec import JobSpec
 
 
-def test_a_dot_leads_into_an_object() -> None:
+def test_a_dot_in_a_column_name_makes_a_nested_object() -> None:
     cells = {"source.url": "s3://in/a", "credentials.source.type": "s3", "queue": "night"}
     assert nested(cells) == {
         "source": {"url": "s3://in/a"},
@@ -22,7 +22,7 @@ def test_the_requesters_own_names_may_have_dots_in_them() -> None:
 
 
 @pytest.mark.parametrize("cells", [{"group": "a", "group.id": "b"}, {"group.id": "b", "group": "a"}])
-def test_a_thing_is_not_given_in_part_and_as_a_whole(cells: dict[str, Any]) -> None:
+def test_a_field_cannot_be_given_both_whole_and_in_parts(cells: dict[str, Any]) -> None:
     with pytest.raises(InvalidSpec, match="is given more than once"):
         nested(cells)
 
@@ -58,12 +58,12 @@ def test_a_cell_says_a_number_or_json_only_where_one_belongs(column: str, cell: 
     assert value_of(column, cell) == value
 
 
-def test_json_that_is_broken_is_told_by_its_column() -> None:
+def test_broken_json_is_reported_with_its_column() -> None:
     with pytest.raises(InvalidSpec, match=r"^outputs: is not JSON at line 1, column 2: "):
         value_of("outputs", "[}")
 
 
-def test_unknown_columns_are_told_with_what_was_meant() -> None:
+def test_unknown_columns_are_reported_with_a_suggestion() -> None:
     assert unknown(["source.url", "metadata.any", "credentials.endpoint", "group"]) == []
     assert unknown(["profil", "source.uri", "xyz", ""]) == [
         "'profil' (did you mean 'profile'?)",

@@ -1,4 +1,4 @@
-"""`euterpe batch`, with the real service on SQLite."""
+"""The command `euterpe batch`, with the real service on SQLite."""
 
 import json
 import os
@@ -34,14 +34,14 @@ def submit(with_spark: Cli, requester: Requester) -> Callable[..., Ran]:
 
 
 def jobs_of(requester: Requester, served: Served) -> list[str]:
-    """Where the outputs of its jobs go."""
+    """Return the output URLs of the requester's jobs."""
     with Client(served.url, requester.key) as client:
         ids = [job.job_id for job in client.jobs(limit=100)]
     return [served.store.jobs.get(job_id)["spec"]["output"]["url"] for job_id in ids]
 
 
 def counts(ran: Ran) -> tuple[int, int]:
-    """New jobs, and those that were there."""
+    """Return the number of new jobs, and of those that existed before."""
     assert ran.code == 0, ran.err
     return ran.json["accepted"], ran.json["already_there"]
 
@@ -66,7 +66,7 @@ def test_a_thousand_rows_are_a_thousand_jobs_and_a_rerun_adds_only_what_is_new(
         assert len(set(jobs_of(requester, served))) == rows + 1
 
 
-def test_a_bad_row_keeps_all_from_being_submitted_unless_it_is_to_be_skipped(
+def test_a_bad_row_prevents_the_submission_unless_bad_rows_are_skipped(
     submit: Callable[..., Ran], folder: Path
 ) -> None:
     write(folder / "june.csv", [cells(1), cells(2) | BAD, cells(3), cells(3)])
@@ -103,7 +103,7 @@ def test_a_dry_run_needs_no_key_and_no_service(with_spark: Cli, folder: Path) ->
     assert sorted(os.listdir()) == ["june.csv"]  # noqa: PTH208
 
 
-def test_what_the_service_refuses_is_told_by_its_row(submit: Callable[..., Ran], folder: Path) -> None:
+def test_what_the_service_refuses_is_reported_with_its_row(submit: Callable[..., Ran], folder: Path) -> None:
     write(folder / "june.csv", [cells(1), cells(2) | {"output.url": FORBIDDEN_BUCKET}])
     ran = submit("june.csv")
     assert (ran.code, ran.json["accepted"], ran.json["refused"]) == (1, 1, 1)
@@ -115,7 +115,7 @@ def test_what_the_service_refuses_is_told_by_its_row(submit: Callable[..., Ran],
 def test_a_key_that_is_refused_ends_it_with_the_reason(
     with_spark: Cli, requester: Requester, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    del requester  # whose key it is not
+    del requester  # it sets the URL; the key is replaced
     write(folder / "june.csv", [cells(1)])
     monkeypatch.setenv("EUTERPE_API_KEY", apikeys.mint().plaintext)
     ran = with_spark("batch", "submit", "june.csv")
@@ -140,8 +140,8 @@ def test_credentials_are_sent_and_never_shown(
     for _ in range(2):
         secret, _version = served.store.credentials.open(claim_one(served.store))
         assert CANARY.encode() in (secret or b"")
-    for told in (ran.out, ran.err, Path("bad.csv").read_text(), Path("june.csv.jobs").read_text()):
-        assert CANARY not in told
+    for output in (ran.out, ran.err, Path("bad.csv").read_text(), Path("june.csv.jobs").read_text()):
+        assert CANARY not in output
 
 
 def test_set_fills_what_rows_leave_open(
@@ -155,7 +155,7 @@ def test_set_fills_what_rows_leave_open(
     assert shown == {(20, "june"), (70, "june")}
 
 
-def test_an_outage_that_all_rows_meet_is_told_once(
+def test_an_outage_that_all_rows_meet_is_reported_once(
     with_spark: Cli, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(folder / "june.csv", [cells(n) for n in range(8)])
@@ -168,7 +168,7 @@ def test_an_outage_that_all_rows_meet_is_told_once(
     assert ran.err.count("it is full; trying again") == 1
 
 
-def test_whoever_interrupts_is_told_how_to_go_on(
+def test_an_interrupt_prints_how_to_continue(
     submit: Callable[..., Ran], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted(_: Submission) -> None:
@@ -186,7 +186,7 @@ def test_the_example_of_the_docs_works(with_spark: Cli, requester: Requester, fo
     table, commands = (_blocks(DOCS.read_text(), language)[-1] for language in ("csv", "sh"))
     (folder / "june.csv").write_text(table)
     *submits, _status, _wait = [shlex.split(line, comments=True)[1:] for line in commands.splitlines()]
-    assert [with_spark(*words).code for words in submits] == [0, 0]
+    assert [with_spark(*arguments).code for arguments in submits] == [0, 0]
     assert with_spark("batch", "status", "june.csv", "--json").json["by_status"] == {"queued": 3}
 
 
@@ -194,11 +194,11 @@ def _blocks(page: str, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
 
 
-# -- what is wrong before anything is read, and without Spark
+# -- errors that are found before Spark starts
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "told"),
+    ("name", "content", "message"),
     [
         ("june.csv", None, "june.csv: No such file or directory"),
         ("june.csv", b"", "june.csv: is empty"),
@@ -213,16 +213,16 @@ def _blocks(page: str, language: str) -> list[str]:
         ("june.xlsx", b"PK", "june.xlsx: its name must end with one of"),
     ],
 )
-def test_a_manifest_that_cannot_be_read_is_one_sentence(
-    cli: Cli, folder: Path, name: str, content: bytes | None, told: str
+def test_a_manifest_that_cannot_be_read_is_reported_in_one_sentence(
+    cli: Cli, folder: Path, name: str, content: bytes | None, message: str
 ) -> None:
     if content is not None:
         (folder / name).write_bytes(content)
-    assert f"MANIFEST: {told}" in cli.fails("batch", "submit", name, "--dry-run", code=2)
+    assert f"MANIFEST: {message}" in cli.fails("batch", "submit", name, "--dry-run", code=2)
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         (("--set", "profile"), "must be COLUMN=VALUE, not 'profile'"),
         (("--set", "profil=x"), "'profil' (did you mean 'profile'?) is no field of a job"),
@@ -236,16 +236,16 @@ def test_a_manifest_that_cannot_be_read_is_one_sentence(
         (("--credentials", "s3.json"), "--credentials: s3.json: No such file or directory"),
     ],
 )
-def test_options_that_are_wrong_are_wrong_usage(
-    cli: Cli, folder: Path, options: tuple[str, ...], told: str
+def test_wrong_options_are_usage_errors(
+    cli: Cli, folder: Path, options: tuple[str, ...], message: str
 ) -> None:
     before = write(folder / "june.csv", [cells(1)]).read_bytes()
     (folder / "link.csv").symlink_to("june.csv")
-    assert told in cli.fails("batch", "submit", "june.csv", "--dry-run", *options, code=2)
+    assert message in cli.fails("batch", "submit", "june.csv", "--dry-run", *options, code=2)
     assert (folder / "june.csv").read_bytes() == before
 
 
-def test_a_key_that_is_not_set_is_told_before_spark_starts(cli: Cli, folder: Path) -> None:
+def test_a_missing_key_is_reported_before_spark_starts(cli: Cli, folder: Path) -> None:
     write(folder / "june.csv", [cells(1)])
     assert "EUTERPE_API_KEY: is not set" in cli.fails("batch", "submit", "june.csv", code=2)
 
@@ -257,7 +257,7 @@ def test_without_java_it_says_so(cli: Cli, folder: Path) -> None:
     assert ran.err.splitlines()[-1].startswith("error: no Java was found, and Spark needs Java 17 or newer")
 
 
-# -- status: without Spark
+# -- status, which needs no Spark
 
 
 def test_the_status_is_that_of_the_jobs_of_the_manifest(
@@ -300,6 +300,6 @@ def test_a_status_may_wait_for_the_last_job(
     assert ("1/1" in ran.err) is is_terminal
 
 
-def test_a_status_without_a_list_of_jobs_says_who_writes_it(cli: Cli) -> None:
+def test_a_status_without_a_jobs_file_says_which_command_writes_it(cli: Cli) -> None:
     assert "`euterpe batch submit` writes it" in cli.fails("batch", "status", "june.csv")
     assert "give the manifest" in cli.fails("batch", "status", code=2)

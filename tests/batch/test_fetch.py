@@ -22,7 +22,7 @@ def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
 
 @pytest.fixture
 def bucket(s3: S3Server, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """With manifests in it, and the operator's environment."""
+    """Return a bucket with manifests, and set the AWS variables to read it."""
     del folder  # it clears the environment first
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", ACCESS_KEY_ID)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET_ACCESS_KEY)
@@ -38,9 +38,9 @@ def bucket(s3: S3Server, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def refusal(manifest: str, max_bytes: int = 1000) -> str:
-    with pytest.raises(ManifestError) as told, fetched(manifest, max_bytes):
+    with pytest.raises(ManifestError) as caught, fetched(manifest, max_bytes):
         pass
-    return str(told.value)
+    return str(caught.value)
 
 
 @pytest.mark.usefixtures("bucket")
@@ -57,8 +57,8 @@ def test_a_pattern_chooses_among_the_objects_of_a_folder() -> None:
         assert [file.name for file in files] == ["s3://plans/2030/june.csv"]
 
 
-def test_what_was_fetched_has_no_name_that_could_stay(bucket: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It may hold credentials, and this process may be killed."""
+def test_a_fetched_file_has_no_name_on_the_disk(bucket: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file may hold credentials, so nothing may be left when this process is killed."""
     monkeypatch.setattr("tempfile.tempdir", str(bucket.parent))
     before = [*bucket.parent.iterdir()]
     with fetched("s3://plans/2030/june.csv") as (file,):
@@ -68,18 +68,18 @@ def test_what_was_fetched_has_no_name_that_could_stay(bucket: Path, monkeypatch:
 
 
 @pytest.mark.usefixtures("bucket")
-def test_what_cannot_be_fetched_is_told_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_objects_that_cannot_be_fetched_are_reported_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     assert refusal("s3://plans") == "s3://plans: must be s3://BUCKET/KEY; a folder ends with /"
     assert refusal("s3://plans/july.csv") == "s3://plans/july.csv: there is no such object or bucket"
     assert refusal("s3://plans/2031/").startswith("s3://plans/2031/: there is no file in it")
     assert refusal("s3://plans/2030/june.csv", 10).startswith("s3://plans/2030/june.csv: is too large")
     assert refusal("s3://plans/2030/june.xls").startswith("s3://plans/2030/june.xls: its name must end with")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "another")
-    told = refusal("s3://plans/2030/june.csv")
-    assert told == "s3://plans/2030/june.csv: the credentials of your environment may not read it"
+    message = refusal("s3://plans/2030/june.csv")
+    assert message == "s3://plans/2030/june.csv: the credentials of your environment may not read it"
 
 
-def test_a_store_that_is_away_is_told_in_a_sentence(bucket: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreachable_store_is_reported(bucket: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     del bucket
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
     assert "cannot be fetched" in refusal("s3://plans/june.csv")

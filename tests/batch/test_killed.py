@@ -1,4 +1,4 @@
-"""The submission is killed half-way, and begun again."""
+"""A submission that is killed half-way is completed by the next one."""
 
 import os
 import subprocess
@@ -19,11 +19,11 @@ ROWS = 300
 
 @pytest.fixture
 def kill_half_way(requester: Requester, folder: Path) -> Callable[[], None]:
-    del requester  # whose key is in the environment
+    del requester  # it puts the key into the environment
 
     def run() -> None:
-        """A process of its own, with a Spark of its own."""
-        vigil = ProcessWatch()
+        """Run a submission in a process with its own Spark, and kill it."""
+        processes = ProcessWatch()
         with subprocess.Popen(
             [sys.executable, "-m", "euterpe", "batch", "submit", "june.csv", "--max-in-flight", "4"],
             cwd=folder,
@@ -33,12 +33,12 @@ def kill_half_way(requester: Requester, folder: Path) -> Callable[[], None]:
         ) as process:
             assert process.stderr is not None
             line = next((line for line in process.stderr if "rows are submitted" in line), "nothing")
-            vigil.watch(descendants(process.pid))
+            processes.watch(descendants(process.pid))
             process.kill()
             process.stderr.read()
         assert line.startswith("30 of 300"), line
-        vigil.await_the_end()
-        vigil.close()
+        processes.await_the_end()
+        processes.close()
 
     return run
 
@@ -53,7 +53,7 @@ def test_every_row_is_one_job_though_the_submission_was_killed(
     there = served.store.jobs.unfinished(requester.id, at_most=2 * ROWS)
     assert 30 <= there < ROWS
     assert len(read_batch(Path("june.csv.jobs")).submitted) <= there
-    told = with_spark("batch", "submit", "june.csv", "--json").json
-    assert (told["accepted"], told["already_there"]) == (ROWS - there, there)
+    counts = with_spark("batch", "submit", "june.csv", "--json").json
+    assert (counts["accepted"], counts["already_there"]) == (ROWS - there, there)
     assert served.store.jobs.unfinished(requester.id, at_most=2 * ROWS) == ROWS
     assert len({each.job_id for each in read_batch(Path("june.csv.jobs")).submitted}) == ROWS

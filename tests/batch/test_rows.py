@@ -11,7 +11,7 @@ HEADER = "source.url,output.url,profile,priority,metadata.title\n"
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_kind_says_the_same(folder: Path, kind: str) -> None:
+def test_every_kind_of_manifest_has_the_same_rows(folder: Path, kind: str) -> None:
     rows = read(write(folder / f"june.{kind}", [cells(1, priority=70, metadata__title="Première"), cells(2)]))
     assert [row.asked for row in rows] == [
         {
@@ -48,7 +48,7 @@ def test_a_line_of_csv_is_where_its_record_begins(folder: Path) -> None:
     assert [row.line for row in read(path)] == [2, 6]
 
 
-def test_bad_csv_is_told_by_its_line_and_the_rest_is_read(folder: Path) -> None:
+def test_bad_csv_is_reported_by_line_and_the_rest_is_read(folder: Path) -> None:
     path = folder / "june.csv"
     path.write_bytes(b'profile,queue\na\nb,c,d\n"e"f,g\nh,\xff\xfe\ni,j\n"k,l\nm,n\n')
     assert flaws(path) == {
@@ -69,7 +69,7 @@ def test_json_lines_may_come_from_any_program(folder: Path, start: str, end: str
     assert [(row.line, row.asked) for row in read(path)] == [(1, {"profile": "a"}), (3, {"profile": "b"})]
 
 
-def test_bad_json_is_told_by_its_line(folder: Path) -> None:
+def test_bad_json_is_reported_by_line(folder: Path) -> None:
     path = folder / "june.jsonl"
     path.write_bytes(b'{"a": 1\n[]\n"x"\n{"a": 1, "a": 2}\n{"a": "\xff"}\n' + b"[" * 100_000 + b"\n{}\n")
     assert flaws(path) == {
@@ -83,7 +83,7 @@ def test_bad_json_is_told_by_its_line(folder: Path) -> None:
 
 
 def test_parquet_may_come_from_pandas_or_spark(folder: Path) -> None:
-    """Which make floats of integers, timestamps of times, and maps of dictionaries."""
+    """They turn integers into floats, times into timestamps, and dictionaries into maps."""
     columns = {
         "source": [{"url": "s3://in/a.mov"}, {"url": None}],
         "priority": pa.array([70.0, None]),
@@ -104,14 +104,14 @@ def test_parquet_may_come_from_pandas_or_spark(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", [pa.timestamp("s"), pa.timestamp("s", "Mars/Olympus")])
-def test_a_time_that_python_has_not_is_told(folder: Path, kind: pa.DataType) -> None:
+def test_a_time_that_python_cannot_represent_is_reported(folder: Path, kind: pa.DataType) -> None:
     times = pa.array([400_000_000_000 if kind.tz is None else 0], kind)
     pq.write_table(pa.table({"not_before": times}), folder / "june.parquet")
     (row,) = read("june.parquet")
     assert "is damaged" in str(row.flaws)
 
 
-def test_a_damaged_row_group_is_told_where_it_begins(folder: Path) -> None:
+def test_a_damaged_row_group_is_reported_where_it_begins(folder: Path) -> None:
     path = folder / "june.parquet"
     table = pa.table({"profile": [f"{n:0500}" for n in range(100)]})
     pq.write_table(table, path, row_group_size=50, compression="none", use_dictionary=False)

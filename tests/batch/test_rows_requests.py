@@ -18,19 +18,19 @@ def key(**fields: Any) -> str:
     return key_of(parse_spec({**MINIMAL, **fields}))
 
 
-def test_the_key_is_that_of_what_the_row_means() -> None:
+def test_the_idempotency_key_depends_on_the_meaning_of_the_row() -> None:
     assert key() == key(queue="default", credentials=KEYS)
     assert len({key(), key(queue="night"), key(external_id="a"), key(output={"url": "s3://out/b/"})}) == 4
     assert IDEMPOTENCY_KEY(key()).startswith("batch-")
 
 
-def test_the_secret_part_is_told_apart_and_not_told() -> None:
+def test_the_secret_part_has_a_salted_digest() -> None:
     plain, sealed = parse_spec(MINIMAL), parse_spec({**MINIMAL, "credentials": KEYS})
     assert secret_of(sealed, b"salt") == secret_of(sealed, b"salt")
     assert len({secret_of(spec, salt) for spec in (plain, sealed) for salt in (b"salt", b"other")}) == 4
 
 
-def test_the_rows_that_are_left_out_are_not_asked_for(folder: Path) -> None:
+def test_excluded_rows_are_not_requested(folder: Path) -> None:
     pieces = pieces_of(write(folder / "june.csv", [cells(n) for n in range(4)]))
     good = list(requests(pieces, {"queue": "night"}, {RowPlace(0, 3)}))
     assert [(request.line, request.document["queue"]) for request in good] == [
@@ -40,7 +40,7 @@ def test_the_rows_that_are_left_out_are_not_asked_for(folder: Path) -> None:
     ]
 
 
-def test_a_manifest_that_is_written_meanwhile_is_noticed(folder: Path) -> None:
+def test_a_manifest_that_changes_after_the_check_is_refused(folder: Path) -> None:
     path = write(folder / "june.csv", [cells(1)])
     pieces = pieces_of(path)
     path.write_text(path.read_text().replace("s3://in", "xx://in"))

@@ -14,14 +14,14 @@ TABLE: list[Cells] = [cells(n, metadata__title=f'"{n}",\r\n\n{"é" * n}') for n 
 
 
 def refusal(path: Path) -> str:
-    with pytest.raises(ManifestError) as told:
+    with pytest.raises(ManifestError) as caught:
         pieces_of(path.name)
-    return str(told.value)
+    return str(caught.value)
 
 
 @pytest.mark.parametrize("kind", ["csv", "jsonl"])
 @pytest.mark.parametrize("piece_bytes", [1, 100, 1000])
-def test_the_pieces_of_a_text_are_the_whole(folder: Path, kind: str, piece_bytes: int) -> None:
+def test_the_pieces_of_a_text_file_cover_it_all(folder: Path, kind: str, piece_bytes: int) -> None:
     path = write(folder / f"june.{kind}", TABLE)
     pieces = pieces_of(path, piece_bytes)
     assert len(pieces) > 5
@@ -38,7 +38,7 @@ def test_a_piece_of_parquet_is_a_row_group(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_file_without_rows_is_told_so(folder: Path, kind: str) -> None:
+def test_a_file_without_rows_is_refused(folder: Path, kind: str) -> None:
     path = write(folder / f"june.{kind}", [cells(1)])
     if kind == "parquet":
         pq.write_table(pq.read_table(path).slice(0, 0), path)
@@ -53,7 +53,7 @@ def test_a_csv_without_even_a_header_is_empty(folder: Path) -> None:
     assert refusal(path) == "june.csv: is empty"
 
 
-def test_unknown_columns_are_told_once_and_not_by_row(folder: Path) -> None:
+def test_unknown_columns_are_reported_once_and_not_by_row(folder: Path) -> None:
     path = write(folder / "june.csv", [{**cells(n), "profil": "x"} for n in range(10)])
     assert refusal(path).startswith(
         "june.csv: has columns that are no field of a job: 'profil' (did you mean 'profile'?); "
@@ -62,7 +62,7 @@ def test_unknown_columns_are_told_once_and_not_by_row(folder: Path) -> None:
     assert "'titel'" in refusal(path)
 
 
-def test_a_header_that_is_missing_is_told_as_unknown_columns(folder: Path) -> None:
+def test_a_missing_header_is_reported_as_unknown_columns(folder: Path) -> None:
     path = folder / "june.csv"
     path.write_text("s3://in/a.mov,s3://out/a/,h264-720p\n")
     assert "its first line must name them, like source.url,output.url,profile" in refusal(path)
@@ -74,7 +74,7 @@ def test_a_column_is_named_once(folder: Path) -> None:
     assert refusal(path) == "june.csv: has columns more than once: profile"
 
 
-def test_what_is_not_parquet_is_told_so(folder: Path) -> None:
+def test_what_is_not_parquet_is_refused(folder: Path) -> None:
     path = folder / "june.parquet"
     path.write_bytes(b"PAR1 or not PAR1")
     assert refusal(path) == "june.parquet: is not Parquet, or is damaged"
@@ -88,34 +88,34 @@ def test_a_line_has_a_greatest_length(folder: Path) -> None:
 
 @settings(max_examples=300)
 @given(st.text(alphabet='",\n\ra ', max_size=60), st.sampled_from(",;\t"))
-@example('\r,"\n"a\na\r\n', ",")  # the reader ends at the first carriage return, and begins anew
-@example('"";,"\r\n"\na\n"', ",")  # and at what follows a closing quote
+@example('\r,"\n"a\na\r\n', ",")  # csv.reader ends a row at the carriage return and starts again
+@example('"";,"\r\n"\na\n"', ",")  # and it does so after a closing quote
 @example('a,"\nb,c\n"\n', ";")
 @example('a,"\nb,c\n"\n', "\t")
 def test_wherever_a_csv_is_cut_the_same_rows_are_read(
     tmp_path_factory: pytest.TempPathFactory, text: str, mark: str
 ) -> None:
-    """Or text within quotes could pass for a row, and be submitted."""
+    """After a wrong cut, text within quotes would be read as a row, and be submitted."""
     path = tmp_path_factory.getbasetemp() / "cut.csv"
     path.write_bytes(f"external_id,profile\nfirst,p\n{text}".replace(",", mark).encode())
     assert read(path, 1) == read(path)
 
 
-def test_a_quote_within_a_cell_opens_nothing(folder: Path) -> None:
+def test_a_quote_in_the_middle_of_a_cell_is_text(folder: Path) -> None:
     path = folder / "june.csv"
     quoted = '"a, ""b""\nx,y\n"'
     path.write_text(f'external_id,profile\na 5" disc,p\n{quoted},p\nlast,p\n')
     assert [row.asked.get("external_id") for row in read(path, 1)] == ['a 5" disc', 'a, "b"\nx,y\n', "last"]
 
 
-def test_after_a_cell_that_is_too_long_nothing_is_taken_for_a_row(folder: Path) -> None:
+def test_after_a_cell_that_is_too_long_no_row_is_read(folder: Path) -> None:
     path = folder / "june.csv"
     path.write_text('external_id,profile\n"' + "a\n" * 100_000 + "evil,p\n" * 3 + '",p\n')
     (row,) = read(path)
     assert "too long a cell" in str(row.flaws)
 
 
-def test_what_is_no_csv_or_has_only_old_line_ends_is_told_so(folder: Path) -> None:
+def test_a_csv_with_carriage_returns_alone_is_refused(folder: Path) -> None:
     path = folder / "june.csv"
     path.write_bytes(b"external_id,profile\ra,p\rb,p\r")
     assert "is not CSV" in refusal(path)

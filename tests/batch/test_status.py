@@ -42,7 +42,7 @@ def test_of_many_failures_the_first_rows_are_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("statuses", "rows", "told"),
+    ("statuses", "rows", "expected"),
     [
         (("succeeded", "succeeded"), 2, None),
         (("succeeded", "queued"), 2, "1 of 2 jobs have not finished"),
@@ -52,19 +52,19 @@ def test_of_many_failures_the_first_rows_are_named() -> None:
         ((), 0, None),
     ],
 )
-def test_anything_but_success_is_told(statuses: tuple[str, ...], rows: int, told: str | None) -> None:
-    assert summarise(batch(len(statuses), rows), jobs(*statuses)).shortfall == told
+def test_only_success_has_no_shortfall(statuses: tuple[str, ...], rows: int, expected: str | None) -> None:
+    assert summarise(batch(len(statuses), rows), jobs(*statuses)).shortfall == expected
 
 
-class Service:
-    """Of which each look shows the next state; a job that it does not know is gone."""
+class FakeService:
+    """Answer each request with the next state; a job that is missing from it is gone."""
 
     def __init__(self, *states: dict[str, Job]) -> None:
         self._states = iter(states)
-        self.asked: list[list[str]] = []
+        self.requests: list[list[str]] = []
 
     def statuses(self, job_ids: Sequence[str]) -> dict[str, Job]:
-        self.asked.append(list(job_ids))
+        self.requests.append(list(job_ids))
         return {job_id: job for job_id, job in next(self._states).items() if job_id in job_ids}
 
     def wait(self, job_id: str, timeout: float | None = None) -> Job:
@@ -73,9 +73,9 @@ class Service:
 
 def test_a_batch_is_followed_to_its_end_and_no_job_longer_than_to_its_own() -> None:
     states: list[Any] = [jobs("succeeded", "queued", "claimed"), jobs("succeeded", "succeeded", "claimed")]
-    service = Service(*states, jobs("succeeded", "succeeded", "failed"))
+    service = FakeService(*states, jobs("succeeded", "succeeded", "failed"))
     shown: list[BatchStatus] = []
     end = follow(service, batch(4), shown.append)
-    assert service.asked == [["j0", "j1", "j2", "j3"], ["j1", "j2"], ["j2"]]
+    assert service.requests == [["j0", "j1", "j2", "j3"], ["j1", "j2"], ["j2"]]
     assert [now.finished for now in shown] == [2, 3, 4]
     assert end.by_status == {"succeeded": 2, "failed": 1, "gone": 1}

@@ -11,7 +11,7 @@ from euterpe.batch.submission import AcceptedRow, BatchClient, Submission
 from euterpe.client import Busy, ClientError, Invalid, Job, Unauthorized
 from euterpe.client.documents import Document
 from euterpe.crypto import apikeys
-from tests.client.scripted_server import AT_ONCE, Answer, Disconnect, Server, job, problem, running
+from tests.client.scripted_server import AT_ONCE, HangsUp, Says, Server, job, problem, running
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def client(server: Server) -> Iterator[BatchClient]:
         yield made
 
 
-def some(count: int) -> Iterator[Request]:
+def make_requests(count: int) -> Iterator[Request]:
     return (Request(0, line, {"line": line}, f"batch-{line}") for line in range(count))
 
 
@@ -36,32 +36,32 @@ Outcomes = dict[int, AcceptedRow | ClientError]
 def submitted(
     take: Callable[[Document, str], AcceptedRow], count: int, **options: Any
 ) -> tuple[ClientError | None, Outcomes]:
-    """What ended it, and what became of each row."""
-    told: Outcomes = {}
+    """Run a submission, and return the error that ended it and the outcome of each row."""
+    outcomes: Outcomes = {}
 
-    def tell(request: Request, outcome: AcceptedRow | ClientError) -> None:
-        told[request.line] = outcome
+    def record(request: Request, outcome: AcceptedRow | ClientError) -> None:
+        outcomes[request.line] = outcome
 
-    return Submission(take, some(count), tell, **{"max_in_flight": 4, **options}).run(), told
-
-
-TAKEN = AcceptedRow(Job.read(job()), was_there=False)
+    return Submission(take, make_requests(count), record, **{"max_in_flight": 4, **options}).run(), outcomes
 
 
-def test_a_row_is_taken_or_was_there(client: BatchClient, server: Server) -> None:
-    server.script(Answer(202, job()), Answer(202, job(), {"idempotent-replayed": "true"}))
-    halt, told = submitted(client.take, 2, max_in_flight=1)
+ACCEPTED = AcceptedRow(Job.read(job()), was_there=False)
+
+
+def test_a_row_is_accepted_or_existed_before(client: BatchClient, server: Server) -> None:
+    server.will(Says(202, job()), Says(202, job(), {"idempotent-replayed": "true"}))
+    halt, outcomes = submitted(client.take, 2, max_in_flight=1)
     assert halt is None
-    assert [outcome.was_there for outcome in told.values() if isinstance(outcome, AcceptedRow)] == [
+    assert [outcome.was_there for outcome in outcomes.values() if isinstance(outcome, AcceptedRow)] == [
         False,
         True,
     ]
-    assert [request.headers["idempotency-key"] for request in server.requests] == ["batch-0", "batch-1"]
-    assert [request.json for request in server.requests] == [{"line": 0}, {"line": 1}]
+    assert [request.headers["idempotency-key"] for request in server.asked] == ["batch-0", "batch-1"]
+    assert [request.json for request in server.asked] == [{"line": 0}, {"line": 1}]
 
 
 def test_no_more_are_in_flight_than_allowed() -> None:
-    together = threading.Barrier(5)
+    all_in_flight = threading.Barrier(5)
     lock, now, most = threading.Lock(), 0, 0
 
     def take(_document: Document, _key: str) -> AcceptedRow:
@@ -69,77 +69,77 @@ def test_no_more_are_in_flight_than_allowed() -> None:
         with lock:
             now += 1
             most = max(most, now)
-        together.wait(30)  # until five are there
+        all_in_flight.wait(30)  # until five calls run at once
         with lock:
             now -= 1
-        return TAKEN
+        return ACCEPTED
 
-    halt, told = submitted(take, 50, max_in_flight=5)
-    assert (halt, len(told), most) == (None, 50, 5)
+    halt, outcomes = submitted(take, 50, max_in_flight=5)
+    assert (halt, len(outcomes), most) == (None, 50, 5)
 
 
-def test_a_refused_row_keeps_no_other_back(client: BatchClient, server: Server) -> None:
+def test_a_refused_row_stops_no_other_row(client: BatchClient, server: Server) -> None:
     refusal = problem(
         422, "invalid_request", errors=[{"loc": ["output", "url"], "msg": "is not allowed here"}]
     )
-    server.script(refusal, Answer(202, job()))
-    halt, told = submitted(client.take, 2, max_in_flight=1)
+    server.will(refusal, Says(202, job()))
+    halt, outcomes = submitted(client.take, 2, max_in_flight=1)
     assert halt is None
-    assert isinstance(told[0], Invalid)
-    assert "output.url: is not allowed here" in str(told[0])
-    assert isinstance(told[1], AcceptedRow)
+    assert isinstance(outcomes[0], Invalid)
+    assert "output.url: is not allowed here" in str(outcomes[0])
+    assert isinstance(outcomes[1], AcceptedRow)
 
 
-def test_a_busy_service_is_asked_until_it_has_room(client: BatchClient, server: Server) -> None:
-    """For longer than the client alone would: as long as it says when to come back."""
-    server.script(*[problem(429, "queue_full", headers=AT_ONCE)] * 20, Answer(202, job()))
-    halt, told = submitted(client.take, 1)
-    assert (halt, len(server.requests)) == (None, 21)
-    assert isinstance(told[0], AcceptedRow)
-    assert {request.headers["idempotency-key"] for request in server.requests} == {"batch-0"}
+def test_a_busy_service_is_retried_until_it_has_room(client: BatchClient, server: Server) -> None:
+    """The submission retries for longer than the client alone, as long as the service sends Retry-After."""
+    server.will(*[problem(429, "queue_full", headers=AT_ONCE)] * 20, Says(202, job()))
+    halt, outcomes = submitted(client.take, 1)
+    assert (halt, len(server.asked)) == (None, 21)
+    assert isinstance(outcomes[0], AcceptedRow)
+    assert {request.headers["idempotency-key"] for request in server.asked} == {"batch-0"}
 
 
-def test_a_service_that_takes_nothing_is_given_up() -> None:
+def test_a_service_that_stays_busy_is_given_up() -> None:
     def take(_document: Document, _key: str) -> AcceptedRow:
         raise Busy("too many jobs are unfinished", code="queue_full")
 
-    halt, told = submitted(take, 10, patience_s=0.0)
+    halt, outcomes = submitted(take, 10, patience_s=0.0)
     assert isinstance(halt, Busy)
-    assert told == {}
+    assert outcomes == {}
 
 
 def test_a_lost_connection_is_made_again(client: BatchClient, server: Server) -> None:
-    server.script(Disconnect(), Answer(202, job()))
-    halt, told = submitted(client.take, 1)
+    server.will(HangsUp(), Says(202, job()))
+    halt, outcomes = submitted(client.take, 1)
     assert halt is None
-    assert isinstance(told[0], AcceptedRow)
+    assert isinstance(outcomes[0], AcceptedRow)
 
 
-def test_what_is_no_rows_fault_ends_the_submission(client: BatchClient, server: Server) -> None:
-    server.script(Answer(202, job()), problem(401, "unauthorized"))
-    halt, told = submitted(client.take, 100, max_in_flight=1)
+def test_an_error_that_no_row_caused_ends_the_submission(client: BatchClient, server: Server) -> None:
+    server.will(Says(202, job()), problem(401, "unauthorized"))
+    halt, outcomes = submitted(client.take, 100, max_in_flight=1)
     assert isinstance(halt, Unauthorized)
-    assert (len(told), len(server.requests)) == (1, 2)
+    assert (len(outcomes), len(server.asked)) == (1, 2)
 
 
-def test_rows_that_cannot_be_read_on_end_it_too() -> None:
+def test_a_read_error_ends_the_submission() -> None:
     def breaking() -> Iterator[Request]:
-        yield from some(3)
+        yield from make_requests(3)
         raise OSError("the disk is gone")
 
     with pytest.raises(OSError, match="the disk is gone"):
-        Submission(lambda *_: TAKEN, breaking(), lambda *_: None, max_in_flight=2).run()
+        Submission(lambda *_: ACCEPTED, breaking(), lambda *_: None, max_in_flight=2).run()
 
 
 @pytest.mark.parametrize("moment", ["batch-0", "batch-1000"])
-def test_a_person_may_interrupt_it(moment: str) -> None:
-    """Also while it starts; nothing of it goes on."""
+def test_an_interrupt_stops_the_submission(moment: str) -> None:
+    """An interrupt works also while the threads start, and leaves none of them running."""
     endless = (Request(0, line, {}, f"batch-{line}") for line in itertools.count())
 
     def take(_document: Document, key: str) -> AcceptedRow:
         if key == moment:
             signal.raise_signal(signal.SIGINT)
-        return TAKEN
+        return ACCEPTED
 
     with pytest.raises(KeyboardInterrupt):
         Submission(take, endless, lambda *_: None, max_in_flight=100).run()

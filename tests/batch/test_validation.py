@@ -27,42 +27,42 @@ def examined(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_bad_row_is_told_with_every_reason(spark: SparkSession, folder: Path, kind: str) -> None:
+def test_every_bad_row_is_reported_with_every_reason(spark: SparkSession, folder: Path, kind: str) -> None:
     table: list[Cells] = [cells(n) for n in range(6)]
     table[2] |= {"priority": 101, "output.url": "s3://out/no-slash"}
     table[4] |= {"profile": "h264-721p"}
     write(folder / f"june.{kind}", table)
-    totals, told = examined(spark, f"june.{kind}")
+    totals, lines = examined(spark, f"june.{kind}")
     assert totals == ProblemTotals(rows=6, bad=2, duplicates=0)
     third, fifth = {"csv": (":4", ":6"), "jsonl": (":3", ":5"), "parquet": (" row 3", " row 5")}[kind]
-    assert told == [
+    assert lines == [
         f"june.{kind}{third}: output.url: must be a prefix that ends with '/'",
         f"june.{kind}{third}: priority: must be at most 100",
         f"june.{kind}{fifth}: profile: must be one of audio-aac, h264-720p",
     ]
 
 
-def test_a_row_that_comes_again_is_told_with_the_first(spark: SparkSession, folder: Path) -> None:
-    """Over pieces, files and kinds: defaults that are written out make no difference."""
+def test_a_duplicate_row_is_reported_with_the_first(spark: SparkSession, folder: Path) -> None:
+    """Duplicates are found across pieces, files and kinds; an explicit default makes no difference."""
     write(folder / "a.csv", [cells(1), cells(2), cells(1)])
     write(folder / "b.jsonl", [cells(3), cells(2, queue="default")])
-    totals, told = examined(spark, ".", piece_bytes=1)
+    totals, lines = examined(spark, ".", piece_bytes=1)
     assert totals == ProblemTotals(rows=5, bad=0, duplicates=2)
-    assert told == [
+    assert lines == [
         "a.csv:4: is a.csv:2 again, and is submitted once",
         "b.jsonl:2: is a.csv:3 again, and is submitted once",
     ]
 
 
-def test_rows_that_the_service_could_not_tell_apart_are_bad(spark: SparkSession, folder: Path) -> None:
+def test_rows_that_the_service_could_not_distinguish_are_bad(spark: SparkSession, folder: Path) -> None:
     rows = [cells(1) | {"source.url": f"https://h/get?id={n}"} for n in (1, 2, 1)]
     write(folder / "june.csv", rows)
-    totals, told = examined(spark, "june.csv")
+    totals, lines = examined(spark, "june.csv")
     assert totals == ProblemTotals(rows=3, bad=1, duplicates=1)
-    assert told[0].startswith(
+    assert lines[0].startswith(
         "june.csv:3: would be the same job as june.csv:2, from which it differs only in "
     )
-    assert told[1] == "june.csv:4: is june.csv:2 again, and is submitted once"
+    assert lines[1] == "june.csv:4: is june.csv:2 again, and is submitted once"
 
 
 def test_defaults_fill_what_rows_leave_open(spark: SparkSession, folder: Path) -> None:
@@ -82,12 +82,12 @@ def test_the_order_of_the_rows_changes_no_number(spark: SparkSession, folder: Pa
 
 def test_no_secret_goes_through_spark(folder: Path) -> None:
     write(folder / "june.csv", [cells(1) | KEYS, cells(2) | KEYS | {"credentials.type": "gs"}])
-    assert CANARY not in str(leaving(pieces_of("june.csv")))
+    assert CANARY not in str(checked(pieces_of("june.csv")))
 
 
-def leaving(pieces: Sequence[Any]) -> list[Any]:
-    """What Spark's Python processes hand on."""
+def checked(pieces: Sequence[Any]) -> list[Any]:
+    """Return the rows that Spark's Python processes return."""
     numbers = pa.record_batch({"id": [*range(len(pieces))]})
-    told = [row for batch in check(pieces, {}, b"salt", iter([numbers])) for row in batch.to_pylist()]
-    assert [bool(row["errors"]) for row in told] == [False, True]
-    return told
+    found = [row for batch in check(pieces, {}, b"salt", iter([numbers])) for row in batch.to_pylist()]
+    assert [bool(row["errors"]) for row in found] == [False, True]
+    return found
