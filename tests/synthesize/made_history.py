@@ -1,4 +1,4 @@
-"""Histories for the tests, as rows of plain values; an instant is milliseconds."""
+"""Synthetic histories for the tests, as rows of plain values; instants are in milliseconds."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -12,9 +12,9 @@ from euterpe.synthesize.block import block
 from euterpe.synthesize.history_plan import HistoryPlan
 
 Rows = list[dict[str, Any]]
-# A Wednesday at three in the afternoon, when it is busiest.
+# A Wednesday at 15:00, the busiest hour.
 UNTIL_MS = 1_789_570_800_000
-# Two blocks and a bit.
+# Two blocks and a part of a third.
 PLAN = HistoryPlan(jobs=20_600, seed=7, until_ms=UNTIL_MS)
 
 
@@ -36,7 +36,7 @@ def blocks(plan: HistoryPlan) -> list[Mapping[str, pa.Table]]:
 
 @cache
 def history(plan: HistoryPlan, table: str) -> Rows:
-    """The rows of all blocks."""
+    """Return the rows of a table from all blocks."""
     return rows(pa.concat_tables([made[table] for made in blocks(plan)]))
 
 

@@ -1,4 +1,4 @@
-"""When jobs come."""
+"""The synthetic arrival times: by hour, by day of the week, with growth."""
 
 from collections import Counter
 
@@ -12,22 +12,22 @@ PLAN = HistoryPlan(jobs=10_000, seed=5, until_ms=UNTIL_MS)
 HOUR_MS = 3_600_000
 
 
-def of(plan: HistoryPlan) -> list[int]:
+def arrivals_of(plan: HistoryPlan) -> list[int]:
     return list(arrivals(plan, 0, np.random.default_rng(1)).tolist())
 
 
 def test_afternoons_are_busier_than_nights() -> None:
-    hours = Counter(at // HOUR_MS % 24 for at in of(PLAN))
+    hours = Counter(at // HOUR_MS % 24 for at in arrivals_of(PLAN))
     assert hours[15] > 3 * hours[3]
 
 
 def test_sundays_are_quieter_than_wednesdays() -> None:
-    days = Counter((at // DAY_MS + 3) % 7 for at in of(PLAN))
+    days = Counter((at // DAY_MS + 3) % 7 for at in arrivals_of(PLAN))
     assert 1.8 < days[2] / days[6] < 2.6
 
 
-def test_every_week_a_little_more_comes() -> None:
-    weeks = Counter((at - PLAN.since_ms) // (7 * DAY_MS) for at in of(PLAN))
+def test_arrivals_grow_every_week() -> None:
+    weeks = Counter((at - PLAN.since_ms) // (7 * DAY_MS) for at in arrivals_of(PLAN))
     assert 1.02 < weeks[3] / weeks[0] < 1.18
 
 

@@ -1,4 +1,4 @@
-"""Ids for instants that are given."""
+"""Synthetic ids: UUIDs of version 7 for given instants."""
 
 from uuid import RFC_4122, UUID
 
@@ -23,5 +23,5 @@ def test_ids_sort_by_their_instant_and_then_by_their_counter() -> None:
     assert made(1) == sorted(made(1))
 
 
-def test_the_noise_is_the_seeds() -> None:
+def test_another_seed_makes_other_ids() -> None:
     assert not set(made(1)) & set(made(2))

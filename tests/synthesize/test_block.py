@@ -1,4 +1,4 @@
-"""A block as a whole: its tables, and that it depends on nothing but the plan and its number."""
+"""A block of a synthetic history: its tables, and that it depends only on the plan and its number."""
 
 import multiprocessing
 from concurrent.futures import ProcessPoolExecutor
@@ -49,7 +49,7 @@ def test_the_columns_are_those_of_the_tables(table: str) -> None:
 
 
 @pytest.mark.parametrize("table", HISTORY)
-def test_ids_are_of_their_own_and_of_their_instant(table: str) -> None:
+def test_ids_are_unique_and_begin_with_their_instant(table: str) -> None:
     found = history(PLAN, table)
     ids = [row[KEYS[table]] for row in found]
     assert len(set(ids)) == len(ids)
@@ -76,7 +76,7 @@ def test_nothing_is_later_than_the_end_or_earlier_than_the_beginning(table: str)
 
 
 @pytest.mark.parametrize("jobs", range(1, 12))
-def test_a_handful_of_jobs_is_a_history_too(jobs: int) -> None:
+def test_a_history_may_have_few_jobs(jobs: int) -> None:
     made = block(HistoryPlan(jobs=jobs, seed=jobs, until_ms=UNTIL_MS, requesters=1), 0)
     assert made["jobs"].num_rows == jobs
 

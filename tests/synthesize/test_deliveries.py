@@ -1,4 +1,4 @@
-"""How events are told."""
+"""Synthetic deliveries: tries, outcomes, and the behaviour of each kind of receiver."""
 
 from itertools import pairwise
 
@@ -9,8 +9,8 @@ EVENTS = {event["event_id"]: event for event in history(PLAN, "events")}
 TRIES = by("event_id", history(PLAN, "deliveries"))
 
 
-def of(number: int) -> list[Rows]:
-    """The tries of each event of that requester, but for those that the end has cut off."""
+def tries_of(number: int) -> list[Rows]:
+    """Return the tries of each event of that requester, without events that the end of history cut off."""
     found = [tries for tries in TRIES.values() if requester_number(tries[0]["requester_id"]) == number]
     return [tries for tries in found if tries[-1]["outcome"] != "pending"]
 
@@ -31,16 +31,16 @@ def test_all_but_the_last_try_leave_the_event_pending() -> None:
             assert (one["outcome"] == "delivered") == (one["error_code"] is None)
 
 
-def test_only_those_are_told_who_asked() -> None:
+def test_only_events_that_the_requester_wants_are_delivered() -> None:
     for tries in TRIES.values():
         event = EVENTS[tries[0]["event_id"]]
         assert (event["job_id"], event["requester_id"]) == (tries[0]["job_id"], tries[0]["requester_id"])
         assert customer(requester_number(event["requester_id"])).wants(event["type"].removeprefix("job."))
-    assert not of(2)
+    assert not tries_of(2)
 
 
 def test_a_dead_receiver_is_given_up_after_all_tries() -> None:
-    dead = of(9)
+    dead = tries_of(9)
     assert dead
     assert {(len(tries), tries[-1]["outcome"], tries[-1]["error_code"]) for tries in dead} == {
         (12, "dead_letter", "egress_unreachable")
@@ -48,13 +48,13 @@ def test_a_dead_receiver_is_given_up_after_all_tries() -> None:
 
 
 def test_a_flaky_receiver_takes_about_two_tries() -> None:
-    flaky = of(5)
+    flaky = tries_of(5)
     assert 1.8 < sum(map(len, flaky)) / len(flaky) < 2.2
     assert {one["status_code"] for tries in flaky for one in tries} == {200, 503}
 
 
 def test_a_slow_receiver_takes_seconds_and_sometimes_too_many() -> None:
-    slow = [one for tries in of(3) for one in tries]
+    slow = [one for tries in tries_of(3) for one in tries]
     took = sorted(one["duration_ms"] for one in slow)
     assert 2_500 < took[len(took) // 2] < 5_000
     late = [one for one in slow if one["error_code"] == "egress_timeout"]
@@ -63,11 +63,11 @@ def test_a_slow_receiver_takes_seconds_and_sometimes_too_many() -> None:
 
 
 def test_pauses_between_tries_grow() -> None:
-    ends = [one["ended_at"] for one in of(9)[0]]
+    ends = [one["ended_at"] for one in tries_of(9)[0]]
     pauses = [after - before for before, after in pairwise(ends)]
     assert pauses[9] > 100 * pauses[0]
 
 
-def test_a_healthy_receiver_hears_of_nearly_all_at_once() -> None:
-    well = of(0)
-    assert sum(len(tries) == 1 for tries in well) / len(well) > 0.99
+def test_a_healthy_receiver_needs_one_try_for_nearly_every_event() -> None:
+    healthy = tries_of(0)
+    assert sum(len(tries) == 1 for tries in healthy) / len(healthy) > 0.99

@@ -1,4 +1,4 @@
-"""What a plan may ask for."""
+"""The plan of a synthetic history: its blocks, its bounds and its upgrade of ffmpeg."""
 
 from typing import Any
 
@@ -27,7 +27,7 @@ def test_two_thirds_of_the_days_have_the_older_ffmpeg() -> None:
 @pytest.mark.parametrize(
     "wrong", [{"jobs": -1}, {"seed": -1}, {"days": 0}, {"requesters": 0}, {"outages": -1}]
 )
-def test_what_cannot_be_made_is_refused_by_name(wrong: dict[str, Any]) -> None:
+def test_a_value_out_of_bounds_is_refused_by_name(wrong: dict[str, Any]) -> None:
     (name,) = wrong
     with pytest.raises(AnalyticsError, match=f"{name} must be from"):
         HistoryPlan(**{"jobs": 1, "seed": 1, "until_ms": UNTIL_MS, **wrong})

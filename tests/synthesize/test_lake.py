@@ -1,4 +1,4 @@
-"""A made history in a lake."""
+"""A synthetic history in a lake."""
 
 from pathlib import Path
 
@@ -45,7 +45,7 @@ def test_each_row_is_filed_under_its_day(lake: Lake, name: str) -> None:
     assert sorted(found, key=lambda row: row[key]) == sorted(history(PLAN, name), key=lambda row: row[key])
 
 
-def test_progress_is_told_and_a_failure_leaves_nothing(tmp_path: Path) -> None:
+def test_progress_is_reported_and_a_failure_leaves_nothing(tmp_path: Path) -> None:
     small = HistoryPlan(jobs=50, seed=1, until_ms=UNTIL_MS, days=2)
     seen: list[int] = []
 
@@ -67,7 +67,7 @@ def test_no_jobs_are_an_empty_history(tmp_path: Path) -> None:
     assert lake.commit().rows("jobs") == 0
 
 
-def test_nothing_is_made_up_beside_a_real_history(tmp_path: Path) -> None:
+def test_a_lake_with_a_real_history_is_refused(tmp_path: Path) -> None:
     lake, small = Lake(tmp_path), HistoryPlan(jobs=10, seed=1, until_ms=UNTIL_MS, days=2)
     with lake.append("test") as append:
         append.requesters = {"r1": "newsroom"}

@@ -1,4 +1,4 @@
-"""How attempts end, held to what is written about it."""
+"""Synthetic outcomes agree with docs/errors.md."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ ERRORS = [fate for fate in FATES if fate.code != "released"]
 
 
 def documented(code: str) -> tuple[str, str]:
-    """Its phase, and whether it is retried."""
+    """Return the documented phase of a code, and whether it is retried."""
     line = next(line for line in PAGE.splitlines() if line.startswith(f"| `{code}` |"))
     _, _, phase, retried, _ = (cell.strip() for cell in line.strip("|").split("|"))
     return phase, retried

@@ -1,4 +1,4 @@
-"""That the history shows what it was made to show, so that reports have something to find."""
+"""The patterns that are planted in a synthetic history, so that reports have something to find."""
 
 from collections.abc import Callable
 from math import exp, log
@@ -11,7 +11,7 @@ from tests.synthesize.made_history import PLAN, UNTIL_MS, by, history
 JOBS = {row["job_id"]: row for row in history(PLAN, "jobs")}
 ATTEMPTS = history(PLAN, "attempts")
 HOUR_MS = 3_600_000
-# All jobs of one kind of requester, so that a rate of a profile has the jobs that it needs.
+# The failure rate of one profile needs this many jobs.
 MANY = HistoryPlan(jobs=40_000, seed=11, until_ms=UNTIL_MS)
 
 
@@ -25,7 +25,7 @@ def profile(attempt: dict[str, Any]) -> str | None:
 
 
 def factors(name: str, ffmpeg: str) -> float:
-    """The geometric mean of its speed with that ffmpeg."""
+    """Return the geometric mean of the profile's speed with that version of ffmpeg."""
     own = [a for a in ATTEMPTS if profile(a) == name and a["ffmpeg"] == ffmpeg and a["cpu_seconds"]]
     return exp(mean(log(a["media_seconds"] * 1000 / a["encode_ms"]) for a in own))
 
@@ -99,5 +99,5 @@ def test_no_worker_has_more_than_its_slots() -> None:
         for _, step in edges:
             busy += step
             most = max(most, busy)
-        # Two blocks that follow each other have workers of their own, the next but one has the first's again.
+        # Neighbouring blocks have different workers; every other block has the same ones.
         assert most <= 8

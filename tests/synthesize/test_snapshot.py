@@ -1,4 +1,4 @@
-"""Who runs what."""
+"""The assignment of synthetic attempts to workers and slots."""
 
 import numpy as np
 

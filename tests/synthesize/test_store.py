@@ -1,4 +1,4 @@
-"""A made history in the store of each engine, looked at as operators, requesters and analytics do."""
+"""A synthetic history in the store of each engine, as operators, requesters and analytics see it."""
 
 import json
 from typing import Any
@@ -25,7 +25,7 @@ from tests.store.jobs import enqueue
 from tests.synthesize.made_history import UNTIL_MS, Rows, by, history, rows
 
 PLAN = HistoryPlan(jobs=600, seed=21, until_ms=UNTIL_MS)
-# The books of the store's own tests know nothing of progress: the first four requesters do not ask for it.
+# The invariants of the store's tests do not cover progress events: the first four requesters want none.
 QUIET = HistoryPlan(jobs=600, seed=22, until_ms=UNTIL_MS, requesters=4)
 
 
@@ -35,7 +35,7 @@ def filled(store: Store) -> Store:
     return store
 
 
-def test_the_books_are_in_order(store: Store) -> None:
+def test_the_invariants_of_the_store_hold(store: Store) -> None:
     synthesize_store(store.database, QUIET, lambda _: None)
     lives = read_lives(store)
     assert len(lives) == QUIET.jobs
@@ -43,7 +43,7 @@ def test_the_books_are_in_order(store: Store) -> None:
     check_integrity(store)
 
 
-def test_nothing_is_made_up_beside_real_jobs(store: Store) -> None:
+def test_a_database_with_real_jobs_is_refused(store: Store) -> None:
     enqueue(store, requester_id="newsroom")
     with pytest.raises(AnalyticsError, match="the database has jobs of newsroom"):
         synthesize_store(store.database, PLAN, lambda _: None)
@@ -63,10 +63,10 @@ def test_each_job_can_be_shown_as_it_is(filled: Store) -> None:
 
 
 def test_events_are_what_a_webhook_would_have_carried(filled: Store) -> None:
-    told = by("job_id", history(PLAN, "events"))
+    expected = by("job_id", history(PLAN, "events"))
     for job in history(PLAN, "jobs")[-120:]:
         events = filled.jobs.events(job["job_id"])
-        assert [event["event_id"] for event in events] == [one["event_id"] for one in told[job["job_id"]]]
+        assert [event["event_id"] for event in events] == [one["event_id"] for one in expected[job["job_id"]]]
         for event in events:
             body = json.loads(event["payload"])
             same = ("event_id", "sequence", "type", "job_id")
@@ -88,26 +88,26 @@ def test_the_outbox_agrees_with_its_deliveries(filled: Store) -> None:
             assert event["status"] == own[-1]["outcome"]
         else:
             assert event["status"] in (OutboxStatus.PENDING, OutboxStatus.SKIPPED)
-    told = next(event for event in shown if event["status"] == OutboxStatus.DEAD_LETTER)
-    log = filled.jobs.delivery_log(told["event_id"])
+    dead = next(event for event in shown if event["status"] == OutboxStatus.DEAD_LETTER)
+    log = filled.jobs.delivery_log(dead["event_id"])
     assert [one["claim_version"] for one in log] == list(range(1, 13))
-    assert log[-1]["error"] == told["last_error"]
-    assert "all 12 attempts are spent" in told["last_error"]
+    assert log[-1]["error"] == dead["last_error"]
+    assert "all 12 attempts are spent" in dead["last_error"]
 
 
-def test_what_is_in_flight_is_held_or_waits(filled: Store) -> None:
+def test_an_unfinished_job_is_leased_or_queued(filled: Store) -> None:
     running = [job for job in filled.jobs.page(limit=PLAN.jobs) if job["status"] not in FINISHED]
     assert running
     for job in running:
-        held = job["lane"] == Lane.LEASED
-        assert held == (job["status"] != JobStatus.QUEUED)
-        assert (job["worker_id"] is not None) == held
+        leased = job["lane"] == Lane.LEASED
+        assert leased == (job["status"] != JobStatus.QUEUED)
+        assert (job["worker_id"] is not None) == leased
         assert job["group_id"] is None
 
 
-def test_a_worker_can_go_on_with_it(filled: Store, clock: SettableClock) -> None:
+def test_a_worker_can_claim_unfinished_jobs(filled: Store, clock: SettableClock) -> None:
     left = [job["job_id"] for job in filled.jobs.page(limit=PLAN.jobs) if job["status"] not in FINISHED]
-    filled.inbox.sweep()  # the clock of the store is far beyond the leases that the history has left
+    filled.inbox.sweep()  # the clock of the store is far beyond the leases of the history
     clock.advance(DAY_MS)
     claimed = filled.inbox.claim("w1", 100, queues=("default", "express", "bulk"))
     assert claimed
@@ -126,10 +126,10 @@ def test_specs_are_those_that_a_requester_could_send() -> None:
         )
 
 
-def test_analytics_reads_what_the_lake_would_have_got(filled: Store) -> None:
+def test_analytics_reads_the_same_rows_from_the_store_as_a_lake_gets(filled: Store) -> None:
     for name in HISTORY:
-        expected = sorted(map(_told, history(PLAN, name)), key=str)
-        assert sorted(map(_told, _read(filled, name)), key=str) == expected
+        expected = sorted(map(_without_metadata, history(PLAN, name)), key=str)
+        assert sorted(map(_without_metadata, _read(filled, name)), key=str) == expected
 
 
 def _read(store: Store, name: str) -> Rows:
@@ -139,18 +139,18 @@ def _read(store: Store, name: str) -> Rows:
     return rows(pa.Table.from_batches(batches))
 
 
-def _told(row: dict[str, Any]) -> dict[str, Any]:
-    """Of metadata only what an operator allows is kept, later than here."""
+def _without_metadata(row: dict[str, Any]) -> dict[str, Any]:
+    """Return the row without metadata, which is filtered later."""
     return {name: value for name, value in row.items() if name != "metadata"}
 
 
-def test_the_same_again_adds_nothing(filled: Store) -> None:
+def test_running_the_same_plan_again_adds_nothing(filled: Store) -> None:
     seen: list[int] = []
     assert synthesize_store(filled.database, PLAN, seen.append) == 0
     assert seen == [500, 600]
 
 
-def test_a_run_that_was_killed_goes_on_where_it_ended(store: Store) -> None:
+def test_a_killed_run_continues_where_it_stopped(store: Store) -> None:
     class Killed(Exception): ...
 
     def kill(jobs: int) -> None:

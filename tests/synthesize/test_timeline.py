@@ -1,4 +1,4 @@
-"""That made jobs live by the rules of the real ones."""
+"""Synthetic jobs follow the rules of the real ones: transitions, attempts, retries, fields."""
 
 from itertools import pairwise
 
@@ -15,16 +15,16 @@ ATTEMPTS = by("job_id", history(PLAN, "attempts"))
 DECIDED = {"requeued": Requeue, "failed": Fail, "dead_letter": DeadLetter}
 
 
-def told(job_id: str) -> list[str]:
-    """The statuses, without what is no change of status."""
+def statuses_of(job_id: str) -> list[str]:
+    """Return the statuses of a job in order, from its events without progress."""
     types = [event["type"].removeprefix("job.") for event in EVENTS[job_id]]
     return [name for name in types if name != "progress"]
 
 
-def chapters(job_id: str) -> list[list[str]]:
-    """The statuses from each claim to the next."""
+def statuses_by_attempt(job_id: str) -> list[list[str]]:
+    """Return the statuses from each claim to the next."""
     found: list[list[str]] = []
-    for status in told(job_id):
+    for status in statuses_of(job_id):
         if status == "claimed":
             found.append([])
         found[-1].append(status)
@@ -39,15 +39,15 @@ def test_sequences_have_no_gap_and_time_does_not_go_back() -> None:
         assert instants == sorted(instants)
 
 
-def test_events_tell_of_valid_transitions_alone() -> None:
+def test_events_are_valid_transitions() -> None:
     for job_id in JOBS:
-        for source, target in pairwise(["queued", *told(job_id)]):
-            assert JobStatus(target) in JOB_TRANSITIONS[JobStatus(source)], (job_id, told(job_id))
+        for source, target in pairwise(["queued", *statuses_of(job_id)]):
+            assert JobStatus(target) in JOB_TRANSITIONS[JobStatus(source)], (job_id, statuses_of(job_id))
 
 
 def test_a_job_is_what_its_last_event_says() -> None:
     for job_id, job in JOBS.items():
-        assert job["status"] == ["queued", *told(job_id)][-1]
+        assert job["status"] == ["queued", *statuses_of(job_id)][-1]
         last = EVENTS[job_id][-1]["created_at"] if EVENTS[job_id] else job["created_at"]
         assert job["updated_at"] == last
         assert job["finished_at"] == (last if job["status"] in FINISHED else None)
@@ -71,25 +71,25 @@ def test_attempts_are_numbered_and_their_versions_rise() -> None:
         assert job["started_at"] == (attempts[0]["started_at"] if attempts else None)
 
 
-def test_each_attempt_has_a_chapter_that_ends_as_it_did() -> None:
+def test_the_statuses_of_each_attempt_end_as_it_did() -> None:
     ends = {"succeeded": "succeeded", "requeued": "queued", "released": "queued"}
     for job_id in JOBS:
-        own = chapters(job_id) if ATTEMPTS[job_id] else []
+        own = statuses_by_attempt(job_id) if ATTEMPTS[job_id] else []
         assert len(own) == len(ATTEMPTS[job_id])
-        for chapter, attempt in zip(own, ATTEMPTS[job_id], strict=True):
+        for names, attempt in zip(own, ATTEMPTS[job_id], strict=True):
             if attempt["ended_at"] is None:
-                assert chapter[-1] in IN_PROGRESS
+                assert names[-1] in IN_PROGRESS
             elif attempt["outcome"] in ends:
-                assert chapter[-1] == ends[attempt["outcome"]]
+                assert names[-1] == ends[attempt["outcome"]]
             else:
-                assert {"failed", "queued"} & set(chapter)
-            assert chapter[0] == "claimed"
+                assert {"failed", "queued"} & set(names)
+            assert names[0] == "claimed"
 
 
 def test_what_follows_a_failure_is_what_the_rules_decide() -> None:
     seen = set()
     for job_id, job in JOBS.items():
-        for attempt, chapter in zip(ATTEMPTS[job_id], chapters(job_id), strict=False):
+        for attempt, names in zip(ATTEMPTS[job_id], statuses_by_attempt(job_id), strict=False):
             if attempt["error_code"] is None:
                 continue
             error = job_error(attempt["error_code"], attempt["error_phase"])
@@ -102,24 +102,22 @@ def test_what_follows_a_failure_is_what_the_rules_decide() -> None:
                 draw=0.5,
             )
             assert attempt["error_retryable"] == error.document()["retryable"]
-            told = (
-                "dead_letter" if "dead_letter" in chapter else "failed" if "failed" in chapter else "requeued"
-            )
-            assert isinstance(decision, DECIDED[told]), (job_id, attempt, chapter)
+            end = "dead_letter" if "dead_letter" in names else "failed" if "failed" in names else "requeued"
+            assert isinstance(decision, DECIDED[end]), (job_id, attempt, names)
             seen.add(type(decision))
     assert seen == set(DECIDED.values())
 
 
-def test_the_end_finds_jobs_in_every_state() -> None:
+def test_at_the_end_there_are_jobs_in_every_state() -> None:
     assert {job["status"] for job in JOBS.values()} >= {"queued", "processing", *FINISHED}
     assert any(attempt["ended_at"] is None for attempt in history(PLAN, "attempts"))
 
 
-def test_what_is_canceled_while_it_waits_has_no_attempt() -> None:
+def test_a_job_canceled_while_queued_has_no_attempt() -> None:
     waiting = [job for job in JOBS.values() if job["error_phase"] == "queued"]
     assert waiting
     for job in waiting:
-        assert (job["status"], job["error_code"], told(job["job_id"])) == (
+        assert (job["status"], job["error_code"], statuses_of(job["job_id"])) == (
             "failed",
             "canceled",
             ["claimed", "failed"],
@@ -127,8 +125,8 @@ def test_what_is_canceled_while_it_waits_has_no_attempt() -> None:
         assert not ATTEMPTS[job["job_id"]]
 
 
-def test_some_of_what_failed_is_retried_by_a_person() -> None:
-    retried = [job_id for job_id in JOBS if "failed queued" in " ".join(told(job_id))]
+def test_some_failed_jobs_are_retried_on_request() -> None:
+    retried = [job_id for job_id in JOBS if "failed queued" in " ".join(statuses_of(job_id))]
     assert retried
     assert any(JOBS[job_id]["status"] == "succeeded" for job_id in retried)
 
@@ -142,19 +140,19 @@ def test_only_a_job_that_succeeded_lists_outputs_and_forgets_its_error() -> None
 
 
 @pytest.mark.parametrize("outcome", ["lease_expired", "released"])
-def test_a_worker_that_told_nothing_left_no_figures(outcome: str) -> None:
-    silent: Rows = [attempt for attempt in history(PLAN, "attempts") if attempt["outcome"] == outcome]
-    assert silent
+def test_a_lost_or_released_attempt_has_no_figures(outcome: str) -> None:
+    attempts: Rows = [attempt for attempt in history(PLAN, "attempts") if attempt["outcome"] == outcome]
+    assert attempts
     figures = ("fetch_ms", "encode_ms", "cpu_seconds", "bytes_in", "ffmpeg")
-    assert {attempt[name] for attempt in silent for name in figures} == {None}
+    assert {attempt[name] for attempt in attempts for name in figures} == {None}
 
 
 def test_steps_fit_into_their_attempt() -> None:
     steps = ("fetch_ms", "probe_ms", "encode_ms", "verify_ms", "upload_ms")
     for attempt in history(PLAN, "attempts"):
         if attempt["ended_at"] is not None:
-            told = sum(attempt[name] or 0 for name in steps)
-            assert told <= attempt["ended_at"] - attempt["started_at"]
+            total = sum(attempt[name] or 0 for name in steps)
+            assert total <= attempt["ended_at"] - attempt["started_at"]
 
 
 def test_refreshes_are_counted_within_their_budget() -> None:
