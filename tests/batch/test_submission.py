@@ -11,7 +11,7 @@ from euterpe.batch.submission import AcceptedRow, BatchClient, Submission
 from euterpe.client import Busy, ClientError, Invalid, Job, Unauthorized
 from euterpe.client.documents import Document
 from euterpe.crypto import apikeys
-from tests.client.scripted_server import AT_ONCE, HangsUp, Says, Server, job, problem, running
+from tests.client.scripted_server import AT_ONCE, Answer, Disconnect, Server, job, problem, running
 
 
 @pytest.fixture
@@ -49,15 +49,15 @@ ACCEPTED = AcceptedRow(Job.read(job()), was_there=False)
 
 
 def test_a_row_is_accepted_or_existed_before(client: BatchClient, server: Server) -> None:
-    server.will(Says(202, job()), Says(202, job(), {"idempotent-replayed": "true"}))
+    server.script(Answer(202, job()), Answer(202, job(), {"idempotent-replayed": "true"}))
     halt, outcomes = submitted(client.take, 2, max_in_flight=1)
     assert halt is None
     assert [outcome.was_there for outcome in outcomes.values() if isinstance(outcome, AcceptedRow)] == [
         False,
         True,
     ]
-    assert [request.headers["idempotency-key"] for request in server.asked] == ["batch-0", "batch-1"]
-    assert [request.json for request in server.asked] == [{"line": 0}, {"line": 1}]
+    assert [request.headers["idempotency-key"] for request in server.requests] == ["batch-0", "batch-1"]
+    assert [request.json for request in server.requests] == [{"line": 0}, {"line": 1}]
 
 
 def test_no_more_are_in_flight_than_allowed() -> None:
@@ -82,7 +82,7 @@ def test_a_refused_row_stops_no_other_row(client: BatchClient, server: Server) -
     refusal = problem(
         422, "invalid_request", errors=[{"loc": ["output", "url"], "msg": "is not allowed here"}]
     )
-    server.will(refusal, Says(202, job()))
+    server.script(refusal, Answer(202, job()))
     halt, outcomes = submitted(client.take, 2, max_in_flight=1)
     assert halt is None
     assert isinstance(outcomes[0], Invalid)
@@ -92,11 +92,11 @@ def test_a_refused_row_stops_no_other_row(client: BatchClient, server: Server) -
 
 def test_a_busy_service_is_retried_until_it_has_room(client: BatchClient, server: Server) -> None:
     """The submission retries for longer than the client alone, as long as the service sends Retry-After."""
-    server.will(*[problem(429, "queue_full", headers=AT_ONCE)] * 20, Says(202, job()))
+    server.script(*[problem(429, "queue_full", headers=AT_ONCE)] * 20, Answer(202, job()))
     halt, outcomes = submitted(client.take, 1)
-    assert (halt, len(server.asked)) == (None, 21)
+    assert (halt, len(server.requests)) == (None, 21)
     assert isinstance(outcomes[0], AcceptedRow)
-    assert {request.headers["idempotency-key"] for request in server.asked} == {"batch-0"}
+    assert {request.headers["idempotency-key"] for request in server.requests} == {"batch-0"}
 
 
 def test_a_service_that_stays_busy_is_given_up() -> None:
@@ -109,17 +109,17 @@ def test_a_service_that_stays_busy_is_given_up() -> None:
 
 
 def test_a_lost_connection_is_made_again(client: BatchClient, server: Server) -> None:
-    server.will(HangsUp(), Says(202, job()))
+    server.script(Disconnect(), Answer(202, job()))
     halt, outcomes = submitted(client.take, 1)
     assert halt is None
     assert isinstance(outcomes[0], AcceptedRow)
 
 
 def test_an_error_that_no_row_caused_ends_the_submission(client: BatchClient, server: Server) -> None:
-    server.will(Says(202, job()), problem(401, "unauthorized"))
+    server.script(Answer(202, job()), problem(401, "unauthorized"))
     halt, outcomes = submitted(client.take, 100, max_in_flight=1)
     assert isinstance(halt, Unauthorized)
-    assert (len(outcomes), len(server.asked)) == (1, 2)
+    assert (len(outcomes), len(server.requests)) == (1, 2)
 
 
 def test_a_read_error_ends_the_submission() -> None:
