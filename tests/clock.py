@@ -1,10 +1,10 @@
-"""A clock for tests, which a store takes in place of the database's own."""
+"""A settable clock that a store uses in place of the database's clock."""
 
 from sqlalchemy import BigInteger, ColumnElement, bindparam
 
 
 class SettableClock:
-    """A clock that moves only by `advance`."""
+    """A clock that changes only by `advance`."""
 
     def __init__(self, now_ms: int = 1_800_000_000_000) -> None:
         self.now_ms = now_ms
@@ -13,5 +13,5 @@ class SettableClock:
         self.now_ms += ms
 
     def now(self, dialect: str) -> ColumnElement[int]:
-        del dialect  # the same parameter on every engine
+        del dialect  # every engine gets the same bind parameter
         return bindparam("settable_now", callable_=lambda: self.now_ms, type_=BigInteger)

@@ -16,31 +16,31 @@ from tests.clock import SettableClock
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-WITH_SPARK = (
+SPARK_TESTS = (
     *(f"tests/analytics/{name}/" for name in ("cluster", "facts", "ingest", "marts", "source")),
     "tests/batch/",
     "tests/service/test_demo.py",
 )
-# Two busy cores make any example's time meaningless.
+# On two busy cores the duration of an example means nothing, so examples have no deadline.
 settings.register_profile("euterpe", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("euterpe")
 
 
-class SparkTogether(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
-    """A test goes to whichever process is free, but all with Spark to one: two on two cores are slower."""
+class SparkInOneProcess(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
+    """Send each test to a free process, but all Spark tests to one: two at once on two cores are slower."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return "spark" if nodeid.startswith(WITH_SPARK) else nodeid
+        return "spark" if nodeid.startswith(SPARK_TESTS) else nodeid
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> SparkTogether:
-    return SparkTogether(config, log)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> SparkInOneProcess:
+    return SparkInOneProcess(config, log)
 
 
 @pytest.fixture(scope="session")
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], engines.Engine]]:
-    """Starts each engine when the first test asks for it."""
+    """Return a function that starts an engine on first use and returns its server."""
     running: dict[str, engines.Engine] = {}
 
     def get(name: str) -> engines.Engine:
@@ -55,7 +55,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str]
 
 @pytest.fixture(params=engines.ENGINES)
 def engine(request: pytest.FixtureRequest) -> str:
-    """The test runs once on every engine."""
+    """Run the test once on every engine."""
     return str(request.param)
 
 
@@ -77,15 +77,15 @@ def ring() -> LocalKeyRing:
 
 @pytest.fixture
 def store(url: str, ring: LocalKeyRing, clock: SettableClock) -> Iterator[Store]:
-    """On a settable clock; tidies before every claim, so that what is due now is seen now."""
+    """Open a store on a settable clock that sweeps before every claim, so that it finds due rows."""
     with Store(url, ring, clock=clock, sweep_every_ms=0) as opened:
         yield opened
 
 
 @pytest.fixture(scope="session")
 def spark() -> "Iterator[SparkSession]":
-    """One Spark session for all tests of a process: starting one takes seconds."""
-    from euterpe.analytics.session import spark_session  # noqa: PLC0415  an extra, which few tests need
+    """Share one Spark session among all tests of a process, as a start takes seconds."""
+    from euterpe.analytics.session import spark_session  # noqa: PLC0415  few tests need this extra
 
     with spark_session("local[2]", name="tests") as session:
         yield session

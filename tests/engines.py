@@ -1,4 +1,4 @@
-"""The real databases that the tests run on, started by the tests and stopped with them."""
+"""Real SQLite, libSQL and Postgres servers for the tests, one of each per test process."""
 
 import os
 import shutil
@@ -20,8 +20,8 @@ from euterpe.store.engine.migrations import migrate
 from euterpe.store.tables import metadata, schema_migrations
 
 ENGINES = ("sqlite", "libsql", "postgres")
-# Without an interval sqld 0.24 checkpoints within a COMMIT and may then lose a waiting writer from its queue:
-# all writers stand still for five seconds, and the transaction of the next one is taken from it.
+# Without an interval sqld 0.24 checkpoints within a COMMIT and may then drop a waiting writer from its queue:
+# all writers block for five seconds, and the server aborts the transaction of the next one.
 _NO_AUTOCHECKPOINT = ("--checkpoint-interval-s", "3600")
 
 
@@ -44,10 +44,10 @@ class Sqlite:
 
 
 class Postgres:
-    """The server in the wheel. One database, emptied for each test: to copy one takes a checkpoint."""
+    """The server in the wheel. Each test empties its one database, as a copy would take a checkpoint."""
 
     def __init__(self, _: Path) -> None:
-        # Not below pytest's folder, which only root may enter: the server runs as another user.
+        # The server runs as another user, and only root may enter pytest's folder.
         self._folder = Path(tempfile.mkdtemp(prefix="euterpe-pg-"))
         self._folder.chmod(0o755)
         self._server = get_server(self._folder / "data")
@@ -75,7 +75,7 @@ class Postgres:
 
     @contextmanager
     def blank(self) -> Iterator[str]:
-        """A database of its own, not migrated."""
+        """Create a database without tables, yield its URL, and drop it."""
         self._run("CREATE DATABASE blank")
         yield self._url("blank")
         self._run("DROP DATABASE blank WITH (FORCE)")
@@ -87,7 +87,7 @@ class Postgres:
 
 
 class Libsql:
-    """The `sqld` that ci/setup put beside the interpreter; it has one database, emptied for each test."""
+    """The `sqld` that ci/setup put beside the interpreter. Its one database is emptied for each test."""
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._address = folder, f"127.0.0.1:{free_port()}"
@@ -111,7 +111,7 @@ class Libsql:
         log = self._process.stdout
         assert log is not None
         for line in log:
-            if "create:try_new_primary" in line:  # the last thing it does before it serves
+            if "create:try_new_primary" in line:  # sqld logs this last before it serves
                 self._drain = threading.Thread(target=log.read)
                 self._drain.start()
                 return

@@ -1,7 +1,7 @@
-"""A real S3 server on loopback: `rclone serve s3`, which checks every signature. A folder in it is a bucket.
+"""A real S3 server on loopback: `rclone serve s3`, which checks every signature. Each folder is a bucket.
 
-It answers ranges with 200 instead of 206, which obstore refuses: from here a download that broke off is
-read again from its start.
+It answers range requests with 200 instead of 206, which obstore refuses. An interrupted download from this
+server therefore starts again from the first byte.
 """
 
 import re
@@ -46,13 +46,13 @@ class S3Server:
         raise RuntimeError("rclone ended before it listened")
 
     def bucket(self, name: str) -> Path:
-        """The folder of a bucket: what lies there is an object, and objects lie there."""
+        """Create a bucket if needed and return its folder, whose files are its objects."""
         folder = self.folder / name
         folder.mkdir(exist_ok=True)
         return folder
 
     def document(self, **other: str) -> dict[str, str]:
-        """The right credentials, as a requester writes them; `other` takes the place of parts of them."""
+        """Return valid credentials as a requester writes them, with the fields of `other` replaced."""
         return {
             "type": "s3",
             "access_key_id": ACCESS_KEY_ID,
