@@ -77,7 +77,7 @@ def test_a_server_that_stands_by_for_another_is_not_ready(tmp_path: Path, ring: 
     postgres = outages.FragilePostgres(tmp_path)
     try:
         with Store(postgres.url, ring) as opened:
-            with postgres.standing_by(), serving(opened) as served:
+            with postgres.as_standby(), serving(opened) as served:
                 assert_problem(served.anonymous.get("/readyz"), 503, "database_unavailable")
             with serving(opened) as served:
                 assert served.anonymous.get("/readyz").status_code == 200

@@ -49,7 +49,7 @@ def test_everything_goes_on_after_a_restart_of_the_database(
         installation.receiver.await_count(JOBS)
         database.kill()
         program.await_log("database_unavailable")
-        database.come_back()
+        database.make_available()
         ended = [client.wait(job_id, timeout=60) for job_id in jobs]
         assert {(job.status, job.error and job.error["code"]) for job in ended} == {("succeeded", None)}
         for job_id in jobs:
@@ -71,9 +71,9 @@ def test_a_worker_stops_though_its_database_is_away(
         spec = parse_spec(installation.request("clip.mp4", credentials=keys))
         store.submit(spec, installation.requester_id).result(LONG_S)
     with gate.held():
-        database.vanish()
+        database.make_unavailable()
         program.await_log("claim_failed")
         os.kill(program.pid, signal.SIGTERM)
     assert program.wait() == 0
-    database.come_back()
+    database.make_available()
     assert installation.leftovers() == []

@@ -1,4 +1,4 @@
-"""Making jobs and walking them through their lives, for the tests of the store."""
+"""Helpers of the store tests: enqueue, claim and advance jobs, read statuses and event types."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -30,7 +30,7 @@ def new_job(**fields: Any) -> NewJob:
 
 
 def enqueue(store: Store, count: int = 1, **fields: Any) -> list[str]:
-    """The ids of so many new jobs."""
+    """Enqueue `count` jobs and return their ids."""
     answers = store.enqueue.many([new_job(**fields) for _ in range(count)])
     return [answer.job_id for answer in answers if isinstance(answer, Accepted)]
 
@@ -41,7 +41,7 @@ def claim_one(store: Store, worker_id: str = "w1", **options: Any) -> ClaimedJob
 
 
 def advance(store: Store, job: ClaimedJob, *, until: JobStatus) -> bool:
-    """Walks a just claimed job forward; whether every step held."""
+    """Advance a newly claimed job to `until`; return whether every step was accepted."""
     steps = PATH[: PATH.index(until) + 1]
     return all(store.inbox.advance([Advance(job, source, target)]) for source, target in pairwise(steps))
 
@@ -50,8 +50,8 @@ def statuses(store: Store, job_ids: Sequence[str]) -> list[JobStatus]:
     return [JobStatus(store.jobs.get(job_id)["status"]) for job_id in job_ids]
 
 
-def told(store: Store, job_id: str) -> list[str]:
-    """The types of a job's events, after checking that their sequence has no gap."""
+def event_types(store: Store, job_id: str) -> list[str]:
+    """Return the types of a job's events, after checking that their sequence has no gap."""
     events = store.jobs.events(job_id)
     assert [event["sequence"] for event in events] == list(range(1, len(events) + 1)), "event-per-transition"
     return [event["type"].removeprefix("job.") for event in events]

@@ -1,4 +1,4 @@
-"""The inbox as a page of plain Python: what the store must do, without a database."""
+"""A model of the inbox in plain Python, against which the store is tested."""
 
 from dataclasses import dataclass, field
 
@@ -20,12 +20,12 @@ class ModelJob:
     attempts: int = 0
     lease_ends: int | None = None
     canceling: bool = False
-    told: list[JobStatus] = field(default_factory=list)
+    events: list[JobStatus] = field(default_factory=list)
 
     def move(self, target: JobStatus) -> None:
         assert target in JOB_TRANSITIONS[self.status], "valid-transitions"
         self.status = target
-        self.told.append(target)
+        self.events.append(target)
         if target in FINISHED:
             self.lane = Lane.REST
         if target not in IN_PROGRESS:
@@ -42,10 +42,10 @@ class Model:
         if job.group is not None:
             self.limits.setdefault((job.queue, job.group), limit)
         self.jobs[job.job_id] = job
-        self._line_up(job, now)
+        self._put_in_lane(job, now)
 
-    def _line_up(self, job: ModelJob, now: int) -> None:
-        """Where a queued job waits."""
+    def _put_in_lane(self, job: ModelJob, now: int) -> None:
+        """Put a queued job into the lane where it waits."""
         if job.available_at > now:
             job.lane = Lane.DELAYED
         else:
@@ -56,9 +56,9 @@ class Model:
         for (queue, group), limit in self.limits.items():
             members = [j for j in self.jobs.values() if (j.queue, j.group) == (queue, group)]
             ready = [j for j in members if j.lane is Lane.READY]
-            at_work = [j for j in members if j.lane is Lane.LEASED]
+            running = [j for j in members if j.lane is Lane.LEASED]
             blocked = [j for j in members if j.lane is Lane.BLOCKED]
-            if blocked and not ready and len(at_work) < limit:
+            if blocked and not ready and len(running) < limit:
                 min(blocked, key=lambda j: (j.created_at, j.job_id)).lane = Lane.READY
 
     def promote(self, now: int) -> None:
@@ -71,7 +71,7 @@ class Model:
         return [j for j in self.jobs.values() if j.lease_ends is not None and j.lease_ends < now]
 
     def claimable(self, queues: tuple[str, ...], limit: int) -> list[ModelJob]:
-        """Return jobs that may be claimed next. Among equals the order is that of becoming ready."""
+        """Return the jobs to claim next. Equal priorities are ordered by when they became ready."""
         found: list[ModelJob] = []
         for queue in queues:
             ready = [j for j in self.jobs.values() if j.queue == queue and j.lane is Lane.READY]
@@ -93,19 +93,19 @@ class Model:
         job.canceling = False
         if available_at is not None:
             job.available_at = available_at
-        # Handed back without a delay it is in line at once, whatever it once waited for.
+        # A job that is released without a delay leaves its old lane and waits in line at once.
         job.lane = Lane.REST
-        self._line_up(job, now)
+        self._put_in_lane(job, now)
 
     def retry(self, job: ModelJob, now: int) -> None:
         job.move(JobStatus.QUEUED)
         job.canceling, job.available_at = False, now
-        # Of a group, it is in line again at the next tidying.
+        # The next sweep moves it to READY, or to BLOCKED if it has a group.
         job.lane = Lane.DELAYED
 
-    def fail(self, job: ModelJob, *, bury: bool = False) -> None:
+    def fail(self, job: ModelJob, *, dead_letter: bool = False) -> None:
         job.move(JobStatus.FAILED)
-        if bury:
+        if dead_letter:
             job.move(JobStatus.DEAD_LETTER)
         self.admit()
 

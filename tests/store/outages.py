@@ -1,4 +1,4 @@
-"""Databases that go away and come back, for the tests of outages."""
+"""Databases that the tests can make unavailable, kill and bring back."""
 
 import os
 import select
@@ -16,28 +16,28 @@ from euterpe.store.engine.migrations import migrate
 from euterpe.store.store import Store
 from tests import engines
 
-# Of an engine for a few statements: each its own transaction, and no connection kept.
-ALONE: dict[str, Any] = {"isolation_level": "AUTOCOMMIT", "poolclass": sa.NullPool}
+# Options of an engine that runs each statement in its own transaction and keeps no connection.
+SINGLE_STATEMENTS: dict[str, Any] = {"isolation_level": "AUTOCOMMIT", "poolclass": sa.NullPool}
 
 
 class Fragile(Protocol):
     url: str
 
-    def vanish(self, *stores: Store) -> None:
-        """Away from now on, for these stores of this process and for every other process."""
+    def make_unavailable(self, *stores: Store) -> None:
+        """Make the database unavailable to these stores of this process and to every other process."""
         ...
 
     def kill(self) -> None:
-        """SIGKILL to the server and all its processes, at once."""
+        """Send SIGKILL to the server and all its processes."""
         ...
 
-    def come_back(self) -> None: ...
+    def make_available(self) -> None: ...
 
     def stop(self) -> None: ...
 
 
 class FragileSqlite:
-    """A file in a folder that is renamed. Whoever has the file open keeps it; so the stores forget theirs."""
+    """A file in a folder that is renamed. Open connections would keep the file, so the stores drop theirs."""
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._elsewhere = folder / "here", folder / "elsewhere"
@@ -46,15 +46,15 @@ class FragileSqlite:
         with closing(Database(self.url)) as database:
             migrate(database)
 
-    def vanish(self, *stores: Store) -> None:
+    def make_unavailable(self, *stores: Store) -> None:
         for store in stores:
             store.database.engines.dispose()
         self._folder.rename(self._elsewhere)
 
     def kill(self) -> None:
-        pass  # it has no process but those of its users
+        pass  # SQLite has no server process
 
-    def come_back(self) -> None:
+    def make_available(self) -> None:
         if self._elsewhere.exists():
             self._elsewhere.rename(self._folder)
 
@@ -63,19 +63,19 @@ class FragileSqlite:
 
 
 class FragileLibsql(engines.Libsql):
-    def vanish(self, *stores: Store) -> None:
-        del stores  # their connections break by themselves
+    def make_unavailable(self, *stores: Store) -> None:
+        del stores  # their connections break when the server dies
         self.kill()
 
     def kill(self) -> None:
-        self.stop()  # is a SIGKILL
+        self.stop()  # it sends SIGKILL
 
-    def come_back(self) -> None:
+    def make_available(self) -> None:
         self.launch()
 
 
 class FragilePostgres(engines.Postgres):
-    def vanish(self, *stores: Store) -> None:
+    def make_unavailable(self, *stores: Store) -> None:
         del stores
         self._pg_ctl("stop", "-m", "immediate")
 
@@ -85,15 +85,15 @@ class FragilePostgres(engines.Postgres):
         pgexec("pg_ctl", (*command, *where), bin_path=server.bin_path, user=server.system_user)
 
     def file_of(self, table: str) -> Path:
-        """Where its rows are, all of them written."""
-        with sa.create_engine(self.url, **ALONE).connect() as connection:
+        """Return the file of a table after a checkpoint, so that it holds all rows."""
+        with sa.create_engine(self.url, **SINGLE_STATEMENTS).connect() as connection:
             connection.exec_driver_sql("CHECKPOINT")
             path = connection.exec_driver_sql(f"SELECT pg_relation_filepath('{table}')").scalar_one()
         return Path(self._server.pgdata) / str(path)
 
     @contextmanager
-    def standing_by(self) -> Iterator[None]:
-        """As after a failover: it lets everybody in and takes no writes, until it is the first again."""
+    def as_standby(self) -> Iterator[None]:
+        """Run the server as a read-only standby, as after a failover, and promote it at the end."""
         (self._server.pgdata / "standby.signal").touch()
         self._pg_ctl("restart", "-m", "fast")
         yield
@@ -103,20 +103,20 @@ class FragilePostgres(engines.Postgres):
     def kill(self) -> None:
         pid = self._server.get_postmaster_info().pid
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-        with _watched([pid, *map(int, children)]) as pids:
+        with _waiting_for_exit([pid, *map(int, children)]) as pids:
             for process in pids:
                 os.kill(process, signal.SIGKILL)
-        # Or what was killed is taken for running as long as nobody has reaped it.
+        # Until its parent has reaped it, the killed server would count as running.
         for lock in (*self._server.pgdata.glob("postmaster.pid"), *self._server.pgdata.glob(".s.PGSQL.*")):
             lock.unlink()
 
-    def come_back(self) -> None:
+    def make_available(self) -> None:
         self._server.ensure_postgres_running()
 
 
 @contextmanager
-def _watched(pids: list[int]) -> Iterator[list[int]]:
-    """Waits, at the end, until all of them have ended."""
+def _waiting_for_exit(pids: list[int]) -> Iterator[list[int]]:
+    """Wait at the end of the block until all processes have ended."""
     descriptors = [os.pidfd_open(pid) for pid in pids]
     yield pids
     for descriptor in descriptors:
@@ -126,11 +126,11 @@ def _watched(pids: list[int]) -> Iterator[list[int]]:
 
 @contextmanager
 def away(database: Fragile, *stores: Store) -> Iterator[None]:
-    database.vanish(*stores)
+    database.make_unavailable(*stores)
     try:
         yield
     finally:
-        database.come_back()
+        database.make_available()
 
 
 def start(name: str, folder: Path) -> Fragile:

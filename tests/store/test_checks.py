@@ -1,4 +1,4 @@
-"""Bad input gets a typed error that names the field, and nothing is half-written."""
+"""Invalid input raises a typed error that names the field, and nothing is half-written."""
 
 from typing import Any
 
@@ -61,7 +61,7 @@ def test_claims_refuse_odd_workers_limits_leases_and_queues(store: Store) -> Non
             store.control.pause(queue)  # type: ignore[arg-type]
 
 
-def test_what_a_worker_brings_is_json_or_refused_whole(store: Store) -> None:
+def test_a_workers_documents_are_json_or_refused_whole(store: Store) -> None:
     (job_id,) = enqueue(store)
     job = claim_one(store)
     for odd in ODD_DOCUMENTS:
@@ -86,8 +86,8 @@ def test_unusual_but_good_documents_come_back_as_they_were(store: Store) -> None
     assert store.jobs.get(job_id)["source_info"] == good
 
 
-def test_nothing_that_a_worker_brings_can_step_over_the_fence(store: Store, clock: SettableClock) -> None:
-    """`fenced-writes`: neither the fence's own names nor a step into the job are a worker's to bring."""
+def test_no_field_of_a_worker_can_bypass_the_fence(store: Store, clock: SettableClock) -> None:
+    """`fenced-writes`: a worker may set neither the fence's own fields nor the step QUEUED to CLAIMED."""
     (job_id,) = enqueue(store)
     stale = claim_one(store, lease_ms=1_000)
     clock.advance(1_001)
@@ -104,7 +104,7 @@ def test_nothing_that_a_worker_brings_can_step_over_the_fence(store: Store, cloc
     assert statuses(store, [job_id]) == [JobStatus.QUEUED]
 
 
-def test_progress_is_a_part_of_a_hundred(store: Store) -> None:
+def test_progress_is_a_percentage(store: Store) -> None:
     enqueue(store)
     job = claim_one(store)
     for odd in (-1, 101, float("nan"), "50", None):
@@ -117,7 +117,7 @@ def test_a_queue_named_twice_is_one_queue(store: Store) -> None:
     assert len(store.inbox.claim("w", 10, queues=("default", "default"))) == 3
 
 
-def test_what_a_driver_cannot_even_send_is_a_typed_error(store: Store) -> None:
+def test_a_value_that_the_driver_cannot_send_is_a_typed_error(store: Store) -> None:
     for call in (
         lambda: store.jobs.get("\ud800"),
         lambda: store.control.cancel("\ud800"),
@@ -130,7 +130,7 @@ def test_what_a_driver_cannot_even_send_is_a_typed_error(store: Store) -> None:
 
 
 def test_a_batch_of_the_largest_specs_is_enqueued_and_read_back(store: Store) -> None:
-    """libSQL's server hangs up on a message beyond 16 MiB, its client on an answer beyond 4: these are 24."""
+    """libSQL's server refuses a message over 16 MiB, its client an answer over 4 MiB: these are 24 MiB."""
     large = {**SPEC, "padding": "x" * 240_000}
     job_ids = enqueue(store, 100, spec=large)
     assert [row["job_id"] for row in store.jobs.page(limit=200)] == sorted(job_ids, reverse=True)
@@ -138,7 +138,7 @@ def test_a_batch_of_the_largest_specs_is_enqueued_and_read_back(store: Store) ->
 
 
 def test_sweeps_are_not_held_up_by_large_specs(store: Store, clock: SettableClock) -> None:
-    """libSQL's client refuses an answer beyond 4 MiB: sixty specs of this size are 14."""
+    """libSQL's client refuses an answer over 4 MiB: sixty specs of this size are 14 MiB."""
     large = {**SPEC, "padding": "x" * 240_000}
     for _ in range(20):
         enqueue(store, 3, spec=large)

@@ -13,7 +13,7 @@ from euterpe.worker.attempt import Attempt, Tools
 from euterpe.worker.interruptions import AttemptResult
 from euterpe.worker.lease_keeper import AttemptControl
 from tests.clock import SettableClock
-from tests.store.jobs import claim_one, told
+from tests.store.jobs import claim_one, event_types
 from tests.worker.job_secrets import CREDENTIALS, alter_seal, submit
 
 
@@ -43,7 +43,7 @@ def test_a_job_whose_secrets_cannot_be_opened_is_released_without_a_charge(
     assert 2_500 <= row["available_at"] - clock.now_ms <= 5_000
     (attempt,) = store.jobs.attempts(job_id)
     assert (attempt["outcome"], attempt["error"]["code"]) == ("released", code)
-    assert told(store, job_id) == ["claimed", "queued"]
+    assert event_types(store, job_id) == ["claimed", "queued"]
     (warning,) = [entry for entry in logs if entry["log_level"] == "warning"]
     assert (warning["event"], warning["code"]) == ("attempt_not_charged", code)
 

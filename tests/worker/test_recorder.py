@@ -14,7 +14,7 @@ from euterpe.worker.interruptions import LeaseLost
 from euterpe.worker.lease_keeper import AttemptControl
 from euterpe.worker.recorder import AttemptRecorder
 from tests.clock import SettableClock
-from tests.store.jobs import told
+from tests.store.jobs import event_types
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def test_a_step_without_the_lease_is_refused(
         recorder.prove_ownership()
     recorder.fail(JobError("encode_failed", "…", "claimed"), {})
     recorder.release({})
-    assert told(store, job.job_id) == ["claimed", "queued"]
+    assert event_types(store, job.job_id) == ["claimed", "queued"]
 
 
 def test_a_step_whose_response_was_lost_is_looked_up(
@@ -69,7 +69,7 @@ def test_a_step_whose_response_was_lost_is_looked_up(
     monkeypatch.setattr(store, "advance", commit_then_disconnect)
     recorder.advance(JobStatus.FETCHING)
     assert recorder.phase is JobStatus.FETCHING
-    assert told(store, job.job_id) == ["claimed", "fetching"]
+    assert event_types(store, job.job_id) == ["claimed", "fetching"]
 
 
 def test_reports_are_at_least_a_second_apart(
@@ -78,7 +78,7 @@ def test_reports_are_at_least_a_second_apart(
     for percent in (10.0, 20.0, 30.0):
         recorder.report(percent)
     assert store.jobs.get(job.job_id)["progress"] == 10.0
-    assert told(store, job.job_id) == ["claimed", "progress"]
+    assert event_types(store, job.job_id) == ["claimed", "progress"]
 
 
 def test_a_report_that_the_database_refuses_fails_no_attempt(

@@ -1,4 +1,4 @@
-"""A Hypothesis state machine: anything anybody may do, in any order, against the model, on every engine."""
+"""A Hypothesis state machine that compares the inbox with its model, on every engine."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ ERRORS = {kind: JobError("code", "message", "phase", kind) for kind in RetryClas
 
 @dataclass
 class Held:
-    """A claim as its worker believes to hold it."""
+    """A claim and the status that its worker believes the job to have."""
 
     job: ClaimedJob
     status: JobStatus = JobStatus.CLAIMED
@@ -53,7 +53,7 @@ class InboxMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         self.store.close()
 
-    # -- what people and time do
+    # -- requesters, operators and time
 
     @rule(
         queue=st.sampled_from(QUEUES),
@@ -114,7 +114,7 @@ class InboxMachine(RuleBasedStateMachine):
             self.store.control.retry(job.job_id)
             self.model.retry(job, self.clock.now_ms)
 
-    # -- what workers do, with claims that they hold or only believe to hold
+    # -- workers, with valid and with stale claims
 
     @rule(queues=st.permutations(QUEUES), limit=st.integers(1, 4))
     def claim(self, queues: list[str], limit: int) -> None:
@@ -137,7 +137,7 @@ class InboxMachine(RuleBasedStateMachine):
             if job.canceling:
                 self.model.fail(job)
             elif job.attempts >= job.max_attempts:
-                self.model.fail(job, bury=True)
+                self.model.fail(job, dead_letter=True)
             else:
                 available_at = self.store.jobs.get(job.job_id)["available_at"]
                 full = Backoff().base_ms << (job.attempts - 1)
@@ -147,7 +147,7 @@ class InboxMachine(RuleBasedStateMachine):
     @precondition(lambda self: any(job.lane is Lane.LEASED for job in self.model.jobs.values()))
     @rule(limit=st.integers(1, 4))
     def workers_stall_and_others_take_over(self, limit: int) -> None:
-        """Each step is a rule already; chance alone would seldom put them in this order."""
+        """Run these rules in this order, which random choice would seldom produce."""
         self.time_passes(LEASE_MS + 1)
         self.sweep()
         self.time_passes(1_000_000)
@@ -176,7 +176,7 @@ class InboxMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.held)
     @rule()
     def everybody_advances(self) -> None:
-        """The ones that were put out long ago, too."""
+        """Include the holders whose claims became stale long ago."""
         for held in self.held:
             self._advance(held)
 
@@ -208,7 +208,7 @@ class InboxMachine(RuleBasedStateMachine):
             self.model.fail(job)
         elif spent or kind is RetryClass.UNRECOVERABLE:
             assert isinstance(decision, DeadLetter)
-            self.model.fail(job, bury=True)
+            self.model.fail(job, dead_letter=True)
         elif kind is RetryClass.PERMANENT:
             assert isinstance(decision, Fail)
             self.model.fail(job)
@@ -235,7 +235,7 @@ class InboxMachine(RuleBasedStateMachine):
         owned = job.version == held.job.claim_version and job.status in IN_PROGRESS
         return job if owned else None
 
-    # -- what must be true after every step
+    # -- invariants after every step
 
     @invariant()
     def every_row_is_as_the_model_says(self) -> None:
@@ -249,17 +249,17 @@ class InboxMachine(RuleBasedStateMachine):
             assert row.lease_expires_at == job.lease_ends, "no-lease-at-rest"
             assert (row.cancel_requested_at is not None) is job.canceling or job.status in FINISHED
             assert row.available_at == job.available_at
-            assert row.event_sequence == len(job.told)
+            assert row.event_sequence == len(job.events)
 
     @invariant()
-    def every_transition_was_told_once_and_in_order(self) -> None:
-        told = sa.select(job_outbox_events.c.job_id, job_outbox_events.c.type, job_outbox_events.c.sequence)
+    def every_transition_has_one_event_in_order(self) -> None:
+        wanted = sa.select(job_outbox_events.c.job_id, job_outbox_events.c.type, job_outbox_events.c.sequence)
         events: dict[str, list[tuple[int, str]]] = {}
         with self.store.database.snapshot() as connection:
-            for row in connection.execute(told):
+            for row in connection.execute(wanted):
                 events.setdefault(row.job_id, []).append((row.sequence, row.type))
         for job_id, job in self.model.jobs.items():
-            expected = [(number + 1, f"job.{status}") for number, status in enumerate(job.told)]
+            expected = [(number + 1, f"job.{status}") for number, status in enumerate(job.events)]
             assert sorted(events.get(job_id, [])) == expected, "event-per-transition"
 
     @invariant()

@@ -1,4 +1,4 @@
-"""`same-key-same-job` (contract §9)."""
+"""Enqueue with idempotency keys and source refs: `same-key-same-job` (contract §9)."""
 
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -31,7 +31,7 @@ def test_the_same_request_gets_the_stored_answer(store: Store, clock: SettableCl
     clock.advance(60_000)
     (again,) = accept(store, keyed())
     assert (again.job_id, again.replayed) == (first.job_id, True)
-    assert again.response == first.response, "the answer of then, not the state of now"
+    assert again.response == first.response, "the stored answer, not the present state"
     assert len(store.jobs.page()) == 1
 
 
@@ -42,15 +42,15 @@ def test_another_request_under_the_same_key_is_a_conflict(store: Store) -> None:
     assert len(store.jobs.page()) == 1
 
 
-def test_a_stored_answer_can_be_asked_for(store: Store, clock: SettableClock) -> None:
+def test_a_stored_answer_can_be_read(store: Store, clock: SettableClock) -> None:
     (first,) = accept(store, keyed())
-    ask = store.enqueue.stored_answer
-    assert ask("r1", "k", "h") == Accepted(first.job_id, first.response, replayed=True)
-    assert isinstance(ask("r1", "k", "other"), IdempotencyConflict)
-    assert ask("r1", "k2", "h") is None
-    assert ask("r2", "k", "h") is None
+    read = store.enqueue.stored_answer
+    assert read("r1", "k", "h") == Accepted(first.job_id, first.response, replayed=True)
+    assert isinstance(read("r1", "k", "other"), IdempotencyConflict)
+    assert read("r1", "k2", "h") is None
+    assert read("r2", "k", "h") is None
     clock.advance(7 * 24 * 3600 * 1000)
-    assert ask("r1", "k", "h") is None
+    assert read("r1", "k", "h") is None
     assert len(store.jobs.page()) == 1
 
 
@@ -81,7 +81,7 @@ def test_the_same_key_a_hundred_times_at_once_makes_one_job(store: Store) -> Non
 
 
 def test_the_same_key_from_many_transactions_at_once_makes_one_job(store: Store) -> None:
-    """Past the group commit: the database itself must decide."""
+    """These calls bypass the group commit, so the database itself must decide."""
     with ThreadPoolExecutor(8) as pool:
         batches = [[keyed(f"k{n}") for n in range(20)][:: 1 if b % 2 else -1] for b in range(16)]
         answers = [answer for batch in pool.map(store.enqueue.many, batches) for answer in batch]

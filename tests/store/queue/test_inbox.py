@@ -1,3 +1,5 @@
+"""Claims, releases, groups and steps of the inbox."""
+
 import contextlib
 import itertools
 import threading
@@ -112,18 +114,18 @@ def test_a_group_runs_as_many_as_its_limit(store: Store) -> None:
 
 @pytest.mark.parametrize("engine", ["postgres"], indirect=True)
 def test_a_group_keeps_its_limit_however_postgres_plans(store: Store) -> None:
-    """A subquery that Postgres asked once for each row once let four jobs go where one was allowed."""
-    ways = ("hashagg", "sort", "hashjoin", "mergejoin", "material", "memoize", "indexscan", "bitmapscan")
+    """A subquery that Postgres ran once for each row once admitted four jobs where one was allowed."""
+    methods = ("hashagg", "sort", "hashjoin", "mergejoin", "material", "memoize", "indexscan", "bitmapscan")
     enqueue(store, 100, group_id="album")
     store.database.vacuum_and_analyze()
     waits = sa.update(inbox_jobs).values(lane=Lane.BLOCKED.value)
-    for closed in itertools.combinations(ways, 3):
+    for disabled in itertools.combinations(methods, 3):
         with store.database.transaction() as connection:
             connection.execute(waits)
-            for way in closed:
-                connection.exec_driver_sql(f"SET LOCAL enable_{way} = off")
+            for method in disabled:
+                connection.exec_driver_sql(f"SET LOCAL enable_{method} = off")
             groups = Groups(store.database)
-            assert len(groups.next_in_line(connection, [Group("default", "r1", "album")])) == 1, closed
+            assert len(groups.next_in_line(connection, [Group("default", "r1", "album")])) == 1, disabled
 
 
 def test_the_first_limit_of_a_group_wins(store: Store) -> None:
@@ -151,11 +153,11 @@ def test_a_retried_job_keeps_its_place_in_its_group(store: Store, clock: Settabl
     first, second, third = enqueue(store, 3, group_id="album")
     store.inbox.fail(claim_one(store), FLAKY)
     overtaking = claim_one(store)
-    assert overtaking.job_id == second, "a job that waits for its backoff holds up nobody"
+    assert overtaking.job_id == second, "a job in backoff blocks no other job"
     clock.advance(1_000)
     assert store.inbox.claim("w1", 10) == []
     advance(store, overtaking, until=JobStatus.SUCCEEDED)
-    assert claim_one(store).job_id == first, "it is in line again, before the younger one"
+    assert claim_one(store).job_id == first, "it is in line again, before the younger job"
     assert statuses(store, [third]) == [JobStatus.QUEUED]
 
 
@@ -183,7 +185,7 @@ def test_a_queue_that_nobody_drains_is_swept_all_the_same(store: Store, clock: S
     assert statuses(store, [job_id]) == [JobStatus.QUEUED]
 
 
-def test_a_batch_larger_than_the_queue_takes_what_there_is(store: Store) -> None:
+def test_a_batch_larger_than_the_queue_claims_the_whole_queue(store: Store) -> None:
     waiting = enqueue(store, 30)
     assert sorted(ids(store.inbox.claim("w1", 1_000))) == sorted(waiting)
 
@@ -226,7 +228,7 @@ def test_a_finished_job_forgets_its_owner_and_its_lease(store: Store) -> None:
 
 @pytest.mark.parametrize("engine", ["postgres"], indirect=True)
 def test_a_group_goes_on_though_its_next_job_is_being_written_to(store: Store) -> None:
-    """New credentials for a waiting job lock its row just when its predecessor ends."""
+    """New credentials for a waiting job may lock its row just when its predecessor ends."""
     _, second = enqueue(store, 2, group_id="album")
     first = claim_one(store)
     done = threading.Event()
@@ -239,7 +241,7 @@ def test_a_group_goes_on_though_its_next_job_is_being_written_to(store: Store) -
         connection.execute(sa.update(inbox_jobs).where(inbox_jobs.c.job_id == second).values(refresh_count=1))
         finishing = threading.Thread(target=finish)
         finishing.start()
-        assert not done.wait(0.3), "it waits for the row instead of passing it over"
+        assert not done.wait(0.3), "it skipped the locked row instead of waiting for it"
     finishing.join(30)
     assert ids(store.inbox.claim("w1", 10)) == [second]
 
@@ -292,7 +294,7 @@ def test_a_job_may_be_handed_back_for_later(store: Store, clock: SettableClock) 
     assert (job.job_id, job.attempt_count) == (job_id, 1)
 
 
-def test_what_was_claimed_reaches_its_owner_though_the_next_part_fails(
+def test_claimed_rows_reach_their_owner_though_the_next_batch_fails(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Engines, "read_limit", 2)
@@ -310,21 +312,21 @@ def test_what_was_claimed_reaches_its_owner_though_the_next_part_fails(
 
 
 def test_large_specs_of_many_quotes_are_claimed_whatever_their_number(store: Store) -> None:
-    """libSQL's driver takes no answer beyond 4 MiB by itself, and each quote is four letters in it."""
+    """libSQL's driver refuses an answer over 4 MiB, in which each quote takes four bytes."""
     enqueue(store, 20, spec={**SPEC, "note": '"' * 120_000})
     assert len(store.inbox.claim("w1", 20)) == 20
 
 
 @pytest.mark.parametrize("engine", ["postgres"], indirect=True)
 def test_groups_go_on_whatever_isolation_the_server_has_by_default(url: str, ring: LocalKeyRing) -> None:
-    """What is counted after a group's lock was got must see what was committed before."""
+    """A count made under a group's lock must see everything that was committed before the lock."""
     strict = {"options": r"-c default_transaction_isolation=repeatable\ read"}
     strictly = sa.make_url(url).update_query_dict(strict).render_as_string(hide_password=False)
     with Store(strictly, ring, sweep_every_ms=0) as store:
         enqueue(store, group_id="g")
         first, second = claim_one(store), new_job(group_id="g")
         with store.database.transaction() as connection:
-            now = store.database.read_clock(connection)  # where there is one, a snapshot begins
+            now = store.database.read_clock(connection)  # a REPEATABLE READ snapshot would begin here
             advance(store, first, until=JobStatus.SUCCEEDED)
             store.enqueue._insert(connection, [second], now)
         assert claim_one(store).job_id == second.job_id

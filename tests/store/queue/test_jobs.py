@@ -1,4 +1,4 @@
-"""Which other job may not have its published object replaced by an attempt."""
+"""is_rival: whether another job's published object must not be replaced by an attempt."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""`fenced-writes` and `one-owner`: what a worker may still do after it has lost its job."""
+"""`fenced-writes` and `one-owner`: a worker that has lost its job can write nothing to it."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,7 +11,7 @@ from euterpe.domain.states import JobStatus
 from euterpe.store.queue.inbox import Advance, ClaimedJob
 from euterpe.store.store import Store
 from tests.clock import SettableClock
-from tests.store.jobs import advance, claim_one, enqueue, told
+from tests.store.jobs import advance, claim_one, enqueue, event_types
 
 FLAKY = JobError("io", "it broke", "fetching", RetryClass.TRANSIENT)
 
@@ -56,7 +56,7 @@ def test_a_heartbeat_does_not_revive_a_lease_that_has_run_out(store: Store, cloc
     enqueue(store)
     job = claim_one(store, lease_ms=1_000)
     clock.advance(1_000)
-    assert store.inbox.heartbeat([job], lease_ms=1_000).held, "at the very instant it is still held"
+    assert store.inbox.heartbeat([job], lease_ms=1_000).held, "at the exact end the lease is still held"
     clock.advance(1_001)
     assert not store.inbox.heartbeat([job], lease_ms=1_000).held
 
@@ -82,7 +82,7 @@ def test_a_wrong_version_or_a_wrong_status_changes_nothing(store: Store) -> None
     ):
         assert not store.inbox.advance([Advance(replace(job, claim_version=version), source, target)])
     assert store.jobs.get(job_id)["status"] == JobStatus.CLAIMED
-    assert told(store, job_id) == ["claimed"]
+    assert event_types(store, job_id) == ["claimed"]
 
 
 def test_the_same_step_twice_is_one_step(store: Store) -> None:
@@ -90,7 +90,7 @@ def test_the_same_step_twice_is_one_step(store: Store) -> None:
     step = Advance(claim_one(store), JobStatus.CLAIMED, JobStatus.FETCHING)
     assert store.inbox.advance([step]) == {job_id}
     assert store.inbox.advance([step]) == frozenset()
-    assert told(store, job_id) == ["claimed", "fetching"]
+    assert event_types(store, job_id) == ["claimed", "fetching"]
 
 
 def test_the_store_rejects_a_step_outside_the_table_before_it_writes(store: Store) -> None:
@@ -98,7 +98,7 @@ def test_the_store_rejects_a_step_outside_the_table_before_it_writes(store: Stor
     job = claim_one(store)
     with pytest.raises(InvalidTransition, match="claimed -> succeeded"):
         store.inbox.advance([Advance(job, JobStatus.CLAIMED, JobStatus.SUCCEEDED)])
-    assert told(store, job_id) == ["claimed"]
+    assert event_types(store, job_id) == ["claimed"]
 
 
 def test_terminal_forever(store: Store) -> None:

@@ -1,4 +1,4 @@
-"""What is known of receivers that do not answer, and the release of the events that wait for them."""
+"""Origins: the recorded health of receivers, and the release of the events that wait for them."""
 
 import pytest
 
@@ -18,7 +18,7 @@ LATER = Redeliver(10 * HOUR_MS, "egress_timeout: no answer")
 
 @pytest.fixture
 def events(store: Store) -> list[ClaimedEvent]:
-    """All events of a job, in a dispatcher's hands."""
+    """Return all events of a job, claimed by a dispatcher."""
     enqueue(store)
     advance(store, claim_one(store), until=JobStatus.SUCCEEDED)
     return store.outbox.claim("d1", 10)
@@ -30,7 +30,7 @@ def record(store: Store, *changes: OriginChange) -> None:
 
 
 def fail(store: Store, events: list[ClaimedEvent], change: OriginChange) -> None:
-    """Settle the events as not answered, in a far future, with what the last one has shown."""
+    """Settle the events as unanswered, due in ten hours, the last one with a change of the origin."""
     failed = [Delivery(event, LATER, waits_for=ORIGIN) for event in events[:-1]]
     store.outbox.settle([*failed, Delivery(events[-1], LATER, waits_for=ORIGIN, origin_change=change)])
 
@@ -50,7 +50,7 @@ def test_the_last_change_of_an_origin_counts(store: Store) -> None:
     assert store.outbox.origins.read([KEY]) == {}
 
 
-def test_a_delivery_and_what_it_has_shown_are_one_transaction(
+def test_a_delivery_and_its_change_of_the_origin_are_one_transaction(
     store: Store, events: list[ClaimedEvent]
 ) -> None:
     fail(store, events, OriginChange(KEY, OriginState.DOWN, 1))
@@ -70,7 +70,7 @@ def test_the_rows_of_a_requester_are_bounded(store: Store, clock: SettableClock)
     assert store.outbox.origins.read([("r2", ORIGIN)])
 
 
-def test_what_waits_for_a_receiver_that_recovers_is_due_at_once_and_in_order(
+def test_events_of_a_receiver_that_recovers_are_due_at_once_and_in_order(
     store: Store, events: list[ClaimedEvent], clock: SettableClock
 ) -> None:
     fail(store, events, OriginChange(KEY, OriginState.DOWN, 5))
@@ -79,16 +79,16 @@ def test_what_waits_for_a_receiver_that_recovers_is_due_at_once_and_in_order(
     record(store, OriginChange(KEY, OriginState.RECOVERED))
     again = store.outbox.claim("d2", 10)
     assert [event.sequence for event in again] == [1, 2, 3, 4, 5]
-    assert store.outbox.origins.read([KEY]) == {}, "all are released: nothing more is to be known"
+    assert store.outbox.origins.read([KEY]) == {}, "all events are released, so the row is deleted"
 
 
-def test_a_try_that_comes_early_does_not_use_up_the_budget_of_the_first_day(
+def test_an_early_attempt_does_not_use_up_the_budget_of_the_first_day(
     store: Store, events: list[ClaimedEvent], clock: SettableClock
 ) -> None:
     fail(store, events, OriginChange(KEY, OriginState.DOWN, 5))
     record(store, OriginChange(KEY, OriginState.RECOVERED))
     again = store.outbox.claim("d1", 10)
-    assert {event.attempt_count for event in again} == {1}, "as before the receiver recovered"
+    assert {event.attempt_count for event in again} == {1}, "the early attempt was not counted"
     fail(store, again, OriginChange(KEY, OriginState.DOWN, 5))
     clock.advance(25 * HOUR_MS)
     record(store, OriginChange(KEY, OriginState.RECOVERED))

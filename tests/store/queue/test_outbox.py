@@ -1,4 +1,4 @@
-"""The outbox under the same protocol as the inbox."""
+"""The outbox: claims, settling, replays and delivery log, under the ownership protocol of the inbox."""
 
 import json
 from collections.abc import Collection
@@ -22,7 +22,7 @@ BROKEN = Redeliver(5_000, "answered 503")
 
 @pytest.fixture
 def event(store: Store) -> ClaimedEvent:
-    """The first event of a job, in a dispatcher's hands."""
+    """Return the first event of a job, claimed by a dispatcher."""
     enqueue(store)
     claim_one(store)
     (event,) = store.outbox.claim("d1", 10, lease_ms=1_000)
@@ -88,13 +88,13 @@ def test_a_heartbeat_keeps_an_event(store: Store, event: ClaimedEvent, clock: Se
 def test_an_event_whose_budget_is_spent_in_crashes_is_a_dead_letter(
     store: Store, clock: SettableClock
 ) -> None:
-    impatient = Outbox(store.database, max_attempts=2, sweep_every_ms=0)
+    outbox = Outbox(store.database, max_attempts=2, sweep_every_ms=0)
     enqueue(store)
     claim_one(store)
     for _ in range(2):
-        (event,) = impatient.claim("d1", 1, lease_ms=1_000)
+        (event,) = outbox.claim("d1", 1, lease_ms=1_000)
         clock.advance(1_001)
-        impatient.sweep()
+        outbox.sweep()
     assert store.jobs.event(event.event_id)["status"] == OutboxStatus.DEAD_LETTER
 
 
@@ -132,7 +132,7 @@ def test_replay_takes_a_range_of_time(store: Store, clock: SettableClock) -> Non
     assert store.outbox.replay_between(start + 9_000, start + 10_000) == 0
 
 
-def test_a_replay_of_nothing_says_so(store: Store, event: ClaimedEvent) -> None:
+def test_a_replay_of_an_unknown_or_undelivered_event_is_not_found(store: Store, event: ClaimedEvent) -> None:
     for event_id in (event.event_id, "no-such-event"):
         with pytest.raises(NotFound, match=event_id):
             store.outbox.replay_one(event_id)
@@ -182,7 +182,7 @@ def test_a_stale_attempt_is_not_logged(store: Store, event: ClaimedEvent, clock:
 def test_a_replay_sends_each_event_once_however_fast_it_is_delivered(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was delivered again in the meantime looks like what is still to be replayed."""
+    """An event that is delivered again during the replay still matches its query."""
     monkeypatch.setattr("euterpe.store.queue.outbox.MAX_BATCH", 2)
     enqueue(store)
     advance(store, claim_one(store), until=JobStatus.SUCCEEDED)
@@ -203,7 +203,7 @@ def test_a_replay_sends_each_event_once_however_fast_it_is_delivered(
 
 
 def test_events_of_any_size_are_claimed_as_many_as_are_wanted(store: Store) -> None:
-    """libSQL's client takes no answer beyond 4 MiB."""
+    """libSQL's client refuses an answer over 4 MiB."""
     enqueue(store, 20, spec={**SPEC, "webhook_events": ["succeeded"]})
     for job in store.inbox.claim("w1", 20):
         advance(store, job, until=JobStatus.UPLOADING)

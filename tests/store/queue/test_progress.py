@@ -1,4 +1,4 @@
-"""How far a job is, between two transitions."""
+"""Progress reports of a job between two transitions."""
 
 import json
 
@@ -11,9 +11,9 @@ from euterpe.store.queue.inbox import Advance
 from euterpe.store.queue.progress import ProgressReport
 from euterpe.store.store import Store
 from tests.clock import SettableClock
-from tests.store.jobs import SPEC, advance, claim_one, enqueue, told
+from tests.store.jobs import SPEC, advance, claim_one, enqueue, event_types
 
-ASKS = {**SPEC, "webhook_events": ["progress", "succeeded"]}
+WITH_PROGRESS = {**SPEC, "webhook_events": ["progress", "succeeded"]}
 
 
 def test_a_report_is_in_the_status_document(store: Store) -> None:
@@ -28,13 +28,13 @@ def test_a_report_is_in_the_status_document(store: Store) -> None:
     assert [document[name] for name in shown] == [50.0, None, None]
 
 
-def test_a_report_is_an_event_only_for_who_asked(store: Store) -> None:
-    (job_id,) = enqueue(store, spec=ASKS)
+def test_a_report_is_an_event_only_for_those_who_subscribed(store: Store) -> None:
+    (job_id,) = enqueue(store, spec=WITH_PROGRESS)
     (other_id,) = enqueue(store)
     jobs = store.inbox.claim("w1", 2)
     store.progress.write([ProgressReport(job, 41.5, eta_seconds=12.0, speed=3.1) for job in jobs])
-    assert told(store, job_id) == ["claimed", "progress"]
-    assert told(store, other_id) == ["claimed"]
+    assert event_types(store, job_id) == ["claimed", "progress"]
+    assert event_types(store, other_id) == ["claimed"]
     event = store.jobs.events(job_id)[-1]
     body = json.loads(event["payload"])
     assert (event["status"], event["type"]) == (OutboxStatus.PENDING, "job.progress")
@@ -43,25 +43,26 @@ def test_a_report_is_an_event_only_for_who_asked(store: Store) -> None:
 
 
 def test_progress_events_leave_no_gap_in_the_sequence(store: Store) -> None:
-    (job_id,) = enqueue(store, spec=ASKS)
+    (job_id,) = enqueue(store, spec=WITH_PROGRESS)
     job = claim_one(store)
     store.progress.write([ProgressReport(job, 10.0)])
     advance(store, job, until=JobStatus.SUCCEEDED)
-    assert told(store, job_id) == ["claimed", "progress", "fetching", "processing", "uploading", "succeeded"]
+    expected = ["claimed", "progress", "fetching", "processing", "uploading", "succeeded"]
+    assert event_types(store, job_id) == expected
 
 
-def test_a_stale_report_changes_nothing_and_is_told(store: Store, clock: SettableClock) -> None:
+def test_a_stale_report_changes_nothing_and_is_refused(store: Store, clock: SettableClock) -> None:
     """fenced-writes"""
-    (job_id,) = enqueue(store, spec=ASKS)
+    (job_id,) = enqueue(store, spec=WITH_PROGRESS)
     job = claim_one(store, lease_ms=1_000)
     clock.advance(1_001)
     store.inbox.sweep()
     assert store.progress.write([ProgressReport(job, 99.0)]) == frozenset()
     assert store.jobs.get(job_id)["progress"] == 0.0
-    assert "progress" not in told(store, job_id)
+    assert "progress" not in event_types(store, job_id)
 
 
-def test_what_is_left_to_do_is_forgotten_with_the_encoding(store: Store) -> None:
+def test_eta_and_speed_are_cleared_when_encoding_ends(store: Store) -> None:
     (job_id,) = enqueue(store)
     job = claim_one(store)
     advance(store, job, until=JobStatus.PROCESSING)

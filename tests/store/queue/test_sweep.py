@@ -1,4 +1,4 @@
-"""Sweeps are made by the way: where there was nothing to claim, and sooner or later in any case."""
+"""SweepTimer: claims that find nothing sweep, and claims that find something sweep at a limited rate."""
 
 import pytest
 
@@ -10,8 +10,8 @@ from tests.clock import SettableClock
 from tests.store.jobs import claim_one, enqueue, statuses
 
 
-class Yard:
-    """Rows to claim, rows that a sweep would bring, and what was done, in its order."""
+class FakeQueue:
+    """Ready rows, rows that a sweep makes ready, and a log of the calls."""
 
     def __init__(self, ready: int, due: int) -> None:
         self.ready, self.due = ready, due
@@ -36,69 +36,69 @@ def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 def test_the_first_job_of_an_idle_worker_does_not_wait_for_a_sweep(now: list[float]) -> None:
-    yard = Yard(ready=0, due=0)
-    turns = SweepTimer(100, yard.sweep)
-    assert turns.claim_with_sweep(yard.claim) == []
+    queue = FakeQueue(ready=0, due=0)
+    timer = SweepTimer(100, queue.sweep)
+    assert timer.claim_with_sweep(queue.claim) == []
     now[0] += 1.5
-    yard.ready, yard.done = 2, []
-    assert turns.claim_with_sweep(yard.claim) == [1]
-    assert yard.done == ["claim"]
-    assert turns.claim_with_sweep(yard.claim) == [1]
-    assert yard.done == ["claim", "sweep", "claim"]
+    queue.ready, queue.done = 2, []
+    assert timer.claim_with_sweep(queue.claim) == [1]
+    assert queue.done == ["claim"]
+    assert timer.claim_with_sweep(queue.claim) == [1]
+    assert queue.done == ["claim", "sweep", "claim"]
 
 
 def test_an_idle_worker_that_has_slept_too_long_sweeps_first(now: list[float]) -> None:
-    yard = Yard(ready=0, due=0)
-    turns = SweepTimer(100, yard.sweep)
-    turns.claim_with_sweep(yard.claim)
+    queue = FakeQueue(ready=0, due=0)
+    timer = SweepTimer(100, queue.sweep)
+    timer.claim_with_sweep(queue.claim)
     now[0] += 2.0
-    yard.ready, yard.done = 1, []
-    assert turns.claim_with_sweep(yard.claim) == [1]
-    assert yard.done == ["sweep", "claim"]
+    queue.ready, queue.done = 1, []
+    assert timer.claim_with_sweep(queue.claim) == [1]
+    assert queue.done == ["sweep", "claim"]
 
 
-def test_where_nothing_is_a_sweep_may_bring_something_and_it_is_claimed(now: list[float]) -> None:
-    yard = Yard(ready=0, due=0)
-    turns = SweepTimer(100, yard.sweep)
-    assert turns.claim_with_sweep(yard.claim) == []
+def test_a_claim_that_finds_nothing_sweeps_and_claims_again(now: list[float]) -> None:
+    queue = FakeQueue(ready=0, due=0)
+    timer = SweepTimer(100, queue.sweep)
+    assert timer.claim_with_sweep(queue.claim) == []
     now[0] += 0.1
-    yard.due, yard.done = 2, []
-    assert turns.claim_with_sweep(yard.claim) == [1]
-    assert yard.done == ["claim", "sweep", "claim"]
+    queue.due, queue.done = 2, []
+    assert timer.claim_with_sweep(queue.claim) == [1]
+    assert queue.done == ["claim", "sweep", "claim"]
 
 
-def test_claims_that_find_nothing_sweep_no_more_often_than_agreed(now: list[float]) -> None:
-    yard = Yard(ready=0, due=0)
-    turns = SweepTimer(100, yard.sweep)
+def test_claims_that_find_nothing_sweep_no_more_often_than_the_interval(now: list[float]) -> None:
+    queue = FakeQueue(ready=0, due=0)
+    timer = SweepTimer(100, queue.sweep)
     for _ in range(20):
-        turns.claim_with_sweep(yard.claim)
+        timer.claim_with_sweep(queue.claim)
         now[0] += 0.01
-    assert yard.done.count("sweep") == 2
+    assert queue.done.count("sweep") == 2
 
 
-def test_claims_that_always_find_something_sweep_as_often(now: list[float]) -> None:
-    yard = Yard(ready=1000, due=0)
-    turns = SweepTimer(250, yard.sweep)
+def test_claims_that_always_find_something_sweep_once_per_interval(now: list[float]) -> None:
+    queue = FakeQueue(ready=1000, due=0)
+    timer = SweepTimer(250, queue.sweep)
     for _ in range(100):
-        assert turns.claim_with_sweep(yard.claim)
+        assert timer.claim_with_sweep(queue.claim)
         now[0] += 0.125
-    assert yard.done.count("sweep") == 50
+    assert queue.done.count("sweep") == 50
 
 
-def test_a_sweep_that_fails_is_told_of_and_stops_no_claims(now: list[float]) -> None:
-    """At the pace of a worker that waits a second after each trouble."""
+def test_a_sweep_that_fails_raises_and_stops_no_claims(now: list[float]) -> None:
+    """The worker of this test waits a second after each error."""
 
     def fail() -> int:
         raise ValueError("the disk is full")
 
-    sweep_timer, claimed, told = SweepTimer(100, fail), 0, 0
+    sweep_timer, claimed, errors = SweepTimer(100, fail), 0, 0
     for _ in range(60):
         try:
             claimed += len(sweep_timer.claim_with_sweep(lambda: [1]))
         except ValueError:
-            told += 1
+            errors += 1
         now[0] += 1.0
-    assert told == 20
+    assert errors == 20
     assert claimed == 40
 
 
@@ -109,13 +109,13 @@ def test_an_idle_worker_claims_what_its_own_sweep_has_brought(
         (job_id,) = enqueue(store, not_before=clock.now_ms + 1_000)
         assert store.inbox.claim("w1", 1) == []
         clock.advance(1_000)
-        assert store.inbox.claim("w1", 1) == []  # a tenth of a second has not passed
+        assert store.inbox.claim("w1", 1) == []  # 100 ms have not passed
         now[0] += 0.1
         assert claim_one(store).job_id == job_id
         assert statuses(store, [job_id]) == [JobStatus.CLAIMED]
 
 
-def test_one_whose_claims_find_something_puts_out_owners_too(
+def test_a_busy_worker_sweeps_expired_leases_too(
     url: str, ring: LocalKeyRing, clock: SettableClock, now: list[float]
 ) -> None:
     with Store(url, ring, clock=clock, sweep_every_ms=100) as store:

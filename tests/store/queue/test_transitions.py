@@ -24,7 +24,7 @@ from euterpe.store.queue.transitions import Step, Transitions
 from euterpe.store.store import Store
 from euterpe.store.tables import inbox_jobs, job_outbox_events
 from tests.clock import SettableClock
-from tests.store.jobs import SPEC, advance, claim_one, enqueue, statuses, told
+from tests.store.jobs import SPEC, advance, claim_one, enqueue, event_types, statuses
 
 FLAKY = JobError("io", "it broke", "fetching", RetryClass.TRANSIENT)
 HOPELESS = JobError("codec", "there is no such codec", "processing", RetryClass.UNRECOVERABLE)
@@ -38,7 +38,7 @@ def lane_of(status: JobStatus) -> Lane:
 
 
 def put(store: Store, status: JobStatus) -> str:
-    """A job that is in this state, by SQL: an UPDATE could not bring it there from everywhere."""
+    """Insert a job in this status by SQL, as no UPDATE could reach every status; return its id."""
     (job_id,) = enqueue(store)
     owned = lane_of(status) is Lane.LEASED
     with store.database.transaction() as connection:
@@ -123,17 +123,17 @@ def test_the_one_writing_function_knows_no_other_edges(store: Store, source: Job
         job_id = put(store, source)
         if target in JOB_TRANSITIONS[source]:
             assert apply(store, job_id, 0, source, target) == {job_id}
-            assert told(store, job_id) == [target]
+            assert event_types(store, job_id) == [target]
         else:
             with pytest.raises(InvalidTransition):
                 apply(store, job_id, 0, source, target)
-            assert told(store, job_id) == []
+            assert event_types(store, job_id) == []
 
 
 def test_the_whole_life_of_a_job_is_five_events_and_one_attempt(store: Store) -> None:
     (job_id,) = enqueue(store)
     assert advance(store, claim_one(store), until=JobStatus.SUCCEEDED)
-    assert told(store, job_id) == ["claimed", "fetching", "processing", "uploading", "succeeded"]
+    assert event_types(store, job_id) == ["claimed", "fetching", "processing", "uploading", "succeeded"]
     row = store.jobs.get(job_id)
     assert (row["event_sequence"], row["progress"], row["finished_at"]) == (5, 100.0, row["updated_at"])
     (attempt,) = store.jobs.attempts(job_id)
@@ -166,7 +166,7 @@ def test_events_that_nobody_asked_for_are_skipped_and_still_numbered(store: Stor
     for spec, expected in ((quiet, {"skipped"}), (picky, {"skipped", "pending"})):
         (job_id,) = enqueue(store, spec=spec)
         advance(store, claim_one(store), until=JobStatus.SUCCEEDED)
-        assert len(told(store, job_id)) == 5
+        assert len(event_types(store, job_id)) == 5
         events = store.jobs.events(job_id)
         assert {event["status"] for event in events} == expected
     assert [event["type"] for event in events if event["status"] == "pending"] == ["job.succeeded"]
@@ -177,7 +177,7 @@ def test_a_transition_and_its_event_are_one_transaction(store: Store) -> None:
     job = claim_one(store)
     event = sa.update(job_outbox_events).where(job_outbox_events.c.job_id == job_id)
     with store.database.transaction() as connection:
-        connection.execute(event.values(sequence=2))  # the place of the next one is taken
+        connection.execute(event.values(sequence=2))  # takes the sequence of the next event
     with pytest.raises(StoreError):
         apply(store, job_id, job.claim_version, JobStatus.CLAIMED, JobStatus.FETCHING)
     assert statuses(store, [job_id]) == [JobStatus.CLAIMED], "event-per-transition"
@@ -196,7 +196,7 @@ def test_a_retryable_failure_waits_its_backoff_and_comes_back(store: Store, cloc
     assert store.inbox.claim("w1", 1) == []
     clock.advance(decision.delay_ms)
     assert claim_one(store).attempt_count == 2
-    assert told(store, job_id) == ["claimed", "queued", "claimed"]
+    assert event_types(store, job_id) == ["claimed", "queued", "claimed"]
 
 
 def test_a_spent_budget_is_two_transitions_and_two_events(store: Store, clock: SettableClock) -> None:
@@ -204,7 +204,7 @@ def test_a_spent_budget_is_two_transitions_and_two_events(store: Store, clock: S
     store.inbox.fail(claim_one(store), FLAKY)
     clock.advance(Backoff().cap_ms)
     assert isinstance(store.inbox.fail(claim_one(store), FLAKY), DeadLetter)
-    assert told(store, job_id) == ["claimed", "queued", "claimed", "failed", "dead_letter"]
+    assert event_types(store, job_id) == ["claimed", "queued", "claimed", "failed", "dead_letter"]
     row = store.jobs.get(job_id)
     assert (row["status"], row["attempt_count"]) == (JobStatus.DEAD_LETTER, 2), "budget"
 
@@ -212,7 +212,7 @@ def test_a_spent_budget_is_two_transitions_and_two_events(store: Store, clock: S
 def test_an_unrecoverable_failure_is_a_dead_letter_at_once(store: Store) -> None:
     (job_id,) = enqueue(store)
     assert isinstance(store.inbox.fail(claim_one(store), HOPELESS), DeadLetter)
-    assert told(store, job_id) == ["claimed", "failed", "dead_letter"]
+    assert event_types(store, job_id) == ["claimed", "failed", "dead_letter"]
 
 
 def test_a_permanent_failure_rests_and_may_be_retried_by_a_person(store: Store) -> None:
@@ -245,7 +245,7 @@ def test_a_lease_that_runs_out_requeues_and_at_the_end_buries(store: Store, cloc
         clock.advance(1_001)
         assert store.inbox.sweep() == 1
         clock.advance(Backoff().cap_ms)
-    assert told(store, job_id) == ["claimed", "queued", "claimed", "failed", "dead_letter"]
+    assert event_types(store, job_id) == ["claimed", "queued", "claimed", "failed", "dead_letter"]
     assert [a["outcome"] for a in store.jobs.attempts(job_id)] == ["lease_expired", "lease_expired"]
     assert store.jobs.get(job_id)["last_error"]["code"] == "lease_expired"
 
@@ -256,13 +256,13 @@ def test_a_queued_job_is_canceled_by_a_claim_that_is_no_attempt(store: Store) ->
     row = store.jobs.get(job_id)
     assert (row["status"], row["attempt_count"], row["started_at"]) == (JobStatus.FAILED, 0, None)
     assert row["last_error"]["code"] == "canceled"
-    assert told(store, job_id) == ["claimed", "failed"]
+    assert event_types(store, job_id) == ["claimed", "failed"]
     assert store.jobs.attempts(job_id) == []
     with pytest.raises(Conflict):
         store.control.cancel(job_id)
 
 
-def test_a_running_job_is_asked_to_stop_and_told_so_at_its_heartbeat(store: Store) -> None:
+def test_a_heartbeat_reports_the_cancel_of_a_running_job(store: Store) -> None:
     (job_id,) = enqueue(store)
     job = claim_one(store)
     assert not store.inbox.heartbeat([job]).cancel_requested
@@ -281,7 +281,7 @@ def test_a_canceled_job_of_a_dead_worker_is_failed_by_the_sweep(store: Store, cl
     clock.advance(1_001)
     store.inbox.sweep()
     assert statuses(store, [job_id]) == [JobStatus.FAILED]
-    assert told(store, job_id) == ["claimed", "failed"]
+    assert event_types(store, job_id) == ["claimed", "failed"]
 
 
 def test_a_released_job_that_was_canceled_is_not_queued_again(store: Store) -> None:

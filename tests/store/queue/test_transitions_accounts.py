@@ -1,4 +1,4 @@
-"""What an attempt has used is kept however it ends, and nobody writes it but the attempt's owner."""
+"""The resource account of an attempt is kept however it ends, and only the attempt's owner writes it."""
 
 import pytest
 

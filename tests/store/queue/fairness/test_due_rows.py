@@ -1,4 +1,4 @@
-"""Delayed rows that come due together: no backlog of one requester holds up those of another."""
+"""Delayed rows that come due together: the backlog of one requester does not hold up another."""
 
 from euterpe.domain.retry import Redeliver
 from euterpe.domain.states import Lane
@@ -16,7 +16,7 @@ def lanes(store: Store, requester_id: str, table: str = "inbox_jobs") -> dict[st
             f"SELECT lane, count(*) FROM {table} "  # noqa: S608  names of this test
             f"WHERE requester_id = '{requester_id}' GROUP BY lane"
         )
-        return {lane: count for lane, count in rows}  # noqa: C416  rows are no pairs to mypy
+        return {lane: count for lane, count in rows}  # noqa: C416  to mypy a row is not a pair
 
 
 def test_due_jobs_of_one_requester_do_not_hold_up_another(store: Store, clock: SettableClock) -> None:
@@ -32,7 +32,7 @@ def test_due_jobs_of_one_requester_do_not_hold_up_another(store: Store, clock: S
 
 
 def test_more_requesters_than_a_sweep_reads_have_their_turn(store: Store, clock: SettableClock) -> None:
-    """Also behind fifty requesters whose delayed jobs are not due."""
+    """Sixty requesters with delayed jobs that are not due stand before it in the index."""
     at = clock.now_ms + 1_000
     store.enqueue.many([new_job(requester_id=f"r{number:03}", not_before=at * 2) for number in range(60)])
     enqueue(store, BACKLOG, requester_id="hostile", not_before=at)

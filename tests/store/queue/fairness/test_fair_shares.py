@@ -31,7 +31,7 @@ def claim_each(store: Store, count: int) -> list[ClaimedJob]:
     return [claim_one(store) for _ in range(count)]
 
 
-def with_weight(store: Store, requester_id: str, weight: int) -> None:
+def create_with_weight(store: Store, requester_id: str, weight: int) -> None:
     row = {"requester_id": requester_id, "name": requester_id, "created_at": 1, "weight": weight}
     with store.database.transaction() as connection:
         connection.execute(sa.insert(requesters).values(row))
@@ -61,7 +61,7 @@ def test_a_batch_is_as_fair_as_single_claims(store: Store) -> None:
 
 
 def test_turns_are_in_proportion_to_weights(store: Store) -> None:
-    with_weight(store, "heavy", 300)
+    create_with_weight(store, "heavy", 300)
     enqueue(store, 60, requester_id="heavy")
     enqueue(store, 60, requester_id="light")
     assert abs(Counter(owners(claim_each(store, 40)))["heavy"] - 30) <= 1
@@ -77,7 +77,7 @@ def test_nobody_is_punished_for_what_it_used_while_nobody_else_came(store: Store
 
 
 def test_nobody_saves_up_a_share_by_waiting(store: Store, clock: SettableClock) -> None:
-    """A rank that was kept while a job waited would let all jobs of an instant go before everybody else's."""
+    """A rank kept while a job is delayed would let all jobs due at one moment go before everybody else's."""
     enqueue(store, 100, requester_id="saver", not_before=clock.now_ms + 1_000)
     enqueue(store, 300, requester_id="steady")
     claim_each(store, 150)
@@ -86,7 +86,7 @@ def test_nobody_saves_up_a_share_by_waiting(store: Store, clock: SettableClock) 
 
 
 def test_a_retry_takes_a_new_turn(store: Store, clock: SettableClock) -> None:
-    """Or jobs that fail at once would go before everybody's fresh ones again and again."""
+    """With their old rank, jobs that fail at once would go before new jobs again and again."""
     enqueue(store, 30, requester_id="failing", max_attempts=100)
     for job in store.inbox.claim("w1", 30):
         store.inbox.fail(job, FLAKY)
@@ -103,7 +103,7 @@ def test_a_priority_counts_within_a_requesters_share_only(store: Store) -> None:
 
 
 def test_many_levels_of_priority_are_one_share(store: Store) -> None:
-    """From the lowest up: each level would have a line of its own, if it had a rank of its own."""
+    """With a rank for each priority, each level would get a share of its own."""
     enqueue(store, 50, requester_id="modest")
     for priority in range(0, 101, 10):
         enqueue(store, 50, requester_id="pushy", priority=priority)
@@ -154,7 +154,7 @@ def test_shares_are_of_a_queue(store: Store) -> None:
 
 
 def test_groups_take_their_requesters_turns(store: Store) -> None:
-    """Each group has one job ready: many groups are not many shares."""
+    """Each group has one ready job; many groups must not be many shares."""
     for number in range(40):
         enqueue(store, 2, requester_id="grouped", group_id=f"g{number}")
     enqueue(store, 40, requester_id="plain")
@@ -183,8 +183,8 @@ def virtual_time(store: Store) -> int:
         return int(connection.execute(sa.select(queues.c.virtual_time)).scalar_one())
 
 
-class SlowClock:
-    """A monotonic clock that stands still unless a test moves it."""
+class ManualClock:
+    """A monotonic clock that changes only when a test sets it."""
 
     def __init__(self) -> None:
         self.now = 1_000.0
@@ -194,36 +194,36 @@ class SlowClock:
 
 
 @contextmanager
-def paced(url: str, ring: LocalKeyRing, clock: SettableClock) -> Iterator[tuple[Store, SlowClock]]:
-    """Open a store that writes the virtual time once in 100 ms, as by default."""
-    monotonic = SlowClock()
+def open_store(url: str, ring: LocalKeyRing, clock: SettableClock) -> Iterator[tuple[Store, ManualClock]]:
+    """Open a store with the default interval of 100 ms between writes of the virtual time."""
+    monotonic = ManualClock()
     with Store(url, ring, clock=clock, shares=partial(FairShares, monotonic=monotonic)) as store:
         yield store, monotonic
 
 
-def claim_for_a_while(store: Store, monotonic: SlowClock) -> None:
+def claim_for_a_while(store: Store, monotonic: ManualClock) -> None:
     for _ in range(40):
         claim_one(store)
         monotonic.now += 0.02
 
 
-def test_the_virtual_time_is_written_also_at_its_pace(
+def test_the_virtual_time_is_written_at_its_interval(
     url: str, ring: LocalKeyRing, clock: SettableClock
 ) -> None:
-    """Never written, a newcomer would go before everybody's backlog."""
-    with paced(url, ring, clock) as (store, monotonic):
+    """If it were never written, a new requester would go before every backlog."""
+    with open_store(url, ring, clock) as (store, monotonic):
         enqueue(store, 100, requester_id="large")
         claim_for_a_while(store, monotonic)
         enqueue(store, 40, requester_id="new")
         turns = owners(claim_each(store, 40))
-    ahead = 5  # what was claimed within 100 ms
+    ahead = 5  # jobs claimed within 100 ms
     assert abs(turns.count("new") - 20) <= ahead
 
 
 def test_a_claim_that_is_rolled_back_does_not_stop_the_virtual_time(
     url: str, ring: LocalKeyRing, clock: SettableClock
 ) -> None:
-    with paced(url, ring, clock) as (store, monotonic):
+    with open_store(url, ring, clock) as (store, monotonic):
         enqueue(store, 100, requester_id="large")
         with suppress(ZeroDivisionError), store.database.transaction() as connection:
             store.inbox.shares.note_claimed(connection, "default", 1)
@@ -238,9 +238,9 @@ def test_a_claim_that_is_rolled_back_does_not_stop_the_virtual_time(
 def test_an_idle_claim_writes_no_virtual_time(
     url: str, ring: LocalKeyRing, clock: SettableClock, jobs: int
 ) -> None:
-    """Neither after the first claim of a queue, nor after one that another process has overtaken."""
+    """None follows the first claim of a queue, nor a claim that another process has overtaken."""
     written: list[str] = []
-    with paced(url, ring, clock) as (store, monotonic), paced(url, ring, clock) as (other, _):
+    with open_store(url, ring, clock) as (store, monotonic), open_store(url, ring, clock) as (other, _):
         enqueue(store, jobs)
         store.inbox.claim("w1", 1)
         store.inbox.claim("w1", 1)
@@ -248,7 +248,7 @@ def test_an_idle_claim_writes_no_virtual_time(
         monotonic.now += 1
         store.inbox.claim("w1", 1)
         sa.event.listen(
-            store.database.engines.write, "before_cursor_execute", lambda *told: written.append(told[2])
+            store.database.engines.write, "before_cursor_execute", lambda *event: written.append(event[2])
         )
         for _ in range(3):
             monotonic.now += 1
@@ -258,8 +258,8 @@ def test_an_idle_claim_writes_no_virtual_time(
 
 @pytest.mark.parametrize("weight", [3, 7, 300, 9_999])
 def test_any_weight_charges_whole_numbers(store: Store, clock: SettableClock, weight: int) -> None:
-    """SQLite refuses a rank with a remainder: then the enqueue fails, and with it everybody's sweep."""
-    with_weight(store, "newsroom", weight)
+    """SQLite refuses a fractional rank: the enqueue would fail, and with it everybody's sweep."""
+    create_with_weight(store, "newsroom", weight)
     enqueue(store, 1, requester_id="newsroom")
     enqueue(store, 1, requester_id="newsroom", not_before=clock.now_ms + 1)
     enqueue(store, 2, requester_id="newsroom", group_id="g")
@@ -270,7 +270,7 @@ def test_any_weight_charges_whole_numbers(store: Store, clock: SettableClock, we
 
 
 def test_shares_without_unfinished_jobs_are_pruned(store: Store) -> None:
-    """A requester may name as many queues as it likes; what is kept of them must have an end."""
+    """A requester may name any number of queues, so the rows kept for them must be bounded."""
     for number in range(30):
         enqueue(store, 1, queue=f"q{number}")
     for number in range(29):
@@ -298,7 +298,7 @@ def test_every_ready_job_has_a_rank(store: Store, clock: SettableClock) -> None:
 # -- caps
 
 
-def capped(store: Store, requester_id: str, max_running: int | None) -> None:
+def set_cap(store: Store, requester_id: str, max_running: int | None) -> None:
     store.requester_limits.set(requester_id, {"max_running": max_running})
 
 
@@ -308,7 +308,7 @@ def newsroom(store: Store) -> str:
 
 
 def test_a_requester_runs_no_more_jobs_than_its_cap(store: Store, newsroom: str) -> None:
-    capped(store, newsroom, 2)
+    set_cap(store, newsroom, 2)
     enqueue(store, 5, requester_id=newsroom)
     enqueue(store, 3, requester_id="other")
     held = store.inbox.claim("w1", 10) + store.inbox.claim("w1", 10)
@@ -319,7 +319,7 @@ def test_a_requester_runs_no_more_jobs_than_its_cap(store: Store, newsroom: str)
 
 
 def test_a_cap_counts_over_all_queues(store: Store, newsroom: str) -> None:
-    capped(store, newsroom, 1)
+    set_cap(store, newsroom, 1)
     enqueue(store, 2, requester_id=newsroom, queue="a")
     enqueue(store, 2, requester_id=newsroom, queue="b")
     assert len(store.inbox.claim("w1", 10, queues=("a", "b"))) == 1
@@ -327,7 +327,7 @@ def test_a_cap_counts_over_all_queues(store: Store, newsroom: str) -> None:
 
 
 def test_a_capped_requester_gets_its_most_urgent_job_next(store: Store, newsroom: str) -> None:
-    capped(store, newsroom, 1)
+    set_cap(store, newsroom, 1)
     enqueue(store, 3, requester_id=newsroom, priority=10)
     running = claim_one(store)
     (urgent,) = enqueue(store, requester_id=newsroom, priority=90)
@@ -338,7 +338,7 @@ def test_a_capped_requester_gets_its_most_urgent_job_next(store: Store, newsroom
 def test_a_cap_holds_for_groups_retries_and_delayed_jobs(
     store: Store, newsroom: str, clock: SettableClock
 ) -> None:
-    capped(store, newsroom, 1)
+    set_cap(store, newsroom, 1)
     enqueue(store, 2, requester_id=newsroom, group_id="g", group_limit=5)
     enqueue(store, 2, requester_id=newsroom, not_before=clock.now_ms + 10)
     (first,) = enqueue(store, 1, requester_id=newsroom)
@@ -359,7 +359,7 @@ def test_a_cap_holds_for_groups_retries_and_delayed_jobs(
 
 
 def test_a_canceled_job_leaves_the_line_of_its_cap_and_of_its_group(store: Store, newsroom: str) -> None:
-    capped(store, newsroom, 1)
+    set_cap(store, newsroom, 1)
     enqueue(store, 1, requester_id=newsroom)
     first, second = enqueue(store, 2, requester_id=newsroom, group_id="g")
     running = claim_one(store)
@@ -370,12 +370,12 @@ def test_a_canceled_job_leaves_the_line_of_its_cap_and_of_its_group(store: Store
 
 def test_a_cap_may_come_and_go_while_jobs_wait(store: Store, newsroom: str) -> None:
     waiting = enqueue(store, 6, requester_id=newsroom)
-    capped(store, newsroom, 2)
+    set_cap(store, newsroom, 2)
     assert len(store.inbox.claim("w1", 10)) == 2
     assert store.inbox.claim("w1", 10) == []
-    capped(store, newsroom, 3)
+    set_cap(store, newsroom, 3)
     assert len(store.inbox.claim("w1", 10)) == 1
-    capped(store, newsroom, None)
+    set_cap(store, newsroom, None)
     assert len(store.inbox.claim("w1", 10)) == 3
     assert set(statuses(store, waiting)) == {JobStatus.CLAIMED}
 
@@ -388,7 +388,7 @@ def test_a_new_weight_counts_for_jobs_that_wait_already(store: Store, newsroom: 
 
 
 def test_a_backlog_behind_a_cap_delays_nobody(store: Store, newsroom: str) -> None:
-    capped(store, newsroom, 1)
+    set_cap(store, newsroom, 1)
     enqueue(store, 200, requester_id=newsroom)
     enqueue(store, 5, requester_id="other", spec=SPEC)
     assert Counter(owners(store.inbox.claim("w1", 10))) == {newsroom: 1, "other": 5}
@@ -396,9 +396,9 @@ def test_a_backlog_behind_a_cap_delays_nobody(store: Store, newsroom: str) -> No
 
 @pytest.mark.parametrize("engine", ["sqlite", "postgres"], indirect=True)
 def test_a_cap_holds_among_many_workers(store: Store, newsroom: str) -> None:
-    """Two sweeps at once must not both count before either has let a job through."""
+    """Two sweeps at once must not both count before either has admitted a job."""
     cap, workers = 3, 8
-    capped(store, newsroom, cap)
+    set_cap(store, newsroom, cap)
     jobs = enqueue(store, 120, requester_id=newsroom)
     most, lock, errors = [0], threading.Lock(), list[Exception]()
 
@@ -407,7 +407,7 @@ def test_a_cap_holds_among_many_workers(store: Store, newsroom: str) -> None:
             while any(status is JobStatus.QUEUED for status in statuses(store, jobs[-5:])):
                 for job in store.inbox.claim(name, 2):
                     with lock:
-                        most[0] = max(most[0], at_work(store, newsroom))
+                        most[0] = max(most[0], ready_or_running(store, newsroom))
                     advance(store, job, until=JobStatus.SUCCEEDED)
         except Exception as error:  # noqa: BLE001  the assertion below shows it
             errors.append(error)
@@ -421,7 +421,7 @@ def test_a_cap_holds_among_many_workers(store: Store, newsroom: str) -> None:
     assert 1 < most[0] <= cap
 
 
-def at_work(store: Store, requester_id: str) -> int:
+def ready_or_running(store: Store, requester_id: str) -> int:
     job = inbox_jobs.c
     working = sa.select(sa.func.count()).where(
         job.requester_id == requester_id, job.lane.in_(["ready", "leased"])

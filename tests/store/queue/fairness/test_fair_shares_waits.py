@@ -1,6 +1,6 @@
-"""The waits of a small requester beside what a large one does, on simulated slots (invariant `fair`).
+"""Waits of a small requester beside a large one, on simulated slots (invariant `fair`).
 
-Each is compared with the wait of the same jobs alone: at most twice that, plus one running job.
+A job waits at most twice as long as the same jobs would alone, plus one running job.
 """
 
 import pytest
@@ -29,8 +29,8 @@ def test_no_flood_delays_another_requester_by_more_than_a_running_job(url: str, 
     waits = waits_ms(url, [*flood, *SMALL], slots=4, job_ms=JOB_MS)
     assert len(waits["small"]) == len(SMALL)
     longest = JOB_MS * 1.2
-    assert max(waits["small"]) <= longest, "alone it would not wait at all; no job runs longer than this"
-    assert len(waits["large"]) > len(SMALL), "the other one goes on"
+    assert max(waits["small"]) <= longest, "alone it would not wait at all, so the bound is one running job"
+    assert len(waits["large"]) > len(SMALL), "the large requester starves"
 
 
 @pytest.mark.parametrize("engine", ["sqlite"], indirect=True)

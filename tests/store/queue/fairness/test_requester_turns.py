@@ -1,4 +1,4 @@
-"""Claims that go from requester to requester."""
+"""Outbox claims in round-robin order of the requesters."""
 
 from collections import Counter
 
@@ -15,7 +15,7 @@ IDS = st.text("ab1-é", min_size=1, max_size=3)
 
 
 @given(IDS, st.sets(IDS, max_size=4), st.sets(IDS, max_size=6))
-def test_everybody_but_the_skipped_has_a_turn_and_whoever_was_served_last_is_last(
+def test_all_but_the_skipped_have_a_turn_and_the_last_served_is_last(
     last: str, skipped: set[str], waiting: set[str]
 ) -> None:
     ranges = turn_ranges(last, skipped)
