@@ -1,4 +1,4 @@
-"""Errors of the database never carry the text of a row, neither in their message nor in a traceback."""
+"""Database errors never show data of a row, neither in their message nor in a traceback."""
 
 import traceback
 from collections.abc import Callable, Iterator
@@ -34,45 +34,45 @@ def run(store: Store, statement: sa.Executable) -> None:
         connection.execute(statement)
 
 
-def a_failed_check(store: Store) -> None:
+def violate_check(store: Store) -> None:
     enqueue(store, **JOB)
     run(store, sa.update(inbox_jobs).values(lane="leased"))
 
 
-def a_primary_key_that_is_there(store: Store) -> None:
+def insert_existing_primary_key(store: Store) -> None:
     job = new_job(**JOB)
     store.enqueue.many([job])
     store.enqueue.many([job])
 
 
-def a_row_of_many_that_is_there(store: Store) -> None:
-    """So many jobs go to Postgres as a COPY."""
+def copy_existing_primary_key(store: Store) -> None:
+    """Insert existing jobs in a batch that is large enough to go to Postgres as a COPY."""
     jobs = [new_job(**JOB) for _ in range(100)]
     store.enqueue.many(jobs)
     store.enqueue.many(jobs)
 
 
-def a_source_ref_that_is_there(store: Store) -> None:
+def insert_existing_source_ref(store: Store) -> None:
     for _ in range(2):
         store.enqueue.many([new_job(**JOB, source_ref="ref-1")])
 
 
-def a_missing_value(store: Store) -> None:
+def set_null(store: Store) -> None:
     enqueue(store, **JOB)
     run(store, sa.update(inbox_jobs).values(spec=sa.null()))
 
 
-def a_transition_that_there_is_not(store: Store) -> None:
+def make_invalid_transition(store: Store) -> None:
     enqueue(store, **JOB)
     run(store, sa.update(inbox_jobs).values(status="succeeded", lane="rest"))
 
 
-def a_text_that_is_no_number(store: Store) -> None:
+def cast_text_to_number(store: Store) -> None:
     enqueue(store, **JOB)
     run(store, sa.update(inbox_jobs).values(priority=sa.cast(inbox_jobs.c.external_id, sa.BigInteger)))
 
 
-def a_text_that_is_no_json(store: Store) -> None:
+def read_text_as_json(store: Store) -> None:
     enqueue(store, **JOB)
     claim_one(store)
     run(store, sa.update(job_outbox_events).values(payload=CANARY))
@@ -81,35 +81,35 @@ def a_text_that_is_no_json(store: Store) -> None:
     run(store, sa.select(sa.cast(payload, sa.JSON) if on_postgres else sa.func.json(payload)))
 
 
-def a_parameter_that_nobody_can_store(store: Store) -> None:
+def send_invalid_parameter(store: Store) -> None:
     run(store, sa.update(inbox_jobs).values(external_id=f"{CANARY}\ud800"))
 
 
 @pytest.mark.parametrize(
     "provoke",
     [
-        a_failed_check,
-        a_primary_key_that_is_there,
-        a_row_of_many_that_is_there,
-        a_source_ref_that_is_there,
-        a_missing_value,
-        a_transition_that_there_is_not,
-        a_text_that_is_no_number,
-        a_text_that_is_no_json,
-        a_parameter_that_nobody_can_store,
+        violate_check,
+        insert_existing_primary_key,
+        copy_existing_primary_key,
+        insert_existing_source_ref,
+        set_null,
+        make_invalid_transition,
+        cast_text_to_number,
+        read_text_as_json,
+        send_invalid_parameter,
     ],
     ids=lambda provoke: provoke.__name__,
 )
 def test_an_error_of_the_database_shows_no_row(store: Store, provoke: Provoke) -> None:
-    told = told_of(store, provoke)
+    text = error_text(store, provoke)
     # SQLite reads a text as the number 0.
-    lenient = provoke is a_text_that_is_no_number and not store.database.engines.locks_rows
-    assert bool(told) is not lenient
-    assert CANARY not in told
-    assert "s3://in/a.mov" not in told
+    lenient = provoke is cast_text_to_number and not store.database.engines.locks_rows
+    assert bool(text) is not lenient
+    assert CANARY not in text
+    assert "s3://in/a.mov" not in text
 
 
-def told_of(store: Store, provoke: Provoke) -> str:
+def error_text(store: Store, provoke: Provoke) -> str:
     try:
         provoke(store)
     except EuterpeError as error:
@@ -117,16 +117,16 @@ def told_of(store: Store, provoke: Provoke) -> str:
     return ""
 
 
-def test_the_name_of_what_was_violated_is_told(store: Store) -> None:
+def test_an_error_names_the_violated_constraint(store: Store) -> None:
     with pytest.raises(StoreError, match="inbox_"):
-        a_failed_check(store)
+        violate_check(store)
 
 
 @pytest.fixture
 def strict(
     servers: Callable[[str], engines.Engine], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> Iterator[str]:
-    """A Postgres database with a constraint that only the test knows of."""
+    """Create a Postgres database with CHECK constraints that reject the canary, and return its URL."""
     server = servers("postgres")
     assert isinstance(server, engines.Postgres)
     with server.blank() as url:
@@ -146,9 +146,9 @@ def strict(
 def test_a_command_shows_no_row(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["keys", "add"]) == 0
     assert main(["requester", "create", CANARY]) == 1
-    said = capsys.readouterr()
-    assert "violates check constraint" in said.err
-    assert CANARY not in said.err + said.out
+    printed = capsys.readouterr()
+    assert "violates check constraint" in printed.err
+    assert CANARY not in printed.err + printed.out
 
 
 def test_the_api_answers_and_logs_no_row(strict: str, ring: LocalKeyRing) -> None:

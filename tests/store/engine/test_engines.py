@@ -1,3 +1,5 @@
+"""Database URLs, connection settings and typed errors of the three engines."""
+
 import traceback
 from secrets import token_hex
 
@@ -28,7 +30,7 @@ def test_every_way_to_name_an_engine(url: str, kind: EngineKind, driver: str) ->
 
 
 @pytest.mark.parametrize(
-    ("url", "says"),
+    ("url", "message"),
     [
         ("sqlite://", "name a file"),
         ("sqlite:///:memory:", "name a file"),
@@ -39,8 +41,8 @@ def test_every_way_to_name_an_engine(url: str, kind: EngineKind, driver: str) ->
         ("no url", "cannot be read"),
     ],
 )
-def test_what_cannot_be_used_is_refused_with_what_can(url: str, says: str) -> None:
-    with pytest.raises(UnsupportedDatabase, match=says):
+def test_what_cannot_be_used_is_refused_with_what_can(url: str, message: str) -> None:
+    with pytest.raises(UnsupportedDatabase, match=message):
         open_engines(url)
 
 
@@ -80,12 +82,12 @@ def test_an_error_of_the_database_is_typed_and_short(url: str) -> None:
 
 
 def test_no_error_of_the_database_shows_a_parameter(url: str) -> None:
-    secret = token_hex()  # a traceback shows this line
+    secret = token_hex()  # not a literal, as a traceback shows this line
     database = Database(url)
     for run in (database.transaction, database.snapshot):
         with pytest.raises(StoreError) as refused, run() as connection:
             connection.execute(sa.text("SELECT :given FROM nowhere"), {"given": secret})
-        told = "".join(traceback.format_exception(refused.value))
-        assert "FROM nowhere" in told
-        assert secret not in told
+        text = "".join(traceback.format_exception(refused.value))
+        assert "FROM nowhere" in text
+        assert secret not in text
     database.close()

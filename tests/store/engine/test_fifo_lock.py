@@ -1,3 +1,5 @@
+"""FifoLock: order of waiters, errors, interrupts and deadlines."""
+
 import signal
 import threading
 
@@ -8,17 +10,17 @@ from euterpe.store.engine.fifo_lock import FifoLock
 from euterpe.store.errors import StoreUnavailable
 
 
-def test_whoever_came_first_goes_first() -> None:
-    turns, order = FifoLock(), list[int]()
+def test_the_lock_is_first_in_first_out() -> None:
+    lock, order = FifoLock(), list[int]()
     queued, first_may_end = threading.Semaphore(0), threading.Event()
 
     def hold() -> None:
-        with turns.turn():
+        with lock.turn():
             queued.release()
             first_may_end.wait(30)
 
     def follow(number: int) -> None:
-        with turns.turn():
+        with lock.turn():
             order.append(number)
 
     holder = threading.Thread(target=hold)
@@ -28,7 +30,7 @@ def test_whoever_came_first_goes_first() -> None:
     for number in range(20):
         followers.append(threading.Thread(target=follow, args=(number,)))
         followers[-1].start()
-        while len(turns._waiting) < number + 2:  # until it stands in line behind the last one
+        while len(lock._waiting) < number + 2:  # until the thread waits behind the previous one
             pass
     first_may_end.set()
     for thread in (holder, *followers):
@@ -36,41 +38,41 @@ def test_whoever_came_first_goes_first() -> None:
     assert order == list(range(20))
 
 
-def test_a_turn_that_ends_in_an_error_is_handed_on() -> None:
-    turns = FifoLock()
+def test_the_lock_is_released_after_an_error() -> None:
+    lock = FifoLock()
 
     def fail() -> None:
-        with turns.turn():
+        with lock.turn():
             raise RuntimeError("it broke")
 
     for _ in range(3):
         with pytest.raises(RuntimeError):
             fail()
-    with turns.turn():
-        assert len(turns._waiting) == 1
+    with lock.turn():
+        assert len(lock._waiting) == 1
 
 
-def test_whoever_is_interrupted_in_the_line_leaves_it() -> None:
-    turns, main = FifoLock(), threading.main_thread()
-    assert threading.current_thread() is main, "no other is interrupted by a signal"
+def test_an_interrupted_waiter_leaves_the_queue() -> None:
+    lock, main = FifoLock(), threading.main_thread()
+    assert threading.current_thread() is main, "a signal interrupts the main thread only"
     holding, interrupted, followed = threading.Event(), threading.Event(), threading.Event()
 
     def hold() -> None:
-        with turns.turn():
+        with lock.turn():
             holding.set()
-            while len(turns._waiting) < 2:
+            while len(lock._waiting) < 2:
                 pass
             signal.pthread_kill(main.ident or 0, signal.SIGINT)
             interrupted.wait(30)
 
     def follow() -> None:
-        with turns.turn():
+        with lock.turn():
             followed.set()
 
-    threads = [threading.Thread(target=act, daemon=True) for act in (hold, follow)]
+    threads = [threading.Thread(target=target, daemon=True) for target in (hold, follow)]
     threads[0].start()
     holding.wait(30)
-    with pytest.raises(KeyboardInterrupt), turns.turn():
+    with pytest.raises(KeyboardInterrupt), lock.turn():
         pass
     threads[1].start()
     interrupted.set()
@@ -79,11 +81,11 @@ def test_whoever_is_interrupted_in_the_line_leaves_it() -> None:
         thread.join(30)
 
 
-def test_whoever_waited_too_long_for_a_turn_leaves_the_line() -> None:
-    turns, may_end, holding = FifoLock(), threading.Event(), threading.Event()
+def test_a_waiter_that_times_out_leaves_the_queue() -> None:
+    lock, may_end, holding = FifoLock(), threading.Event(), threading.Event()
 
     def hold() -> None:
-        with turns.turn():
+        with lock.turn():
             holding.set()
             may_end.wait(30)
 
@@ -92,13 +94,13 @@ def test_whoever_waited_too_long_for_a_turn_leaves_the_line() -> None:
     holding.wait(30)
     with write_deadline(deadline_after(0.01)):
         for _ in range(3):
-            with pytest.raises(StoreUnavailable), turns.turn():
+            with pytest.raises(StoreUnavailable), lock.turn():
                 pass
-    assert len(turns._waiting) == 1
+    assert len(lock._waiting) == 1
     may_end.set()
     holder.join(30)
-    with turns.turn():
-        assert len(turns._waiting) == 1
+    with lock.turn():
+        assert len(lock._waiting) == 1
 
 
 def test_an_earlier_deadline_of_the_caller_holds() -> None:

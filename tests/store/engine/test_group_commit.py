@@ -1,3 +1,5 @@
+"""GroupCommit: callers that arrive while a transaction runs share the next one."""
+
 import threading
 from collections.abc import Sequence
 from concurrent.futures import Future, wait
@@ -12,8 +14,8 @@ from euterpe.store.store import Store
 from tests.store.jobs import claim_one, enqueue
 
 
-class Gate:
-    """A flush that waits until the test lets it go on, and remembers what it was given."""
+class GatedFlush:
+    """A flush that waits until the test opens it, and records its batches."""
 
     def __init__(self) -> None:
         self.batches: list[list[int]] = []
@@ -29,17 +31,17 @@ class Gate:
 
 
 @pytest.fixture
-def gate() -> Gate:
-    return Gate()
+def gate() -> GatedFlush:
+    return GatedFlush()
 
 
-def started(gate: Gate, **options: int) -> GroupCommit[int, int]:
+def started(gate: GatedFlush, **options: int) -> GroupCommit[int, int]:
     commits: GroupCommit[int, int] = GroupCommit(gate, name="test", **options)
     commits.start()
     return commits
 
 
-def test_whoever_comes_while_one_is_written_shares_the_next(gate: Gate) -> None:
+def test_items_that_arrive_during_a_flush_share_the_next_one(gate: GatedFlush) -> None:
     commits = started(gate)
     first = commits.submit(1)
     gate.entered.acquire()
@@ -50,7 +52,7 @@ def test_whoever_comes_while_one_is_written_shares_the_next(gate: Gate) -> None:
     commits.stop()
 
 
-def test_an_answer_that_is_an_exception_is_its_callers_alone(gate: Gate) -> None:
+def test_an_exception_as_an_answer_reaches_only_its_caller(gate: GatedFlush) -> None:
     commits = started(gate)
     gate.open.release(9)
     bad, good = commits.submit(13), commits.submit(2)
@@ -59,7 +61,7 @@ def test_an_answer_that_is_an_exception_is_its_callers_alone(gate: Gate) -> None
     commits.stop()
 
 
-def test_one_bad_item_fails_by_itself(gate: Gate) -> None:
+def test_one_bad_item_fails_by_itself(gate: GatedFlush) -> None:
     commits = started(gate)
     first = commits.submit(1)
     gate.entered.acquire()
@@ -70,7 +72,7 @@ def test_one_bad_item_fails_by_itself(gate: Gate) -> None:
     commits.stop()
 
 
-def test_an_unavailable_database_is_everybodys_answer_and_not_tried_again_for_each() -> None:
+def test_an_unavailable_database_fails_the_whole_batch_without_single_retries() -> None:
     calls: list[int] = []
     release = threading.Event()
 
@@ -89,7 +91,7 @@ def test_an_unavailable_database_is_everybodys_answer_and_not_tried_again_for_ea
     commits.stop()
 
 
-def test_batches_and_the_line_are_bounded(gate: Gate) -> None:
+def test_batches_and_the_queue_are_bounded(gate: GatedFlush) -> None:
     commits = started(gate, max_batch=2, max_waiting=3)
     first = commits.submit(0)
     gate.entered.acquire()
@@ -103,7 +105,7 @@ def test_batches_and_the_line_are_bounded(gate: Gate) -> None:
 
 
 @pytest.mark.parametrize("drain", [True, False])
-def test_stopping_answers_everybody(gate: Gate, drain: bool) -> None:
+def test_stopping_answers_every_caller(gate: GatedFlush, drain: bool) -> None:
     commits = started(gate)
     first = commits.submit(1)
     gate.entered.acquire()
@@ -120,7 +122,7 @@ def test_stopping_answers_everybody(gate: Gate, drain: bool) -> None:
         commits.submit(3)
 
 
-def test_a_caller_that_gave_up_is_passed_over(gate: Gate) -> None:
+def test_a_cancelled_caller_is_skipped(gate: GatedFlush) -> None:
     commits = started(gate)
     first = commits.submit(1)
     gate.entered.acquire()

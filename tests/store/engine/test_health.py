@@ -1,4 +1,4 @@
-"""Damage to stored data is found, within a time, and told without a row of it."""
+"""check_integrity finds damage to stored data, within a time limit, and shows no row in its report."""
 
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -35,7 +35,7 @@ def test_a_sound_database_has_no_damage(url: str, ring: LocalKeyRing) -> None:
 
 
 @pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
-def test_a_check_that_takes_too_long_ends_and_says_so(url: str, ring: LocalKeyRing) -> None:
+def test_a_check_that_takes_too_long_ends_as_incomplete(url: str, ring: LocalKeyRing) -> None:
     fill(url, ring, 2_000)
     with closing(Database(url)) as database:
         report = check_integrity(database, time_s=0.0)
@@ -92,7 +92,7 @@ def test_an_outage_is_no_damage(postgres: outages.FragilePostgres, ring: LocalKe
         check_integrity(database)
 
 
-_CONTRADICTION = """
+_FAKE_BT_INDEX_CHECK = """
     CREATE FUNCTION bt_index_check(index regclass) RETURNS void LANGUAGE plpgsql AS $$
     BEGIN
         IF index = 'inbox_jobs_pkey'::regclass THEN
@@ -103,10 +103,10 @@ _CONTRADICTION = """
 """
 
 
-def test_what_amcheck_says_of_an_index_is_told(
+def test_damage_found_by_amcheck_is_reported(
     servers: Callable[[str], engines.Engine], ring: LocalKeyRing
 ) -> None:
-    """The server of the tests has no amcheck: a function of the same name answers as it would."""
+    """The tests' server lacks amcheck, so a function of the same name raises the error that amcheck would."""
     server = servers("postgres")
     assert isinstance(server, engines.Postgres)
     with server.blank() as url, closing(Database(url)) as database:
@@ -114,7 +114,7 @@ def test_what_amcheck_says_of_an_index_is_told(
         fill(url, ring)
         assert "amcheck" not in check_integrity(database).extent
         with database.transaction() as connection:
-            connection.exec_driver_sql(_CONTRADICTION)
+            connection.exec_driver_sql(_FAKE_BT_INDEX_CHECK)
         report = check_integrity(database)
     assert "amcheck" in report.extent
     (finding,) = report.damage

@@ -1,4 +1,4 @@
-"""Both migration folders, the tables of the program and its state machine are the same thing."""
+"""Both migration folders agree with each other, with `tables.py` and with the state machine."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -31,22 +31,22 @@ def empty(tmp_path: Path) -> Iterator[Database]:
 
 
 def shape(sql: str) -> list[str]:
-    """A migration's tables, columns, checks and indexes, in words that both engines share."""
+    """Return the DDL of a migration, with types and options written alike for both engines."""
     sql = re.sub(r"--[^\n]*", "", sql)
     sql = re.sub(r"\b(BIGINT|INTEGER)\b", "INT", sql)
     sql = re.sub(r"\b(JSONB|TEXT)\b", "TEXT", sql)
     sql = re.sub(r"\b(BYTEA|BLOB)\b", "BLOB", sql)
     sql = re.sub(r"\b(DOUBLE PRECISION|REAL)\b", "REAL", sql)
-    sql = sql.replace(' COLLATE "C"', "")  # the order of bytes, which SQLite has anyway
+    sql = sql.replace(' COLLATE "C"', "")  # byte order, SQLite's default
     sql = re.sub(r"\)( STRICT| WITH \([^)]*\))?;", ");", sql)
     tables = re.findall(r"(?:CREATE (?:TABLE|UNIQUE INDEX|INDEX)|ALTER TABLE) .*?;", sql, re.DOTALL)
-    # On Postgres alone the order of commits needs a column (0003), and a page room for new versions (0004).
+    # Only Postgres needs a column for the commit order (0003) and free space for new row versions (0004).
     ours = re.compile(r"\bposition\b|\bfillfactor\b")
     return [re.sub(r"\s+", " ", statement) for statement in tables if not ours.search(statement)]
 
 
 def edges(sql: str) -> list[dict[str, set[str]]]:
-    """What each trigger lets through."""
+    """Return the transitions that each trigger allows, by source status."""
     triggers = re.findall(r"CREATE TRIGGER .*?CASE OLD.status(.*?)ELSE FALSE END", sql, re.DOTALL)
     return [
         {
@@ -58,7 +58,7 @@ def edges(sql: str) -> list[dict[str, set[str]]]:
 
 
 def indexes(folder: Path) -> dict[str, str]:
-    """Return the indexes that are there after all migrations, in words that both engines share."""
+    """Return the indexes that exist after all migrations, written alike for both engines."""
     found: dict[str, str] = {}
     for path in sorted(folder.iterdir()):
         for statement in re.split(r";\s*\n", re.sub(r"--[^\n]*", "", path.read_text())):
@@ -73,7 +73,7 @@ def indexes(folder: Path) -> dict[str, str]:
 
 
 def checks(sql: str) -> dict[str, str]:
-    """Return the checks of a table, or of what changes it, by name."""
+    """Return the CHECK constraints of a CREATE TABLE or ALTER TABLE, by name."""
     return {
         name: re.sub(r"\s+", " ", text)
         for name, text in re.findall(
@@ -82,7 +82,7 @@ def checks(sql: str) -> dict[str, str]:
     }
 
 
-# SQLite cannot change a CHECK, so this one makes the table of jobs anew.
+# SQLite cannot change a CHECK, so this migration rebuilds the table of jobs.
 REBUILT = "0005_fair_share.sql"
 
 
@@ -103,14 +103,14 @@ def test_both_engines_end_with_the_same_indexes() -> None:
     assert len(lite) > 15
 
 
-def test_the_table_that_sqlite_makes_anew_has_the_checks_of_the_one_that_postgres_changes() -> None:
+def test_the_table_that_sqlite_rebuilds_has_the_checks_of_the_one_that_postgres_alters() -> None:
     core, changed = (
         checks((FILES[EngineKind.POSTGRES] / name).read_text().partition("CREATE TABLE job_attempts")[0])
         for name in ("0001_core.sql", REBUILT)
     )
-    anew = checks((FILES[EngineKind.SQLITE] / REBUILT).read_text().partition("INSERT INTO")[0])
-    assert anew == {**core, **changed}
-    assert len(anew) == 4
+    rebuilt = checks((FILES[EngineKind.SQLITE] / REBUILT).read_text().partition("INSERT INTO")[0])
+    assert rebuilt == {**core, **changed}
+    assert len(rebuilt) == 4
 
 
 @pytest.mark.parametrize("folder", FILES.values(), ids=FILES)
@@ -133,18 +133,18 @@ def test_the_database_is_as_the_program_defines_it(url: str) -> None:
         assert set(inspector.get_table_names()) == set(metadata.tables)
         for table in metadata.sorted_tables:
             if table is not schema_migrations:
-                there = {c["name"]: c for c in inspector.get_columns(table.name)}
-                assert set(there) == column_names(table, database.engines.read.dialect.name)
+                columns = {c["name"]: c for c in inspector.get_columns(table.name)}
+                assert set(columns) == column_names(table, database.engines.read.dialect.name)
                 for column in table.columns:
-                    assert there[column.name]["nullable"] is column.nullable, column
-                    assert kind_of(there[column.name]["type"]) == kind_of(column.type), column
+                    assert columns[column.name]["nullable"] is column.nullable, column
+                    assert kind_of(columns[column.name]["type"]) == kind_of(column.type), column
             key = inspector.get_pk_constraint(table.name)["constrained_columns"]
             assert key == [column.name for column in table.primary_key]
     database.close()
 
 
-def kind_of(there: sa.types.TypeEngine[Any]) -> str:
-    name = type(there).__name__.upper()
+def kind_of(column_type: sa.types.TypeEngine[Any]) -> str:
+    name = type(column_type).__name__.upper()
     for kind, names in {
         "integer": ("INTEGER", "BIGINT", "BIGINTEGER"),
         "text": ("TEXT", "JSON", "JSONB"),
@@ -183,7 +183,7 @@ def test_damaged_files_are_noticed_after_migrating(empty: Database, monkeypatch:
         migrations.migrate(empty)
 
 
-def test_a_database_that_the_first_words_of_0001_made_is_as_good(url: str) -> None:
+def test_the_first_checksum_of_0001_is_still_accepted(url: str) -> None:
     database = Database(url)
     lite = "a34e238d30f7ad9ed04063c1a810a433ba61dc307e49dc9c44737987cbfeb30c"
     pg = "2b0636d8d98a1e021dd511ebed173f4d89395712d75d961333e67a0a36392cce"
@@ -202,7 +202,7 @@ def test_an_empty_database_is_refused_with_what_to_run(empty: Database, ring: Lo
 
 
 @pytest.mark.parametrize(
-    ("change", "says"),
+    ("change", "message"),
     [
         (
             sa.insert(schema_migrations).values(version=99, name="f", checksum="x", applied_at=1),
@@ -217,7 +217,7 @@ def test_an_empty_database_is_refused_with_what_to_run(empty: Database, ring: Lo
     ids=["newer", "tampered", "older"],
 )
 def test_any_other_schema_is_refused_with_what_to_do(
-    tmp_path: Path, ring: LocalKeyRing, change: sa.Executable, says: str
+    tmp_path: Path, ring: LocalKeyRing, change: sa.Executable, message: str
 ) -> None:
     url = f"sqlite:///{tmp_path / 'other.db'}"
     database = Database(url)
@@ -225,7 +225,7 @@ def test_any_other_schema_is_refused_with_what_to_do(
     with database.transaction() as connection:
         connection.execute(change)
     database.close()
-    with pytest.raises(SchemaMismatch, match=says):
+    with pytest.raises(SchemaMismatch, match=message):
         Store(url, ring)
 
 

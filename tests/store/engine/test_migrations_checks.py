@@ -1,4 +1,4 @@
-"""No hand can write a row whose status, lane and lease contradict each other."""
+"""CHECK constraints refuse a row whose status, lane and lease contradict each other."""
 
 from itertools import product
 

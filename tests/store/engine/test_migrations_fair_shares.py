@@ -1,4 +1,4 @@
-"""A database that was in use before the fair share goes on with every job that it has."""
+"""Migration 0005 keeps every job of a database that was in use before fair shares."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -37,8 +37,8 @@ def older(
     servers: Callable[[str], Engine],
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Database]:
-    """Yield a database of the schema before, with a job in each lane."""
-    # First: a server that starts now makes the database of all other tests.
+    """Yield a database of the schema before 0005, with a job in each lane."""
+    # The server starts before the patch, as its start migrates the database of all other tests.
     server = servers("postgres") if request.param == "postgres" else None
     all_of_them = migrations.load_migrations
     monkeypatch.setattr(migrations, "shipped", lambda kind: all_of_them(kind)[:BEFORE])
@@ -65,7 +65,7 @@ def _filled(url: str) -> Iterator[Database]:
 
 
 def positions(database: Database) -> list[tuple[object, ...]]:
-    """Return what analytics reads the jobs by: their order of commits."""
+    """Return each job with its position in the commit order, by which analytics reads."""
     column = "position" if database.kind is EngineKind.POSTGRES else "rowid"
     with database.snapshot() as connection:
         found = connection.exec_driver_sql(f"SELECT job_id, {column} FROM inbox_jobs ORDER BY 2, 1")  # noqa: S608

@@ -1,4 +1,4 @@
-"""Wake-ups are hints: they come soon where the engine can tell, and nothing depends on them."""
+"""Wake-ups: a listener returns soon after a commit if the engine sends hints, else at its timeout."""
 
 import contextlib
 import resource
@@ -14,14 +14,13 @@ import pytest
 import sqlalchemy as sa
 
 from euterpe.store.engine import wakeup
-from euterpe.store.engine import wakeup as file_watch
 from euterpe.store.engine.wakeup import Listener, Topic
 from euterpe.store.store import Store
 from tests.store.jobs import claim_one, enqueue
 
 LONG_S = 30.0
-# libSQL cannot tell: it is polled and nothing else.
-TELLING = pytest.mark.parametrize("engine", ["sqlite", "postgres"], indirect=True)
+# libSQL sends no hints and is only polled.
+WITH_HINTS = pytest.mark.parametrize("engine", ["sqlite", "postgres"], indirect=True)
 
 
 @pytest.fixture
@@ -31,21 +30,21 @@ def listener(store: Store) -> Iterator[Listener]:
     listener.close()
 
 
-def hears_of_an_enqueue(listener: Listener, store: Store) -> bool:
-    """While it waits already, and long before the wait would end by itself."""
-    heard: SimpleQueue[bool] = SimpleQueue()
-    threading.Thread(target=lambda: heard.put(listener.wait(2 * LONG_S))).start()
+def wakes_on_enqueue(listener: Listener, store: Store) -> bool:
+    """Return whether an enqueue ends a wait that has begun, long before its timeout."""
+    woken: SimpleQueue[bool] = SimpleQueue()
+    threading.Thread(target=lambda: woken.put(listener.wait(2 * LONG_S))).start()
     enqueue(store)
-    return heard.get(timeout=LONG_S / 2)
+    return woken.get(timeout=LONG_S / 2)
 
 
-@TELLING
+@WITH_HINTS
 def test_new_work_wakes_a_waiting_worker(store: Store, listener: Listener) -> None:
     enqueue(store)
     assert listener.wait(LONG_S)
 
 
-@TELLING
+@WITH_HINTS
 def test_work_that_came_before_the_wait_is_not_missed(store: Store, listener: Listener) -> None:
     enqueue(store)
     assert len(store.inbox.claim("w1", 1)) == 1
@@ -54,17 +53,17 @@ def test_work_that_came_before_the_wait_is_not_missed(store: Store, listener: Li
 
 
 @pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
-@pytest.mark.parametrize("is_told", [True, False])
-def test_sqlite_is_looked_at_when_the_file_tells_and_by_itself_where_it_cannot(
-    store: Store, is_told: bool, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("has_inotify", [True, False])
+def test_sqlite_is_polled_on_file_events_and_periodically_without_inotify(
+    store: Store, has_inotify: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(wakeup, "_LOOK_ANYWAY_S", LONG_S)
-    if is_told:
+    if has_inotify:
         monkeypatch.setattr(wakeup, "_LOOK_EVERY_S", LONG_S)
     else:
-        monkeypatch.setattr(file_watch, "_inotify", lambda _: None)
+        monkeypatch.setattr(wakeup, "_inotify", lambda _: None)
     listener = store.database.listen(Topic.INBOX)
-    assert hears_of_an_enqueue(listener, store)
+    assert wakes_on_enqueue(listener, store)
     listener.close()
 
 
@@ -76,12 +75,12 @@ def test_a_link_to_the_database_is_followed_to_its_log(
         monkeypatch.setattr(wakeup, pause, LONG_S)
     (tmp_path / "link.db").symlink_to(url.removeprefix("sqlite:///"))
     listener = wakeup.SqliteListener(sa.make_url(f"sqlite:///{tmp_path / 'link.db'}"))
-    assert hears_of_an_enqueue(listener, store)
+    assert wakes_on_enqueue(listener, store)
     listener.close()
 
 
 @pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
-def test_a_long_write_is_not_looked_at_page_by_page(
+def test_a_long_write_is_not_polled_page_by_page(
     store: Store, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     listener = store.database.listen(Topic.INBOX)
@@ -92,7 +91,7 @@ def test_a_long_write_is_not_looked_at_page_by_page(
     waiting = threading.Thread(target=listener.wait, args=(LONG_S,))
     waiting.start()
     with contextlib.closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as writer:
-        writer.execute("PRAGMA cache_size = 10")  # more goes to the file, page by page
+        writer.execute("PRAGMA cache_size = 10")  # pages beyond the cache go to the file before the commit
         writer.execute("CREATE TABLE bulk (text)")
         writer.executemany("INSERT INTO bulk VALUES (?)", [("x" * 4_000,)] * 5_000)
         listener.wake()
@@ -103,25 +102,25 @@ def test_a_long_write_is_not_looked_at_page_by_page(
 
 
 @pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
-def test_hints_are_no_closer_than_looks(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each leads to a claim, which takes the turn of a writer."""
+def test_hints_come_no_more_often_than_polls(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each hint leads to a claim, which takes the write lock."""
     listener = store.database.listen(Topic.INBOX)
     enqueue(store)
     assert isinstance(listener, wakeup.SqliteListener)
     assert listener.wait(LONG_S)
     enqueue(store)
-    rests: list[float] = []
-    monkeypatch.setattr(listener._self_pipe, "wait", lambda _, timeout_s: rests.append(timeout_s))
+    pauses: list[float] = []
+    monkeypatch.setattr(listener._self_pipe, "wait", lambda _, timeout_s: pauses.append(timeout_s))
     monkeypatch.setattr(wakeup, "_LOOK_EVERY_S", LONG_S)
     assert listener.wait(2 * LONG_S)
-    assert len(rests) == 1
-    assert LONG_S / 2 < rests[0] <= LONG_S
+    assert len(pauses) == 1
+    assert LONG_S / 2 < pauses[0] <= LONG_S
     listener.close()
 
 
 @pytest.mark.parametrize("engine", ["sqlite", "libsql"], indirect=True)
-def test_a_wait_wants_no_file_of_its_own(listener: Listener) -> None:
-    """Or it would fail where a claim has failed for the want of one, and end the thread that claims."""
+def test_a_wait_opens_no_file_descriptor(listener: Listener) -> None:
+    """Otherwise it would fail where a claim has failed for lack of one, and end the claiming thread."""
     while listener.wait(0.05):
         pass
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -132,16 +131,16 @@ def test_a_wait_wants_no_file_of_its_own(listener: Listener) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
 
-def test_a_file_tells_of_each_write_once(tmp_path: Path) -> None:
+def test_a_file_watch_reports_each_write_once(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     path.touch()
-    watch = file_watch.FileWatch([path])
+    watch = wakeup.FileWatch([path])
     assert not watch.was_written()
     path.write_bytes(b"1")
     assert watch.was_written()
     assert not watch.was_written()
     watch.close()
-    assert file_watch.FileWatch([path, tmp_path / "there is none"]).sources == ()
+    assert wakeup.FileWatch([path, tmp_path / "there is none"]).sources == ()
 
 
 @pytest.mark.parametrize("engine", ["postgres"], indirect=True)
@@ -154,7 +153,7 @@ def test_many_commits_are_one_hint(store: Store, listener: Listener) -> None:
     assert 1 <= hints < 50
 
 
-@TELLING
+@WITH_HINTS
 def test_events_wake_the_dispatcher(store: Store) -> None:
     enqueue(store)
     listener = store.database.listen(Topic.OUTBOX)
@@ -163,8 +162,8 @@ def test_events_wake_the_dispatcher(store: Store) -> None:
     listener.close()
 
 
-def test_without_news_a_wait_ends_at_its_time(listener: Listener) -> None:
-    while listener.wait(0.05):  # what came before
+def test_a_wait_without_a_hint_ends_at_its_timeout(listener: Listener) -> None:
+    while listener.wait(0.05):  # hints of earlier commits
         pass
     assert not listener.wait(0.01)
 
@@ -181,7 +180,7 @@ def test_a_wait_can_be_ended_from_another_thread_before_or_during(listener: List
     assert not waiting.is_alive()
 
 
-def test_whoever_is_closed_may_be_closed_and_woken_again(store: Store) -> None:
+def test_a_closed_listener_may_be_closed_and_woken_again(store: Store) -> None:
     listener = store.database.listen(Topic.INBOX)
     for _ in range(2):
         listener.close()
