@@ -1,4 +1,4 @@
-"""Reading the history bit by bit: nothing is missed, nothing comes twice, nothing secret comes at all."""
+"""HistoryFeed reads every row of the history once, in cuts, and without secrets."""
 
 import csv
 import random
@@ -49,16 +49,16 @@ def ids(rows: list[dict[str, Any]], name: str) -> list[str]:
     return sorted(row[name] for row in rows)
 
 
-def live(store: Store, **fields: Any) -> str:
+def run_job(store: Store, **fields: Any) -> str:
     (job_id,) = enqueue(store, **fields)
     advance(store, claim_one(store), until=JobStatus.SUCCEEDED)
     return job_id
 
 
 def test_what_was_read_is_what_the_store_shows(store: Store, history: HistoryFeed) -> None:
-    job_id = live(store)
-    (told, *_) = store.outbox.claim("d1", 1)
-    store.outbox.settle([Delivery(told, Redeliver(1_000, "answered 503"), 503, 40)])
+    job_id = run_job(store)
+    (event, *_) = store.outbox.claim("d1", 1)
+    store.outbox.settle([Delivery(event, Redeliver(1_000, "answered 503"), 503, 40)])
     read_all = {table: read(history, table, Cut(), history.now().cut) for table in ALL}
     (job,), (attempt,) = read_all["jobs"], read_all["attempts"]
     shown = store.jobs.get(job_id)
@@ -71,7 +71,7 @@ def test_what_was_read_is_what_the_store_shows(store: Store, history: HistoryFee
     ]
     (tried,) = read_all["deliveries"]
     assert (tried["event_id"], tried["outcome"], tried["error_code"]) == (
-        told.event_id,
+        event.event_id,
         "pending",
         "http_503",
     )
@@ -149,7 +149,7 @@ def test_pieces_make_the_whole_and_nothing_twice(store: Store, history: HistoryF
         assert ids(pieces[table], key) == ids(whole, key)
     latest = {row["job_id"]: row for row in sorted(pieces["jobs"], key=lambda row: row["event_sequence"])}
     states = [(row["job_id"], row["event_sequence"]) for row in pieces["jobs"]]
-    assert len(states) == len(set(states)), "a state comes once"
+    assert len(states) == len(set(states)), "each state of a job is read once"
     whole_jobs = read(history, "jobs", Cut(), since)
     assert latest == {row["job_id"]: row for row in whole_jobs}
     assert len(whole_jobs) == len(latest)
@@ -160,9 +160,8 @@ def test_a_job_that_moved_on_comes_with_its_next_event(store: Store, history: Hi
     job = claim_one(store)
     first = history.now().cut
     advance(store, job, until=JobStatus.FETCHING)
-    assert (
-        read(history, "jobs", Cut(), first) == []
-    )  # not as it was, which is no longer known; not as it will be
+    # Its state at the first cut is overwritten, and its next state belongs to the next cut.
+    assert read(history, "jobs", Cut(), first) == []
     second = history.now().cut
     (row,) = read(history, "jobs", first, second)
     assert (row["job_id"], row["status"]) == (job_id, "fetching")
@@ -172,20 +171,20 @@ def test_a_job_that_moved_on_comes_with_its_next_event(store: Store, history: Hi
 def test_a_bookmark_holds_until_the_last_row_that_was_read_is_gone(
     store: Store, history: HistoryFeed, clock: SettableClock
 ) -> None:
-    live(store, spec={**SPEC, "status_webhook_url": None})
+    run_job(store, spec={**SPEC, "status_webhook_url": None})
     bookmark = history.now()
     assert Bookmark.parse(bookmark.document()) == bookmark
-    live(store, spec={**SPEC, "status_webhook_url": None})
+    run_job(store, spec={**SPEC, "status_webhook_url": None})
     assert history.knows(bookmark)
     clock.advance(1_000)
     for _ in store.prune.run(500):
         pass
-    # Postgres never uses a position again.
+    # Postgres never reuses a position.
     assert history.knows(bookmark) == (history.kind is EngineKind.POSTGRES)
 
 
 def test_a_bookmark_of_the_future_is_of_another_history(store: Store, history: HistoryFeed) -> None:
-    live(store)
+    run_job(store)
     now = history.now()
     later = Cut(*(position + 1_000_000 for position in now.cut))
     assert not history.knows(replace(now, cut=later))
@@ -212,9 +211,7 @@ class TestPostgres:
     def test_a_late_commit_is_read_by_the_next_cut(self, store: Store, history: HistoryFeed) -> None:
         (early,) = enqueue(store)
         with store.database.engines.write.connect() as slow, slow.begin():
-            slow.execute(
-                sa.update(inbox_jobs).values(priority=51)
-            )  # a transaction that runs, and has a number
+            slow.execute(sa.update(inbox_jobs).values(priority=51))  # gives the open transaction its number
             slow.execute(
                 sa.insert(job_outbox_events).values(
                     event_id="late",
@@ -240,8 +237,8 @@ class TestPostgres:
     def test_rows_of_another_cluster_are_refused_until_they_have_their_place(
         self, store: Store, history: HistoryFeed
     ) -> None:
-        """As `pg_dump` and a restore leave them: with the positions of where they came from."""
-        job_id = live(store)
+        """`pg_dump` and a restore keep the positions of the old cluster."""
+        job_id = run_job(store)
         with store.database.transaction() as connection:
             connection.exec_driver_sql("UPDATE inbox_jobs SET position = position + 1000000")
             connection.exec_driver_sql("UPDATE job_outbox_events SET position = position + 1000000")
@@ -256,7 +253,7 @@ class TestPostgres:
     def test_tables_that_were_made_anew_are_noticed(
         self, engine: str, servers: Callable[[str], Engine], table: str
     ) -> None:
-        """As by `pg_dump --clean` and a restore into the database that it came from."""
+        """`pg_dump --clean` and a restore into the same database make new tables."""
         server = servers(engine)
         assert isinstance(server, Postgres)
         with server.blank() as url, closing(Database(url)) as database:
@@ -271,8 +268,8 @@ class TestPostgres:
             assert not history.knows(before)
 
     def test_rows_of_one_position_are_found_by_their_key(self, store: Store, history: HistoryFeed) -> None:
-        """After a migration all rows have one: parts must not read the whole table each."""
-        enqueue(store, 1_000)  # of 300 all may rightly be read
+        """After a migration all rows share one position: each part must not read the whole table."""
+        enqueue(store, 1_000)  # of 300 rows the planner may rightly read all
         store.inbox.claim("w1", 1_000)
         store.database.vacuum_and_analyze()
         parts = history.ranges("events", Cut(), history.now().cut, 50)
@@ -284,8 +281,8 @@ class TestPostgres:
             plan = "\n".join(row[0] for row in connection.exec_driver_sql(f"EXPLAIN {text}"))
         assert "job_outbox_events_pkey" in plan, plan
 
-    def test_csv_says_what_rows_say(self, store: Store, history: HistoryFeed) -> None:
-        live(store, spec={**SPEC, "metadata": {"title": 'a "quoted", 100 % comma\\'}})
+    def test_csv_has_the_same_values_as_rows(self, store: Store, history: HistoryFeed) -> None:
+        run_job(store, spec={**SPEC, "metadata": {"title": 'a "quoted", 100 % comma\\'}})
         for table in ("jobs", "attempts", "events"):
             (part, *_) = history.ranges(table, Cut(), history.now().cut, 100)
             select = history.select(table, part, list(COLUMNS[table]))

@@ -1,4 +1,4 @@
-"""Rows of a history that was made elsewhere."""
+"""HistoryLoad writes jobs with their attempts, events and deliveries that were made elsewhere."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -22,12 +22,12 @@ def row_of(table: sa.Table, **values: Any) -> dict[str, Any]:
     return {**dict.fromkeys(table.columns.keys()), **values}
 
 
-def life(job_id: str) -> JobHistory:
-    """A job that was claimed, and whose requester has heard of it."""
+def history_of(job_id: str) -> JobHistory:
+    """Return a claimed job with one delivered event."""
     (attempt_id, event_id, delivery_id), ids = new_ids(3), {"job_id": job_id, "requester_id": "r1"}
     job = new_row(new_job(job_id=job_id), AT, None)
-    held = {"worker_id": "w1", "lease_expires_at": AT + 60_000, "heartbeat_at": AT}
-    job |= {"status": JobStatus.CLAIMED, "lane": Lane.LEASED, "claim_version": 1, "attempt_count": 1, **held}
+    lease = {"worker_id": "w1", "lease_expires_at": AT + 60_000, "heartbeat_at": AT}
+    job |= {"status": JobStatus.CLAIMED, "lane": Lane.LEASED, "claim_version": 1, "attempt_count": 1, **lease}
     attempt = row_of(
         job_attempts,
         attempt_id=attempt_id,
@@ -37,26 +37,26 @@ def life(job_id: str) -> JobHistory:
         worker_id="w1",
         started_at=AT,
     )
-    told = {"sequence": 1, "type": "job.claimed", "payload": '{"a":"tab\\t, line\\n, ж"}', "created_at": AT}
+    body = {"sequence": 1, "type": "job.claimed", "payload": '{"a":"tab\\t, line\\n, ж"}', "created_at": AT}
     state = {"status": OutboxStatus.DELIVERED, "lane": Lane.REST, "available_at": AT, "delivered_at": AT}
     event = row_of(
-        job_outbox_events, event_id=event_id, claim_version=1, attempt_count=1, **ids, **told, **state
+        job_outbox_events, event_id=event_id, claim_version=1, attempt_count=1, **ids, **body, **state
     )
-    tried = {"claim_version": 1, "worker_id": "d1", "outcome": "delivered", "duration_ms": 5, "ended_at": AT}
+    sent = {"claim_version": 1, "worker_id": "d1", "outcome": "delivered", "duration_ms": 5, "ended_at": AT}
     return JobHistory(
         job,
         [attempt],
         [event],
-        [row_of(job_deliveries, delivery_id=delivery_id, event_id=event_id, **ids, **tried)],
+        [row_of(job_deliveries, delivery_id=delivery_id, event_id=event_id, **ids, **sent)],
     )
 
 
-def lives(count: int) -> Sequence[JobHistory]:
-    return [life(job_id) for job_id in new_ids(count)]
+def histories(count: int) -> Sequence[JobHistory]:
+    return [history_of(job_id) for job_id in new_ids(count)]
 
 
-def test_what_was_loaded_is_there_as_if_it_had_been_lived(store: Store) -> None:
-    (one,) = lives(1)
+def test_loaded_jobs_read_back_as_they_were_given(store: Store) -> None:
+    (one,) = histories(1)
     assert list(HistoryLoad(store.database).write([one])) == [Written(1, 1)]
     job = store.jobs.get(one.job["job_id"])
     assert {name: job[name] for name in job} == {name: one.job[name] for name in job}
@@ -67,14 +67,14 @@ def test_what_was_loaded_is_there_as_if_it_had_been_lived(store: Store) -> None:
 
 
 def test_what_is_there_already_is_left_alone(store: Store) -> None:
-    load, some = HistoryLoad(store.database), lives(700)
+    load, some = HistoryLoad(store.database), histories(700)
     assert list(load.write(some[:500])) == [Written(500, 500)]
     assert list(load.write(some)) == [Written(500, 0), Written(200, 200)]
     assert len(store.jobs.page(limit=1_000)) == 700
 
 
 def test_a_transaction_that_fails_leaves_nothing_of_its_jobs(store: Store) -> None:
-    good, bad = lives(2)
+    good, bad = histories(2)
     bad.events[0]["sequence"] = 0  # type: ignore[index]
     with pytest.raises(StoreError, match="outbox_sequence"):
         list(HistoryLoad(store.database).write([good, bad]))
@@ -83,7 +83,7 @@ def test_a_transaction_that_fails_leaves_nothing_of_its_jobs(store: Store) -> No
 
 
 def test_a_load_is_part_of_the_history_from_its_beginning(store: Store) -> None:
-    (one,) = lives(1)
+    (one,) = histories(1)
     list(HistoryLoad(store.database).write([one]))
     assert [job["job_id"] for job in store.jobs.page()] == [one.job["job_id"]]
 

@@ -1,4 +1,4 @@
-"""Removing history."""
+"""Pruning removes finished jobs after their retention time, with expired keys and idle groups."""
 
 from typing import Any
 
@@ -27,7 +27,7 @@ DAY_MS = 24 * 3600 * 1000
 QUIET = {**SPEC, "status_webhook_url": None}
 
 
-def live(store: Store, **fields: Any) -> str:
+def run_job(store: Store, **fields: Any) -> str:
     (job_id,) = enqueue(store, **fields)
     advance(store, claim_one(store), until=JobStatus.SUCCEEDED)
     return job_id
@@ -43,42 +43,42 @@ def count(store: Store, table: sa.Table) -> int:
 
 
 def test_old_finished_jobs_leave_their_id_and_nothing_else(store: Store, clock: SettableClock) -> None:
-    old = live(store)
+    old = run_job(store)
     events = store.outbox.claim("d1", 10)
     store.outbox.settle([Delivery(event, Delivered(), 200) for event in events])
     clock.advance(DAY_MS + 1)
-    young = live(store, spec=QUIET)
+    young = run_job(store, spec=QUIET)
     assert prune(store) == 1
     with pytest.raises(Pruned):
         store.jobs.get(old, requester_id="r1")
     with pytest.raises(NotFound) as unknown:
         store.jobs.get(old, requester_id="r2")
-    assert unknown.value.code == "not_found"  # another tenant does not learn that it was there
+    assert unknown.value.code == "not_found"  # another tenant does not learn that the job existed
     assert store.jobs.get(young)["status"] == "succeeded"
     left = {t.name: count(store, t) for t in (inbox_jobs, job_attempts, job_outbox_events, job_deliveries)}
     assert left == {"inbox_jobs": 1, "job_attempts": 1, "job_outbox_events": 5, "job_deliveries": 0}
 
 
-def test_what_is_not_over_stays(store: Store, clock: SettableClock) -> None:
+def test_unfinished_jobs_and_undelivered_events_are_kept(store: Store, clock: SettableClock) -> None:
     (waiting,) = enqueue(store, priority=0)
-    telling = live(store)
+    undelivered = run_job(store)
     clock.advance(DAY_MS + 1)
     assert prune(store) == 0
-    assert [store.jobs.get(job)["job_id"] for job in (waiting, telling)] == [waiting, telling]
+    assert [store.jobs.get(job)["job_id"] for job in (waiting, undelivered)] == [waiting, undelivered]
 
 
 def test_history_is_removed_in_batches(
     store: Store, clock: SettableClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for _ in range(5):
-        live(store, spec=QUIET)
+        run_job(store, spec=QUIET)
     clock.advance(DAY_MS + 1)
     monkeypatch.setattr(store.prune, "_oldest", store.prune._oldest.limit(2))
     assert [done.jobs for done in store.prune.run(DAY_MS)] == [2, 4, 5]
 
 
 def test_expired_keys_and_idle_groups_go_too(store: Store, clock: SettableClock) -> None:
-    live(store, spec=QUIET, group_id="idle")
+    run_job(store, spec=QUIET, group_id="idle")
     enqueue(store, group_id="busy")
     clock.advance(8 * DAY_MS)
     *_, done = store.prune.run(DAY_MS)
@@ -90,7 +90,7 @@ def test_expired_keys_and_idle_groups_go_too(store: Store, clock: SettableClock)
 
 
 def test_a_group_that_was_forgotten_begins_anew(store: Store) -> None:
-    live(store, spec=QUIET, group_id="g")
+    run_job(store, spec=QUIET, group_id="g")
     list(store.prune.run(DAY_MS))
     assert count(store, job_groups) == 0
     enqueue(store, 2, group_id="g", group_limit=2)
@@ -102,8 +102,8 @@ def test_a_group_that_was_forgotten_begins_anew(store: Store) -> None:
 def test_what_is_replayed_meanwhile_stays(
     store: Store, clock: SettableClock, url: str, ring: LocalKeyRing
 ) -> None:
-    """On the other engines nobody writes meanwhile."""
-    kept, old = live(store), live(store)
+    """Only Postgres lets others write while it prunes."""
+    kept, old = run_job(store), run_job(store)
     store.outbox.settle([Delivery(event, Delivered(), 200) for event in store.outbox.claim("d1", 10)])
     clock.advance(DAY_MS + 1)
     event_ids = [event["event_id"] for event in store.jobs.events(kept)][:1]
@@ -122,8 +122,8 @@ def test_what_is_replayed_meanwhile_stays(
 
 @pytest.mark.parametrize("engine", ["postgres"], indirect=True)
 def test_a_group_that_is_being_joined_is_not_forgotten(store: Store, url: str, ring: LocalKeyRing) -> None:
-    """Or two that join the same groups could each hold one of them, and wait for the other."""
-    live(store, spec=QUIET, group_id="g")
+    """Deleting it would let two transactions that join the same two groups deadlock."""
+    run_job(store, spec=QUIET, group_id="g")
     forgotten: list[int] = []
 
     def forget(*_: Any) -> None:

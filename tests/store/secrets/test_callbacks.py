@@ -1,4 +1,4 @@
-"""The queries of webhook and refresh URLs: sealed in the database, whole for whoever calls the URL."""
+"""Query strings of webhook and refresh URLs: sealed in the database, opened for the caller of the URL."""
 
 from dataclasses import replace
 from typing import Any
@@ -145,15 +145,15 @@ def test_what_was_opened_once_is_remembered_up_to_a_bound(store: Store) -> None:
         submit(store)
     store.inbox.claim("w1", 3)
     events = store.outbox.claim("d1", 3)
-    asked: list[str] = []
+    unwrapped: list[str] = []
 
     class Counting(LocalKeyRing):
         def unwrap(self, kek_id: str, wrapped: bytes, aad: bytes) -> bytes:
-            asked.append(kek_id)
+            unwrapped.append(kek_id)
             return super().unwrap(kek_id, wrapped, aad)
 
     counting = Counting(KeySet(where="the tests", active="k1", keys={"k1": b"1" * 32}))
     callbacks = Callbacks(store.database, counting, remembered=2)
     for event in (events[0], events[0], events[1], events[0], events[2], events[1]):
         assert url_of(store, event, callbacks) == HOOK
-    assert len(asked) == 4
+    assert len(unwrapped) == 4

@@ -78,7 +78,7 @@ def test_a_job_without_credentials_has_none_to_open(store: Store) -> None:
 
 
 def test_plaintext_nowhere_in_any_table(store: Store) -> None:
-    """A whole life, a refresh and a rotation; then every cell of every table is searched."""
+    """Search every cell of every table after an attempt, a refresh and a rotation."""
     made = store.requesters.create("studio")
     job_id = store.submit(SEALED, made.requester_id, idempotency_key="k").result(timeout=60).job_id
     first = claim_one(store)
@@ -192,7 +192,7 @@ def test_a_job_that_is_over_forgets_its_credentials(store: Store, job: ClaimedJo
 
 
 class Rotated:
-    """A store with secrets under k1, and a ring in which k2 is active now."""
+    """A store with secrets under k1, and a key ring whose active key is now k2."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
@@ -225,14 +225,14 @@ def test_a_rewrap_moves_every_secret_and_touches_no_ciphertext(rotated: Rotated,
 def test_a_rewrap_that_was_killed_half_way_is_resumed(rotated: Rotated) -> None:
     run = rotated.rewrap.run(batch=10)
     assert next(run).moved == 10
-    del run  # no clean-up exists that a kill could prevent: every batch is a transaction
+    del run  # equals a kill: every batch is a transaction, and nothing is cleaned up at the end
     assert rotated.rewrap.in_use() == {"k1": 16, "k2": 10}
     assert list(Rewrap(rotated.store.database, rotated.ring).run(batch=10))[-1].moved == 16
     assert list(Rewrap(rotated.store.database, rotated.ring).run()) == []
 
 
 def test_a_refresh_during_a_rewrap_wins(rotated: Rotated, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Credentials that change between the read and the write of a batch are left as they are."""
+    """A rewrap leaves credentials that change between its read and its write."""
     changed = rotated.job_ids[3]
 
     def refresh_meanwhile(sealed: Any, context: Any, ring: Any) -> Any:
@@ -263,7 +263,7 @@ def test_a_kek_that_is_not_in_the_ring_is_named(store: Store, job: ClaimedJob) -
 
 
 def test_a_worker_whose_claim_is_over_stores_no_credentials(store: Store, clock: SettableClock) -> None:
-    """fenced-writes: an answer that came late must not stand over what the job's new owner has got."""
+    """fenced-writes: a late refresh answer must not overwrite the credentials of the job's new owner."""
     enqueue(store)
     slept = claim_one(store, lease_ms=1_000)
     clock.advance(1_001)

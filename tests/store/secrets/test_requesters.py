@@ -1,3 +1,5 @@
+"""Requesters: API keys, webhook secrets, rotation and names."""
+
 import pytest
 import sqlalchemy as sa
 
@@ -11,7 +13,7 @@ from euterpe.store.tables import requesters
 from tests.clock import SettableClock
 
 
-def test_a_key_tells_who_asks_and_what_they_may_do(store: Store) -> None:
+def test_a_key_identifies_its_requester_and_scopes(store: Store) -> None:
     made = store.requesters.create("studio")
     principal = store.requesters.authenticate(made.api_key)
     assert principal.requester_id == made.requester_id
@@ -109,7 +111,7 @@ def test_an_id_is_never_taken_for_a_name(store: Store) -> None:
     with pytest.raises(InvalidSpec, match="id"):
         store.requesters.create(first)
     other = store.requesters.create("other").requester_id
-    with store.database.transaction() as connection:  # as it may have been given by an earlier program
+    with store.database.transaction() as connection:  # an earlier version allowed such a name
         renamed = sa.update(requesters).where(requesters.c.requester_id == other).values(name=first)
         connection.execute(renamed)
     assert store.requesters.find(first) == first
