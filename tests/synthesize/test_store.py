@@ -20,7 +20,7 @@ from euterpe.synthesize.documents import spec_document
 from euterpe.synthesize.history_plan import DAY_MS, HistoryPlan
 from euterpe.synthesize.store import synthesize_store
 from tests.clock import SettableClock
-from tests.service.store.processes.invariants import check_integrity, check_stories, read_lives
+from tests.service.store.processes.invariants import check_events, check_integrity, read_lives
 from tests.store.jobs import enqueue
 from tests.synthesize.made_history import UNTIL_MS, Rows, by, history, rows
 
@@ -39,7 +39,7 @@ def test_the_invariants_of_the_store_hold(store: Store) -> None:
     synthesize_store(store.database, QUIET, lambda _: None)
     lives = read_lives(store)
     assert len(lives) == QUIET.jobs
-    check_stories(lives)
+    check_events(lives)
     check_integrity(store)
 
 

@@ -1,6 +1,6 @@
-"""The suite on trial: the store is broken on purpose, and the tests that exist must notice.
+"""Mutation tests: the store is broken on purpose, and existing tests must fail.
 
-Each breakage names the tests that are its witnesses; they are called as they stand.
+Each breakage calls, unchanged, the test that must notice it.
 """
 
 from collections import defaultdict
@@ -28,8 +28,8 @@ from tests.store.queue import test_leases, test_transitions
 Open = Callable[[], Store]
 
 
-def without(monkeypatch: pytest.MonkeyPatch, column: str) -> None:
-    """Takes the condition on this column out of the one writing statement."""
+def remove_condition(monkeypatch: pytest.MonkeyPatch, column: str) -> None:
+    """Remove the condition on this column from the one statement that writes rows."""
     build = LeasedTable._build_write
 
     def broken(self: LeasedTable, *arguments: Any, **options: Any) -> Any:
@@ -42,12 +42,12 @@ def without(monkeypatch: pytest.MonkeyPatch, column: str) -> None:
     monkeypatch.setattr(LeasedTable, "_build_write", broken)
 
 
-def with_events_after_the_commit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Moves the outbox insert behind the transaction that it belongs to."""
-    # By thread: services of other tests may be at work in this process.
+def insert_events_after_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Insert outbox events after the commit of the transaction that they belong to."""
+    # By thread, as services of other tests may run in this process.
     late: defaultdict[int, list[Callable[[Database], object]]] = defaultdict(list)
     transaction = Database.transaction
-    tell = EventWriter.insert
+    insert_events = EventWriter.insert
 
     @contextmanager
     def broken(self: Database) -> Iterator[sa.Connection]:
@@ -59,7 +59,7 @@ def with_events_after_the_commit(monkeypatch: pytest.MonkeyPatch) -> None:
     def postpone(self: EventWriter, _: sa.Connection, moments: Any) -> None:
         def insert(database: Database) -> None:
             with transaction(database) as connection:
-                tell(self, connection, moments)
+                insert_events(self, connection, moments)
 
         late[get_ident()].append(insert)
 
@@ -69,7 +69,7 @@ def with_events_after_the_commit(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def reopen(url: str, ring: LocalKeyRing, clock: SettableClock) -> Iterator[Open]:
-    """Opens a store after the breakage, which is in the statements that it builds."""
+    """Return a function that opens a store after the breakage, as stores build their statements at once."""
     opened: list[Store] = []
 
     def open_store() -> Store:
@@ -84,13 +84,13 @@ def reopen(url: str, ring: LocalKeyRing, clock: SettableClock) -> Iterator[Open]
 def test_the_suite_notices_a_missing_fence(
     reopen: Open, clock: SettableClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    without(monkeypatch, "claim_version")
+    remove_condition(monkeypatch, "claim_version")
     with pytest.raises(AssertionError):
         test_leases.test_a_stale_worker_cannot_write_to_a_reclaimed_job(reopen(), clock, "advance")
 
 
 def test_the_suite_notices_a_missing_state_check(reopen: Open, monkeypatch: pytest.MonkeyPatch) -> None:
-    without(monkeypatch, "status")
+    remove_condition(monkeypatch, "status")
     with pytest.raises(AssertionError):
         test_leases.test_the_same_step_twice_is_one_step(reopen())
 
@@ -98,7 +98,7 @@ def test_the_suite_notices_a_missing_state_check(reopen: Open, monkeypatch: pyte
 def test_the_suite_notices_events_outside_the_transaction(
     reopen: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with_events_after_the_commit(monkeypatch)
+    insert_events_after_commit(monkeypatch)
     with pytest.raises(AssertionError):
         test_transitions.test_a_transition_and_its_event_are_one_transaction(reopen())
 
@@ -107,11 +107,11 @@ def test_the_suite_notices_events_outside_the_transaction(
 def test_the_model_notices_a_missing_condition(
     servers: Callable[[str], Engine], ring: LocalKeyRing, monkeypatch: pytest.MonkeyPatch, column: str
 ) -> None:
-    without(monkeypatch, column)
-    # The same examples every time, and no time spent on making the finding small.
+    remove_condition(monkeypatch, column)
+    # The examples are the same in every run, and no time is spent on shrinking a failure.
     search = settings(max_examples=500, stateful_step_count=40, derandomize=True, phases=[Phase.generate])
-    # By the model, or by the database's own constraints and triggers.
+    # Raised by the model, or by the database's constraints and triggers.
     by = (AssertionError, InvalidTransition, StoreError)
-    with servers("sqlite").fresh() as url, pytest.raises(by) as noticed:
+    with servers("sqlite").fresh() as url, pytest.raises(by) as raised:
         test_model.run_machine(url, ring, search)
-    assert not isinstance(noticed.value, StoreUnavailable)
+    assert not isinstance(raised.value, StoreUnavailable)

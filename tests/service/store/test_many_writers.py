@@ -1,4 +1,4 @@
-"""Sixteen processes that write one SQLite file at once: none of them is ever told that it is locked."""
+"""Sixteen processes that write one SQLite file at once never get a `database is locked` error."""
 
 import pytest
 
@@ -15,21 +15,21 @@ pytestmark = pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
 
 def test_sixteen_writers_are_never_told_that_the_database_is_locked(url: str) -> None:
     with process_pool_on(url) as process_pool, open_store(url) as store:
-        _hammer(process_pool, store, rounds=35, seconds=0)
+        _write_from_all(process_pool, store, rounds=35, seconds=0)
 
 
 @pytest.mark.soak
-def test_sixteen_writers_are_never_told_so_for_a_minute(url: str) -> None:
+def test_sixteen_writers_get_no_lock_error_for_a_minute(url: str) -> None:
     with process_pool_on(url) as process_pool, open_store(url) as store:
-        _hammer(process_pool, store, rounds=35, seconds=60)
+        _write_from_all(process_pool, store, rounds=35, seconds=60)
 
 
-def _hammer(process_pool: ProcessPool, store: Store, *, rounds: int, seconds: int) -> None:
-    """So many rounds of three short transactions by each, and on until the time is over."""
+def _write_from_all(process_pool: ProcessPool, store: Store, *, rounds: int, seconds: int) -> None:
+    """Run at least `rounds` rounds of three short transactions in each process, for at least `seconds`."""
     writers = [process_pool.launch(f"writer {n}") for n in range(WRITERS)]
     for writer in writers:
-        writer.start(child_tasks.hammer, rounds, seconds)
-    done = [writer.result() for writer in writers]  # raises what any of them was told
+        writer.start(child_tasks.write_repeatedly, rounds, seconds)
+    done = [writer.result() for writer in writers]  # raises the error of any writer
     assert min(done) >= rounds
     assert len(store.jobs.page(limit=sum(done) + 1)) == sum(done)
     check_integrity(store)

@@ -1,4 +1,4 @@
-"""A database that goes away for a while: typed errors, nothing dies, and all goes on by itself afterwards."""
+"""Database outages: calls raise typed errors, no thread dies, and work resumes by itself afterwards."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -22,7 +22,7 @@ from euterpe.store.store import Store
 from tests.engines import empty
 from tests.service.store.processes import child_tasks
 from tests.service.store.processes.child_process import open_store
-from tests.service.store.processes.following import follow_to_the_end
+from tests.service.store.processes.following import collect_until_finished
 from tests.service.store.processes.invariants import (
     Ledger,
     check_integrity,
@@ -30,7 +30,7 @@ from tests.service.store.processes.invariants import (
     read_lives,
     unfinished,
 )
-from tests.service.store.processes.process_pool import Child, hear_from, process_pool_on
+from tests.service.store.processes.process_pool import Child, process_pool_on, receive_any
 from tests.store import outages
 from tests.store.jobs import SPEC, enqueue, new_job
 from tests.store.outages import Fragile
@@ -40,7 +40,7 @@ Call = Callable[[], Any]
 
 @pytest.fixture(scope="module")
 def running() -> Iterator[dict[str, Fragile]]:
-    """Servers of this module's own: other tests are not to notice."""
+    """Yield the servers that only this module uses, so that its outages affect no other test."""
     started: dict[str, Fragile] = {}
     yield started
     for database in started.values():
@@ -65,22 +65,22 @@ def test_every_call_says_that_the_database_is_away_and_works_when_it_is_back(
     database: Fragile, store: Store
 ) -> None:
     calls = _calls(store)
-    threads = _threads_of_ours()
+    threads = _euterpe_threads()
     with outages.away(database, store):
-        for _ in range(2):  # the first finds its connection broken, the second finds no new one
-            assert [name for name, call in calls.items() if not _says_away(call)] == []
-        assert _says_away(lambda: open_store(database.url))
+        for _ in range(2):  # the first loses its connection, the second cannot open a new one
+            assert [name for name, call in calls.items() if not _reports_outage(call)] == []
+        assert _reports_outage(lambda: open_store(database.url))
     for call in calls.values():
         call()
-    assert threads <= _threads_of_ours(), "a thread has died"
+    assert threads <= _euterpe_threads(), "a thread has died"
     check_integrity(store)
 
 
-def _threads_of_ours() -> set[threading.Thread]:
+def _euterpe_threads() -> set[threading.Thread]:
     return {thread for thread in threading.enumerate() if thread.name.startswith("euterpe-")}
 
 
-def _says_away(call: Call) -> bool:
+def _reports_outage(call: Call) -> bool:
     try:
         call()
     except StoreUnavailable as error:
@@ -89,7 +89,7 @@ def _says_away(call: Call) -> bool:
 
 
 def _calls(store: Store) -> dict[str, Call]:
-    """Every kind of call."""
+    """Return one call of each kind, by name."""
     enqueue(store, 2)
     job, other = store.inbox.claim("w1", 2)
     (event,) = store.outbox.claim("d1", 1)
@@ -130,17 +130,17 @@ def test_a_listener_survives_an_outage_and_wakes_again(database: Fragile, store:
             late.wait(0.01)
         with closing(late):
             for listener in (early, late):
-                _wake(listener, store)
+                _assert_wakes(listener, store)
 
 
 @pytest.mark.parametrize("engine", ["postgres"], indirect=True)
 def test_a_server_that_stands_by_for_another_is_an_outage(database: Fragile, store: Store) -> None:
-    """Calls, listeners and pools go on when it has been promoted."""
+    """Calls, listeners and pools work again after its promotion."""
     assert isinstance(database, outages.FragilePostgres)
     enqueue(store, 2)
     with ThreadPoolExecutor(1) as waiting, closing(store.database.listen(Topic.INBOX)) as early:
         waits = waiting.submit(early.wait, 60.0)
-        with database.standing_by():
+        with database.as_standby():
             early.wake()
             waits.result()
             assert not early.wait(0.01)
@@ -149,16 +149,16 @@ def test_a_server_that_stands_by_for_another_is_an_outage(database: Fragile, sto
             bulk = [new_job() for _ in range(60)]
             for call in (lambda: store.inbox.claim("w1", 1), lambda: store.enqueue.many(bulk)):
                 for _ in range(2):
-                    assert _says_away(call)
-            assert len(store.jobs.page()) == 2, "it can be read from"
+                    assert _reports_outage(call)
+            assert len(store.jobs.page()) == 2, "a standby can be read"
         with closing(late):
             for listener in (early, late):
-                _wake(listener, store)
+                _assert_wakes(listener, store)
     assert len(store.inbox.claim("w1", 2)) == 2
 
 
-def _wake(listener: Listener, store: Store) -> None:
-    """A hint may be lost on the way to a listener that connects again; not every one is."""
+def _assert_wakes(listener: Listener, store: Store) -> None:
+    """Assert that the listener wakes. Hints may be lost while it reconnects, so it gets a hundred."""
     if store.database.kind is EngineKind.LIBSQL:
         assert not listener.wait(0.01)  # a libSQL server sends no hints
         return
@@ -166,7 +166,7 @@ def _wake(listener: Listener, store: Store) -> None:
         try:
             enqueue(store)
         except StoreUnavailable:
-            continue  # this store had not noticed the outage yet
+            continue  # the store still used a broken connection
         if listener.wait(0.3):
             return
     raise AssertionError("the listener does not wake any more")
@@ -174,72 +174,72 @@ def _wake(listener: Listener, store: Store) -> None:
 
 @pytest.mark.parametrize("engine", ["libsql", "postgres"], indirect=True)
 def test_workers_live_through_outages_and_finish_every_job(database: Fragile, store: Store) -> None:
-    """event-per-transition, no-lease-at-rest. (An SQLite file that is open does not go away.)"""
+    """event-per-transition, no-lease-at-rest. (SQLite is left out: an open file stays available.)"""
     plan = child_tasks.WorkPlan(seed=6, batch=5, lease_ms=500)
     ledger = Ledger()
     with process_pool_on(database.url) as process_pool:
         backoff = Backoff(base_ms=10, cap_ms=100)
         workers = [process_pool.launch(f"worker {n}", backoff=backoff) for n in range(4)]
         for worker in workers:
-            worker.do("inbox.sweep")  # each has opened its store before the database goes
+            worker.call_store("inbox.sweep")  # returns after the worker has opened its store
         for worker in workers:
             worker.start(child_tasks.work_through_outages, plan)
         for _ in range(2):
-            _enqueue_at_last(store, 300)
-            _hear_of_work(workers, ledger, count=200)
+            _enqueue_after_outage(store, 300)
+            _wait_for_writes(workers, ledger, count=200)
             with outages.away(database, store):
-                _hear_of_the_outage(workers, ledger)
-                assert _says_away(lambda: unfinished(store))
-        follow_to_the_end(workers, ledger, lambda: unfinished(store))
+                _wait_for_outages(workers, ledger)
+                assert _reports_outage(lambda: unfinished(store))
+        collect_until_finished(workers, ledger, lambda: unfinished(store))
     lives = read_lives(store)
     check_lives(lives)
     ledger.check(lives, complete=False)
     assert {life.job.status for life in lives.values()} == {JobStatus.SUCCEEDED}
 
 
-def _enqueue_at_last(store: Store, count: int) -> None:
+def _enqueue_after_outage(store: Store, count: int) -> None:
     try:
         enqueue(store, count, max_attempts=50)
-    except StoreUnavailable:  # it had not noticed the outage yet
-        _enqueue_at_last(store, count)
+    except StoreUnavailable:  # the store still used a broken connection
+        _enqueue_after_outage(store, count)
 
 
-def _hear_of_work(workers: list[Child], ledger: Ledger, *, count: int) -> None:
+def _wait_for_writes(workers: list[Child], ledger: Ledger, *, count: int) -> None:
     while count > 0:
-        for worker, message in hear_from(workers):
+        for worker, message in receive_any(workers):
             ledger.note(worker.name, message)
             count -= isinstance(message, child_tasks.Accepted)
 
 
-def _hear_of_the_outage(workers: list[Child], ledger: Ledger) -> None:
-    """From each of them."""
-    unaware = {worker.name for worker in workers}
-    while unaware:
-        for worker, message in hear_from(workers):
+def _wait_for_outages(workers: list[Child], ledger: Ledger) -> None:
+    """Wait until each worker has reported an outage."""
+    pending = {worker.name for worker in workers}
+    while pending:
+        for worker, message in receive_any(workers):
             ledger.note(worker.name, message)
-            if isinstance(message, child_tasks.Away):
-                unaware.discard(worker.name)
+            if isinstance(message, child_tasks.Outage):
+                pending.discard(worker.name)
 
 
 def test_an_accepted_job_survives_the_death_of_everything(database: Fragile) -> None:
-    """accepted-is-durable: SIGKILL to the process that accepted it, and to the server"""
+    """accepted-is-durable: the process that accepted the job and the server get SIGKILL."""
     with process_pool_on(database.url) as process_pool:
         api = process_pool.launch("api")
         api.start(child_tasks.accept_until_killed, SPEC)
-        accepted = [api.hear() for _ in range(200)]
+        accepted = [api.receive() for _ in range(200)]
         database.kill()
-        accepted += [word for word in api.kill() if isinstance(word, str)]
-    database.come_back()
+        accepted += [message for message in api.kill() if isinstance(message, str)]
+    database.make_available()
     with open_store(database.url) as after:
         assert set(accepted) <= read_lives(after).keys()
 
 
 @pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
 def test_a_full_disk_is_an_outage(store: Store) -> None:
-    before = _set_page_limit(store, 1)  # SQLite takes the present size for it
+    before = _set_page_limit(store, 1)  # SQLite raises the limit to the present size
     big = new_job(spec={**SPEC, "metadata": {"text": "x" * 1_000_000}})
-    assert _says_away(lambda: store.enqueue.many([big]))
-    assert _says_away(lambda: store.enqueue.many([big]))
+    assert _reports_outage(lambda: store.enqueue.many([big]))
+    assert _reports_outage(lambda: store.enqueue.many([big]))
     assert big.job_id not in read_lives(store)
     _set_page_limit(store, before)
     store.enqueue.many([big])
@@ -248,7 +248,7 @@ def test_a_full_disk_is_an_outage(store: Store) -> None:
 
 
 def _set_page_limit(store: Store, pages: int) -> int:
-    """Returns the limit that was."""
+    """Set the page limit and return the former one."""
     with store.database.transaction() as connection:
         was = connection.exec_driver_sql("PRAGMA max_page_count").scalar_one()
         connection.exec_driver_sql(f"PRAGMA max_page_count = {pages}")
@@ -274,13 +274,13 @@ def test_a_database_that_does_not_exist_is_no_outage(database: Fragile) -> None:
 def test_a_file_that_was_replaced_is_an_outage(
     database: Fragile, store: Store, tmp_path: Path, is_replaced: bool
 ) -> None:
-    """accepted-is-durable: what is written to a file that has no name any more is gone with the program."""
+    """accepted-is-durable: data written to a file without a name is lost when the program ends."""
     (kept,) = enqueue(store)
     path = Path(str(sa.make_url(database.url).database))
     path.rename(tmp_path / "moved.db")
     if is_replaced:
         path.write_bytes((tmp_path / "moved.db").read_bytes())
     for call in (lambda: enqueue(store), store.jobs.page, lambda: store.inbox.claim("w1", 1)):
-        assert _says_away(call)
+        assert _reports_outage(call)
     (tmp_path / "moved.db").replace(path)
     assert [job.job_id for job in store.inbox.claim("w1", 2)] == [kept]

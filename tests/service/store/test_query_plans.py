@@ -1,4 +1,4 @@
-"""EXPLAIN guards: no hot statement ever reads through history or backlog."""
+"""EXPLAIN guards: no hot statement scans the history or the backlog."""
 
 import re
 from typing import Any
@@ -17,7 +17,7 @@ from euterpe.store.store import Store
 from tests.clock import SettableClock
 from tests.store.jobs import enqueue, new_job
 
-# Each must be answered by this index (or by the key), and by nothing that reads a whole table.
+# The index that each hot statement must use.
 HOT = {
     "claim": "inbox_turns",
     "most urgent": "inbox_ready",
@@ -36,12 +36,12 @@ HOT = {
 
 @pytest.fixture
 def busy(store: Store) -> Store:
-    """History, backlog and work in progress, with statistics that know of them."""
+    """Return a store with history, backlog, running jobs and fresh statistics."""
     newsroom = store.requesters.create("newsroom").requester_id
     store.requester_limits.set(newsroom, {"max_running": 1})
     enqueue(store, 400, requester_id=newsroom)
     enqueue(store, 400)
-    for number in range(50):  # few requesters would make an index that begins with them look cheap
+    for number in range(50):  # with few requesters an index that begins with them would look cheap
         enqueue(store, 4, requester_id=f"small {number}")
     for job in store.inbox.claim("w1", 300):
         store.inbox.fail(job, JobError("bad", "not media", "fetching"))
@@ -56,20 +56,20 @@ def busy(store: Store) -> Store:
 
 
 def analyze(store: Store) -> None:
-    if store.database.kind is not EngineKind.LIBSQL:  # its server refuses the statement
+    if store.database.kind is not EngineKind.LIBSQL:  # its server refuses ANALYZE
         with store.database.transaction() as connection:
             connection.exec_driver_sql("ANALYZE")
 
 
 def statements_of(store: Store) -> dict[str, tuple[str, Any]]:
-    """Every statement that the hot paths send, with its parameters."""
+    """Return every statement that the hot paths send, with its parameters."""
     seen: dict[str, tuple[str, Any]] = {}
 
     def note(_: Any, __: Any, text: str, parameters: Any, ___: Any, many: bool) -> None:
         if not many and not text.startswith(("BEGIN", "SET", "PRAGMA")):
             seen.setdefault(text, (text, parameters))
 
-    with store.database.transaction() as connection:  # some of its capped jobs have room now
+    with store.database.transaction() as connection:  # makes room for some capped jobs
         connection.exec_driver_sql("UPDATE requesters SET max_running = 5 WHERE max_running = 1")
     engine = store.database.engines.write
     sa.event.listen(engine, "before_cursor_execute", note)
@@ -110,7 +110,7 @@ def test_no_hot_statement_scans_a_table(busy: Store) -> None:
 
 
 def test_statistics_of_an_idle_moment_make_no_statement_scan_a_table(store: Store) -> None:
-    """When ANALYZE sees an empty lane, SQLite knows nothing of its index: it read all jobs by their key."""
+    """After an ANALYZE that saw an empty lane SQLite ignored its index and read all jobs by their key."""
     enqueue(store, 400)
     for job in store.inbox.claim("w1", 300):
         store.inbox.fail(job, JobError("bad", "not media", "fetching"))
@@ -124,12 +124,12 @@ def test_statistics_of_an_idle_moment_make_no_statement_scan_a_table(store: Stor
 
 def test_each_lane_is_read_through_its_own_index(busy: Store) -> None:
     shown = "\n".join(plan(busy.database, *call) for call in statements_of(busy).values())
-    for what, index in HOT.items():
-        assert index in shown, what
+    for statement, index in HOT.items():
+        assert index in shown, statement
 
 
 def test_a_claim_of_events_seeks_the_requester_whose_turn_it_is(busy: Store) -> None:
-    """A filter on the requester, or a sort, would read through the backlog of another one."""
+    """A filter on the requester, or a sort, would read the whole backlog of another requester."""
     statements = statements_of(busy).items()
     (claim,) = [call for text, call in statements if "UNION ALL" in text and "RECURSIVE" not in text]
     shown = plan(busy.database, *claim)
@@ -143,7 +143,7 @@ def test_a_claim_of_events_seeks_the_requester_whose_turn_it_is(busy: Store) -> 
 
 
 def test_a_sweep_of_a_backlog_seeks_the_requesters(busy: Store, clock: SettableClock) -> None:
-    """One that reads what is not due yet would read through a million retries in each sweep."""
+    """A sweep that reads rows that are not due would read a million retries each time."""
     enqueue(busy, 300, not_before=2**50)
     enqueue(busy, 5, not_before=clock.now_ms + 1)
     analyze(busy)
@@ -166,7 +166,7 @@ def test_a_sweep_of_a_backlog_seeks_the_requesters(busy: Store, clock: SettableC
 
 @pytest.mark.parametrize("engine", ["postgres"], indirect=True)
 def test_a_batch_visits_its_rows_in_its_own_order(busy: Store) -> None:
-    """What keeps two batches from deadlocking: the batch is the outer side of a nested loop."""
+    """Two batches do not deadlock, because the batch is the outer side of a nested loop."""
     writes = [
         call
         for text, call in statements_of(busy).items()

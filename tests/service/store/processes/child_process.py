@@ -1,4 +1,4 @@
-"""What runs in another process: a store of its own, and the acts that the test tells it to do."""
+"""The child process: it opens its own store and runs the tasks that the test sends."""
 
 import threading
 import traceback
@@ -12,7 +12,7 @@ from euterpe.crypto.keyring import LocalKeyRing
 from euterpe.store.errors import StoreUnavailable
 from euterpe.store.store import Store
 
-Act = Callable[..., Any]
+Task = Callable[..., Any]
 
 
 @dataclass(frozen=True)
@@ -21,36 +21,36 @@ class Done:
 
 
 @dataclass(frozen=True)
-class Broke:
-    """An act raised what it was not expected to raise."""
+class TaskFailed:
+    """The task raised an unexpected error."""
 
     trace: str
 
 
 @dataclass(frozen=True)
 class Unavailable:
-    """The database could not be reached in an act: the test raises it."""
+    """The task could not reach the database. The test raises this error."""
 
     error: StoreUnavailable
 
 
 @dataclass
 class ParentChannel:
-    """Where an act does its work, and the pipe to the test."""
+    """The name and store of a child process, and its pipe to the test."""
 
     name: str
     store: Store
     pipe: Connection
     lease_keeper: threading.Thread | None = None
-    beating: threading.Lock = field(default_factory=threading.Lock)
+    heartbeat_lock: threading.Lock = field(default_factory=threading.Lock)
 
     def report(self, message: object) -> None:
         self.pipe.send(message)
 
-    def wait_for_word(self) -> Any:
+    def wait_for_message(self) -> Any:
         return self.pipe.recv()
 
-    def was_told_to_stop(self) -> bool:
+    def stop_requested(self) -> bool:
         return self.pipe.poll()
 
 
@@ -60,22 +60,22 @@ def open_store(url: str, **options: Any) -> Store:
 
 
 def serve(name: str, url: str, pipe: Connection, options: dict[str, Any]) -> None:
-    """Does one act after the other, until the test hangs up."""
+    """Run one task after another, until the test closes the pipe."""
     with open_store(url, **options) as store:
         parent = ParentChannel(name, store, pipe)
         while True:
             try:
-                order = pipe.recv()
+                message = pipe.recv()
             except EOFError:
                 return
-            if order is not None:  # the word to stop is left for us to take off the pipe
-                pipe.send(_done(parent, *order))
+            if message is not None:  # None is a stop request, which `stop_requested` left in the pipe
+                pipe.send(_run(parent, *message))
 
 
-def _done(parent: ParentChannel, act: Act, arguments: tuple[Any, ...]) -> Done | Broke | Unavailable:
+def _run(parent: ParentChannel, task: Task, arguments: tuple[Any, ...]) -> Done | TaskFailed | Unavailable:
     try:
-        return Done(act(parent, *arguments))
+        return Done(task(parent, *arguments))
     except StoreUnavailable as error:
         return Unavailable(error)
-    except Exception:  # noqa: BLE001  the test is told, and fails with it
-        return Broke(traceback.format_exc())
+    except Exception:  # noqa: BLE001  the test gets the traceback and fails with it
+        return TaskFailed(traceback.format_exc())

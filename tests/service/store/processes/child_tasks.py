@@ -1,4 +1,4 @@
-"""What the processes of these tests are told to do. Every act runs in the child, at its desk."""
+"""The tasks that the tests send to child processes, and the messages that the tasks report."""
 
 import os
 import random
@@ -23,7 +23,7 @@ from euterpe.store.queue.outbox import ClaimedEvent, Delivery
 from tests.service.store.processes.child_process import ParentChannel
 from tests.store.jobs import PATH, advance, new_job
 
-Pair = tuple[str, int]  # a row, and the claim_version that somebody holds it with
+Pair = tuple[str, int]  # the key and the claim_version of a claimed row
 
 
 class Claimed(NamedTuple):
@@ -31,7 +31,7 @@ class Claimed(NamedTuple):
 
 
 class Accepted(NamedTuple):
-    """The store took this write: the row went to these statuses, one after the other."""
+    """The store accepted a write that moved the row through these statuses."""
 
     pair: Pair
     statuses: Sequence[str]
@@ -41,7 +41,7 @@ class Refused(NamedTuple):
     pair: Pair
 
 
-class Away(NamedTuple):
+class Outage(NamedTuple):
     """The database could not be reached."""
 
 
@@ -55,15 +55,17 @@ class WorkPlan:
     queues: Sequence[str] = ("default",)
     batch: int = 10
     lease_ms: int = 30_000
-    # How often a batch is claimed with no time to work on it, and remembered when it is somebody else's.
-    looks_away: float = 0.0
-    # How often a job is handed back, or fails.
-    releases: float = 0.0
-    fails: float = 0.0
+    # The share of claims with a lease of 1 ms, whose stale rows are written later.
+    stall_rate: float = 0.0
+    # The shares of jobs that are released and that fail, at each step.
+    release_rate: float = 0.0
+    fail_rate: float = 0.0
 
 
-def do(parent: ParentChannel, what: str, arguments: Sequence[Any], options: Mapping[str, Any]) -> Any:
-    return attrgetter(what)(parent.store)(*arguments, **options)
+def call_store(
+    parent: ParentChannel, method: str, arguments: Sequence[Any], options: Mapping[str, Any]
+) -> Any:
+    return attrgetter(method)(parent.store)(*arguments, **options)
 
 
 def enqueue(parent: ParentChannel, batches: Sequence[Sequence[NewJob]]) -> int:
@@ -72,9 +74,9 @@ def enqueue(parent: ParentChannel, batches: Sequence[Sequence[NewJob]]) -> int:
     return sum(len(batch) for batch in batches)
 
 
-def enqueue_as_the_first_ends(parent: ParentChannel, couples: Sequence[tuple[NewJob, NewJob]]) -> None:
-    """Of each couple the second, when a worker is about to finish the first."""
-    for first, second in couples:
+def enqueue_as_the_first_ends(parent: ParentChannel, job_pairs: Sequence[tuple[NewJob, NewJob]]) -> None:
+    """Enqueue the first job of each pair, and the second when a worker is about to finish the first."""
+    for first, second in job_pairs:
         parent.store.enqueue.many([first])
         while parent.store.jobs.get(first.job_id)["status"] not in (JobStatus.UPLOADING, JobStatus.SUCCEEDED):
             pass
@@ -82,41 +84,41 @@ def enqueue_as_the_first_ends(parent: ParentChannel, couples: Sequence[tuple[New
 
 
 def work(parent: ParentChannel, plan: WorkPlan) -> None:
-    """Claims and finishes jobs, and reports every claim and every write, until told to stop."""
+    """Claim and finish jobs, and report every claim and every write, until asked to stop."""
     rng = random.Random(f"{plan.seed} {parent.name}")
-    late: list[ClaimedJob] = []
+    stale: list[ClaimedJob] = []
     with closing(parent.store.database.listen(Topic.INBOX)) as listener:
-        while not parent.was_told_to_stop():
-            looks_away = rng.random() < plan.looks_away
-            lease_ms = 1 if looks_away else plan.lease_ms
+        while not parent.stop_requested():
+            stalls = rng.random() < plan.stall_rate
+            lease_ms = 1 if stalls else plan.lease_ms
             jobs = parent.store.inbox.claim(parent.name, plan.batch, queues=plan.queues, lease_ms=lease_ms)
             parent.report(Claimed([_claim(job) for job in jobs]) if jobs else Idle())
             if not jobs:
                 listener.wait(0.05)
-            elif looks_away:
-                late += jobs
+            elif stalls:
+                stale += jobs
             else:
-                _walk(parent, jobs, plan, rng)
-            if late and _write_late(parent, late[0], rng):
-                late.pop(0)
-            late = late[1:] + late[:1]
-    for job in late:  # all is over by now
-        assert not _write_late(parent, job, rng), "terminal-forever"
+                _finish(parent, jobs, plan, rng)
+            if stale and _write_stale(parent, stale[0], rng):
+                stale.pop(0)
+            stale = stale[1:] + stale[:1]
+    for job in stale:  # all jobs are finished by now
+        assert not _write_stale(parent, job, rng), "terminal-forever"
 
 
 def work_through_outages(parent: ParentChannel, plan: WorkPlan) -> None:
-    """As a worker must: to it an outage is one more reason to wait."""
+    """Run `work`, and run it again after each outage, as a worker must."""
     with closing(parent.store.database.listen(Topic.INBOX)) as listener:
         while True:
             try:
                 return work(parent, plan)
             except StoreUnavailable:
-                parent.report(Away())
+                parent.report(Outage())
                 listener.wait(0.05)
 
 
 def accept_until_killed(parent: ParentChannel, body: Mapping[str, Any]) -> None:
-    """As the API does: many requests share a commit, and each is answered after it."""
+    """Submit jobs as the API does: requests share a commit, and each is answered after it."""
     spec = parse_spec(body)
     while True:
         futures = [parent.store.submit(spec, "r1") for _ in range(16)]
@@ -124,8 +126,8 @@ def accept_until_killed(parent: ParentChannel, body: Mapping[str, Any]) -> None:
             parent.report(future.result().job_id)
 
 
-def hammer(parent: ParentChannel, rounds: int, seconds: int) -> int:
-    """Short transactions, one after the other; returns how many rounds of three there were."""
+def write_repeatedly(parent: ParentChannel, rounds: int, seconds: int) -> int:
+    """Run rounds of three short transactions; return the number of rounds."""
     end, done = time.monotonic() + seconds, 0
     while done < rounds or time.monotonic() < end:
         parent.store.enqueue.many([new_job()])
@@ -139,35 +141,35 @@ def hammer(parent: ParentChannel, rounds: int, seconds: int) -> int:
 
 
 def dispatch(parent: ParentChannel, plan: WorkPlan) -> None:
-    """The same for the outbox: claims and settles events."""
+    """Claim and settle events, and report every claim and every write, until asked to stop."""
     rng = random.Random(f"{plan.seed} {parent.name}")
-    late: list[ClaimedEvent] = []
+    stale: list[ClaimedEvent] = []
     with closing(parent.store.database.listen(Topic.OUTBOX)) as listener:
-        while not parent.was_told_to_stop():
-            looks_away = rng.random() < plan.looks_away
-            lease_ms = 1 if looks_away else plan.lease_ms
+        while not parent.stop_requested():
+            stalls = rng.random() < plan.stall_rate
+            lease_ms = 1 if stalls else plan.lease_ms
             events = parent.store.outbox.claim(parent.name, plan.batch, lease_ms=lease_ms)
             parent.report(Claimed([_claim(event) for event in events]) if events else Idle())
             if not events:
                 listener.wait(0.05)
-            elif looks_away:
-                late += events
+            elif stalls:
+                stale += events
             else:
                 held = parent.store.outbox.heartbeat(events, lease_ms=plan.lease_ms)
                 _deliver(parent, [event for event in events if event.event_id in held], plan, rng)
-            if late and _deliver(parent, late[:1], plan, rng):
-                late.pop(0)
-            late = late[1:] + late[:1]
-    for event in late:  # all is over by now
+            if stale and _deliver(parent, stale[:1], plan, rng):
+                stale.pop(0)
+            stale = stale[1:] + stale[:1]
+    for event in stale:  # all events are delivered by now
         assert not _deliver(parent, [event], plan, rng), "fenced-writes"
 
 
 def _deliver(
     parent: ParentChannel, events: Sequence[ClaimedEvent], plan: WorkPlan, rng: random.Random
 ) -> bool:
-    """Whether any of it was taken."""
+    """Settle the events; return whether any write was accepted."""
     deliveries = [
-        Delivery(event, Redeliver(1, "test") if rng.random() < plan.fails else Delivered())
+        Delivery(event, Redeliver(1, "test") if rng.random() < plan.fail_rate else Delivered())
         for event in events
     ]
     held = parent.store.outbox.settle(deliveries)
@@ -179,23 +181,23 @@ def _deliver(
     return bool(held)
 
 
-def take_every_step(
+def advance_every_step(
     parent: ParentChannel, jobs: Sequence[ClaimedJob]
 ) -> list[tuple[JobStatus, frozenset[str]]]:
-    """With claims that other processes hold as well; which jobs each step held for."""
+    """Take every step with claims that other processes use too; return the jobs that each step moved."""
     return [
         (target, parent.store.inbox.advance([Advance(job, source, target) for job in jobs]))
         for source, target in pairwise(PATH)
     ]
 
 
-def walk(parent: ParentChannel, jobs: Sequence[tuple[ClaimedJob, JobStatus]]) -> None:
+def advance_jobs(parent: ParentChannel, jobs: Sequence[tuple[ClaimedJob, JobStatus]]) -> None:
     for job, status in jobs:
         assert advance(parent.store, job, until=status)
 
 
 def claim_until(parent: ParentChannel, count: int, lease_ms: int) -> list[ClaimedJob]:
-    """Claims until it has so many; those that others hold must come free by themselves."""
+    """Claim until `count` jobs are held; those of others become free when their leases expire."""
     jobs: list[ClaimedJob] = []
     with closing(parent.store.database.listen(Topic.INBOX)) as listener:
         while len(jobs) < count:
@@ -214,41 +216,41 @@ def claim_events_until(parent: ParentChannel, count: int, lease_ms: int) -> list
 
 
 def keep_alive(parent: ParentChannel, jobs: Sequence[ClaimedJob], lease_ms: int) -> None:
-    """Beats from a thread, as a worker does beside its work, until nothing is held any more."""
+    """Send heartbeats from a thread, as a worker does, until no lease is held any more."""
 
     def beat() -> bool:
-        with parent.beating:
+        with parent.heartbeat_lock:
             return bool(parent.store.inbox.heartbeat(jobs, lease_ms=lease_ms).held)
 
-    def live() -> None:
+    def beat_until_lost() -> None:
         while beat():
             pause.wait(lease_ms / 4_000)
 
     pause = threading.Event()
-    parent.lease_keeper = threading.Thread(target=live)
+    parent.lease_keeper = threading.Thread(target=beat_until_lost)
     parent.lease_keeper.start()
 
 
-def fall_asleep(parent: ParentChannel) -> None:
-    """All of the process, between two beats: never inside a transaction. Until the test thaws it."""
-    with parent.beating:
+def suspend_self(parent: ParentChannel) -> None:
+    """Stop this process between two heartbeats, so never inside a transaction, until the test resumes it."""
+    with parent.heartbeat_lock:
         os.kill(os.getpid(), signal.SIGSTOP)
 
 
-def wait_until_told(parent: ParentChannel) -> None:
-    """Until the heart has stopped: its last beat found that nothing is held."""
+def wait_for_lost_leases(parent: ParentChannel) -> None:
+    """Wait until the heartbeats end: the last one found that no lease is held."""
     assert parent.lease_keeper is not None
     parent.lease_keeper.join()
 
 
-def write_all_ways(parent: ParentChannel, jobs: Sequence[tuple[ClaimedJob, JobStatus]]) -> list[str]:
-    """Every write that there is, for jobs in these states; what the store took of them."""
+def try_every_write(parent: ParentChannel, jobs: Sequence[tuple[ClaimedJob, JobStatus]]) -> list[str]:
+    """Try every kind of write for jobs in these statuses; return those that the store accepted."""
     return [
-        f"{write} of a job that was {status}" for job, status in jobs for write in _taken(parent, job, status)
+        f"{write} of a {status} job" for job, status in jobs for write in _try_writes(parent, job, status)
     ]
 
 
-def _taken(parent: ParentChannel, job: ClaimedJob, status: JobStatus) -> Iterator[str]:
+def _try_writes(parent: ParentChannel, job: ClaimedJob, status: JobStatus) -> Iterator[str]:
     inbox = parent.store.inbox
     if inbox.heartbeat([job]).held:
         yield "heartbeat"
@@ -257,14 +259,14 @@ def _taken(parent: ParentChannel, job: ClaimedJob, status: JobStatus) -> Iterato
     if inbox.fail(job, _error(status, RetryClass.TRANSIENT)) is not None:
         yield "failure"
     if inbox.fail(job, _error(status, RetryClass.UNRECOVERABLE)) is not None:
-        yield "burial"
+        yield "dead letter"
     if inbox.release(job):
         yield "release"
 
 
-def _walk(parent: ParentChannel, jobs: Sequence[ClaimedJob], plan: WorkPlan, rng: random.Random) -> None:
+def _finish(parent: ParentChannel, jobs: Sequence[ClaimedJob], plan: WorkPlan, rng: random.Random) -> None:
     for source, target in pairwise(PATH):
-        jobs = list(_keep(parent, jobs, source, plan, rng))
+        jobs = list(_release_or_fail_some(parent, jobs, source, plan, rng))
         held = parent.store.inbox.advance([Advance(job, source, target) for job in jobs])
         for job in jobs:
             _report(parent, job, [target] if job.job_id in held else None)
@@ -274,38 +276,38 @@ def _walk(parent: ParentChannel, jobs: Sequence[ClaimedJob], plan: WorkPlan, rng
             jobs = [job for job in jobs if job.job_id in held]
 
 
-def _keep(
+def _release_or_fail_some(
     parent: ParentChannel, jobs: Sequence[ClaimedJob], source: JobStatus, plan: WorkPlan, rng: random.Random
 ) -> Iterator[ClaimedJob]:
-    """The jobs that go on; the others are released or fail here."""
+    """Yield the jobs that go on; release or fail the others."""
     for job in jobs:
         draw = rng.random()
-        if draw < plan.releases:
+        if draw < plan.release_rate:
             _report(parent, job, [JobStatus.QUEUED] if parent.store.inbox.release(job) else None)
-        elif draw < plan.releases + plan.fails:
+        elif draw < plan.release_rate + plan.fail_rate:
             _report(parent, job, _fail(parent, job, source))
         else:
             yield job
 
 
-def _write_late(parent: ParentChannel, job: ClaimedJob, rng: random.Random) -> bool:
-    """A write of a worker that has long lost the job, in all likelihood; whether it was taken."""
-    taken: Sequence[JobStatus] | None = None
+def _write_stale(parent: ParentChannel, job: ClaimedJob, rng: random.Random) -> bool:
+    """Write as a worker that has most likely lost the job; return whether the write was accepted."""
+    accepted: Sequence[JobStatus] | None = None
     match rng.choice(("advance", "fail", "release", "heartbeat")):
         case "advance":
-            # Of the status that it has now: the fence alone can tell that it is not ours.
+            # It names the present status, so that only the fence can refuse the step.
             status = JobStatus(parent.store.jobs.get(job.job_id)["status"])
             source = status if status in IN_PROGRESS else JobStatus.CLAIMED
             step = Advance(job, source, PATH[PATH.index(source) + 1])
-            taken = [step.target] if parent.store.inbox.advance([step]) else None
+            accepted = [step.target] if parent.store.inbox.advance([step]) else None
         case "fail":
-            taken = _fail(parent, job, JobStatus.CLAIMED)
+            accepted = _fail(parent, job, JobStatus.CLAIMED)
         case "release":
-            taken = [JobStatus.QUEUED] if parent.store.inbox.release(job) else None
+            accepted = [JobStatus.QUEUED] if parent.store.inbox.release(job) else None
         case "heartbeat":
             parent.store.inbox.heartbeat([job], lease_ms=1)
-    _report(parent, job, taken)
-    return taken is not None
+    _report(parent, job, accepted)
+    return accepted is not None
 
 
 def _fail(parent: ParentChannel, job: ClaimedJob, phase: JobStatus) -> Sequence[JobStatus] | None:

@@ -1,4 +1,4 @@
-"""Fixtures for tests with processes: nothing here has a settable clock, leases run out in real time."""
+"""Fixtures for tests with processes. Clocks are not settable here, so leases expire in real time."""
 
 from collections.abc import Iterator
 
@@ -17,6 +17,6 @@ def process_pool(url: str) -> Iterator[ProcessPool]:
 
 @pytest.fixture
 def store(url: str) -> Iterator[Store]:
-    """The test's own, on the database's clock."""
+    """Open the test's own store, on the database's clock."""
     with open_store(url) as opened:
         yield opened

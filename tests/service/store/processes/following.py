@@ -1,34 +1,34 @@
-"""Listening to workers until there is nothing left for them to do."""
+"""Collect the messages of workers in a ledger until no work remains."""
 
 from collections.abc import Callable, Sequence
 
 from tests.service.store.processes.child_process import Done
 from tests.service.store.processes.child_tasks import Idle
 from tests.service.store.processes.invariants import Ledger
-from tests.service.store.processes.process_pool import Child, hear_from
+from tests.service.store.processes.process_pool import Child, receive_any
 
 
-def follow_to_the_end(
+def collect_until_finished(
     workers: Sequence[Child],
     ledger: Ledger,
-    work_is_left: Callable[[], bool],
+    work_remains: Callable[[], bool],
     *,
     producers: Sequence[Child] = (),
 ) -> None:
-    """Writes down what they say. The end is when all producers are done and no work is left."""
-    producing, over = list(producers), False
-    while not over:
-        for child, message in hear_from([*producing, *workers]):
+    """Record messages until all producers are done and no work remains; then stop the workers."""
+    producing, finished = list(producers), False
+    while not finished:
+        for child, message in receive_any([*producing, *workers]):
             ledger.note(child.name, message)
             if isinstance(message, Done):
                 producing.remove(child)
-            over = over or (isinstance(message, Idle) and not producing and not work_is_left())
+            finished = finished or (isinstance(message, Idle) and not producing and not work_remains())
     stop(workers, ledger)
 
 
 def stop(workers: Sequence[Child], ledger: Ledger) -> None:
     for worker in workers:
-        worker.tell_to_stop()
+        worker.request_stop()
     for worker in workers:
-        for message in worker.hear_out():
+        for message in worker.receive_until_done():
             ledger.note(worker.name, message)

@@ -1,4 +1,4 @@
-"""The books of a database, read as a whole when all is over, and the invariants that they must show."""
+"""Checks of the invariants on all jobs, events and attempts of a database after a run."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,35 +18,35 @@ TERMINAL = (JobStatus.SUCCEEDED, JobStatus.DEAD_LETTER)
 
 
 @dataclass
-class Life:
+class JobLife:
     job: Any
     events: list[Any] = field(default_factory=list)
     attempts: list[Any] = field(default_factory=list)
 
     @property
-    def told(self) -> list[JobStatus]:
+    def statuses(self) -> list[JobStatus]:
         return [JobStatus(event.type.removeprefix("job.")) for event in self.events]
 
-    def told_by_claim(self) -> dict[int, list[JobStatus]]:
-        """What happened under each claim_version, after the claim itself."""
-        chapters: list[list[JobStatus]] = []
-        for status in self.told:
+    def statuses_by_claim(self) -> dict[int, list[JobStatus]]:
+        """Return the statuses that followed each claim, by its claim_version."""
+        by_claim: list[list[JobStatus]] = []
+        for status in self.statuses:
             if status is JobStatus.CLAIMED:
-                chapters.append([])
+                by_claim.append([])
             else:
-                chapters[-1].append(status)
+                by_claim[-1].append(status)
         versions = [attempt.claim_version for attempt in self.attempts]
-        return dict(zip(versions, chapters, strict=True))
+        return dict(zip(versions, by_claim, strict=True))
 
 
-def read_lives(store: Store) -> dict[str, Life]:
+def read_lives(store: Store) -> dict[str, JobLife]:
     with store.database.snapshot() as connection:
         jobs = connection.execute(sa.select(inbox_jobs)).all()
         event = job_outbox_events.c
-        told = sa.select(event.job_id, event.type, event.sequence).order_by(event.sequence)
-        events = connection.execute(told)
+        wanted = sa.select(event.job_id, event.type, event.sequence).order_by(event.sequence)
+        events = connection.execute(wanted)
         attempts = connection.execute(sa.select(job_attempts).order_by(job_attempts.c.claim_version))
-        lives = {job.job_id: Life(job) for job in jobs}
+        lives = {job.job_id: JobLife(job) for job in jobs}
         for row in events:
             assert row.job_id in lives, "event-per-transition: an event of no job"
             lives[row.job_id].events.append(row)
@@ -56,55 +56,55 @@ def read_lives(store: Store) -> dict[str, Life]:
 
 
 def unfinished(store: Store) -> bool:
-    """Whether a job waits or is at work."""
+    """Return whether a job waits or runs."""
     lane = inbox_jobs.c.lane
     with store.database.snapshot() as connection:
         lanes = set(connection.execute(sa.select(lane).distinct().where(lane != Lane.REST)).scalars())
-    assert lanes != {Lane.BLOCKED}, "jobs wait for their place in a group where nobody is at work"
+    assert lanes != {Lane.BLOCKED}, "jobs are blocked in a group where no job runs"
     return bool(lanes)
 
 
-def check_lives(lives: Mapping[str, Life]) -> None:
-    """Of jobs that are all over."""
-    check_stories(lives)
+def check_lives(lives: Mapping[str, JobLife]) -> None:
+    """Check jobs that are all finished."""
+    check_events(lives)
     for job_id, life in lives.items():
         _check_rest(job_id, life)
 
 
-def check_stories(lives: Mapping[str, Life]) -> None:
+def check_events(lives: Mapping[str, JobLife]) -> None:
     for job_id, life in lives.items():
-        _check_story(job_id, life)
+        _check_events_of(job_id, life)
 
 
-def _check_story(job_id: str, life: Life) -> None:
-    told = life.told
+def _check_events_of(job_id: str, life: JobLife) -> None:
+    statuses = life.statuses
     sequences = [event.sequence for event in life.events]
-    assert sequences == list(range(1, len(told) + 1)), f"event-per-transition: {job_id} has {sequences}"
-    assert life.job.event_sequence == len(told), f"event-per-transition: {job_id}"
-    for source, target in pairwise([JobStatus.QUEUED, *told]):
-        assert target in JOB_TRANSITIONS[source], f"valid-transitions: {job_id} told {told}"
-    is_now = [JobStatus.QUEUED, *told][-1]
-    assert is_now == life.job.status, f"event-per-transition: {job_id} is {life.job.status}, told {told}"
-    ends = [status for status in told if status in TERMINAL]
+    assert sequences == list(range(1, len(statuses) + 1)), f"event-per-transition: {job_id} has {sequences}"
+    assert life.job.event_sequence == len(statuses), f"event-per-transition: {job_id}"
+    for source, target in pairwise([JobStatus.QUEUED, *statuses]):
+        assert target in JOB_TRANSITIONS[source], f"valid-transitions: {job_id} has {statuses}"
+    last = [JobStatus.QUEUED, *statuses][-1]
+    assert last == life.job.status, f"event-per-transition: {job_id} is {life.job.status}, not {last}"
+    ends = [status for status in statuses if status in TERMINAL]
     assert len(ends) <= 1, f"terminal-forever: {job_id} ended as {ends}"
     given_back = sum(attempt.outcome == "released" for attempt in life.attempts)
     assert life.job.attempt_count == len(life.attempts) - given_back, f"budget: {job_id}"
     assert life.job.attempt_count <= life.job.max_attempts, f"budget: {job_id}"
 
 
-def _check_rest(job_id: str, life: Life) -> None:
+def _check_rest(job_id: str, life: JobLife) -> None:
     job = life.job
-    assert job.lane == Lane.REST, f"{job_id} is {job.status} still"
+    assert job.lane == Lane.REST, f"{job_id} is still {job.status}"
     lease = (job.worker_id, job.lease_expires_at, job.heartbeat_at)
     assert lease == (None, None, None), f"no-lease-at-rest: {job_id} has {lease}"
-    assert len(life.attempts) == life.told.count(JobStatus.CLAIMED), f"budget: {job_id}"
+    assert len(life.attempts) == life.statuses.count(JobStatus.CLAIMED), f"budget: {job_id}"
     assert all(attempt.ended_at is not None for attempt in life.attempts), f"nothing-left: {job_id}"
     if job.status == JobStatus.DEAD_LETTER:
         assert job.attempt_count == job.max_attempts, f"budget: {job_id} was given up too early"
 
 
 class Ledger:
-    """What the workers say that they did."""
+    """The claims and writes that the workers reported."""
 
     def __init__(self) -> None:
         self.claims: list[tuple[str, Sequence[Pair]]] = []
@@ -125,10 +125,10 @@ class Ledger:
             case _:
                 pass
 
-    def check(self, lives: Mapping[str, Life], *, complete: bool) -> None:
-        """Against what the database knows. Where workers were killed they could not always say what
-        they had done: then it is not `complete`."""
-        told = {job_id: life.told_by_claim() for job_id, life in lives.items()}
+    def check(self, lives: Mapping[str, JobLife], *, complete: bool) -> None:
+        """Compare the reports with the database. Where workers were killed, some reports may be missing:
+        then the ledger is not `complete`."""
+        found = {job_id: life.statuses_by_claim() for job_id, life in lives.items()}
         attempts = {(a.job_id, a.claim_version): a for life in lives.values() for a in life.attempts}
         for pair, owners in self.owners.items():
             assert len(owners) == 1, f"one-owner: {pair} was held by {owners}"
@@ -138,20 +138,20 @@ class Ledger:
         for pair, attempt in attempts.items():
             job_id, version = pair
             swept = attempt.outcome == "lease_expired"
-            stayed = _without_sweep(told[job_id][version]) if swept else told[job_id][version]
-            said = self.accepted[pair]
-            # Each write that was accepted is in the chapter of its own claim, in its order: none of
-            # them came late, and no event tells of a write that nobody made.
-            agrees = said == stayed if complete else said == stayed[: len(said)]
-            assert agrees, f"fenced-writes: under {pair} was told {stayed}, written {said}; {attempt.outcome}"
+            expected = _without_sweep(found[job_id][version]) if swept else found[job_id][version]
+            reported = self.accepted[pair]
+            # The statuses after each claim are the accepted writes of that claim, in order: no write was
+            # stale, and no event belongs to a write that nobody made.
+            agrees = reported == expected if complete else reported == expected[: len(reported)]
+            assert agrees, f"fenced-writes: {pair} has {expected}, reported {reported}; {attempt.outcome}"
 
 
-def _without_sweep(told: Sequence[JobStatus]) -> Sequence[JobStatus]:
+def _without_sweep(statuses: Sequence[JobStatus]) -> Sequence[JobStatus]:
     spent = [JobStatus.FAILED, JobStatus.DEAD_LETTER]
-    return told[:-2] if told[-2:] == spent else told[:-1]
+    return statuses[:-2] if statuses[-2:] == spent else statuses[:-1]
 
 
-def check_group_limits(lives: Iterable[Life], limits: Mapping[str, int]) -> None:
+def check_group_limits(lives: Iterable[JobLife], limits: Mapping[str, int]) -> None:
     attempts: defaultdict[str, list[Any]] = defaultdict(list)
     for life in lives:
         if life.job.group_id is not None:
@@ -159,12 +159,12 @@ def check_group_limits(lives: Iterable[Life], limits: Mapping[str, int]) -> None
     assert attempts.keys() == limits.keys()
     for group, of_group in attempts.items():
         for one in of_group:
-            at_work = sum(other.started_at <= one.started_at < other.ended_at for other in of_group)
-            assert at_work <= limits[group], f"{group} had {at_work} at work, its limit is {limits[group]}"
+            running = sum(other.started_at <= one.started_at < other.ended_at for other in of_group)
+            assert running <= limits[group], f"{group} had {running} running, its limit is {limits[group]}"
 
 
-def check_group_order(lives: Iterable[Life], producer_of: Mapping[str, str]) -> None:
-    """First in, first out, as far as one producer's jobs are concerned: two of them race."""
+def check_group_order(lives: Iterable[JobLife], producer_of: Mapping[str, str]) -> None:
+    """Check that each group starts the jobs of one producer in order. Jobs of two producers race."""
     lines: defaultdict[tuple[str, str], list[Any]] = defaultdict(list)
     for life in lives:
         if life.job.group_id is not None:
@@ -172,11 +172,11 @@ def check_group_order(lives: Iterable[Life], producer_of: Mapping[str, str]) -> 
     for line, jobs in lines.items():
         jobs.sort(key=lambda life: (life.job.created_at, life.job.job_id))
         starts = [life.attempts[0].started_at for life in jobs]
-        assert starts == sorted(starts), f"{line} did not start in its order"
+        assert starts == sorted(starts), f"{line} did not start in order"
 
 
 def check_integrity(store: Store) -> None:
-    """The file, where the engine is a file."""
+    """Check the database file for damage, on SQLite and libSQL."""
     if store.database.kind is EngineKind.POSTGRES:
         return
     with store.database.snapshot() as connection:

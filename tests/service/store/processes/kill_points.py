@@ -1,4 +1,4 @@
-"""Acts of a process that kills itself, or pauses, inside a transaction."""
+"""Tasks of a child process that kills itself, or pauses, inside a transaction."""
 
 import os
 import signal
@@ -18,68 +18,68 @@ BEFORE = ("before the job is written", "before its event is written", "before th
 AFTER = "right after the commit"
 
 
-def die_doing(
-    parent: ParentChannel, seam: str, what: str, arguments: Sequence[Any], options: Mapping[str, Any]
+def kill_during(
+    parent: ParentChannel, kill_point: str, method: str, arguments: Sequence[Any], options: Mapping[str, Any]
 ) -> None:
-    """Does it again and again, until there is something to write: then SIGKILL at this seam."""
-    _at(seam, parent, lambda: os.kill(os.getpid(), signal.SIGKILL))
+    """Call the store until a call has rows to write, and die of SIGKILL at the kill point of that call."""
+    _at(kill_point, parent, lambda: os.kill(os.getpid(), signal.SIGKILL))
     while True:
-        child_tasks.do(parent, what, arguments, options)
+        child_tasks.call_store(parent, method, arguments, options)
 
 
-def pause_doing(
-    parent: ParentChannel, what: str, arguments: Sequence[Any], options: Mapping[str, Any]
+def pause_during(
+    parent: ParentChannel, method: str, arguments: Sequence[Any], options: Mapping[str, Any]
 ) -> Any:
-    """Says so when the rows are picked and not yet written, and waits for a word to go on."""
+    """Call the store; report when the rows are picked but not yet written, and wait for a message."""
 
     def pause() -> None:
         parent.report("picked")
-        parent.wait_for_word()
+        parent.wait_for_message()
 
-    with mock.patch.object(LeasedTable, "write", _first(pause, LeasedTable.write)):
-        return child_tasks.do(parent, what, arguments, options)
+    with mock.patch.object(LeasedTable, "write", _before_rows(pause, LeasedTable.write)):
+        return child_tasks.call_store(parent, method, arguments, options)
 
 
-def _at(seam: str, parent: ParentChannel, deed: Callable[[], None]) -> None:
-    match seam:
+def _at(kill_point: str, parent: ParentChannel, action: Callable[[], None]) -> None:
+    match kill_point:
         case "before the job is written":
-            mock.patch.object(LeasedTable, "write", _first(deed, LeasedTable.write)).start()
+            mock.patch.object(LeasedTable, "write", _before_rows(action, LeasedTable.write)).start()
         case "before its event is written":
-            mock.patch.object(EventWriter, "insert", _first(deed, EventWriter.insert)).start()
+            mock.patch.object(EventWriter, "insert", _before_rows(action, EventWriter.insert)).start()
         case "before the job is inserted":
-            mock.patch.object(Enqueue, "_insert", _first(deed, Enqueue._insert)).start()
+            mock.patch.object(Enqueue, "_insert", _before_rows(action, Enqueue._insert)).start()
         case "before the commit":
-            # Only a transaction that has written: housekeeping comes first and finds nothing to do.
+            # A sweep that finds nothing commits first, so the commit must follow an insert of events.
             engine = parent.store.database.engines.write
-            _after_telling(lambda: event.listen(engine, "commit", lambda _: deed()))
+            _after_events(lambda: event.listen(engine, "commit", lambda _: action()))
         case "right after the commit":
             dialect = parent.store.database.engines.write.dialect
-            commit = _after(deed, dialect.do_commit)
-            _after_telling(lambda: mock.patch.object(dialect, "do_commit", commit).start())
+            commit = _after(action, dialect.do_commit)
+            _after_events(lambda: mock.patch.object(dialect, "do_commit", commit).start())
         case _:
-            raise ValueError(seam)
+            raise ValueError(kill_point)
 
 
-def _after_telling(deed: Callable[[], object]) -> None:
-    mock.patch.object(EventWriter, "insert", _after(deed, EventWriter.insert)).start()
+def _after_events(action: Callable[[], object]) -> None:
+    mock.patch.object(EventWriter, "insert", _after(action, EventWriter.insert)).start()
 
 
-def _first(deed: Callable[[], None], method: Callable[..., Any]) -> Callable[..., Any]:
-    """The method, with the deed before it whenever it has rows to write."""
+def _before_rows(action: Callable[[], None], method: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the method with the action before it, whenever it has rows to write."""
 
     def patched(self: object, connection: object, rows: Any, *more: Any) -> Any:
         rows = list(rows)
         if rows:
-            deed()
+            action()
         return method(self, connection, rows, *more)
 
     return patched
 
 
-def _after(deed: Callable[[], object], method: Callable[..., Any]) -> Callable[..., Any]:
+def _after(action: Callable[[], object], method: Callable[..., Any]) -> Callable[..., Any]:
     def patched(*arguments: Any) -> Any:
         result = method(*arguments)
-        deed()
+        action()
         return result
 
     return patched

@@ -1,4 +1,4 @@
-"""The test's side of its processes: start them, give them orders, hear from them, kill and freeze them."""
+"""Child processes of a test: start them, send them tasks, receive messages, freeze and kill them."""
 
 import contextlib
 import os
@@ -10,71 +10,71 @@ from multiprocessing.context import ForkServerContext, SpawnContext
 from typing import Any
 
 from tests.service.store.processes import child_tasks
-from tests.service.store.processes.child_process import Act, Broke, Done, Unavailable, serve
+from tests.service.store.processes.child_process import Done, Task, TaskFailed, Unavailable, serve
 from tests.service.store.processes.skewed_clock import serve_with_skew
 
-# Long past anything that is merely slow: only a process that hangs is silent for so long.
-_SILENCE_S = 60.0
+# Far above the time of any slow step: only a process that hangs sends nothing for so long.
+_TIMEOUT_S = 60.0
 
 
 class Child:
     def __init__(
-        self, context: ForkServerContext | SpawnContext, name: str, target: Act, *arguments: Any
+        self, context: ForkServerContext | SpawnContext, name: str, target: Task, *arguments: Any
     ) -> None:
         self.name = name
-        self.pipe, theirs = context.Pipe()
-        self.process = context.Process(target=target, args=(name, *arguments[:1], theirs, *arguments[1:]))
+        self.pipe, child_end = context.Pipe()
+        self.process = context.Process(target=target, args=(name, *arguments[:1], child_end, *arguments[1:]))
         self.process.daemon = True
         self.process.start()
-        theirs.close()
+        child_end.close()
 
-    def start(self, act: Act, *arguments: Any) -> None:
-        self.pipe.send((act, arguments))
+    def start(self, task: Task, *arguments: Any) -> None:
+        self.pipe.send((task, arguments))
 
-    def hear(self) -> Any:
-        """The next thing that it says."""
-        assert self.pipe.poll(_SILENCE_S), f"{self.name} is silent"
+    def receive(self) -> Any:
+        """Return the next message of the child; raise its error, if it sent one."""
+        assert self.pipe.poll(_TIMEOUT_S), f"{self.name} is silent"
         message = self.pipe.recv()
-        assert not isinstance(message, Broke), f"{self.name}: {message.trace}"
+        assert not isinstance(message, TaskFailed), f"{self.name}: {message.trace}"
         if isinstance(message, Unavailable):
             raise message.error
         return message
 
-    def hear_out(self) -> Iterator[Any]:
-        """All that it says until its act is done."""
-        while not isinstance(message := self.hear(), Done):
+    def receive_until_done(self) -> Iterator[Any]:
+        """Yield the messages of the child until its task is done."""
+        while not isinstance(message := self.receive(), Done):
             yield message
 
     def result(self) -> Any:
-        """What the act that was started returns."""
-        while not isinstance(message := self.hear(), Done):
+        """Return the result of the task that was started, and drop its messages."""
+        while not isinstance(message := self.receive(), Done):
             pass
         return message.value
 
-    def call(self, act: Act, *arguments: Any) -> Any:
-        self.start(act, *arguments)
+    def call(self, task: Task, *arguments: Any) -> Any:
+        self.start(task, *arguments)
         return self.result()
 
-    def do(self, what: str, *arguments: Any, **options: Any) -> Any:
-        """Calls a method of its store, by name: `inbox.claim`."""
-        return self.call(child_tasks.do, what, arguments, options)
+    def call_store(self, method: str, *arguments: Any, **options: Any) -> Any:
+        """Call a method of the child's store by name, such as `inbox.claim`."""
+        return self.call(child_tasks.call_store, method, arguments, options)
 
-    def say(self, word: object) -> None:
-        self.pipe.send(word)
+    def send(self, message: object) -> None:
+        self.pipe.send(message)
 
-    def tell_to_stop(self) -> None:
+    def request_stop(self) -> None:
         self.pipe.send(None)
 
     def kill(self) -> list[Any]:
-        """Returns what it could still say."""
+        """Kill the child and return its unread messages."""
         self._signal(signal.SIGKILL)
         self.join()
         assert self.was_killed
-        last_words = []
-        with contextlib.suppress(EOFError, OSError):  # its last word may be cut short
+        unread = []
+        with contextlib.suppress(EOFError, OSError):  # the last message may be cut short
             while True:
-                last_words.append(self.pipe.recv())
-        return last_words
+                unread.append(self.pipe.recv())
+        return unread
 
     def freeze(self) -> None:
         self._signal(signal.SIGSTOP)
@@ -83,7 +83,7 @@ class Child:
         self._signal(signal.SIGCONT)
 
     def join(self) -> None:
-        self.process.join(_SILENCE_S)
+        self.process.join(_TIMEOUT_S)
         assert self.process.exitcode is not None, f"{self.name} does not end"
 
     @property
@@ -91,7 +91,7 @@ class Child:
         return self.process.exitcode == -signal.SIGKILL
 
     def close(self) -> None:
-        """Hangs up, so that it ends by itself."""
+        """Close the pipe, so that the child ends by itself, and wait for its end."""
         self.pipe.close()
         self.join()
 
@@ -101,8 +101,8 @@ class Child:
 
 
 class ProcessPool:
-    """The processes of one test. Forked from a server that has imported everything once: fifty of
-    them in a row cost little."""
+    """The child processes of one test. A fork server that has imported everything once makes fifty of
+    them cheap."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -114,14 +114,14 @@ class ProcessPool:
         return self._add(Child(self._forking, name, serve, url or self._url, options))
 
     def launch_skewed(self, name: str, skew_s: int, **options: Any) -> Child:
-        """With a wall clock that is off, from before its first import."""
+        """Launch a child whose wall clock is off by `skew_s`, from before its first import."""
         return self._add(Child(get_context("spawn"), name, serve_with_skew, self._url, options, skew_s))
 
     def _add(self, child: Child) -> Child:
         self._children.append(child)
         return child
 
-    def abandon(self) -> None:
+    def kill_all(self) -> None:
         for child in self._children:
             if child.process.exitcode is None:
                 child.process.kill()
@@ -135,11 +135,11 @@ def process_pool_on(url: str) -> Iterator[ProcessPool]:
     try:
         yield process_pool
     finally:
-        process_pool.abandon()
+        process_pool.kill_all()
 
 
-def hear_from(children: Sequence[Child]) -> list[tuple[Child, Any]]:
-    """Waits until some of them have said something; one message of each of those."""
-    ready = connection.wait([child.pipe for child in children], timeout=_SILENCE_S)
-    assert ready, "all of them are silent"
-    return [(child, child.hear()) for child in children if child.pipe in ready]
+def receive_any(children: Sequence[Child]) -> list[tuple[Child, Any]]:
+    """Wait until some children have sent a message; return one message of each of those."""
+    ready = connection.wait([child.pipe for child in children], timeout=_TIMEOUT_S)
+    assert ready, "all children are silent"
+    return [(child, child.receive()) for child in children if child.pipe in ready]

@@ -1,4 +1,4 @@
-"""A process whose wall clock is off. Imports nothing of Euterpe before the clock is bent."""
+"""A child process with a skewed wall clock. Nothing of Euterpe is imported before the clock is skewed."""
 
 import datetime
 import importlib
@@ -8,12 +8,12 @@ from typing import Any
 
 
 def serve_with_skew(name: str, url: str, pipe: Connection, options: dict[str, Any], skew_s: int) -> None:
-    bend_clock(skew_s)
+    skew_clock(skew_s)
     importlib.import_module("tests.service.store.processes.child_process").serve(name, url, pipe, options)
 
 
-def bend_clock(skew_s: int) -> None:
-    """Everything in Python that tells the time of day. `monotonic` is no wall clock."""
+def skew_clock(skew_s: int) -> None:
+    """Patch every wall clock of Python. `monotonic` is not one and stays."""
     true_time, true_time_ns = time.time, time.time_ns
 
     class Datetime(datetime.datetime):
@@ -31,4 +31,4 @@ def bend_clock(skew_s: int) -> None:
 
     time.time = lambda: true_time() + skew_s
     time.time_ns = lambda: true_time_ns() + skew_s * 1_000_000_000
-    datetime.datetime = Datetime  # type: ignore[misc]  # that it is a class and not a name is the point
+    datetime.datetime = Datetime  # type: ignore[misc]  # mypy forbids to replace a class, which is intended here

@@ -1,4 +1,4 @@
-"""Many processes on one database, none of them killed: who owned what, and what became of it."""
+"""Many processes on one database, none of them killed: ownership, groups and the order of claims."""
 
 import random
 from collections import Counter
@@ -10,7 +10,7 @@ from euterpe.domain.states import JobStatus
 from euterpe.store.queue.enqueue import Key, NewJob
 from euterpe.store.store import Store
 from tests.service.store.processes import child_tasks
-from tests.service.store.processes.following import follow_to_the_end
+from tests.service.store.processes.following import collect_until_finished
 from tests.service.store.processes.invariants import (
     Ledger,
     check_group_limits,
@@ -25,7 +25,7 @@ from tests.store.jobs import PATH, enqueue, new_job
 
 QUEUES = ("films", "trailers")
 GROUPS = {f"group {n} 🎬": 1 + n % 3 for n in range(12)}
-OWN, SHARED = 900, 200  # jobs of each producer, and jobs that both of them enqueue under the same keys
+OWN, SHARED = 900, 200  # jobs of each producer, and jobs that both enqueue under the same keys
 
 
 def test_every_job_is_claimed_once_per_version_and_ends_once(process_pool: ProcessPool, store: Store) -> None:
@@ -40,18 +40,18 @@ def test_every_job_is_claimed_once_per_version_and_ends_once(process_pool: Proce
     for worker in workers:
         queues = orders[worker.name]
         plan = child_tasks.WorkPlan(
-            seed=1, queues=queues, batch=15, looks_away=0.05, releases=0.01, fails=0.01
+            seed=1, queues=queues, batch=15, stall_rate=0.05, release_rate=0.01, fail_rate=0.01
         )
         worker.start(child_tasks.work, plan)
     ledger = Ledger()
-    follow_to_the_end(workers, ledger, lambda: unfinished(store), producers=producers)
+    collect_until_finished(workers, ledger, lambda: unfinished(store), producers=producers)
 
     lives = read_lives(store)
     assert len(lives) == 2 * OWN + SHARED, "same-key-same-job"
     check_lives(lives)
     ledger.check(lives, complete=True)
     assert {life.job.status for life in lives.values()} == {JobStatus.SUCCEEDED}
-    assert ledger.refused, "no worker came late: this run says nothing about stale writes"
+    assert ledger.refused, "no write was stale: this run proves nothing about stale writes"
     check_group_limits(lives.values(), GROUPS)
     check_group_order(lives.values(), {job.job_id: name for name, jobs in produced.items() for job in jobs})
     _check_claim_order(ledger, orders, {job_id: life.job for job_id, life in lives.items()})
@@ -59,7 +59,7 @@ def test_every_job_is_claimed_once_per_version_and_ends_once(process_pool: Proce
 
 
 def test_a_group_never_has_more_at_work_than_its_limit(process_pool: ProcessPool, store: Store) -> None:
-    """Everybody works for the same group, one job at a time: every end lets another one in."""
+    """Eight workers run one job at a time of the same group: every end admits another job."""
     store.enqueue.many([new_job(max_attempts=50, group_id="g", group_limit=5) for _ in range(150)])
     ledger = _work_one_at_a_time(process_pool, store, producers=[])
     lives = read_lives(store)
@@ -72,11 +72,11 @@ def test_a_group_never_has_more_at_work_than_its_limit(process_pool: ProcessPool
 def test_a_job_that_comes_as_its_group_falls_idle_is_not_left_behind(
     process_pool: ProcessPool, store: Store
 ) -> None:
-    """It is not there yet for the one that ends, and that one is at work still for it."""
+    """The end of the old job may not see the new job, whose enqueue may see the old one still running."""
     producers = [process_pool.launch(f"producer {n}") for n in range(2)]
     for producer in producers:
-        couples = [[new_job(group_id=f"{producer.name} {n}") for _ in range(2)] for n in range(40)]
-        producer.start(child_tasks.enqueue_as_the_first_ends, couples)
+        job_pairs = [[new_job(group_id=f"{producer.name} {n}") for _ in range(2)] for n in range(40)]
+        producer.start(child_tasks.enqueue_as_the_first_ends, job_pairs)
     _work_one_at_a_time(process_pool, store, producers=producers)
     check_lives(read_lives(store))
 
@@ -87,24 +87,24 @@ def _work_one_at_a_time(process_pool: ProcessPool, store: Store, *, producers: S
     for worker in workers:
         worker.start(child_tasks.work, child_tasks.WorkPlan(seed=2, batch=1))
     ledger = Ledger()
-    follow_to_the_end(workers, ledger, lambda: unfinished(store), producers=producers)
+    collect_until_finished(workers, ledger, lambda: unfinished(store), producers=producers)
     return ledger
 
 
 def test_a_step_that_many_processes_take_at_once_is_one_step(process_pool: ProcessPool, store: Store) -> None:
-    """valid-transitions, event-per-transition: with one claim in four hands only the status can tell"""
+    """valid-transitions, event-per-transition: four processes share one claim; only the status can refuse."""
     enqueue(store, 100)
     jobs = store.inbox.claim("w1", 100)
     walkers = [process_pool.launch(f"walker {n}") for n in range(4)]
     for walker in walkers:
-        walker.start(child_tasks.take_every_step, jobs)
-    taken = Counter(
+        walker.start(child_tasks.advance_every_step, jobs)
+    moves = Counter(
         (job_id, target) for walker in walkers for target, held in walker.result() for job_id in held
     )
-    assert set(taken.values()) == {1}, "a step was taken twice"
+    assert set(moves.values()) == {1}, "a step was taken twice"
     for life in read_lives(store).values():
-        assert life.told == list(PATH[: len(life.told)])
-        assert all(taken[life.job.job_id, status] for status in life.told[1:])
+        assert life.statuses == list(PATH[: len(life.statuses)])
+        assert all(moves[life.job.job_id, status] for status in life.statuses[1:])
 
 
 def _jobs(producer: str) -> list[NewJob]:
@@ -114,7 +114,7 @@ def _jobs(producer: str) -> list[NewJob]:
         new_job(queue=QUEUES[n % 2], max_attempts=50, key=Key(f"key {n}", "the same request"))
         for n in range(SHARED)
     ]
-    for job in keyed:  # at a place of their own in each producer's stream
+    for job in keyed:  # at different places in the stream of each producer
         jobs.insert(rng.randrange(len(jobs)), job)
     return jobs
 
@@ -124,7 +124,7 @@ def _own_job(rng: random.Random) -> NewJob:
     if rng.random() < 0.8:
         return new_job(queue=queue, priority=priority, max_attempts=50)
     group = rng.choice(list(GROUPS))
-    queue = QUEUES[len(group) % 2]  # a group is a queue's
+    queue = QUEUES[len(group) % 2]  # a group belongs to one queue
     return new_job(queue=queue, max_attempts=50, group_id=group, group_limit=GROUPS[group])
 
 
@@ -133,7 +133,7 @@ def _in_batches(jobs: Sequence[NewJob]) -> list[Sequence[NewJob]]:
 
 
 def _check_claim_order(ledger: Ledger, orders: Mapping[str, Sequence[str]], jobs: Mapping[str, Any]) -> None:
-    """Each claim took of the caller's first queue first, and of each queue by priority."""
+    """Check that each claim took the caller's queues in order, and each queue by priority."""
     for worker, pairs in ledger.claims:
         claimed = [jobs[job_id] for job_id, _ in pairs]
         places = [(orders[worker].index(job.queue), -job.priority) for job in claimed]

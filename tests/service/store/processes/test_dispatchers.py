@@ -11,7 +11,7 @@ from euterpe.store.queue.inbox import Advance
 from euterpe.store.store import Store
 from euterpe.store.tables import job_outbox_events
 from tests.service.store.processes import child_tasks
-from tests.service.store.processes.following import follow_to_the_end
+from tests.service.store.processes.following import collect_until_finished
 from tests.service.store.processes.invariants import Ledger
 from tests.service.store.processes.process_pool import ProcessPool
 from tests.store.jobs import PATH, enqueue
@@ -23,14 +23,14 @@ def test_every_event_is_claimed_once_per_version_and_delivered_once(
     process_pool: ProcessPool, store: Store
 ) -> None:
     """one-owner, fenced-writes, no-lease-at-rest"""
-    _tell_of_whole_lives(store)
+    _write_events(store)
     dispatchers = [process_pool.launch(f"dispatcher {n}", outbox_max_attempts=1_000) for n in range(8)]
     for dispatcher in dispatchers:
         dispatcher.start(
-            child_tasks.dispatch, child_tasks.WorkPlan(seed=5, batch=10, looks_away=0.2, fails=0.1)
+            child_tasks.dispatch, child_tasks.WorkPlan(seed=5, batch=10, stall_rate=0.2, fail_rate=0.1)
         )
     ledger = Ledger()
-    follow_to_the_end(dispatchers, ledger, lambda: any(row.lane != Lane.REST for row in _events(store)))
+    collect_until_finished(dispatchers, ledger, lambda: any(row.lane != Lane.REST for row in _events(store)))
 
     events = _events(store)
     assert len(events) == JOBS * (len(PATH))
@@ -40,7 +40,7 @@ def test_every_event_is_claimed_once_per_version_and_delivered_once(
             "no-lease-at-rest"
         )
     _check_deliveries(ledger, {event.event_id: event for event in events})
-    assert ledger.refused, "nobody came late: this run says nothing about stale writes"
+    assert ledger.refused, "no write was stale: this run proves nothing about stale writes"
 
 
 def _check_deliveries(ledger: Ledger, events: dict[str, Any]) -> None:
@@ -57,7 +57,7 @@ def _check_deliveries(ledger: Ledger, events: dict[str, Any]) -> None:
         assert all(len(statuses) <= 1 for _, statuses in writes), f"fenced-writes: {event_id} {writes}"
 
 
-def _tell_of_whole_lives(store: Store) -> None:
+def _write_events(store: Store) -> None:
     enqueue(store, JOBS)
     jobs = store.inbox.claim("w1", JOBS)
     for source, target in pairwise(PATH):

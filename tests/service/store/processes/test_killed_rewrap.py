@@ -1,4 +1,4 @@
-"""SIGKILL to whoever moves the stored secrets to another key: the next one goes on with what is left."""
+"""A rewrap of the stored secrets that gets SIGKILL is resumed by the next one."""
 
 from itertools import count
 
@@ -16,11 +16,11 @@ BATCH = 10
 
 
 def rewrap_in_batches(parent: ParentChannel) -> None:
-    """Each when the test says so."""
+    """Rewrap one batch for each message of the test."""
     ring = LocalKeyRing(KeySet(where="the tests", active="k2", keys={"k1": OLD, "k2": NEW}))
     for progress in Rewrap(parent.store.database, ring).run(batch=BATCH):
         parent.report(progress.moved)
-        parent.wait_for_word()
+        parent.wait_for_message()
 
 
 def test_a_rewrap_that_is_killed_again_and_again_ends_with_every_secret_moved(
@@ -33,8 +33,8 @@ def test_a_rewrap_that_is_killed_again_and_again_ends_with_every_secret_moved(
     while left := store.rewrap.in_use().get("k1", 0):
         worker = process_pool.launch(f"rewrap {next(kills)}")
         worker.start(rewrap_in_batches)
-        assert worker.hear() == min(BATCH, left)
-        worker.say("go on")  # and die anywhere in the next batch
+        assert worker.receive() == min(BATCH, left)
+        worker.send("go on")  # it dies anywhere in the next batch
         worker.kill()
         assert left - 2 * BATCH <= store.rewrap.in_use().get("k1", 0) <= left - min(BATCH, left)
     assert next(kills) >= 3

@@ -1,4 +1,4 @@
-"""Workers killed at random points, in a loop: SIGKILL, so that nothing of them tidies up."""
+"""Workers killed at random points by SIGKILL, so that none of them can clean up."""
 
 import random
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ from tests.service.store.processes.invariants import (
     read_lives,
     unfinished,
 )
-from tests.service.store.processes.process_pool import Child, ProcessPool, hear_from
+from tests.service.store.processes.process_pool import Child, ProcessPool, receive_any
 from tests.store.jobs import new_job
 
 GROUPS = {"one at a time": 1, "three at a time": 3}
@@ -28,30 +28,30 @@ LEASE_MS = 400
 
 def test_killed_workers_lose_nothing_and_end_nothing_twice(process_pool: ProcessPool, store: Store) -> None:
     """one-owner, fenced-writes, event-per-transition, terminal-forever, no-lease-at-rest, budget"""
-    _kill_in_a_loop(process_pool, store, jobs=1_000, kills=55, seed=3)
+    _kill_repeatedly(process_pool, store, jobs=1_000, kills=55, seed=3)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", range(5))
 def test_killed_workers_lose_nothing_for_long(process_pool: ProcessPool, store: Store, seed: int) -> None:
-    _kill_in_a_loop(process_pool, store, jobs=4_000, kills=250, seed=seed)
+    _kill_repeatedly(process_pool, store, jobs=4_000, kills=250, seed=seed)
 
 
-def _kill_in_a_loop(process_pool: ProcessPool, store: Store, *, jobs: int, kills: int, seed: int) -> None:
+def _kill_repeatedly(process_pool: ProcessPool, store: Store, *, jobs: int, kills: int, seed: int) -> None:
     rng = random.Random(seed)
     for _ in range(jobs // 100):
         store.enqueue.many([_job(rng) for _ in range(100)])
-    ledger, hires = Ledger(), _hire(process_pool, seed)
-    workers = [next(hires) for _ in range(6)]
-    killed, patience, over = 0, 0, False
-    while not over:
-        for worker, message in hear_from(workers):
+    ledger, new_workers = Ledger(), _start_workers(process_pool, seed)
+    workers = [next(new_workers) for _ in range(6)]
+    killed, until_next_kill, finished = 0, 0, False
+    while not finished:
+        for worker, message in receive_any(workers):
             ledger.note(worker.name, message)
-            patience -= 1
-            over = over or (isinstance(message, child_tasks.Idle) and not unfinished(store))
-        if patience <= 0 and killed < kills:
-            _replace(rng.randrange(len(workers)), workers, hires, ledger)
-            killed, patience = killed + 1, rng.randint(10, 100)
+            until_next_kill -= 1
+            finished = finished or (isinstance(message, child_tasks.Idle) and not unfinished(store))
+        if until_next_kill <= 0 and killed < kills:
+            _replace(rng.randrange(len(workers)), workers, new_workers, ledger)
+            killed, until_next_kill = killed + 1, rng.randint(10, 100)
     stop(workers, ledger)
 
     assert killed == kills
@@ -69,8 +69,8 @@ def _job(rng: random.Random) -> NewJob:
     return new_job(max_attempts=10, group_id=group, group_limit=GROUPS.get(group or "", 1))
 
 
-def _hire(process_pool: ProcessPool, seed: int) -> Iterator[Child]:
-    """Workers, one after the other, each at work already."""
+def _start_workers(process_pool: ProcessPool, seed: int) -> Iterator[Child]:
+    """Yield new workers, each with its task started."""
     plan = child_tasks.WorkPlan(seed=seed, batch=5, lease_ms=LEASE_MS)
     number = 0
     while True:
@@ -80,7 +80,7 @@ def _hire(process_pool: ProcessPool, seed: int) -> Iterator[Child]:
         yield worker
 
 
-def _replace(place: int, workers: list[Child], hires: Iterator[Child], ledger: Ledger) -> None:
-    for last_word in workers[place].kill():
-        ledger.note(workers[place].name, last_word)
-    workers[place] = next(hires)
+def _replace(place: int, workers: list[Child], new_workers: Iterator[Child], ledger: Ledger) -> None:
+    for message in workers[place].kill():
+        ledger.note(workers[place].name, message)
+    workers[place] = next(new_workers)

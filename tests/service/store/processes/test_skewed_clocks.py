@@ -1,4 +1,4 @@
-"""Workers whose wall clocks are ten minutes off, in either direction, racing others on one database."""
+"""Workers whose wall clocks are ten minutes fast or slow race others on one database."""
 
 from typing import Any
 from uuid import UUID
@@ -7,8 +7,8 @@ from euterpe.domain.retry import Backoff
 from euterpe.domain.states import JobStatus
 from euterpe.store.store import Store
 from tests.service.store.processes import child_tasks
-from tests.service.store.processes.following import follow_to_the_end
-from tests.service.store.processes.invariants import Ledger, Life, check_lives, read_lives, unfinished
+from tests.service.store.processes.following import collect_until_finished
+from tests.service.store.processes.invariants import JobLife, Ledger, check_lives, read_lives, unfinished
 from tests.service.store.processes.process_pool import ProcessPool
 from tests.store.jobs import enqueue
 
@@ -24,7 +24,7 @@ SKEWS_S = {
 
 
 def test_a_worker_whose_clock_is_off_never_owns_a_row_twice(process_pool: ProcessPool, store: Store) -> None:
-    """one-owner, fenced-writes: every lease is measured by the database's clock"""
+    """one-owner, fenced-writes: every lease is measured by the database's clock."""
     enqueue(store, 300, max_attempts=50)
     begin = _database_time(store)
     options: dict[str, Any] = {"backoff": Backoff(base_ms=10, cap_ms=100)}
@@ -33,32 +33,32 @@ def test_a_worker_whose_clock_is_off_never_owns_a_row_twice(process_pool: Proces
         for name, skew in SKEWS_S.items()
     ]
     ledger = Ledger()
-    for worker in workers:  # each takes part at least once, however the race goes
-        (job,) = worker.do("inbox.claim", worker.name, 1, lease_ms=1)
+    for worker in workers:  # so that each takes part at least once
+        (job,) = worker.call_store("inbox.claim", worker.name, 1, lease_ms=1)
         ledger.note(worker.name, child_tasks.Claimed([(job.job_id, job.claim_version)]))
     for worker in workers:
         worker.start(
             child_tasks.work,
-            child_tasks.WorkPlan(seed=4, batch=5, lease_ms=2_000, looks_away=0.3, fails=0.05),
+            child_tasks.WorkPlan(seed=4, batch=5, lease_ms=2_000, stall_rate=0.3, fail_rate=0.05),
         )
-    follow_to_the_end(workers, ledger, lambda: unfinished(store))
+    collect_until_finished(workers, ledger, lambda: unfinished(store))
     end = _database_time(store)
 
     lives = read_lives(store)
     check_lives(lives)
     ledger.check(lives, complete=True)
     assert {life.job.status for life in lives.values()} == {JobStatus.SUCCEEDED}
-    assert ledger.refused, "nobody came late: this run says nothing about stale writes"
+    assert ledger.refused, "no write was stale: this run proves nothing about stale writes"
     for life in lives.values():
-        _check_whose_clock(life, begin, end)
+        _check_clocks(life, begin, end)
     worked = {attempt.worker_id for life in lives.values() for attempt in life.attempts}
     assert worked == SKEWS_S.keys()
 
 
-def _check_whose_clock(life: Life, begin: int, end: int) -> None:
+def _check_clocks(life: JobLife, begin: int, end: int) -> None:
     for attempt in life.attempts:
         assert begin <= attempt.started_at <= attempt.ended_at <= end
-        # The id was minted with the worker's own clock: that one is off indeed.
+        # The id was made with the worker's own clock, which proves that this clock is off.
         off_ms = (UUID(attempt.attempt_id).int >> 80) - attempt.started_at
         assert abs(off_ms - 1_000 * SKEWS_S[attempt.worker_id]) < 60_000, f"{attempt.worker_id}: {off_ms}"
 
