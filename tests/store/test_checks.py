@@ -28,7 +28,7 @@ ODD_DOCUMENTS: tuple[Any, ...] = (
 
 
 @pytest.mark.parametrize("field", ["requester_id", "queue", "group_id", "external_id", "source_ref"])
-def test_a_name_that_cannot_be_one_is_refused_by_its_field(field: str) -> None:
+def test_an_invalid_name_is_refused_by_its_field(field: str) -> None:
     for odd in ODD_NAMES:
         if not (odd is None and field in ("group_id", "external_id", "source_ref")):
             with pytest.raises(InvalidSpec, match=field):
@@ -36,7 +36,7 @@ def test_a_name_that_cannot_be_one_is_refused_by_its_field(field: str) -> None:
 
 
 @pytest.mark.parametrize("field", ["priority", "max_attempts", "group_limit", "not_before"])
-def test_a_number_that_cannot_be_one_is_refused_by_its_field(field: str) -> None:
+def test_an_invalid_number_is_refused_by_its_field(field: str) -> None:
     for odd in ODD_COUNTS:
         if not (odd is None and field == "not_before"):
             with pytest.raises(InvalidSpec, match=field):
@@ -72,7 +72,7 @@ def test_a_workers_documents_are_json_or_refused_whole(store: Store) -> None:
     assert statuses(store, [job_id]) == [JobStatus.CLAIMED]
 
 
-def test_whatever_a_foreign_program_printed_can_be_an_errors_message(store: Store) -> None:
+def test_any_program_output_can_be_an_error_message(store: Store) -> None:
     (job_id,) = enqueue(store)
     store.inbox.fail(claim_one(store), JobError("ffmpeg", "\0\ud800\x1b[31m" + "é" * 100_000, "processing"))
     assert store.jobs.get(job_id)["last_error"]["code"] == "ffmpeg"

@@ -255,7 +255,7 @@ def _set_page_limit(store: Store, pages: int) -> int:
         return int(was)
 
 
-def test_what_is_no_outage_is_not_called_one(store: Store) -> None:
+def test_other_errors_are_no_outage(store: Store) -> None:
     with pytest.raises(StoreError) as raised, store.database.transaction() as connection:
         connection.execute(sa.text("SELECT nothing FROM nowhere"))
     assert not raised.value.retryable

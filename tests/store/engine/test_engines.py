@@ -64,7 +64,7 @@ def test_sqlite_is_durable_and_its_readers_cannot_write(url: str) -> None:
 
 
 @pytest.mark.parametrize("engine", ["postgres"], indirect=True)
-def test_postgres_lets_go_of_a_worker_that_freezes_inside_a_transaction(url: str) -> None:
+def test_postgres_ends_the_session_of_a_worker_frozen_in_a_transaction(url: str) -> None:
     database = Database(url)
     with database.transaction() as connection:
         shown = connection.execute(sa.text("SHOW idle_in_transaction_session_timeout")).scalar_one()

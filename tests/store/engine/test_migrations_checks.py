@@ -56,7 +56,7 @@ def test_an_event_is_where_its_status_says(store: Store, status: str) -> None:
 
 
 @pytest.mark.parametrize("lane", [Lane.LEASED, Lane.READY])
-def test_what_is_owned_has_a_whole_lease_and_nothing_else_has_any_of_it(store: Store, lane: Lane) -> None:
+def test_owned_rows_have_all_lease_columns_and_others_have_none(store: Store, lane: Lane) -> None:
     job = new_row(NewJob(requester_id="r1", spec=SPEC, max_attempts=3), now=1, rank=1)
     status = JobStatus.CLAIMED if lane is Lane.LEASED else JobStatus.QUEUED
     for given in product([False, True], repeat=3):

@@ -72,7 +72,7 @@ def positions(database: Database) -> list[tuple[object, ...]]:
         return [tuple(row) for row in found]
 
 
-def test_every_job_is_there_and_goes_on(
+def test_every_job_survives_the_migration(
     older: Database, ring: LocalKeyRing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = positions(older)

@@ -190,7 +190,7 @@ def test_a_bookmark_of_the_future_is_of_another_history(store: Store, history: H
     assert not history.knows(replace(now, cut=later))
 
 
-def test_what_is_read_is_bounded_whatever_one_transaction_wrote(store: Store, history: HistoryFeed) -> None:
+def test_parts_are_bounded_however_much_one_transaction_wrote(store: Store, history: HistoryFeed) -> None:
     job_ids = enqueue(store, 400)
     while jobs := store.inbox.claim("w1", 400):
         assert len(jobs) > 10
@@ -234,7 +234,7 @@ class TestPostgres:
         assert ids(read(history, "events", first, second), "event_id") == ["late"]
         assert ids(read(history, "jobs", first, second), "job_id") == [later]
 
-    def test_rows_of_another_cluster_are_refused_until_they_have_their_place(
+    def test_rows_of_another_cluster_are_refused_until_they_get_new_positions(
         self, store: Store, history: HistoryFeed
     ) -> None:
         """`pg_dump` and a restore keep the positions of the old cluster."""
@@ -250,7 +250,7 @@ class TestPostgres:
         assert len(read(history, "events", Cut(), now)) == 5
 
     @pytest.mark.parametrize("table", ["inbox_jobs", "job_outbox_events", "job_deliveries"])
-    def test_tables_that_were_made_anew_are_noticed(
+    def test_recreated_tables_are_noticed(
         self, engine: str, servers: Callable[[str], Engine], table: str
     ) -> None:
         """`pg_dump --clean` and a restore into the same database make new tables."""

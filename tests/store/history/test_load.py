@@ -66,7 +66,7 @@ def test_loaded_jobs_read_back_as_they_were_given(store: Store) -> None:
     assert store.jobs.delivery_log(event["event_id"]) == one.deliveries
 
 
-def test_what_is_there_already_is_left_alone(store: Store) -> None:
+def test_existing_jobs_are_left_unchanged(store: Store) -> None:
     load, some = HistoryLoad(store.database), histories(700)
     assert list(load.write(some[:500])) == [Written(500, 500)]
     assert list(load.write(some)) == [Written(500, 0), Written(200, 200)]

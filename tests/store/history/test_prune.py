@@ -99,7 +99,7 @@ def test_a_group_that_was_forgotten_begins_anew(store: Store) -> None:
 
 
 @pytest.mark.parametrize("engine", ["postgres"], indirect=True)
-def test_what_is_replayed_meanwhile_stays(
+def test_jobs_replayed_during_a_prune_stay(
     store: Store, clock: SettableClock, url: str, ring: LocalKeyRing
 ) -> None:
     """Only Postgres lets others write while it prunes."""

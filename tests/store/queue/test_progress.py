@@ -75,7 +75,7 @@ def test_eta_and_speed_are_cleared_when_encoding_ends(store: Store) -> None:
 @pytest.mark.parametrize(
     "figures", [{"progress": 101.0}, {"progress": float("nan")}, {"progress": 1.0, "speed": -1.0}]
 )
-def test_figures_that_cannot_be_are_refused(store: Store, figures: dict[str, float]) -> None:
+def test_invalid_figures_are_refused(store: Store, figures: dict[str, float]) -> None:
     enqueue(store)
     job = claim_one(store)
     with pytest.raises(InvalidSpec):

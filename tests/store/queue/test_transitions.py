@@ -87,7 +87,7 @@ def test_valid_transitions_hold_for_whoever_writes_sql_by_hand(store: Store, sou
 
 
 @pytest.mark.parametrize("source", OutboxStatus)
-def test_the_outbox_has_its_own_table_and_it_holds_by_hand_too(store: Store, source: OutboxStatus) -> None:
+def test_the_outbox_has_its_own_transitions_also_for_sql_by_hand(store: Store, source: OutboxStatus) -> None:
     lanes = {OutboxStatus.PENDING: Lane.READY, OutboxStatus.CLAIMED: Lane.LEASED}
     for number, target in enumerate(OutboxStatus):
 

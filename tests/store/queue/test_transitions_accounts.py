@@ -49,7 +49,7 @@ def test_a_release_carries_the_final_account(store: Store) -> None:
     assert timings_of(store, job_id) == [FINAL]
 
 
-def test_a_release_of_a_canceled_job_carries_it_too(store: Store) -> None:
+def test_a_release_of_a_canceled_job_carries_the_final_account_too(store: Store) -> None:
     (job_id,) = enqueue(store)
     job = claim_one(store)
     store.control.cancel(job_id)
@@ -57,7 +57,7 @@ def test_a_release_of_a_canceled_job_carries_it_too(store: Store) -> None:
     assert timings_of(store, job_id) == [FINAL]
 
 
-def test_a_success_replaces_the_account_of_the_last_beat(store: Store) -> None:
+def test_a_success_without_an_account_keeps_that_of_the_last_beat(store: Store) -> None:
     (job_id,) = enqueue(store)
     job = claim_one(store)
     store.inbox.heartbeat([job], used={job_id: BEAT})

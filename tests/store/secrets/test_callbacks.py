@@ -140,7 +140,7 @@ def test_a_rewrap_moves_the_queries_of_finished_jobs_too(store: Store) -> None:
         url_of(store, event)
 
 
-def test_what_was_opened_once_is_remembered_up_to_a_bound(store: Store) -> None:
+def test_opened_queries_are_cached_up_to_a_bound(store: Store) -> None:
     for _ in range(3):
         submit(store)
     store.inbox.claim("w1", 3)
