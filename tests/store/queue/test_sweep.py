@@ -86,7 +86,7 @@ def test_claims_that_always_find_something_sweep_once_per_interval(now: list[flo
 
 
 def test_a_sweep_that_fails_raises_and_stops_no_claims(now: list[float]) -> None:
-    """The worker of this test waits a second after each error."""
+    """The claims come once a second, as those of a worker that waits a second after each error."""
 
     def fail() -> int:
         raise ValueError("the disk is full")
