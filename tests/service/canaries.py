@@ -1,4 +1,4 @@
-"""Values that must be nowhere, and the search for them wherever something could have left them."""
+"""Make canaries (recognisable secret values) and search files, processes and tables for them."""
 
 import base64
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,26 +15,26 @@ from tests.service.process_table import at_home_in
 
 
 def mint(name: str) -> str:
-    """Legal in every field, and the same whether it is quoted, escaped or not."""
+    """Return a new canary: letters and digits, valid in every field, the same when quoted or escaped."""
     return f"{name}{token_hex(8)}"
 
 
-def sightings(canaries: Mapping[str, str], places: Mapping[str, bytes]) -> list[tuple[str, str]]:
-    """Which of them was seen where, as it is or in one of its usual disguises."""
+def find_leaks(canaries: Mapping[str, str], places: Mapping[str, bytes]) -> list[tuple[str, str]]:
+    """Return (name, place) for each canary that is in a place as plain text, hex or base64."""
     return [
         (name, where)
         for name, canary in canaries.items()
-        for forms in [tuple(_forms(canary.encode()))]
+        for encodings in [tuple(_encodings(canary.encode()))]
         for where, content in places.items()
-        if any(form in content for form in forms)
+        if any(encoding in content for encoding in encodings)
     ]
 
 
-def _forms(canary: bytes) -> Iterator[bytes]:
+def _encodings(canary: bytes) -> Iterator[bytes]:
     yield canary
     yield canary.hex().encode()
     for before in range(3):
-        # Base64 of it within a longer text, less the letters that its neighbours have a part in.
+        # Base64 within a longer text, without the characters that also depend on the neighbouring bytes.
         encoded = base64.b64encode(b"\0" * before + canary)
         yield encoded[4:-4]
 
@@ -42,13 +42,13 @@ def _forms(canary: bytes) -> Iterator[bytes]:
 def files_below(folder: Path, pattern: str = "*") -> dict[str, bytes]:
     found = {}
     for path in folder.rglob(pattern):
-        with suppress(OSError):  # a folder, or gone by now
+        with suppress(OSError):  # it is a folder, or was deleted
             found[f"file {path.relative_to(folder)}"] = path.read_bytes()
     return found
 
 
 def processes_in(folder: Path) -> dict[str, bytes]:
-    """What everybody on the machine may read of those that are at home there."""
+    """Return the command lines and environments of the processes whose working directory is in `folder`."""
     found = {}
     for pid in at_home_in(folder):
         for part in ("cmdline", "environ"):
@@ -58,7 +58,7 @@ def processes_in(folder: Path) -> dict[str, bytes]:
 
 
 def core_limits_of(pids: Iterable[int]) -> set[str]:
-    """How large a core dump of each of them may be."""
+    """Return the soft limits on core dumps of these processes."""
     limits = set()
     for pid in pids:
         with suppress(OSError):
@@ -68,7 +68,7 @@ def core_limits_of(pids: Iterable[int]) -> set[str]:
 
 
 def rows_of(store: Store) -> dict[str, bytes]:
-    """Every column of every table, as the database gives it."""
+    """Return the values of every column of every table as the database returns them."""
     with store.database.snapshot() as connection:
         return {
             f"column {table.name}.{column.name}": b"\n".join(

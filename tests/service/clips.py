@@ -1,4 +1,4 @@
-"""Sources of the tests' own, made by ffmpeg."""
+"""Make small video files with ffmpeg, as sources for tests."""
 
 import subprocess
 from pathlib import Path
@@ -7,18 +7,18 @@ from euterpe.media.ffmpeg import find_ffmpeg
 
 
 def make_clip(path: Path, *, seconds: float, size: str, rate: int = 25) -> Path:
-    """Picture and sound."""
+    """Make a test pattern with a tone of 440 Hz."""
     sound = ("-f", "lavfi", "-i", f"sine=frequency=440:duration={seconds}", "-c:a", "aac", "-shortest")
     return _make(path, f"testsrc2=size={size}:rate={rate}:duration={seconds}", *sound)
 
 
 def make_tiny_clip(path: Path) -> Path:
-    """Half a second: a job that costs little more than its steps."""
+    """Make a clip of half a second, whose encoding takes almost no time."""
     return make_clip(path, seconds=0.5, size="64x48", rate=10)
 
 
 def make_noise(path: Path) -> Path:
-    """Two seconds that nothing makes smaller: an output of it is sent in parts."""
+    """Make two seconds of noise, which does not compress, so that its output is uploaded in parts."""
     return _make(path, "color=gray:size=640x360:rate=25:duration=2,noise=alls=100:allf=t", "-qp", "0")
 
 

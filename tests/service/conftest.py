@@ -1,4 +1,4 @@
-"""Fixtures: an S3 server and a clip for all tests, an installation on each engine for each test."""
+"""Fixtures: an S3 server and clips for the session; for each test an installation on each engine."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,13 +19,13 @@ def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
 
 @pytest.fixture(scope="session")
 def clip(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two seconds of picture and sound."""
+    """Make a clip of two seconds with picture and sound."""
     return make_clip(tmp_path_factory.mktemp("clips") / "clip.mp4", seconds=2, size="320x180")
 
 
 @pytest.fixture(scope="session")
 def long_clip(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Takes some ten seconds to encode."""
+    """Make a clip that takes about ten seconds to encode."""
     return make_clip(tmp_path_factory.mktemp("clips") / "long.mp4", seconds=20, size="1280x720")
 
 
@@ -37,7 +37,7 @@ def receiver() -> Iterator[Receiver]:
 
 @pytest.fixture
 def media(s3: S3Server, clip: Path, long_clip: Path) -> Path:
-    """The bucket that the jobs read and write, with the clips in it."""
+    """Return the bucket that the jobs read and write, with the clips in it."""
     bucket = s3.bucket("media")
     for path in (clip, long_clip):
         (bucket / path.name).write_bytes(path.read_bytes())

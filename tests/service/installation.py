@@ -1,4 +1,4 @@
-"""A whole installation as its users run it: the programs as processes, on real parts, in an empty folder."""
+"""Run a whole installation in an empty folder: its programs as processes, real S3 and webhooks."""
 
 import os
 import signal
@@ -19,7 +19,7 @@ from tests.service.receiver import Receiver
 
 
 class Program:
-    """One `euterpe` process. Its log is kept, line by line."""
+    """One `euterpe` process, with the lines of its log (stderr) in `log`."""
 
     def __init__(
         self,
@@ -31,7 +31,7 @@ class Program:
     ) -> None:
         self.arguments = arguments
         self.log: list[str] = []
-        self.last_words = ""  # on stdout, which nobody read before it ended
+        self.stdout_rest = ""  # what was left on stdout when the process ended
         self._logged = threading.Condition()
         self._process = subprocess.Popen(
             [sys.executable, "-m", *module, *arguments],
@@ -53,7 +53,7 @@ class Program:
         return self._process.poll() is None
 
     def address(self) -> str:
-        """Where it says that it listens."""
+        """Return the URL that the program prints once it listens."""
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         assert line.startswith("listening on "), "\n".join(self.log[-20:])
@@ -64,28 +64,28 @@ class Program:
             found = self._logged.wait_for(lambda: any(text in line for line in self.log), timeout_s)
         assert found, f"{text!r} was not logged: " + "".join(self.log[-20:])
 
-    def await_new_log(self, texts: tuple[str, ...], beyond: int, timeout_s: float = 60.0) -> None:
-        """Wait for a line with one of these, among those after the first `beyond`."""
+    def await_new_log(self, texts: tuple[str, ...], skipped: int, timeout_s: float = 60.0) -> None:
+        """Wait for a log line with one of `texts`, after the first `skipped` lines."""
         with self._logged:
             found = self._logged.wait_for(
-                lambda: any(text in line for line in self.log[beyond:] for text in texts), timeout_s
+                lambda: any(text in line for line in self.log[skipped:] for text in texts), timeout_s
             )
         assert found, f"none of {texts} was logged: " + "".join(self.log[-20:])
 
     def stop(self, timeout_s: float = 60.0) -> int:
-        """Drains it; returns its exit code."""
+        """Send SIGTERM, wait until the program has drained, and return its exit code."""
         self._process.send_signal(signal.SIGTERM)
-        return self._ended(timeout_s)
+        return self._await_exit(timeout_s)
 
     def wait(self, timeout_s: float = 60.0) -> int:
-        """For one that ends by itself: its exit code."""
-        return self._ended(timeout_s)
+        """Wait for a program that ends by itself; return its exit code."""
+        return self._await_exit(timeout_s)
 
     def kill(self) -> None:
         self._process.kill()
-        self._ended(30.0)
+        self._await_exit(30.0)
 
-    def _ended(self, timeout_s: float) -> int:
+    def _await_exit(self, timeout_s: float) -> int:
         try:
             return self._process.wait(timeout_s)
         finally:
@@ -94,7 +94,7 @@ class Program:
             self._reader.join()
             assert self._process.stdout is not None
             assert self._process.stderr is not None
-            self.last_words = self._process.stdout.read()
+            self.stdout_rest = self._process.stdout.read()
             self._process.stdout.close()
             self._process.stderr.close()
 
@@ -127,13 +127,13 @@ class Installation:
         self._programs: list[Program] = []
         self.run("keys", "add")
         with self.store() as store:
-            made = store.requesters.create("newsroom")
-        self.requester_id, self.api_key = made.requester_id, made.api_key
-        receiver.secrets.append(made.webhook_secret)
+            created = store.requesters.create("newsroom")
+        self.requester_id, self.api_key = created.requester_id, created.api_key
+        receiver.secrets.append(created.webhook_secret)
 
     def run(self, *arguments: str) -> str:
-        """A command that ends."""
-        done = subprocess.run(
+        """Run a command to its end; return its stdout."""
+        ended = subprocess.run(
             [sys.executable, "-m", "euterpe", *arguments],
             env=self.environ,
             cwd=self.folder,
@@ -142,8 +142,8 @@ class Installation:
             timeout=60,
             check=False,
         )
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+        assert ended.returncode == 0, ended.stderr
+        return ended.stdout
 
     def start(self, *arguments: str, **environ: str) -> Program:
         program = Program(arguments, {**self.environ, **environ}, self.folder)
@@ -152,7 +152,7 @@ class Installation:
 
     @contextmanager
     def store(self) -> Iterator[Store]:
-        """The installation's database, opened beside its programs."""
+        """Open the database of the installation while its programs run."""
         settings = Settings(
             database_url=self.environ["EUTERPE_DATABASE_URL"],
             kek_file=self.environ["EUTERPE_KEK_FILE"],
@@ -162,7 +162,7 @@ class Installation:
 
     @contextmanager
     def served(self, **environ: str) -> Iterator[Client]:
-        """`euterpe serve`, and a client of it."""
+        """Run `euterpe serve` and yield a client of it."""
         program = self.start("serve", "--port", "0", **environ)
         with Client(program.address(), self.api_key) as client:
             yield client
@@ -179,7 +179,7 @@ class Installation:
         }
 
     def leftovers(self) -> list[str]:
-        """Files in the work directory that belong to no living worker."""
+        """Return all files below the work directory."""
         return [str(path.relative_to(self.work)) for path in self.work.rglob("*") if path.is_file()]
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""The programs of a house, killed again and again at whatever they are doing, and started anew each time."""
+"""Run the programs of an installation, kill them at random with SIGKILL, and start each one again."""
 
 import random
 import threading
@@ -13,40 +13,42 @@ from tests.service.installation import Installation, Program
 from tests.service.process_table import ProcessWatch, at_home_in, descendants
 from tests.service.receiver import Answer
 
-_SILENCE_S = 60.0
+_TIMEOUT_S = 60.0
 _WORKERS, _DISPATCHERS = 2, 2
-# Lines of its log, before it has begun to work.
-_GREETING = {"api": 4, "worker": 1, "dispatcher": 1}
+# The number of lines that a program logs before it begins to work.
+_STARTUP_LINES = {"api": 4, "worker": 1, "dispatcher": 1}
 
 
-class Signs:
-    """That work is done: what workers log, and what their requester accepts."""
+class Progress:
+    """A counter of signs of progress: lines that workers log, and events that the receiver accepts."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._seen = 0
+        self._count = 0
 
-    def note(self) -> None:
+    def add(self) -> None:
         with self._changed:
-            self._seen += 1
+            self._count += 1
             self._changed.notify_all()
 
     def await_more(self, count: int) -> None:
         with self._changed:
-            wanted = self._seen + count
-            assert self._changed.wait_for(lambda: self._seen >= wanted, _SILENCE_S), "nothing moves any more"
+            target = self._count + count
+            assert self._changed.wait_for(lambda: self._count >= target, _TIMEOUT_S), "no more progress"
 
 
-class Watched(Program):
+class WatchedProgram(Program):
+    """A program whose log lines count as progress if it is a worker."""
+
     def __init__(
-        self, arguments: tuple[str, ...], environ: Mapping[str, str], folder: Path, signs: Signs
+        self, arguments: tuple[str, ...], environ: Mapping[str, str], folder: Path, progress: Progress
     ) -> None:
-        self._signs = signs
+        self._progress = progress
         super().__init__(arguments, environ, folder)
 
     @property
-    def is_at_work(self) -> bool:
-        return len(self.log) > _GREETING[self.arguments[0]]
+    def has_begun_work(self) -> bool:
+        return len(self.log) > _STARTUP_LINES[self.arguments[0]]
 
     def _read(self) -> None:
         assert self._process.stderr is not None
@@ -55,15 +57,15 @@ class Watched(Program):
                 self.log.append(line)
                 self._logged.notify_all()
             if self.arguments[0] == "worker":
-                self._signs.note()
+                self._progress.add()
 
 
 class ProcessKiller:
-    """`log` has the lines of all programs, those of the killed ones too."""
+    """Kills programs and starts them again. `log` has the lines of all programs, killed ones included."""
 
     def __init__(self, installation: Installation, seed: int, **environ: str) -> None:
         self.url = f"http://127.0.0.1:{free_port()}"
-        self.signs = Signs()
+        self.progress = Progress()
         self.kills: Counter[str] = Counter()
         self.log: list[str] = []
         self._installation, self._environ = installation, {**installation.environ, **environ}
@@ -75,14 +77,14 @@ class ProcessKiller:
         programs = [("api", "--port", port), *[("worker",)] * _WORKERS, *[("dispatcher",)] * _DISPATCHERS]
         self._running = [self._start(arguments) for arguments in programs]
 
-    def rage(self, kills: int, calm: int) -> None:
-        """Kills so often, after `calm` signs of work on average."""
+    def kill_repeatedly(self, kills: int, mean_progress: int) -> None:
+        """Kill a random program `kills` times, each after `mean_progress` signs of progress on average."""
         while self.kills.total() < kills:
-            self.signs.await_more(self._random.randint(1, 2 * calm))
-            if victims := [program for program in self._running if program.is_at_work]:
-                self._strike(self._random.choice(victims))
+            self.progress.await_more(self._random.randint(1, 2 * mean_progress))
+            if victims := [program for program in self._running if program.has_begun_work]:
+                self._restart(self._random.choice(victims))
 
-    def _strike(self, victim: Watched) -> None:
+    def _restart(self, victim: WatchedProgram) -> None:
         self._orphans.watch(descendants(victim.pid))
         victim.kill()
         self.kills[victim.arguments[0]] += 1
@@ -90,29 +92,29 @@ class ProcessKiller:
         self._running[self._running.index(victim)] = self._start(victim.arguments)
 
     def stop(self) -> None:
-        """Drains all programs."""
+        """Drain all programs."""
         for program in self._running:
             assert program.stop() == 0, "\n".join(program.log[-30:])
             self.log += program.log
 
     def await_orphans(self) -> int:
-        """The end of the children that the killed ones had; returns how many there were."""
+        """Wait until the children of killed programs have ended; return their number."""
         self._orphans.watch(at_home_in(self._installation.folder))
         return self._orphans.await_the_end()
 
-    def end(self) -> None:
+    def close(self) -> None:
         for program in self._running:
             if program.is_running:
                 program.kill()
         self._orphans.close()
 
-    def _start(self, arguments: tuple[str, ...]) -> Watched:
-        return Watched(arguments, self._environ, self._installation.folder, self.signs)
+    def _start(self, arguments: tuple[str, ...]) -> WatchedProgram:
+        return WatchedProgram(arguments, self._environ, self._installation.folder, self.progress)
 
     def _refuse_half(self, _: Event) -> Answer:
         if self._refusals.random() < 0.5:
             return 503, b""
-        self.signs.note()
+        self.progress.add()
         return 204, b""
 
 
@@ -122,4 +124,4 @@ def killing(installation: Installation, seed: int, **environ: str) -> Iterator[P
     try:
         yield killer
     finally:
-        killer.end()
+        killer.close()

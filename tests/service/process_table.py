@@ -1,4 +1,4 @@
-"""Processes, as the system shows them: who descends from whom, who is at home where, and the end of them."""
+"""Find processes in /proc by ancestor or by working directory, and wait until they have ended."""
 
 import os
 import select
@@ -6,30 +6,31 @@ from collections.abc import Iterable
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
-# Long past the time in which the kernel ends a process, on the busiest of machines.
-_PATIENCE_S = 30.0
+# Far more than the kernel needs to end a process, even on a busy machine.
+_TIMEOUT_S = 30.0
 
 
 def descendants(pid: int) -> list[int]:
+    """Return the children of a process, their children, and so on."""
     parents = _parents()
-    family = [pid]
-    for elder in family:
-        family += [child for child, parent in parents.items() if parent == elder]
-    return family[1:]
+    pids = [pid]
+    for ancestor in pids:
+        pids += [child for child, parent in parents.items() if parent == ancestor]
+    return pids[1:]
 
 
 def at_home_in(folder: Path) -> list[int]:
-    """Those whose working directory is there, or below it."""
+    """Return the processes whose working directory is `folder` or below it."""
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):  # it has just ended
+        with suppress(OSError):  # the process has just ended
             if (entry / "cwd").readlink().is_relative_to(folder):
                 found.append(int(entry.name))
     return found
 
 
 class ProcessWatch:
-    """Over processes that others started: by handles, for numbers are used again."""
+    """Watch processes that this one did not start. It holds pidfds, because process numbers are reused."""
 
     def __init__(self) -> None:
         self._handles = ExitStack()
@@ -42,11 +43,11 @@ class ProcessWatch:
                 self._handles.callback(os.close, handle)
 
     def await_the_end(self) -> int:
-        """Of all of them; returns how many they were."""
+        """Wait until all watched processes have ended; return their number."""
         for handle in self._watched:
             poll = select.poll()
             poll.register(handle, select.POLLIN)
-            assert poll.poll(_PATIENCE_S * 1000), "nothing-left: a child process has outlived its worker"
+            assert poll.poll(_TIMEOUT_S * 1000), "nothing-left: a child process has outlived its worker"
         return len(self._watched)
 
     def close(self) -> None:
@@ -57,7 +58,7 @@ def _parents() -> dict[int, int]:
     parents = {}
     for entry in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
-            # The name before it may hold anything, the last parenthesis ends it.
+            # The name of the program may contain anything; it ends at the last parenthesis.
             fields = (entry / "stat").read_text().rpartition(")")[2].split()
             parents[int(entry.name)] = int(fields[1])
     return parents

@@ -1,4 +1,4 @@
-"""A requester's own server: it verifies webhooks with the client's `verify`, and answers refresh calls."""
+"""An HTTP server of a requester: verify webhooks with the client's `verify`, and answer refresh calls."""
 
 import json
 import threading
@@ -16,16 +16,16 @@ Answer = tuple[int, bytes]
 
 
 class Receiver:
-    """`hook` decides on the answer to an event, `refresh` on that to a refresh call."""
+    """A webhook receiver: `hook` chooses the answer to an event, `refresh` the answer to a refresh call."""
 
     def __init__(self) -> None:
         self.secrets: list[str] = []
-        self.token = f"callbacktoken{token_hex(8)}"  # whoever calls without it is refused
+        self.token = f"callbacktoken{token_hex(8)}"  # a call without it is refused
         self.bodies: dict[str, list[bytes]] = defaultdict(list)  # by event id, one for each delivery
         self.refreshes: list[Refresh] = []
         self.hook: Callable[[Event], Answer] = lambda _: (204, b"")
         self.refresh: Callable[[Refresh], Answer] = lambda _: (503, b"")
-        self.trouble: list[BaseException] = []
+        self.errors: list[BaseException] = []
         self._events: dict[str, Event] = {}
         self._nonces = MemoryNonces()
         self._changed = threading.Condition()
@@ -47,40 +47,40 @@ class Receiver:
         return f"http://{self.address}/refresh?token={self.token}"
 
     def events(self, job_id: str) -> list[Event]:
-        """Those that arrived, in the order of their sequence."""
+        """Return the accepted events of a job in the order of their sequence."""
         with self._changed:
-            mine = [event for event in self._events.values() if event.job_id == job_id]
-        return sorted(mine, key=lambda event: event.sequence)
+            matching = [event for event in self._events.values() if event.job_id == job_id]
+        return sorted(matching, key=lambda event: event.sequence)
 
     def await_event(self, job_id: str, type_: str, timeout_s: float = 60.0) -> Event:
         def found() -> Event | None:
-            mine = (e for e in self._events.values() if e.job_id == job_id and e.type == type_)
-            return next(mine, None)
+            matching = (e for e in self._events.values() if e.job_id == job_id and e.type == type_)
+            return next(matching, None)
 
         with self._changed:
-            assert self._changed.wait_for(lambda: found() is not None, timeout_s), f"no {type_} came"
+            assert self._changed.wait_for(lambda: found() is not None, timeout_s), f"no {type_} arrived"
             event = found()
         assert event is not None
         return event
 
-    def hears(self, is_it: Callable[[Event], bool]) -> threading.Event:
-        """Set when such an event comes."""
-        heard = threading.Event()
+    def signal_when(self, matches: Callable[[Event], bool]) -> threading.Event:
+        """Return a signal that is set when an event matches. It replaces `hook`."""
+        arrived = threading.Event()
 
         def hook(event: Event) -> Answer:
-            if is_it(event):
-                heard.set()
+            if matches(event):
+                arrived.set()
             return 204, b""
 
         self.hook = hook
-        return heard
+        return arrived
 
     def await_count(self, count: int, timeout_s: float = 60.0) -> None:
         with self._changed:
-            came = self._changed.wait_for(lambda: len(self._events) >= count, timeout_s)
-        assert came, f"{len(self._events)} of {count} events came"
+            arrived = self._changed.wait_for(lambda: len(self._events) >= count, timeout_s)
+        assert arrived, f"{len(self._events)} of {count} events arrived"
 
-    def take(self, path: str, headers: Mapping[str, str], body: bytes) -> Answer:
+    def handle(self, path: str, headers: Mapping[str, str], body: bytes) -> Answer:
         try:
             address, _, token = path.partition("?token=")
             assert token == self.token, "a callback URL was called without its query"
@@ -89,8 +89,8 @@ class Receiver:
                 self.refreshes.append(call)
                 return self.refresh(call)
             event = verify(headers, body, self.secrets, replay_cache=self._nonces)
-        except Exception as error:  # noqa: BLE001  told when the test ends
-            self.trouble.append(error)
+        except Exception as error:  # noqa: BLE001  `receiving` checks it when the test ends
+            self.errors.append(error)
             return 401, b""
         answer = self.hook(event)
         with self._changed:
@@ -113,8 +113,8 @@ def _handler_of(receiver: Receiver) -> type[BaseHTTPRequestHandler]:
         def do_POST(self) -> None:
             body = self.rfile.read(length := int(self.headers["content-length"]))
             if len(body) < length:
-                return  # its sender was killed
-            status, answer = receiver.take(self.path, dict(self.headers), body)
+                return  # the sender was killed
+            status, answer = receiver.handle(self.path, dict(self.headers), body)
             self.send_response(status)
             self.send_header("content-length", str(len(answer)))
             self.end_headers()
@@ -132,10 +132,10 @@ def receiving(secrets: Sequence[str] = ()) -> Iterator[Receiver]:
     receiver.secrets.extend(secrets)
     try:
         yield receiver
-        assert receiver.trouble == []
+        assert receiver.errors == []
     finally:
         receiver.stop()
 
 
-def with_credentials(credentials: Mapping[str, Any]) -> Answer:
+def credentials_answer(credentials: Mapping[str, Any]) -> Answer:
     return 200, json.dumps({"credentials": credentials}).encode()

@@ -1,4 +1,4 @@
-"""A small disk for a work directory: a real one where this user may mount, else a simulated quota."""
+"""Provide a small disk for a work directory: a tmpfs where this user may mount, else a simulated one."""
 
 import subprocess
 from collections.abc import Iterator
@@ -8,30 +8,30 @@ from pathlib import Path
 from tests.service.worker_harness import FakeDisk
 
 
-class Quota(FakeDisk):
-    """As much as is free of a disk of this size, with all that lies in the work directory on it."""
+class SimulatedDisk(FakeDisk):
+    """The free space of a simulated disk of `size` bytes that holds only the work directory."""
 
     def __init__(self, size: int, root: Path) -> None:
         super().__init__()
         self._size, self._root = size, root
 
     def __call__(self, _: Path) -> int:
-        held = 0
+        used = 0
         for path in self._root.rglob("*"):
             try:
-                held += path.stat().st_size
-            except FileNotFoundError:  # its attempt has just ended
+                used += path.stat().st_size
+            except FileNotFoundError:  # the attempt ended and deleted it
                 continue
-        return self._size - held
+        return self._size - used
 
 
 @contextmanager
 def small_disk(folder: Path, size: int) -> Iterator[FakeDisk]:
-    """Yield what measures the free space of `folder`, which is on a disk of `size` bytes."""
+    """Make `folder` on a disk of `size` bytes; yield the function that measures its free space."""
     folder.mkdir()
     mount = ["/bin/mount", "-t", "tmpfs", "-o", f"size={size}", "none", str(folder)]
     if subprocess.run(mount, check=False, capture_output=True).returncode != 0:
-        yield Quota(size, folder)
+        yield SimulatedDisk(size, folder)
         return
     try:
         yield FakeDisk()

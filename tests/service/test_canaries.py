@@ -1,4 +1,4 @@
-"""plaintext-nowhere: after a whole life at the level DEBUG no secret is anywhere but where it belongs."""
+"""plaintext-nowhere: jobs that run with logs at DEBUG leave no secret in logs, files, processes or tables."""
 
 import json
 import resource
@@ -17,35 +17,35 @@ from euterpe.client import Client, Job
 from euterpe.store.engine.engines import sqlite_file
 from tests.net.servers import Authority, Server
 from tests.s3 import SECRET_ACCESS_KEY
-from tests.service.canaries import core_limits_of, files_below, mint, processes_in, rows_of, sightings
+from tests.service.canaries import core_limits_of, files_below, find_leaks, mint, processes_in, rows_of
 from tests.service.installation import Installation
 from tests.service.process_table import descendants
-from tests.service.receiver import with_credentials
-from tests.storage.fake_stores import Call, MemoryStore, Reply, http_handler
+from tests.service.receiver import credentials_answer
+from tests.storage.fake_stores import Call, Reply, MemoryStore, http_handler
 
-_MINTED = ("wrong key", "token", "fresh token", "malformed answer", "later key", "signature", "misplaced")
+_NAMES = ("wrong key", "token", "fresh token", "malformed answer", "later key", "signature", "misplaced")
 _SETTINGS = {
     "EUTERPE_LOG_LEVEL": "debug",
     "EUTERPE_HEARTBEAT_INTERVAL_MS": "400",
     "EUTERPE_REFRESH_MAX_ATTEMPTS": "1",
 }
 _JSON = {"content-type": "application/json"}
-_SOUND = {"profile": "audio-aac", "max_attempts": 1}
+_AUDIO = {"profile": "audio-aac", "max_attempts": 1}
 
 pytestmark = pytest.mark.parametrize("engine", ["sqlite", "postgres"], indirect=True)
 
 
 @pytest.fixture
 def large_cores() -> Iterator[None]:
-    """As on a machine whose operator wants to have core dumps."""
+    """Allow core dumps, as on a machine whose operator wants them."""
     before = resource.getrlimit(resource.RLIMIT_CORE)
     resource.setrlimit(resource.RLIMIT_CORE, (before[1], before[1]))
     yield
     resource.setrlimit(resource.RLIMIT_CORE, before)
 
 
-class Signing(MemoryStore):
-    """A store of signed URLs, which quotes them when it refuses."""
+class SignedUrlStore(MemoryStore):
+    """A store of signed URLs whose refusals quote the URL."""
 
     def __call__(self, call: Call) -> Reply:
         if call.path.startswith("/refused"):
@@ -55,26 +55,26 @@ class Signing(MemoryStore):
 
 
 @pytest.fixture
-def signing(tmp_path: Path, clip: Path, installation: Installation) -> Iterator[str]:
-    """Its URL; the house may call it, and trusts its certificate."""
+def store_url(tmp_path: Path, clip: Path, installation: Installation) -> Iterator[str]:
+    """Yield the URL of a store that the installation may call and whose certificate it trusts."""
     authority = Authority(tmp_path)
     (certificate,) = authority.client_context().get_ca_certs(binary_form=True)
     (tmp_path / "ca.pem").write_text(ssl.DER_cert_to_PEM_cert(certificate))
-    shelf = Signing(**{"clip.mp4": clip.read_bytes()})
-    with Server(http_handler(shelf), authority.server_context(["localhost"])) as server:
+    store = SignedUrlStore(**{"clip.mp4": clip.read_bytes()})
+    with Server(http_handler(store), authority.server_context(["localhost"])) as server:
         installation.environ["SSL_CERT_FILE"] = str(tmp_path / "ca.pem")
         installation.environ["EUTERPE_EGRESS_ALLOW"] += f",localhost:{server.port}"
         yield f"https://localhost:{server.port}"
 
 
 @pytest.mark.usefixtures("large_cores", "media")
-def test_no_secret_is_found_where_another_word_is(installation: Installation, signing: str) -> None:
-    """`planted` is given in the open, to show that the search finds what there is."""
+def test_no_secret_is_found_where_the_planted_value_is(installation: Installation, store_url: str) -> None:
+    """The value `planted` is put where secrets could leak to, to prove that the search finds it there."""
     secrets, planted = _secrets_of(installation), mint("planted")
     places: dict[str, bytes] = {}
     program = installation.start("serve", "--port", "0", **_SETTINGS)
     url = program.address()
-    with Client(url, installation.api_key) as client, _standing_about(installation, planted):
+    with Client(url, installation.api_key) as client, _careless_leaks(installation, planted):
         encoding = _encode(installation, client, secrets["token"], planted)
         places |= processes_in(installation.folder) | files_below(installation.work)
         places |= {f"{where}, early": content for where, content in _database_of(installation).items()}
@@ -83,7 +83,7 @@ def test_no_secret_is_found_where_another_word_is(installation: Installation, si
         jobs = [
             client.wait(encoding, timeout=60),
             *_use_keys(installation, client, secrets, planted),
-            *_use_signatures(installation, client, secrets, signing),
+            *_use_signatures(installation, client, secrets, store_url),
         ]
         places |= _answers(
             url, installation.api_key, [job.job_id for job in jobs], secrets["misplaced"], planted
@@ -91,7 +91,7 @@ def test_no_secret_is_found_where_another_word_is(installation: Installation, si
         places |= {f"{where}, late": content for where, content in _database_of(installation).items()}
     assert program.stop() == 0
     places |= _database_of(installation)
-    places["log"] = "".join([*program.log, program.last_words]).encode()
+    places["log"] = "".join([*program.log, program.stdout_rest]).encode()
     places |= {f"webhook {name}": b"".join(bodies) for name, bodies in installation.receiver.bodies.items()}
     places |= {
         f"shown {job.job_id}": installation.run("jobs", "show", job.job_id).encode() for job in jobs[:2]
@@ -106,7 +106,7 @@ def test_no_secret_is_found_where_another_word_is(installation: Installation, si
         ("dead_letter", "egress_refused"),
     ]
     _check_search(places, planted)
-    assert sightings(secrets, places) == []
+    assert find_leaks(secrets, places) == []
 
 
 def _secrets_of(installation: Installation) -> dict[str, str]:
@@ -117,13 +117,13 @@ def _secrets_of(installation: Installation) -> dict[str, str]:
         "webhook secret": installation.receiver.secrets[0].removeprefix("whsec_"),
         "KEK": kek,
         "S3 key": SECRET_ACCESS_KEY,
-        **{name: mint(name.replace(" ", "")) for name in _MINTED},
+        **{name: mint(name.replace(" ", "")) for name in _NAMES},
     }
 
 
 @contextmanager
-def _standing_about(installation: Installation, planted: str) -> Iterator[None]:
-    """A process and a file, such as a careless worker would have."""
+def _careless_leaks(installation: Installation, planted: str) -> Iterator[None]:
+    """Run a process and keep a file that contain the planted value, as a careless worker would."""
     (installation.work / "careless").write_text(planted)
     code = "import sys; print(flush=True); sys.stdin.read()"
     with subprocess.Popen(
@@ -140,37 +140,37 @@ def _standing_about(installation: Installation, planted: str) -> Iterator[None]:
 
 
 def _encode(installation: Installation, client: Client, token: str, planted: str) -> str:
-    """A job whose ffmpeg is at work."""
-    encodes = installation.receiver.hears(
+    """Submit a job, and return its id once ffmpeg encodes."""
+    encoding = installation.receiver.signal_when(
         lambda event: (event.type, event.status) == ("job.progress", "processing")
     )
     keys = installation.s3.document(session_token=token)
     events = ["progress", "processing", "failed"]
-    told = {"webhook_events": events, "metadata": {"note": planted}, "credentials": keys}
-    job = client.submit(installation.request("long.mp4", **told))
-    assert encodes.wait(60)
+    fields = {"webhook_events": events, "metadata": {"note": planted}, "credentials": keys}
+    job = client.submit(installation.request("long.mp4", **fields))
+    assert encoding.wait(60)
     return job.job_id
 
 
 def _use_keys(
     installation: Installation, client: Client, secrets: Mapping[str, str], planted: str
 ) -> Iterator[Job]:
-    """To S3: right ones, wrong ones, and wrong ones that are replaced."""
+    """Run jobs with S3 keys: right ones, wrong ones, and wrong ones that are replaced."""
     right = installation.s3.document(session_token=secrets["token"])
     wrong = installation.s3.document(secret_access_key=secrets["wrong key"])
-    yield _ended(client, installation.request("clip.mp4", **_SOUND, credentials=right))
+    yield _run_job(client, installation.request("clip.mp4", **_AUDIO, credentials=right))
 
     def malformed(_: object) -> tuple[int, bytes]:
-        return with_credentials({"type": "s3", "secret_access_key": secrets["malformed answer"]})
+        return credentials_answer({"type": "s3", "secret_access_key": secrets["malformed answer"]})
 
     installation.receiver.refresh = malformed
     refreshing = installation.request(
-        "clip.mp4", **_SOUND, credentials=wrong, refresh_url=installation.receiver.refresh_url
+        "clip.mp4", **_AUDIO, credentials=wrong, refresh_url=installation.receiver.refresh_url
     )
-    yield _ended(client, refreshing)
+    yield _run_job(client, refreshing)
     fresh = installation.s3.document(session_token=secrets["fresh token"])
-    installation.receiver.refresh = lambda _: with_credentials(fresh)
-    yield _ended(client, refreshing)
+    installation.receiver.refresh = lambda _: credentials_answer(fresh)
+    yield _run_job(client, refreshing)
     waiting = client.submit({**refreshing, "queue": planted})
     client.replace_credentials(
         waiting.job_id, installation.s3.document(secret_access_key=secrets["later key"])
@@ -178,23 +178,23 @@ def _use_keys(
 
 
 def _use_signatures(
-    installation: Installation, client: Client, secrets: Mapping[str, str], signing: str
+    installation: Installation, client: Client, secrets: Mapping[str, str], store_url: str
 ) -> Iterator[Job]:
-    """In URLs: of a store that takes them, of one that refuses, and where nobody may go."""
+    """Run jobs with signed URLs: one that the store accepts, one that it refuses, one to a refused host."""
     query = f"?X-Amz-Signature={secrets['signature']}"
     hook = {"status_webhook_url": installation.receiver.hook_url}
-    for source in (f"{signing}/clip.mp4", f"{signing}/refused.mp4", "https://localhost:9/clip.mp4"):
-        urls = {"audio.m4a": f"{signing}/audio.m4a{query}"}
-        job = {"source": {"url": source + query}, "output": {"urls": urls}, **_SOUND, **hook}
-        yield _ended(client, job)
+    for source in (f"{store_url}/clip.mp4", f"{store_url}/refused.mp4", "https://localhost:9/clip.mp4"):
+        urls = {"audio.m4a": f"{store_url}/audio.m4a{query}"}
+        job = {"source": {"url": source + query}, "output": {"urls": urls}, **_AUDIO, **hook}
+        yield _run_job(client, job)
 
 
-def _ended(client: Client, request: Mapping[str, object]) -> Job:
+def _run_job(client: Client, request: Mapping[str, object]) -> Job:
     return client.wait(client.submit(request).job_id, timeout=60)
 
 
 def _answers(url: str, api_key: str, job_ids: list[str], misplaced: str, planted: str) -> dict[str, bytes]:
-    """What the API says of the jobs and of itself, and to those who put a secret in the wrong place."""
+    """Return the answers of the API about jobs and itself, and to requests with misplaced secrets."""
     keys = {"type": "s3", "secret_access_key": misplaced, "secret": misplaced}
     calls: list[tuple[str, str, dict[str, Any]]] = [
         *(("GET", f"/transcode/status?job_id={job_id}", {}) for job_id in job_ids),
@@ -221,7 +221,7 @@ def _answers(url: str, api_key: str, job_ids: list[str], misplaced: str, planted
 
 
 def _database_of(installation: Installation) -> dict[str, bytes]:
-    """All that it says, and its files with the bytes between the rows."""
+    """Return all columns, and on SQLite the files too, with the bytes between the rows."""
     with installation.store() as store:
         rows = rows_of(store)
     path = sqlite_file(installation.environ["EUTERPE_DATABASE_URL"])
@@ -229,13 +229,13 @@ def _database_of(installation: Installation) -> dict[str, bytes]:
 
 
 def _check_search(places: Mapping[str, bytes], planted: str) -> None:
-    """In places of every kind, and in those that are hard to find."""
-    seen = {where for _, where in sightings({"planted": planted}, places)}
+    """Check that the search finds the planted value in places of every kind."""
+    found = {where for _, where in find_leaks({"planted": planted}, places)}
     kinds = {where.split()[0] for where in places}
     assert kinds == {"log", "cmdline", "environ", "file", "column", "webhook", "answer", "shown"}
-    assert {where.split()[0] for where in seen} == kinds
-    assert {where for where in places if where.startswith("answer")} <= seen
-    assert {"column inbox_jobs.spec", "column job_outbox_events.payload", "file careless"} <= seen
+    assert {where.split()[0] for where in found} == kinds
+    assert {where for where in places if where.startswith("answer")} <= found
+    assert {"column inbox_jobs.spec", "column job_outbox_events.payload", "file careless"} <= found
     running = b"\n".join(content for where, content in places.items() if where.startswith("cmdline"))
     assert b"euterpe.media.fork_server" in running
     assert b"libx264" in running

@@ -1,4 +1,4 @@
-"""Everything is killed again and again, the receiver refuses half of what it gets, and nothing is lost."""
+"""Test that random SIGKILLs of all programs and a receiver that refuses half of the events lose nothing."""
 
 import json
 import logging
@@ -27,9 +27,9 @@ _log = logging.getLogger(__name__)
 _event = job_outbox_events.c
 
 _REQUESTERS = 12
-_STUCK_S = 300.0
-# Signs of work between two kills, on average: a job that nothing happens to gives seven.
-_CALM = 16
+_TIMEOUT_S = 300.0
+# Mean signs of progress between two kills; a job without faults gives seven.
+_MEAN_PROGRESS = 16
 _SETTINGS = {
     "EUTERPE_LEASE_TTL_MS": "2000",
     "EUTERPE_HEARTBEAT_INTERVAL_MS": "400",
@@ -53,23 +53,23 @@ def bucket(installation: Installation, engine: str) -> Path:
 def test_what_is_killed_at_random_loses_nothing_and_does_nothing_twice(
     installation: Installation, bucket: Path, kills: int, jobs: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # A client's usual patience is for a service that restarts once.
+    # The default number of tries suits a service that restarts once.
     monkeypatch.setattr("euterpe.client.retries.ATTEMPTS", 1000)
     with killing(installation, seed=kills, **_SETTINGS) as killer:
         over, number = threading.Event(), count(1)
 
-        def be_a_requester() -> list[Job]:
+        def submit_jobs() -> list[Job]:
             done = []
             with Client(killer.url, installation.api_key) as client:
                 while (n := next(number)) <= jobs or not over.is_set():
                     accepted = client.submit(_request(installation, bucket, n))
-                    done.append(client.wait(accepted.job_id, timeout=_STUCK_S))
+                    done.append(client.wait(accepted.job_id, timeout=_TIMEOUT_S))
             return done
 
         with ThreadPoolExecutor(_REQUESTERS) as pool:
-            requesters = [pool.submit(be_a_requester) for _ in range(_REQUESTERS)]
+            requesters = [pool.submit(submit_jobs) for _ in range(_REQUESTERS)]
             try:
-                killer.rage(kills, _CALM)
+                killer.kill_repeatedly(kills, _MEAN_PROGRESS)
             finally:
                 over.set()
                 done = [job for requester in requesters for job in requester.result()]
@@ -141,12 +141,12 @@ def _check_jobs(store: Store, done: Sequence[Job]) -> None:
 
 
 def _check_events(store: Store, installation: Installation) -> None:
-    """What the requester heard is what the books say, word by word, however often it heard it."""
+    """Check that each delivery of an event had exactly the body in the outbox."""
     with store.database.snapshot() as connection:
         rows = connection.execute(sa.select(job_outbox_events)).all()
     written = {row.event_id: row.payload.encode() for row in rows}
-    heard = installation.receiver.bodies
-    assert {event_id: set(bodies) for event_id, bodies in heard.items()} == {
+    received = installation.receiver.bodies
+    assert {event_id: set(bodies) for event_id, bodies in received.items()} == {
         event_id: {body} for event_id, body in written.items()
     }
     assert all(json.loads(body)["event_id"] == event_id for event_id, body in written.items())
@@ -156,13 +156,13 @@ def _check_events(store: Store, installation: Installation) -> None:
 
 
 def _check_objects(bucket: Path, done: Sequence[Job]) -> None:
-    """Each output is there, whole, and nothing else is."""
-    wanted = {bucket / "tiny.mp4"}
+    """Check that the bucket has each output, complete, and nothing else."""
+    expected = {bucket / "tiny.mp4"}
     for job in done:
         (output,) = job.outputs
         path = bucket / output["url"].removeprefix(f"s3://{bucket.name}/")
         content = path.read_bytes()
         found = (len(content), sha256(content).hexdigest())
         assert found == (output["size_bytes"], output["sha256"]), job.job_id
-        wanted.add(path)
-    assert {path for path in bucket.rglob("*") if path.is_file()} == wanted
+        expected.add(path)
+    assert {path for path in bucket.rglob("*") if path.is_file()} == expected

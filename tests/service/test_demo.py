@@ -1,4 +1,4 @@
-"""The README's first command, as a process in an empty folder."""
+"""Test `euterpe demo`, the first command of the README, as a process in an empty folder."""
 
 import json
 import os
@@ -9,8 +9,8 @@ from pathlib import Path
 from euterpe.media.ffmpeg import find_ffmpeg
 
 
-def demo(folder: Path, **environ: str) -> dict[str, str]:
-    """What it says, by the word that each line begins with."""
+def run_demo(folder: Path, **environ: str) -> dict[str, str]:
+    """Run the demo; return the lines of its output by their first word."""
     command = [sys.executable, "-m", "euterpe", "demo", "--dir", str(folder)]
     ended = subprocess.run(
         command, env={**os.environ, **environ}, capture_output=True, text=True, timeout=240, check=False
@@ -21,7 +21,7 @@ def demo(folder: Path, **environ: str) -> dict[str, str]:
 
 
 def test_the_demo_ends_with_a_film_that_plays_and_the_report_of_its_own_run(tmp_path: Path) -> None:
-    said = demo(tmp_path / "demo")
+    said = run_demo(tmp_path / "demo")
     assert said["webhooks"].startswith("5 signed and verified: claimed, fetching, processing, uploading, suc")
     film = json.loads(said["output"])["url"].removeprefix("file://")
     played = [str(find_ffmpeg()), "-v", "error", "-i", film, "-f", "null", "-"]
@@ -29,13 +29,13 @@ def test_the_demo_ends_with_a_film_that_plays_and_the_report_of_its_own_run(tmp_
 
     report = tmp_path / "demo" / "report"
     assert said["report"] == (report / "report.html").as_uri()
-    told = json.loads((report / "report.json").read_text())
-    assert told["totals"] == {"jobs": 1, "attempts": 1, "deliveries": 5}
-    (day,) = told["marts"]["throughput"]["rows"]
+    document = json.loads((report / "report.json").read_text())
+    assert document["totals"] == {"jobs": 1, "attempts": 1, "deliveries": 5}
+    (day,) = document["marts"]["throughput"]["rows"]
     assert (day["requester"], day["succeeded"], day["output_minutes"]) == ("demo", 1, 10 / 60)
 
 
 def test_where_java_is_missing_the_demo_says_what_it_leaves_out(tmp_path: Path) -> None:
-    said = demo(tmp_path / "demo", JAVA_HOME=str(tmp_path))
+    said = run_demo(tmp_path / "demo", JAVA_HOME=str(tmp_path))
     assert said["report"].startswith("left out: no Java was found, and Spark needs Java 17 or newer")
     assert "succeeded" in said["webhooks"]

@@ -1,4 +1,4 @@
-"""The page of errors has a row for every code that the programs can produce, and for no other."""
+"""Test that `docs/errors.md` has a row for every error code that the code can produce, and no other."""
 
 import ast
 import re
@@ -22,8 +22,8 @@ from euterpe.worker.interruptions import AttemptTimeout
 
 PACKAGE = Path(euterpe.__file__).parent
 PAGE = PACKAGE.parent / "docs" / "errors.md"
-# What takes a code as its first argument.
-_TAKERS = ("StorageError", "JobError", "MediaError", "WorkerFault", "_error", "__init__")
+# The calls that take a code as their first argument.
+_CALLS = ("StorageError", "JobError", "MediaError", "WorkerFault", "_error", "__init__")
 _CODE = re.compile(r"[a-z]+(_[a-z]+)+")
 
 
@@ -38,21 +38,21 @@ def codes(title: str) -> list[str]:
 
 
 def raised_in(*files: Path) -> set[str]:
-    """The codes that stand in the source where an error is made."""
+    """Return the error codes that are literals in these source files."""
     return {
         code
         for file in files
         for node in ast.walk(ast.parse(file.read_text()))
         for part in _codes_of(node)
         for text in ast.walk(part)
-        for code in _spelled(text)
+        for code in _literals(text)
         if _CODE.fullmatch(code)
     }
 
 
 def _codes_of(node: ast.AST) -> Iterator[ast.AST]:
     match node:
-        case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name), args=[code, *_]) if name in _TAKERS:
+        case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name), args=[code, *_]) if name in _CALLS:
             yield code
         case ast.Assign(
             targets=[ast.Tuple(elts=[ast.Name(id="code"), *_])], value=ast.Tuple(elts=[code, *_])
@@ -62,7 +62,7 @@ def _codes_of(node: ast.AST) -> Iterator[ast.AST]:
             yield code
 
 
-def _spelled(node: ast.AST) -> Iterator[str]:
+def _literals(node: ast.AST) -> Iterator[str]:
     match node:
         case ast.Constant(value=str(text)):
             yield text
@@ -72,17 +72,17 @@ def _spelled(node: ast.AST) -> Iterator[str]:
             yield from (f"source{end}", f"output{end}")
 
 
-def below(kind: type[EuterpeError]) -> set[str]:
-    """The codes of what is derived from it and has nothing derived from itself."""
+def leaf_codes(kind: type[EuterpeError]) -> set[str]:
+    """Return the codes of the subclasses that have no subclasses themselves."""
     kinds = kind.__subclasses__()
-    return {code for each in kinds for code in below(each)} if kinds else {kind.code}
+    return {code for each in kinds for code in leaf_codes(each)} if kinds else {kind.code}
 
 
 def test_every_error_of_a_job_has_a_row() -> None:
     files = [*(PACKAGE / "storage").rglob("*.py"), *(PACKAGE / "worker").glob("*.py")]
-    made = raised_in(*files, PACKAGE / "domain" / "retry.py")
-    assert {"source_forbidden", "output_unreachable", "storage_throttled", "source_overlong"} <= made
-    made |= {
+    expected = raised_in(*files, PACKAGE / "domain" / "retry.py")
+    assert {"source_forbidden", "output_unreachable", "storage_throttled", "source_overlong"} <= expected
+    expected |= {
         *MEDIA_CODES,
         AttemptTimeout.code,
         DiskFull.code,
@@ -90,7 +90,7 @@ def test_every_error_of_a_job_has_a_row() -> None:
         CannotDecrypt.code,
         "canceled",
     }
-    assert sorted(codes("Of jobs")) == sorted(made)
+    assert sorted(codes("Of jobs")) == sorted(expected)
 
 
 @pytest.mark.parametrize("code", MEDIA_CODES)
@@ -111,16 +111,16 @@ def test_every_failure_of_a_delivery_has_a_row() -> None:
         crypto_errors.UnknownKek.code,
         crypto_errors.UnknownFormat.code,
     }
-    made = below(EgressError) | sealed | {NoWebhookSecret.code, "internal_error", "receiver_down"}
-    assert sorted(codes("Of webhooks")) == sorted(made)
+    expected = leaf_codes(EgressError) | sealed | {NoWebhookSecret.code, "internal_error", "receiver_down"}
+    assert sorted(codes("Of webhooks")) == sorted(expected)
 
 
 def test_every_flaw_of_a_signed_request_has_a_row() -> None:
-    made = below(crypto_errors.SignatureError) | {MalformedBody.code}
-    assert sorted(codes("In a receiver")) == sorted(made)
+    expected = leaf_codes(crypto_errors.SignatureError) | {MalformedBody.code}
+    assert sorted(codes("In a receiver")) == sorted(expected)
 
 
 def test_every_error_of_the_client_has_a_row() -> None:
     kinds = [kind for kind in vars(client_errors).values() if isinstance(kind, type)]
-    made = {kind.code for kind in kinds if issubclass(kind, client_errors.ClientError)}
-    assert sorted(codes("In a client")) == sorted(made - PROBLEMS.keys())
+    expected = {kind.code for kind in kinds if issubclass(kind, client_errors.ClientError)}
+    assert sorted(codes("In a client")) == sorted(expected - PROBLEMS.keys())

@@ -1,4 +1,4 @@
-"""A database that goes away in the middle of everything, and comes back."""
+"""Test programs whose Postgres server is killed or stopped while jobs run, and comes back."""
 
 import os
 import signal
@@ -14,7 +14,7 @@ from tests.net.servers import Server
 from tests.s3 import S3Server
 from tests.service.installation import Installation
 from tests.service.receiver import Receiver
-from tests.service.worker_harness import LONG_S, S3Proxy
+from tests.service.worker_harness import TIMEOUT_S, S3Proxy
 from tests.store.outages import FragilePostgres
 
 pytest_plugins = ("tests.service.worker_fixtures",)
@@ -69,7 +69,7 @@ def test_a_worker_stops_though_its_database_is_away(
     keys = {**installation.s3.document(), "endpoint": endpoint}
     with installation.store() as store:
         spec = parse_spec(installation.request("clip.mp4", credentials=keys))
-        store.submit(spec, installation.requester_id).result(LONG_S)
+        store.submit(spec, installation.requester_id).result(TIMEOUT_S)
     with gate.held():
         database.make_unavailable()
         program.await_log("claim_failed")

@@ -1,4 +1,4 @@
-"""Attempts that end otherwise than by success: canceled, out of time, handed back, broken."""
+"""Test attempts that end without success: canceled, timed out, stalled, released, or failed by a bug."""
 
 import os
 import signal
@@ -14,7 +14,7 @@ from euterpe.media.child import Child
 from euterpe.net.errors import EgressUnreachable
 from euterpe.worker import attempt
 from tests.net.servers import Server
-from tests.service.worker_harness import LONG_S, Gate, S3Proxy, WorkerHarness, working
+from tests.service.worker_harness import TIMEOUT_S, Gate, S3Proxy, WorkerHarness, run_worker
 from tests.storage.fake_stores import Call, Reply
 
 pytest_plugins = ("tests.service.worker_fixtures",)
@@ -22,11 +22,11 @@ pytest_plugins = ("tests.service.worker_fixtures",)
 
 @pytest.fixture
 def ffmpeg(harness: WorkerHarness) -> Gate:
-    """Is reached by the next ffmpeg, which is stopped, and so would never end by itself."""
-    return frozen_ffmpeg(harness)
+    """Return the gate of the next ffmpeg, which is stopped with SIGSTOP and so never ends by itself."""
+    return freeze_next_ffmpeg(harness)
 
 
-def frozen_ffmpeg(harness: WorkerHarness) -> Gate:
+def freeze_next_ffmpeg(harness: WorkerHarness) -> Gate:
     gate = Gate()
 
     def hold(child: Child) -> None:
@@ -41,30 +41,30 @@ def kill(child: Child) -> None:
     os.kill(child.pid, signal.SIGKILL)
 
 
-def canceled_at(gate: Gate, harness: WorkerHarness, job_id: str) -> dict[str, Any]:
+def cancel_at(gate: Gate, harness: WorkerHarness, job_id: str) -> dict[str, Any]:
     with gate.held():
         harness.store.control.cancel(job_id)
         harness.worker.lease_keeper.beat()
-    job = harness.end_of(job_id)
+    job = harness.await_end(job_id)
     assert (job["status"], job["last_error"]["code"]) == ("failed", "canceled")
     return job
 
 
 def test_a_cancel_stops_a_fetch(harness: WorkerHarness, proxy: S3Proxy) -> None:
     gate = proxy.gate("GET")
-    job = canceled_at(gate, harness, harness.submit(credentials=harness.keys))
+    job = cancel_at(gate, harness, harness.submit(credentials=harness.keys))
     assert job["last_error"]["phase"] == "fetching"
 
 
 def test_a_cancel_kills_ffmpeg(harness: WorkerHarness, ffmpeg: Gate) -> None:
-    job = canceled_at(ffmpeg, harness, harness.submit(credentials=harness.keys))
+    job = cancel_at(ffmpeg, harness, harness.submit(credentials=harness.keys))
     assert job["last_error"]["phase"] == "processing"
 
 
 def test_a_cancel_aborts_an_upload_in_parts(harness: WorkerHarness, proxy: S3Proxy) -> None:
     gate = proxy.gate("PUT", "partNumber=2")
     prefix = f"s3://{harness.bucket.name}/canceled/"
-    job = canceled_at(gate, harness, harness.submit(credentials=harness.keys, output={"url": prefix}))
+    job = cancel_at(gate, harness, harness.submit(credentials=harness.keys, output={"url": prefix}))
     assert job["last_error"]["phase"] == "uploading"
     assert proxy.count("POST", "uploads") == proxy.count("DELETE", "uploadId") == 1
     assert list((harness.bucket / "canceled").rglob("*")) == []
@@ -73,17 +73,17 @@ def test_a_cancel_aborts_an_upload_in_parts(harness: WorkerHarness, proxy: S3Pro
 def test_a_canceled_job_succeeds_when_it_is_retried(harness: WorkerHarness, proxy: S3Proxy) -> None:
     gate = proxy.gate("GET")
     job_id = harness.submit(credentials=harness.keys)
-    canceled_at(gate, harness, job_id)
+    cancel_at(gate, harness, job_id)
     harness.store.control.retry(job_id)
-    harness.reaches(job_id, JobStatus.SUCCEEDED)
-    assert harness.codes(job_id) == ["canceled", None]
+    harness.await_status(job_id, JobStatus.SUCCEEDED)
+    assert harness.error_codes(job_id) == ["canceled", None]
 
 
 def test_an_encode_beyond_the_jobs_time_is_ended(harness: WorkerHarness, ffmpeg: Gate) -> None:
     job_id = harness.submit(credentials=harness.keys, timeout_seconds=1)
     with ffmpeg.held():
         pass
-    job = harness.end_of(job_id)
+    job = harness.await_end(job_id)
     assert (job["status"], job["last_error"]["code"]) == ("failed", "attempt_timeout")
     assert job["last_error"]["retryable"] is False
 
@@ -96,68 +96,68 @@ def test_a_fetch_beyond_the_jobs_time_is_ended(
     with gate.held():
         (control,) = harness.worker.lease_keeper.held()
         monkeypatch.setattr(control, "_now", lambda: float("inf"))
-    assert harness.end_of(job_id)["last_error"]["code"] == "attempt_timeout"
+    assert harness.await_end(job_id)["last_error"]["code"] == "attempt_timeout"
 
 
 @pytest.mark.parametrize("method", ["HEAD", "GET", "PUT"])
 def test_a_store_that_says_nothing_holds_no_slot_beyond_the_jobs_time(
     harness: WorkerHarness, proxy: S3Proxy, method: str
 ) -> None:
-    """Five tries of half a minute each held it before."""
-    silence = Gate()
+    """Five tries of half a minute each once held the slot beyond the timeout of the job."""
+    gate = Gate()
 
     def hold(call: Call) -> Reply:
         if call.method == method:
-            silence.pass_through()
-        return proxy.honest(call)
+            gate.pass_through()
+        return proxy.forward(call)
 
     proxy.answer = hold
     job_id = harness.submit(credentials=harness.keys, timeout_seconds=2)
-    with silence.held():
-        job = harness.end_of(job_id)
+    with gate.held():
+        job = harness.await_end(job_id)
     assert (job["status"], job["last_error"]["code"]) == ("failed", "attempt_timeout")
 
 
 def test_a_host_that_says_nothing_holds_no_slot_beyond_the_jobs_time(harness: WorkerHarness) -> None:
     def silent(server: Server, sock: socket.socket) -> None:
         server.read_request(sock)
-        server.stopping.wait(LONG_S)
+        server.stopping.wait(TIMEOUT_S)
 
     with Server(silent, harness.authority.server_context(["localhost"])) as server:
         source = {"url": f"https://localhost:{server.port}/clip.mp4"}
-        job = harness.end_of(harness.submit(source, timeout_seconds=1))
+        job = harness.await_end(harness.submit(source, timeout_seconds=1))
     assert (job["status"], job["last_error"]["code"]) == ("failed", "attempt_timeout")
 
 
 def test_an_ffmpeg_that_gets_nowhere_is_ended_and_the_job_tried_again(
     tmp_path: Path, proxy_server: Server, bucket: Path
 ) -> None:
-    with working(tmp_path, proxy_server, bucket, stall_timeout_ms=500) as harness:
-        gate = frozen_ffmpeg(harness)
+    with run_worker(tmp_path, proxy_server, bucket, stall_timeout_ms=500) as harness:
+        gate = freeze_next_ffmpeg(harness)
         job_id = harness.submit(credentials=harness.keys)
         with gate.held():
             pass
-        harness.end_of(job_id)
-        assert harness.codes(job_id) == ["encode_stalled", None]
+        harness.await_end(job_id)
+        assert harness.error_codes(job_id) == ["encode_stalled", None]
 
 
 def test_a_killed_ffmpeg_is_tried_again(harness: WorkerHarness) -> None:
     harness.sandbox.on_ffmpeg = kill
     job_id = harness.submit(credentials=harness.keys)
-    harness.end_of(job_id)
-    assert harness.codes(job_id) == ["encode_killed", None]
+    harness.await_end(job_id)
+    assert harness.error_codes(job_id) == ["encode_killed", None]
     assert harness.store.jobs.get(job_id)["attempt_count"] == 1, "the first attempt was given back"
 
 
 def test_a_stopping_worker_hands_back_what_it_cannot_finish(
     tmp_path: Path, proxy_server: Server, bucket: Path, proxy: S3Proxy
 ) -> None:
-    with working(tmp_path, proxy_server, bucket) as harness:
+    with run_worker(tmp_path, proxy_server, bucket) as harness:
         gate = proxy.gate("GET")
         job_id = harness.submit(credentials=harness.keys)
         with gate.held():
-            harness.worker.lease_keeper.stop_attempts()  # what `stop` does once the time to drain is over
-        harness.reaches(job_id, JobStatus.SUCCEEDED)
+            harness.worker.lease_keeper.stop_attempts()  # `stop` does this once the drain time is over
+        harness.await_status(job_id, JobStatus.SUCCEEDED)
         attempts = harness.store.jobs.attempts(job_id)
     assert [attempt["outcome"] for attempt in attempts] == ["released", "succeeded"]
     assert [attempt["attempt_no"] for attempt in attempts] == [1, 1], "the attempt is given back"
@@ -167,10 +167,10 @@ def test_a_stopping_worker_finishes_what_it_can(
     tmp_path: Path, proxy_server: Server, bucket: Path, proxy: S3Proxy
 ) -> None:
     gate = proxy.gate("GET")
-    with working(tmp_path, proxy_server, bucket) as harness:
+    with run_worker(tmp_path, proxy_server, bucket) as harness:
         job_id = harness.submit(credentials=harness.keys)
         with gate.held():
-            stopping = harness.stop_soon()
+            stopping = harness.stop_in_background()
         stopping.join()
         assert harness.store.jobs.get(job_id)["status"] == "succeeded"
     assert not any((tmp_path / "work").iterdir()), "nothing-left: files"
@@ -188,45 +188,45 @@ def test_a_bug_is_an_internal_error_and_the_slot_lives_on(
 
     monkeypatch.setattr(attempt, "plan", plan)
     job_id = harness.submit(credentials=harness.keys, max_attempts=2)
-    harness.end_of(job_id)
-    assert harness.codes(job_id) == ["internal_error", None]
-    told = harness.store.jobs.attempts(job_id)[0]["error"]
-    assert told["retryable"]
-    assert "ZeroDivisionError" in told["message"]
-    assert "canary" not in told["message"]
+    harness.await_end(job_id)
+    assert harness.error_codes(job_id) == ["internal_error", None]
+    error = harness.store.jobs.attempts(job_id)[0]["error"]
+    assert error["retryable"]
+    assert "ZeroDivisionError" in error["message"]
+    assert "canary" not in error["message"]
 
 
 def test_a_bug_in_a_claim_does_not_end_the_claims(
     harness: WorkerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    met = Gate()
+    gate = Gate()
     real = harness.store.inbox.claim
 
     def claim(*_: object, **__: object) -> None:
         monkeypatch.setattr(harness.store.inbox, "claim", real)
-        met.pass_through()
-        raise EgressUnreachable("here", "is no place for it")
+        gate.pass_through()
+        raise EgressUnreachable("host", "not an error that a claim raises")
 
     monkeypatch.setattr(harness.store.inbox, "claim", claim)
-    with met.held():
+    with gate.held():
         pass
     job_id = harness.submit(credentials=harness.keys)
-    assert harness.end_of(job_id)["status"] == "succeeded"
+    assert harness.await_end(job_id)["status"] == "succeeded"
 
 
 def test_a_job_is_handed_on_by_a_worker_that_lacks_its_key(
     harness: WorkerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """While a key is being rolled out: no attempt is spent, and the others have their chance."""
+    """A worker without the key, as during a key rollout, must not spend an attempt of the job."""
     real = harness.store.credentials.open
 
-    def lacking(_: object) -> None:
+    def fail_once(_: object) -> None:
         monkeypatch.setattr(harness.store.credentials, "open", real)
         raise UnknownKek("k9")
 
-    monkeypatch.setattr(harness.store.credentials, "open", lacking)
+    monkeypatch.setattr(harness.store.credentials, "open", fail_once)
     job_id = harness.submit(credentials=harness.keys, max_attempts=1)
-    job = harness.end_of(job_id)
+    job = harness.await_end(job_id)
     assert (job["status"], job["attempt_count"], job["claim_version"]) == ("succeeded", 1, 2)
 
 
@@ -240,7 +240,7 @@ def test_a_job_for_which_no_thread_is_to_be_had_is_handed_back(
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(harness.worker._pool, "submit", refuse)
-    job = harness.end_of(harness.submit(credentials=harness.keys, max_attempts=1))
+    job = harness.await_end(harness.submit(credentials=harness.keys, max_attempts=1))
     assert (job["status"], job["attempt_count"], job["claim_version"]) == ("succeeded", 1, 2)
 
 
@@ -249,8 +249,8 @@ def test_nothing_is_published_once_the_lease_is_lost(harness: WorkerHarness, ffm
     job_id = harness.submit(credentials=harness.keys, output={"url": prefix})
     with ffmpeg.held():
         (control,) = harness.worker.lease_keeper.held()
-        harness.store.inbox.release(control.job)  # as another worker's sweep would
-        ffmpeg_of_the_second = frozen_ffmpeg(harness)
+        harness.store.inbox.release(control.job)  # as the sweep of another worker would
+        second_ffmpeg = freeze_next_ffmpeg(harness)
         harness.worker.lease_keeper.beat()
-    canceled_at(ffmpeg_of_the_second, harness, job_id)
+    cancel_at(second_ffmpeg, harness, job_id)
     assert list((harness.bucket / "lost").rglob("*")) == []

@@ -1,4 +1,4 @@
-"""Receivers of webhooks that are hostile or broken: what the delivery log says of each, and that it ends."""
+"""Test webhook deliveries to hostile or broken receivers: each ends, and the delivery log has the reason."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -16,8 +16,8 @@ from tests.dispatch.dispatcher_harness import add_events, watch
 from tests.net.fake_network import FakeResolver, RecordingDialer
 from tests.net.servers import OK, Authority, Serve, Server, answering, endless, saying
 
-KEPT = 4096  # of an answer, in the log
-QUICK = DeliverySchedule((10, 20), throttled_ms=10)
+MAX_ANSWER = 4096  # characters of an answer in the delivery log
+QUICK_SCHEDULE = DeliverySchedule((10, 20), throttled_ms=10)
 
 
 @pytest.fixture
@@ -31,15 +31,15 @@ def store(url: str, ring: Any) -> Iterator[Store]:
         yield opened
 
 
-class Newsroom:
-    """A requester, and what becomes of the events that are told to it."""
+class Requester:
+    """A requester, and the outcome of the events that are sent to it."""
 
     def __init__(self, store: Store) -> None:
         self._store, self._outbox = store, watch(store)
         self._requester = store.requesters.create("newsroom")
 
-    def end_of_event(self, url: str) -> dict[str, Any]:
-        """A new job's first event, told at `url`, once it is delivered or given up."""
+    def send_event(self, url: str) -> dict[str, Any]:
+        """Send the first event of a new job to `url`; return its row once it is delivered or dead."""
         (job_id,) = add_events(self._store, self._requester, url)
         event_id = self._store.jobs.events(job_id)[-1]["event_id"]
 
@@ -54,18 +54,18 @@ class Newsroom:
 
 
 @pytest.fixture
-def newsroom(store: Store) -> Newsroom:
-    return Newsroom(store)
+def requester(store: Store) -> Requester:
+    return Requester(store)
 
 
 @pytest.fixture
 def dispatch(store: Store) -> Iterator[Callable[..., None]]:
-    """Starts a dispatcher that gives an answer half a second and an event two attempts."""
+    """Return a function that starts a dispatcher with a deadline of 0.5 s and two attempts per event."""
     with ExitStack() as running:
 
         def start(*allowed: str, **seams: Any) -> None:
             egress = running.enter_context(Egress(EgressPolicy(allowed), **seams))
-            plan = {"schedule": QUICK, "poll_ms": 20, "deadline_s": 0.5, "max_attempts": 2}
+            plan = {"schedule": QUICK_SCHEDULE, "poll_ms": 20, "deadline_s": 0.5, "max_attempts": 2}
             running.enter_context(Dispatcher(store, egress, "d1", **plan))  # type: ignore[arg-type]
 
         yield start
@@ -92,41 +92,41 @@ TO_METADATA = saying(b"HTTP/1.1 307 so\r\nlocation: http://169.254.169.254/\r\nc
     ],
     ids=["drip", "ten-gigabytes", "to-metadata", "no-http", "reset", "gone"],
 )
-def test_a_hostile_receiver_is_told_and_done_with(
-    newsroom: Newsroom, dispatch: Callable[..., None], receiver: Serve, attempts: int, reason: str | None
+def test_a_delivery_to_a_hostile_receiver_ends_and_is_logged(
+    requester: Requester, dispatch: Callable[..., None], receiver: Serve, attempts: int, reason: str | None
 ) -> None:
     with Server(receiver) as server:
         dispatch(server.pair)
-        event = newsroom.end_of_event(server.url)
+        event = requester.send_event(server.url)
         assert event["status"] == ("delivered" if reason is None else "dead_letter")
         assert (event["last_error"] or "").startswith(reason or "")
         assert (event["last_error"] is None) == (reason is None)
-        log = newsroom.log(event)
+        log = requester.log(event)
         assert len(log) == event["attempt_count"] == attempts
-        assert all(len(attempt["answer"] or "") <= KEPT for attempt in log)
+        assert all(len(attempt["answer"] or "") <= MAX_ANSWER for attempt in log)
 
 
-def test_an_expired_certificate_is_told_and_nothing_is_sent(
-    newsroom: Newsroom, dispatch: Callable[..., None], tmp_path: Path
+def test_an_expired_certificate_is_reported_and_nothing_is_sent(
+    requester: Requester, dispatch: Callable[..., None], tmp_path: Path
 ) -> None:
     authority = Authority(tmp_path)
     with Server(answering(OK), authority.server_context(["localhost"], expired=True)) as server:
         dispatch("127.0.0.0/8", "::1/128", ssl_context=authority.client_context())
-        event = newsroom.end_of_event(f"https://localhost:{server.port}/hook")
+        event = requester.send_event(f"https://localhost:{server.port}/hook")
         assert (event["status"], server.requests) == ("dead_letter", [])
         assert event["last_error"].startswith("egress_untrusted: ")
 
 
 def test_a_name_that_moves_to_an_address_inside_is_not_followed_there(
-    newsroom: Newsroom, dispatch: Callable[..., None]
+    requester: Requester, dispatch: Callable[..., None]
 ) -> None:
-    resolver = FakeResolver({"hook.example": [["93.184.215.14"], ["169.254.169.254"]]})
+    names = FakeResolver({"hook.example": [["93.184.215.14"], ["169.254.169.254"]]})
     with Server(saying(OK)) as server:
         record = RecordingDialer(server.port)
-        dispatch(resolve=resolver, dial=record)
+        dispatch(resolve=names, dial=record)
         url = "http://hook.example/hook"
-        assert newsroom.end_of_event(url)["status"] == "delivered"
-        event = newsroom.end_of_event(url)
+        assert requester.send_event(url)["status"] == "delivered"
+        event = requester.send_event(url)
         assert (event["status"], event["attempt_count"]) == ("dead_letter", 1)
         assert event["last_error"].startswith("egress_refused: ")
         assert record.dialled == [("93.184.215.14", 80)]

@@ -1,4 +1,4 @@
-"""Credentials that end while a job runs, and requesters that are asked for new ones (contract §7)."""
+"""Test credentials that expire while a job runs, and refresh calls to the requester (contract §7)."""
 
 import json
 import time
@@ -15,7 +15,7 @@ from euterpe.domain.replacement import new_secret
 from euterpe.domain.states import JobStatus
 from euterpe.worker import credentials
 from tests.dispatch.fake_receivers import BlackHole
-from tests.service.receiver import Answer, Receiver, with_credentials
+from tests.service.receiver import Answer, Receiver, credentials_answer
 from tests.service.worker_harness import Gate, S3Proxy, WorkerHarness
 from tests.storage.fake_stores import Call, Reply
 
@@ -24,45 +24,45 @@ pytest_plugins = ("tests.service.worker_fixtures",)
 FORBIDDEN = Reply(403, body=b"<Error><Code>AccessDenied</Code></Error>")
 
 
-class Tokens:
-    """The store's: which session tokens it takes, and with which it was called."""
+class TokenStore:
+    """An object store that checks session tokens: `accepted` are valid, `used` were in the calls."""
 
     def __init__(self, proxy: S3Proxy) -> None:
         self._proxy = proxy
-        self.good = {"first"}
+        self.accepted = {"first"}
         self.used: list[str] = []
-        # What the store does to a call with a good token.
-        self.then: Callable[[Call], Reply] = proxy.honest
+        # The answer to a call with an accepted token.
+        self.answer_accepted: Callable[[Call], Reply] = proxy.forward
         proxy.answer = self._answer
 
     def _answer(self, call: Call) -> Reply:
         token = call.headers["x-amz-security-token"]
         self.used.append(token)
-        return self.then(call) if token in self.good else FORBIDDEN
+        return self.answer_accepted(call) if token in self.accepted else FORBIDDEN
 
-    def end_at(self, method: str, part: str) -> None:
-        """The first such call does not get far, and from then on the second token is the only good one."""
+    def expire_at(self, method: str, part: str) -> None:
+        """Fail or cut off the first such call; from then on accept only the second token."""
 
-        def then(call: Call) -> Reply:
+        def answer_accepted(call: Call) -> Reply:
             if call.method != method or part not in call.target:
-                return self._proxy.honest(call)
-            self.good, self.then = {"second"}, self._proxy.honest
+                return self._proxy.forward(call)
+            self.accepted, self.answer_accepted = {"second"}, self._proxy.forward
             if method != "GET":
                 return FORBIDDEN
-            reply = self._proxy.honest(call)
+            reply = self._proxy.forward(call)
             return replace(reply, sent=len(reply.body) // 2)
 
-        self.then = then
+        self.answer_accepted = answer_accepted
 
 
 @pytest.fixture
-def tokens(proxy: S3Proxy) -> Tokens:
-    return Tokens(proxy)
+def tokens(proxy: S3Proxy) -> TokenStore:
+    return TokenStore(proxy)
 
 
 @pytest.fixture
 def requester(receiver: Receiver, harness: WorkerHarness, monkeypatch: pytest.MonkeyPatch) -> Receiver:
-    """Of jobs that have little patience with it."""
+    """Return the receiver of the refresh calls, with short deadlines and pauses in the worker."""
     receiver.secrets.append(harness.webhook_secret)
     monkeypatch.setattr(credentials, "_CALL_DEADLINE_S", 0.3)
     monkeypatch.setattr(credentials, "_PROMISE_S", 0.1)
@@ -77,42 +77,42 @@ def black_hole() -> Iterator[BlackHole]:
         yield opened
 
 
-def token(harness: WorkerHarness, word: str, **other: str) -> dict[str, str]:
-    return {**harness.keys, "session_token": word, **other}
+def token(harness: WorkerHarness, value: str, **other: str) -> dict[str, str]:
+    return {**harness.keys, "session_token": value, **other}
 
 
-def brings(harness: WorkerHarness, word: str) -> Callable[[Refresh], Answer]:
-    return lambda _: with_credentials(token(harness, word))
+def bring_token(harness: WorkerHarness, value: str) -> Callable[[Refresh], Answer]:
+    return lambda _: credentials_answer(token(harness, value))
 
 
-def put(harness: WorkerHarness, job_id: str, word: str) -> int:
-    """What PUT /transcode/{job_id}/credentials does."""
-    secret = new_secret(harness.store.jobs.get(job_id)["spec"], {"credentials": token(harness, word)})
+def put_token(harness: WorkerHarness, job_id: str, value: str) -> int:
+    """Replace the credentials as PUT /transcode/{job_id}/credentials does; return their version."""
+    secret = new_secret(harness.store.jobs.get(job_id)["spec"], {"credentials": token(harness, value)})
     return harness.store.credentials.replace(job_id, harness.requester_id, secret)
 
 
 def assert_refused(job: dict[str, Any]) -> None:
     assert (job["status"], job["last_error"]["code"]) == ("failed", "source_forbidden")
-    assert job["refresh_count"] == 3, "its budget is spent, and no more"
+    assert job["refresh_count"] == 3, "its budget is spent, and not exceeded"
 
 
 @pytest.mark.parametrize("call", ["HEAD clip", "GET clip", "PUT partNumber=2"])
 def test_a_job_goes_on_with_the_credentials_of_the_answer(
-    harness: WorkerHarness, proxy: S3Proxy, tokens: Tokens, requester: Receiver, call: str
+    harness: WorkerHarness, proxy: S3Proxy, tokens: TokenStore, requester: Receiver, call: str
 ) -> None:
-    tokens.end_at(*call.split())
-    requester.refresh = brings(harness, "second")
+    tokens.expire_at(*call.split())
+    requester.refresh = bring_token(harness, "second")
     job_id = harness.submit(credentials=token(harness, "first"), refresh_url=requester.refresh_url)
-    job = harness.end_of(job_id)
+    job = harness.await_end(job_id)
     assert (job["status"], job["last_error"], job["attempt_count"]) == ("succeeded", None, 1)
     assert (job["credential_version"], job["refresh_count"]) == (2, 1)
-    (asked,) = requester.refreshes
-    assert (asked.job_id, asked.credential_version, asked.reason) == (job_id, 1, "forbidden")
+    (refresh,) = requester.refreshes
+    assert (refresh.job_id, refresh.credential_version, refresh.reason) == (job_id, 1, "forbidden")
     assert proxy.count("DELETE", "uploadId") == proxy.count("POST", "uploads") - 1, "no part is left"
 
 
 def test_a_job_waits_for_credentials_that_were_promised(
-    harness: WorkerHarness, tokens: Tokens, requester: Receiver, monkeypatch: pytest.MonkeyPatch
+    harness: WorkerHarness, tokens: TokenStore, requester: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(credentials, "_PROMISE_S", 60.0)
     promised = Gate()
@@ -121,13 +121,13 @@ def test_a_job_waits_for_credentials_that_were_promised(
         promised.pass_through()
         return 202, b""
 
-    tokens.good = {"second"}
+    tokens.accepted = {"second"}
     requester.refresh = promise
     job_id = harness.submit(credentials=token(harness, "first"), refresh_url=requester.refresh_url)
     with promised.held():
         pass
-    assert put(harness, job_id, "second") == 2
-    job = harness.end_of(job_id)
+    assert put_token(harness, job_id, "second") == 2
+    job = harness.await_end(job_id)
     assert (job["status"], job["refresh_count"], len(requester.refreshes)) == ("succeeded", 1, 1)
 
 
@@ -147,49 +147,49 @@ def test_a_job_waits_for_credentials_that_were_promised(
     ids=lambda answer: f"{answer[0]}-{answer[1][:20].decode()}",
 )
 def test_without_newer_credentials_nothing_goes_on(
-    harness: WorkerHarness, tokens: Tokens, requester: Receiver, answer: Answer
+    harness: WorkerHarness, tokens: TokenStore, requester: Receiver, answer: Answer
 ) -> None:
-    tokens.good = {"second"}
+    tokens.accepted = {"second"}
     requester.refresh = lambda _: answer
     job_id = harness.submit(credentials=token(harness, "first"), refresh_url=requester.refresh_url)
-    job = harness.end_of(job_id)
+    job = harness.await_end(job_id)
     assert_refused(job)
     assert (job["credential_version"], len(requester.refreshes)) == (1, 3)
     assert tokens.used == ["first"], "what was refused is not tried again"
 
 
 def test_a_requester_that_is_silent_costs_its_deadline_and_no_more(
-    harness: WorkerHarness, tokens: Tokens, requester: Receiver, black_hole: BlackHole
+    harness: WorkerHarness, tokens: TokenStore, requester: Receiver, black_hole: BlackHole
 ) -> None:
-    tokens.good = {"second"}
+    tokens.accepted = {"second"}
     job_id = harness.submit(credentials=token(harness, "first"), refresh_url=black_hole.url)
-    job = harness.end_of(job_id)
+    job = harness.await_end(job_id)
     assert_refused(job)
     assert (tokens.used, len(black_hole.received)) == (["first"], 3)
     assert requester.refreshes == []
 
 
 def test_credentials_that_do_not_work_either_spend_the_budget(
-    harness: WorkerHarness, tokens: Tokens, requester: Receiver
+    harness: WorkerHarness, tokens: TokenStore, requester: Receiver
 ) -> None:
-    tokens.good = set()
-    requester.refresh = lambda call: with_credentials(token(harness, f"v{call.credential_version + 1}"))
+    tokens.accepted = set()
+    requester.refresh = lambda call: credentials_answer(token(harness, f"v{call.credential_version + 1}"))
     job_id = harness.submit(
         credentials=token(harness, "v1"), refresh_url=requester.refresh_url, max_attempts=2
     )
-    job = harness.end_of(job_id)
+    job = harness.await_end(job_id)
     assert_refused(job)
     assert job["credential_version"] == 4
     assert tokens.used == ["v1", "v2", "v3", "v4"]
-    tokens.good = {"v5"}
+    tokens.accepted = {"v5"}
     harness.store.control.retry(job_id)
-    assert harness.end_of(job_id)["status"] == "succeeded", "a retry may ask anew"
+    assert harness.await_end(job_id)["status"] == "succeeded", "a retry may refresh again"
 
 
 def test_an_attempt_takes_what_a_put_has_brought_since_the_last_one(
-    harness: WorkerHarness, tokens: Tokens, proxy: S3Proxy
+    harness: WorkerHarness, tokens: TokenStore, proxy: S3Proxy
 ) -> None:
-    tokens.good = {"second"}
+    tokens.accepted = {"second"}
     refused = Gate()
     answer = proxy.answer
 
@@ -201,50 +201,50 @@ def test_an_attempt_takes_what_a_put_has_brought_since_the_last_one(
     proxy.answer = refuse
     job_id = harness.submit(credentials=token(harness, "first"))
     with refused.held():
-        put(harness, job_id, "second")
-    job = harness.end_of(job_id)
+        put_token(harness, job_id, "second")
+    job = harness.await_end(job_id)
     assert (job["status"], job["refresh_count"], job["attempt_count"]) == ("succeeded", 0, 1)
 
 
 def test_credentials_that_end_soon_are_renewed_before_they_are_used(
-    harness: WorkerHarness, tokens: Tokens, requester: Receiver
+    harness: WorkerHarness, tokens: TokenStore, requester: Receiver
 ) -> None:
-    tokens.good = {"second"}
-    requester.refresh = brings(harness, "second")
+    tokens.accepted = {"second"}
+    requester.refresh = bring_token(harness, "second")
     job_id = harness.submit(
         credentials=token(harness, "first", expires_at=in_seconds(30)), refresh_url=requester.refresh_url
     )
-    job = harness.end_of(job_id)
+    job = harness.await_end(job_id)
     assert (job["status"], job["refresh_count"]) == ("succeeded", 1)
     assert [call.reason for call in requester.refreshes] == ["expiring"]
     assert set(tokens.used) == {"second"}
 
 
 def test_credentials_that_end_soon_are_used_while_they_last_when_no_others_come(
-    harness: WorkerHarness, tokens: Tokens, requester: Receiver
+    harness: WorkerHarness, tokens: TokenStore, requester: Receiver
 ) -> None:
     requester.refresh = lambda _: (503, b"")
     job_id = harness.submit(
         credentials=token(harness, "first", expires_at=in_seconds(30)), refresh_url=requester.refresh_url
     )
-    job = harness.end_of(job_id)
+    job = harness.await_end(job_id)
     assert (job["status"], job["refresh_count"]) == ("succeeded", 1)
     assert set(tokens.used) == {"first"}
 
 
 def test_new_credentials_lead_to_no_endpoint_that_the_operator_has_not_allowed(
-    harness: WorkerHarness, tokens: Tokens, requester: Receiver
+    harness: WorkerHarness, tokens: TokenStore, requester: Receiver
 ) -> None:
-    tokens.good = {"second"}
+    tokens.accepted = {"second"}
     elsewhere = token(harness, "second", endpoint="http://169.254.169.254")
-    requester.refresh = lambda _: with_credentials(elsewhere)
+    requester.refresh = lambda _: credentials_answer(elsewhere)
     job_id = harness.submit(credentials=token(harness, "first"), refresh_url=requester.refresh_url)
-    job = harness.end_of(job_id)
+    job = harness.await_end(job_id)
     assert (job["status"], job["last_error"]["code"]) == ("failed", "endpoint_not_allowed")
 
 
 def test_a_job_that_waits_for_credentials_can_be_canceled(
-    harness: WorkerHarness, tokens: Tokens, requester: Receiver, monkeypatch: pytest.MonkeyPatch
+    harness: WorkerHarness, tokens: TokenStore, requester: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(credentials, "_PROMISE_S", 3600.0)
     promised = Gate()
@@ -253,13 +253,13 @@ def test_a_job_that_waits_for_credentials_can_be_canceled(
         promised.pass_through()
         return 202, b""
 
-    tokens.good = set()
+    tokens.accepted = set()
     requester.refresh = promise
     job_id = harness.submit(credentials=token(harness, "first"), refresh_url=requester.refresh_url)
     with promised.held():
         harness.store.control.cancel(job_id)
         harness.worker.lease_keeper.beat()
-    job = harness.end_of(job_id)
+    job = harness.await_end(job_id)
     assert (job["status"], job["last_error"]["code"]) == (JobStatus.FAILED, "canceled")
 
 
@@ -267,12 +267,12 @@ def in_seconds(seconds: int) -> str:
     return iso(int(time.time() * 1000) + seconds * 1000)
 
 
-def test_what_was_refused_is_told_without_the_credentials(
-    harness: WorkerHarness, tokens: Tokens, requester: Receiver
+def test_a_refusal_is_reported_without_the_credentials(
+    harness: WorkerHarness, tokens: TokenStore, requester: Receiver
 ) -> None:
-    tokens.good = set()
+    tokens.accepted = set()
     job_id = harness.submit(credentials=token(harness, "canary"), max_attempts=1)
-    job = harness.end_of(job_id)
+    job = harness.await_end(job_id)
     assert (job["last_error"]["code"], job["last_error"]["retryable"]) == ("source_forbidden", False)
     events = harness.store.jobs.events(job_id)
     assert "canary" not in json.dumps([*events, job, requester.refreshes], default=str)

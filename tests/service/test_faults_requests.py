@@ -1,4 +1,4 @@
-"""Requests that come more than once, all at the same time."""
+"""Test identical requests that are posted in parallel with one idempotency key."""
 
 import json
 from concurrent.futures import ThreadPoolExecutor

@@ -1,4 +1,4 @@
-"""Storage that refuses, fails or goes away, and machines without room."""
+"""Test attempts whose storage refuses, fails or restarts, or whose worker has a full disk."""
 
 import os
 import resource
@@ -16,7 +16,7 @@ from euterpe.store.engine.wakeup import Topic
 from tests.net.servers import Server
 from tests.s3 import S3Server
 from tests.service.installation import Installation
-from tests.service.worker_harness import LONG_S, FakeDisk, S3Proxy, WorkerHarness, working
+from tests.service.worker_harness import TIMEOUT_S, FakeDisk, S3Proxy, WorkerHarness, run_worker
 from tests.storage.fake_stores import Call, Reply, fail_every
 
 pytest_plugins = ("tests.service.worker_fixtures",)
@@ -27,51 +27,49 @@ def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transfer, "_FIRST_PAUSE_S", 0.001)
 
 
-def only(proxy: S3Proxy, method: str, reply: Reply) -> None:
-    """So it answers each such call, and the others as ever."""
-    proxy.answer = lambda call: reply if call.method == method else proxy.honest(call)
+def answer_method(proxy: S3Proxy, method: str, reply: Reply) -> None:
+    """Answer all calls with this method with `reply`, and forward the others."""
+    proxy.answer = lambda call: reply if call.method == method else proxy.forward(call)
 
 
-def test_an_output_that_may_not_be_written_is_told(harness: WorkerHarness, proxy: S3Proxy) -> None:
-    only(proxy, "POST", Reply(403, body=b"<Error><Code>AccessDenied</Code></Error>"))
+def test_an_output_that_may_not_be_written_is_reported(harness: WorkerHarness, proxy: S3Proxy) -> None:
+    answer_method(proxy, "POST", Reply(403, body=b"<Error><Code>AccessDenied</Code></Error>"))
     job_id = harness.submit(credentials=harness.keys, max_attempts=2)
-    job = harness.end_of(job_id)
+    job = harness.await_end(job_id)
     assert (job["status"], job["last_error"]["phase"]) == ("failed", "uploading")
-    assert harness.codes(job_id) == ["output_forbidden"], "to encode it again would end here again"
+    assert harness.error_codes(job_id) == ["output_forbidden"], "a second encode would fail in the same way"
 
 
-def test_an_output_bucket_that_is_not_there_is_told(harness: WorkerHarness) -> None:
+def test_an_output_bucket_that_is_not_there_is_reported(harness: WorkerHarness) -> None:
     job_id = harness.submit(credentials=harness.keys, output={"url": "s3://no-such-bucket/out/"})
-    job = harness.end_of(job_id)
+    job = harness.await_end(job_id)
     assert (job["status"], job["attempt_count"]) == ("failed", 1)
-    assert harness.codes(job_id) == ["output_not_found"]
+    assert harness.error_codes(job_id) == ["output_not_found"]
 
 
 def test_a_store_that_fails_every_third_call_is_good_enough(harness: WorkerHarness, proxy: S3Proxy) -> None:
-    proxy.answer = fail_every(3, proxy.honest, lambda _: Reply(503))
-    job = harness.end_of(harness.submit(credentials=harness.keys))
+    proxy.answer = fail_every(3, proxy.forward, lambda _: Reply(503))
+    job = harness.await_end(harness.submit(credentials=harness.keys))
     assert (job["status"], job["last_error"], job["attempt_count"]) == ("succeeded", None, 1)
     assert len(proxy.calls) > 6
 
 
 def test_a_store_that_always_fails_spends_the_attempts(harness: WorkerHarness, proxy: S3Proxy) -> None:
-    only(proxy, "HEAD", Reply(500))
+    answer_method(proxy, "HEAD", Reply(500))
     job_id = harness.submit(credentials=harness.keys, max_attempts=2)
-    assert harness.end_of(job_id)["status"] == "dead_letter"
-    assert harness.codes(job_id) == ["source_unreachable", "source_unreachable"]
+    assert harness.await_end(job_id)["status"] == "dead_letter"
+    assert harness.error_codes(job_id) == ["source_unreachable", "source_unreachable"]
 
 
-def test_a_store_that_is_asked_too_often_is_left_alone_for_a_while(
-    harness: WorkerHarness, proxy: S3Proxy
-) -> None:
+def test_a_store_that_throttles_gets_a_later_attempt(harness: WorkerHarness, proxy: S3Proxy) -> None:
     def answer(_: Call) -> Reply:
-        proxy.answer = proxy.honest
+        proxy.answer = proxy.forward
         return Reply(429)
 
     proxy.answer = answer
     job_id = harness.submit(credentials=harness.keys)
-    assert harness.end_of(job_id)["status"] == "succeeded"
-    assert harness.codes(job_id) == ["storage_throttled", None]
+    assert harness.await_end(job_id)["status"] == "succeeded"
+    assert harness.error_codes(job_id) == ["storage_throttled", None]
 
 
 @pytest.mark.parametrize(("method", "part"), [("GET", "clip"), ("PUT", "partNumber=2")])
@@ -81,28 +79,26 @@ def test_a_job_outlives_a_restart_of_its_store(
     with ExitStack() as running:
         first = S3Server(s3.folder)
         running.callback(first.stop)
-        proxy.behind = first.endpoint
+        proxy.upstream = first.endpoint
         gate = proxy.gate(method, part)
         job_id = harness.submit(credentials=harness.keys)
         with gate.held():
             running.close()
-            proxy.behind = s3.endpoint  # another process, which knows nothing of uploads that had begun
-    job = harness.end_of(job_id)
+            proxy.upstream = s3.endpoint  # another process, which does not know the uploads that had begun
+    job = harness.await_end(job_id)
     assert (job["status"], job["last_error"]) == ("succeeded", None)
 
 
-def test_without_room_a_job_waits_for_another_time(
-    tmp_path: Path, proxy_server: Server, bucket: Path
-) -> None:
+def test_a_job_waits_while_the_disk_is_full(tmp_path: Path, proxy_server: Server, bucket: Path) -> None:
     disk = FakeDisk()
     disk.free = 0
-    with working(tmp_path, proxy_server, bucket, disk) as harness:
+    with run_worker(tmp_path, proxy_server, bucket, disk) as harness:
         job_id = harness.submit(credentials=harness.keys)
         for _ in range(3):
-            assert disk.looked.acquire(timeout=30)
-        assert (harness.store.jobs.get(job_id)["status"], harness.codes(job_id)) == ("queued", [])
+            assert disk.measured.acquire(timeout=30)
+        assert (harness.store.jobs.get(job_id)["status"], harness.error_codes(job_id)) == ("queued", [])
         disk.free = None
-        assert harness.end_of(job_id)["attempt_count"] == 1
+        assert harness.await_end(job_id)["attempt_count"] == 1
 
 
 def test_fair_a_disk_that_others_fill_during_an_encode_costs_the_job_nothing(
@@ -114,15 +110,15 @@ def test_fair_a_disk_that_others_fill_during_an_encode_costs_the_job_nothing(
         os.kill(child.pid, signal.SIGSTOP)
         disk.free = 0
 
-    with working(tmp_path, proxy_server, bucket, disk) as harness:
+    with run_worker(tmp_path, proxy_server, bucket, disk) as harness:
         harness.sandbox.on_ffmpeg = fill
         job_id = harness.submit(credentials=harness.keys, max_attempts=1)
-        harness.reaches(job_id, JobStatus.PROCESSING)
-        waiting = harness.reaches(job_id, JobStatus.QUEUED)
+        harness.await_status(job_id, JobStatus.PROCESSING)
+        waiting = harness.await_status(job_id, JobStatus.QUEUED)
         assert (waiting["last_error"]["code"], waiting["attempt_count"]) == ("disk_full", 0)
         disk.free = None
-        assert harness.end_of(job_id)["status"] == "succeeded"
-        assert harness.codes(job_id) == ["disk_full", None]
+        assert harness.await_end(job_id)["status"] == "succeeded"
+        assert harness.error_codes(job_id) == ["disk_full", None]
 
 
 def test_an_output_that_grows_too_large_is_ended(harness: WorkerHarness) -> None:
@@ -131,7 +127,7 @@ def test_an_output_that_grows_too_large_is_ended(harness: WorkerHarness) -> None
 
     harness.sandbox.on_ffmpeg = fill
     job_id = harness.submit(credentials=harness.keys, max_attempts=1)
-    assert harness.end_of(job_id)["last_error"]["code"] == "output_too_large"
+    assert harness.await_end(job_id)["last_error"]["code"] == "output_too_large"
 
 
 def test_a_sandbox_that_was_killed_is_replaced(harness: WorkerHarness) -> None:
@@ -142,25 +138,25 @@ def test_a_sandbox_that_was_killed_is_replaced(harness: WorkerHarness) -> None:
 
     harness.sandbox.on_ffmpeg = kill
     job_id = harness.submit(credentials=harness.keys)
-    assert harness.end_of(job_id)["status"] == "succeeded"
-    assert harness.codes(job_id) == ["sandbox_failed", None]
+    assert harness.await_end(job_id)["status"] == "succeeded"
+    assert harness.error_codes(job_id) == ["sandbox_failed", None]
     assert harness.store.jobs.get(job_id)["attempt_count"] == 1, "the first attempt was given back"
 
 
 @pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
 def test_a_source_that_finds_no_room_is_a_full_disk(installation: Installation, media: Path) -> None:
-    """The limit of a file's size stands in for that of a disk: to write beyond either fails the same way."""
+    """A limit of the file size simulates a full disk: a write beyond either fails in the same way."""
     limit = 3_000_000
     worker = installation.start("worker", EUTERPE_MIN_FREE_BYTES="0")
     worker.await_log("worker_started")
     resource.prlimit(worker.pid, resource.RLIMIT_FSIZE, (limit, limit))
     with installation.store() as store, closing(store.database.listen(Topic.INBOX)) as commits:
-        for excess in (1, limit):  # found at the last flush, and in the midst of it
+        for excess in (1, limit):  # the write fails at the last flush, and in the middle
             (media / "large.mp4").write_bytes(bytes(limit + excess))
             spec = parse_spec({**installation.request("large.mp4"), "max_attempts": 1})
-            job_id = store.submit(spec, installation.requester_id).result(LONG_S).job_id
+            job_id = store.submit(spec, installation.requester_id).result(TIMEOUT_S).job_id
             while (job := store.jobs.get(job_id))["status"] not in FINISHED:
-                assert commits.wait(LONG_S)
+                assert commits.wait(TIMEOUT_S)
             assert (job["last_error"]["code"], job["last_error"]["phase"]) == ("disk_full", "fetching")
     assert worker.stop() == 0
     assert installation.leftovers() == []

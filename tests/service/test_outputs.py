@@ -1,4 +1,4 @@
-"""What a whole attempt makes of outputs of many files."""
+"""Test whole attempts whose outputs have many files (HLS) or share a name."""
 
 from hashlib import sha256
 
@@ -25,7 +25,7 @@ def test_an_output_of_many_files_does_not_replace_its_own_source(harness: Worker
         profile=None,
         outputs=[HLS],
     )
-    job = harness.end_of(job_id)
+    job = harness.await_end(job_id)
     assert job["status"] == "failed"
     assert job["last_error"]["code"] == "output_is_source"
     assert source.read_bytes() == before
@@ -33,31 +33,31 @@ def test_an_output_of_many_files_does_not_replace_its_own_source(harness: Worker
 
 
 def test_the_files_of_an_output_are_listed(harness: WorkerHarness) -> None:
-    prefix = {"url": f"s3://{harness.bucket.name}/listed/"}
-    job = harness.end_of(harness.submit(credentials=harness.keys, output=prefix, profile=None, outputs=[HLS]))
+    url = {"url": f"s3://{harness.bucket.name}/listed/"}
+    job = harness.await_end(harness.submit(credentials=harness.keys, output=url, profile=None, outputs=[HLS]))
     (output,) = job["outputs"]
     folder = harness.bucket / "listed"
-    made = sorted(path for path in folder.rglob("*") if path.is_file())
-    assert output["file_count"] == len(made)
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    assert output["file_count"] == len(files)
     assert sorted((entry["path"], entry["size_bytes"], entry["sha256"]) for entry in output["files"]) == [
         (path.relative_to(folder).as_posix(), path.stat().st_size, sha256(path.read_bytes()).hexdigest())
-        for path in made
+        for path in files
     ]
     assert output["url"].endswith("/hls/master.m3u8")
-    assert output["size_bytes"] == sum(path.stat().st_size for path in made)
+    assert output["size_bytes"] == sum(path.stat().st_size for path in files)
 
 
 def test_of_two_jobs_with_one_output_name_the_later_one_fails(harness: WorkerHarness, proxy: S3Proxy) -> None:
-    """Its file would replace the one that the status of the other job describes."""
+    """The file of the later job would replace the one that the status of the first job describes."""
     prefix = {"url": f"s3://{harness.bucket.name}/shared/"}
     gate = proxy.gate("GET", "clip.mp4")
     later = harness.submit(credentials=harness.keys, output=prefix, outputs=[video(180)])
     (harness.bucket / "copy.mp4").write_bytes((harness.bucket / "clip.mp4").read_bytes())
     with gate.held():
         other = harness.submit("copy.mp4", credentials=harness.keys, output=prefix, outputs=[video(90)])
-        first = harness.end_of(other)
+        first = harness.await_end(other)
         assert first["status"] == "succeeded"
-    end = harness.end_of(later)
-    assert (end["status"], end["last_error"]["code"]) == ("failed", "output_conflict")
+    second = harness.await_end(later)
+    assert (second["status"], second["last_error"]["code"]) == ("failed", "output_conflict")
     (entry,) = (one for output in first["outputs"] for one in output["files"])
     assert sha256((harness.bucket / "shared" / entry["path"]).read_bytes()).hexdigest() == entry["sha256"]

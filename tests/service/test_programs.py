@@ -1,4 +1,4 @@
-"""The programs as processes: how they start, and how they end."""
+"""Test how the programs start and stop as processes: ports, drain, signals, exit codes."""
 
 import os
 import signal
@@ -69,7 +69,7 @@ def test_a_taken_port_is_one_line_and_starts_nothing(installation: Installation)
 
 
 def test_nothing_is_claimed_while_the_api_still_answers(installation: Installation) -> None:
-    """A request that takes its time must not keep the worker at work."""
+    """A slow request must not keep the worker claiming jobs during a drain."""
     program = installation.start("serve", "--port", "0")
     address = program.address()
     host, _, port = address.removeprefix("http://").partition(":")
@@ -77,7 +77,7 @@ def test_nothing_is_claimed_while_the_api_still_answers(installation: Installati
         head = f"POST /transcode HTTP/1.1\r\nhost: x\r\nx-api-key: {installation.api_key}\r\n"
         slow.sendall(f"{head}content-type: application/json\r\ncontent-length: 100\r\n\r\n{{".encode())
         with Client(address, installation.api_key) as client:
-            assert list(client.jobs()) == []  # the slow one is being read by now, or will be
+            assert list(client.jobs()) == []  # the server is now reading the slow request, or will soon
         os.kill(program.pid, signal.SIGTERM)
         program.await_log("draining")
         with installation.store() as store:

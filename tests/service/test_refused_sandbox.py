@@ -1,4 +1,4 @@
-"""The programs where the container runtime refuses parts of the sandbox: they say so, and refuse to start."""
+"""Test programs where the container runtime refuses layers of the sandbox: they report it or do not start."""
 
 import json
 import os
@@ -23,20 +23,20 @@ _ACCEPTED = {"EUTERPE_REQUIRE_SANDBOX": "false"}
 
 @pytest.fixture(autouse=True)
 def installation(tmp_path: Path) -> Path:
-    """An SQLite database in an empty folder."""
+    """Make an SQLite database in an empty folder; return the folder."""
     command = [sys.executable, "-m", "euterpe", "migrate"]
     subprocess.run(command, cwd=tmp_path, env=_ENVIRON, check=True, capture_output=True)
     return tmp_path
 
 
-def module_refused(layers: str) -> tuple[str, ...]:
+def module_without(layers: str) -> tuple[str, ...]:
     return ("tests.media.without_isolation", layers, "euterpe") if layers else ("euterpe",)
 
 
 def run(folder: Path, layers: str, *arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
-    """A command that ends."""
+    """Run a command to its end without these layers of the sandbox."""
     return subprocess.run(
-        [sys.executable, "-m", *module_refused(layers), *arguments],
+        [sys.executable, "-m", *module_without(layers), *arguments],
         cwd=folder,
         env={**_ENVIRON, **environ},
         capture_output=True,
@@ -48,9 +48,9 @@ def run(folder: Path, layers: str, *arguments: str, **environ: str) -> subproces
 
 @contextmanager
 def serving(folder: Path, layers: str, **environ: str) -> Iterator[tuple[Program, str]]:
-    """The whole service, and its address."""
+    """Run the whole service without these layers; yield it with its address."""
     program = Program(
-        ("serve", "--port", "0"), {**_ENVIRON, **environ}, folder, module=module_refused(layers)
+        ("serve", "--port", "0"), {**_ENVIRON, **environ}, folder, module=module_without(layers)
     )
     try:
         yield program, program.address()
@@ -59,12 +59,12 @@ def serving(folder: Path, layers: str, **environ: str) -> Iterator[tuple[Program
 
 
 def warnings(program: Program) -> set[str]:
-    """The layers that it warned of."""
-    told = [json.loads(line) for line in program.log]
-    return {line["missing"] for line in told if line["event"] == "sandbox_incomplete"}
+    """Return the layers that the program warned about."""
+    lines = [json.loads(line) for line in program.log]
+    return {line["missing"] for line in lines if line["event"] == "sandbox_incomplete"}
 
 
-def isolated(address: str) -> dict[str, float]:
+def isolation_metric(address: str) -> dict[str, float]:
     families = text_string_to_metric_families(httpx.get(f"{address}/metrics").text)
     return {
         sample.labels["from"]: sample.value
@@ -128,37 +128,37 @@ def test_a_service_refuses_to_start_without_what_is_required(
     assert "EUTERPE_REQUIRE_SANDBOX=false" in line
 
 
-def test_a_service_that_accepts_it_warns_and_tells_the_scrape(installation: Path) -> None:
+def test_a_service_that_accepts_it_warns_and_exports_metrics(installation: Path) -> None:
     with serving(installation, _BOTH, **_ACCEPTED) as (program, address):
         program.await_log("worker_started")
         assert warnings(program) == {"network", "files"}
-        assert isolated(address) == {"network": 0, "files": 0, "system_calls": 1}
+        assert isolation_metric(address) == {"network": 0, "files": 0, "system_calls": 1}
 
 
 def test_a_service_without_a_network_namespace_starts_and_warns(installation: Path) -> None:
     with serving(installation, "namespaces") as (program, address):
         program.await_log("worker_started")
         assert warnings(program) == {"network"}
-        assert isolated(address) == {"network": 0, "files": 1, "system_calls": 1}
+        assert isolation_metric(address) == {"network": 0, "files": 1, "system_calls": 1}
 
 
 def test_a_service_with_the_whole_sandbox_warns_of_nothing(installation: Path) -> None:
     with serving(installation, "") as (program, address):
         program.await_log("worker_started")
         assert warnings(program) == set()
-        assert isolated(address) == {"network": 1, "files": 1, "system_calls": 1}
+        assert isolation_metric(address) == {"network": 1, "files": 1, "system_calls": 1}
 
 
 def test_an_api_alone_says_nothing_of_a_sandbox(installation: Path) -> None:
-    program = Program(("api", "--port", "0"), _ENVIRON, installation, module=module_refused(_BOTH))
+    program = Program(("api", "--port", "0"), _ENVIRON, installation, module=module_without(_BOTH))
     try:
-        assert isolated(program.address()) == {}
+        assert isolation_metric(program.address()) == {}
     finally:
         assert program.stop() == 0
 
 
-def test_nobody_of_the_same_user_reads_the_memory_of_a_service(installation: Path) -> None:
-    """As a child could that is kept from files by nothing: without capabilities, as the worker is here."""
+def test_no_process_of_the_same_user_reads_the_memory_of_a_service(installation: Path) -> None:
+    """A child without Landlock could try it. The reader has no capabilities, like the worker here."""
     with serving(installation, _BOTH, **_ACCEPTED) as (program, _):
         program.await_log("worker_started")
         reader = "import sys; open(f'/proc/{sys.argv[1]}/environ')"

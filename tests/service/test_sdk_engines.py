@@ -1,4 +1,4 @@
-"""Both clients against a server of each engine: every method, and every error that has a type."""
+"""Test both clients (blocking and async) on each engine: every method and every typed error."""
 
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -34,7 +34,7 @@ from tests.engines import free_port
 from tests.net.servers import OK, Server, answering
 from tests.service.installation import Installation
 
-_NOBODY = "0199a7c4-5b1e-7000-8000-000000000001"
+_UNKNOWN_ID = "0199a7c4-5b1e-7000-8000-000000000001"
 E = TypeVar("E", bound=ClientError)
 _CLIENTS: list[Any] = [Client, Asynchronous]
 
@@ -58,7 +58,7 @@ def test_every_method_does_what_it_says(installation: Installation, media: Path)
             ]
             assert {job.job_id for job in client.jobs(limit=2)} >= set(job_ids)
             assert {job.status for job in client.jobs(status="failed")} == {"failed"}
-            assert set(client.statuses([*job_ids, _NOBODY])) == set(job_ids)
+            assert set(client.statuses([*job_ids, _UNKNOWN_ID])) == set(job_ids)
     assert program.stop() == 0
 
 
@@ -71,17 +71,17 @@ def _submit_twice(installation: Installation, client: Client) -> str:
 
 
 def _watch_and_cancel(installation: Installation, client: Client) -> str:
-    """From its first event to its last, and its progress in between."""
+    """Watch a job from its first event to its last, and cancel it at its first progress."""
     job = client.submit(installation.request("long.mp4"))
-    told: list[Event | Progress] = []
+    items: list[Event | Progress] = []
     for seen in client.watch(job.job_id):
-        if isinstance(seen, Progress) and not any(isinstance(before, Progress) for before in told):
+        if isinstance(seen, Progress) and not any(isinstance(before, Progress) for before in items):
             client.cancel(job.job_id)
-        told.append(seen)
-    events = [seen for seen in told if isinstance(seen, Event)]
+        items.append(seen)
+    events = [seen for seen in items if isinstance(seen, Event)]
     assert [event.sequence for event in events] == list(range(1, len(events) + 1))
     assert (events[0].type, events[-1].type) == ("job.claimed", "job.failed")
-    assert len(told) > len(events)
+    assert len(items) > len(events)
     with pytest.raises(JobFailed) as failed:
         client.wait(job.job_id, timeout=60).raise_for_failure()
     assert failed.value.code == "canceled"
@@ -102,7 +102,7 @@ def _fail_and_retry(installation: Installation, client: Client, media: Path) -> 
 
 
 def _replace_credentials(installation: Installation, client: Client) -> str:
-    job = client.submit(installation.request("clip.mp4", queue="nobody-works-here"))
+    job = client.submit(installation.request("clip.mp4", queue="no-worker"))
     assert client.replace_credentials(job.job_id, installation.s3.document()) == 2
     assert client.cancel(job.job_id).status == "failed"
     return job.job_id
@@ -116,26 +116,26 @@ def test_every_error_has_its_type(installation: Installation, monkeypatch: pytes
         reader = store.requesters.create("reader", [Scope.READ]).api_key
     for make in _CLIENTS:
         with connected(make, url, apikeys.mint().plaintext) as client:
-            _expect(Unauthorized, client.status, _NOBODY)
+            _expect(Unauthorized, client.status, _UNKNOWN_ID)
         with connected(make, url, reader) as client:
             _expect(Forbidden, client.submit, installation.request("clip.mp4"))
         with connected(make, url, installation.api_key) as client:
-            _meet_errors(installation, client)
+            _expect_errors(installation, client)
         with (
             Server(answering(OK)) as other,
             connected(make, f"http://{other.pair}", installation.api_key) as client,
         ):
-            _expect(UnexpectedAnswer, client.status, _NOBODY)
+            _expect(UnexpectedAnswer, client.status, _UNKNOWN_ID)
         with connected(make, f"http://127.0.0.1:{free_port()}", installation.api_key) as client:
-            _expect(Unreachable, client.status, _NOBODY)
+            _expect(Unreachable, client.status, _UNKNOWN_ID)
     assert program.stop() == 0
 
 
-def _meet_errors(installation: Installation, client: Client) -> None:
+def _expect_errors(installation: Installation, client: Client) -> None:
     request = installation.request(
         "clip.mp4", status_webhook_url=None
-    )  # what is still to be told is not pruned
-    _expect(NotFound, client.status, _NOBODY)
+    )  # a job with undelivered events is not pruned
+    _expect(NotFound, client.status, _UNKNOWN_ID)
     assert _expect(Invalid, client.submit, {**request, "profile": "none"}).errors
     _expect(TooLarge, client.submit, {**request, "metadata": {"long": "x" * 300_000}})
     job = client.submit(request)
@@ -146,23 +146,23 @@ def _meet_errors(installation: Installation, client: Client) -> None:
     _expect(JobFailed, client.status(job.job_id).raise_for_failure)
     installation.run("prune", "--older-than", "0s")
     _expect(Gone, client.status, job.job_id)
-    with _broken(installation):
+    with _without_jobs_table(installation):
         assert _expect(ServerError, client.status, job.job_id).request_id
 
 
 def _expect(kind: type[E], call: Callable[..., object], *arguments: object) -> E:
-    with pytest.raises(kind) as met:
+    with pytest.raises(kind) as caught:
         call(*arguments)
-    assert type(met.value) is kind
-    return met.value
+    assert type(caught.value) is kind
+    return caught.value
 
 
 @contextmanager
-def _broken(installation: Installation) -> Iterator[None]:
-    """A database that somebody has meddled with."""
+def _without_jobs_table(installation: Installation) -> Iterator[None]:
+    """Rename the table of jobs for the length of the block, so that the server fails."""
     with installation.store() as store:
         with store.database.transaction() as connection:
-            connection.execute(sa.text("ALTER TABLE inbox_jobs RENAME TO mislaid"))
+            connection.execute(sa.text("ALTER TABLE inbox_jobs RENAME TO renamed"))
         yield
         with store.database.transaction() as connection:
-            connection.execute(sa.text("ALTER TABLE mislaid RENAME TO inbox_jobs"))
+            connection.execute(sa.text("ALTER TABLE renamed RENAME TO inbox_jobs"))

@@ -1,4 +1,4 @@
-"""A worker in the test's own process, on real parts: an SQLite store, ffmpeg, and S3 behind a front."""
+"""Run a worker in the process of the test, on real parts: an SQLite store, ffmpeg, and S3 behind a proxy."""
 
 import os
 import signal
@@ -36,41 +36,41 @@ from tests.s3 import ACCESS_KEY_ID, SECRET_ACCESS_KEY, S3Server
 from tests.service.process_table import at_home_in
 from tests.storage.fake_stores import Answer, Call, Reply, forward_to
 
-LONG_S = 60.0
+TIMEOUT_S = 60.0
 SMALL_PART = 2048
 LOOPBACK = ("127.0.0.0/8", "::1/128")
 SOUND = {"outputs": [{"name": "sound", "type": "m4a", "audio": {"codec": "aac", "bitrate_kbps": 64}}]}
 
 
 class S3Proxy:
-    """Before the real store. It lets everything through until a test says what is to go wrong."""
+    """A proxy before the real object store. It forwards all calls until a test sets another `answer`."""
 
     def __init__(self, s3: S3Server) -> None:
         self._s3 = s3
         self.reset()
 
     def reset(self) -> None:
-        self.behind = self._s3.endpoint
-        self.answer: Answer = self.honest
+        self.upstream = self._s3.endpoint
+        self.answer: Answer = self.forward
         self.calls: list[tuple[str, str]] = []  # method and target
 
-    def honest(self, call: Call) -> Reply:
-        return forward_to(self.behind)(call)
+    def forward(self, call: Call) -> Reply:
+        return forward_to(self.upstream)(call)
 
     def __call__(self, call: Call) -> Reply:
         self.calls.append((call.method, call.target))
         return self.answer(call)
 
     def gate(self, method: str, part: str = "") -> "Gate":
-        """Is reached by the next such call."""
+        """Return a gate that holds the next call with this method and this part of its target."""
         gate = Gate()
 
         def hold(call: Call) -> Reply:
-            forward = forward_to(self.behind)
+            answer = forward_to(self.upstream)
             if call.method == method and part in call.target:
-                self.answer = self.honest
+                self.answer = self.forward
                 gate.pass_through()
-            return forward(call)
+            return answer(call)
 
         self.answer = hold
         return gate
@@ -80,45 +80,45 @@ class S3Proxy:
 
 
 class Gate:
-    """Holds a call until the test has done what it wants to do meanwhile."""
+    """A gate that blocks a call in another thread while the test runs the block of `held`."""
 
     def __init__(self) -> None:
         self._reached, self._open = threading.Event(), threading.Event()
 
     def pass_through(self) -> None:
         self._reached.set()
-        assert self._open.wait(LONG_S), "nobody opened the gate"
+        assert self._open.wait(TIMEOUT_S), "the gate was not opened"
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """From when the call is there until the end of the block."""
+        """Wait for the call, and hold it until the end of the block."""
         try:
-            assert self._reached.wait(LONG_S), "nothing came to the gate"
+            assert self._reached.wait(TIMEOUT_S), "no call reached the gate"
             yield
         finally:
             self._open.set()
 
 
 class FakeDisk:
-    """The free space of a work directory, as a test sets it; None: as it is."""
+    """The free space of a work directory as a test sets it; `None` means the real free space."""
 
     def __init__(self) -> None:
         self.free: int | None = None
-        self.looked = threading.Semaphore(0)
+        self.measured = threading.Semaphore(0)
 
     def __call__(self, folder: Path) -> int:
-        self.looked.release()
+        self.measured.release()
         return free_bytes_of(folder) if self.free is None else self.free
 
 
 class WatchedSandbox(Sandbox):
-    """The real one; the next ffmpeg that starts is handed to `on_ffmpeg`."""
+    """The real sandbox, which passes the next ffmpeg that starts to `on_ffmpeg`."""
 
     on_ffmpeg: Callable[[Child], None] | None = None
     _breaks_at, _breaks_left, _breaks_now = "", 0, False
 
     def break_helper(self, phase: str, times: int = 1) -> None:
-        """Kill the helper process under the next children of a phase: "encode", "probe" or "inspect"."""
+        """Kill the helper process while the next children of a phase run: "encode", "probe" or "inspect"."""
         self._breaks_at, self._breaks_left = phase, times
 
     def kill_helper(self) -> None:
@@ -133,7 +133,7 @@ class WatchedSandbox(Sandbox):
             handle(child)
         if self._breaks_at == "encode" and self._breaks_left:
             self._breaks_left -= 1
-            _stop_once_bound(child.pid)
+            _stop_once_bound_to_helper(child.pid)
             self.kill_helper()
         return child
 
@@ -148,14 +148,14 @@ class WatchedSandbox(Sandbox):
             return super()._send(fds)
         self._breaks_now = False
         assert self._helper is not None
-        # A child that looks into a small file is faster than any signal: its helper never begins with it.
+        # A child that probes a small file would end before a signal: the helper is stopped before it forks.
         os.kill(self._helper.pid, signal.SIGSTOP)
         super()._send(fds)
         return self.kill_helper()
 
 
-def _stop_once_bound(pid: int) -> None:
-    """Stop a child that dies with its helper from here on: it blocks its signals right after that."""
+def _stop_once_bound_to_helper(pid: int) -> None:
+    """Stop a child once it has set its parent-death signal; it blocks SIGTERM right after that."""
     while True:
         os.kill(pid, signal.SIGSTOP)
         status = Path(f"/proc/{pid}/status").read_text().partition("SigBlk:")[2].split()[0]
@@ -170,8 +170,8 @@ class WorkerHarness:
     ) -> None:
         self.tools, self.store, self.worker = tools, tools.store, worker
         self.bucket, self.endpoint, self.authority = bucket, endpoint, authority
-        made = self.store.requesters.create("newsroom")
-        self.requester_id, self.webhook_secret = made.requester_id, made.webhook_secret
+        created = self.store.requesters.create("newsroom")
+        self.requester_id, self.webhook_secret = created.requester_id, created.webhook_secret
 
     @property
     def sandbox(self) -> WatchedSandbox:
@@ -180,7 +180,7 @@ class WorkerHarness:
 
     @property
     def keys(self) -> dict[str, str]:
-        """To S3 by way of the front."""
+        """Return credentials for S3 at the endpoint of the proxy."""
         return {
             "type": "s3",
             "access_key_id": ACCESS_KEY_ID,
@@ -189,9 +189,9 @@ class WorkerHarness:
             "endpoint": self.endpoint,
         }
 
-    def stop_soon(self) -> threading.Thread:
-        """The worker drains; what it has under way may take its time."""
-        thread = threading.Thread(target=self.worker.stop, kwargs={"drain_s": LONG_S})
+    def stop_in_background(self) -> threading.Thread:
+        """Start to drain the worker in a thread, with time to finish its attempts; return the thread."""
+        thread = threading.Thread(target=self.worker.stop, kwargs={"drain_s": TIMEOUT_S})
         thread.start()
         return thread
 
@@ -200,18 +200,18 @@ class WorkerHarness:
         output = {"url": f"s3://{self.bucket.name}/out/"}
         document = {"source": url, "output": output, **SOUND, **fields}
         spec = parse_spec(document)
-        return self.store.submit(spec, self.requester_id).result(LONG_S).job_id
+        return self.store.submit(spec, self.requester_id).result(TIMEOUT_S).job_id
 
-    def reaches(self, job_id: str, *statuses: JobStatus) -> dict[str, Any]:
-        """The job once it has one of these."""
+    def await_status(self, job_id: str, *statuses: JobStatus) -> dict[str, Any]:
+        """Return the job once it has one of these statuses."""
         with closing(self.store.database.listen(Topic.INBOX)) as commits:
             while (job := self.store.jobs.get(job_id))["status"] not in statuses:
-                assert commits.wait(LONG_S), f"the job stays {job['status']}"
+                assert commits.wait(TIMEOUT_S), f"the job stays {job['status']}"
         return job
 
-    def end_of(self, job_id: str) -> dict[str, Any]:
-        """The job when it is over; of its attempts nothing is left by then."""
-        job = self.reaches(job_id, *FINISHED)
+    def await_end(self, job_id: str) -> dict[str, Any]:
+        """Return the finished job, after a check that its attempts left no lease, files or processes."""
+        job = self.await_status(job_id, *FINISHED)
         assert (job["lease_expires_at"], job["worker_id"]) == (None, None), "no-lease-at-rest"
         self.assert_nothing_left(job_id)
         return job
@@ -221,51 +221,53 @@ class WorkerHarness:
         assert list(work.glob(f"{job_id}-*")) == [], "nothing-left: files"
         assert at_home_in(work) == [], "nothing-left: processes"
 
-    def codes(self, job_id: str) -> list[str | None]:
-        """What each attempt ended with."""
+    def error_codes(self, job_id: str) -> list[str | None]:
+        """Return the error code of each attempt, `None` for a success."""
         errors = [attempt["error"] for attempt in self.store.jobs.attempts(job_id)]
         return [error and error["code"] for error in errors]
 
 
 @contextmanager
-def working(
-    folder: Path, proxy: Server, bucket: Path, disk: FakeDisk | None = None, **settings: Any
+def run_worker(
+    folder: Path, proxy: Server, bucket: Path, disk: FakeDisk | None = None, **overrides: Any
 ) -> Iterator[WorkerHarness]:
-    """Drained at the end."""
+    """Run a worker with these settings; drain it at the end."""
     endpoint = f"http://{proxy.pair}"
-    plan: dict[str, Any] = {
+    values: dict[str, Any] = {
         "work_dir": folder / "work",
         "storage_endpoints": (endpoint,),
         "egress_allow": LOOPBACK,
         "min_free_bytes": 0,
         "worker_slots": 2,
-        **settings,
+        **overrides,
     }
     authority = Authority(folder)
-    ring = LocalKeyRing(KeySet(where="the workshop", active="k1", keys={"k1": b"1" * 32}))
+    ring = LocalKeyRing(KeySet(where="the tests", active="k1", keys={"k1": b"1" * 32}))
     with ExitStack() as open_parts:
         enter = open_parts.enter_context
         url = enter(Sqlite(folder).fresh())
         store = enter(Store(url, ring, backoff=Backoff(20, 100, 20), sweep_every_ms=0))
         egress = enter(Egress(EgressPolicy(LOOPBACK), ssl_context=authority.client_context()))
-        chosen = Settings(**plan)
-        tools = worker_tools(chosen, store, egress)
-        workdir = WorkDir(plan["work_dir"], free_bytes=disk or free_bytes_of)
-        # The outputs of the tests are small, and go in parts all the same.
-        storage = Storage(storage_policy(chosen), egress, pace=minimum_pace(chosen), part_bytes=SMALL_PART)
+        settings = Settings(**values)
+        tools = worker_tools(settings, store, egress)
+        workdir = WorkDir(values["work_dir"], free_bytes=disk or free_bytes_of)
+        # Small parts, so that the small outputs of the tests are uploaded in parts too.
+        storage = Storage(
+            storage_policy(settings), egress, pace=minimum_pace(settings), part_bytes=SMALL_PART
+        )
         tools = replace(
             tools,
             sandbox=WatchedSandbox(tools.sandbox.ffmpeg),
             storage=storage,
             workdir=workdir,
             disk=DiskLedger(
-                workdir.free_bytes, slots=plan["worker_slots"], min_free_bytes=plan["min_free_bytes"]
+                workdir.free_bytes, slots=values["worker_slots"], min_free_bytes=values["min_free_bytes"]
             ),
             release_policy=ReleasePolicy(first_pause_ms=20, longest_pause_ms=100),
         )
-        # A retry is due within milliseconds, and nothing but the poll finds it.
+        # A retry is due within milliseconds, and only the poll finds it.
         enter(pytest.MonkeyPatch.context()).setattr("euterpe.worker.worker._POLL_S", (0.02, 0.05))
-        worker = Worker(tools, "w1", slots=plan["worker_slots"])
+        worker = Worker(tools, "w1", slots=values["worker_slots"])
         worker.start()
-        open_parts.callback(worker.stop, drain_s=LONG_S)
+        open_parts.callback(worker.stop, drain_s=TIMEOUT_S)
         yield WorkerHarness(tools, worker, bucket, endpoint, authority)
