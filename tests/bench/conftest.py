@@ -1,4 +1,4 @@
-"""Fixtures: an installation on each engine, which is empty again when a bench is over."""
+"""Fixture: an installation on each engine, with a check that a benchmark leaves no rows in it."""
 
 import os
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The bench of the API, at its smallest."""
+"""Test the benchmark of the API with a short run."""
 
 import pytest
 

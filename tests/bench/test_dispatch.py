@@ -1,4 +1,4 @@
-"""The bench of the dispatcher, at its smallest."""
+"""Test the benchmark of the dispatcher with few events."""
 
 import pytest
 
@@ -14,14 +14,14 @@ on_sqlite = pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
 
 @on_both
 def test_a_backlog_is_delivered_by_the_dispatcher_and_by_bare_loops(installation: Installation) -> None:
-    ours, beside_async = measure_backlog(installation, events=100)
-    assert ours.value == beside_async.value > 0
+    ours, against_async = measure_backlog(installation, events=100)
+    assert ours.value == against_async.value > 0
     assert ours.bare is not None
-    assert beside_async.bare is not None
+    assert against_async.bare is not None
 
 
 @on_sqlite
-def test_events_that_were_not_delivered_are_no_figure(installation: Installation) -> None:
+def test_undelivered_events_fail_the_benchmark(installation: Installation) -> None:
     with installation.requester() as requester, installation.open() as store:
         plan = LoadPlan(installation.settings, requester.requester_id, 1, 1, 1, 1, "http://127.0.0.1:1/hook")
         enqueue_in_bulk(store, plan)
@@ -31,7 +31,7 @@ def test_events_that_were_not_delivered_are_no_figure(installation: Installation
 
 
 @on_sqlite
-def test_black_holes_are_put_beside_receivers_that_answer(installation: Installation) -> None:
+def test_black_holes_are_compared_with_receivers_that_answer(installation: Installation) -> None:
     figure = measure_black_holes(installation, seconds=0.5)
     assert figure.bare is not None
     assert figure.value > 0

@@ -1,4 +1,4 @@
-"""A figure beside its target."""
+"""Test how a benchmark figure is compared with its target."""
 
 import pytest
 
@@ -14,7 +14,7 @@ from euterpe.bench.figures import Figure
         (Figure("wall", "s", 10.9, 10.0, at_most=1.08), "≤ 1.08 ×", False),
         (Figure("memory", "MiB", 150.0, at_most=150), "≤ 150 MiB", True),
         (Figure("memory", "MiB", 151.0, at_most=150), "≤ 150 MiB", False),
-        (Figure("beside something else", "events/s", 1.0, 100.0), "", True),
+        (Figure("no target", "events/s", 1.0, 100.0), "", True),
     ],
 )
 def test_the_ratio_is_judged_where_there_is_one_and_else_the_value(

@@ -1,4 +1,4 @@
-"""The load generator against a server that answers as the test likes."""
+"""Test the load generator against a server with fixed answers."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -36,7 +36,7 @@ def _load(address: tuple[str, int], *words: str) -> Load:
     return Load(address, before, after, 200, 0.1, words, connections=4)
 
 
-def test_answers_are_counted_and_words_come_in_turn() -> None:
+def test_answers_are_counted_and_words_are_used_in_turn() -> None:
     seen: set[str] = set()
     with _server(200, seen) as address:
         answered = drive(_load(address, "one", "two"))
@@ -44,19 +44,19 @@ def test_answers_are_counted_and_words_come_in_turn() -> None:
     assert seen == {"one", "two"}
 
 
-def test_without_words_each_request_has_its_own() -> None:
+def test_without_words_each_request_has_a_unique_one() -> None:
     seen: set[str] = set()
     with _server(200, seen) as address:
         answered = drive(_load(address))
     assert len(seen) >= answered.per_second * 0.1
 
 
-def test_another_answer_than_expected_is_no_figure() -> None:
+def test_an_unexpected_status_fails_the_benchmark() -> None:
     with _server(503, set()) as address, pytest.raises(BenchFailed, match="503 Service Unavailable"):
         drive(_load(address))
 
 
-def test_a_server_that_leaves_is_no_figure() -> None:
+def test_a_server_that_is_gone_fails_the_benchmark() -> None:
     seen: set[str] = set()
     with _server(200, seen) as address:
         pass

@@ -1,4 +1,4 @@
-"""Programs under measurement: what they say when they fail, and what they take."""
+"""Test the processes that a benchmark starts: errors at the start, a sudden end, memory and CPU time."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""What is in a database: a bench is to leave none of it behind."""
+"""Count the rows of a database, to check that a benchmark leaves none behind."""
 
 import sqlalchemy as sa
 
@@ -7,7 +7,7 @@ from euterpe.store.tables import metadata, schema_migrations
 
 
 def rows_left(url: str) -> dict[str, int]:
-    """By table, those that hold any; a table of the bench's own counts even if it is empty."""
+    """Return the row counts of the tables with rows, and of all tables that the benchmark itself made."""
     database = Database(url)
     try:
         names = set(sa.inspect(database.engines.read).get_table_names())
