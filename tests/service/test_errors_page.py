@@ -38,7 +38,7 @@ def codes(title: str) -> list[str]:
 
 
 def raised_in(*files: Path) -> set[str]:
-    """Return the error codes that are literals in these source files."""
+    """Return the error codes that appear where these source files create an error."""
     return {
         code
         for file in files

@@ -1,4 +1,4 @@
-"""Test jobs whose source or sandbox looks like a fault of the worker: who is charged, and what others lose."""
+"""Test jobs whose source or sandbox looks like a fault of the worker: who is charged, who waits."""
 
 import socket
 import struct
