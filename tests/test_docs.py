@@ -1,4 +1,4 @@
-"""The docs say what is true of the code: names, links, commands, settings, diagrams and the example."""
+"""Test that the docs agree with the code: names, links, commands, settings, diagrams and the example."""
 
 import ast
 import os
@@ -55,7 +55,7 @@ def blocks(page: Path, language: str) -> list[str]:
 
 
 def rows(page: Path, first_cell: str) -> Iterator[list[str]]:
-    """The cells of every table row whose first cell is such."""
+    """Yield the cells of every table row whose first cell matches."""
     for line in page.read_text().splitlines():
         cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
         if cells and re.fullmatch(first_cell, cells[0]):
@@ -70,14 +70,14 @@ def names_in(file: Path) -> frozenset[str]:
 
 @pytest.fixture
 def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
-    """In an empty directory, with no settings."""
+    """Return the command line in an empty directory, with no settings."""
     for name in [name for name in os.environ if name.startswith("EUTERPE_")]:
         monkeypatch.delenv(name)
     monkeypatch.chdir(tmp_path)
     return capturing(capsys)
 
 
-# -- what is named exists
+# -- names in the docs exist
 
 
 @every_page
@@ -100,9 +100,9 @@ def test_every_link_leads_somewhere(page: Path) -> None:
         if link.startswith(("https://", "http://")):
             continue
         path, _, anchor = link.partition("#")
-        there = page.parent / path if path else page
-        assert there.exists(), link
-        assert not anchor or anchor in anchors(there), link
+        target = page.parent / path if path else page
+        assert target.exists(), link
+        assert not anchor or anchor in anchors(target), link
 
 
 def anchors(page: Path) -> set[str]:
@@ -113,7 +113,7 @@ def anchors(page: Path) -> set[str]:
 @every_page
 def test_every_command_that_is_shown_exists(page: Path) -> None:
     text = page.read_text()
-    for words in [*typed(page), *_commands(re.findall(r"`([^`\n]+)`", _FENCE.sub("", text)))]:
+    for words in [*shell_commands(page), *_commands(re.findall(r"`([^`\n]+)`", _FENCE.sub("", text)))]:
         command: Any = get_command(app)
         while words and words[0] in getattr(command, "commands", {}):
             command = command.commands[words.pop(0)]
@@ -123,21 +123,21 @@ def test_every_command_that_is_shown_exists(page: Path) -> None:
         assert {word for word in words if word.startswith("--")} <= known, f"{command.name} {words}"
 
 
-def typed(page: Path) -> list[list[str]]:
-    """The commands that a reader is to type."""
+def shell_commands(page: Path) -> list[list[str]]:
+    """Return the commands in the shell examples of a page."""
     return _commands(line for code in blocks(page, "sh") for line in code.splitlines())
 
 
 def _commands(lines: Iterable[str]) -> list[list[str]]:
-    """The words after `euterpe`."""
+    """Return the words after `euterpe` of each command."""
     found = [shlex.split(line, comments=True) for line in lines if line.strip().startswith("euterpe ")]
     return [words[1:] for words in found]
 
 
-# -- what is generated or repeated agrees with its source
+# -- generated and repeated text agrees with its source
 
 
-def test_what_is_generated_is_what_the_generator_writes() -> None:
+def test_generated_text_is_what_the_generator_writes() -> None:
     for page in diagrams.PAGES:
         assert page.read_text() == diagrams.rewritten(page.read_text()), "run ci/diagrams"
     assert len(blocks(diagrams.PAGE, "mermaid")) == 2
@@ -172,13 +172,13 @@ def test_the_settings_table_is_that_of_the_settings() -> None:
 
 
 def shown_default(value: object) -> str:
-    plain = value.get_secret_value() if isinstance(value, SecretStr) else value
-    if plain is None:
+    shown = value.get_secret_value() if isinstance(value, SecretStr) else value
+    if shown is None:
         return "not set"
-    if isinstance(plain, tuple):
-        words = [format_duration(part) if isinstance(part, int) else part for part in plain]
+    if isinstance(shown, tuple):
+        words = [format_duration(part) if isinstance(part, int) else part for part in shown]
         return f"`{','.join(words)}`" if words else "none"
-    return f"`{plain}`"
+    return f"`{shown}`"
 
 
 def test_the_extras_are_those_of_the_package() -> None:
@@ -187,7 +187,7 @@ def test_the_extras_are_those_of_the_package() -> None:
     assert shown == [f"`euterpe[{extra}]`" for extra in project["optional-dependencies"]]
 
 
-# -- the pages are whole
+# -- the pages are complete
 
 
 @pytest.mark.parametrize("number", range(1, 14))
@@ -215,7 +215,7 @@ def test_decisions_are_numbered_and_short() -> None:
         assert [part for part in ("Context", "Decision", "Consequences") if f"**{part}.**" not in text] == []
 
 
-# -- the README keeps its word
+# -- the commands of the README work
 
 
 @pytest.fixture
@@ -225,18 +225,18 @@ def clip(tmp_path: Path) -> Path:
 
 @pytest.mark.usefixtures("clip")
 def test_the_readme_works_as_it_is_shown(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    told: dict[str, str] = {}
-    shown = typed(README)
+    keys: dict[str, str] = {}
+    shown = shell_commands(README)
     assert [words[0] for words in shown] == ["migrate", "requester", "doctor", "submit"]
     for words in shown[:3]:
         ran = cli(*words)
         assert ran.code == 0, ran
-        told |= dict(re.findall(r"(api_key) +(eut_\w+)", ran.out))
+        keys |= dict(re.findall(r"(api_key) +(eut_\w+)", ran.out))
     environ = {"PATH": os.environ["PATH"], "EUTERPE_STORAGE_ROOTS": str(tmp_path)}
     program = Program(("serve", "--port", "0"), environ, tmp_path)
     try:
         monkeypatch.setenv("EUTERPE_URL", program.address())
-        monkeypatch.setenv("EUTERPE_API_KEY", told["api_key"])
+        monkeypatch.setenv("EUTERPE_API_KEY", keys["api_key"])
         cli.ok(*shown[3])
         assert (tmp_path / "out" / "mp4.mp4").stat().st_size
         (example,), (printed,) = blocks(README, "python"), blocks(README, "text")

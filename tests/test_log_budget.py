@@ -1,4 +1,4 @@
-"""However often something is logged, the log grows by no more than its budget, and says what it left out."""
+"""Test the log rate limit: each kind of line has a budget, and suppressed lines are counted."""
 
 import logging
 import threading
@@ -12,15 +12,15 @@ from euterpe.log_budget import LogBudget
 
 @dataclass
 class Log:
-    """A budget of 5 lines of trouble and 10 others each second, on a clock of the test's own."""
+    """A budget of 5 lines of trouble and 10 other lines per second, on a clock that the test sets."""
 
     now: float = 0.0
-    told: list[logging.LogRecord] = field(default_factory=list)
-    changed: threading.Event = field(default_factory=threading.Event)
+    records: list[logging.LogRecord] = field(default_factory=list)
+    emitted: threading.Event = field(default_factory=threading.Event)
 
     def __post_init__(self) -> None:
         self.budget = LogBudget(
-            self.tell,
+            self.emit,
             lines_per_s=10,
             trouble_per_s=5,
             summary_after_s=3600.0,
@@ -28,9 +28,9 @@ class Log:
             clock=lambda: self.now,
         )
 
-    def tell(self, record: logging.LogRecord) -> None:
-        self.told.append(record)
-        self.changed.set()
+    def emit(self, record: logging.LogRecord) -> None:
+        self.records.append(record)
+        self.emitted.set()
 
     def write(self, count: int, event: str = "request", level: int = logging.INFO, **line: object) -> int:
         """Return how many of the lines were logged."""
@@ -41,9 +41,9 @@ class Log:
         self.budget.flush()
         found: list[tuple[object, ...]] = [
             (record.__dict__["of"], record.__dict__["suppressed"], record.__dict__.get("status"))
-            for record in self.told
+            for record in self.records
         ]
-        self.told.clear()
+        self.records.clear()
         return found
 
 
@@ -55,13 +55,13 @@ def log() -> Iterator[Log]:
         log.budget._timer.cancel()
 
 
-def test_lines_beyond_the_budget_are_counted_and_the_count_is_told(log: Log) -> None:
+def test_lines_beyond_the_budget_are_counted_and_the_count_is_logged(log: Log) -> None:
     assert log.write(1_000, status=401) == 5
     assert log.summaries() == [("request", 995, 401)]
     assert log.summaries() == []
 
 
-def test_a_budget_fills_up_again(log: Log) -> None:
+def test_a_budget_refills_with_time(log: Log) -> None:
     assert log.write(20, status=401) == 5
     log.now += 0.4
     assert log.write(20, status=401) == 2
@@ -70,7 +70,7 @@ def test_a_budget_fills_up_again(log: Log) -> None:
     assert log.summaries() == [("request", 48, 401)]
 
 
-def test_what_is_no_trouble_has_the_larger_budget(log: Log) -> None:
+def test_lines_without_trouble_have_the_larger_budget(log: Log) -> None:
     assert log.write(100, status=202) == 10
     assert log.write(100, event="broke", level=logging.ERROR) == 5
 
@@ -100,10 +100,10 @@ def test_kinds_of_lines_are_remembered_up_to_a_bound_and_no_count_is_lost(log: L
     assert log.summaries() == [("first", 90, None)]
 
 
-def test_a_summary_comes_by_itself(log: Log) -> None:
-    budget = LogBudget(log.tell, trouble_per_s=1, summary_after_s=0.01)
+def test_a_summary_is_logged_by_a_timer(log: Log) -> None:
+    budget = LogBudget(log.emit, trouble_per_s=1, summary_after_s=0.01)
     record = logging.makeLogRecord({"name": "x", "levelno": logging.WARNING, "msg": {"event": "e"}})
     for _ in range(10):
         budget.filter(record)
-    assert log.changed.wait(30)
-    assert log.told[0].__dict__["of"] == "e"
+    assert log.emitted.wait(30)
+    assert log.records[0].__dict__["of"] == "e"

@@ -1,4 +1,4 @@
-"""Logs: JSON, with their context, and without what must not be in them."""
+"""Test the log configuration: JSON lines with context, redacted secrets, levels and rate limits."""
 
 import io
 import json
@@ -47,18 +47,18 @@ def test_the_standard_library_logs_the_same_way(stream: io.StringIO) -> None:
 
 
 def test_what_is_below_the_level_is_not_rendered(stream: io.StringIO) -> None:
-    class Unspeakable:
+    class Unrenderable:
         def __str__(self) -> str:
             raise AssertionError
 
     logs.configure("info", stream)
-    structlog.get_logger("euterpe.test").debug("hidden", what=Unspeakable())
+    structlog.get_logger("euterpe.test").debug("hidden", what=Unrenderable())
     structlog.get_logger("euterpe.test").info("shown")
     assert [line["event"] for line in lines(stream)] == ["shown"]
 
 
 @pytest.mark.parametrize(
-    "said",
+    "fields",
     [
         {"secret_access_key": "canary"},
         {"headers": {"Authorization": "Bearer canary", "x-euterpe-signature": "v1=canary"}},
@@ -70,13 +70,13 @@ def test_what_is_below_the_level_is_not_rendered(stream: io.StringIO) -> None:
         {"credentials": {"type": "s3", "key": "canary"}},
     ],
 )
-def test_no_secret_gets_through(stream: io.StringIO, said: dict[str, object]) -> None:
-    structlog.get_logger().info("said", **said)
+def test_no_secret_gets_through(stream: io.StringIO, fields: dict[str, object]) -> None:
+    structlog.get_logger().info("event", **fields)
     assert lines(stream)
     assert "canary" not in stream.getvalue()
 
 
-def test_an_exception_is_told_without_secrets_in_its_words(stream: io.StringIO) -> None:
+def test_an_exception_is_logged_without_secrets_in_its_message(stream: io.StringIO) -> None:
     try:
         raise ValueError("https://h.example/?token=canary")  # noqa: TRY301
     except ValueError:
@@ -97,12 +97,12 @@ def test_a_flood_of_one_line_is_logged_as_some_lines_and_a_count(stream: io.Stri
         structlog.get_logger("euterpe.api").info("request", status=401, route="unmatched")
     structlog.get_logger("euterpe.api").info("request", status=202)
     logging.getLogger().handlers[0].close()
-    told = lines(stream)
-    refused = [line for line in told if line.get("status") == 401 and line["event"] == "request"]
-    summaries = [line for line in told if line["event"] == "log_suppressed"]
+    logged = lines(stream)
+    refused = [line for line in logged if line.get("status") == 401 and line["event"] == "request"]
+    summaries = [line for line in logged if line["event"] == "log_suppressed"]
     assert len(refused) < 1_000
     assert len(refused) + sum(int(str(line["suppressed"])) for line in summaries) == 5_000
     assert {(line["of"], line["status"], line["level"]) for line in summaries} == {
         ("request", 401, "warning")
     }
-    assert [line for line in told if line.get("status") == 202]
+    assert [line for line in logged if line.get("status") == 202]

@@ -1,3 +1,5 @@
+"""Test the settings: defaults, environment and file, error messages, and the worker id."""
+
 import os
 import subprocess
 import sys
@@ -12,13 +14,13 @@ CANARY = "canary-in-a-secret"
 
 
 @pytest.fixture(autouse=True)
-def nothing_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def no_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in os.environ if name.startswith("EUTERPE_")]:
         monkeypatch.delenv(name)
     monkeypatch.chdir(tmp_path)
 
 
-def wrong() -> list[str]:
+def load_errors() -> list[str]:
     with pytest.raises(SettingsError) as caught:
         load()
     return str(caught.value).splitlines()
@@ -95,7 +97,7 @@ def test_the_pauses_of_deliveries_are_durations_with_commas(monkeypatch: pytest.
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "reason"),
     [
         (",", "must be 1 to 100 durations with commas, like 5s,30s,2m"),
         (",".join(["1s"] * 101), "must be 1 to 100 durations with commas, like 5s,30s,2m"),
@@ -106,10 +108,10 @@ def test_the_pauses_of_deliveries_are_durations_with_commas(monkeypatch: pytest.
     ],
 )
 def test_wrong_pauses_of_deliveries_are_refused_with_a_reason(
-    monkeypatch: pytest.MonkeyPatch, text: str, says: str
+    monkeypatch: pytest.MonkeyPatch, text: str, reason: str
 ) -> None:
     monkeypatch.setenv("EUTERPE_OUTBOX_RETRY_DELAYS", text)
-    assert wrong() == [f"EUTERPE_OUTBOX_RETRY_DELAYS {says}"]
+    assert load_errors() == [f"EUTERPE_OUTBOX_RETRY_DELAYS {reason}"]
 
 
 def test_an_empty_variable_is_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,20 +126,20 @@ def test_an_unknown_name_is_an_error_in_the_file_and_none_in_the_environment(
     monkeypatch.setenv("EUTERPE_SERVICE_HOST", "10.0.0.1")
     load()
     Path("euterpe.toml").write_text('lease_ttl = 1\nEUTERPE_KEK_FILE = "x"\n[colours]\nbatch = 1\n')
-    assert wrong() == [
+    assert load_errors() == [
         "euterpe.toml: 'lease_ttl' is not a setting; did you mean 'lease_ttl_ms'?",
         "euterpe.toml: 'EUTERPE_KEK_FILE' is not a setting; did you mean 'kek_file'?",
         "euterpe.toml: 'colours' is not a setting",
     ]
 
 
-def test_every_error_is_told_at_once_and_where_to_correct_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_error_is_reported_at_once_and_where_to_correct_it(monkeypatch: pytest.MonkeyPatch) -> None:
     Path("euterpe.toml").write_text('job_max_attempts = 0\nkek_file = 3\nbackoff_cap_ms = "soon"\n')
     monkeypatch.setenv("EUTERPE_LEASE_TTL_MS", "a minute")
     monkeypatch.setenv("EUTERPE_OUTBOX_BATCH", "26")
     monkeypatch.setenv("EUTERPE_OUTBOX_CONCURRENCY", "2.5")
     monkeypatch.setenv("EUTERPE_IDEMPOTENCY_TTL_MS", "9" * 30)
-    assert wrong() == [
+    assert load_errors() == [
         "euterpe.toml: kek_file must be a path",
         "EUTERPE_LEASE_TTL_MS must be an integer",
         "EUTERPE_OUTBOX_BATCH must be at most 25",
@@ -148,9 +150,9 @@ def test_every_error_is_told_at_once_and_where_to_correct_it(monkeypatch: pytest
     ]
 
 
-def test_what_is_none_of_a_few_words_is_told_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_value_that_is_not_a_choice_is_refused_with_the_choices(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EUTERPE_LOG_LEVEL", "loud")
-    assert wrong() == ["EUTERPE_LOG_LEVEL must be one of 'debug', 'info', 'warning' or 'error'"]
+    assert load_errors() == ["EUTERPE_LOG_LEVEL must be one of 'debug', 'info', 'warning' or 'error'"]
 
 
 @pytest.mark.parametrize(
@@ -158,14 +160,14 @@ def test_what_is_none_of_a_few_words_is_told_them(monkeypatch: pytest.MonkeyPatc
 )
 def test_a_file_that_is_no_toml_is_one_line(text: str) -> None:
     Path("euterpe.toml").write_text(text)
-    (line,) = wrong()
+    (line,) = load_errors()
     assert line.startswith("euterpe.toml: ")
     assert CANARY not in line
 
 
 def test_a_file_that_is_no_text_is_one_line() -> None:
     Path("euterpe.toml").write_bytes(b"\xff\xfe")
-    assert wrong() == ["euterpe.toml: must be UTF-8"]
+    assert load_errors() == ["euterpe.toml: must be UTF-8"]
 
 
 def test_no_secret_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,8 +178,8 @@ def test_no_secret_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     Path("euterpe.toml").write_text(f'keks = ["{CANARY}"]\ndatabase_url = ["{CANARY}"]\n')
     monkeypatch.delenv("EUTERPE_KEKS")
     monkeypatch.delenv("EUTERPE_DATABASE_URL")
-    assert len(wrong()) == 2
-    assert CANARY not in "".join(wrong())
+    assert len(load_errors()) == 2
+    assert CANARY not in "".join(load_errors())
 
 
 def test_a_shorter_lease_is_kept_alive_by_a_shorter_heartbeat(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,13 +191,13 @@ def test_a_shorter_lease_is_kept_alive_by_a_shorter_heartbeat(monkeypatch: pytes
 
 def test_a_heartbeat_that_cannot_keep_a_lease_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EUTERPE_HEARTBEAT_INTERVAL_MS", "30001")
-    (line,) = wrong()
+    (line,) = load_errors()
     assert line.startswith("EUTERPE_HEARTBEAT_INTERVAL_MS must be at most half of lease_ttl_ms")
 
 
 def test_a_cap_below_the_first_delay_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EUTERPE_BACKOFF_BASE_MS", "900001")
-    assert wrong() == ["EUTERPE_BACKOFF_CAP_MS must be at least backoff_base_ms"]
+    assert load_errors() == ["EUTERPE_BACKOFF_CAP_MS must be at least backoff_base_ms"]
 
 
 def test_a_worker_is_its_pod_else_its_host() -> None:
@@ -218,7 +220,7 @@ else:
 
 
 def test_a_worker_without_either_is_new_with_every_process_start() -> None:
-    """Contract §2: the boot UUID, forks included."""
+    """Contract §2: the worker id is a boot UUID, and a fork gets its own."""
     runs = [
         subprocess.run(
             [sys.executable, "-c", _BOOT], capture_output=True, text=True, check=True
