@@ -16,19 +16,19 @@ def run_demo(folder: Path, **environ: str) -> dict[str, str]:
         command, env={**os.environ, **environ}, capture_output=True, text=True, timeout=240, check=False
     )
     assert (ended.returncode, ended.stderr) == (0, "")
-    said = [line.partition(" ") for line in ended.stdout.splitlines()]
-    return {word: rest.strip() for word, _, rest in said}
+    out = [line.partition(" ") for line in ended.stdout.splitlines()]
+    return {word: rest.strip() for word, _, rest in out}
 
 
 def test_the_demo_ends_with_a_film_that_plays_and_the_report_of_its_own_run(tmp_path: Path) -> None:
-    said = run_demo(tmp_path / "demo")
-    assert said["webhooks"].startswith("5 signed and verified: claimed, fetching, processing, uploading, suc")
-    film = json.loads(said["output"])["url"].removeprefix("file://")
+    out = run_demo(tmp_path / "demo")
+    assert out["webhooks"].startswith("5 signed and verified: claimed, fetching, processing, uploading, suc")
+    film = json.loads(out["output"])["url"].removeprefix("file://")
     played = [str(find_ffmpeg()), "-v", "error", "-i", film, "-f", "null", "-"]
     assert subprocess.run(played, capture_output=True, check=True).stderr == b""
 
     report = tmp_path / "demo" / "report"
-    assert said["report"] == (report / "report.html").as_uri()
+    assert out["report"] == (report / "report.html").as_uri()
     document = json.loads((report / "report.json").read_text())
     assert document["totals"] == {"jobs": 1, "attempts": 1, "deliveries": 5}
     (day,) = document["marts"]["throughput"]["rows"]
@@ -36,6 +36,6 @@ def test_the_demo_ends_with_a_film_that_plays_and_the_report_of_its_own_run(tmp_
 
 
 def test_where_java_is_missing_the_demo_says_what_it_leaves_out(tmp_path: Path) -> None:
-    said = run_demo(tmp_path / "demo", JAVA_HOME=str(tmp_path))
-    assert said["report"].startswith("left out: no Java was found, and Spark needs Java 17 or newer")
-    assert "succeeded" in said["webhooks"]
+    out = run_demo(tmp_path / "demo", JAVA_HOME=str(tmp_path))
+    assert out["report"].startswith("left out: no Java was found, and Spark needs Java 17 or newer")
+    assert "succeeded" in out["webhooks"]

@@ -63,8 +63,8 @@ def dispatch(store: Store) -> Iterator[Callable[..., None]]:
     """Return a function that starts a dispatcher with a deadline of 0.5 s and two attempts per event."""
     with ExitStack() as running:
 
-        def start(*allowed: str, **seams: Any) -> None:
-            egress = running.enter_context(Egress(EgressPolicy(allowed), **seams))
+        def start(*allowed: str, **overrides: Any) -> None:
+            egress = running.enter_context(Egress(EgressPolicy(allowed), **overrides))
             plan = {"schedule": QUICK_SCHEDULE, "poll_ms": 20, "deadline_s": 0.5, "max_attempts": 2}
             running.enter_context(Dispatcher(store, egress, "d1", **plan))  # type: ignore[arg-type]
 

@@ -132,9 +132,8 @@ def test_every_error_has_its_type(installation: Installation, monkeypatch: pytes
 
 
 def _expect_errors(installation: Installation, client: Client) -> None:
-    request = installation.request(
-        "clip.mp4", status_webhook_url=None
-    )  # a job with undelivered events is not pruned
+    # A job with undelivered events is not pruned, so this one has no webhook.
+    request = installation.request("clip.mp4", status_webhook_url=None)
     _expect(NotFound, client.status, _UNKNOWN_ID)
     assert _expect(Invalid, client.submit, {**request, "profile": "none"}).errors
     _expect(TooLarge, client.submit, {**request, "metadata": {"long": "x" * 300_000}})
