@@ -21,7 +21,7 @@ from tests.service.canaries import core_limits_of, files_below, find_leaks, mint
 from tests.service.installation import Installation
 from tests.service.process_table import descendants
 from tests.service.receiver import credentials_answer
-from tests.storage.fake_stores import Call, Reply, MemoryStore, http_handler
+from tests.storage.fake_stores import Call, MemoryStore, Reply, http_handler
 
 _NAMES = ("wrong key", "token", "fresh token", "malformed answer", "later key", "signature", "misplaced")
 _SETTINGS = {
