@@ -24,7 +24,8 @@ from euterpe.domain.states import IN_PROGRESS, JobStatus
 from euterpe.store.engine.database import Database
 from euterpe.store.queue.enqueue import NewJob
 from euterpe.store.queue.fairness.fair_shares import FairShares, Ranks, Share, WaitingJob
-from euterpe.store.queue.inbox import Advance, ClaimedJob
+from euterpe.store.queue.inbox import ClaimedJob
+from euterpe.store.queue.transition import Transition
 from euterpe.store.store import Store
 from tests.clock import SettableClock
 
@@ -158,7 +159,7 @@ class _Simulation:
         while self._running and self._running[0][0] <= self._clock.now_ms:
             ended.append(heapq.heappop(self._running)[2])
         for source, target in pairwise(_PATH):
-            self._store.inbox.advance([Advance(job, source, target) for job in ended])
+            self._store.inbox.advance([Transition.advance(job, source, target) for job in ended])
 
     def _begin_jobs(self) -> None:
         free = self._slots - len(self._running)

@@ -22,7 +22,7 @@ from euterpe.domain.spec import JobSpec, parse_spec
 from euterpe.domain.states import IN_PROGRESS, JobStatus
 from euterpe.settings import Settings
 from euterpe.store.queue.enqueue import NewJob
-from euterpe.store.queue.inbox import Advance
+from euterpe.store.queue.transition import Transition
 from euterpe.store.store import Store
 from euterpe.wiring.database import LazyRing, collect_garbage_less_often, open_store
 
@@ -118,7 +118,7 @@ def run_to_success(store: Store, plan: LoadPlan) -> None:
     """Claim the plan's jobs and advance them to `succeeded` until the queue is empty."""
     while jobs := store.inbox.claim(f"bench-{os.getpid()}", plan.batch, queues=(plan.queue,)):
         for source, target in pairwise(_STATUSES):
-            held = store.inbox.advance([Advance(job, source, target) for job in jobs])
+            held = store.inbox.advance([Transition.advance(job, source, target) for job in jobs])
             if len(held) != len(jobs):
                 sys.exit("a job was taken away from the bench: its lease is too short")
 

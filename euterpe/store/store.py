@@ -1,6 +1,6 @@
 """The facade of the store: open a database, and reach all operations on it through attributes."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Future
 from types import TracebackType
 from typing import Self
@@ -23,11 +23,11 @@ from euterpe.store.queue.control import Control
 from euterpe.store.queue.enqueue import Accepted, Enqueue, Key, NewJob
 from euterpe.store.queue.fairness.fair_shares import FairShares
 from euterpe.store.queue.fairness.requester_limits import RequesterLimits
-from euterpe.store.queue.inbox import Advance, Inbox
+from euterpe.store.queue.inbox import Inbox
+from euterpe.store.queue.job_transitions import JobTransitions
 from euterpe.store.queue.jobs import Jobs
 from euterpe.store.queue.outbox import Outbox
 from euterpe.store.queue.progress import ProgressReports
-from euterpe.store.queue.transitions import Transitions
 from euterpe.store.secrets.callbacks import Callbacks
 from euterpe.store.secrets.credentials import Credentials
 from euterpe.store.secrets.requesters import Requesters
@@ -63,7 +63,7 @@ class Store:
             raise
         self._job_max_attempts = job_max_attempts
         fair = FairShares(self.database, advance_every_ms=sweep_every_ms)
-        transitions = Transitions(self.database, fair if shares is None else shares(self.database))
+        transitions = JobTransitions(self.database, fair if shares is None else shares(self.database))
         self.inbox = Inbox(self.database, transitions, backoff=backoff, sweep_every_ms=sweep_every_ms)
         self.control = Control(self.database, transitions)
         self.outbox = Outbox(self.database, max_attempts=outbox_max_attempts, sweep_every_ms=sweep_every_ms)
@@ -80,10 +80,6 @@ class Store:
             self.enqueue.many, name="enqueue", max_wait_s=write_wait_s
         )
         self.commits.start()
-        self._steps: GroupCommit[Advance, bool] = GroupCommit(
-            self._advance, name="advance", max_wait_s=write_wait_s
-        )
-        self._steps.start()
 
     def submit(
         self,
@@ -96,14 +92,6 @@ class Store:
         """Enqueue a job durably, in a group commit with concurrent callers."""
         job = self.new_job(spec, requester_id, idempotency_key=idempotency_key, limits=limits)
         return self.commits.submit(job)
-
-    def advance(self, step: Advance) -> "Future[bool]":
-        """Move a job to its next status, in a group commit with concurrent callers. False means stale."""
-        return self._steps.submit(step)
-
-    def _advance(self, steps: Sequence[Advance]) -> list[bool]:
-        held = self.inbox.advance(steps)
-        return [step.job.job_id in held for step in steps]
 
     def new_job(
         self,
@@ -142,7 +130,7 @@ class Store:
 
     def close(self) -> None:
         self.commits.stop()
-        self._steps.stop()
+        self.inbox.close()
         self.database.close()
 
     def __enter__(self) -> Self:

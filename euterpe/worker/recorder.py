@@ -9,8 +9,8 @@ import structlog
 from euterpe.domain.retry import JobError
 from euterpe.domain.states import JobStatus
 from euterpe.store.errors import StoreUnavailable
-from euterpe.store.queue.inbox import Advance
 from euterpe.store.queue.progress import ProgressReport
+from euterpe.store.queue.transition import Transition
 from euterpe.store.store import Store
 from euterpe.worker.interruptions import LeaseLost
 from euterpe.worker.lease_keeper import AttemptControl
@@ -30,9 +30,9 @@ class AttemptRecorder:
     def advance(self, target: JobStatus, **extra: Any) -> None:
         """Write the next status. Raise `LeaseLost` when the fence does not hold any more."""
         self._control.check()
-        step = Advance(self._job, self.phase, target, extra)
+        step = Transition.advance(self._job, self.phase, target, extra)
         if not self._control.retry_while_unavailable(
-            lambda: self._store.advance(step).result()
+            lambda: self._store.inbox.submit(step).result()
         ) and not self._is_at(target):
             raise LeaseLost("the job is not ours any more")
         self.phase = target

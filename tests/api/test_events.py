@@ -9,8 +9,8 @@ from euterpe.api.backpressure import ApiLimits
 from euterpe.domain.retry import JobError, RetryClass
 from euterpe.domain.scopes import Scope
 from euterpe.domain.states import JobStatus
-from euterpe.store.queue.inbox import Advance
 from euterpe.store.queue.progress import ProgressReport
+from euterpe.store.queue.transition import Transition
 from euterpe.store.store import Store
 from tests.api.serving import Requester, Served, assert_problem, field_errors, serving
 from tests.api.sse_reader import open_event_stream
@@ -45,10 +45,10 @@ def test_events_come_as_they_happen_until_the_terminal_one(on_every_engine: Serv
     with open_event_stream(requester, job_id) as stream:
         job = claim_one(store)
         assert next(stream).event == "job.claimed"
-        store.inbox.advance([Advance(job, JobStatus.CLAIMED, JobStatus.FETCHING)])
+        store.inbox.advance([Transition.advance(job, JobStatus.CLAIMED, JobStatus.FETCHING)])
         assert next(stream).event == "job.fetching"
         for source, target in pairwise(PATH[1:]):
-            store.inbox.advance([Advance(job, source, target)])
+            store.inbox.advance([Transition.advance(job, source, target)])
         assert [frame.event for frame in stream] == EVENTS_OF_SUCCESS[2:]
 
 

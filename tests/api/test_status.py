@@ -10,7 +10,7 @@ from euterpe.api.backpressure import ApiLimits
 from euterpe.domain.scopes import Scope
 from euterpe.domain.states import JobStatus
 from euterpe.store.engine.ids import new_id
-from euterpe.store.queue.inbox import Advance
+from euterpe.store.queue.transition import Transition
 from euterpe.store.store import Store
 from tests.api.serving import Requester, Served, assert_problem, field_errors, serving
 from tests.clock import SettableClock
@@ -112,7 +112,7 @@ def test_a_long_poll_without_an_etag_answers_the_end_whenever_it_comes(
     advance(sqlite_store, job, until=JobStatus.UPLOADING)
     with ThreadPoolExecutor(1) as pool:
         polled = pool.submit(requester.status, job_id, wait_ms=LONGEST_WAIT_MS)
-        sqlite_store.inbox.advance([Advance(job, JobStatus.UPLOADING, JobStatus.SUCCEEDED)])
+        sqlite_store.inbox.advance([Transition.advance(job, JobStatus.UPLOADING, JobStatus.SUCCEEDED)])
         assert polled.result().json()["status"] == "succeeded"
 
 

@@ -12,8 +12,8 @@ from euterpe.domain.retry import DeliverySchedule
 from euterpe.net.egress import Egress
 from euterpe.net.policy import EgressPolicy
 from euterpe.store.errors import StoreError
-from euterpe.store.queue.inbox import Advance
 from euterpe.store.queue.outbox import ClaimedEvent, Delivery, Outbox
+from euterpe.store.queue.transition import Transition
 from euterpe.store.secrets.requesters import NewRequester
 from euterpe.store.store import Store
 from tests.dispatch.fake_receivers import TIMEOUT_S, Received
@@ -89,7 +89,7 @@ def add_events(
     job_ids = enqueue(store, jobs, requester_id=requester.requester_id, spec=spec)
     claimed = store.inbox.claim("w1", jobs)
     for source, target in pairwise(PATH[:steps]):
-        store.inbox.advance([Advance(job, source, target) for job in claimed])
+        store.inbox.advance([Transition.advance(job, source, target) for job in claimed])
     return job_ids
 
 

@@ -6,7 +6,8 @@ from typing import Any
 
 from euterpe.domain.states import JobStatus
 from euterpe.store.queue.enqueue import Accepted, NewJob
-from euterpe.store.queue.inbox import Advance, ClaimedJob
+from euterpe.store.queue.inbox import ClaimedJob
+from euterpe.store.queue.transition import Transition
 from euterpe.store.store import Store
 
 SPEC = {
@@ -43,7 +44,9 @@ def claim_one(store: Store, worker_id: str = "w1", **options: Any) -> ClaimedJob
 def advance(store: Store, job: ClaimedJob, *, until: JobStatus) -> bool:
     """Advance a newly claimed job to `until`; return whether every step was accepted."""
     steps = PATH[: PATH.index(until) + 1]
-    return all(store.inbox.advance([Advance(job, source, target)]) for source, target in pairwise(steps))
+    return all(
+        store.inbox.advance([Transition.advance(job, source, target)]) for source, target in pairwise(steps)
+    )
 
 
 def statuses(store: Store, job_ids: Sequence[str]) -> list[JobStatus]:

@@ -8,7 +8,7 @@ from euterpe.domain.errors import InvalidSpec, InvalidTransition
 from euterpe.domain.retry import JobError
 from euterpe.domain.states import JobStatus
 from euterpe.store.errors import StoreError
-from euterpe.store.queue.inbox import Advance
+from euterpe.store.queue.transition import Transition
 from euterpe.store.store import Store
 from tests.clock import SettableClock
 from tests.store.jobs import SPEC, claim_one, enqueue, new_job, statuses
@@ -66,7 +66,9 @@ def test_a_workers_documents_are_json_or_refused_whole(store: Store) -> None:
     job = claim_one(store)
     for odd in ODD_DOCUMENTS:
         with pytest.raises(InvalidSpec, match="source_info"):
-            store.inbox.advance([Advance(job, JobStatus.CLAIMED, JobStatus.FETCHING, {"source_info": odd})])
+            store.inbox.advance(
+                [Transition.advance(job, JobStatus.CLAIMED, JobStatus.FETCHING, {"source_info": odd})]
+            )
         with pytest.raises(InvalidSpec, match="timings"):
             store.inbox.fail(job, JobError("io", "it broke", "claimed"), timings=odd)
     assert statuses(store, [job_id]) == [JobStatus.CLAIMED]
@@ -82,7 +84,9 @@ def test_unusual_but_good_documents_come_back_as_they_were(store: Store) -> None
     (job_id,) = enqueue(store)
     good = {"title": "Ключ 🎬 \\u0000 \"'", "n": [0, -1, 2**53, 1.5, None, True], "": {}}
     job = claim_one(store)
-    store.inbox.advance([Advance(job, JobStatus.CLAIMED, JobStatus.FETCHING, {"source_info": good})])
+    store.inbox.advance(
+        [Transition.advance(job, JobStatus.CLAIMED, JobStatus.FETCHING, {"source_info": good})]
+    )
     assert store.jobs.get(job_id)["source_info"] == good
 
 
@@ -95,12 +99,11 @@ def test_no_field_of_a_worker_can_bypass_the_fence(store: Store, clock: Settable
     clock.advance(10_000)
     owner = claim_one(store, "w2")
     for name in ("version", "key", "source", "target", "delay_ms", "outcome", "last_error"):
-        step = Advance(stale, JobStatus.CLAIMED, JobStatus.FETCHING, {name: owner.claim_version})
         with pytest.raises(InvalidSpec, match=name):
-            store.inbox.advance([step])
+            Transition.advance(stale, JobStatus.CLAIMED, JobStatus.FETCHING, {name: owner.claim_version})
     store.inbox.release(owner)
     with pytest.raises(InvalidTransition):
-        store.inbox.advance([Advance(owner, JobStatus.QUEUED, JobStatus.CLAIMED)])
+        Transition.advance(owner, JobStatus.QUEUED, JobStatus.CLAIMED)
     assert statuses(store, [job_id]) == [JobStatus.QUEUED]
 
 
@@ -109,7 +112,9 @@ def test_progress_is_a_percentage(store: Store) -> None:
     job = claim_one(store)
     for odd in (-1, 101, float("nan"), "50", None):
         with pytest.raises(InvalidSpec, match="progress"):
-            store.inbox.advance([Advance(job, JobStatus.CLAIMED, JobStatus.FETCHING, {"progress": odd})])
+            store.inbox.advance(
+                [Transition.advance(job, JobStatus.CLAIMED, JobStatus.FETCHING, {"progress": odd})]
+            )
 
 
 def test_a_queue_named_twice_is_one_queue(store: Store) -> None:

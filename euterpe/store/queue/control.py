@@ -17,8 +17,8 @@ from euterpe.store.engine.database import Database
 from euterpe.store.engine.wakeup import Topic
 from euterpe.store.errors import Conflict, NotFound
 from euterpe.store.queue.event_rows import CONTEXT_COLUMNS, context_of
-from euterpe.store.queue.leases import Change, Move
-from euterpe.store.queue.transitions import Step, Transitions
+from euterpe.store.queue.job_transitions import JobTransitions
+from euterpe.store.queue.transition import Fence, Transition
 from euterpe.store.tables import inbox_jobs, queues
 
 _job = inbox_jobs.c
@@ -29,7 +29,7 @@ _MOST_EVENTS = 10_000
 
 
 class Control:
-    def __init__(self, database: Database, transitions: Transitions) -> None:
+    def __init__(self, database: Database, transitions: JobTransitions) -> None:
         self._database, self._transitions = database, transitions
 
     def cancel(self, job_id: str, *, requester_id: str | None = None) -> JobStatus:
@@ -61,9 +61,10 @@ class Control:
                 raise Conflict(f"job {job_id} has had {row.event_sequence} events; make a new job")
             # The sweep of the next claim promotes it, like a job whose backoff is over, and gives it a rank.
             # Locking its group here could deadlock (groups.py).
-            move = Move(JobStatus.FAILED, JobStatus.QUEUED, Lane.DELAYED)
-            change = Change(row.job_id, row.claim_version, move, delay_ms=0)
-            self._transitions.apply(connection, [Step(context_of(row)._replace(group_id=None), change)])
+            context = context_of(row)._replace(group_id=None)
+            fence = Fence(row.job_id, row.claim_version, JobStatus.FAILED)
+            retry = Transition.retry(fence, JobStatus.QUEUED, Lane.DELAYED, context=context)
+            self._transitions.apply(connection, [retry])
 
     def pause(self, queue: str) -> None:
         """Stop claims from a queue until `resume`. Waiting jobs are not moved, and running ones go on."""
@@ -109,9 +110,9 @@ class Control:
         if row.lane == Lane.BLOCKED:
             # A blocked job makes no room in its group, and locking the group could deadlock (groups.py).
             context = context._replace(group_id=None)
-        claim = Move(JobStatus.QUEUED, JobStatus.CLAIMED, Lane.LEASED, CONTROL_PLANE, 0, raises_version=True)
-        step = Step(context, Change(row.job_id, row.claim_version, claim))
-        version = self._transitions.apply(connection, [step])[row.job_id].claim_version
-        error = {"last_error": canceled(JobStatus.QUEUED).document()}
-        fail = Move(JobStatus.CLAIMED, JobStatus.FAILED, Lane.REST)
-        self._transitions.apply(connection, [Step(context, Change(row.job_id, version, fail, extra=error))])
+        claim = Transition.cancel(row.job_id, row.claim_version, worker_id=CONTROL_PLANE, context=context)
+        version = self._transitions.apply(connection, [claim])[row.job_id].claim_version
+        values = {"last_error": canceled(JobStatus.QUEUED).document()}
+        fence = Fence(row.job_id, version, JobStatus.CLAIMED)
+        fail = Transition.finish(fence, JobStatus.FAILED, Lane.REST, values=values, context=context)
+        self._transitions.apply(connection, [fail])

@@ -10,8 +10,8 @@ from euterpe.domain.retry import Backoff, DeadLetter, Fail, JobDecision, JobErro
 from euterpe.domain.states import JobStatus, Lane, lane_when_queued
 from euterpe.store.engine.batch_rows import AnyRow
 from euterpe.store.queue.event_rows import CONTEXT_COLUMNS, context_of
-from euterpe.store.queue.leases import Change, Move
-from euterpe.store.queue.transitions import Step, Transitions
+from euterpe.store.queue.job_transitions import JobTransitions
+from euterpe.store.queue.transition import Fence, Transition
 from euterpe.store.tables import inbox_jobs
 
 _job = inbox_jobs.c
@@ -28,7 +28,7 @@ FAILURE_COLUMNS = (
 
 
 class FailureWriter:
-    def __init__(self, transitions: Transitions, backoff: Backoff) -> None:
+    def __init__(self, transitions: JobTransitions, backoff: Backoff) -> None:
         self._transitions, self._backoff = transitions, backoff
 
     def write(
@@ -37,10 +37,13 @@ class FailureWriter:
         rows: Sequence[AnyRow],
         errors: Sequence[JobError],
         *,
-        puts_out: bool = False,
+        has_expired: bool = False,
         timings: Mapping[str, Any] | None = None,
     ) -> list[JobDecision]:
-        """Write and return decisions about rows that the caller has locked. `puts_out` fences off owners."""
+        """Write and return decisions about rows that the caller has locked.
+
+        `has_expired` fences off the owners, whose leases have expired.
+        """
         decisions = [
             decide_job(
                 error,
@@ -52,38 +55,35 @@ class FailureWriter:
             )
             for row, error in zip(rows, errors, strict=True)
         ]
-        first = [
-            _end_attempt(row, decision, puts_out, timings)
-            for row, decision in zip(rows, decisions, strict=True)
-        ]
-        held = self._transitions.apply(connection, first)
+        ends = [_end(row, decision, timings) for row, decision in zip(rows, decisions, strict=True)]
+        if has_expired:
+            ends = [end.expire() for end in ends]
+        held = self._transitions.apply(connection, ends)
         dead = [
-            _dead_letter(step, held[step.change.key])
-            for step, decision in zip(first, decisions, strict=True)
-            if isinstance(decision, DeadLetter) and step.change.key in held
+            _dead_letter(end, held[end.key])
+            for end, decision in zip(ends, decisions, strict=True)
+            if isinstance(decision, DeadLetter) and end.key in held
         ]
         self._transitions.apply(connection, dead)
         return decisions
 
 
-def _end_attempt(
-    row: AnyRow, decision: JobDecision, raises_version: bool, timings: Mapping[str, Any] | None
-) -> Step:
-    """Return the step that ends the attempt. A swept owner is fenced off here, not by the next claim."""
-    extra: dict[str, Any] = {"last_error": decision.error.document(), "outcome": _outcome(decision)}
+def _end(row: AnyRow, decision: JobDecision, timings: Mapping[str, Any] | None) -> Transition:
+    """Return the transition that ends the attempt."""
+    values: dict[str, Any] = {"last_error": decision.error.document(), "outcome": _outcome(decision)}
     if timings is not None:
-        extra["timings"] = timings
-    delay: int | None = None
+        values["timings"] = timings
+    delay_ms: int | None = None
     match decision:
         case Requeue():
-            target, delay = JobStatus.QUEUED, decision.delay_ms
+            target, delay_ms = JobStatus.QUEUED, decision.delay_ms
             lane = lane_when_queued(row.group_id, decision.delay_ms)
         case Fail() | DeadLetter():
             target, lane = JobStatus.FAILED, Lane.REST
         case _:
             assert_never(decision)
-    move = Move(row.status, target, lane, raises_version=raises_version)
-    return Step(context_of(row), Change(row.job_id, row.claim_version, move, delay, extra))
+    fence = Fence(row.job_id, row.claim_version, row.status)
+    return Transition.finish(fence, target, lane, delay_ms=delay_ms, values=values, context=context_of(row))
 
 
 def _outcome(decision: JobDecision) -> str:
@@ -92,7 +92,7 @@ def _outcome(decision: JobDecision) -> str:
     return "requeued" if isinstance(decision, Requeue) else "failed"
 
 
-def _dead_letter(failure: Step, failed: AnyRow) -> Step:
-    move = Move(JobStatus.FAILED, JobStatus.DEAD_LETTER, Lane.REST)
-    error = {"last_error": failure.change.extra["last_error"]}
-    return Step(failure.context, Change(failure.change.key, failed.claim_version, move, extra=error))
+def _dead_letter(failure: Transition, failed: AnyRow) -> Transition:
+    fence = Fence(failure.key, failed.claim_version, JobStatus.FAILED)
+    values = {"last_error": failure.values["last_error"]}
+    return Transition.finish(fence, JobStatus.DEAD_LETTER, Lane.REST, values=values, context=failure.context)

@@ -1,13 +1,12 @@
 """The worker's side of the inbox: claim, heartbeat, advance, fail, release and sweep jobs."""
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
-from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import sqlalchemy as sa
 
-from euterpe.domain.errors import InvalidTransition
 from euterpe.domain.retry import (
     Backoff,
     JobDecision,
@@ -15,7 +14,7 @@ from euterpe.domain.retry import (
     canceled,
     lease_expired,
 )
-from euterpe.domain.states import IN_PROGRESS, JobStatus, Lane, lane_when_queued
+from euterpe.domain.states import JobStatus, Lane, lane_when_queued
 from euterpe.domain.text import check_text
 from euterpe.store.checks import (
     MAX_BATCH,
@@ -23,17 +22,18 @@ from euterpe.store.checks import (
     check_count,
     check_documents,
     check_name,
-    check_reported_fields,
 )
 from euterpe.store.engine.batch_rows import AnyRow
 from euterpe.store.engine.database import Database
+from euterpe.store.engine.group_commit import GroupCommit
 from euterpe.store.queue.event_rows import CONTEXT_COLUMNS, EventContext, context_of
 from euterpe.store.queue.failures import FAILURE_COLUMNS, FailureWriter
 from euterpe.store.queue.fairness.job_picker import JobPicker
+from euterpe.store.queue.job_transitions import JobTransitions
 from euterpe.store.queue.lanes import lane_is
-from euterpe.store.queue.leases import NOTHING, Change, Holding, Move
+from euterpe.store.queue.leases import Holding
 from euterpe.store.queue.sweep import SweepTimer
-from euterpe.store.queue.transitions import Step, Transitions
+from euterpe.store.queue.transition import NOTHING, Fence, Transition
 from euterpe.store.tables import inbox_jobs
 
 _job = inbox_jobs.c
@@ -65,31 +65,6 @@ class ClaimedJob:
         return Holding(self.job_id, self.claim_version)
 
 
-class Advance(NamedTuple):
-    """A transition of a job in progress to fetching, processing, uploading or succeeded."""
-
-    job: ClaimedJob
-    source: JobStatus
-    target: JobStatus
-    extra: Mapping[str, Any] | None = None  # progress, outputs, source_info, timings
-
-    def step(self) -> Step:
-        job, source, target, extra = self
-        if extra:
-            check_reported_fields(extra)
-        move = _onward(source, target, job.worker_id, job.lease_ms)
-        return Step(job.context, Change(job.job_id, job.claim_version, move, None, extra or NOTHING))
-
-
-@lru_cache(maxsize=1024)  # the jobs of a batch share a move
-def _onward(source: JobStatus, target: JobStatus, worker_id: str, lease_ms: int) -> Move:
-    if source not in IN_PROGRESS:
-        raise InvalidTransition(source, target, "only a job in progress moves on")
-    if target == JobStatus.SUCCEEDED:
-        return Move(source, target, Lane.REST)
-    return Move(source, target, None, worker_id, lease_ms)
-
-
 @dataclass(frozen=True)
 class HeartbeatResult:
     """The ids of the jobs still held, and of those among them that are to be canceled."""
@@ -104,7 +79,7 @@ class Inbox:
     def __init__(
         self,
         database: Database,
-        transitions: Transitions,
+        transitions: JobTransitions,
         *,
         backoff: Backoff | None = None,
         sweep_every_ms: int = 100,
@@ -115,6 +90,10 @@ class Inbox:
         self._expired = transitions.jobs.expired(FAILURE_COLUMNS)
         self.shares = transitions.admission.shares
         self._picker = JobPicker(transitions.jobs, self.shares, _CLAIMED)
+        self._steps: GroupCommit[Transition, bool] = GroupCommit(
+            self._advance_batch, name="advance", max_wait_s=database.write_wait_s
+        )
+        self._steps.start()
 
     def claim(
         self, worker_id: str, limit: int, *, queues: Sequence[str] = ("default",), lease_ms: int = 60_000
@@ -143,14 +122,21 @@ class Inbox:
             for queue in queues:
                 if len(picked) < limit:
                     picked += self._picker.pick(connection, queue, limit - len(picked))
-            take = Move(
-                JobStatus.QUEUED, JobStatus.CLAIMED, Lane.LEASED, worker_id, lease_ms, True, attempts=1
-            )
-            steps = [Step(context_of(row), Change(row.job_id, row.claim_version, take)) for row in picked]
-            held = self._transitions.apply(connection, steps)
+            contexts = [context_of(row) for row in picked]
+            claims = [
+                Transition.claim(
+                    Fence(row.job_id, row.claim_version, JobStatus.QUEUED),
+                    JobStatus.CLAIMED,
+                    worker_id=worker_id,
+                    lease_ms=lease_ms,
+                    context=context,
+                )
+                for row, context in zip(picked, contexts, strict=True)
+            ]
+            held = self._transitions.apply(connection, claims)
         return [
-            _claimed(row, step.context, held[row.job_id], worker_id, lease_ms)
-            for row, step in zip(picked, steps, strict=True)
+            _claimed(row, context, held[row.job_id], worker_id, lease_ms)
+            for row, context in zip(picked, contexts, strict=True)
             if row.job_id in held
         ]
 
@@ -164,7 +150,7 @@ class Inbox:
         with self._database.transaction() as connection:
             expired = connection.execute(self._expired, {"limit": limit}).all()
             self._failures.write(
-                connection, expired, [lease_expired(row.status) for row in expired], puts_out=True
+                connection, expired, [lease_expired(row.status) for row in expired], has_expired=True
             )
         with self._database.transaction() as connection:
             admitted = admission.admit_capped(connection, limit)
@@ -194,11 +180,22 @@ class Inbox:
         canceled = frozenset(row.job_id for row in rows if row.cancel_requested_at is not None)
         return HeartbeatResult(frozenset(row.job_id for row in rows), canceled)
 
-    def advance(self, steps: Sequence[Advance]) -> frozenset[str]:
+    def advance(self, steps: Sequence[Transition]) -> frozenset[str]:
         """Advance each job; return the ids of those still held. The others are stale: abort their work."""
-        made = [step.step() for step in steps]  # before the transaction, so that other writers wait less
         with self._database.transaction() as connection:
-            return frozenset(self._transitions.apply(connection, made))
+            return frozenset(self._transitions.apply(connection, steps))
+
+    def submit(self, step: Transition) -> "Future[bool]":
+        """Advance a job in a group commit with concurrent callers. False means stale."""
+        return self._steps.submit(step)
+
+    def close(self) -> None:
+        """Commit the submitted steps, then stop."""
+        self._steps.stop()
+
+    def _advance_batch(self, steps: Sequence[Transition]) -> list[bool]:
+        held = self.advance(steps)
+        return [step.key in held for step in steps]
 
     def fail(
         self, job: ClaimedJob, error: JobError, *, timings: Mapping[str, Any] | None = None
@@ -229,8 +226,8 @@ class Inbox:
             if any(row.cancel_requested_at is not None for row in rows):
                 errors = [canceled(row.status) for row in rows]
                 return bool(self._failures.write(connection, rows, errors, timings=timings))
-            steps = [_release(row, delay_ms, reason, timings) for row in rows]
-            return bool(self._transitions.apply(connection, steps))
+            releases = [_release(row, delay_ms, reason, timings) for row in rows]
+            return bool(self._transitions.apply(connection, releases))
 
     def _owned(self, connection: sa.Connection, job: ClaimedJob) -> Sequence[AnyRow]:
         held = sa.select(*FAILURE_COLUMNS).where(
@@ -273,12 +270,19 @@ def _claimed(
     )
 
 
-def _release(row: AnyRow, delay_ms: int, reason: JobError | None, timings: Mapping[str, Any] | None) -> Step:
-    move = Move(row.status, JobStatus.QUEUED, lane_when_queued(row.group_id, delay_ms), attempts=-1)
-    extra: dict[str, Any] = {"outcome": "released"}
+def _release(
+    row: AnyRow, delay_ms: int, reason: JobError | None, timings: Mapping[str, Any] | None
+) -> Transition:
+    values: dict[str, Any] = {"outcome": "released"}
     if reason is not None:
-        extra["last_error"] = reason.document()
+        values["last_error"] = reason.document()
     if timings is not None:
-        extra["timings"] = timings
-    change = Change(row.job_id, row.claim_version, move, delay_ms or None, extra)
-    return Step(context_of(row), change)
+        values["timings"] = timings
+    return Transition.release(
+        Fence(row.job_id, row.claim_version, row.status),
+        JobStatus.QUEUED,
+        lane_when_queued(row.group_id, delay_ms),
+        delay_ms=delay_ms or None,
+        values=values,
+        context=context_of(row),
+    )

@@ -23,9 +23,10 @@ from euterpe.store.errors import NotFound
 from euterpe.store.queue.fairness.due_rows import DueRows
 from euterpe.store.queue.fairness.requester_turns import RequesterTurns
 from euterpe.store.queue.lanes import lane_is
-from euterpe.store.queue.leases import Change, Holding, LeasedTable, Move
+from euterpe.store.queue.leases import Holding, LeasedTable
 from euterpe.store.queue.origins import OriginChange, Origins, OriginState
 from euterpe.store.queue.sweep import SweepTimer
+from euterpe.store.queue.transition import Fence, Shape, Transition
 from euterpe.store.secrets.callbacks import SEALED_CALLBACKS, sealed_callbacks
 from euterpe.store.tables import inbox_jobs, job_deliveries, job_outbox_events
 
@@ -62,6 +63,10 @@ class ClaimedEvent:
     def holding(self) -> Holding:
         return Holding(self.event_id, self.claim_version)
 
+    @property
+    def fence(self) -> Fence:
+        return Fence(self.event_id, self.claim_version, OutboxStatus.CLAIMED)
+
 
 @dataclass(frozen=True)
 class Delivery:
@@ -87,8 +92,8 @@ class Outbox:
             job_outbox_events,
             check=check_outbox_transition,
             order=[_event.available_at, _event.event_id],
-            brings={"code": INTEGER, "reason": TEXT, "origin": TEXT},
-            columns=lambda move, rows: _event_columns(move, rows, database.now),
+            value_types={"code": INTEGER, "reason": TEXT, "origin": TEXT},
+            columns=lambda shape, rows: _event_columns(shape, rows, database.now),
             returning=(
                 _event.event_id,
                 _event.claim_version,
@@ -132,11 +137,16 @@ class Outbox:
     ) -> list[ClaimedEvent]:
         with self._database.transaction() as connection:
             picked = self._turns.pick(connection, limit, skipped)
-            take = Move(
-                OutboxStatus.PENDING, OutboxStatus.CLAIMED, Lane.LEASED, worker_id, lease_ms, True, attempts=1
-            )
-            changes = [Change(row.event_id, row.claim_version, take) for row in picked]
-            held = self._apply(connection, changes)
+            claims = [
+                Transition.claim(
+                    Fence(row.event_id, row.claim_version, OutboxStatus.PENDING),
+                    OutboxStatus.CLAIMED,
+                    worker_id=worker_id,
+                    lease_ms=lease_ms,
+                )
+                for row in picked
+            ]
+            held = self._apply(connection, claims)
             urls = self._urls(connection, picked)
             # Their jobs were deleted by hand, say. Events without a URL must not hold up the others.
             lost = [held[row.event_id] for row in picked if row.event_id in held and row.job_id not in urls]
@@ -181,13 +191,13 @@ class Outbox:
 
     def settle(self, deliveries: Sequence[Delivery]) -> frozenset[str]:
         """Write the outcomes and the delivery log; return the ids still held. The others are stale."""
-        changes = [_settled(delivery) for delivery in deliveries]
+        ends = [_settled(delivery) for delivery in deliveries]
         with self._database.transaction() as connection:
-            held = self._apply(connection, changes)
+            held = self._apply(connection, ends)
             logged = [
-                _logged(delivery, change, held[change.key])
-                for delivery, change in zip(deliveries, changes, strict=True)
-                if change.key in held
+                _logged(delivery, end, held[end.key])
+                for delivery, end in zip(deliveries, ends, strict=True)
+                if end.key in held
             ]
             self._log(connection, logged)
             shown = [delivery.origin_change for delivery in deliveries if delivery.origin_change]
@@ -213,11 +223,13 @@ class Outbox:
     def _hand_back(
         self, events: Sequence[ClaimedEvent], lane: Lane, delay_ms: int | None, waits_for: str | None
     ) -> frozenset[str]:
-        move = Move(OutboxStatus.CLAIMED, OutboxStatus.PENDING, lane, attempts=-1)
-        extra = {} if waits_for is None else {"origin": waits_for}
-        changes = [Change(event.event_id, event.claim_version, move, delay_ms, extra) for event in events]
+        values = {} if waits_for is None else {"origin": waits_for}
+        releases = [
+            Transition.release(event.fence, OutboxStatus.PENDING, lane, delay_ms=delay_ms, values=values)
+            for event in events
+        ]
         with self._database.transaction() as connection:
-            return frozenset(self._apply(connection, changes))
+            return frozenset(self._apply(connection, releases))
 
     def replay(self, *where: sa.ColumnElement[bool]) -> int:
         """Make delivered or dead events pending, with a new budget, the same id and body; return how many."""
@@ -235,16 +247,16 @@ class Outbox:
         with self._database.transaction() as connection:
             rows = connection.execute(wanted).all()
             self.origins.forget(connection, {row.requester_id for row in rows})
-            changes = [
-                Change(
-                    row.event_id,
-                    row.claim_version,
-                    Move(row.status, OutboxStatus.PENDING, Lane.READY, attempts=-row.attempt_count),
-                    delay_ms=0,
+            retries = [
+                Transition.retry(
+                    Fence(row.event_id, row.claim_version, row.status),
+                    OutboxStatus.PENDING,
+                    Lane.READY,
+                    attempts=-row.attempt_count,
                 )
                 for row in rows
             ]
-            return self._apply(connection, changes).keys()
+            return self._apply(connection, retries).keys()
 
     def replay_one(self, event_id: str) -> None:
         """Replay an event, or make it due now, with its budget kept, if it waits for its next attempt."""
@@ -291,10 +303,10 @@ class Outbox:
     def replay_between(self, since_ms: int, until_ms: int) -> int:
         return self.replay(_event.created_at >= since_ms, _event.created_at < until_ms)
 
-    def _apply(self, connection: sa.Connection, changes: Sequence[Change]) -> Mapping[str, AnyRow]:
-        if any(change.move.lane is Lane.READY for change in changes):
+    def _apply(self, connection: sa.Connection, transitions: Sequence[Transition]) -> Mapping[str, AnyRow]:
+        if any(one.lane is Lane.READY for one in transitions):
             self._database.announce(connection, Topic.OUTBOX)
-        return {row.event_id: row for row in self.events.write(connection, changes)}
+        return {row.event_id: row for row in self.events.write(connection, transitions)}
 
     def _urls(self, connection: sa.Connection, rows: Sequence[AnyRow]) -> dict[str, AnyRow]:
         if not rows:
@@ -302,16 +314,14 @@ class Outbox:
         of = {"job_ids": list({row.job_id for row in rows})}
         return {row.job_id: row for row in connection.execute(_URLS, of) if row.url is not None}
 
-    def _expire(self, row: AnyRow) -> Change:
-        spent = row.attempt_count >= self._max_attempts
-        move = Move(
-            OutboxStatus.CLAIMED,
-            OutboxStatus.DEAD_LETTER if spent else OutboxStatus.PENDING,
-            Lane.REST if spent else Lane.READY,
-            raises_version=True,
-        )
-        reason = {"reason": "the dispatcher stopped answering"}
-        return Change(row.event_id, row.claim_version, move, extra=reason)
+    def _expire(self, row: AnyRow) -> Transition:
+        is_spent = row.attempt_count >= self._max_attempts
+        return Transition.finish(
+            Fence(row.event_id, row.claim_version, OutboxStatus.CLAIMED),
+            OutboxStatus.DEAD_LETTER if is_spent else OutboxStatus.PENDING,
+            Lane.REST if is_spent else Lane.READY,
+            values={"reason": "the dispatcher stopped answering"},
+        ).expire()
 
 
 _CLAIMED = (
@@ -326,48 +336,49 @@ _CLAIMED = (
 _LOCKED = (_event.event_id, _event.requester_id, _event.claim_version, _event.status, _event.attempt_count)
 
 
-def _event_columns(move: Move, rows: Rows | None, now: sa.ColumnElement[int]) -> Mapping[str, Any]:
+def _event_columns(shape: Shape, rows: Rows | None, now: sa.ColumnElement[int]) -> Mapping[str, Any]:
     columns: dict[str, Any] = {}
     if rows is not None:
         columns["last_status_code"] = sa.func.coalesce(rows["code"], _event.last_status_code)
         columns["last_error"] = sa.func.coalesce(rows["reason"], _event.last_error)
-        if move.lane is Lane.DELAYED:
+        if shape.lane is Lane.DELAYED:
             columns["origin"] = rows["origin"]
-    if move.target == OutboxStatus.DELIVERED:
+    if shape.target == OutboxStatus.DELIVERED:
         columns["delivered_at"], columns["last_error"] = now, sa.null()
-    if move.target == OutboxStatus.PENDING:
+    if shape.target == OutboxStatus.PENDING:
         columns["delivered_at"] = sa.null()
     return columns
 
 
-def _lost(row: AnyRow) -> Change:
-    move = Move(OutboxStatus.CLAIMED, OutboxStatus.DEAD_LETTER, Lane.REST)
-    return Change(row.event_id, row.claim_version, move, extra={"reason": "its job is gone"})
+def _lost(row: AnyRow) -> Transition:
+    fence = Fence(row.event_id, row.claim_version, OutboxStatus.CLAIMED)
+    values = {"reason": "its job is gone"}
+    return Transition.finish(fence, OutboxStatus.DEAD_LETTER, Lane.REST, values=values)
 
 
-def _settled(delivery: Delivery) -> Change:
+def _settled(delivery: Delivery) -> Transition:
     event, decision = delivery.event, delivery.decision
-    delay: int | None = None
-    extra: dict[str, Any] = {}
+    delay_ms: int | None = None
+    values: dict[str, Any] = {}
     match decision:
         case Delivered():
             target, lane = OutboxStatus.DELIVERED, Lane.REST
         case Redeliver():
-            target, lane, delay = OutboxStatus.PENDING, Lane.DELAYED, decision.delay_ms
-            extra["reason"] = decision.reason
+            target, lane, delay_ms = OutboxStatus.PENDING, Lane.DELAYED, decision.delay_ms
+            values["reason"] = decision.reason
         case Undeliverable():
             target, lane = OutboxStatus.DEAD_LETTER, Lane.REST
-            extra["reason"] = decision.reason
+            values["reason"] = decision.reason
         case _:
             assert_never(decision)
     if delivery.status_code is not None:
-        extra["code"] = delivery.status_code
+        values["code"] = delivery.status_code
     if delivery.waits_for is not None:
-        extra["origin"] = delivery.waits_for
-    return Change(event.event_id, event.claim_version, Move(OutboxStatus.CLAIMED, target, lane), delay, extra)
+        values["origin"] = delivery.waits_for
+    return Transition.finish(event.fence, target, lane, delay_ms=delay_ms, values=values)
 
 
-def _logged(delivery: Delivery, change: Change, row: AnyRow) -> dict[str, Any]:
+def _logged(delivery: Delivery, end: Transition, row: AnyRow) -> dict[str, Any]:
     event = delivery.event
     answer = delivery.answer
     return {
@@ -377,9 +388,9 @@ def _logged(delivery: Delivery, change: Change, row: AnyRow) -> dict[str, Any]:
         "requester_id": event.requester_id,
         "claim_version": event.claim_version,
         "worker_id": event.worker_id,
-        "outcome": change.move.target,
+        "outcome": end.target,
         "status_code": delivery.status_code,
-        "error": change.extra.get("reason"),
+        "error": end.values.get("reason"),
         "answer": None if answer is None else to_storable(answer),
         "duration_ms": delivery.duration_ms,
         "ended_at": row.written_at,

@@ -23,14 +23,14 @@ from euterpe.store.store import Store
 from tests.clock import SettableClock
 from tests.engines import Engine
 from tests.service.store import test_model
-from tests.store.queue import test_leases, test_transitions
+from tests.store.queue import test_job_transitions, test_leases
 
 Open = Callable[[], Store]
 
 
 def remove_condition(monkeypatch: pytest.MonkeyPatch, column: str) -> None:
     """Remove the condition on this column from the one statement that writes rows."""
-    build = LeasedTable._build_write
+    build = LeasedTable._update_statement
 
     def broken(self: LeasedTable, *arguments: Any, **options: Any) -> Any:
         statement: Any = build(self, *arguments, **options)
@@ -39,7 +39,7 @@ def remove_condition(monkeypatch: pytest.MonkeyPatch, column: str) -> None:
         statement._where_criteria = tuple(kept)
         return statement
 
-    monkeypatch.setattr(LeasedTable, "_build_write", broken)
+    monkeypatch.setattr(LeasedTable, "_update_statement", broken)
 
 
 def insert_events_after_commit(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,7 +100,7 @@ def test_the_suite_notices_events_outside_the_transaction(
 ) -> None:
     insert_events_after_commit(monkeypatch)
     with pytest.raises(AssertionError):
-        test_transitions.test_a_transition_and_its_event_are_one_transaction(reopen())
+        test_job_transitions.test_a_transition_and_its_event_are_one_transaction(reopen())
 
 
 @pytest.mark.parametrize("column", ["claim_version", "status"])

@@ -19,7 +19,8 @@ from euterpe.crypto.keyring import LocalKeyRing
 from euterpe.domain.retry import Backoff, DeadLetter, Fail, JobError, Requeue, RetryClass
 from euterpe.domain.states import FINISHED, IN_PROGRESS, JobStatus, Lane
 from euterpe.store.queue.enqueue import Accepted
-from euterpe.store.queue.inbox import Advance, ClaimedJob
+from euterpe.store.queue.inbox import ClaimedJob
+from euterpe.store.queue.transition import Transition
 from euterpe.store.store import Store
 from euterpe.store.tables import inbox_jobs, job_attempts, job_outbox_events
 from tests.clock import SettableClock
@@ -184,7 +185,7 @@ class InboxMachine(RuleBasedStateMachine):
         if held.status is JobStatus.SUCCEEDED:
             return
         target = PATH[PATH.index(held.status) + 1]
-        written = self.store.inbox.advance([Advance(held.job, held.status, target)])
+        written = self.store.inbox.advance([Transition.advance(held.job, held.status, target)])
         job = self._owned(held)
         assert bool(written) is (job is not None), "fenced-writes"
         if job is not None:

@@ -16,8 +16,8 @@ from euterpe.domain.states import JobStatus
 from euterpe.store.engine.engines import EngineKind
 from euterpe.store.engine.wakeup import Listener, Topic
 from euterpe.store.errors import StoreError, StoreUnavailable
-from euterpe.store.queue.inbox import Advance
 from euterpe.store.queue.outbox import Delivery
+from euterpe.store.queue.transition import Transition
 from euterpe.store.store import Store
 from tests.engines import empty
 from tests.service.store.processes import child_tasks
@@ -93,7 +93,7 @@ def _calls(store: Store) -> dict[str, Call]:
     enqueue(store, 2)
     job, other = store.inbox.claim("w1", 2)
     (event,) = store.outbox.claim("d1", 1)
-    step = Advance(job, JobStatus.CLAIMED, JobStatus.FETCHING)
+    step = Transition.advance(job, JobStatus.CLAIMED, JobStatus.FETCHING)
     error = JobError("test", "on purpose", JobStatus.CLAIMED)
     return {
         "claim": lambda: store.inbox.claim("w1", 1),

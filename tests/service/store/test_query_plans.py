@@ -10,9 +10,9 @@ from euterpe.domain.retry import Delivered, JobError, Redeliver
 from euterpe.domain.states import JobStatus
 from euterpe.store.engine.database import Database
 from euterpe.store.engine.engines import EngineKind
-from euterpe.store.queue.inbox import Advance
 from euterpe.store.queue.origins import OriginChange, OriginState
 from euterpe.store.queue.outbox import Delivery
+from euterpe.store.queue.transition import Transition
 from euterpe.store.store import Store
 from tests.clock import SettableClock
 from tests.store.jobs import enqueue, new_job
@@ -77,7 +77,7 @@ def statements_of(store: Store) -> dict[str, tuple[str, Any]]:
     enqueue(store, 3, priority=90)
     jobs = store.inbox.claim("w1", 10)
     store.inbox.heartbeat(jobs)
-    store.inbox.advance([Advance(job, JobStatus.CLAIMED, JobStatus.FETCHING) for job in jobs[:5]])
+    store.inbox.advance([Transition.advance(job, JobStatus.CLAIMED, JobStatus.FETCHING) for job in jobs[:5]])
     store.inbox.fail(jobs[6], JobError("bad", "not media", "claimed"))
     store.inbox.sweep()
     events = store.outbox.claim("d1", 5)

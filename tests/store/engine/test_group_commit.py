@@ -9,7 +9,7 @@ import pytest
 from euterpe.domain.states import JobStatus
 from euterpe.store.engine.group_commit import GroupCommit
 from euterpe.store.errors import StoreUnavailable
-from euterpe.store.queue.inbox import Advance
+from euterpe.store.queue.transition import Transition
 from euterpe.store.store import Store
 from tests.store.jobs import claim_one, enqueue
 
@@ -138,14 +138,16 @@ def test_single_steps_of_many_jobs_share_commits_and_each_is_fenced(store: Store
     enqueue(store, 20)
     jobs = store.inbox.claim("w1", 20)
     store.inbox.release(jobs[3])
-    steps = [store.advance(Advance(job, JobStatus.CLAIMED, JobStatus.FETCHING)) for job in jobs]
+    steps = [
+        store.inbox.submit(Transition.advance(job, JobStatus.CLAIMED, JobStatus.FETCHING)) for job in jobs
+    ]
     held = [future.result(60) for future in steps]
     assert held == [number != 3 for number in range(20)]
 
 
 def test_the_same_step_twice_at_once_is_one_step(store: Store) -> None:
     (job_id,) = enqueue(store)
-    step = Advance(claim_one(store), JobStatus.CLAIMED, JobStatus.FETCHING)
-    futures = [store.advance(step) for _ in range(10)]
+    step = Transition.advance(claim_one(store), JobStatus.CLAIMED, JobStatus.FETCHING)
+    futures = [store.inbox.submit(step) for _ in range(10)]
     assert sorted(future.result(60) for future in futures) == [False] * 9 + [True]
     assert [event["type"] for event in store.jobs.events(job_id)] == ["job.claimed", "job.fetching"]

@@ -18,8 +18,8 @@ from euterpe.store.engine.migrations import migrate
 from euterpe.store.errors import SchemaMismatch
 from euterpe.store.history.columns import COLUMNS
 from euterpe.store.history.feed import Bookmark, Cut, HistoryFeed
-from euterpe.store.queue.inbox import Advance
 from euterpe.store.queue.outbox import Delivery
+from euterpe.store.queue.transition import Transition
 from euterpe.store.store import Store
 from euterpe.store.tables import inbox_jobs, job_outbox_events
 from tests.clock import SettableClock
@@ -91,7 +91,7 @@ def test_figures_and_codes_come_out_of_the_documents(store: Store, history: Hist
             timings = {"encode_ms": 1200, "cpu_seconds": 1.25, "bytes_in": 5_000_000_000, "ffmpeg": "9.0.2"}
             store.inbox.advance(
                 [
-                    Advance(
+                    Transition.advance(
                         job,
                         JobStatus.UPLOADING,
                         JobStatus.SUCCEEDED,

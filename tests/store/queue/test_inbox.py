@@ -14,7 +14,8 @@ from euterpe.domain.states import FINISHED, JobStatus, Lane
 from euterpe.store.engine.engines import Engines
 from euterpe.store.errors import Conflict, StoreUnavailable
 from euterpe.store.queue.fairness.groups import Group, Groups
-from euterpe.store.queue.inbox import Advance, ClaimedJob
+from euterpe.store.queue.inbox import ClaimedJob
+from euterpe.store.queue.transition import Transition
 from euterpe.store.store import Store
 from euterpe.store.tables import inbox_jobs
 from tests.clock import SettableClock
@@ -199,14 +200,16 @@ def test_steps_of_many_jobs_share_a_transaction_and_each_is_fenced_by_itself(
     store.inbox.heartbeat(jobs[5:], lease_ms=1_000)
     clock.advance(200)
     store.inbox.sweep()
-    held = store.inbox.advance([Advance(job, JobStatus.CLAIMED, JobStatus.FETCHING) for job in jobs])
+    held = store.inbox.advance(
+        [Transition.advance(job, JobStatus.CLAIMED, JobStatus.FETCHING) for job in jobs]
+    )
     assert held == {job.job_id for job in jobs[5:]}
 
 
 def test_a_batch_that_names_a_job_twice_is_refused_whole(store: Store) -> None:
     (job_id,) = enqueue(store)
     job = claim_one(store)
-    step = Advance(job, JobStatus.CLAIMED, JobStatus.FETCHING)
+    step = Transition.advance(job, JobStatus.CLAIMED, JobStatus.FETCHING)
     with pytest.raises(ValueError, match="once"):
         store.inbox.advance([step, step])
     assert statuses(store, [job_id]) == [JobStatus.CLAIMED]

@@ -8,7 +8,8 @@ import pytest
 from euterpe.domain.errors import InvalidTransition
 from euterpe.domain.retry import JobError, RetryClass
 from euterpe.domain.states import JobStatus
-from euterpe.store.queue.inbox import Advance, ClaimedJob
+from euterpe.store.queue.inbox import ClaimedJob
+from euterpe.store.queue.transition import Transition
 from euterpe.store.store import Store
 from tests.clock import SettableClock
 from tests.store.jobs import advance, claim_one, enqueue, event_types
@@ -16,7 +17,9 @@ from tests.store.jobs import advance, claim_one, enqueue, event_types
 FLAKY = JobError("io", "it broke", "fetching", RetryClass.TRANSIENT)
 
 WRITES: dict[str, Callable[[Store, ClaimedJob], object]] = {
-    "advance": lambda store, job: store.inbox.advance([Advance(job, JobStatus.CLAIMED, JobStatus.FETCHING)]),
+    "advance": lambda store, job: store.inbox.advance(
+        [Transition.advance(job, JobStatus.CLAIMED, JobStatus.FETCHING)]
+    ),
     "fail": lambda store, job: store.inbox.fail(job, FLAKY) is not None,
     "release": lambda store, job: store.inbox.release(job),
     "heartbeat": lambda store, job: store.inbox.heartbeat([job]).held,
@@ -80,14 +83,16 @@ def test_a_wrong_version_or_a_wrong_status_changes_nothing(store: Store) -> None
         (job.claim_version + 1, JobStatus.CLAIMED, JobStatus.FETCHING),
         (job.claim_version, JobStatus.FETCHING, JobStatus.PROCESSING),
     ):
-        assert not store.inbox.advance([Advance(replace(job, claim_version=version), source, target)])
+        assert not store.inbox.advance(
+            [Transition.advance(replace(job, claim_version=version), source, target)]
+        )
     assert store.jobs.get(job_id)["status"] == JobStatus.CLAIMED
     assert event_types(store, job_id) == ["claimed"]
 
 
 def test_the_same_step_twice_is_one_step(store: Store) -> None:
     (job_id,) = enqueue(store)
-    step = Advance(claim_one(store), JobStatus.CLAIMED, JobStatus.FETCHING)
+    step = Transition.advance(claim_one(store), JobStatus.CLAIMED, JobStatus.FETCHING)
     assert store.inbox.advance([step]) == {job_id}
     assert store.inbox.advance([step]) == frozenset()
     assert event_types(store, job_id) == ["claimed", "fetching"]
@@ -97,7 +102,7 @@ def test_the_store_rejects_a_step_outside_the_table_before_it_writes(store: Stor
     (job_id,) = enqueue(store)
     job = claim_one(store)
     with pytest.raises(InvalidTransition, match="claimed -> succeeded"):
-        store.inbox.advance([Advance(job, JobStatus.CLAIMED, JobStatus.SUCCEEDED)])
+        store.inbox.advance([Transition.advance(job, JobStatus.CLAIMED, JobStatus.SUCCEEDED)])
     assert event_types(store, job_id) == ["claimed"]
 
 

@@ -10,8 +10,8 @@ from euterpe.domain.retry import Delivered, Redeliver, Undeliverable
 from euterpe.domain.states import JobStatus, OutboxStatus
 from euterpe.store.engine.batch_rows import AnySelect
 from euterpe.store.errors import NotFound
-from euterpe.store.queue.inbox import Advance
 from euterpe.store.queue.outbox import ClaimedEvent, Delivery, Outbox
+from euterpe.store.queue.transition import Transition
 from euterpe.store.store import Store
 from euterpe.store.tables import inbox_jobs
 from tests.clock import SettableClock
@@ -208,7 +208,7 @@ def test_events_of_any_size_are_claimed_as_many_as_are_wanted(store: Store) -> N
     for job in store.inbox.claim("w1", 20):
         advance(store, job, until=JobStatus.UPLOADING)
         outputs = {"outputs": [{"name": "x" * 250_000}]}
-        store.inbox.advance([Advance(job, JobStatus.UPLOADING, JobStatus.SUCCEEDED, outputs)])
+        store.inbox.advance([Transition.advance(job, JobStatus.UPLOADING, JobStatus.SUCCEEDED, outputs)])
     assert len(store.outbox.claim("d1", 25)) == 20
 
 

@@ -7,8 +7,8 @@ import pytest
 from euterpe.domain.errors import InvalidSpec
 from euterpe.domain.states import JobStatus, OutboxStatus
 from euterpe.domain.status import status_document
-from euterpe.store.queue.inbox import Advance
 from euterpe.store.queue.progress import ProgressReport
+from euterpe.store.queue.transition import Transition
 from euterpe.store.store import Store
 from tests.clock import SettableClock
 from tests.store.jobs import SPEC, advance, claim_one, enqueue, event_types
@@ -67,7 +67,7 @@ def test_eta_and_speed_are_cleared_when_encoding_ends(store: Store) -> None:
     job = claim_one(store)
     advance(store, job, until=JobStatus.PROCESSING)
     store.progress.write([ProgressReport(job, 90.0, eta_seconds=1.0, speed=2.0)])
-    store.inbox.advance([Advance(job, JobStatus.PROCESSING, JobStatus.UPLOADING)])
+    store.inbox.advance([Transition.advance(job, JobStatus.PROCESSING, JobStatus.UPLOADING)])
     row = store.jobs.get(job_id)
     assert (row["progress"], row["eta_seconds"], row["speed"]) == (90.0, None, None)
 

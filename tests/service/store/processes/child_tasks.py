@@ -18,8 +18,9 @@ from euterpe.domain.states import IN_PROGRESS, JobStatus, OutboxStatus
 from euterpe.store.engine.wakeup import Topic
 from euterpe.store.errors import StoreUnavailable
 from euterpe.store.queue.enqueue import NewJob
-from euterpe.store.queue.inbox import Advance, ClaimedJob
+from euterpe.store.queue.inbox import ClaimedJob
 from euterpe.store.queue.outbox import ClaimedEvent, Delivery
+from euterpe.store.queue.transition import Transition
 from tests.service.store.processes.child_process import ParentChannel
 from tests.store.jobs import PATH, advance, new_job
 
@@ -132,7 +133,7 @@ def write_repeatedly(parent: ParentChannel, rounds: int, seconds: int) -> int:
     while done < rounds or time.monotonic() < end:
         parent.store.enqueue.many([new_job()])
         for job in parent.store.inbox.claim(parent.name, 1):
-            parent.store.inbox.advance([Advance(job, JobStatus.CLAIMED, JobStatus.FETCHING)])
+            parent.store.inbox.advance([Transition.advance(job, JobStatus.CLAIMED, JobStatus.FETCHING)])
         parent.store.jobs.page(limit=1)
         done += 1
         if done % 100 == 0:
@@ -186,7 +187,7 @@ def advance_every_step(
 ) -> list[tuple[JobStatus, frozenset[str]]]:
     """Take every step with claims that other processes use too; return the jobs that each step moved."""
     return [
-        (target, parent.store.inbox.advance([Advance(job, source, target) for job in jobs]))
+        (target, parent.store.inbox.advance([Transition.advance(job, source, target) for job in jobs]))
         for source, target in pairwise(PATH)
     ]
 
@@ -254,7 +255,7 @@ def _try_writes(parent: ParentChannel, job: ClaimedJob, status: JobStatus) -> It
     inbox = parent.store.inbox
     if inbox.heartbeat([job]).held:
         yield "heartbeat"
-    if inbox.advance([Advance(job, status, PATH[PATH.index(status) + 1])]):
+    if inbox.advance([Transition.advance(job, status, PATH[PATH.index(status) + 1])]):
         yield "advance"
     if inbox.fail(job, _error(status, RetryClass.TRANSIENT)) is not None:
         yield "failure"
@@ -267,7 +268,7 @@ def _try_writes(parent: ParentChannel, job: ClaimedJob, status: JobStatus) -> It
 def _finish(parent: ParentChannel, jobs: Sequence[ClaimedJob], plan: WorkPlan, rng: random.Random) -> None:
     for source, target in pairwise(PATH):
         jobs = list(_release_or_fail_some(parent, jobs, source, plan, rng))
-        held = parent.store.inbox.advance([Advance(job, source, target) for job in jobs])
+        held = parent.store.inbox.advance([Transition.advance(job, source, target) for job in jobs])
         for job in jobs:
             _report(parent, job, [target] if job.job_id in held else None)
         jobs = [job for job in jobs if job.job_id in held]
@@ -298,8 +299,8 @@ def _write_stale(parent: ParentChannel, job: ClaimedJob, rng: random.Random) -> 
             # It names the present status, so that only the fence can refuse the step.
             status = JobStatus(parent.store.jobs.get(job.job_id)["status"])
             source = status if status in IN_PROGRESS else JobStatus.CLAIMED
-            step = Advance(job, source, PATH[PATH.index(source) + 1])
-            accepted = [step.target] if parent.store.inbox.advance([step]) else None
+            step = Transition.advance(job, source, PATH[PATH.index(source) + 1])
+            accepted = [JobStatus(step.target)] if parent.store.inbox.advance([step]) else None
         case "fail":
             accepted = _fail(parent, job, JobStatus.CLAIMED)
         case "release":

@@ -7,7 +7,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from euterpe.domain.states import Lane, OutboxStatus
-from euterpe.store.queue.inbox import Advance
+from euterpe.store.queue.transition import Transition
 from euterpe.store.store import Store
 from euterpe.store.tables import job_outbox_events
 from tests.service.store.processes import child_tasks
@@ -61,7 +61,7 @@ def _write_events(store: Store) -> None:
     enqueue(store, JOBS)
     jobs = store.inbox.claim("w1", JOBS)
     for source, target in pairwise(PATH):
-        store.inbox.advance([Advance(job, source, target) for job in jobs])
+        store.inbox.advance([Transition.advance(job, source, target) for job in jobs])
 
 
 def _events(store: Store) -> list[Any]:

@@ -11,7 +11,8 @@ from euterpe.domain.retry import Backoff, JobError, RetryClass
 from euterpe.domain.states import JobStatus
 from euterpe.store.engine.ids import new_id
 from euterpe.store.queue.enqueue import Accepted, Key
-from euterpe.store.queue.inbox import Advance, ClaimedJob
+from euterpe.store.queue.inbox import ClaimedJob
+from euterpe.store.queue.transition import Transition
 from euterpe.store.store import Store
 from euterpe.store.tables import idempotency_keys, inbox_jobs, job_attempts, job_groups, job_outbox_events
 from tests.service.store.processes import kill_points
@@ -43,13 +44,13 @@ def _claim(store: Store) -> StoreCall:
 
 
 def _advance(store: Store) -> StoreCall:
-    step = Advance(_claimed_job(store), JobStatus.CLAIMED, JobStatus.FETCHING)
+    step = Transition.advance(_claimed_job(store), JobStatus.CLAIMED, JobStatus.FETCHING)
     return "inbox.advance", ([step],), {}
 
 
 def _succeed(store: Store) -> StoreCall:
     job = _claimed_job(store, until=JobStatus.UPLOADING, group_id="g")
-    return "inbox.advance", ([Advance(job, JobStatus.UPLOADING, JobStatus.SUCCEEDED)],), {}
+    return "inbox.advance", ([Transition.advance(job, JobStatus.UPLOADING, JobStatus.SUCCEEDED)],), {}
 
 
 def _requeue(store: Store) -> StoreCall:

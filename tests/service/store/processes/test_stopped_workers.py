@@ -5,8 +5,9 @@ import pytest
 from euterpe.domain.retry import Delivered, Redeliver
 from euterpe.domain.states import IN_PROGRESS, JobStatus, OutboxStatus
 from euterpe.store.errors import StoreUnavailable
-from euterpe.store.queue.inbox import Advance, ClaimedJob
+from euterpe.store.queue.inbox import ClaimedJob
 from euterpe.store.queue.outbox import ClaimedEvent, Delivery
+from euterpe.store.queue.transition import Transition
 from euterpe.store.store import Store
 from tests.service.store.processes import child_tasks, kill_points
 from tests.service.store.processes.invariants import check_lives, read_lives
@@ -54,7 +55,7 @@ def test_a_woken_worker_keeps_of_its_batch_what_it_still_owns(
     other.call(child_tasks.claim_until, 3, LONG_MS)
     frozen.thaw()
     batch = [job for pair in zip(lost, kept, strict=True) for job in pair]
-    steps = [Advance(job, JobStatus.CLAIMED, JobStatus.FETCHING) for job in batch]
+    steps = [Transition.advance(job, JobStatus.CLAIMED, JobStatus.FETCHING) for job in batch]
     assert frozen.call_store("inbox.advance", steps) == {job.job_id for job in kept}
     assert frozen.call_store("inbox.heartbeat", batch).held == {job.job_id for job in kept}
     assert statuses(store, [job.job_id for job in lost]) == [JobStatus.CLAIMED] * 3

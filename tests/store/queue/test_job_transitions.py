@@ -19,8 +19,8 @@ from euterpe.domain.states import (
 from euterpe.store.errors import Conflict, NotFound, StoreError
 from euterpe.store.queue.event_rows import EventContext
 from euterpe.store.queue.fairness.fair_shares import FairShares
-from euterpe.store.queue.leases import Change, Move
-from euterpe.store.queue.transitions import Step, Transitions
+from euterpe.store.queue.job_transitions import JobTransitions
+from euterpe.store.queue.transition import Fence, Transition
 from euterpe.store.store import Store
 from euterpe.store.tables import inbox_jobs, job_outbox_events
 from tests.clock import SettableClock
@@ -55,13 +55,12 @@ def put(store: Store, status: JobStatus) -> str:
 
 
 def apply(store: Store, job_id: str, version: int, source: JobStatus, target: JobStatus) -> set[str]:
-    move = Move(source, target, lane_of(target))
-    if lane_of(target) is Lane.LEASED:
-        move = move._replace(worker_id="w1", lease_ms=1_000)
     context = EventContext("r1", "default", None, "null", "{}", None, None)
     with store.database.transaction() as connection:
-        step = Step(context, Change(job_id, version, move))
-        return set(Transitions(store.database, FairShares(store.database)).apply(connection, [step]))
+        one = Transition.finish(Fence(job_id, version, source), target, lane_of(target), context=context)
+        if lane_of(target) is Lane.LEASED:
+            one = one._replace(worker_id="w1", lease_ms=1_000)
+        return set(JobTransitions(store.database, FairShares(store.database)).apply(connection, [one]))
 
 
 @pytest.mark.parametrize("source", JobStatus)

@@ -1,12 +1,12 @@
 """The only function that changes a job's status.
 
-`Transitions.apply` checks the transition table and the fence, inserts the outbox event, opens or closes the
-attempt and admits the next job of a group, all in the caller's transaction. Every claim, advance, failure,
-sweep, cancel and retry goes through it.
+`JobTransitions.apply` checks the transition table and the fence, inserts the outbox event, opens or closes
+the attempt and admits the next job of a group, all in the caller's transaction. Every claim, advance,
+failure, sweep, cancel and retry goes through it.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -20,20 +20,14 @@ from euterpe.store.engine.wakeup import Topic
 from euterpe.store.queue.event_rows import EventContext, EventWriter, as_json, event_row
 from euterpe.store.queue.fairness.admission import Admission
 from euterpe.store.queue.fairness.fair_shares import FairShares
-from euterpe.store.queue.leases import Change, Holding, LeasedTable, Move
+from euterpe.store.queue.leases import Holding, LeasedTable
+from euterpe.store.queue.transition import Shape, Transition
 from euterpe.store.tables import inbox_jobs, job_attempts, json_document
 
 _job = inbox_jobs.c
 
 
-class Step(NamedTuple):
-    """A change of a job, and the parts of the job that its event needs."""
-
-    context: EventContext
-    change: Change
-
-
-class Transitions:
+class JobTransitions:
     def __init__(self, database: Database, shares: FairShares) -> None:
         self._database = database
         self.jobs = LeasedTable(
@@ -41,13 +35,13 @@ class Transitions:
             inbox_jobs,
             check=check_job_transition,
             order=[_job.rank],
-            brings={
+            value_types={
                 "progress": REAL,
                 "outputs": json_document,
                 "source_info": json_document,
                 "last_error": json_document,
             },
-            columns=lambda move, rows: _job_columns(move, rows, database.now),
+            columns=lambda shape, rows: _job_columns(shape, rows, database.now),
             returning=(
                 _job.job_id,
                 _job.claim_version,
@@ -56,7 +50,7 @@ class Transitions:
                 _job.updated_at,
             ),
             leased_index="inbox_leased",
-            also=(_job.cancel_requested_at,),
+            heartbeat_returning=(_job.cancel_requested_at,),
         )
         self.admission = Admission(database, shares)
         self._events = EventWriter(database)
@@ -64,19 +58,19 @@ class Transitions:
         self._close_attempts = _close_attempts()
         self._account_attempts = _account_attempts()
 
-    def apply(self, connection: sa.Connection, steps: Sequence[Step]) -> Mapping[str, AnyRow]:
-        """Write the steps; return the changed rows by job id. A step without a row was stale."""
-        by_key = {step.change.key: step for step in steps}
-        if len(by_key) != len(steps):
+    def apply(self, connection: sa.Connection, transitions: Sequence[Transition]) -> Mapping[str, AnyRow]:
+        """Write the transitions; return the changed rows by job id. One without a row was stale."""
+        by_key = {one.key: one for one in transitions}
+        if len(by_key) != len(transitions):
             raise ValueError("a batch changes each job once")
-        held = {row.job_id: row for row in self.jobs.write(connection, [step.change for step in steps])}
+        held = {row.job_id: row for row in self.jobs.write(connection, transitions)}
         written = [(by_key[job_id], row) for job_id, row in held.items()]
         if written:
             ids = new_ids(len(written))
-            events = [_event(event_id, *moment) for event_id, moment in zip(ids, written, strict=True)]
+            events = [_event(event_id, *pair) for event_id, pair in zip(ids, written, strict=True)]
             self._events.insert(connection, events)
             self._write_attempts(connection, written)
-            self._admit_and_announce(connection, [step for step, _ in written])
+            self._admit_and_announce(connection, [one for one, _ in written])
         return held
 
     def account(
@@ -95,59 +89,67 @@ class Transitions:
         if rows:
             connection.execute(self._account_attempts, as_parameter(rows))
 
-    def _write_attempts(self, connection: sa.Connection, written: Sequence[tuple[Step, AnyRow]]) -> None:
-        opened = [(step.change, row) for step, row in written if step.change.move.attempts > 0]
-        closed = [_closed(step.change, row) for step, row in written if _ends_attempt(step.change.move)]
+    def _write_attempts(
+        self, connection: sa.Connection, written: Sequence[tuple[Transition, AnyRow]]
+    ) -> None:
+        opened = [pair for pair in written if pair[0].attempts > 0]
+        closed = [_closed(*pair) for pair in written if _ends_attempt(pair[0])]
         ids = new_ids(len(opened))
-        self._open_attempts.values(connection, [_opened(i, *at) for i, at in zip(ids, opened, strict=True)])
+        rows = [_opened(attempt_id, *pair) for attempt_id, pair in zip(ids, opened, strict=True)]
+        self._open_attempts.values(connection, rows)
         if closed:
             connection.execute(self._close_attempts, as_parameter(closed))
 
-    def _admit_and_announce(self, connection: sa.Connection, steps: Sequence[Step]) -> None:
+    def _admit_and_announce(self, connection: sa.Connection, transitions: Sequence[Transition]) -> None:
         """Admit the next jobs of groups with new room; wake workers and dispatchers that wait for changes."""
-        leaving = (step.context for step in steps if step.change.move.lane is not None)
+        leaving = (_context(one) for one in transitions if one.lane is not None)
         groups = {group for context in leaving if (group := context.group) is not None}
         admitted = self.admission.admit(connection, groups)
-        if admitted or any(step.change.move.target == JobStatus.QUEUED for step in steps):
+        if admitted or any(one.target == JobStatus.QUEUED for one in transitions):
             self._database.announce(connection, Topic.INBOX)
-        if any(step.context.webhook_url is not None for step in steps):
+        if any(_context(one).webhook_url is not None for one in transitions):
             self._database.announce(connection, Topic.OUTBOX)
 
 
-def _ends_attempt(move: Move) -> bool:
-    return move.source in IN_PROGRESS and move.target not in IN_PROGRESS
+def _context(transition: Transition) -> EventContext:
+    if transition.context is None:
+        raise ValueError("a transition of a job needs the context of its event")
+    return transition.context
 
 
-def _job_columns(move: Move, rows: Rows | None, now: sa.ColumnElement[int]) -> Mapping[str, Any]:
+def _ends_attempt(transition: Transition) -> bool:
+    return transition.source in IN_PROGRESS and transition.target not in IN_PROGRESS
+
+
+def _job_columns(shape: Shape, rows: Rows | None, now: sa.ColumnElement[int]) -> Mapping[str, Any]:
     columns: dict[str, Any] = {"event_sequence": _job.event_sequence + 1, "updated_at": now}
     if rows is not None:
         columns["progress"] = sa.func.coalesce(rows["progress"], _job.progress)
         for name in ("outputs", "source_info", "last_error"):
             columns[name] = sa.func.coalesce(rows[name], inbox_jobs.c[name])
-    if move.attempts > 0:
+    if shape.attempts > 0:
         columns["started_at"], columns["progress"] = sa.func.coalesce(_job.started_at, now), 0.0
-    if move.lane is Lane.REST:
+    if shape.lane is Lane.REST:
         columns["finished_at"] = now
-    if move.source == JobStatus.FAILED and move.target == JobStatus.QUEUED:
+    if shape.source == JobStatus.FAILED and shape.target == JobStatus.QUEUED:
         columns["refresh_count"] = 0
-    if move.target == JobStatus.QUEUED:
+    if shape.target == JobStatus.QUEUED:
         columns["finished_at"] = columns["cancel_requested_at"] = sa.null()
-    if move.target == JobStatus.SUCCEEDED:
+    if shape.target == JobStatus.SUCCEEDED:
         columns["progress"], columns["last_error"] = 100.0, sa.null()
-    if move.source == JobStatus.PROCESSING:
+    if shape.source == JobStatus.PROCESSING:
         columns["eta_seconds"] = columns["speed"] = sa.null()
-    if move.target in FINISHED:
+    if shape.target in FINISHED:
         # A job that can never run again does not need its credentials: delete them.
         for name in ("encrypted", "dek_wrapped", "kek_id", "encryption_version"):
             column = inbox_jobs.c[f"storage_creds_{name}"]
             spent = sa.case((_job.attempt_count >= _job.max_attempts, None), else_=column)
-            columns[column.name] = spent if move.target == JobStatus.FAILED else sa.null()
+            columns[column.name] = spent if shape.target == JobStatus.FAILED else sa.null()
     return columns
 
 
-def _event(event_id: str, step: Step, row: AnyRow) -> tuple[Any, ...]:
-    context, (_, _, move, _, extra) = step
-    status = move.target
+def _event(event_id: str, transition: Transition, row: AnyRow) -> tuple[Any, ...]:
+    context, status, values = _context(transition), transition.target, transition.values
     return event_row(
         event_id,
         context,
@@ -155,37 +157,32 @@ def _event(event_id: str, step: Step, row: AnyRow) -> tuple[Any, ...]:
         status,
         type_=event_type(status),
         is_wanted=is_wanted(status, context.webhook_url, context.webhook_events),
-        outputs=as_json(extra["outputs"]) if "outputs" in extra else None,
-        error=as_json(extra["last_error"]) if "last_error" in extra else None,
+        outputs=as_json(values["outputs"]) if "outputs" in values else None,
+        error=as_json(values["last_error"]) if "last_error" in values else None,
     )
 
 
 _ATTEMPT_COLUMNS = ("attempt_id", "job_id", "attempt_no", "claim_version", "worker_id", "started_at")
 
 
-def _opened(attempt_id: str, change: Change, row: AnyRow) -> tuple[Any, ...]:
+def _opened(attempt_id: str, transition: Transition, row: AnyRow) -> tuple[Any, ...]:
     """Return the row of a new attempt, in the order of `_ATTEMPT_COLUMNS`."""
-    return (
-        attempt_id,
-        row.job_id,
-        row.attempt_count,
-        row.claim_version,
-        change.move.worker_id,
-        row.updated_at,
-    )
+    claimed = (row.job_id, row.attempt_count, row.claim_version, transition.worker_id, row.updated_at)
+    return (attempt_id, *claimed)
 
 
-def _closed(change: Change, row: AnyRow) -> dict[str, Any]:
+def _closed(transition: Transition, row: AnyRow) -> dict[str, Any]:
+    values = transition.values
     ended: dict[str, Any] = {
         "job_id": row.job_id,
-        "claim_version": change.claim_version,
+        "claim_version": transition.claim_version,
         "ended_at": row.updated_at,
-        "outcome": change.extra.get("outcome", change.move.target),
+        "outcome": values.get("outcome", transition.target),
     }
-    if "last_error" in change.extra:
-        ended["error"] = change.extra["last_error"]
-    if "timings" in change.extra:
-        ended["timings"] = change.extra["timings"]
+    if "last_error" in values:
+        ended["error"] = values["last_error"]
+    if "timings" in values:
+        ended["timings"] = values["timings"]
     return ended
 
 

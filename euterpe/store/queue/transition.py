@@ -1,0 +1,172 @@
+"""A fenced change of a row's status, as one frozen value that named constructors build."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple, Protocol, Self
+
+from euterpe.domain.errors import InvalidTransition
+from euterpe.domain.states import IN_PROGRESS, JobStatus, Lane
+from euterpe.store.checks import check_reported_fields
+from euterpe.store.queue.event_rows import EventContext
+
+NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+
+class Claim(Protocol):
+    """A job that a worker has claimed."""
+
+    @property
+    def job_id(self) -> str: ...
+    @property
+    def claim_version(self) -> int: ...
+    @property
+    def worker_id(self) -> str: ...
+    @property
+    def lease_ms(self) -> int: ...
+    @property
+    def context(self) -> EventContext: ...
+
+
+class Fence(NamedTuple):
+    """What the author of a transition last read of the row: when either value is out of date, it is stale."""
+
+    key: str
+    claim_version: int
+    status: str
+
+
+class Shape(NamedTuple):
+    """The part of a transition that the text of its UPDATE depends on."""
+
+    source: str
+    target: str
+    lane: Lane | None  # None: unchanged
+    is_leased: bool  # afterwards
+    raises_version: bool
+    attempts: int  # added to attempt_count
+
+
+class Transition(NamedTuple):
+    """A change of one row's status, fenced by the version and the status that its author read."""
+
+    key: str
+    claim_version: int
+    source: str
+    target: str
+    lane: Lane | None = None
+    worker_id: str | None = None  # the owner afterwards, if there is one
+    lease_ms: int | None = None  # the length of the lease from now; None: no lease
+    raises_version: bool = False  # for a new owner, or to fence off the old one
+    attempts: int = 0
+    delay_ms: int | None = None  # the row cannot be claimed before this time has passed
+    values: Mapping[str, Any] = NOTHING  # of the table's own columns
+    context: EventContext | None = None  # of a job: what its event needs
+
+    @classmethod
+    def claim(
+        cls,
+        fence: Fence,
+        target: str,
+        *,
+        worker_id: str,
+        lease_ms: int,
+        context: EventContext | None = None,
+    ) -> Self:
+        """Return a claim: the row gets an owner, a lease and a new version, and an attempt is counted."""
+        owner = (Lane.LEASED, worker_id, lease_ms)
+        return cls(*fence, target, *owner, raises_version=True, attempts=1, context=context)
+
+    @classmethod
+    def cancel(cls, key: str, claim_version: int, *, worker_id: str, context: EventContext) -> Self:
+        """Return the claim of a queued job that is canceled next: no attempt is counted."""
+        fence = Fence(key, claim_version, JobStatus.QUEUED)
+        owner = (Lane.LEASED, worker_id, 0)
+        return cls(*fence, JobStatus.CLAIMED, *owner, raises_version=True, context=context)
+
+    @classmethod
+    def advance(
+        cls, job: Claim, source: JobStatus, target: JobStatus, values: Mapping[str, Any] = NOTHING
+    ) -> Self:
+        """Return the next step of a claimed job: the lease is renewed, or ends with the job.
+
+        `values` may be progress, outputs, source_info and timings. Raise `InvalidTransition` for a job that
+        is not in progress.
+        """
+        if source not in IN_PROGRESS:
+            raise InvalidTransition(source, target, "only a job in progress moves on")
+        if values:
+            check_reported_fields(values)
+        fence = (job.job_id, job.claim_version, source)
+        if target == JobStatus.SUCCEEDED:
+            return cls(*fence, target, Lane.REST, values=values, context=job.context)
+        return cls(*fence, target, None, job.worker_id, job.lease_ms, values=values, context=job.context)
+
+    @classmethod
+    def release(
+        cls,
+        fence: Fence,
+        target: str,
+        lane: Lane,
+        *,
+        delay_ms: int | None = None,
+        values: Mapping[str, Any] = NOTHING,
+        context: EventContext | None = None,
+    ) -> Self:
+        """Return a release: the row loses its owner, and the attempt is not counted."""
+        return cls(*fence, target, lane, attempts=-1, delay_ms=delay_ms, values=values, context=context)
+
+    @classmethod
+    def finish(
+        cls,
+        fence: Fence,
+        target: str,
+        lane: Lane,
+        *,
+        delay_ms: int | None = None,
+        values: Mapping[str, Any] = NOTHING,
+        context: EventContext | None = None,
+    ) -> Self:
+        """Return the end of an attempt: the row loses its owner, to rest or to be claimed again."""
+        return cls(*fence, target, lane, delay_ms=delay_ms, values=values, context=context)
+
+    @classmethod
+    def retry(
+        cls,
+        fence: Fence,
+        target: str,
+        lane: Lane,
+        *,
+        attempts: int = 0,
+        context: EventContext | None = None,
+    ) -> Self:
+        """Return the way back from rest: the row is due now, with `attempts` added to those it has used."""
+        return cls(*fence, target, lane, attempts=attempts, delay_ms=0, context=context)
+
+    def expire(self) -> Self:
+        """Return this transition for a row whose lease has expired: it also fences off the owner."""
+        return self._replace(raises_version=True)
+
+    @property
+    def shape(self) -> Shape:
+        is_leased = self.lease_ms is not None
+        return Shape(self.source, self.target, self.lane, is_leased, self.raises_version, self.attempts)
+
+    @property
+    def has_values(self) -> bool:
+        return self.delay_ms is not None or bool(self.values)
+
+    def row(self) -> dict[str, Any]:
+        """Return the transition as a row of a batch."""
+        # The fence comes last, so that no value from a worker can overwrite it.
+        fence = {"key": self.key, "version": self.claim_version, "source": self.source}
+        row = {**self.values, **fence} if self.values else fence
+        return row if self.delay_ms is None else {**row, "delay_ms": self.delay_ms}
+
+    def parameters(self) -> dict[str, Any]:
+        """Return the parameters that all rows of a batch share."""
+        given = {"to_lane": self.lane, "lease_ms": self.lease_ms}
+        return {
+            "target": self.target,
+            "worker": self.worker_id,
+            **{name: value for name, value in given.items() if value is not None},
+        }
