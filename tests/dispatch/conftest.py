@@ -1,6 +1,5 @@
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, closing
-from typing import TypeVar
 
 import pytest
 
@@ -9,9 +8,6 @@ from euterpe.store.secrets.requesters import NewRequester
 from euterpe.store.store import Store
 from tests.dispatch.dispatcher_harness import WatchedOutbox, watch
 from tests.dispatch.fake_receivers import BlackHole, Receiver
-
-R = TypeVar("R", bound=Receiver)
-Open = Callable[[R], R]
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ from euterpe.store.queue.origins import KnownOrigin, OriginChange, OriginState
 from tests.dispatch.scheduler_harness import SchedulerHarness, event, events, ids
 
 KEY = ("r1", "https://a.example:443")
-HOUR_S = 3_600.0
 
 
 def fail(scheduler: SchedulerHarness, times: int) -> None:

@@ -179,10 +179,7 @@ def test_a_stopping_worker_finishes_what_it_can(
 def test_a_bug_is_an_internal_error_and_the_slot_lives_on(
     harness: WorkerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    broken: list[str] = []
-
     def plan(*_: object, **__: object) -> None:
-        broken.append("once")
         monkeypatch.undo()
         raise ZeroDivisionError("canary")
 

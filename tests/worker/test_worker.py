@@ -67,7 +67,7 @@ def test_jobs_whose_key_is_lost_delay_no_other(
         assert wait_for_end(store, job_id)["status"] == "succeeded"
     rows = [store.jobs.get(lost) for lost in job_ids]
     assert {(row["status"], row["attempt_count"], row["claim_version"]) for row in rows} == {("queued", 0, 1)}
-    assert "worker_in_trouble" not in [entry["event"] for entry in logs]
+    assert "claims_paused" not in [entry["event"] for entry in logs]
 
 
 def test_a_rotation_reaches_a_worker_that_runs(url: str, store: Store, tools: Tools, tmp_path: Path) -> None:
