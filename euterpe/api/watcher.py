@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 import structlog
 
 from euterpe.domain.errors import EuterpeError
+from euterpe.runtime.background_loop import BackgroundLoop
 
 _log = structlog.get_logger(__name__)
 
@@ -70,23 +71,22 @@ class Watcher:
         self._versions, self._every_s = versions, every_s
         self._watches: set[Watch] = set()
         self._changed = threading.Condition()
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._loop, name="euterpe-watcher", daemon=True)
+        self._loop = BackgroundLoop("euterpe-watcher", self._poll_once, on_error=self._pause_after)
 
     def start(self) -> None:
-        self._thread.start()
+        self._loop.start()
 
     def end_all(self) -> None:
         """End all watches, and every later one at once, because the service is stopping."""
         with self._changed:
-            self._stopped.set()
+            self._loop.begin_stop()
             self._changed.notify()
             for watch in self._watches:
                 watch.end()
 
     def stop(self) -> None:
         self.end_all()
-        self._thread.join()
+        self._loop.stop()
 
     @contextmanager
     def watch(self, job_ids: Collection[str]) -> Iterator[Watch]:
@@ -94,7 +94,7 @@ class Watcher:
         with self._changed:
             self._watches.add(watch)
             self._changed.notify()
-            if self._stopped.is_set():
+            if self._loop.is_stopping:
                 watch.end()
         try:
             yield watch
@@ -102,18 +102,20 @@ class Watcher:
             with self._changed:
                 self._watches.discard(watch)
 
-    def _loop(self) -> None:
-        while not self._stopped.is_set():
-            with self._changed:
-                self._changed.wait_for(lambda: self._watches or self._stopped.is_set())
-                watches = list(self._watches)
-            try:
-                self._poll(watches)
-            except EuterpeError as error:
-                _log.warning("watch_failed", code=error.code)  # the next poll reports the change
-            except Exception:  # noqa: BLE001  all watches would hang if the thread ended
-                _log.error("watch_failed", traceback=traceback.format_exc())
-            self._stopped.wait(self._every_s)
+    def _poll_once(self) -> float:
+        with self._changed:
+            self._changed.wait_for(lambda: self._watches or self._loop.is_stopping)
+            watches = list(self._watches)
+        self._poll(watches)
+        return self._every_s
+
+    def _pause_after(self, error: Exception) -> float:
+        """Log why a poll failed: the next one reports the change."""
+        if isinstance(error, EuterpeError):
+            _log.warning("watch_failed", code=error.code)
+        else:
+            _log.error("watch_failed", traceback="".join(traceback.format_exception(error)))
+        return self._every_s
 
     def _poll(self, watches: Collection[Watch]) -> None:
         job_ids = list({job_id for watch in watches for job_id in watch.job_ids})

@@ -1,17 +1,17 @@
 """Measure the latency from enqueue to claim for an idle worker, and the CPU time that waiting costs."""
 
-import random
 import threading
 import time
 
 from euterpe.bench.job_lives import LoadPlan
+from euterpe.runtime.jitter import jittered
 from euterpe.store.engine.wakeup import Topic
 from euterpe.store.store import Store
 
 # The pause between two jobs lets the worker become idle again. It is random so that it cannot stay in phase
 # with the polls.
-_PAUSE_S = (0.02, 0.2)
-_POLL_S = (0.5, 1.5)
+_PAUSE_S = 0.11
+_POLL_S = 1.0
 _IDLE_S = 10.0
 
 
@@ -29,7 +29,7 @@ def measure_latency(plan: LoadPlan, jobs: int = 200) -> dict[str, float]:
                     claimed.update((job.job_id, time.perf_counter()) for job in found)
                     progress.notify()
                 if not found:
-                    listener.wait(random.uniform(*_POLL_S))  # noqa: S311  jitter, not a secret
+                    listener.wait(jittered(_POLL_S))
 
         thread = threading.Thread(target=worker)
         thread.start()
@@ -49,7 +49,7 @@ def measure_latency(plan: LoadPlan, jobs: int = 200) -> dict[str, float]:
 def _wait_for_claim(
     store: Store, plan: LoadPlan, claimed: dict[str, float], progress: threading.Condition
 ) -> float:
-    time.sleep(random.uniform(*_PAUSE_S))  # noqa: S311  a pause, not a secret
+    time.sleep(jittered(_PAUSE_S, 0.2, 1.8))
     began = time.perf_counter()
     job_id = store.submit(plan.spec(), plan.requester_id).result().job_id
     with progress:

@@ -7,7 +7,6 @@ differ only in how they send a request.
 from collections.abc import Generator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from random import random
 from time import monotonic
 from typing import TypeAlias, TypeVar
 
@@ -17,6 +16,7 @@ from euterpe.client.errors import ClientError, Gone, NotFound, StillRunning, Unr
 from euterpe.client.requests import ApiRequest, ApiResponse
 from euterpe.client.responses import Page, error_of, field_of, job_of, page_of
 from euterpe.client.retries import pause_before_retry
+from euterpe.runtime.jitter import draw
 
 T = TypeVar("T")
 Plan: TypeAlias = Generator[ApiRequest, ApiResponse | Unreachable, T]
@@ -34,7 +34,7 @@ def send_with_retries(call: ApiRequest) -> Plan[ApiResponse]:
             error = refusal
         else:
             return outcome
-        pause = pause_before_retry(error, tried=tried, idempotent=call.idempotent, draw=random())  # noqa: S311
+        pause = pause_before_retry(error, tried=tried, idempotent=call.idempotent, draw=draw())
         if pause is None:
             raise error
         call = replace(call, after_s=pause, outage=error if tried == 1 else None)

@@ -4,7 +4,6 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from random import random
 
 from euterpe.client import requests
 from euterpe.client.documents import Event, Progress
@@ -13,6 +12,7 @@ from euterpe.client.requests import ApiRequest, ApiResponse
 from euterpe.client.responses import error_of, unexpected
 from euterpe.client.retries import pause_before_retry
 from euterpe.domain.states import FINISHED, JOB_TRANSITIONS
+from euterpe.runtime.jitter import draw
 
 # A \r at the end of a chunk may be half of a \r\n, so it stays in the buffer until the next byte.
 _LINE_END = re.compile(rb"\r\n|\n|\r(?=.)", re.DOTALL)
@@ -107,7 +107,7 @@ class EventWatch:
     def lost(self, error: ClientError) -> None:
         """Set the pause before a reconnect, or raise the error if it is not to be retried."""
         self._tried += 1
-        pause = pause_before_retry(error, tried=self._tried, idempotent=True, draw=random())  # noqa: S311
+        pause = pause_before_retry(error, tried=self._tried, idempotent=True, draw=draw())
         if pause is None:
             raise error
         self.pause_s = pause

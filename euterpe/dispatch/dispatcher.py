@@ -3,7 +3,6 @@
 One thread claims events and starts sends, a pool of threads sends, one settles, one extends the leases.
 """
 
-import random
 import threading
 import time
 from collections.abc import Mapping, Set
@@ -23,6 +22,8 @@ from euterpe.dispatch.sender import DeliveryPolicy, Sender
 from euterpe.dispatch.signing_secrets import SigningSecrets
 from euterpe.domain.retry import DeliverySchedule
 from euterpe.net.egress import Egress
+from euterpe.runtime.background_loop import BackgroundLoop
+from euterpe.runtime.jitter import jittered
 from euterpe.store.engine.wakeup import Listener, Topic
 from euterpe.store.errors import StoreUnavailable
 from euterpe.store.queue.origins import KnownOrigin, OriginKey
@@ -74,14 +75,14 @@ class Dispatcher:
         self._lock = threading.Lock()  # guards the scheduler and the next two fields
         self._outbox_has_more = False  # the last claim was full
         self._skipped: Set[str] = frozenset()  # requesters that the last claim passed over
-        self._stopping = threading.Event()
+        self._failed_claims = 0  # in a row
         self._senders = ThreadPoolExecutor(max_concurrent_sends(concurrency), "euterpe-dispatch-send")
-        self._thread = threading.Thread(target=self._loop, name="euterpe-dispatch-claim", daemon=True)
+        self._loop = BackgroundLoop("euterpe-dispatch-claim", self._claim_once, on_error=self._pause_claims)
         self._listener: Listener
 
     def start(self) -> None:
         self._listener = self._store.database.listen(Topic.OUTBOX)
-        for part in (self._lease_keeper, self._result_writer, self._thread):
+        for part in (self._lease_keeper, self._result_writer, self._loop):
             part.start()
 
     def stop(self, drain: bool = True) -> None:
@@ -89,12 +90,12 @@ class Dispatcher:
 
         Without `drain`, do not wait for receivers: the leases of the events under way expire.
         """
-        if self._stopping.is_set():
+        if self._loop.is_stopping:
             return
         with self._lock:
-            self._stopping.set()
+            self._loop.begin_stop()
             self._listener.wake()
-        self._thread.join()
+        self._loop.stop()
         self._release_waiting()
         self._senders.shutdown(wait=drain)
         self._release_waiting()  # events that came back because the database was unavailable
@@ -113,17 +114,16 @@ class Dispatcher:
 
     # -- the thread that claims
 
-    def _loop(self) -> None:
-        failures = 0
-        while not self._stopping.is_set():
-            try:
-                if self._claim():
-                    self._wait()
-                failures = 0
-            except Exception as error:  # noqa: BLE001  the events must still be delivered
-                failures += 1
-                _log_error(error)
-                self._stopping.wait(outage_pause_s(failures))
+    def _claim_once(self) -> float:
+        if self._claim():
+            self._wait()
+        self._failed_claims = 0
+        return 0.0
+
+    def _pause_claims(self, error: Exception) -> float:
+        self._failed_claims += 1
+        _log_error(error)
+        return outage_pause_s(self._failed_claims)
 
     def _claim(self) -> bool:
         """Claim events and start sends. Return whether there is nothing more to claim, or no room for it."""
@@ -186,15 +186,15 @@ class Dispatcher:
         with self._lock:
             change, has_more = self._scheduler.next_change(), self._outbox_has_more
         if not has_more:
-            self._stopping.wait(_CLAIM_PAUSE_S)
-        poll = self._poll_s * random.uniform(0.5, 1.5)  # noqa: S311  jitter, not a secret
+            self._loop.sleep(_CLAIM_PAUSE_S)
+        poll = jittered(self._poll_s)
         self._listener.wait(poll if change is None else min(poll, change))
 
     # -- the threads that send
 
     def _start_sends(self) -> None:
         """Start all sends that may start now. The caller holds the lock."""
-        while not self._stopping.is_set() and (send := self._scheduler.start_next()):
+        while not self._loop.is_stopping and (send := self._scheduler.start_next()):
             self._senders.submit(self._run_sends, send)
 
     def _run_sends(self, send: Send | None) -> None:
@@ -228,7 +228,7 @@ class Dispatcher:
             if outcome is None:
                 self._scheduler.add([send.event])
                 return None  # the thread that claims starts it again once the database is available
-            if self._stopping.is_set():
+            if self._loop.is_stopping:
                 return None
             following = self._scheduler.start_next()
             self._start_sends()

@@ -1,6 +1,5 @@
 """Batched writes of delivery results: many in a transaction, and none delayed for long."""
 
-import random
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -8,6 +7,8 @@ from collections.abc import Callable, Sequence
 import structlog
 
 from euterpe.domain.retry import Backoff, RetryClass
+from euterpe.runtime.background_loop import BackgroundLoop
+from euterpe.runtime.jitter import draw
 from euterpe.store.errors import StoreUnavailable
 from euterpe.store.queue.outbox import ClaimedEvent, Delivery, Outbox
 
@@ -15,7 +16,7 @@ _OUTAGE = Backoff(base_ms=200, cap_ms=5_000)
 
 
 def outage_pause_s(failures: int) -> float:
-    return _OUTAGE.delay_ms(failures, RetryClass.TRANSIENT, random.random()) / 1000  # noqa: S311  jitter
+    return _OUTAGE.delay_ms(failures, RetryClass.TRANSIENT, draw()) / 1000
 
 
 _log = structlog.get_logger(__name__)
@@ -43,20 +44,19 @@ class ResultWriter:
         self._outbox, self._settled, self._give_up_s = outbox, settled, give_up_s
         self._ended: list[Delivery] = []
         self._changed = threading.Condition()
-        self._stopping = threading.Event()
         self._last_try = 0.0
         self._gather_s = _GATHER_S
-        self._thread = threading.Thread(target=self._loop, name="euterpe-dispatch-settle", daemon=True)
+        self._loop = BackgroundLoop("euterpe-dispatch-settle", self._settle_next, drains=True)
 
     def start(self) -> None:
-        self._thread.start()
+        self._loop.start()
 
     def stop(self) -> None:
         self._last_try = time.monotonic() + self._give_up_s
-        self._stopping.set()
         with self._changed:
+            self._loop.begin_stop()
             self._changed.notify()
-        self._thread.join()
+        self._loop.stop()
 
     def put(self, delivery: Delivery) -> None:
         with self._changed:
@@ -64,17 +64,20 @@ class ResultWriter:
             if len(self._ended) in (1, _FULL_BATCH):
                 self._changed.notify()
 
-    def _loop(self) -> None:
-        while batch := self._next_batch():
-            self._write(batch)
-            self._settled([delivery.event for delivery in batch])
+    def _settle_next(self) -> float | None:
+        batch = self._next_batch()
+        if not batch:
+            return None
+        self._write(batch)
+        self._settled([delivery.event for delivery in batch])
+        return 0.0
 
     def _next_batch(self) -> list[Delivery]:
         """Return the next deliveries to write; none when all are written and the writer stops."""
         with self._changed:
-            self._changed.wait_for(lambda: self._ended or self._stopping.is_set())
+            self._changed.wait_for(lambda: self._ended or self._loop.is_stopping)
             self._changed.wait_for(
-                lambda: len(self._ended) >= _FULL_BATCH or self._stopping.is_set(), timeout=self._gather_s
+                lambda: len(self._ended) >= _FULL_BATCH or self._loop.is_stopping, timeout=self._gather_s
             )
             batch = self._ended[:_MAX_BATCH]
             del self._ended[:_MAX_BATCH]
@@ -100,7 +103,7 @@ class ResultWriter:
 
     def _may_try_again(self, failures: int) -> bool:
         pause = outage_pause_s(failures)
-        if not self._stopping.wait(pause):
+        if not self._loop.sleep(pause):
             return True
         time.sleep(max(0.0, min(pause, self._last_try - time.monotonic())))
         return time.monotonic() < self._last_try

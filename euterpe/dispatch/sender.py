@@ -1,6 +1,5 @@
 """Delivery attempts: sign an event, send it, and decide by the answer whether to retry."""
 
-import random
 import re
 import time
 from collections.abc import Callable
@@ -28,6 +27,7 @@ from euterpe.domain.retry import (
 from euterpe.domain.text import to_storable
 from euterpe.net.egress import Egress, EgressResponse
 from euterpe.net.errors import EgressError, EgressRefused
+from euterpe.runtime.jitter import draw
 from euterpe.store.errors import StoreUnavailable
 from euterpe.store.queue.outbox import ClaimedEvent, Delivery
 from euterpe.store.secrets.callbacks import Callbacks
@@ -140,7 +140,7 @@ class Sender:
             max_attempts=self._policy.max_attempts,
             retry_after_ms=retry_after_ms,
             schedule=self._policy.schedule,
-            draw=random.random(),  # noqa: S311  jitter, not a secret
+            draw=draw(),
             failure=failure,
         )
 

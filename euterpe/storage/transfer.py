@@ -2,7 +2,6 @@
 
 import errno
 import os
-import random
 import stat
 import time
 from collections.abc import Callable, Iterator
@@ -13,6 +12,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import BinaryIO, Protocol, TypeVar
 
+from euterpe.runtime.jitter import jittered
 from euterpe.storage.errors import StorageError, StorageUnreachable
 
 T = TypeVar("T")
@@ -170,4 +170,4 @@ def retry_transfer(
             reached = got
             if failures >= tries:
                 raise
-        time.sleep(_FIRST_PAUSE_S * 2 ** (failures - 1) * random.uniform(0.5, 1.0))  # noqa: S311
+        time.sleep(jittered(_FIRST_PAUSE_S * 2 ** (failures - 1), 0.5, 1.0))

@@ -4,7 +4,6 @@ Invariant `blame`: only types, codes, error numbers and measurements decide, nev
 """
 
 import errno
-import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +13,7 @@ import structlog
 from euterpe.crypto.errors import CannotDecrypt, UnknownFormat, UnknownKek
 from euterpe.domain.retry import Backoff, JobError, RetryClass, canceled
 from euterpe.media.errors import MediaError
+from euterpe.runtime.jitter import draw
 from euterpe.storage.errors import StorageError
 from euterpe.store.queue.inbox import ClaimedJob
 from euterpe.worker.disk import DiskFull, NoRoomNow, TooLargeForWorker
@@ -106,8 +106,7 @@ class ReleasePolicy:
         """Return a pause that grows with each uncharged claim: `claim_version` counts all claims."""
         given_back = job.claim_version - job.attempt_count
         backoff = Backoff(self.first_pause_ms, self.longest_pause_ms)
-        draw = random.random()  # noqa: S311  jitter, not a secret
-        return backoff.delay_ms(given_back + 1, RetryClass.TRANSIENT, draw)
+        return backoff.delay_ms(given_back + 1, RetryClass.TRANSIENT, draw())
 
     def is_spent(self, attempts: Sequence[Mapping[str, Any]]) -> bool:
         """Return whether the job was released so often that its next failure of this kind is charged."""

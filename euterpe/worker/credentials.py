@@ -1,7 +1,6 @@
 """A job's credentials: decrypted in memory, and refreshed when storage refuses them (contract §7)."""
 
 import json
-import random
 import time
 from collections.abc import Callable
 from typing import Literal, TypeVar
@@ -19,10 +18,11 @@ from euterpe.domain.spec import JobSpec
 from euterpe.domain.strict_json import parse_json
 from euterpe.net.egress import Egress, EgressResponse
 from euterpe.net.errors import EgressError
+from euterpe.runtime.jitter import jittered
 from euterpe.storage.errors import StorageError
 from euterpe.store.engine.ids import new_id
 from euterpe.store.store import Store
-from euterpe.worker.lease_keeper import AttemptControl
+from euterpe.worker.attempt_control import AttemptControl
 
 _log = structlog.get_logger(__name__)
 _ANSWER_BYTES = 262_144
@@ -93,7 +93,7 @@ class CredentialAccess:
                 return True
             if reason == "expiring":
                 return False
-            self._control.wait(pause * random.uniform(0.5, 1.5))  # noqa: S311  jitter, not a secret
+            self._control.wait(jittered(pause))
             pause *= 2
         return True
 

@@ -11,8 +11,8 @@ from euterpe.storage.errors import StorageError
 from euterpe.storage.publication import Owner
 from euterpe.storage.storage import Storage
 from euterpe.storage.transfer import Stored, UploadDestination
+from euterpe.worker.attempt_control import AttemptControl
 from euterpe.worker.credentials import CredentialAccess
-from euterpe.worker.lease_keeper import AttemptControl
 
 # An HLS output has thousands of files, and an object store takes some 20 ms to check one.
 _CHECKS_AT_ONCE = 8

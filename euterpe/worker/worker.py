@@ -1,6 +1,5 @@
 """The worker: a loop that claims as many jobs as there are free slots, and a thread pool that runs them."""
 
-import random
 import threading
 import time
 from collections.abc import Sequence
@@ -9,16 +8,19 @@ from contextlib import suppress
 
 import structlog
 
+from euterpe.runtime.background_loop import BackgroundLoop
+from euterpe.runtime.jitter import jittered
 from euterpe.store.engine.wakeup import Topic
 from euterpe.store.errors import StoreError
 from euterpe.store.queue.inbox import ClaimedJob
 from euterpe.worker.attempt import Attempt, Tools
+from euterpe.worker.attempt_control import AttemptControl
 from euterpe.worker.health import ClaimGate
 from euterpe.worker.interruptions import AttemptResult
-from euterpe.worker.lease_keeper import AttemptControl, LeaseKeeper
+from euterpe.worker.lease_keeper import JobLeaseKeeper
 
 _log = structlog.get_logger(__name__)
-_POLL_S = (0.5, 1.5)
+_POLL_S = 1.0  # with jitter of half of it
 # The time for attempts to end after the stop signal. The threads of those that still run are abandoned.
 _GRACE_S = 10.0
 
@@ -38,27 +40,26 @@ class Worker:
     ) -> None:
         self._tools, self._worker_id, self._slots = tools, worker_id, slots
         self._queues, self._lease_ms = queues, lease_ms
-        self.lease_keeper = LeaseKeeper(tools.store, interval_ms=heartbeat_ms)
+        self.lease_keeper = JobLeaseKeeper(tools.store, interval_ms=heartbeat_ms)
         self._pool = ThreadPoolExecutor(slots, thread_name_prefix="euterpe-slot")
         self._busy: set[Future[None]] = set()
         self._gate = ClaimGate(tools.self_check, tools.disk)
         self._drains_since = float("inf")
         self._changed = threading.Condition()
-        self._stopping = False
         self._listener = tools.store.database.listen(Topic.INBOX)
-        self._thread = threading.Thread(target=self._loop, name="euterpe-claims", daemon=True)
+        self._loop = BackgroundLoop("euterpe-claims", self._claim_once, on_error=self._pause_claims)
 
     def start(self) -> None:
         self._tools.workdir.open()
         self._tools.sandbox.start()
         self.lease_keeper.start()
-        self._thread.start()
+        self._loop.start()
         _log.info("worker_started", slots=self._slots, queues=list(self._queues))
 
     def stop_claiming(self) -> None:
         """Stop claiming, and start the clock of the drain. `stop` calls it too."""
         with self._changed:
-            self._stopping = True
+            self._loop.begin_stop()
             self._drains_since = min(self._drains_since, time.monotonic())
             self._changed.notify_all()
         self._listener.wake()
@@ -67,7 +68,7 @@ class Worker:
         """Wait up to `drain_s` for running attempts, then release the rest. Return False when an attempt
         hangs: its thread is abandoned, and its lease expires."""
         self.stop_claiming()
-        self._thread.join()
+        self._loop.stop()
         with self._changed:
             self._changed.wait_for(lambda: not self._busy, self._drains_since + drain_s - time.monotonic())
         self.lease_keeper.stop_attempts()
@@ -86,32 +87,32 @@ class Worker:
         _log.info("worker_stopped")
         return has_ended
 
-    def _loop(self) -> None:
-        while True:
-            with self._changed:
-                self._changed.wait_for(lambda: self._stopping or len(self._busy) < self._slots)
-                if self._stopping:
-                    return
-                free = self._slots - len(self._busy)
-            try:
-                # Claim until nothing is left: a claim that finds nothing sweeps, so that the next job does
-                # not wait for a sweep.
-                if self._finds_nothing(free):
-                    self._listener.wait(_poll_s())
-            except Exception:  # noqa: BLE001  a worker without its claim loop looks alive and does nothing
-                _log.exception("claim_unexpected_error")
-                self._gate.suspect()
-                with self._changed:  # do not wait on the listener, which may be the cause
-                    self._changed.wait_for(lambda: self._stopping, _poll_s())
+    def _claim_once(self) -> float | None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._loop.is_stopping or len(self._busy) < self._slots)
+            if self._loop.is_stopping:
+                return None
+            free = self._slots - len(self._busy)
+        # Claim until nothing is left: a claim that finds nothing sweeps, so that the next job does not wait
+        # for a sweep.
+        if not self._fill_slots(free):
+            self._listener.wait(jittered(_POLL_S))
+        return 0.0
 
-    def _finds_nothing(self, free: int) -> bool:
+    def _pause_claims(self, error: Exception) -> float:
+        _log.error("claim_unexpected_error", exc_info=error)
+        self._gate.suspect()
+        return jittered(_POLL_S)
+
+    def _fill_slots(self, free: int) -> bool:
+        """Claim jobs for the free slots, if the worker may; return whether there were any."""
         try:
             # Large jobs may hold the disk of several slots.
             free = min(free, self._tools.disk.free_slots())
-            return not (self._gate.may_claim() and free) or not self._claim(free)
+            return self._gate.may_claim() and free > 0 and self._claim(free) > 0
         except StoreError as error:
             _log.warning("claim_failed", error=str(error))
-            return True
+            return False
 
     def _claim(self, free: int) -> int:
         jobs = self._tools.store.inbox.claim(
@@ -158,7 +159,3 @@ class Worker:
                     self._gate.suspect()
             finally:
                 self.lease_keeper.drop(control)
-
-
-def _poll_s() -> float:
-    return random.uniform(*_POLL_S)  # noqa: S311  jitter, not a secret

@@ -10,8 +10,8 @@ from euterpe.domain.retry import JobError, RetryClass
 from euterpe.domain.strict_json import canonical_text
 from euterpe.store.store import Store
 from euterpe.worker.attempt import Attempt, Tools
+from euterpe.worker.attempt_control import AttemptControl
 from euterpe.worker.interruptions import AttemptResult
-from euterpe.worker.lease_keeper import AttemptControl
 from tests.clock import SettableClock
 from tests.store.jobs import claim_one, event_types
 from tests.worker.job_secrets import CREDENTIALS, alter_seal, submit

@@ -8,18 +8,19 @@ import pytest
 from euterpe.store.errors import StoreUnavailable
 from euterpe.store.queue.inbox import ClaimedJob
 from euterpe.store.store import Store
+from euterpe.worker.attempt_control import AttemptControl
 from euterpe.worker.interruptions import AttemptTimeout, CancelRequested, LeaseLost, WorkerStopping
-from euterpe.worker.lease_keeper import AttemptControl, LeaseKeeper
+from euterpe.worker.lease_keeper import JobLeaseKeeper
 from tests.clock import SettableClock
 
 
 @pytest.fixture
-def lease_keeper(store: Store) -> LeaseKeeper:
-    return LeaseKeeper(store, interval_ms=10)
+def lease_keeper(store: Store) -> JobLeaseKeeper:
+    return JobLeaseKeeper(store, interval_ms=10)
 
 
 def test_a_beat_keeps_the_lease(
-    store: Store, clock: SettableClock, lease_keeper: LeaseKeeper, job: ClaimedJob
+    store: Store, clock: SettableClock, lease_keeper: JobLeaseKeeper, job: ClaimedJob
 ) -> None:
     control = AttemptControl(job, 60)
     lease_keeper.keep(control)
@@ -31,7 +32,7 @@ def test_a_beat_keeps_the_lease(
 
 
 def test_a_job_that_somebody_else_has_is_lost(
-    store: Store, clock: SettableClock, lease_keeper: LeaseKeeper, job: ClaimedJob
+    store: Store, clock: SettableClock, lease_keeper: JobLeaseKeeper, job: ClaimedJob
 ) -> None:
     control = AttemptControl(job, 60)
     lease_keeper.keep(control)
@@ -42,7 +43,9 @@ def test_a_job_that_somebody_else_has_is_lost(
         control.check()
 
 
-def test_a_cancel_is_seen_at_the_next_beat(store: Store, lease_keeper: LeaseKeeper, job: ClaimedJob) -> None:
+def test_a_cancel_is_seen_at_the_next_beat(
+    store: Store, lease_keeper: JobLeaseKeeper, job: ClaimedJob
+) -> None:
     control = AttemptControl(job, 60)
     lease_keeper.keep(control)
     store.control.cancel(job.job_id)
@@ -84,7 +87,7 @@ def test_a_wait_ends_with_its_reason(job: ClaimedJob) -> None:
 
 
 def test_heartbeats_go_on_after_the_database_was_unavailable(
-    store: Store, lease_keeper: LeaseKeeper, job: ClaimedJob, monkeypatch: pytest.MonkeyPatch
+    store: Store, lease_keeper: JobLeaseKeeper, job: ClaimedJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     beats, beat = threading.Semaphore(0), store.inbox.heartbeat
     errors: list[Exception] = [StoreUnavailable("away"), RuntimeError("odd")]
@@ -104,7 +107,7 @@ def test_heartbeats_go_on_after_the_database_was_unavailable(
 
 
 def test_dropping_an_attempt_leaves_a_later_one_of_the_same_job(
-    lease_keeper: LeaseKeeper, job: ClaimedJob
+    lease_keeper: JobLeaseKeeper, job: ClaimedJob
 ) -> None:
     before, after = AttemptControl(job, 60), AttemptControl(job, 60)
     lease_keeper.keep(before)
@@ -114,7 +117,7 @@ def test_dropping_an_attempt_leaves_a_later_one_of_the_same_job(
 
 
 def test_an_attempt_that_never_returns_loses_its_lease(
-    store: Store, clock: SettableClock, lease_keeper: LeaseKeeper, job: ClaimedJob
+    store: Store, clock: SettableClock, lease_keeper: JobLeaseKeeper, job: ClaimedJob
 ) -> None:
     """A call that never returns must not keep its lease for ever."""
     now = 0.0

@@ -1,6 +1,5 @@
 """Open SQLite, libSQL or Postgres: connection pools, pragmas and session settings, and how to BEGIN."""
 
-import random
 import time
 from dataclasses import dataclass
 from enum import StrEnum
@@ -13,6 +12,7 @@ from sqlalchemy.dialects.sqlite.base import SQLiteCompiler
 from sqlalchemy.exc import ArgumentError
 
 import euterpe.store.engine.libsql  # noqa: F401  registers the dialect
+from euterpe.runtime.jitter import jittered
 from euterpe.store.engine.deadlines import seconds_left
 from euterpe.store.errors import StoreUnavailable, UnsupportedDatabase
 
@@ -190,7 +190,7 @@ def _begin_when_free(connection: sa.Connection) -> None:
         except sa.exc.OperationalError as error:
             if not _is_busy(error) or not seconds_left():
                 raise
-            time.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311  jitter, not a secret
+            time.sleep(jittered(pause, 0.5, 1.0))
             pause = min(2 * pause, _LONGEST_WAIT_S)
         else:
             return

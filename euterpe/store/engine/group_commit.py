@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Generic, TypeVar
 
+from euterpe.runtime.background_loop import BackgroundLoop
 from euterpe.store.engine.deadlines import WRITE_WAIT_S, deadline_after, write_deadline
 from euterpe.store.errors import StoreError, StoreUnavailable
 
@@ -34,43 +35,42 @@ class GroupCommit(Generic[T, R]):
         self._max_wait_s = max_wait_s
         self._waiting: list[_Entry[T, R]] = []
         self._changed = threading.Condition()
-        self._stopping = False
-        self._thread = threading.Thread(target=self._loop, name=f"euterpe-{name}", daemon=True)
+        self._loop = BackgroundLoop(f"euterpe-{name}", self._write_next, drains=True)
 
     def start(self) -> None:
-        self._thread.start()
+        self._loop.start()
 
     def stop(self, *, drain: bool = True) -> None:
         """Write the waiting items, or refuse them without `drain`, and end the thread."""
         with self._changed:
-            self._stopping = True
+            self._loop.begin_stop()
             refused = [] if drain else self._waiting
             self._waiting = self._waiting if drain else []
             self._changed.notify_all()
         for _, future, _ in refused:
             if future.set_running_or_notify_cancel():
                 future.set_exception(StoreUnavailable("the service is stopping; try again"))
-        self._thread.join()
+        self._loop.stop()
 
     def submit(self, item: T) -> "Future[R]":
         """Return the future of the item's result; raise StoreUnavailable if stopping or full."""
         future: Future[R] = Future()
         with self._changed:
-            if self._stopping or len(self._waiting) >= self._max_waiting:
+            if self._loop.is_stopping or len(self._waiting) >= self._max_waiting:
                 raise StoreUnavailable("too many writes are waiting for the database; try again")
             self._waiting.append((item, future, deadline_after(self._max_wait_s)))
             self._changed.notify()
         return future
 
-    def _loop(self) -> None:
-        while True:
-            with self._changed:
-                self._changed.wait_for(lambda: self._waiting or self._stopping)
-                batch = self._waiting[: self._max_batch]
-                del self._waiting[: self._max_batch]
-            if not batch:
-                return
-            self._write([entry for entry in batch if entry[1].set_running_or_notify_cancel()])
+    def _write_next(self) -> float | None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._waiting or self._loop.is_stopping)
+            batch = self._waiting[: self._max_batch]
+            del self._waiting[: self._max_batch]
+        if not batch:
+            return None
+        self._write([entry for entry in batch if entry[1].set_running_or_notify_cancel()])
+        return 0.0
 
     def _write(self, batch: Sequence[_Entry[T, R]]) -> None:
         if not batch:

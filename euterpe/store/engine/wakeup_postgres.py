@@ -7,6 +7,7 @@ import psycopg
 import sqlalchemy as sa
 from psycopg.rows import TupleRow
 
+from euterpe.runtime.background_loop import BackgroundLoop
 from euterpe.store.engine.self_pipe import SelfPipe
 from euterpe.store.engine.wakeup import Topic
 
@@ -24,36 +25,34 @@ class PostgresAnnouncer:
         self._engine = engine.execution_options(isolation_level="AUTOCOMMIT")
         self._due: set[Topic] = set()
         self._changed = threading.Condition()
-        self._stopping = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._loop = BackgroundLoop("euterpe-notify", self._notify)
+        self._is_started = False
 
     def announce(self, topic: Topic) -> None:
         with self._changed:
-            if topic in self._due or self._stopping.is_set():
+            if topic in self._due or self._loop.is_stopping:
                 return
             self._due.add(topic)
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._loop, name="euterpe-notify", daemon=True)
-                self._thread.start()
+            if not self._is_started:
+                self._is_started = True
+                self._loop.start()
             self._changed.notify()
 
     def stop(self) -> None:
-        self._stopping.set()
         with self._changed:
+            self._loop.begin_stop()
             self._changed.notify()
-        if self._thread is not None:
-            self._thread.join()
+        self._loop.stop()
 
-    def _loop(self) -> None:
-        while not self._stopping.is_set():
-            with self._changed:
-                self._changed.wait_for(lambda: self._due or self._stopping.is_set())
-                topics, self._due = self._due, set()
-            # A hint that cannot be sent is lost; the poll finds the work.
-            with contextlib.suppress(sa.exc.SQLAlchemyError), self._engine.connect() as connection:
-                for topic in topics:
-                    connection.execute(_NOTIFY, {"topic": topic.value})
-            self._stopping.wait(_DEBOUNCE_S)
+    def _notify(self) -> float:
+        with self._changed:
+            self._changed.wait_for(lambda: self._due or self._loop.is_stopping)
+            topics, self._due = self._due, set()
+        # A hint that cannot be sent is lost; the poll finds the work.
+        with contextlib.suppress(sa.exc.SQLAlchemyError), self._engine.connect() as connection:
+            for topic in topics:
+                connection.execute(_NOTIFY, {"topic": topic.value})
+        return _DEBOUNCE_S
 
 
 class PostgresListener:

@@ -1,6 +1,5 @@
 """Failed attempts: write the retry decision as a requeue, a failure or a dead letter."""
 
-import random
 from collections.abc import Mapping, Sequence
 from typing import Any, assert_never
 
@@ -8,6 +7,7 @@ import sqlalchemy as sa
 
 from euterpe.domain.retry import Backoff, DeadLetter, Fail, JobDecision, JobError, Requeue, decide_job
 from euterpe.domain.states import JobStatus, Lane, lane_when_queued
+from euterpe.runtime.jitter import draw
 from euterpe.store.engine.batch_rows import AnyRow
 from euterpe.store.queue.event_rows import CONTEXT_COLUMNS, context_of
 from euterpe.store.queue.job_transitions import JobTransitions
@@ -51,7 +51,7 @@ class FailureWriter:
                 max_attempts=row.max_attempts,
                 cancel_requested=row.cancel_requested_at is not None,
                 backoff=self._backoff,
-                draw=random.random(),  # noqa: S311  jitter, not a secret
+                draw=draw(),
             )
             for row, error in zip(rows, errors, strict=True)
         ]

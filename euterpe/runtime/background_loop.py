@@ -1,0 +1,68 @@
+"""A function that runs again and again in a thread of its own, until it is stopped."""
+
+import threading
+from collections.abc import Callable
+
+import structlog
+
+_log = structlog.get_logger(__name__)
+
+
+class BackgroundLoop:
+    """A daemon thread that calls `run_once` until `stop`.
+
+    `run_once` returns the seconds to sleep before the next call, or None to end the loop. If it raises, the
+    loop goes on: `on_error` gets the exception and returns the seconds to sleep. Without `on_error` the
+    exception is logged, and the loop sleeps for a second. With `drains` the loop does not sleep after `stop`,
+    and goes on until `run_once` returns None.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        run_once: Callable[[], float | None],
+        *,
+        on_error: Callable[[Exception], float] | None = None,
+        first_pause_s: float = 0.0,
+        drains: bool = False,
+    ) -> None:
+        self._run_once, self._on_error = run_once, on_error or _log_error
+        self._first_pause_s, self._drains = first_pause_s, drains
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    @property
+    def is_stopping(self) -> bool:
+        return self._stopping.is_set()
+
+    def sleep(self, seconds: float) -> bool:
+        """Sleep, but no longer than until the loop is stopped; return whether it is."""
+        return self._stopping.wait(seconds)
+
+    def begin_stop(self) -> None:
+        """Let the loop end after the current call, which the caller wakes if it waits."""
+        self._stopping.set()
+
+    def stop(self) -> None:
+        """Stop the loop, and wait for its end. A loop that was never started has ended."""
+        self.begin_stop()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    def _run(self) -> None:
+        pause: float | None = self._first_pause_s
+        while pause is not None:
+            if (self._stopping.is_set() or self._stopping.wait(pause)) and not self._drains:
+                return
+            try:
+                pause = self._run_once()
+            except Exception as error:  # noqa: BLE001  a service without this thread looks alive and does nothing
+                pause = self._on_error(error)
+
+
+def _log_error(error: Exception) -> float:
+    _log.error("background_loop_failed", error=str(error), exc_info=error)
+    return 1.0

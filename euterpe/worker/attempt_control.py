@@ -1,0 +1,78 @@
+"""The deadline and the stop signal of one attempt."""
+
+import threading
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+import structlog
+
+from euterpe.runtime.retry import retry
+from euterpe.store.errors import StoreUnavailable
+from euterpe.store.queue.inbox import ClaimedJob
+from euterpe.worker.interruptions import AttemptTimeout, Interruption, LeaseLost, WorkerStopping
+from euterpe.worker.meter import UsageMeter
+
+_log = structlog.get_logger(__name__)
+# A stopping worker waits no longer for its database: its jobs are reclaimed when their leases expire.
+_STOP_WRITE_S = 3.0
+# An attempt that has not ended so long after its deadline hangs in a call that never returns. Its lease is no
+# longer extended, so that another worker can have the job.
+_HANGS_S = 60.0
+R = TypeVar("R")
+
+
+class AttemptControl:
+    """The deadline and stop signal of one attempt. The attempt calls `check` wherever it can stop."""
+
+    def __init__(self, job: ClaimedJob, timeout_s: float, now: Callable[[], float] = time.monotonic) -> None:
+        self.job = job
+        self._now, self._ends_at, self._timeout_s = now, now() + timeout_s, timeout_s
+        self.meter = UsageMeter()
+        self._end: Interruption | None = None
+        self._changed = threading.Event()
+
+    def check(self) -> None:
+        """Raise when the attempt must stop."""
+        if self._end is not None:
+            raise self._end
+        if self._now() > self._ends_at:
+            raise AttemptTimeout(f"the attempt took longer than its {self._timeout_s:g} seconds")
+
+    def wait(self, seconds: float) -> None:
+        """Sleep, and raise as soon as the attempt must stop."""
+        self._changed.wait(max(0.0, min(seconds, self._ends_at - self._now())))
+        self.check()
+
+    @property
+    def seconds_left(self) -> float:
+        return max(0.0, self._ends_at - self._now())
+
+    def time_left(self) -> float:
+        """Return the seconds that the attempt has left. Raise when it must stop."""
+        self.check()
+        return self.seconds_left
+
+    @property
+    def is_hung(self) -> bool:
+        return self._now() > self._ends_at + _HANGS_S
+
+    def end(self, reason: Interruption) -> None:
+        """Signal the attempt to stop. The first reason stays, unless the lease is lost: that one prevails."""
+        if self._end is None or isinstance(reason, LeaseLost):
+            self._end = reason
+        if isinstance(reason, WorkerStopping):
+            self._ends_at = min(self._ends_at, self._now() + _STOP_WRITE_S)
+        self._changed.set()
+
+    def retry_while_unavailable(self, call: Callable[[], R]) -> R:
+        """Return the result of `call`, retried with backoff until the attempt's deadline."""
+
+        def may_retry(error: Exception) -> bool:
+            _log.warning("database_unavailable", error=str(error))
+            return self.seconds_left > 0
+
+        def sleep(seconds: float) -> None:
+            time.sleep(min(self.seconds_left, seconds))
+
+        return retry(call, on=StoreUnavailable, may_retry=may_retry, sleep=sleep)

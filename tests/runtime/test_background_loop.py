@@ -1,0 +1,122 @@
+"""BackgroundLoop: runs, sleeps, errors and the two ways to stop."""
+
+import threading
+
+from structlog.testing import capture_logs
+
+from euterpe.runtime.background_loop import BackgroundLoop
+
+TIMEOUT_S = 60.0
+
+
+def test_it_runs_until_it_is_stopped() -> None:
+    runs = threading.Semaphore(0)
+
+    def run_once() -> float:
+        runs.release()
+        return 0.0
+
+    loop = BackgroundLoop("test", run_once)
+    loop.start()
+    for _ in range(3):
+        assert runs.acquire(timeout=TIMEOUT_S)
+    loop.stop()
+    while runs.acquire(blocking=False):
+        pass
+    assert loop.is_stopping
+    assert not runs.acquire(blocking=False), "nothing runs after `stop`"
+
+
+def test_none_ends_the_loop() -> None:
+    calls: list[int] = []
+
+    def run_once() -> float | None:
+        calls.append(1)
+        return 0.0 if len(calls) < 3 else None
+
+    loop = BackgroundLoop("test", run_once)
+    loop.start()
+    loop._thread.join(TIMEOUT_S)
+    assert len(calls) == 3
+
+
+def test_stop_ends_a_sleep() -> None:
+    slept = threading.Event()
+
+    def run_once() -> float:
+        slept.set()
+        return 3600.0
+
+    loop = BackgroundLoop("test", run_once)
+    loop.start()
+    assert slept.wait(TIMEOUT_S)
+    loop.stop()
+
+
+def test_the_first_run_comes_after_the_first_pause() -> None:
+    runs: list[int] = []
+    loop = BackgroundLoop("test", lambda: runs.append(1), first_pause_s=3600.0)
+    loop.start()
+    loop.stop()
+    assert runs == []
+
+
+def test_an_exception_does_not_end_the_loop() -> None:
+    errors: list[Exception] = []
+    recovered = threading.Event()
+
+    def run_once() -> float | None:
+        if not errors:
+            raise ZeroDivisionError("once")
+        recovered.set()
+        return None
+
+    def on_error(error: Exception) -> float:
+        errors.append(error)
+        return 0.0
+
+    loop = BackgroundLoop("test", run_once, on_error=on_error)
+    loop.start()
+    assert recovered.wait(TIMEOUT_S)
+    loop.stop()
+    assert [type(error) for error in errors] == [ZeroDivisionError]
+
+
+def test_without_a_handler_an_exception_is_logged() -> None:
+    logged = threading.Event()
+
+    def run_once() -> float:
+        logged.set()
+        raise ZeroDivisionError("canary")
+
+    loop = BackgroundLoop("test", run_once)
+    with capture_logs() as logs:
+        loop.start()
+        assert logged.wait(TIMEOUT_S)
+        loop.stop()
+    assert [entry["event"] for entry in logs] == ["background_loop_failed"]
+
+
+def test_a_draining_loop_goes_on_after_stop_until_nothing_is_left() -> None:
+    work = [1, 2, 3]
+    begun, go_on = threading.Event(), threading.Event()
+
+    def run_once() -> float | None:
+        begun.set()
+        assert go_on.wait(TIMEOUT_S)
+        if not work:
+            return None
+        work.pop()
+        return 3600.0
+
+    loop = BackgroundLoop("test", run_once, drains=True)
+    loop.start()
+    assert begun.wait(TIMEOUT_S)
+    loop.begin_stop()
+    go_on.set()
+    loop.stop()
+    assert work == []
+
+
+def test_a_loop_that_never_started_can_be_stopped() -> None:
+    BackgroundLoop("test", lambda: 0.0).stop()
