@@ -23,19 +23,24 @@ class FifoLock:
         """Hold the lock during the block; raise StoreUnavailable if the caller's deadline passes first."""
         own = threading.Lock()
         own.acquire()
-        with self._guard:
-            self._waiting.append(own)
-            first = len(self._waiting) == 1
-        try:
+        try:  # before the caller is in the line: Ctrl-C may come at any moment
+            with self._guard:
+                self._waiting.append(own)
+                first = len(self._waiting) == 1
             if not first:
                 self._wait(own)
             yield
         finally:
-            with self._guard:
-                was_held = self._waiting[0] is own
-                self._waiting.remove(own)
-                if was_held and self._waiting:
-                    self._waiting[0].release()
+            self._leave(own)
+
+    def _leave(self, own: threading.Lock) -> None:
+        with self._guard:
+            if own not in self._waiting:
+                return
+            was_held = self._waiting[0] is own
+            self._waiting.remove(own)
+            if was_held and self._waiting:
+                self._waiting[0].release()
 
     def _wait(self, own: threading.Lock) -> None:
         """Wait for the previous holder to release the lock; Ctrl-C interrupts it."""

@@ -168,7 +168,7 @@ def test_a_migration_that_fails_leaves_nothing(empty: Database, monkeypatch: pyt
         *migrations.load_migrations(EngineKind.SQLITE),
         migrations.Migration(99, "broken", "CREATE TABLE half (x);\nOOPS;\n"),
     ]
-    monkeypatch.setattr(migrations, "shipped", lambda _: files)
+    monkeypatch.setattr(migrations, "load_migrations", lambda _: files)
     with pytest.raises(Exception, match="OOPS"):
         migrations.migrate(empty)
     with empty.snapshot() as connection:
@@ -178,7 +178,7 @@ def test_a_migration_that_fails_leaves_nothing(empty: Database, monkeypatch: pyt
 def test_damaged_files_are_noticed_after_migrating(empty: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     whole, *others = migrations.load_migrations(EngineKind.SQLITE)
     short = migrations.Migration(1, "core", whole.sql.replace("    progress REAL NOT NULL,\n", ""))
-    monkeypatch.setattr(migrations, "shipped", lambda _: [short, *others])
+    monkeypatch.setattr(migrations, "load_migrations", lambda _: [short, *others])
     with pytest.raises(SchemaMismatch, match="progress"):
         migrations.migrate(empty)
 

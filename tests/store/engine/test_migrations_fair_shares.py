@@ -41,7 +41,7 @@ def older(
     # The server starts before the patch, as its start migrates the database of all other tests.
     server = servers("postgres") if request.param == "postgres" else None
     all_of_them = migrations.load_migrations
-    monkeypatch.setattr(migrations, "shipped", lambda kind: all_of_them(kind)[:BEFORE])
+    monkeypatch.setattr(migrations, "load_migrations", lambda kind: all_of_them(kind)[:BEFORE])
     monkeypatch.setattr(migrations, "_verify", lambda _: None)
     if isinstance(server, Postgres):
         with server.blank() as url:
