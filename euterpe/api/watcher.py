@@ -71,22 +71,22 @@ class Watcher:
         self._versions, self._every_s = versions, every_s
         self._watches: set[Watch] = set()
         self._changed = threading.Condition()
-        self._loop = BackgroundLoop("euterpe-watcher", self._poll_once, on_error=self._pause_after)
+        self._poller = BackgroundLoop("euterpe-watcher", self._poll_once, on_error=self._pause_after)
 
     def start(self) -> None:
-        self._loop.start()
+        self._poller.start()
 
     def end_all(self) -> None:
         """End all watches, and every later one at once, because the service is stopping."""
         with self._changed:
-            self._loop.begin_stop()
+            self._poller.begin_stop()
             self._changed.notify()
             for watch in self._watches:
                 watch.end()
 
     def stop(self) -> None:
         self.end_all()
-        self._loop.stop()
+        self._poller.stop()
 
     @contextmanager
     def watch(self, job_ids: Collection[str]) -> Iterator[Watch]:
@@ -94,7 +94,7 @@ class Watcher:
         with self._changed:
             self._watches.add(watch)
             self._changed.notify()
-            if self._loop.is_stopping:
+            if self._poller.is_stopping:
                 watch.end()
         try:
             yield watch
@@ -104,7 +104,7 @@ class Watcher:
 
     def _poll_once(self) -> float:
         with self._changed:
-            self._changed.wait_for(lambda: self._watches or self._loop.is_stopping)
+            self._changed.wait_for(lambda: self._watches or self._poller.is_stopping)
             watches = list(self._watches)
         self._poll(watches)
         return self._every_s

@@ -29,7 +29,15 @@ class EventLeaseKeeper:
             interval_s=self._interval_s,
             on_error=self._log_failure,
         )
-        self.start, self.stop, self.beat = self._keeper.start, self._keeper.stop, self._keeper.beat
+
+    def start(self) -> None:
+        self._keeper.start()
+
+    def stop(self) -> None:
+        self._keeper.stop()
+
+    def beat(self) -> None:
+        self._keeper.beat()
 
     def claim(self, worker_id: str, limit: int, *, skipped: Collection[str] = ()) -> list[ClaimedEvent]:
         asked = time.monotonic()

@@ -68,8 +68,10 @@ class ResultWriter:
         batch = self._next_batch()
         if not batch:
             return None
-        self._write(batch)
-        self._settled([delivery.event for delivery in batch])
+        try:
+            self._write(batch)
+        finally:  # or the leases of events that nobody settles would be extended for ever
+            self._settled([delivery.event for delivery in batch])
         return 0.0
 
     def _next_batch(self) -> list[Delivery]:

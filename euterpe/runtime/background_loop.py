@@ -1,6 +1,7 @@
 """A function that runs again and again in a thread of its own, until it is stopped."""
 
 import threading
+import time
 from collections.abc import Callable
 
 import structlog
@@ -12,9 +13,11 @@ class BackgroundLoop:
     """A daemon thread that calls `run_once` until `stop`.
 
     `run_once` returns the seconds to sleep before the next call, or None to end the loop. If it raises, the
-    loop goes on: `on_error` gets the exception and returns the seconds to sleep. Without `on_error` the
-    exception is logged, and the loop sleeps for a second. With `drains` the loop does not sleep after `stop`,
-    and goes on until `run_once` returns None.
+    loop goes on: `on_error` gets the exception and returns the seconds to sleep. Without `on_error`, or if
+    `on_error` raises, the exception is logged and the loop sleeps for a second.
+
+    With `drains` the loop goes on after `stop` until `run_once` returns None. It then sleeps only after an
+    exception.
     """
 
     def __init__(
@@ -26,7 +29,7 @@ class BackgroundLoop:
         first_pause_s: float = 0.0,
         drains: bool = False,
     ) -> None:
-        self._run_once, self._on_error = run_once, on_error or _log_error
+        self._run_once, self._on_error = run_once, on_error or self._log_error
         self._first_pause_s, self._drains = first_pause_s, drains
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -55,14 +58,22 @@ class BackgroundLoop:
     def _run(self) -> None:
         pause: float | None = self._first_pause_s
         while pause is not None:
-            if (self._stopping.is_set() or self._stopping.wait(pause)) and not self._drains:
+            is_stopped = self._stopping.wait(pause)
+            if is_stopped and not self._drains:
                 return
             try:
                 pause = self._run_once()
             except Exception as error:  # noqa: BLE001  a service without this thread looks alive and does nothing
-                pause = self._on_error(error)
+                pause = self._pause_after(error)
+                if is_stopped:
+                    time.sleep(pause)
 
+    def _pause_after(self, error: Exception) -> float:
+        try:
+            return self._on_error(error)
+        except Exception as second:  # noqa: BLE001  as above: the handler may lack memory, too
+            return self._log_error(second)
 
-def _log_error(error: Exception) -> float:
-    _log.error("background_loop_failed", error=str(error), exc_info=error)
-    return 1.0
+    def _log_error(self, error: Exception) -> float:
+        _log.error("background_loop_failed", loop=self._thread.name, error=str(error), exc_info=error)
+        return 1.0

@@ -80,6 +80,7 @@ class Store:
             self.enqueue.many, name="enqueue", max_wait_s=write_wait_s
         )
         self.commits.start()
+        self.inbox.start()
 
     def submit(
         self,

@@ -68,11 +68,11 @@ class AttemptControl:
     def retry_while_unavailable(self, call: Callable[[], R]) -> R:
         """Return the result of `call`, retried with backoff until the attempt's deadline."""
 
-        def may_retry(error: Exception) -> bool:
+        def has_time_left(error: Exception) -> bool:
             _log.warning("database_unavailable", error=str(error))
             return self.seconds_left > 0
 
         def sleep(seconds: float) -> None:
             time.sleep(min(self.seconds_left, seconds))
 
-        return retry(call, on=StoreUnavailable, may_retry=may_retry, sleep=sleep)
+        return retry(call, on=StoreUnavailable, may_retry=has_time_left, sleep=sleep)

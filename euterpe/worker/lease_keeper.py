@@ -24,8 +24,18 @@ class JobLeaseKeeper:
             interval_s=self._interval_s,
             on_error=self._pause_after,
         )
-        self.start, self.stop, self.beat = self._keeper.start, self._keeper.stop, self._keeper.beat
-        self.held = self._keeper.held
+
+    def start(self) -> None:
+        self._keeper.start()
+
+    def stop(self) -> None:
+        self._keeper.stop()
+
+    def beat(self) -> None:
+        self._keeper.beat()
+
+    def held(self) -> list[AttemptControl]:
+        return self._keeper.held()
 
     def keep(self, control: AttemptControl) -> None:
         self._keeper.add(control.job.job_id, control)
@@ -57,9 +67,9 @@ class JobLeaseKeeper:
                 control.end(CancelRequested("the job was canceled"))
 
     def _pause_after(self, error: Exception) -> float:
-        if not isinstance(error, StoreUnavailable):
+        if isinstance(error, StoreUnavailable):
+            _log.warning("heartbeat_failed", error=str(error))
+        else:
             _log.error("heartbeat_unexpected_error", exc_info=error)
-            return self._interval_s
-        # Leases expire while the database is unavailable, so retry soon after it is back.
-        _log.warning("heartbeat_failed", error=str(error))
+        # Leases expire meanwhile, so the next heartbeat comes soon, whatever the error was.
         return min(1.0, self._interval_s)

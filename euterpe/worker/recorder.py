@@ -32,7 +32,7 @@ class AttemptRecorder:
         self._control.check()
         step = Transition.advance(self._job, self.phase, target, extra)
         if not self._control.retry_while_unavailable(
-            lambda: self._store.inbox.submit(step).result()
+            lambda: self._store.inbox.submit_advance(step).result()
         ) and not self._is_at(target):
             raise LeaseLost("the job is not ours any more")
         self.phase = target

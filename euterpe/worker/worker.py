@@ -100,6 +100,7 @@ class Worker:
         return 0.0
 
     def _pause_claims(self, error: Exception) -> float:
+        """Return how long to pause. The loop sleeps, and not the listener, which may be the cause."""
         _log.error("claim_unexpected_error", exc_info=error)
         self._gate.suspect()
         return jittered(_POLL_S)

@@ -90,7 +90,7 @@ def test_heartbeats_go_on_after_the_database_was_unavailable(
     store: Store, lease_keeper: JobLeaseKeeper, job: ClaimedJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     beats, beat = threading.Semaphore(0), store.inbox.heartbeat
-    errors: list[Exception] = [StoreUnavailable("away"), RuntimeError("odd")]
+    errors: list[Exception] = [RuntimeError("unexpected"), StoreUnavailable("unavailable")]
 
     def flaky(jobs: list[ClaimedJob], **options: Any) -> object:
         beats.release()

@@ -59,14 +59,14 @@ def test_a_step_whose_response_was_lost_is_looked_up(
     store: Store, job: ClaimedJob, recorder: AttemptRecorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The commit was made, and the connection broke before the response arrived."""
-    submit = store.inbox.submit
+    submit = store.inbox.submit_advance
 
     def commit_then_disconnect(step: Any) -> Any:
         monkeypatch.undo()
         submit(step).result()
         raise StoreUnavailable("the connection broke during the commit")
 
-    monkeypatch.setattr(store.inbox, "submit", commit_then_disconnect)
+    monkeypatch.setattr(store.inbox, "submit_advance", commit_then_disconnect)
     recorder.advance(JobStatus.FETCHING)
     assert recorder.phase is JobStatus.FETCHING
     assert event_types(store, job.job_id) == ["claimed", "fetching"]

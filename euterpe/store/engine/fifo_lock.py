@@ -31,7 +31,11 @@ class FifoLock:
                 self._wait(own)
             yield
         finally:
-            self._leave(own)
+            try:
+                self._leave(own)
+            except BaseException:  # Ctrl-C again: the place must not stay taken
+                self._leave(own)
+                raise
 
     def _leave(self, own: threading.Lock) -> None:
         with self._guard:

@@ -32,10 +32,10 @@ class PostgresAnnouncer:
         with self._changed:
             if topic in self._due or self._loop.is_stopping:
                 return
-            self._due.add(topic)
             if not self._is_started:
-                self._is_started = True
                 self._loop.start()
+                self._is_started = True
+            self._due.add(topic)
             self._changed.notify()
 
     def stop(self) -> None:

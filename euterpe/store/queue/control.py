@@ -110,7 +110,8 @@ class Control:
         if row.lane == Lane.BLOCKED:
             # A blocked job makes no room in its group, and locking the group could deadlock (groups.py).
             context = context._replace(group_id=None)
-        claim = Transition.cancel(row.job_id, row.claim_version, worker_id=CONTROL_PLANE, context=context)
+        fence = Fence(row.job_id, row.claim_version, JobStatus.QUEUED)
+        claim = Transition.claim_to_cancel(fence, JobStatus.CLAIMED, worker_id=CONTROL_PLANE, context=context)
         version = self._transitions.apply(connection, [claim])[row.job_id].claim_version
         values = {"last_error": canceled(JobStatus.QUEUED).document()}
         fence = Fence(row.job_id, version, JobStatus.CLAIMED)

@@ -1,6 +1,6 @@
 """Failed attempts: write the retry decision as a requeue, a failure or a dead letter."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, assert_never
 
 import sqlalchemy as sa
@@ -55,9 +55,8 @@ class FailureWriter:
             )
             for row, error in zip(rows, errors, strict=True)
         ]
-        ends = [_end(row, decision, timings) for row, decision in zip(rows, decisions, strict=True)]
-        if has_expired:
-            ends = [end.expire() for end in ends]
+        end = Transition.expire if has_expired else Transition.finish
+        ends = [_end(row, decision, timings, end) for row, decision in zip(rows, decisions, strict=True)]
         held = self._transitions.apply(connection, ends)
         dead = [
             _dead_letter(end, held[end.key])
@@ -68,8 +67,13 @@ class FailureWriter:
         return decisions
 
 
-def _end(row: AnyRow, decision: JobDecision, timings: Mapping[str, Any] | None) -> Transition:
-    """Return the transition that ends the attempt."""
+def _end(
+    row: AnyRow,
+    decision: JobDecision,
+    timings: Mapping[str, Any] | None,
+    end: Callable[..., Transition],
+) -> Transition:
+    """Return the transition that ends the attempt, made by the constructor `end`."""
     values: dict[str, Any] = {"last_error": decision.error.document(), "outcome": _outcome(decision)}
     if timings is not None:
         values["timings"] = timings
@@ -83,7 +87,7 @@ def _end(row: AnyRow, decision: JobDecision, timings: Mapping[str, Any] | None) 
         case _:
             assert_never(decision)
     fence = Fence(row.job_id, row.claim_version, row.status)
-    return Transition.finish(fence, target, lane, delay_ms=delay_ms, values=values, context=context_of(row))
+    return end(fence, target, lane, delay_ms=delay_ms, values=values, context=context_of(row))
 
 
 def _outcome(decision: JobDecision) -> str:

@@ -93,7 +93,6 @@ class Inbox:
         self._steps: GroupCommit[Transition, bool] = GroupCommit(
             self._advance_batch, name="advance", max_wait_s=database.write_wait_s
         )
-        self._steps.start()
 
     def claim(
         self, worker_id: str, limit: int, *, queues: Sequence[str] = ("default",), lease_ms: int = 60_000
@@ -185,7 +184,11 @@ class Inbox:
         with self._database.transaction() as connection:
             return frozenset(self._transitions.apply(connection, steps))
 
-    def submit(self, step: Transition) -> "Future[bool]":
+    def start(self) -> None:
+        """Start the thread that commits submitted steps."""
+        self._steps.start()
+
+    def submit_advance(self, step: Transition) -> "Future[bool]":
         """Advance a job in a group commit with concurrent callers. False means stale."""
         return self._steps.submit(step)
 

@@ -89,7 +89,7 @@ class LeasedTable:
 
     def write(self, connection: sa.Connection, transitions: Iterable[Transition]) -> Sequence[AnyRow]:
         """Apply each transition whose fence holds; return the rows of exactly those."""
-        batches: dict[Any, list[Transition]] = {}
+        batches: dict[tuple[Shape, str | None, int | None], list[Transition]] = {}
         for one in sorted(transitions, key=attrgetter("key")):
             batches.setdefault((one.shape, one.worker_id, one.lease_ms), []).append(one)
         for batch in batches.values():
@@ -99,7 +99,7 @@ class LeasedTable:
             keys = [{"key": one.key} for batch in batches.values() for one in batch]
             connection.execute(self._lock, as_parameter(keys))
         written: list[AnyRow] = []
-        for (shape, *_), batch in batches.items():
+        for (shape, _, _), batch in batches.items():
             update = self._update(shape, has_values=any(one.has_values for one in batch))
             parameters = {**as_parameter(one.row() for one in batch), **batch[0].parameters()}
             written += fetch_all(connection.execute(update, parameters))

@@ -316,12 +316,12 @@ class Outbox:
 
     def _expire(self, row: AnyRow) -> Transition:
         is_spent = row.attempt_count >= self._max_attempts
-        return Transition.finish(
+        return Transition.expire(
             Fence(row.event_id, row.claim_version, OutboxStatus.CLAIMED),
             OutboxStatus.DEAD_LETTER if is_spent else OutboxStatus.PENDING,
             Lane.REST if is_spent else Lane.READY,
             values={"reason": "the dispatcher stopped answering"},
-        ).expire()
+        )
 
 
 _CLAIMED = (

@@ -77,11 +77,10 @@ class Transition(NamedTuple):
         return cls(*fence, target, *owner, raises_version=True, attempts=1, context=context)
 
     @classmethod
-    def cancel(cls, key: str, claim_version: int, *, worker_id: str, context: EventContext) -> Self:
-        """Return the claim of a queued job that is canceled next: no attempt is counted."""
-        fence = Fence(key, claim_version, JobStatus.QUEUED)
+    def claim_to_cancel(cls, fence: Fence, target: str, *, worker_id: str, context: EventContext) -> Self:
+        """Return the claim of a waiting job that fails as canceled next: no attempt is counted."""
         owner = (Lane.LEASED, worker_id, 0)
-        return cls(*fence, JobStatus.CLAIMED, *owner, raises_version=True, context=context)
+        return cls(*fence, target, *owner, raises_version=True, context=context)
 
     @classmethod
     def advance(
@@ -126,8 +125,26 @@ class Transition(NamedTuple):
         values: Mapping[str, Any] = NOTHING,
         context: EventContext | None = None,
     ) -> Self:
-        """Return the end of an attempt: the row loses its owner, to rest or to be claimed again."""
+        """Return an end: the row loses its owner, if it has one, to rest or to be claimed again."""
         return cls(*fence, target, lane, delay_ms=delay_ms, values=values, context=context)
+
+    @classmethod
+    def expire(
+        cls,
+        fence: Fence,
+        target: str,
+        lane: Lane,
+        *,
+        delay_ms: int | None = None,
+        values: Mapping[str, Any] = NOTHING,
+        context: EventContext | None = None,
+    ) -> Self:
+        """Return the end of an attempt whose lease has expired.
+
+        It raises the version, so the owner is fenced off here and not by the next claim.
+        """
+        end = cls.finish(fence, target, lane, delay_ms=delay_ms, values=values, context=context)
+        return end._replace(raises_version=True)
 
     @classmethod
     def retry(
@@ -141,10 +158,6 @@ class Transition(NamedTuple):
     ) -> Self:
         """Return the way back from rest: the row is due now, with `attempts` added to those it has used."""
         return cls(*fence, target, lane, attempts=attempts, delay_ms=0, context=context)
-
-    def expire(self) -> Self:
-        """Return this transition for a row whose lease has expired: it also fences off the owner."""
-        return self._replace(raises_version=True)
 
     @property
     def shape(self) -> Shape:

@@ -139,7 +139,8 @@ def test_single_steps_of_many_jobs_share_commits_and_each_is_fenced(store: Store
     jobs = store.inbox.claim("w1", 20)
     store.inbox.release(jobs[3])
     steps = [
-        store.inbox.submit(Transition.advance(job, JobStatus.CLAIMED, JobStatus.FETCHING)) for job in jobs
+        store.inbox.submit_advance(Transition.advance(job, JobStatus.CLAIMED, JobStatus.FETCHING))
+        for job in jobs
     ]
     held = [future.result(60) for future in steps]
     assert held == [number != 3 for number in range(20)]
@@ -148,6 +149,6 @@ def test_single_steps_of_many_jobs_share_commits_and_each_is_fenced(store: Store
 def test_the_same_step_twice_at_once_is_one_step(store: Store) -> None:
     (job_id,) = enqueue(store)
     step = Transition.advance(claim_one(store), JobStatus.CLAIMED, JobStatus.FETCHING)
-    futures = [store.inbox.submit(step) for _ in range(10)]
+    futures = [store.inbox.submit_advance(step) for _ in range(10)]
     assert sorted(future.result(60) for future in futures) == [False] * 9 + [True]
     assert [event["type"] for event in store.jobs.events(job_id)] == ["job.claimed", "job.fetching"]
