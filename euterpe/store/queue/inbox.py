@@ -32,13 +32,11 @@ from euterpe.store.queue.fairness.job_picker import JobPicker
 from euterpe.store.queue.job_transitions import JobTransitions
 from euterpe.store.queue.lanes import lane_is
 from euterpe.store.queue.leases import Holding
-from euterpe.store.queue.sweep import SweepTimer
+from euterpe.store.queue.sweep import ROWS_PER_SWEEP, SweepTimer
 from euterpe.store.queue.transition import NOTHING, Fence, Transition
 from euterpe.store.tables import inbox_jobs
 
 _job = inbox_jobs.c
-# Each step of a sweep takes at most this many rows, so that no claim waits long behind it.
-_SWEEP_LIMIT = 100
 
 
 @dataclass(frozen=True)
@@ -139,7 +137,7 @@ class Inbox:
             if row.job_id in held
         ]
 
-    def sweep(self, limit: int = _SWEEP_LIMIT) -> int:
+    def sweep(self, limit: int = ROWS_PER_SWEEP) -> int:
         """Promote due jobs, revoke expired leases and admit capped jobs; return how many jobs there were."""
         admission = self._transitions.admission
         with self._database.transaction() as connection:

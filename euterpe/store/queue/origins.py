@@ -15,6 +15,7 @@ from euterpe.store.checks import WEEK_MS
 from euterpe.store.engine.batch_rows import INTEGER, TEXT, Rows, as_parameter
 from euterpe.store.engine.database import Database
 from euterpe.store.queue.lanes import lane_is
+from euterpe.store.queue.sweep import RECEIVERS_PER_SWEEP
 from euterpe.store.tables import job_outbox_events, webhook_origins
 
 OriginKey = tuple[str, str]  # requester_id, origin
@@ -23,8 +24,6 @@ _event, _origin = job_outbox_events.c, webhook_origins.c
 _DAY_MS = 86_400_000
 # This bound keeps the table from growing with the number of origins that a requester invents.
 _MAX_ROWS_PER_REQUESTER = 1_000
-# One sweep works on this many recovered receivers, so that none of them holds up the others.
-_RECEIVERS_PER_SWEEP = 4
 
 
 class OriginState(StrEnum):
@@ -84,7 +83,7 @@ class Origins:
             sa.select(_origin.requester_id, _origin.origin)
             .where(_is_recovered())
             .order_by(_origin.updated_at)
-            .limit(_RECEIVERS_PER_SWEEP)
+            .limit(RECEIVERS_PER_SWEEP)
             .with_for_update(skip_locked=True)
         )
         self._release_some = self._release_statement()

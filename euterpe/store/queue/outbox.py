@@ -25,13 +25,12 @@ from euterpe.store.queue.fairness.requester_turns import RequesterTurns
 from euterpe.store.queue.lanes import lane_is
 from euterpe.store.queue.leases import Holding, LeasedTable
 from euterpe.store.queue.origins import OriginChange, Origins, OriginState
-from euterpe.store.queue.sweep import SweepTimer
+from euterpe.store.queue.sweep import ROWS_PER_SWEEP, SweepTimer
 from euterpe.store.queue.transition import Fence, Shape, Transition
 from euterpe.store.secrets.callbacks import SEALED_CALLBACKS, sealed_callbacks
 from euterpe.store.tables import inbox_jobs, job_deliveries, job_outbox_events
 
 _event = job_outbox_events.c
-_SWEEP_LIMIT = 100
 # Built once: building it in every claim took a quarter of the claim's time.
 _URLS = sa.select(
     inbox_jobs.c.job_id,
@@ -169,7 +168,7 @@ class Outbox:
             if row.event_id in held and row.job_id in urls
         ]
 
-    def sweep(self, limit: int = _SWEEP_LIMIT) -> int:
+    def sweep(self, limit: int = ROWS_PER_SWEEP) -> int:
         """Revoke expired leases, and make events ready that are due or whose receiver has recovered.
 
         Return how many events there were.

@@ -1,4 +1,4 @@
-"""Rate limit for sweeps. Claims run them, so that no separate reaper process is needed."""
+"""When a sweep runs, and how many rows it takes. Claims run it, so that no separate reaper is needed."""
 
 import time
 from collections.abc import Callable
@@ -6,6 +6,10 @@ from typing import TypeVar
 
 _Claim = TypeVar("_Claim")
 
+# Each step of a sweep takes at most this many rows, so that no claim waits long behind it.
+ROWS_PER_SWEEP = 100
+# One sweep works on this many recovered receivers, so that none of them holds up the others.
+RECEIVERS_PER_SWEEP = 4
 # After a claim that found nothing and swept, the next one claims before it sweeps. But once this many pauses
 # have passed since that sweep it sweeps first, or it would miss rows that became due meanwhile.
 _IDLE_PAUSES = 20
