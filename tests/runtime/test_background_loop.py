@@ -92,7 +92,7 @@ def test_without_a_handler_an_exception_is_logged() -> None:
         loop.start()
         assert logged.wait(TIMEOUT_S)
         loop.stop()
-    assert [entry["event"] for entry in logs] == ["background_loop_failed"]
+    assert [entry["loop"] for entry in logs if entry["event"] == "background_loop_failed"] == ["test"]
 
 
 def test_a_handler_that_raises_does_not_end_the_loop() -> None:
@@ -114,7 +114,8 @@ def test_a_handler_that_raises_does_not_end_the_loop() -> None:
         loop.start()
         assert recovered.wait(TIMEOUT_S)
         loop.stop()
-    assert [(entry["event"], entry["loop"]) for entry in logs] == [("background_loop_failed", "the loop")]
+    failures = [entry for entry in logs if entry["event"] == "background_loop_failed"]
+    assert [entry["loop"] for entry in failures] == ["the loop"]
 
 
 def test_a_draining_loop_goes_on_after_stop_until_nothing_is_left() -> None:

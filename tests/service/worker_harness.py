@@ -266,7 +266,7 @@ def run_worker(
             release_policy=ReleasePolicy(first_pause_ms=20, longest_pause_ms=100),
         )
         # A retry is due within milliseconds, and only the poll finds it.
-        enter(pytest.MonkeyPatch.context()).setattr("euterpe.worker.worker._POLL_S", (0.02, 0.05))
+        enter(pytest.MonkeyPatch.context()).setattr("euterpe.worker.worker._POLL_S", 0.03)
         worker = Worker(tools, "w1", slots=values["worker_slots"])
         worker.start()
         open_parts.callback(worker.stop, drain_s=TIMEOUT_S)
