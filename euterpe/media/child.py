@@ -22,7 +22,7 @@ HELPER_TIMEOUT_S = 60.0
 
 @dataclass(frozen=True)
 class Exit:
-    code: int  # negative: the number of the signal that killed it
+    code: int  # minus the number of the signal that killed the process, if one did
     cpu_seconds: float
     peak_memory_bytes: int
 
@@ -38,7 +38,7 @@ class Child:
         self.pid, self._pidfd = _receive_pid(channel)
 
     def events(self, tick_s: float) -> Iterator[tuple[int, bytes] | None]:
-        """Yield its output as (1 or 2, bytes) until it has ended, and None after each tick without output."""
+        """Yield the output as (1 or 2, bytes) until the child has ended; None after a tick without output."""
         with DefaultSelector() as selector:
             selector.register(self._channel, EVENT_READ)
             for target, fd in self._outputs.items():
@@ -77,8 +77,8 @@ class Child:
     def kill(self) -> None:
         """Kill the process. Any thread may call it, more than once and after `close`.
 
-        The pidfd works without the helper and never names another process. It is needed because a thread has
-        no death signal: a child in which a thread executed the program again outlives its helper.
+        The pidfd works without the helper and never names another process. The death signal is not enough: a
+        thread has none, so a child in which a thread executed the program again outlives its helper.
         """
         with self._lock, suppress(ProcessLookupError):
             if self._pidfd >= 0:
@@ -118,7 +118,7 @@ class Child:
 
 
 def _running_cpu_seconds(pid: int) -> float:
-    """Return 0.0 when the process has just been reaped: its exit status then has the whole time."""
+    """Return 0.0 when the process has just been reaped: `Exit.cpu_seconds` then holds the whole time."""
     try:
         # A process may give itself any name, in any bytes; the fields after the name are numbers.
         fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
@@ -131,7 +131,7 @@ def _running_cpu_seconds(pid: int) -> float:
 def _receive_pid(line: socket.socket) -> tuple[int, int]:
     """Return the pid of a child and its pidfd, which the helper opened before it could reap the child."""
     message, fds = receive_first_message(line)
-    if not fds:  # the kernel drops a descriptor for which there is no room; closing the line ends the child
+    if not fds:  # our descriptor table was full, so the kernel dropped it; closing the line ends the child
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
     return message["pid"], fds[0]
 
@@ -149,7 +149,7 @@ def _receive_message(line: socket.socket) -> tuple[dict[str, Any], list[int]]:
     """Return one message, and the file descriptors that came with it."""
     try:
         data, fds = _receive(line)
-    except ConnectionResetError:  # the peer closed with our last message unread; its own can still be read
+    except ConnectionResetError:  # the peer left our last message unread; its last message is still here
         data, fds = _receive(line)
     if not data:
         raise MediaError("sandbox_failed", "the sandbox's helper process is gone")

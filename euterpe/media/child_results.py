@@ -19,7 +19,7 @@ _MOST = 2**31 - 1  # the largest value of ffmpeg's own integers
 Flag = Annotated[bool, Field(strict=True)]
 Whole = Annotated[int, Field(strict=True, ge=0, le=_MOST)]
 Seconds = Annotated[float, Field(strict=True, ge=0, le=LONGEST_SECONDS)]
-Ratio = Annotated[float, Field(strict=True, ge=1 / _MOST, le=_MOST)]  # a quotient of two such integers
+Ratio = Annotated[float, Field(strict=True, ge=1 / _MOST, le=_MOST)]  # a quotient of two of ffmpeg's integers
 Word = Annotated[str, matching(r"[A-Za-z0-9_.-]{1,64}", "a name of ffmpeg's")]
 Line = Annotated[str, printable(600)]
 

@@ -1,6 +1,6 @@
 """Confinement of the calling process: namespaces, Landlock, capabilities, resource limits, death signal.
 
-When the kernel or the container runtime refuses a namespace or Landlock, that is reported and is not fatal.
+A namespace or Landlock that the kernel or the container runtime refuses is reported, and is not fatal.
 The resource limits and the death signal work everywhere.
 """
 
@@ -26,18 +26,18 @@ _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
 _REMOVE_FILE, _MAKE_FILE = 1 << 5, 1 << 8
 _REFER, _TRUNCATE, _IOCTL_DEV = 1 << 13, 1 << 14, 1 << 15
 _FIRST_RIGHTS = (1 << 13) - 1
-# The right to make regular files, under any name in one folder. The worker opens what it finds there, so a
-# child must not be able to make a link, FIFO, socket or device.
+# The right to make regular files, under any name in one folder. The worker opens the files in that folder,
+# so a child must not be able to make a link, FIFO, socket or device.
 _WRITABLE_FOLDER_RIGHTS = _READ_FILE | _READ_DIR | _WRITE_FILE | _TRUNCATE | _REMOVE_FILE | _MAKE_FILE
 _ALL_TCP, _ALL_SCOPES = 0b11, 0b11
 _FILE_RIGHTS = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEV
 
 _OOM_SCORE_ADJ = "500"
-# The time from SIGXCPU, at the limit of processor time, to SIGKILL. With the same limit for both, a process
-# would end by SIGKILL, and look like one that another process killed.
+# The time from SIGXCPU, at the limit of processor time, to SIGKILL. With one limit for both signals, a
+# process would end by SIGKILL, as if another process had killed it.
 CPU_GRACE_S = 5
 # Address space is not memory: the heaps of ffmpeg's threads reserve it and never fill it, over 1 GiB on two
-# cores and more on more cores. Shared memory counts as address space only, so that needs a limit as well.
+# cores and more on more cores. Address space needs a limit too, as nothing else counts shared memory.
 _RESERVED_ADDRESS_BYTES = 12 << 30
 
 
@@ -69,7 +69,7 @@ def enter_empty_network_namespace() -> bool:
     user, group = os.geteuid(), os.getegid()
     if _libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNET) != 0:
         return False
-    # A user without a mapping in its namespace cannot create another one, as `enter_user_namespace` does.
+    # Map this user: an unmapped user cannot create another user namespace (`enter_user_namespace`).
     with suppress(OSError):
         Path("/proc/self/uid_map").write_text(f"{user} {user} 1")
         Path("/proc/self/setgroups").write_text("deny")
@@ -80,7 +80,7 @@ def enter_empty_network_namespace() -> bool:
 def enter_user_namespace() -> None:
     """Enter another user namespace, in which the kernel counts threads for RLIMIT_NPROC separately.
 
-    With one namespace for all children, a child with 1,022 threads made the encodes of the others fail
+    With one namespace for all children, a child with 1,022 threads made the encodes of other children fail
     permanently. Where the kernel refuses (`user.max_user_namespaces`), all children share one count. The call
     costs 0.2 ms and grants privileges inside the namespace: call `drop_capabilities` afterwards.
     """
@@ -109,8 +109,8 @@ def forbid_inspection() -> None:
 def set_death_signal(parent: int) -> None:
     """Set the death signal: the kernel kills this process when `parent` dies.
 
-    Call it after every change of credentials, because each resets the signal. The parent must be
-    single-threaded: the kernel sends the signal when the thread dies that forked the child.
+    Call it after every change of credentials, because each change resets the signal. The parent must be
+    single-threaded: the kernel sends the signal when the thread that forked the child dies.
     """
     _check(_libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL), "prctl")
     if os.getppid() != parent:

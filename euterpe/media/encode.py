@@ -19,8 +19,8 @@ from euterpe.media.sandbox import Sandbox, reopened
 # The interval at which the bytes are counted and `on_progress` is called, even if ffmpeg writes nothing.
 _TICK_S = 0.5
 
-# After so many reads within one tick, further reads are paced. A child that flooded its pipes took half of
-# the GIL from the worker's other threads.
+# Reads beyond this number within one tick are paced: a child that flooded its pipes took half of the GIL from
+# the worker's other threads.
 _MAX_READS_PER_TICK = 100
 _PACE_S = 0.005
 
@@ -81,7 +81,7 @@ def encode(
             on_progress(progress)
 
         evidence = _follow(child, watch, began + timeout_seconds, on_tick)
-        # Call `on_disk` before judging the failure, so that an encode that filled its share is blamed for it.
+        # Report the disk usage before judging the failure: an encode that filled its share is to blame.
         watch.count()
         on_disk(watch.disk_bytes)
         if child.end.code != 0:
@@ -153,8 +153,8 @@ class _Watch:
                     "output_too_large", f"output {output} grew beyond {self._max_output_bytes} bytes"
                 )
         self.held_memory_bytes = max(self.held_memory_bytes, _data_bytes(self._pid))
-        # Written bytes count as a sign of life too: moving the index of a large file to its front takes
-        # minutes in which the file neither grows nor progresses.
+        # Written bytes count as progress too: moving the index of a large file to its front takes minutes
+        # in which neither the file size nor the media time grows.
         signs = (self.report.done_seconds, self.out_bytes, _written_bytes(self._pid))
         if signs != self._signs:
             self._signs, self._moved_at = signs, monotonic()
@@ -162,7 +162,7 @@ class _Watch:
             raise MediaError("encode_stalled", f"ffmpeg got nowhere for {self._stall_seconds:g} s")
 
     def refuse_a_full_file(self) -> None:
-        """Raise when a file has reached its limit: if ffmpeg catches SIGXFSZ, it exits with its own error."""
+        """Raise when a file has reached its limit. ffmpeg may catch SIGXFSZ and exit with its own error."""
         for output, size in self._folder.lengths():
             if size >= self._max_output_bytes:
                 raise MediaError(
@@ -194,5 +194,5 @@ def _data_bytes(pid: int) -> int:
 def _written_bytes(pid: int) -> str:
     try:
         return next(line for line in Path(f"/proc/{pid}/io").read_text().splitlines() if "wchar" in line)
-    except (OSError, StopIteration):  # it has ended, or the kernel does not report it
+    except (OSError, StopIteration):  # the process has ended, or the kernel hides the file
         return ""

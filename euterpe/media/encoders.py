@@ -42,8 +42,8 @@ _VIDEO: Mapping[str, _Encoder] = MappingProxyType(
 )
 
 
-# The bytes of x264 and x265 depend on the number of threads. So it follows from the picture size and never
-# from the worker: (pixels at most, threads).
+# The output bytes of x264 and x265 depend on the number of threads, so that number follows from the picture
+# size and never from the worker: (pixels at most, threads).
 _THREADS = ((640 * 360, 2), (1280 * 720, 4))
 _MOST_THREADS = 8
 # Keep ffmpeg's version and the date out of the outputs, and compute the same result on every processor.
@@ -74,7 +74,7 @@ def threads_for(pixels: int) -> int:
 def audio_arguments(wanted: Audio, source: StreamInfo) -> tuple[str, ...]:
     """Return the arguments of an audio encoder, with at most two channels, which every player can play.
 
-    `aresample=async=1` fills gaps with silence; without it, what follows a gap would play too early.
+    `aresample=async=1` fills gaps with silence; without it, the sound after a gap would play too early.
     """
     channels = min(source.channels or 2, 2)
     rate = min(source.sample_rate or _MOST_SAMPLES, _MOST_SAMPLES)

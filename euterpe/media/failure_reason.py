@@ -16,8 +16,8 @@ _KEPT_BYTES = 16 * 1024
 _SHOWN_LINES, _SHOWN_CHARACTERS = 3, 600
 
 # A process that reaches its memory limit has rarely touched all the memory that it asked for: an encode of
-# 2160 lines failed with 28 % of 512 MiB resident, a process that filled its limit had 100 %. A usage below
-# this share proves nothing.
+# 2160 lines failed with 28 % of 512 MiB resident, but a process that filled its limit had 100 %. So a usage
+# below this share proves nothing.
 _MEMORY_SHARE = 0.75
 # The exit code of ffmpeg after a signal that it catches, such as SIGXCPU.
 _CAUGHT_A_SIGNAL = 255
@@ -43,7 +43,7 @@ _STDERR_PATTERNS = (
     (r"Invalid data|[Ee]rror .*decod|[Cc]orrupt", "source_damaged", "the source is damaged"),
 )
 
-# After the first error each further component of ffmpeg stops, and logs one of these.
+# After the first error each further component of ffmpeg stops, and logs one of these messages.
 _FOLLOW_UP = re.compile(
     "Task finished|Terminating thread|Conversion failed|Nothing was written|Error sending frames"
 )

@@ -21,7 +21,7 @@ class Ffmpeg:
 
     @property
     def is_safe(self) -> bool:
-        """Return whether it has the fixes that untrusted input requires. False for a build from git."""
+        """Return whether this version has the fixes that untrusted input requires; False for a git build."""
         numbers = tuple(int(part) for part in re.findall(r"\d+", self.version)[:3])
         return numbers >= SAFE_VERSION
 
@@ -35,7 +35,7 @@ def find_ffmpeg(named: Path | None = None) -> Path:
 
 
 def _bundled() -> Path:
-    """Return the wheel's binary. The wheel's own finder may return any ffmpeg of any age on the machine."""
+    """Return the wheel's binary. The wheel's own finder may return any ffmpeg of the machine, however old."""
     carried = sorted(Path(str(files("imageio_ffmpeg"))).glob("binaries/ffmpeg-*"))
     if not carried:
         raise MediaError("ffmpeg_missing", "imageio-ffmpeg has none for this platform: set EUTERPE_FFMPEG")

@@ -1,8 +1,8 @@
 """Fork server: the helper process that forks sandboxed children (`python -m euterpe.media.fork_server FD`).
 
-`Sandbox` starts it. It is single-threaded, so that the death signal of its children means its own death. It
-imports PyAV once, so that a probe costs a fork. An order is a message of file descriptors on the control
-socket: the child's own channel, the order as JSON, the child's folder, and the files that it inherits.
+`Sandbox` starts it. It is single-threaded, because a child's death signal is sent when the forking thread
+ends. It imports PyAV once, so that a probe costs a fork. An order is a message of file descriptors on the
+control socket: the child's own channel, the order as JSON, the child's folder, and the inherited files.
 Closing a child's channel kills that child; closing the control socket kills all.
 """
 
@@ -33,7 +33,7 @@ _FIRST_SPARE_FD = 64  # above every file descriptor that a child inherits
 _ALL_FDS = 1 << 20
 # The interval at which the memory of the children is measured.
 _MEMORY_CHECK_S = 0.5
-# The main stack and relocations, which RLIMIT_DATA does not count either.
+# The size of the main stack and the relocations, which RLIMIT_DATA does not count.
 _UNCOUNTED_BYTES = 64 << 20
 
 
@@ -120,13 +120,13 @@ class _ForkServer:
     def _kill_oversized_children(self) -> None:
         """Kill children that hold more memory than they are allowed.
 
-        RLIMIT_DATA counts writable memory only: under a limit of 256 MiB a child filled 1,000 MiB, made them
-        read-only and kept them.
+        RLIMIT_DATA counts writable memory only: under a limit of 256 MiB a child filled 1,000 MiB, made the
+        pages read-only and kept them.
         """
         if monotonic() - self._measured_at < _MEMORY_CHECK_S:
             return
         for child in self._children:
-            with suppress(OSError):  # /proc may hide it
+            with suppress(OSError):  # the kernel may hide the child's /proc entry
                 most, _ = resource.prlimit(child.pid, resource.RLIMIT_DATA)
                 if most != resource.RLIM_INFINITY and _anonymous_bytes(child.pid) > most + _UNCOUNTED_BYTES:
                     _kill(child.pid)
@@ -171,7 +171,7 @@ def _anonymous_bytes(pid: int) -> int:
 
 
 def _kill(pid: int) -> None:
-    """Kill a child and its process group. It must not be reaped yet, so that the pid is still its own."""
+    """Kill a child and its process group. The child must not be reaped yet, as its pid may then be reused."""
     os.kill(pid, signal.SIGKILL)  # the child may not have created its process group yet
     with suppress(ProcessLookupError):
         os.killpg(pid, signal.SIGKILL)
@@ -226,7 +226,7 @@ def _reset_signals() -> None:
     # Python ignores these two signals, and an executed program would inherit that.
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
-    # A supervisor that signals the whole control group must not end jobs that the worker still finishes.
+    # A supervisor that signals the whole control group must not end jobs that the worker is finishing.
     # ffmpeg sets handlers of its own for these signals, but does not change the mask.
     signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGINT, signal.SIGHUP))
 
@@ -238,7 +238,7 @@ def _keep_only(channel: socket.socket, wanted: dict[int, int]) -> int:
     """
     moved = {target: fcntl.fcntl(fd, fcntl.F_DUPFD, _FIRST_SPARE_FD) for target, fd in wanted.items()}
     line = fcntl.fcntl(channel.detach(), fcntl.F_DUPFD_CLOEXEC, _FIRST_SPARE_FD)
-    # It is opened read-only, because bytes written to it would count as progress (`wchar`).
+    # Open /dev/null read-only, because bytes written to it would count as progress (`wchar`).
     moved[0] = os.open(os.devnull, os.O_RDONLY)
     for target, fd in moved.items():
         os.dup2(fd, target)

@@ -55,7 +55,7 @@ def hls(output: HlsOutput, info: MediaInfo) -> Planned:
 
 
 def most_parts(duration_seconds: float | None, segment_seconds: float) -> int:
-    """Return an upper bound on the segments of a valid source: its keyframes may cut it more often."""
+    """Return an upper bound on the segments of a valid source, as its keyframes may cause further cuts."""
     return 100 + (_MOST_SEGMENTS if duration_seconds is None else int(3 * duration_seconds / segment_seconds))
 
 

@@ -11,12 +11,12 @@ from av.packet import Packet
 from av.stream import Stream
 from av.video.stream import VideoStream
 
-# The end of a file is decoded from the last keyframe that is at least this far from it.
+# The check decodes a file from the last keyframe that is at least this far from the end.
 _TAIL_SECONDS = 0.5
 
 
 def inspect(files: Sequence[tuple[str, str, Sequence[str]]], keyframe_seconds: float) -> list[dict[str, Any]]:
-    """Return the streams of each file, where they end, and its problem if it cannot be trusted.
+    """Return for each file its streams and their end times, or its problem if it cannot be trusted.
 
     Each of `files` is (path, demuxer, names that it may refer to).
     """
@@ -40,7 +40,7 @@ def _inspect_one(path: str, demuxer: str, names: Set[str], keyframe_seconds: flo
 
 
 def _inspect_master(path: Path, names: Set[str]) -> dict[str, Any]:
-    """Check that the playlist lists every rendition: ffmpeg leaves out those that it does not understand."""
+    """Check that the playlist lists every rendition: ffmpeg leaves out any that it does not understand."""
     named = set(_named_in(path.read_text().splitlines()))
     if named != names:
         return {"problem": f"it lists {_some(named)} instead of {_some(names)}"}
@@ -120,8 +120,8 @@ def _decode_ends(
 ) -> None:
     """Decode the beginning of every stream, then everything from the last keyframe on.
 
-    For a film no longer than the keyframe interval all packets are read but only keyframes are decoded;
-    otherwise the check would cost a fifth of the encode.
+    Of a film no longer than the keyframe interval, read all packets but decode only the keyframes:
+    decoding every picture would cost a fifth of the encode.
     """
     _skip_pictures(checks, "NONKEY")
     for packet in container.demux():

@@ -20,7 +20,7 @@ _SYSTEM_CALLS_ADVICE = "run on x86-64 or arm64 and a kernel with CONFIG_SECCOMP_
 
 
 class SandboxIncomplete(EuterpeError):
-    """Raised when a layer is missing without which a compromised ffmpeg can harm other requesters."""
+    """Raised when a layer that keeps a compromised ffmpeg from harming other requesters is missing."""
 
     code = "sandbox_incomplete"
 
@@ -39,9 +39,9 @@ class Layer:
 
 @dataclass(frozen=True)
 class Isolation:
-    """The restrictions that the kernel and container runtime support, beyond the limits, which always apply.
+    """The restrictions that the kernel and container runtime support. (Resource limits always apply.)
 
-    They deny a child every network, and every file and system call that it does not need.
+    The restrictions deny a child all networks, and every file and system call that it does not need.
     """
 
     no_network: bool
@@ -49,7 +49,7 @@ class Isolation:
     few_system_calls: bool
 
     def layers(self) -> Iterator[Layer]:
-        """Yield each layer. The network namespace is not essential: the filter allows no socket calls."""
+        """Yield each layer. The network namespace is not essential, as the seccomp filter refuses sockets."""
         yield Layer(
             "network",
             self.no_network,

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-# An HLS ladder from 1080 lines down takes 1 GiB, a film of 2160 lines 2 GiB. Only a damaged or
+# An HLS ladder from 1080 lines down takes 1 GiB, and a film of 2160 lines takes 2 GiB. Only a damaged or
 # malicious source makes an encode take more than the maximum.
 _LEAST, MOST_MEMORY_BYTES = 1 << 30, 12 << 30
 
@@ -25,7 +25,7 @@ def memory_of_the_machine(root: Path = Path("/")) -> int:
 
 def _limits(root: Path) -> Iterator[int]:
     """Yield the memory limits of our control group and all its parents, for cgroup v1 and v2. Inside a
-    container the path may be that of the host; then only the mount point itself exists."""
+    container the path may be the host's path; then only the mount point itself exists."""
     for line in (root / "proc/self/cgroup").read_text().splitlines():
         _, kinds, path = line.split(":", 2)
         if kinds not in ("", "memory"):

@@ -59,7 +59,7 @@ class OutputFolder:
         return next((output for prefix, output in self._parts.items() if name.startswith(prefix)), None)
 
     def _nameless_bytes(self) -> int:
-        """Return the size of files that are unlinked but still open: their space is not free until closed."""
+        """Return the size of files that are unlinked but still open, and so still occupy disk space."""
         held = 0
         with suppress(OSError):  # the process has ended, or the kernel denies access
             for descriptor in os.scandir(f"/proc/{self._pid}/fd"):
@@ -74,7 +74,7 @@ def _files_in(folder: Path, below: str = "") -> Iterator[tuple[str, os.stat_resu
     """Yield the relative name and the status of everything in the folder. Links are not followed."""
     with suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder) as entries:
         for entry in entries:
-            with suppress(FileNotFoundError):  # ffmpeg may remove it meanwhile
+            with suppress(FileNotFoundError):  # ffmpeg may remove the file meanwhile
                 yield below + entry.name, entry.stat(follow_symlinks=False)
                 if entry.is_dir(follow_symlinks=False):
                     yield from _files_in(Path(entry.path), f"{below}{entry.name}/")

@@ -6,7 +6,7 @@ from euterpe.media.errors import MediaError
 from euterpe.media.media_info import StreamInfo
 from euterpe.media.whitelist import MAX_PIXELS
 
-# SVT-AV1 encodes nothing smaller. The other encoders have a limit of 16, which no ordinary picture is below.
+# The shortest side that SVT-AV1 encodes. For the other encoders the limit is 16, below any ordinary picture.
 _LEAST_SIDE = {"av1": 64}
 _LONGEST_SIDE = 16384
 
@@ -33,7 +33,7 @@ def shown_size(video: StreamInfo) -> Size:
 
 
 def fitted_size(video: StreamInfo, height: int | None, codec: str) -> Size:
-    """Return the size scaled down to at most `height` lines, as enlarging adds bytes and no detail."""
+    """Return the size, scaled down to `height` lines if larger. Enlarging would add bytes and no detail."""
     shown = shown_size(video)
     if height is not None and height < shown.height:
         shown = Size(_even(shown.width * height / shown.height), height)

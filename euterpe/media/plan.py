@@ -50,10 +50,10 @@ class Plan:
 
 
 def plan(outputs: Sequence[OutputSpec], info: MediaInfo, *, threads: int) -> Plan:
-    """Return the command that makes all of `outputs` from such a source.
+    """Return the command that makes all of `outputs` from the source that `info` describes.
 
-    `threads` is for the decoders, whose pictures are the same with any number. The threads of an encoder are
-    derived from its picture size, so that the same plan makes the same bytes on every worker.
+    `threads` is the number of decoder threads; it does not change the decoded pictures. The number of encoder
+    threads follows from the picture size, so that the same plan makes the same bytes on every worker.
     """
     refuse_too_many((output for output in outputs if isinstance(output, SpriteOutput)), info)
     planned = [_plan_one(output, info) for output in outputs]

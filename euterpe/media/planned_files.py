@@ -25,11 +25,11 @@ class Track:
 
 @dataclass(frozen=True)
 class PlannedFile:
-    """A file that an encode must produce. `demuxer` is the one that reads it back in the check.
+    """A file that an encode must produce. The check reads it back with `demuxer`.
 
-    A playlist has `parts`, a glob pattern of at most `most_parts` files, which are published before it; it
-    may refer to nothing else. A file that we write ourselves has `text`. A master playlist has the names of
-    its playlists in `lists`.
+    `parts` is the glob pattern of a playlist's segments, at most `most_parts` files. They are published
+    before the playlist, which may refer to no other file. `text` is the content of a file that we write
+    ourselves. `lists` has the names of the playlists in a master playlist.
     """
 
     output: str

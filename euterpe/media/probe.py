@@ -42,9 +42,9 @@ def is_cut_off(fd: int) -> bool:
     return False
 
 
-# The most packets read for the first picture; beyond them ffmpeg judges the stream.
+# The most packets that are read to find the first picture; without a picture, the encode judges the stream.
 _FIRST_PACKETS = 500
-# Media clocks tick at least a thousand times a second. With ticks as coarse as this, durations are guesses.
+# Media clocks tick at least a thousand times a second. With ticks this long or longer, durations are guesses.
 _COARSE_TICK_S = 0.1
 _LAST_PACKETS = 10_000
 _BEYOND_THE_END = 2**62
@@ -119,7 +119,7 @@ def _describe(stream: Stream) -> StreamInfo:
 
 
 def _with_first_picture(container: InputContainer, video: StreamInfo) -> StreamInfo:
-    """Return the stream with rotation and interlacing, which only a decoded picture has.
+    """Return the stream with rotation and interlacing, which only a decoded picture tells.
 
     Return it unchanged when no picture can be decoded: the encode then fails with ffmpeg's own error.
     """
@@ -144,7 +144,7 @@ def _with_measured_ends(
 ) -> tuple[list[StreamInfo], float | None]:
     """Return streams and container duration, measured from the last packets where the clock is too coarse.
 
-    An MP4 may count in ticks of a second. Its edit lists are then rounded to ticks of another clock: the
+    If an MP4 counts in ticks of a second, its edit lists are rounded to the ticks of another clock: the
     headers of a film of 35,840 s gave 4 s.
     """
     measured = {
@@ -160,7 +160,7 @@ def _with_measured_ends(
 
 
 def _end_of(container: InputContainer, stream: Stream) -> float | None:
-    """Return when the stream's last packet ends. Read from the last keyframe on."""
+    """Return the end time of the stream's last packet, reading from the last keyframe on."""
     try:
         container.seek(_BEYOND_THE_END, stream=stream)
         packets = islice(container.demux(stream), _LAST_PACKETS)

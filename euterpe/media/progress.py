@@ -49,7 +49,7 @@ class ReportReader:
         done = _number(self._fields.get("out_time_us", ""))
         speed = _number(self._fields.get("speed", "").removesuffix("x"))
         return ProgressLine(
-            # The value is negative while ffmpeg processes what lies before the start time.
+            # The value is negative while ffmpeg processes media before the start time.
             done_seconds=done / 1_000_000 if abs(done) < _TOO_MUCH * 1_000_000 else None,
             speed=speed if 0 <= speed < _TOO_MUCH else None,
         )
@@ -69,7 +69,7 @@ def progress_of(report: ProgressLine, duration_seconds: float | None, out_bytes:
 
 
 def _number(text: str) -> float:
-    """Return NaN, which fails every range check, for text that is not a number, such as ffmpeg's N/A."""
+    """Return the number, or NaN, which fails every range check, for other text, such as ffmpeg's N/A."""
     try:
         return float(text)
     except ValueError:

@@ -1,7 +1,7 @@
 """The sandbox: run ffmpeg and probes on untrusted media in confined child processes.
 
-A `Sandbox` has one helper process (`fork_server`), which forks the children. A helper that was killed is
-replaced when it is next needed; the children that it had are lost.
+A `Sandbox` has one helper process (`fork_server`), which forks the children. If the helper is killed, its
+children are lost, and the next call starts another helper.
 """
 
 import json
@@ -58,7 +58,7 @@ class Sandbox:
         self._lock = threading.Lock()
         self._helper: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
-        self._children = weakref.WeakSet[Child]()  # of this helper, and not closed yet
+        self._children = weakref.WeakSet[Child]()  # this helper's children that are not closed yet
 
     def start(self) -> None:
         """Start the helper process and set `isolation`. Do nothing if it was started before."""
@@ -80,7 +80,7 @@ class Sandbox:
     def run(self, argv: Sequence[str], *, fds: Mapping[int, int], cwd: Path, limits: ResourceLimits) -> Child:
         """Execute `argv` in `cwd`, the only folder that it can access besides its own and system files.
 
-        `fds` maps file descriptors of the child to open ones of ours. Stdout and stderr are piped.
+        `fds` maps file descriptors of the child to our open descriptors. Stdout and stderr are piped.
         """
         return self._start_child(_order_to_execute(argv, writable=True), fds, cwd, limits)
 
@@ -115,7 +115,7 @@ class Sandbox:
             return answer_of(child, blame, on_tick, _TASK_LIMITS)
 
     def probe(self, fd: int, *, on_tick: Callable[[], None] = lambda: None) -> MediaInfo:
-        """Return what is known of a source. Read from its beginning; the offset of `fd` does not change."""
+        """Return container and streams of a source. The offset of `fd` is not used and does not change."""
         with reopened(fd) as own:
             found = self.call("probe", {"fd": 3}, blame="source_unsupported", fds={3: own}, on_tick=on_tick)
         return MediaInfo.parse(found, os.fstat(fd).st_size)
@@ -134,7 +134,7 @@ class Sandbox:
                 theirs.callback(os.close, given[target])
             folder = os.open(cwd, os.O_PATH | os.O_DIRECTORY)
             theirs.callback(os.close, folder)
-            # The order is passed as a file: that of a day's sprite sheets exceeds the size of a message.
+            # Pass the order as a file: the order for a day's sprite sheets is too large for a message.
             order_file = theirs.enter_context(os.fdopen(os.memfd_create("order"), "wb"))
             order_file.write(json.dumps({**order, "targets": [*given], "limits": asdict(limits)}).encode())
             order_file.flush()
@@ -189,7 +189,7 @@ class Sandbox:
                 self._helper.kill()
                 self._helper.wait()
             self._helper = None
-        for child in self._children:  # some may outlive a helper that was killed
+        for child in self._children:  # children may outlive a helper that was killed
             child.kill()
         self._children.clear()
 
@@ -228,12 +228,12 @@ def answer_of(child: Child, blame: str, on_tick: Callable[[], None], limits: Res
         error = MediaError(*answer["error"])
     except (KeyError, TypeError, ValueError, RecursionError):  # "[[[[…" raises RecursionError
         raise MediaError(blame, "makes the process that looks into it lie") from None
-    # A compromised child may report any error, but only permanent ones, which blame the file, are accepted.
+    # A compromised child may report any error; accept only permanent errors, which blame the file.
     raise error if error.retry_class is RetryClass.PERMANENT else MediaError(blame, str(error))
 
 
 def _failure_of(end: Exit, blame: str, limits: ResourceLimits) -> MediaError:
-    """Return why a child failed that examined a file. The file is at fault unless facts prove otherwise."""
+    """Return why the examination of a file failed. The file is at fault unless facts prove otherwise."""
     proved = error_from_exit(end, limits)
     if proved is not None and proved.code == "encode_killed":
         return MediaError("sandbox_failed", "the process that looked into a file was killed from outside")

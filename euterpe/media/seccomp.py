@@ -33,7 +33,7 @@ Instruction = tuple[int, int, int, int]  # code, jump if true, jump if false, co
 
 @dataclass(frozen=True)
 class Architecture:
-    """A CPU architecture: `audit` is its AUDIT_ARCH constant, `column` its place in the table of numbers."""
+    """A CPU architecture: `audit` is its AUDIT_ARCH constant, `column` is its column in `NUMBERS`."""
 
     audit: int
     column: int
@@ -69,7 +69,7 @@ def program_for(architecture: Architecture, pid: int, *, executes: bool) -> byte
 
 
 def install(program: bytes) -> None:
-    """Install a filter on the calling thread. Needs `no_new_privs`; children and programs inherit it."""
+    """Install a filter on this thread, for its children and programs too. `no_new_privs` must be set."""
     code = ctypes.create_string_buffer(program, len(program))
     header = struct.pack("HxxxxxxQ", len(program) // 8, ctypes.addressof(code))
     if _libc.prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, header, 0, 0) != 0:
@@ -94,7 +94,7 @@ def assemble(architecture: Architecture, rules: Mapping[int, Rule], *, otherwise
 
 
 def _decide(rule: Rule) -> Iterator[Instruction]:
-    """Yield the block of one call. It always ends in a return, so that no jump is longer than a block."""
+    """Yield the block of one call. Each block ends in a return, so that no jump is longer than a block."""
     for condition in rule:
         yield from _require(condition)
     yield (_RETURN, 0, 0, ALLOW)

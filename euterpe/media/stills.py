@@ -17,7 +17,7 @@ _USUAL_FPS = 25.0
 _THUMBNAIL_LINES = 90
 _MOST_ROWS = 10
 _LONGEST_JPEG_SIDE = 65_500
-_MOST_SMALL_PICTURES = 10_000  # a day at one in nine seconds; on a thousand sheets at most
+_MOST_SMALL_PICTURES = 10_000  # one in nine seconds of a day; at most a thousand sheets
 
 
 def image(output: ImageOutput, info: MediaInfo) -> Planned:
@@ -67,7 +67,7 @@ class _Grid:
 def refuse_too_many(sprites: Iterable[SpriteOutput], info: MediaInfo) -> None:
     """Raise when the sprites need too many pictures: a source of a few KB may claim to last 30 years.
 
-    Call it before any of them is planned.
+    Call it before planning any sprite.
     """
     count = sum(_count(sprite, info) for sprite in sprites)
     if count > _MOST_SMALL_PICTURES:

@@ -1,10 +1,10 @@
 """The system calls that decoding, encoding and writing files need: the allow list of the seccomp filter.
 
-It was measured with `strace -f` over every encode, probe, check and still of the tests (bundled ffmpeg 9.0.2,
-PyAV 18, glibc 2.36: 37 different calls), and extended by the calls that the same work needs with another libc
-(musl, older and newer glibc) or another ffmpeg. It is an allow list because each kernel release adds calls
-that can do what a refused call does: `io_uring` opens sockets, `setxattrat` (6.13) and `file_setattr` (6.17)
-change files by name.
+The list was measured with `strace -f` over every encode, probe, check and still of the tests (bundled ffmpeg
+9.0.2, PyAV 18, glibc 2.36: 37 different calls), and extended by the calls that the same work needs with
+another libc (musl, older and newer glibc) or another ffmpeg. A deny list would not do, as each kernel release
+adds calls that have the effect of a refused call: `io_uring` opens sockets, `setxattrat` (6.13) and
+`file_setattr` (6.17) change files by name.
 """
 
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ class Condition:
     high: bool = False
 
 
-# All conditions must hold. An empty rule always allows the call.
+# The conditions of a call, all of which must hold. An empty rule always allows the call.
 Rule = tuple[Condition, ...]
 
 # Numbers on x86-64 and on arm64, from the kernel's unistd.h. None means that the architecture lacks the call.
@@ -82,7 +82,7 @@ NUMBERS: Mapping[str, tuple[int | None, int | None]] = MappingProxyType(
         "sync_file_range": (277, 84),
         "write": (1, 64),
         "writev": (20, 66),
-        # files by name: Landlock limits which ones
+        # files by name: Landlock limits which files
         "access": (21, None),
         "faccessat": (269, 48),
         "faccessat2": (439, 439),
@@ -196,14 +196,14 @@ def rules_for(pid: int, *, executes: bool) -> dict[str, Rule]:
         # A mode flag can keep the file's size unchanged, and RLIMIT_FSIZE limits nothing but the size: a file
         # with a limit of 1 MiB held 3,000 MiB of the disk.
         "fallocate": (Condition(1, (0,)),),
-        # Only to the process itself, for abort(). SIGKILL is not allowed: such an end would look as if
+        # A process may signal only itself, for abort(). SIGKILL is not allowed: such an end would look as if
         # another process had killed it.
         "kill": (Condition(0, (pid,)), Condition(1, _OWN_SIGNALS)),
         "tgkill": (Condition(0, (pid,)), Condition(2, _OWN_SIGNALS)),
-        # RLIMIT_DATA counts neither kind. After MADV_DONTNEED shared memory is not even in the figures of the
-        # process: 3,000 MiB were held under a limit of 256 MiB, and the OOM killer killed other children for
-        # it. Media needs no shared file mapping, and that of /dev/zero is shared memory. MAP_SHARED_VALIDATE
-        # has the same bit.
+        # RLIMIT_DATA counts neither of these mappings. After MADV_DONTNEED shared memory is not even in the
+        # figures of the process: 3,000 MiB were held under a limit of 256 MiB, and the OOM killer killed
+        # other children. Media needs no shared file mapping, and a mapping of /dev/zero is shared memory.
+        # MAP_SHARED_VALIDATE has the same bit.
         "mmap": (Condition(3, (0,), mask=_MAP_SHARED | _MAP_GROWSDOWN),),
         # RENAME_WHITEOUT is not allowed, because it makes a device.
         "renameat2": (Condition(4, (0, _RENAME_NOREPLACE, _RENAME_EXCHANGE)),),

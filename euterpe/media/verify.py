@@ -18,7 +18,7 @@ from euterpe.media.sandbox import Sandbox
 from euterpe.media.whitelist import MAX_STREAMS
 
 _PART_TYPES = {".m4s": "video/iso.segment", ".mp4": "video/mp4"}
-# The names that `hls` makes ffmpeg use. They become object names and parts of URLs.
+# The segment names that `hls` makes ffmpeg use; they become object names and parts of URLs.
 _PART_NAME = re.compile(r"[a-z0-9]+_(?:[0-9]{5,9}\.m4s|init\.mp4)")
 
 
@@ -50,7 +50,7 @@ _FILE_FACTS = TypeAdapter(_FileFacts)
 
 @dataclass(frozen=True)
 class MadeFile:
-    """A file of an output. A file that refers to others comes after them."""
+    """A file of an output. A playlist comes after the files that it refers to."""
 
     output: str
     name: str  # below the job's output prefix
@@ -89,7 +89,7 @@ def verify(
 
 
 def _parts_of(file: PlannedFile, folder: Path) -> list[Path]:
-    """Return the parts of a playlist. Raise for an unexpected name: a compromised ffmpeg may use any."""
+    """Return the parts of a playlist. Raise for an unexpected name, which a compromised ffmpeg may use."""
     parts = sorted(folder.glob(file.parts)) if file.parts else []
     if not all(_PART_NAME.fullmatch(part.name) for part in parts):
         raise MediaError("output_undecodable", f"{file.path}: one of its parts has a strange name")
@@ -131,7 +131,7 @@ def _check_streams(file: PlannedFile, streams: Sequence[_StreamFacts]) -> None:
 
 
 def _check_regular(made: MadeFile) -> None:
-    """Raise unless it is a regular file: without Landlock a compromised ffmpeg could link to other files."""
+    """Raise for a link or special file: without Landlock a compromised ffmpeg could link to other files."""
     if made.path.parent.is_symlink() or made.path.is_symlink() or not made.path.is_file():
         raise MediaError("output_undecodable", f"{made.name} is not a regular file")
 

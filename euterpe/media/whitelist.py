@@ -1,7 +1,7 @@
 """Allow lists of containers and decoders for untrusted input, and limits on streams, pixels and memory.
 
-They exclude formats that name other files (playlists, concat, image patterns), formats that draw text or run
-scripts, and decoders without use: an attacker could choose any code that the lists allow.
+The lists exclude formats that name other files (playlists, concat, image patterns), formats that draw text or
+run scripts, and decoders that nobody needs, because an attacker may choose any code that the lists allow.
 """
 
 from collections.abc import Mapping
