@@ -25,7 +25,7 @@ from euterpe.storage.transfer import Body, ObjectInfo, OnChunk, Outgoing, Stored
 
 PART = 16 * 1024 * 1024
 _MAX_PARTS = 10_000
-# Tries to publish an object that other writers replace between the check of its state and the write.
+# Attempts to publish an object that other writers replace between the check of its state and the write.
 _PUBLISH_TRIES = 3
 
 
@@ -94,7 +94,7 @@ class BucketDestination:
         on_chunk: OnChunk,
     ) -> Stored:
         outgoing = Outgoing(file, on_chunk)
-        # Only two tries of the whole upload, as the upload retries each part itself.
+        # Try the whole upload only twice, as the upload retries each part itself.
         identity = retry_transfer(lambda: self._put(name, outgoing, content_type, before_publish), tries=2)
         return outgoing.stored(self._prefix + name, identity)
 
@@ -138,7 +138,7 @@ class BucketDestination:
     def _publish(
         self, name: str, upload: Upload, sha256: str, before_publish: Callable[[], None]
     ) -> str | None:
-        """Publish if the object is still the one found, or still absent, and return its identity."""
+        """Publish if the object is unchanged since its state was read. Return the new object's identity."""
         where = self._prefix + name
         reads = self._reads_first or not (self._is_conditional and upload.is_conditional)
         found = self._read_state(name) if reads else None
@@ -165,7 +165,7 @@ class BucketDestination:
         return None if found is None else found.identity
 
     def _read_state(self, name: str) -> ObjectState | None:
-        """Return the state of an object: None if there is none, UNKNOWN if it may not be read."""
+        """Return the state of an object: None if there is no object, UNKNOWN if we must not read it."""
         where, request = self._prefix + name, ObjectRequest("HEAD", self._client.path(self._key + name))
 
         def head() -> ObjectState | None:
@@ -180,8 +180,8 @@ class BucketDestination:
 
 
 def part_size(size: int, part_bytes: int = PART) -> int:
-    """Return the size of all parts but the last. R2 requires them to be equal, and S3 accepts 10,000 parts,
-    so that they grow above 156 GiB."""
+    """Return the size of all parts but the last. R2 requires parts of equal size, and S3 accepts 10,000
+    parts, so that the parts of a file above 156 GiB are larger than `part_bytes`."""
     return max(part_bytes, -(-size // _MAX_PARTS))
 
 

@@ -19,7 +19,7 @@ from euterpe.storage.objects.request import Anonymous, Signer
 from euterpe.storage.objects.s3_signer import S3Signer
 
 _REGION = "us-east-1"
-# Idle timeout: a try ends when the store sends nothing for this long.
+# Idle timeout: a request fails when the store sends nothing for this long.
 IDLE_S = 30.0
 _ENDPOINTS: Mapping[str, str] = {
     "s3": f"https://s3.{_REGION}.amazonaws.com",
@@ -69,7 +69,7 @@ def _endpoint(credentials: StorageCredentials) -> str:
 
 
 def _signer(credentials: StorageCredentials) -> Signer:
-    """Return the signer for the given keys. Raise ValueError when they are missing or malformed."""
+    """Return the signer for these credentials. Raise ValueError when the keys are missing or malformed."""
     match credentials:
         case S3Credentials(session_token=token):
             return S3Signer(

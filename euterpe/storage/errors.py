@@ -22,7 +22,7 @@ class StorageError(EuterpeError):
     ) -> None:
         super().__init__(message)
         self.code, self.side, self.retry_class = code, side, retry_class
-        self.status, self.reason = status, reason  # of the store's response, if there was one
+        self.status, self.reason = status, reason  # from the store's response, if any
         self.retryable = retry_class not in (RetryClass.PERMANENT, RetryClass.UNRECOVERABLE)
 
     def job_error(self, phase: str) -> JobError:
@@ -45,10 +45,10 @@ class StorageUnreachable(StorageError):
         )
 
 
-# S3 returns these with status 400.
+# S3 returns these codes with status 400.
 _STALE_CREDENTIALS = frozenset({"ExpiredToken", "InvalidToken", "TokenRefreshRequired"})
-# A completion that is repeated because its response was lost gets NoSuchUpload with 404. Of two concurrent
-# conditional writes S3 refuses one with ConditionalRequestConflict.
+# A completion that is sent again because its response was lost gets NoSuchUpload with 404. Of two concurrent
+# conditional writes, S3 refuses one with ConditionalRequestConflict.
 _PASSING = frozenset({"RequestTimeout", "OperationAborted", "NoSuchUpload", "ConditionalRequestConflict"})
 
 _NOT_FOUND = {
@@ -102,7 +102,7 @@ def too_slow(where: str, side: Side, problem: str) -> StorageError:
 
 
 def disk_full(what: str, side: Side) -> StorageError:
-    """Return the error for a full disk. It is transient: another worker may have room, or this one later."""
+    """Return the error for a full disk. It is transient: other workers, or later this one, may have room."""
     return StorageError(
         "disk_full", f"{what}: no space left on the disk", side=side, retry_class=RetryClass.TRANSIENT
     )

@@ -2,9 +2,9 @@
 
 The new file is first linked under a name of its claim (`.euterpe-JOB-CLAIM-….part`), then the fence is
 checked, then the file is renamed. Before it publishes, a later claim of the same job removes the part files
-of earlier claims: the rename of a worker that was stopped after its fence check then finds no file, however
-late it runs. A lock could not do that: its holder may be stopped between any two steps, and breaking the lock
-does not stop the holder.
+of earlier claims. So a worker that was stopped after its fence check finds no file to rename, however late it
+continues. A lock could not prevent that rename: the holder of a lock may be stopped between any two steps,
+and breaking the lock does not stop the holder.
 """
 
 import errno
@@ -42,7 +42,7 @@ def identity_of(status: os.stat_result) -> str:
 
 
 def lock(descriptor: int) -> None:
-    """Lock a new file until it is closed: a part file without a lock is one whose writer has ended."""
+    """Lock a new file until it is closed, as a sign that the writer of this part file has not ended."""
     with suppress(OSError):  # a file system without locks: `_is_abandoned` is then never true
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
@@ -63,7 +63,7 @@ class FileReplacement:
         if self._owner is not None:
             with suppress(OSError):
                 os.setxattr(part.descriptor, _PUBLISHER, f"{self._owner.job_id} {sha256}".encode())
-        with suppress(FileExistsError):  # without O_TMPFILE it was created under this name
+        with suppress(FileExistsError):  # without O_TMPFILE the file was created under this name
             source = f"/proc/self/fd/{part.descriptor}"
             os.link(source, part.name, dst_dir_fd=part.folder, follow_symlinks=True)
         self._clear(part)
@@ -94,7 +94,7 @@ class FileReplacement:
             raise (self._owner or Owner("", 0)).differs(where, found)
 
     def _replace(self, part: Part, name: str, found: ObjectState | None) -> bool:
-        """Rename the new file to `name`. Return False if its state is not, or no longer, `found`."""
+        """Rename the new file to `name`. Return False if the state of `name` is no longer `found`."""
         if found is None:
             try:
                 # A link never replaces a file: of two writers that find none, only one publishes.
@@ -123,7 +123,7 @@ class FileReplacement:
         return ObjectState(identity_of(status), status.st_size, job_id or None, age, sha256 or None)
 
     def _clear(self, part: Part) -> None:
-        """Remove the part files of this job's earlier claims, and those whose writer has ended."""
+        """Remove the part files of this job's earlier claims, and of writers that have ended."""
         status = os.fstat(part.folder)
         if (key := (status.st_dev, status.st_ino)) in self._cleared:
             return

@@ -1,7 +1,7 @@
 """Read and write `file://` URLs below the folders that the operator has opened to every requester.
 
 A path is walked from its root one name at a time with openat(2): each name is opened relative to the folder
-before it, and links below the root are refused: no rename or link in between leads the walk out of the root.
+before it, and links below the root are refused, so that no rename or link leads the walk out of the root.
 """
 
 import errno
@@ -79,7 +79,7 @@ class FileDestination:
         before_publish: Callable[[], None],
         on_chunk: OnChunk,
     ) -> Stored:
-        del content_type  # a file system stores none
+        del content_type  # a file system stores no content type
         url = self._prefix + name
         root, (*folders, last) = _below_a_root(self._policy, url, "output")
         outgoing = Outgoing(file, on_chunk)
@@ -149,7 +149,7 @@ def _enter(folder: int, name: str, *, create: bool) -> int:
 
 def _create(name: str, folder: int) -> int:
     """Create a file without a name (O_TMPFILE), so that a process that is killed while it writes leaves
-    nothing in the folder. NFS does not support that: the file gets its part name at once."""
+    nothing in the folder. NFS does not support O_TMPFILE: there the file gets its part name at once."""
     try:
         return os.open(".", _CREATE_UNNAMED, 0o666, dir_fd=folder)
     except OSError as error:
@@ -171,8 +171,8 @@ def _info(descriptor: int) -> ObjectInfo:
 
 @contextmanager
 def _paced(where: str, side: Side, pace: TransferPace, moved: int) -> Iterator[None]:
-    """Count a call to a file system, which may be a server on a slow network, and raise if it was too slow.
-    Nothing can interrupt the call, so the pace is checked when it returns."""
+    """Count a call to the file system, which may be a slow server, and raise if the transfer is too slow.
+    Nothing can interrupt the call, so the pace is checked when the call returns."""
     began = monotonic()
     yield
     pace.add(monotonic() - began, moved)

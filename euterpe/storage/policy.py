@@ -1,7 +1,7 @@
 """The operator's storage policy: allowed folders for `file://`, and endpoints besides the clouds' own.
 
-The API applies it at POST, so that it refuses what a worker would refuse later. The addresses of signed URLs
-are checked by the egress guard instead.
+The API applies this policy at POST, so that a bad job is refused there, and not later by a worker. For signed
+URLs, the egress guard checks the addresses instead.
 """
 
 import re
@@ -43,7 +43,7 @@ def path_of(url: str) -> Path:
 
 @dataclass(frozen=True)
 class StoragePolicy:
-    """Allowed `roots` (without any, file:// is refused) and `endpoints` (origins besides the clouds' own)."""
+    """Allowed `roots` (if empty, file:// is refused) and `endpoints` (origins besides the clouds' own)."""
 
     roots: tuple[Path, ...] = ()
     endpoints: tuple[str, ...] = ()
@@ -88,7 +88,7 @@ class StoragePolicy:
 
 
 def _given(spec: JobSpec) -> Iterator[tuple[tuple[str, ...], StorageCredentials]]:
-    """Yield the location in the document and the value of each of the job's credentials."""
+    """Yield each of the job's credentials, after its location in the document."""
     if isinstance(spec.credentials, CredentialPair):
         sides: tuple[Side, Side] = ("source", "output")
         for side in sides:

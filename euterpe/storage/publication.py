@@ -14,20 +14,20 @@ _GRAIN_S = 1.0
 
 @dataclass(frozen=True)
 class ObjectState:
-    """The state of an object as its store reports it. Without an identity the object may or may not exist."""
+    """An object's state as its store reports it. If `identity` is None, it is unknown whether it exists."""
 
     identity: str | None  # generation, ETag, or a file's inode, time and size: changes with the content
     size: int | None = None
-    job_id: str | None = None  # the job of Euterpe that published it, if one did
+    job_id: str | None = None  # the Euterpe job that published the object, if any
     age_s: float | None = None  # by the store's own clock
-    sha256: str | None = None  # as Euterpe recorded it, if it published the object
+    sha256: str | None = None  # recorded by Euterpe, if Euterpe published the object
 
 
 UNKNOWN = ObjectState(None)
 
 
 class Changed(Exception):
-    """The store refused a condition: the object is not, or no longer, the expected one."""
+    """The store refused a condition, because the object differs from the expected object."""
 
 
 class ConditionsUnsupported(Exception):
@@ -40,10 +40,10 @@ def _unknown(_job_id: str) -> None:
 
 @dataclass(frozen=True)
 class Owner:
-    """The attempt that publishes; `began` is when it began, on `now`'s clock.
+    """The attempt that publishes; `began` is its start time by the clock `now`.
 
-    `is_rival` returns whether the job that published an object is unfinished, or succeeded after this attempt
-    began. It returns None for a job that is not in this database.
+    `is_rival` returns whether another job is unfinished or succeeded after this attempt began, and None for a
+    job that is not in this database.
     """
 
     job_id: str
@@ -64,9 +64,9 @@ class Owner:
         """Raise `output_conflict` for an object that another job published since this attempt began.
 
         An older object is replaced, so that a job may run again into the same prefix. Two jobs that make the
-        same bytes do not conflict either, as what each reports of its output is true. For a job that is not
-        in this database the ages of the object and the attempt are compared, each measured by one clock:
-        clock skew has no effect.
+        same bytes do not conflict either, as both report their output correctly. For a job that is not in
+        this database, compare the age of the object, by the store's clock, with the age of the attempt, by
+        our clock: clock skew then has no effect.
         """
         if found is None or found.job_id in (None, self.job_id) or found.sha256 == sha256:
             return

@@ -18,7 +18,7 @@ _NUMBER = re.compile(r"[0-9]{1,18}")
 
 
 def body_range(headers: Mapping[str, str]) -> tuple[int, int | None]:
-    """Return the offset of the body in the object, and the size of the object if the response has it."""
+    """Return the offset of the body in the object, and the object's size if the response tells it."""
     if match := _CONTENT_RANGE.fullmatch(headers.get("content-range", "")):
         start, size = match.groups()
         return int(start or 0), None if size == "*" else int(size)

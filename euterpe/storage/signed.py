@@ -68,7 +68,7 @@ class SignedReader:
 
 
 class SignedDestination:
-    """A destination with a signed PUT URL per output. No condition can be added: objects are replaced."""
+    """A destination with a signed PUT URL per output. It replaces objects, as no condition can be added."""
 
     def __init__(self, egress: Egress, urls: Mapping[str, str], pace: TransferPace) -> None:
         self._egress, self._urls, self._pace = egress, urls, pace
@@ -124,8 +124,8 @@ class SignedDestination:
 
 
 def _fenced(outgoing: Outgoing, before_publish: Callable[[], None]) -> Iterator[bytes]:
-    """Yield the chunks, and check the fence once more before the last: the store publishes the object when it
-    has all of it, and the chunks before may have taken hours."""
+    """Yield the chunks, and check the fence once more before the last chunk: the store publishes the object
+    when it has all chunks, and the earlier chunks may have taken hours."""
     last = max(0, (outgoing.size - 1) // CHUNK)
     for number, chunk in enumerate(outgoing.chunks()):
         if 0 < number == last:

@@ -24,8 +24,8 @@ class SourceObject:
     def fetch(self, file: BinaryIO, *, expect: ObjectInfo, max_bytes: int, on_chunk: OnChunk) -> FetchedInfo:
         """Append to `file` the missing bytes of the object that `expect` describes.
 
-        A further call, also on a new SourceObject, resumes where the last one stopped. `on_chunk` gets the
-        size of each chunk that was written, and 0 after a failed try. If it raises, everything is closed.
+        A further call, also on a new SourceObject, resumes where the last call stopped. `on_chunk` gets the
+        size of each written chunk, and 0 after a failed request; if it raises, the connection is closed.
         """
         self.check_announced(expect, max_bytes)
         if file.tell() != expect.size:
@@ -38,7 +38,7 @@ class SourceObject:
         try:
             self._append(file, expect, max_bytes, on_chunk)
         except StorageUnreachable:
-            on_chunk(0)  # it may raise: a try at a store that sends nothing takes half a minute
+            on_chunk(0)  # `on_chunk` may raise: a request to a silent store takes half a minute
             raise
 
     def _append(self, file: BinaryIO, expect: ObjectInfo, max_bytes: int, on_chunk: OnChunk) -> None:

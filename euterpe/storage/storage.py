@@ -37,7 +37,7 @@ class Storage:
         self._pace, self._idle_s, self._part_bytes = pace or MinimumPace(), idle_s, part_bytes
 
     def bounded(self, seconds_left: Callable[[], float]) -> "Storage":
-        """Return this storage for one attempt: no request outlasts it (`Egress.bounded`)."""
+        """Return this storage for one attempt, which no request outlasts (`Egress.bounded`)."""
         bounded = copy(self)
         bounded._egress, bounded._stores = (
             egress.bounded(seconds_left) for egress in (self._egress, self._stores)
@@ -58,7 +58,7 @@ class Storage:
     def destination(
         self, output: Output, credentials: StorageCredentials | None, owner: Owner | None = None
     ) -> UploadDestination:
-        """Return the destination of all outputs of one attempt, `owner`. Their pace is measured together."""
+        """Return the destination of the attempt `owner`. The pace of all its uploads is measured together."""
         pace = TransferPace(self._pace)
         if output.url is None:
             return SignedDestination(self._egress, output.urls or {}, pace)
@@ -82,7 +82,7 @@ class Storage:
         return open_client(self._stores, scheme, bucket, credentials, side, idle_s=self._idle_s)
 
     def _check_endpoint(self, credentials: StorageCredentials | None, side: Side) -> None:
-        """Raise if the endpoint is not allowed. The API has checked it, but a refresh may bring another."""
+        """Raise if the endpoint is not allowed: refreshed credentials may name one that the API never saw."""
         if credentials and not self._policy.allows(credentials.endpoint):
             problem = f"{credentials.endpoint}: {ENDPOINT_ADVICE}"
             raise StorageError("endpoint_not_allowed", problem, side=side)

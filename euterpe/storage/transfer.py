@@ -21,7 +21,7 @@ OnChunk = Callable[[int], None]
 CHUNK = 1024 * 1024
 TRIES = 5
 _FIRST_PAUSE_S = 0.1
-# Fewer bytes than this in a try are no progress: a few bytes per try would never complete the transfer.
+# Fewer new bytes than this are no progress: a few bytes per request would never complete the transfer.
 _LEAST_PROGRESS = 64 * 1024
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK  # a FIFO must be refused, not waited for
 
@@ -46,12 +46,12 @@ class Stored:
     url: str
     size_bytes: int
     sha256: str
-    identity: str | None = None  # as the store returned it at publication
+    identity: str | None = None  # what the store returned at publication
 
 
 @dataclass(frozen=True)
 class Body:
-    """An object that is being read. It may begin before the requested offset, never after it."""
+    """An object that is being read. `start` may lie before the requested offset, never after it."""
 
     info: ObjectInfo
     start: int
@@ -80,8 +80,8 @@ class UploadDestination(Protocol):
     ) -> Stored:
         """Send `file` and make it visible as `name`, completely or not at all.
 
-        `before_publish` is called when all that can be sent invisibly is sent; if it raises, nothing is left.
-        Both callbacks may be called again after a failed try; bytes sent before are not counted twice.
+        `before_publish` is called after the last byte that can be sent invisibly; if it raises, `name` stays
+        unchanged. A retry calls both callbacks again, but `on_chunk` counts no byte twice.
         """
         ...
 
@@ -91,7 +91,7 @@ class UploadDestination(Protocol):
 
 
 class Outgoing:
-    """A local file to upload, read from the start at each try. `on_chunk` gets each byte counted once."""
+    """A local file to upload, read from the start for each request. `on_chunk` counts no byte twice."""
 
     def __init__(self, file: Path, on_chunk: OnChunk) -> None:
         self._file, self.on_chunk = file, on_chunk
@@ -119,7 +119,7 @@ class Outgoing:
                 yield chunk
 
     def parts(self, size: int) -> Iterator[bytes]:
-        """Yield the file in pieces of `size` bytes and a last one of the rest; an empty file is one piece."""
+        """Yield the file in pieces of `size` bytes and a shorter last piece; an empty file is one piece."""
         part = bytearray()
         for chunk in self.chunks():
             part += chunk
@@ -159,7 +159,7 @@ def _not_a_file(file: Path) -> StorageError:
 def retry_transfer(
     attempt: Callable[[], T], *, progress: Callable[[], int] = lambda: 0, tries: int = TRIES
 ) -> T:
-    """Retry passing failures with exponential backoff. Raise after `tries` in a row without progress."""
+    """Retry passing failures with exponential backoff. Raise after `tries` failures without progress."""
     failures, reached = 0, progress()
     while True:
         try:

@@ -1,7 +1,7 @@
 """An HTTP client for one bucket: signs requests and sends them through the guarded egress.
 
-The egress follows no redirect, uses no proxy and reads no environment variable. It checks each address before
-it connects. Its errors become storage errors.
+The egress follows no redirect, uses no proxy, reads no environment variable, and checks each address before
+it connects. Egress errors become storage errors.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,7 +16,7 @@ from euterpe.net.target import Target
 from euterpe.storage.objects.request import ObjectRequest, Signer, encode_path
 from euterpe.storage.responses import REASON_BYTES, refusal, storage_chunks, storage_errors
 
-# A download is one request, however long it takes: its pace and the job's timeout limit it.
+# A download is one request, so this limit is high: the minimum pace and the job's timeout limit a download.
 _DOWNLOAD_S = 7 * 24 * 3600.0
 # The limit for one part of 16 MiB, in addition to the minimum pace.
 _PART_S = 600.0
@@ -44,7 +44,7 @@ class ObjectClient:
 
     @property
     def unbounded(self) -> "ObjectClient":
-        """Return the same client without the attempt's time limit, for clean-up after its timeout."""
+        """Return the same client without the attempt's time limit, for clean-up after a timeout."""
         return replace(self, egress=self.egress.unbounded)
 
     def path(self, key: str) -> str:
@@ -88,7 +88,7 @@ class ObjectClient:
     def send(
         self, where: str, request: ObjectRequest, pace: TransferPace, on_slice: Callable[[], None]
     ) -> EgressResponse:
-        """Send a body and return any response. `on_slice` is called before each slice, and may raise."""
+        """Send a body; return the response, whatever its status. `on_slice` may raise before each slice."""
         url, signed = self._signed(request)
 
         def slices() -> Iterator[bytes]:

@@ -61,7 +61,7 @@ class Dialect:
 
 
 def bare_etag(etag: str | None) -> str | None:
-    """Return an ETag without its quotes, as not all stores send them."""
+    """Return an ETag without its quotes, because some stores omit the quotes."""
     return None if etag is None else etag.removeprefix("W/").strip('"') or None
 
 

@@ -1,6 +1,6 @@
 """AWS Signature Version 4 for S3, in the `Authorization` header.
 
-Every header of the request is signed, and so is the SHA-256 of its body: the store refuses a body that was
+Every header of the request and the SHA-256 of its body are signed, so that the store refuses a body that was
 corrupted in transit.
 """
 

@@ -19,8 +19,8 @@ from euterpe.storage.objects.request import ObjectRequest, encode_query
 from euterpe.storage.publication import Changed, ConditionsUnsupported, ObjectState
 from euterpe.storage.transfer import retry_transfer
 
-# A part stays in memory for its retries, which end within half a second if all fail at once, and in 90 s if
-# all hang.
+# A part stays in memory for its retries, which end within half a second if all requests fail at once, and in
+# 90 s if all requests hang.
 _PART_TRIES = 3
 _ABORT_S = 10.0
 _NONE: Mapping[str, str] = MappingProxyType({})
@@ -70,15 +70,15 @@ class Upload(Protocol):
         ...
 
     def publish(self, expected: ObjectState | None, *, conditional: bool) -> str | None:
-        """Make the object visible and return its identity, if the store returns one.
+        """Make the object visible. Return its identity, or None if the store does not report the identity.
 
         Raise Changed when the existing object is not `expected` (None: there must be no object), and
-        Unconditional when the store does not support conditions.
+        ConditionsUnsupported when the store does not support conditions.
         """
         ...
 
     def abort(self) -> None:
-        """Remove from the store what was sent of an unpublished upload."""
+        """Remove the bytes of an unpublished upload from the store."""
         ...
 
 
@@ -201,7 +201,7 @@ class BlocksUpload:
 
 
 def _published(call: Callable[[], EgressResponse], condition: dict[str, str]) -> EgressResponse:
-    """Return the response. Raise Changed if the condition fails, Unconditional if the store supports none."""
+    """Return the response. Raise Changed or ConditionsUnsupported when the store refuses the condition."""
     try:
         return call()
     except StorageError as refused:
