@@ -1,4 +1,4 @@
-"""Connections without DNS rebinding, and the pool of idle ones.
+"""Connections without DNS rebinding, and the pool of idle connections.
 
 A name is resolved once, each of its addresses is checked, and a checked address is dialled.
 """
@@ -21,7 +21,7 @@ from euterpe.net.target import Target
 Resolve = Callable[[str], Sequence[str]]
 Dial = Callable[[str, int, float], socket.socket]
 
-# A lookup cannot be interrupted, and a hostile name server can delay one for half a minute.
+# A lookup cannot be interrupted, and a hostile name server can delay a lookup for half a minute.
 _MAX_LOOKUPS = 100
 _MAX_ADDRESSES = 4
 
@@ -85,7 +85,7 @@ class Dialer:
         return answer.result(limits.begin_wait())
 
     def _dial_one_of(self, addresses: Sequence[Address], port: int, limits: RequestLimits) -> socket.socket:
-        """Dial the addresses in turn, each with a share of the time left: one black hole must not use all."""
+        """Dial the addresses in turn, each with a share of the time left, as one may never answer."""
         last = OSError()
         for tried, address in enumerate(addresses):
             share = limits.begin_wait() / (len(addresses) - tried)
@@ -121,7 +121,7 @@ class IdleConnections:
         self._oldest_first: dict[httpcore.HTTP11Connection, str] = {}
 
     def take(self, origin: str) -> httpcore.HTTP11Connection | None:
-        """Return the most recently used connection of the origin, or None: the others can then expire."""
+        """Return the origin's most recently used connection, or None. Rarely used connections then expire."""
         while True:
             with self._lock:
                 if origin not in self._by_origin:
@@ -141,7 +141,7 @@ class IdleConnections:
             old.close()
 
     def close(self) -> None:
-        """Close the idle connections. Those in use are closed when `keep` receives them."""
+        """Close the idle connections. Connections in use are closed when `keep` receives them."""
         with self._lock:
             self._most = 0
             surplus = self._surplus()

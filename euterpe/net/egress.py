@@ -22,7 +22,7 @@ from euterpe.net.pace import TransferPace
 from euterpe.net.policy import EgressPolicy
 from euterpe.net.target import Target
 
-# Servers close idle connections after 5 s or more: closing first avoids a request on one that is closing.
+# Servers close idle connections after 5 s or more. Closing earlier avoids a request on a closing connection.
 _KEEP_ALIVE_S = 4.0
 _IDLE_S = 30.0
 # The framing of a chunked body may exceed the body itself, but must have a bound.
@@ -87,7 +87,7 @@ class Egress:
     def with_allowed(self, pairs: Iterable[str]) -> "Egress":
         """Return an egress that may also reach these `host:port` pairs; it is closed with this one.
 
-        It has its own idle connections: one that the wider policy allowed must not serve the narrower policy.
+        It has its own idle connections: a connection under the wider policy must not serve the narrower one.
         """
         derived = Egress(
             self._policy.with_allowed(pairs),
@@ -102,8 +102,8 @@ class Egress:
     def bounded(self, seconds_left: Callable[[], float]) -> "Egress":
         """Return a view of this egress on which no request lasts longer than `seconds_left()`.
 
-        `seconds_left` is called before each request, and may raise instead. `unbounded` of the view is this
-        egress, for clean-up.
+        `seconds_left` is called before each request, and may raise to prevent it. The view's `unbounded` is
+        this egress, for clean-up.
         """
         bounded = copy(self)
         bounded._seconds_left = seconds_left
@@ -122,7 +122,7 @@ class Egress:
         deadline_s: float,
         max_bytes: int,
     ) -> EgressResponse:
-        """Return the response, all within `deadline_s`; at most `max_bytes` of its body are kept."""
+        """Return the response, complete within `deadline_s`, with at most `max_bytes` of its body."""
         target = Target.parse(url)
         limits = RequestLimits(target.origin, self._deadline(deadline_s))
         sized = body or method not in ("GET", "HEAD")
@@ -141,7 +141,7 @@ class Egress:
         idle_s: float = _IDLE_S,
         pace: TransferPace | None = None,
     ) -> Iterator[OpenResponse]:
-        """Yield a response to stream, as long as it keeps the pace of `RequestLimits` and of `pace`."""
+        """Yield a streamed response; raise when it is slower than `RequestLimits` or `pace` allows."""
         target = Target.parse(url)
         limits = RequestLimits(target.origin, self._deadline(deadline_s), idle_s=idle_s, pace=pace)
         with self._exchange(method, target, headers, b"", limits) as response:
@@ -185,7 +185,7 @@ class Egress:
             target.url,
             headers=[(name.encode("ascii"), value.encode("latin-1")) for name, value in lines.items()],
             content=content,
-            extensions={"timeout": {"read": limits, "write": limits}},  # httpcore passes them on unchanged
+            extensions={"timeout": {"read": limits, "write": limits}},  # httpcore passes `limits` on
         )
         connection = self._idle.take(target.origin) or self._connect(target, limits)
         with _translate_errors(limits):
@@ -205,7 +205,7 @@ class Egress:
 
 @contextmanager
 def _translate_errors(limits: RequestLimits) -> Iterator[None]:
-    """Translate errors of httpcore, whose messages quote the response; ours do not."""
+    """Translate errors of httpcore, whose messages quote the response; our messages do not."""
     try:
         yield
     except httpcore.RemoteProtocolError:

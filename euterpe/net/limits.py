@@ -15,10 +15,10 @@ MAX_HEAD_BYTES = 64 * 1024
 
 
 class RequestLimits:
-    """The limits of one request: a fixed deadline, a minimum pace that a drip of bytes fails, a byte limit.
+    """The limits of one request: a fixed deadline, a byte limit, and a minimum pace against drips of bytes.
 
-    The pace: `idle_s` seconds of waiting for the other side must move at least 1 KiB for each second; then
-    the count restarts. Time that our own side takes in between (a disk, an encoder) does not count.
+    Every `idle_s` seconds of waiting for the peer must move at least 1 KiB per second; the count then
+    restarts. Time that this process takes in between (a disk, an encoder) does not count.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class RequestLimits:
         self.answer_ended = byte_count == 0
 
     def turn(self) -> None:
-        """Restart the measurement of the pace, because the other side starts something new."""
+        """Restart the measurement of the pace, because the peer now starts something new."""
         self._waited = self._moved = 0.0
 
     def head_read(self, receivable: float) -> None:
@@ -79,8 +79,8 @@ class RequestLimits:
 
     @contextmanager
     def connecting(self) -> Iterator[None]:
-        """Count the time to connect, successful or not, for the transfer: otherwise a server that closes the
-        connection after every few bytes would evade the minimum pace."""
+        """Count the time to connect, successful or not, as waiting time of the transfer: otherwise a server
+        that closes the connection after every few bytes would evade the minimum pace."""
         transfer, self._transfer = self._transfer, None
         began = self._clock()
         try:

@@ -18,8 +18,8 @@ class MinimumPace:
 class TransferPace:
     """The bytes that one transfer has moved, and the time that it has waited for the other side.
 
-    Time that our own side takes (a disk, an encoder) does not count. A window ends as soon as its bytes have
-    been moved, so a fast second does not pay for a slow hour. Not thread-safe.
+    Time that this process takes (a disk, an encoder) does not count. A window ends as soon as its bytes have
+    been moved, so that a fast second does not make up for a slow hour. Not thread-safe.
     """
 
     def __init__(self, minimum: MinimumPace | None = None) -> None:
@@ -45,12 +45,12 @@ class TransferPace:
             self._waited = self._moved = 0.0
 
     def add_request(self) -> None:
-        """Count one more request with a response as a second of the pace, so that a transfer of thousands of
-        small files does not fail because of the time that each response takes."""
+        """Credit each request with the bytes of one second at the minimum pace, so that response times do not
+        fail a transfer of thousands of small files."""
         self.add(0.0, self._minimum.bytes_per_s)
 
     def restart_window(self) -> None:
-        """Restart the window after silence, so that the next try has a whole one."""
+        """Restart the window after silence, so that the next request has a whole window."""
         self._waited = self._moved = 0.0
 
     def __str__(self) -> str:

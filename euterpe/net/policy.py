@@ -1,4 +1,4 @@
-"""Egress policy against SSRF: public addresses on ports 80 and 443, and those that the operator allowed.
+"""Egress policy against SSRF: public addresses on ports 80 and 443, and whatever the operator allowed.
 
 `ipaddress.is_global` is not used: it is true for 64:ff9b::a9fe:a9fe, 2002:a9fe:a9fe::1, ::127.0.0.1,
 224.0.0.1 and 168.63.129.16, all of which lead to an internal host or to a cloud's metadata.
@@ -39,10 +39,10 @@ _NOT_PUBLIC_V4 = tuple(
         "198.51.100.0/24",
         "203.0.113.0/24",
         "224.0.0.0/4",
-        "240.0.0.0/4",  # broadcast is its last address
+        "240.0.0.0/4",  # with the broadcast address
     )
 )
-# All outside of global unicast is refused: loopback, IPv4-mapped, NAT64, ULA, link-local, multicast.
+# Addresses outside global unicast are refused: loopback, IPv4-mapped, NAT64, ULA, link-local, multicast.
 _GLOBAL_V6 = IPv6Network("2000::/3")
 _NOT_PUBLIC_V6 = tuple(
     IPv6Network(block)
@@ -61,7 +61,7 @@ class EgressPolicy:
     """The addresses that may be dialled. `allow` adds CIDRs, on any port, and `host:port` pairs.
 
     The host of a pair is a name or an address. An address under a `nat64` prefix is checked as the IPv4
-    address in it.
+    address that it contains.
     """
 
     def __init__(self, allow: Sequence[str] = (), nat64: Sequence[str] = ()) -> None:

@@ -11,8 +11,8 @@ import httpcore
 from euterpe.net.errors import EgressUnreachable
 from euterpe.net.limits import RequestLimits
 
-# An older idle connection is not used again: the host's name is resolved, and its address checked by the
-# policy, at least this often.
+# An older idle connection is not used again, so that at least this often the host's name is resolved and the
+# policy checks its address.
 MAX_AGE_S = 60.0
 
 
@@ -76,7 +76,7 @@ class GuardedStream(httpcore.NetworkStream):
 
 
 def connection_cut_error(limits: RequestLimits, error: OSError) -> EgressUnreachable:
-    """Return the error for a cut connection, with the reason of the system or OpenSSL: no request data."""
+    """Return the error for a cut connection: the reason from the system or OpenSSL, and no request data."""
     limits.end_wait(0)
     what = error.reason if isinstance(error, ssl.SSLError) else error.strerror
     return EgressUnreachable(limits.where, f"the connection was cut ({what})")

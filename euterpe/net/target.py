@@ -23,7 +23,7 @@ class Target:
     scheme: str
     host: str  # lower case, without brackets and without a trailing dot
     port: int
-    path: str  # with its query, as it goes over the wire
+    path: str  # with the query, as it is sent
 
     @classmethod
     def parse(cls, url: str) -> "Target":
@@ -62,7 +62,7 @@ class Target:
         return f"[{self.host}]" if ":" in self.host else self.host
 
 
-@lru_cache(maxsize=1024)  # a dispatcher sends to the same hosts: this took 5 % of a delivery
+@lru_cache(maxsize=1024)  # a dispatcher sends to few hosts: uncached, this took 5 % of a delivery
 def _name(host: str) -> str:
     """Return the host if it is a name or an IPv4 address spelt in full. Raise `EgressRefused` otherwise."""
     host = host.removesuffix(".")
@@ -85,5 +85,5 @@ def _address_v6(text: str) -> str:
 
 
 def _refused(rule: str) -> EgressRefused:
-    """Return an error without the URL: a malformed one may hold a password in an unexpected place."""
+    """Return an error without the URL: a malformed URL may hold a password in an unexpected place."""
     return EgressRefused("the URL", rule)
