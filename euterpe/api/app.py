@@ -67,7 +67,7 @@ def _routes(service: Service) -> list[Route]:
     controls, health = ControlEndpoints(service), HealthEndpoints(service)
     documentation = DocsEndpoints(service.limits)
     events = Route("/transcode/{job_id}/events", EventsEndpoint(service).get)
-    events.methods = {"GET"}  # Starlette adds HEAD to GET, and it would run the stream
+    events.methods = {"GET"}  # Starlette adds HEAD to GET, but HEAD would run the stream
     return [
         Route("/transcode", EnqueueEndpoint(service).post, methods=["POST"]),
         Route("/transcode/status", StatusEndpoint(service).get),

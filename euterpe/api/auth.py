@@ -63,7 +63,7 @@ class Authenticator:
         known = self._known.get(digest)
         if known is not None and known[1] > self._clock():
             return known[0]
-        # The lookup of a key that was valid before is not queued behind the wrong keys of others.
+        # The lookup of a key that was valid before does not queue behind other clients' wrong keys.
         if known is not None or digest in self._lookups:
             return await self._shared_lookup(key, digest)
         parse(key)  # the checksum rejects a typo without a query

@@ -1,7 +1,7 @@
 """A rate limit on wrong API keys per client address (token bucket).
 
-One address had 448,385 of them answered with 401 in ten minutes. A key is counted only after it was found to
-be wrong, so a valid key is admitted whatever others send from the same address or through the same proxy.
+Without a limit, one address sent 448,385 wrong keys in ten minutes. A key is counted only after it was found
+to be wrong, so that a valid key is admitted whatever other clients send through the same address or proxy.
 """
 
 import asyncio
@@ -17,9 +17,9 @@ from euterpe.api.problems import Refused
 
 # 30 wrong keys at once, then one per second, are enough for a fleet of clients with a wrong key.
 _BURST, _PER_S = 30, 1.0
-# Over the limit, a response is delayed by 1 s; at most 64 per address, as each holds a connection.
+# Over the limit, a response is delayed by 1 s: at most 64 at once per address, as each holds a connection.
 _HOLD_S, _MOST_HELD = 1.0, 64
-# Keys never seen valid share 4 of the 8 threads per address, and at most 256 of them look up or wait.
+# Per address, keys that were never valid share 4 of the 8 threads, and at most 256 lookups run or wait.
 _LOOKUPS, _MOST_WAITING = 4, 256
 _MOST_ADDRESSES = 10_000
 _IPV6_NETWORK_BITS = 64
@@ -56,7 +56,7 @@ class AuthRateLimit:
 
     @asynccontextmanager
     async def lookup(self, address: str) -> AsyncIterator[None]:
-        """Wait for a slot to look up a key of this address that was never seen valid."""
+        """Wait for a slot to look up a key from this address that was never valid before."""
         known = self._state_of(address)
         if known.waiting >= _MOST_WAITING:
             raise _too_many(1)

@@ -1,9 +1,9 @@
-"""Backpressure: a quota of unfinished jobs per requester, and a bound on those of all requesters.
+"""Backpressure: a quota of unfinished jobs per requester, and a limit for all requesters together.
 
 Counting at every request would cost as much as enqueuing, so a count is reused for a second while it leaves
-free places: without new requests the number only falls. Other API processes do not share it, so each may
-admit in that second what was free at its own count. Counting a million jobs is slow: however long a count
-takes, counting is at most a twentieth of the time.
+free places: without new requests the number of unfinished jobs only falls. API processes do not share counts,
+so each process may fill in that second all places that were free at its own count. Counting a million jobs is
+slow, so counts are spaced to take at most a twentieth of the time.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ class ApiLimits:
 
 
 _VALID_S = 1.0
-_REST = 20  # times the duration of a count, from its start to the start of the next one
+_REST = 20  # the time between the starts of two counts, as a multiple of the first count's duration
 _RETRY_S = 5
 _MOST_QUOTAS = 1_000
 
@@ -41,7 +41,7 @@ Refusal = tuple[str, str]  # code and detail
 
 @dataclass
 class QuotaReservation:
-    """A place for one job, which is free again unless `used` is set."""
+    """A place for one job, which is given back unless `used` is set."""
 
     used: bool = False
 
@@ -62,7 +62,7 @@ class CountedLimit:
 
     @asynccontextmanager
     async def hold(self, place: QuotaReservation) -> AsyncIterator[None]:
-        """Hold a place during the block, and return it unless it was used; raise Refused if there is none."""
+        """Hold a place during the block; give it back unless it was used. Raise Refused if none is free."""
         now = self._clock()
         if now >= (self._recount_at if self._left <= 0 else self._valid_until):
             await self._recount()

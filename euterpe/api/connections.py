@@ -1,8 +1,8 @@
 """HTTP connections with bounded memory, a time limit for request heads and a maximum number.
 
 uvicorn's faster parser buffers whatever a client sends before the head is complete: 120 MB of headers took
-500 MB of memory, and unread pipelined requests took 2 GB. h11 stops at 16 KiB, and reads one request after
-the other.
+500 MB of memory, and unread pipelined requests took 2 GB. h11 stops at 16 KiB, and reads one request at a
+time.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from euterpe.api.strict_http import StrictConnection
 
 _log = structlog.get_logger(__name__)
 
-# A head must be complete this long after its first byte; the first head, this long after the connection.
+# Longest time for a request head to arrive: from its first byte, or from the connection for the first head.
 HEAD_S = 10.0
 
 

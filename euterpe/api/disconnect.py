@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 async def while_connected(work: Awaitable[T], receive: Receive) -> T:
-    """Return the result of `work`. If the client disconnects first, cancel it and raise ClientDisconnect."""
+    """Return the result of `work`, or cancel it and raise ClientDisconnect if the client disconnects."""
     return await run_until(_disconnected(receive), work)
 
 

@@ -24,7 +24,7 @@ from euterpe.store.errors import IdempotencyConflict
 from euterpe.store.queue.enqueue import Accepted
 from euterpe.store.secrets.requesters import Principal
 
-# Parsing a usual body takes less time than waking a thread for it; a long one would block the event loop.
+# Parsing a usual body takes less time than waking a thread, but a long body would block the event loop.
 _INLINE_BYTES = 8_192
 
 
@@ -70,7 +70,7 @@ class EnqueueEndpoint:
         return accepted
 
     async def _stored_answer(self, spec: JobSpec, requester_id: str, key: str) -> Accepted | None:
-        """Return the answer to an earlier request with this key, which needs no new place, or None."""
+        """Return the answer to an earlier request with this key, or None. It needs no new place."""
         ask = self._store.enqueue.stored_answer
         answer = await self._pool.run(partial(ask, requester_id, key, request_hash(spec)), requester_id)
         if isinstance(answer, IdempotencyConflict):

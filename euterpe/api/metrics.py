@@ -54,7 +54,7 @@ class Metrics:
         self._children: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
 
     def count(self, route: str, method: str, status: int, seconds: float) -> None:
-        # A client may send any method, and each would stay as a series for ever.
+        # A client may send any method, and each method would stay as a series for ever.
         method = method if method in _METHODS else "other"
         key = route, method, status
         child = self._children.get(key)
@@ -106,7 +106,7 @@ class Depth(Collector):
 
 
 class SandboxIsolation(Collector):
-    """The sandbox layers that the worker of this process has. Without a worker there is no such metric."""
+    """The sandbox layers of this process's worker. A process without a worker has no such metric."""
 
     def __init__(self, layers: SandboxLayers) -> None:
         self._layers = layers

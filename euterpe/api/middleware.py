@@ -22,7 +22,7 @@ _ACCEPTED_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 _CLIENT_LEFT = 499
 _UNMATCHED = "unmatched"
 _DEBUG_LOGGED_ROUTES = ("/healthz", "/readyz", "/metrics")
-# Sent unless the response has its own.
+# Headers that are sent unless the response sets them itself.
 _HEADERS = (
     (b"cache-control", b"no-store"),
     (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
@@ -65,7 +65,7 @@ class RequestMiddleware:
                 context.status, context.answered = message["status"], time.perf_counter()
                 given = {name for name, _ in message["headers"]}
                 usual = (pair for pair in _HEADERS if pair[0] not in given)
-                # This must be a new list, because a shared response keeps its own.
+                # Build a new list: the old list belongs to a response that requests may share.
                 message["headers"] = [*message["headers"], request_id, *usual]
             await send(message)
 
@@ -74,7 +74,7 @@ class RequestMiddleware:
         except ClientDisconnect:
             pass
         except Exception:
-            _log.error(  # the traceback as text: a rich one would show the values of variables
+            _log.error(  # the traceback as text: a rich traceback would show variables
                 "request_failed",
                 request_id=context.request_id,
                 requester_id=context.requester_id,

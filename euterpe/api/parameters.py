@@ -22,7 +22,7 @@ _NUMBER = re.compile(r"[0-9]{1,9}")
 
 
 def is_job_id(job_id: str) -> bool:
-    """Return whether this has the form of a job id; any other needs no query."""
+    """Return whether this has the form of a job id; any other string needs no query."""
     return _JOB_ID.fullmatch(job_id) is not None
 
 

@@ -68,7 +68,7 @@ PROBLEMS: Mapping[str, ProblemKind] = MappingProxyType(
         "overloaded": ProblemKind(503, "Overloaded", "Try again after `Retry-After`."),
     }
 )
-# The store's messages for these are only for the operator, as they may name hosts and files.
+# Details that replace the store's messages, which are only for the operator: they may name hosts and files.
 _PUBLIC_DETAILS = {
     "database_unavailable": "the database cannot be reached right now; try again",
     "schema_mismatch": "the program and the database are of different versions",
@@ -119,7 +119,7 @@ def problem(
 
 
 async def answer_known_error(_: Request, error: Exception) -> Response:
-    """Return the problem document for an EuterpeError; raise one without such a code again, for a 500."""
+    """Return the problem document for an EuterpeError. Raise an error with an unknown code, for a 500."""
     code = getattr(error, "code", "")
     if code not in PROBLEMS:
         raise error

@@ -23,7 +23,7 @@ def etag_of(body: bytes) -> str:
 
 
 def known_etags(request: Request) -> frozenset[str]:
-    """Return the ETags in `If-None-Match`, without the mark of weak ones."""
+    """Return the ETags in `If-None-Match`, without the prefix `W/` of weak ETags."""
     given = ",".join(request.headers.getlist("if-none-match"))
     return frozenset(tag.strip().removeprefix("W/") for tag in given.split(",") if tag.strip())
 

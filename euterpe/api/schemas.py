@@ -18,7 +18,7 @@ def ref(name: str) -> Schema:
 
 
 def schemas() -> dict[str, Schema]:
-    """Return the schemas by name. Those of requests are generated from the models that validate them."""
+    """Return the schemas by name. The models that validate requests generate the request schemas."""
     spec = JobSpec.model_json_schema(ref_template=_REF)
     credentials = Replacement.model_json_schema(ref_template=_REF)
     models = {**spec.pop("$defs"), **credentials.pop("$defs")}

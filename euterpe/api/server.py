@@ -29,7 +29,7 @@ class ApiServer:
                 ws="none",
                 lifespan="on",
                 log_config=None,
-                access_log=False,  # it would log query strings; the middleware logs requests
+                access_log=False,  # this log has query strings; the middleware logs requests
                 proxy_headers=False,
                 server_header=False,
                 timeout_graceful_shutdown=_GRACE_S,
@@ -63,7 +63,7 @@ class ApiServer:
 
 class _Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Shut down without waiting for abandoned connections, whose clients do not read what is left."""
+        """Shut down without waiting for abandoned connections, whose clients do not read the response."""
         aborting = asyncio.ensure_future(self._abort_abandoned())
         await super().shutdown(sockets)
         aborting.cancel()
@@ -83,7 +83,7 @@ def _is_abandoned(connection: Connection) -> bool:
 
 
 def _connection_class() -> type[Connection]:
-    """Return a `Connection` class limited to two thirds of the file descriptors; others need the rest."""
+    """Return a `Connection` class limited to two thirds of the file descriptors: the store needs some too."""
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return type("BoundedConnection", (Connection,), {"most": max(16, min(10_000, files * 2 // 3))})
 
@@ -96,7 +96,7 @@ def _bound_socket(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     bound = socket.socket(family, socket.SOCK_STREAM)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    # Accepted connections inherit this: if a client takes no data for 30 s, its connection is reset.
+    # Accepted connections inherit this timeout: if a client takes no data for 30 s, its connection is reset.
     bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _TCP_USER_TIMEOUT_MS)
     try:
         bound.bind((host, port))

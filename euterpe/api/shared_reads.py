@@ -1,4 +1,4 @@
-"""Batch concurrent reads of single jobs: those that arrive during a query share the next one.
+"""Batch concurrent reads of single jobs: reads that arrive during a query share the next query.
 
 With 64 clients a read took 80 µs of CPU this way, and 640 µs with its own query in one of eight threads.
 """
@@ -20,7 +20,7 @@ Waiting = tuple[str, "asyncio.Future[Row | None]"]
 class JobReads:
     def __init__(self, jobs: Jobs, pool: StorePool) -> None:
         self._jobs, self._pool = jobs, pool
-        # For each requester with a read under way: the calls that wait for the next one.
+        # For each requester with a query under way: the calls that wait for the next query.
         self._waiting: dict[str, list[Waiting]] = {}
         self._reading: set[asyncio.Task[None]] = set()
 

@@ -1,4 +1,4 @@
-"""Server-sent events (SSE): the frames of a job's event stream, and when it ends."""
+"""Server-sent events (SSE): the frames and the end of a job's event stream."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -44,7 +44,7 @@ class EventPage:
     def is_last(self) -> bool:
         """Return whether the stream ends after this page.
 
-        `failed` ends the stream only if it is last: a dead letter is committed together with its failure.
+        `failed` ends the stream only as the last event: `dead_letter` is committed together with `failed`.
         """
         if self.events:
             return not self.is_full and self.events[-1]["type"] in _TERMINAL
@@ -87,7 +87,7 @@ _DATABASE_RETRY_S = 1.0
 
 
 class EventStream(Response):
-    """An SSE response with a job's events and progress, until its last event, an hour or a shutdown."""
+    """An SSE response with a job's events and progress, until the last event, a shutdown or an hour."""
 
     media_type = "text/event-stream"
 
@@ -147,7 +147,7 @@ class EventStream(Response):
 
 
 async def _push(send: Send, watch: Watch, frames: bytes, *, more: bool = True) -> None:
-    """Send the frames. Raise ClientDisconnect if the client takes none for 30 s or the service stops."""
+    """Send the frames. Raise ClientDisconnect if the client takes no data for 30 s or the service stops."""
     sending = send({"type": "http.response.body", "body": frames, "more_body": more})
     try:
         async with asyncio.timeout(_SLOWEST_S):

@@ -24,7 +24,7 @@ class StatusBody:
     """The body of a status response, as read from the database."""
 
     body: bytes
-    finished: bool  # no job of it will change by itself
+    finished: bool  # none of its jobs will change by itself
 
     @property
     def etag(self) -> str:
@@ -57,7 +57,7 @@ class StatusEndpoint:
     async def _wait(
         self, requester_id: str, job_ids: Sequence[str], known: frozenset[str], wait_s: float
     ) -> StatusBody:
-        """Return the first answer that the client does not have, or the current one when the time is up."""
+        """Return the first answer that the client does not have, or the current answer after `wait_s`."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + wait_s
         with self._watcher.watch([id_ for id_ in job_ids if parameters.is_job_id(id_)]) as watch:
@@ -79,7 +79,7 @@ class StatusEndpoint:
         return StatusBody(encoded(status_document(row)), row["status"] in FINISHED)
 
     def _many(self, requester_id: str, job_ids: Sequence[str]) -> StatusBody:
-        """Return the jobs in the order requested, each once, and the ids of missing and pruned ones."""
+        """Return the jobs in the order requested, each once, and the ids of missing and pruned jobs."""
         asked = list(dict.fromkeys(job_ids))
         possible = [job_id for job_id in asked if parameters.is_job_id(job_id)]
         rows = {row["job_id"]: row for row in self._jobs.many(possible, requester_id=requester_id)}

@@ -19,14 +19,14 @@ WRITING_THREADS = 4
 
 
 class _RequesterCalls:
-    """The calls of one requester: their number, and a semaphore for those that may have a thread."""
+    """The calls of one requester: their number, and a semaphore that limits their threads."""
 
     def __init__(self, places: int) -> None:
         self.under_way, self.places = 0, asyncio.Semaphore(places)
 
 
 class StorePool:
-    """A thread pool for calls to the store. Writes use another one: reads never wait for a locked database.
+    """A thread pool for calls to the store. Writes have another pool, so reads wait for no locked database.
 
     One requester has at most half of the threads: 400 connections that listed large jobs delayed another
     requester by 20 s. The wait for a thread counts against the time that a call may wait to write.

@@ -17,7 +17,7 @@ class StreamSlots:
 
     @contextmanager
     def taken(self, requester_id: str) -> Iterator[None]:
-        """Hold a slot during the block; raise Refused if there is none."""
+        """Hold a slot during the block; raise Refused if no slot is free."""
         most = self._limits.waits_per_requester
         if self._taken[requester_id] >= most:
             raise Refused(

@@ -30,13 +30,13 @@ class Watch:
         self._woken, self._over = asyncio.Event(), asyncio.Event()
 
     async def over(self) -> None:
-        """Return when the service is stopping."""
+        """Wait until the service is stopping."""
         await self._over.wait()
 
     async def changed(self, timeout_s: float) -> bool:
         """Return True when a job may have changed, and False when the time is up.
 
-        The first True may be wrong, because the first poll cannot be compared with what the caller read.
+        The first True may be wrong, because the first poll cannot be compared with the caller's own read.
         """
         try:
             async with asyncio.timeout(timeout_s):
@@ -65,7 +65,7 @@ class Watch:
 
 
 class Watcher:
-    """A thread that polls the versions of all watched jobs in one query, and sleeps while there are none."""
+    """A thread that polls the versions of all watched jobs in one query, and sleeps without watched jobs."""
 
     def __init__(self, versions: Versions, every_s: float = _EVERY_S) -> None:
         self._versions, self._every_s = versions, every_s
@@ -77,7 +77,7 @@ class Watcher:
         self._poller.start()
 
     def end_all(self) -> None:
-        """End all watches, and every later one at once, because the service is stopping."""
+        """End all watches, and each later watch at its start, because the service is stopping."""
         with self._changed:
             self._poller.begin_stop()
             self._changed.notify()
@@ -110,7 +110,7 @@ class Watcher:
         return self._every_s
 
     def _pause_after(self, error: Exception) -> float:
-        """Log why a poll failed: the next one reports the change."""
+        """Log why a poll failed. The next poll reports the changes."""
         if isinstance(error, EuterpeError):
             _log.warning("watch_failed", code=error.code)
         else:
