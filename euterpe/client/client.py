@@ -22,7 +22,7 @@ class Client:
     """A thread-safe client for the HTTP API. Close it, or use it in a `with`.
 
     A request that fails with a lost connection, a busy server or a server error is retried with backoff,
-    unless a repetition could have an effect twice. `on_outage` is called with the first error of each outage.
+    unless a repetition could take effect twice. `on_outage` is called with the first error of each outage.
     A failed request raises a `ClientError`.
     """
 
@@ -35,7 +35,7 @@ class Client:
     ) -> Job:
         """Submit a job from a spec, or from its fields; `source` and `output` may be just their URLs.
 
-        The same `idempotency_key` returns the same job. Without one, each call uses a new key.
+        The same `idempotency_key` returns the same job; by default, each call uses a new key.
         """
         return self._follow(plans.submitted(spec, fields, idempotency_key))
 
@@ -47,7 +47,7 @@ class Client:
         return self._follow(plans.statuses(job_ids))
 
     def wait(self, job_id: str, timeout: float | None = None) -> Job:
-        """Block until the job is finished, and return it; it may have failed (see `Job.raise_for_failure`).
+        """Wait until the job has succeeded or failed, and return the job (see `Job.raise_for_failure`).
 
         Raise `StillRunning` after `timeout` seconds.
         """
@@ -76,7 +76,7 @@ class Client:
                 watch.lost(unreachable(error))
 
     def cancel(self, job_id: str) -> Job:
-        """Cancel a job: a waiting one at once, a running one at its worker's next heartbeat."""
+        """Cancel a job: a waiting job at once, a running job at its worker's next heartbeat."""
         return self._follow(plans.canceled(job_id))
 
     def retry(self, job_id: str) -> Job:

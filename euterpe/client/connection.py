@@ -15,7 +15,7 @@ from euterpe.crypto import apikeys
 OnOutage = Callable[[ClientError], object]
 
 _CONNECT_TIMEOUT_S = 10.0
-# Shorter than that of servers (uvicorn: 5 s), so no request uses a connection that is just being closed.
+# Shorter than the keep-alive of servers (uvicorn: 5 s), so that no request uses a closing connection.
 _LIMITS = httpx.Limits(keepalive_expiry=3.0)
 # Errors that mean that the request was not sent.
 _UNDONE = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)

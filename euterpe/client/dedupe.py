@@ -14,14 +14,14 @@ class Dedupe(Protocol):
         ...
 
     def forget(self, event_id: str) -> None:
-        """Remove the event, because handling it failed and its next delivery must be handled."""
+        """Remove the event, so that its next delivery is handled, because handling this one failed."""
         ...
 
 
 class MemoryDedupe:
     """A `Dedupe` in the memory of one process: at most `capacity` events, each for `keep_seconds`.
 
-    An event that it no longer holds counts as new. Use `SqlDedupe` for what must not happen twice.
+    A forgotten event counts as new: use `SqlDedupe` for effects that must not happen twice.
     """
 
     def __init__(self, *, keep_seconds: float = 7 * 86_400.0, capacity: int = 100_000) -> None:

@@ -1,4 +1,4 @@
-"""Typed views of the JSON documents of the API. `document` holds all fields, unknown ones too."""
+"""Typed views of the JSON documents of the API. `document` holds all fields, even unknown fields."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -12,12 +12,12 @@ Document = Mapping[str, Any]
 
 
 class MalformedDocument(ValueError):
-    """The document does not have the expected form. Callers replace this with an error of their own."""
+    """The document does not have the expected form. Callers raise an error of their own instead."""
 
 
 @dataclass(frozen=True)
 class _Read:
-    """A JSON object: the declared fields as attributes, and the whole of it in `document`."""
+    """A JSON object: the declared fields as attributes, and the whole object in `document`."""
 
     document: Document = field(repr=False, compare=False)
 
@@ -61,7 +61,7 @@ class Job(_Read):
 
     @property
     def is_finished(self) -> bool:
-        """Return whether no change will come by itself. A failed job may still be retried on request."""
+        """Return whether the status is final unless somebody retries the job."""
         return self.status in FINISHED
 
     def raise_for_failure(self) -> Self:

@@ -6,10 +6,10 @@ from euterpe.domain.errors import EuterpeError, FieldError
 
 
 class ClientError(EuterpeError):
-    """Base of the client's errors, with the server's error `code` and `request_id`, if it sent them."""
+    """Base of the client's errors, with the server's error `code` and `request_id` if there was a response."""
 
     code = "client_error"
-    not_applied = False  # the request certainly had no effect, so any may be retried
+    not_applied = False  # True: the request certainly had no effect, so a retry is safe
     retry_after: float | None = None  # seconds
 
     def __init__(self, message: str, *, code: str | None = None, request_id: str | None = None) -> None:
@@ -23,7 +23,7 @@ class Unauthorized(ClientError):
 
 
 class Forbidden(ClientError):
-    """The key is valid but lacks the scope for this."""
+    """The key is valid but lacks the scope for this request."""
 
     code = "forbidden"
 
@@ -39,7 +39,7 @@ class Gone(ClientError):
 
 
 class Conflict(ClientError):
-    """The job's state does not allow this, or the idempotency key was used for another request."""
+    """The job's state does not allow this request, or the idempotency key belongs to another request."""
 
     code = "conflict"
 
@@ -86,7 +86,7 @@ class Unreachable(ClientError):
 
 
 class UnexpectedAnswer(ClientError):
-    """The response is not from Euterpe: the URL is that of another program or a proxy."""
+    """The response is not from Euterpe: the URL belongs to another program or a proxy."""
 
     code = "unexpected_answer"
 
@@ -98,6 +98,6 @@ class StillRunning(ClientError):
 
 
 class JobFailed(ClientError):
-    """Raised by `Job.raise_for_failure`; `code` is that of the job's error."""
+    """Raised by `Job.raise_for_failure`; `code` is the code of the job's error."""
 
     code = "job_failed"

@@ -1,7 +1,7 @@
 """The client methods as generators without I/O ("sans I/O"), shared by the two clients.
 
-A plan yields requests and is sent the response or error of each; the synchronous and the asynchronous client
-differ only in how they send a request.
+A plan yields requests, and receives the response or error of each request. The synchronous and the
+asynchronous client differ only in how they send a request.
 """
 
 from collections.abc import Generator, Sequence
@@ -23,7 +23,7 @@ Plan: TypeAlias = Generator[ApiRequest, ApiResponse | Unreachable, T]
 
 
 def send_with_retries(call: ApiRequest) -> Plan[ApiResponse]:
-    """Return the response to `call`, retried with backoff while that is safe; raise the last error."""
+    """Return the response to `call`. Retry with backoff while a retry is safe, then raise the last error."""
     tried = 0
     while True:
         outcome = yield call

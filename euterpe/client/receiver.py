@@ -31,10 +31,10 @@ def verify(
     now: int | None = None,
     skew_seconds: int = 300,
 ) -> Event:
-    """Return the event of a webhook that was signed with one of `secrets` within the skew, with a new nonce.
+    """Return the event if one of `secrets` signed it, its time is within the skew and its nonce is new.
 
-    `body` is the raw body. Otherwise raise a `SignatureError`: respond 503 if it is `retryable`, else 401.
-    A redelivery has a new nonce and passes, so deduplicate by the event's id. `now` is for tests.
+    Otherwise raise a `SignatureError`: respond 503 if the error is `retryable`, else 401. `body` is the raw
+    body. A redelivery has a new nonce and passes, so deduplicate by the event's id. `now` is for tests.
     """
     at = int(time()) if now is None else now
     signing.verify(headers, body, secrets, now=at, skew_seconds=skew_seconds, nonces=replay_cache)
@@ -61,7 +61,7 @@ def _read(kind: type[_Document], headers: Mapping[str, str], body: bytes) -> _Do
         document = kind.read(json.loads(body))
     except (ValueError, RecursionError):
         raise MalformedBody(kind.__name__.lower()) from None
-    # The header is not signed, so it must equal the signed id for code that reads the header.
+    # The header is not signed, but code may read it, so require that it equals the signed id.
     named = {name.lower(): value for name, value in headers.items()}
     if named.get(signing.EVENT_ID_HEADER) != document.event_id:
         raise MalformedHeader(signing.EVENT_ID_HEADER)

@@ -10,7 +10,7 @@ _LONGEST_RETRY_AFTER_S = 60.0
 
 
 def pause_before_retry(error: ClientError, *, tried: int, idempotent: bool, draw: float) -> float | None:
-    """Return seconds, or None for no retry. `tried` counts the requests so far; `draw` is from [0, 1)."""
+    """Return seconds, or None for no retry. `tried` is the number of requests sent; `draw` is in [0, 1)."""
     if tried >= ATTEMPTS or not error.retryable or not (idempotent or error.not_applied):
         return None
     if error.retry_after is not None:

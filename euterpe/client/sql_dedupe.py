@@ -1,6 +1,6 @@
 """A `Dedupe` in the receiver's own database, on any engine that Euterpe supports.
 
-The rest of the client does not import it and needs no SQLAlchemy.
+The rest of the client does not import this module and needs no SQLAlchemy.
 """
 
 import threading

@@ -17,7 +17,7 @@ from euterpe.runtime.jitter import draw
 # A \r at the end of a chunk may be half of a \r\n, so it stays in the buffer until the next byte.
 _LINE_END = re.compile(rb"\r\n|\n|\r(?=.)", re.DOTALL)
 _LONGEST_MESSAGE = 4 * 1024 * 1024
-# No event follows these states. After `failed` one may, so the watch waits for the end of the stream.
+# No event follows these states. An event may follow `failed`, so there the watch waits for the stream's end.
 _FINAL = tuple(status for status, edges in JOB_TRANSITIONS.items() if not edges)
 
 
@@ -35,7 +35,7 @@ class SseParser:
         self._type, self._data = "", list[str]()
 
     def take(self, chunk: bytes) -> Iterator[Message]:
-        """Yield the messages that `chunk` completes; raise UnexpectedAnswer if one is too long."""
+        """Yield the messages that `chunk` completes; raise UnexpectedAnswer if a message is too long."""
         *lines, self._buffer = _LINE_END.split(self._buffer + chunk)
         if len(self._buffer) + sum(map(len, self._data)) > _LONGEST_MESSAGE:
             raise UnexpectedAnswer(f"an event is longer than {_LONGEST_MESSAGE} bytes")
@@ -91,7 +91,7 @@ class EventWatch:
                 yield document
 
     def refused(self, answer: ApiResponse) -> None:
-        """Handle a response that is not a stream; raise its error unless the watch is to be resumed."""
+        """Handle a response that is not a stream; raise its error unless the request is to be retried."""
         if answer.status == 204:  # resumed after the last event
             self.is_over = True
         else:
