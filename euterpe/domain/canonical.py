@@ -1,8 +1,8 @@
-"""Split a spec into a public part and a secret part to seal, and hash what the request means.
+"""Split a spec into a public part and a secret part to seal, and hash the meaning of the request.
 
 Credentials are secret, and so is the query of a signed URL, which carries the signature. The public part
-alone is what the request means; the secret part only gives access to it. The queries of callback URLs are
-sealed separately (`callbacks.py`), because they live longer; they are part of what the request means.
+alone is the meaning of the request; the secret part only gives access to storage. The queries of callback
+URLs belong to the meaning, but are sealed separately (`callbacks.py`), because they live longer.
 """
 
 import json
@@ -59,7 +59,7 @@ def is_hidden(url: str | None) -> bool:
 
 
 def hide_query(text: str, url: str) -> str:
-    """Return the text with all parts of the URL's query masked: some servers quote what they refuse."""
+    """Return the text with all parts of the URL's query masked: some servers quote a refused URL."""
     query = split_query(url)[1].removeprefix("?")
     pairs = query.split("&")
     values = (pair.partition("=")[2] for pair in pairs)
@@ -76,8 +76,8 @@ Json = dict[str, Any]
 def split_secrets(spec: JobSpec) -> tuple[Json, bytes | None]:
     """Return the public part as JSON, with every default, and the secret part, or None if there is none.
 
-    A URL keeps the question mark of the query that was removed, which shows a reader without the secret part
-    that a query belongs there.
+    A URL keeps the question mark of its removed query, so that a reader without the secret part sees that
+    the query is missing.
     """
     public, secret = _split(spec, exclude_defaults=False)
     if "source_query" in secret:
@@ -104,10 +104,10 @@ def join_secrets(public: Json, secret: bytes | None, callbacks: bytes | None = N
 
 
 def request_hash(spec: JobSpec) -> str:
-    """Return the SHA-256 of what the request means, which tells a retried request from a different one.
+    """Return the SHA-256 of the request's meaning, which tells a retried request from another request.
 
-    Credentials and signatures are left out: a client that retries mints new ones and still means the
-    same job. Defaults are left out too, so a field that a later version adds changes no hash.
+    Credentials and signatures are left out: a client that retries mints new credentials and still means the
+    same job. Defaults are left out too, so that a field that a later version adds changes no hash.
     """
     public, _ = _split(spec, exclude_defaults=True)
     return sha256(canonical_text(public).encode()).hexdigest()

@@ -19,7 +19,7 @@ def _check_secret(secret: SecretStr) -> SecretStr:
 
 
 def _check_service_account(secret: SecretStr) -> SecretStr:
-    """Return the key file with only the fields that sign: others may name hosts that its reader calls."""
+    """Return the key file with only the fields for signing: other fields may name hosts to call."""
     text = secret.get_secret_value()
     try:
         given = json.loads(text) if len(text) <= 16_384 else None
@@ -73,7 +73,7 @@ StorageCredentials = Annotated[S3Credentials | GsCredentials | AzCredentials, *T
 
 
 class CredentialPair(StrictModel):
-    """Credentials to read the source, and others to write the outputs; a side that needs none is left out."""
+    """Separate credentials for the source and the output; leave out a side that needs no credentials."""
 
     source: StorageCredentials | None = None
     output: StorageCredentials | None = None

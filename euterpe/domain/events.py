@@ -42,8 +42,8 @@ def event_body(
 ) -> str:
     """Return the exact body of the webhook, which is stored and sent byte for byte on every retry.
 
-    The last five are JSON already (`more` as further members, each after a comma): to encode the constant
-    data of a job again for each event would be half the work of a transition.
+    The last five arguments are JSON already (`more`: further members, each after a comma), because encoding
+    the constant data of a job again for each event would be half the work of a transition.
     """
     outputs = outputs if status == JobStatus.SUCCEEDED else None
     error = error if status in _SHOWS_ERROR else None

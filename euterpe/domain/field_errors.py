@@ -13,7 +13,7 @@ from euterpe.domain.text import display_text
 
 # An unknown name may be a secret that was put into the wrong place, so only its beginning is shown.
 _UNKNOWN_NAME_LENGTH = 16
-MAX_ERRORS = 100  # a body of 256 KiB has room for 40,000 unknown keys, a response does not
+MAX_ERRORS = 100  # a body of 256 KiB has room for 40,000 unknown keys, too many to list
 
 _MAPS_OF_FILES = ("urls", "output_urls")
 
@@ -46,7 +46,7 @@ def field_errors(invalid: ValidationError, data: object) -> tuple[FieldError, ..
 
 
 def first_errors(errors: Iterable[FieldError]) -> tuple[FieldError, ...]:
-    """Return the first `MAX_ERRORS` errors, and one more that says so if there are others."""
+    """Return the first `MAX_ERRORS` errors; if there are more, add an error that says so."""
     first = tuple(islice(errors, MAX_ERRORS + 1))
     return first if len(first) <= MAX_ERRORS else (*first[:-1], FieldError((), "has more errors than these"))
 
@@ -69,7 +69,7 @@ def _path(detail: ErrorDetails, data: Any) -> tuple[str | int, ...]:
 
 
 def shown_path(path: Iterable[str | int]) -> tuple[str | int, ...]:
-    """Return the path as a response may show it: known names whole, a short printable prefix of others."""
+    """Return the path for a response: known names whole, other names as a short printable prefix."""
     known = _known_names()
     shown: list[str | int] = []
     parent: str | int | None = None

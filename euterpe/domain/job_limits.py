@@ -1,4 +1,4 @@
-"""Upper limits that the operator sets on what a job may ask for, for all requesters or for one."""
+"""The operator's upper limits on the fields of a job, for all requesters or for one requester."""
 
 from dataclasses import dataclass, fields
 
@@ -20,8 +20,8 @@ class JobLimits:
         return JobLimits(**{name: _smaller(getattr(self, name), getattr(other, name)) for name in names})
 
     def check(self, spec: JobSpec) -> None:
-        """Raise `InvalidSpec` with an error for each field in which a job asks for more. A field that it
-        leaves out is not checked: the limit caps its default."""
+        """Raise `InvalidSpec` with an error for each field above its limit. A field that the job leaves out
+        is not checked: the limit caps its default."""
         asked = (
             ("timeout_seconds", spec.timeout_seconds, self.max_timeout_seconds),
             ("max_attempts", spec.max_attempts, self.max_attempts),
@@ -40,11 +40,11 @@ class JobLimits:
         return _smaller(default, self.max_attempts) or default
 
     def timeout_seconds(self, wanted: int) -> int:
-        """Return the timeout of a job that asks for `wanted`, or has it by default."""
+        """Return the timeout of a job that asks for `wanted`, or gets `wanted` by default."""
         return _smaller(wanted, self.max_timeout_seconds) or wanted
 
     def priority(self, wanted: int) -> int:
-        """Return the priority of a job that asks for `wanted`, or has it by default."""
+        """Return the priority of a job that asks for `wanted`, or gets `wanted` by default."""
         return wanted if self.max_priority is None else min(wanted, self.max_priority)
 
 

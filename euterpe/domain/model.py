@@ -36,7 +36,7 @@ class StrictModel(BaseModel):
 class Items:
     """Length limits for a list that is stored as a tuple: `Annotated[tuple[int, ...], Items(1, 10)]`.
 
-    The items are counted before any is validated; pydantic's own limits count only the valid ones.
+    All items are counted, before any is validated; pydantic's own limits count only valid items.
     """
 
     least: int
@@ -68,12 +68,12 @@ def _has_type(value: object) -> object:
     return value
 
 
-# `_has_type` is needed: pydantic quotes an unknown type, and prints a traceback when it cannot be quoted.
+# `_has_type` is needed: pydantic quotes an unknown type, and prints a traceback if it cannot quote the type.
 Typed = (Discriminator("type"), BeforeValidator(_has_type))
 
 
 def exactly_one_with(other: str) -> AfterValidator:
-    """Return a validator: either this field or the earlier `other` is given. It needs `validate_default`."""
+    """Return a validator that requires one of this field and the earlier `other`, with `validate_default`."""
 
     def check(value: object, info: ValidationInfo) -> object:
         if other in info.data and (value is None) == (info.data[other] is None):
@@ -84,7 +84,7 @@ def exactly_one_with(other: str) -> AfterValidator:
 
 
 def exactly_one_schema(*names: str) -> dict[str, Any]:
-    """Return the same rule for JSON Schema, where an optional field may also be null."""
+    """Return the rule of `exactly_one_with` as JSON Schema, where an optional field may also be null."""
     return {
         "oneOf": [{"required": [name], "properties": {name: {"not": {"type": "null"}}}} for name in names]
     }

@@ -15,7 +15,7 @@ ADVICE = "this job would write an output over its own source: choose another out
 def replaces_its_source(spec: JobSpec) -> bool:
     """Return whether the spec alone shows that an output overwrites the source.
 
-    Only the plan has the names of an output of many files.
+    Outputs of many files are not checked: only the plan has the names of their files.
     """
     names = [f"{output.name}.mp4" for output in resolve_outputs(spec) if isinstance(output, Mp4Output)]
     names += [f"{output.name}.m4a" for output in resolve_outputs(spec) if isinstance(output, M4aOutput)]

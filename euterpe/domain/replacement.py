@@ -1,7 +1,7 @@
 """Replacement credentials for an existing job (contract §7): a new secret part of its spec as a whole.
 
-A caller that has the present secrets keeps those that are not replaced. The API does not have them, and
-refuses a document that would lose some of them.
+A caller that has the present secrets keeps the secrets that are not replaced. The API does not have the
+present secrets, so it refuses a document that would lose some of them.
 """
 
 from collections.abc import Iterator
@@ -21,8 +21,8 @@ from euterpe.domain.spec import JobSpec, Uploads, parse_spec
 class Replacement(StrictModel):
     """New secrets of a requester: keys to object storage, the same signed URLs with new signatures, or both.
 
-    Each part that the job has is required: `source_url` and `output_urls` if its own have queries, and
-    `credentials` (or both of a pair) if it reads or writes object storage; null means that it needs none.
+    Give `source_url` and `output_urls` if the job's URLs have queries, and `credentials` (for a pair, both
+    sides) if the job uses object storage; null states that none are needed.
     """
 
     credentials: Credentials | None = None
@@ -37,8 +37,8 @@ class Replacement(StrictModel):
 def new_secret(public: Json, document: object, known: JobSpec | None = None) -> bytes:
     """Return the bytes to seal for the job. Raise `InvalidSpec` with every error in the document.
 
-    A part that it leaves out is taken from `known`, the job's present spec with its secrets. Without `known`,
-    it must leave nothing out.
+    A part that the document leaves out is taken from `known`, the job's present spec with its secrets.
+    Without `known`, the document must be complete.
     """
     try:
         given = Replacement.model_validate(document)
@@ -103,7 +103,7 @@ def _required(sides: str) -> str:
 
 
 def _stores(public: Json) -> list[Side]:
-    """Return the sides that are object storage."""
+    """Return the sides (source, output) whose URL is in object storage."""
     return [side for side in _SIDES if scheme_of(public[side]["url"] or "") in OBJECT_STORES]
 
 

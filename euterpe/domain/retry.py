@@ -1,4 +1,4 @@
-"""Retry policy and backoff: pure decisions after a failure, which one place in the store writes.
+"""Retry policy and backoff: pure decisions after a failure. One place in the store writes them.
 
 There are three budgets with a counter each (contract §5): execution attempts, credential refreshes and
 outbox deliveries. No function here reads the counter of another budget.
@@ -72,7 +72,7 @@ class Backoff:
     throttled_base_ms: int = 30_000
 
     def delay_ms(self, failures: int, retry_class: RetryClass, draw: float) -> int:
-        """Return the wait before try `failures + 1`; `draw` is uniform in [0, 1)."""
+        """Return the wait before attempt `failures + 1`; `draw` is uniform in [0, 1)."""
         base = self.throttled_base_ms if retry_class is RetryClass.THROTTLED else self.base_ms
         # 2**40 ms is 34 years: a larger exponent only costs memory.
         full = min(self.cap_ms, base << min(max(failures - 1, 0), 40))
@@ -100,17 +100,17 @@ class DeliverySchedule:
         28_800_000,
         36_000_000,
     )
-    jitter: float = 0.1  # at most this part of a pause is added to it
+    jitter: float = 0.1  # a pause is lengthened by at most this part of it
     throttled_ms: int = 30_000  # the shortest pause after 429
     longest_retry_after_ms: int = 3_600_000
 
     def pauses_ms(self, max_attempts: int) -> tuple[int, ...]:
-        """Return the pauses between this many attempts; the last one repeats when there are too few."""
+        """Return the pauses between `max_attempts` attempts; the last pause repeats as often as needed."""
         longer = max_attempts - 1 - len(self.delays_ms)
         return (self.delays_ms + self.delays_ms[-1:] * longer)[: max_attempts - 1]
 
     def delay_ms(self, failures: int, retry_class: RetryClass, draw: float) -> int:
-        """Return the pause after this many failures; `draw` is uniform in [0, 1)."""
+        """Return the pause after failure number `failures`; `draw` is uniform in [0, 1)."""
         pause = self.delays_ms[min(failures, len(self.delays_ms)) - 1]
         if retry_class is RetryClass.THROTTLED:
             pause = max(pause, self.throttled_ms)

@@ -159,7 +159,7 @@ def parse_spec_json(raw: bytes, max_bytes: int = MAX_BODY_BYTES) -> JobSpec:
 
 
 def resolve_outputs(spec: JobSpec) -> tuple[OutputSpec, ...]:
-    """Return the outputs that the spec lists, or those of its profile; there is at least one."""
+    """Return the outputs that the spec or its profile lists; there is at least one output."""
     if spec.profile is not None:
         return PROFILES[spec.profile].outputs
     return spec.outputs or ()

@@ -1,7 +1,7 @@
 """The two state machines: the allowed status transitions of jobs and of outbox events.
 
-These tables are the source: tests compare them with the triggers of both migrations and with the
-diagram in `docs/states.md`.
+These tables are authoritative: tests compare the triggers of both migrations and the diagram in
+`docs/states.md` with them.
 """
 
 from collections.abc import Mapping
@@ -32,8 +32,8 @@ class OutboxStatus(StrEnum):
 class Lane(StrEnum):
     """The lane of a row in a leased table: the one column that the hot indexes are built on.
 
-    The states of work in progress share one lane, so a transition between them updates no index
-    (a heap-only update on Postgres). Claims read only `ready`, so they never scan rows that wait.
+    The states of work in progress share one lane, so that a transition between these states updates no index
+    (a heap-only update on Postgres). Claims read only `ready`, so that they never scan waiting rows.
     """
 
     READY = "ready"  # may be claimed now
@@ -87,7 +87,7 @@ def check_retry_budget(attempt_count: int, max_attempts: int) -> None:
 
 
 def lane_when_new(group_id: str | None, delay_ms: int, rank: int | None) -> Lane:
-    """Return the lane of a new job; a ready one without a rank is over its requester's cap."""
+    """Return the lane of a new job; a ready job without a rank is over its requester's cap."""
     lane = lane_when_queued(group_id, delay_ms)
     return Lane.CAPPED if lane is Lane.READY and rank is None else lane
 

@@ -1,4 +1,4 @@
-"""Strict JSON parsing, and canonical JSON: one spelling for each value, so that equal means identical."""
+"""Strict JSON parsing, and canonical JSON: one text for each value, so that equal values have equal bytes."""
 
 import json
 from collections import Counter
@@ -27,7 +27,7 @@ class SpecTooLarge(InvalidSpec):
 
 
 def canonical_json(value: object) -> str:
-    """Return the shortest spelling, with sorted keys. Raise ValueError with the place of a flaw."""
+    """Return the shortest JSON text, with sorted keys. Raise ValueError with the place of a flaw."""
     for loc, flaw in json_problems(value):
         raise ValueError(f"{'.'.join(map(str, loc)) or 'the value'} {flaw}")
     return canonical_text(value)
@@ -136,5 +136,5 @@ def _repeats_in(document: object) -> tuple[FieldError, ...]:
 
 
 def _parse_int(digits: str) -> int:
-    """Parse the first 40 digits: Python refuses to read 4,301, and 40 already exceed every limit."""
+    """Parse the first 40 digits, which exceed every limit already: Python refuses to parse 4,301 digits."""
     return int(digits[:40])

@@ -17,7 +17,7 @@ _LEGIBLE_LENGTH = 64
 
 @dataclass(frozen=True, eq=False)
 class TextRule:
-    """A validation rule: `check` returns the text to store, or raises a ValueError that does not quote it.
+    """A validation rule: `check` returns the text to store, or raises a ValueError without the text.
 
     As an annotation (`Annotated[str, NAME]`) it is the whole validation of a field.
     """
@@ -116,7 +116,7 @@ _RULES: Mapping[Kind, TextRule] = {
 
 
 def check_text(kind: Kind, value: object, field: str) -> str:
-    """Return the value as it is to be stored. Raise `InvalidSpec` that names `field`."""
+    """Return the value in the form to store. Raise an `InvalidSpec` that names `field`."""
     try:
         return _RULES[kind](value)
     except ValueError as wrong:
