@@ -46,7 +46,7 @@ class Context:
         return _encode(self.label, self.fields) + mid + commitment
 
     def wrap_aad(self, kek_id: str) -> bytes:
-        """Return the AAD of the wrapped DEK. Only this one names the KEK: a rewrap keeps the data."""
+        """Return the AAD of the wrapped DEK. Only this AAD names the KEK, so that a rewrap keeps the data."""
         return _encode(b"euterpe-dek-v1\0", {**self.fields, "kek_id": kek_id})
 
 
@@ -91,7 +91,7 @@ def unseal(sealed: Sealed, context: Context, ring: KeyRing) -> bytes:
     mid, claimed = sealed.ciphertext[:_KEY], sealed.ciphertext[_KEY : 2 * _KEY]
     nonce, body = sealed.ciphertext[2 * _KEY : _HEAD], sealed.ciphertext[_HEAD:]
     key, commitment = _derive(dek, mid)
-    # With GCM alone, one ciphertext may decrypt under two keys; the commitment allows only this one.
+    # With GCM alone, one ciphertext may decrypt under two keys; the commitment allows only this key.
     if not hmac.compare_digest(claimed, commitment):
         raise CannotDecrypt
     try:
@@ -101,7 +101,7 @@ def unseal(sealed: Sealed, context: Context, ring: KeyRing) -> bytes:
 
 
 def rewrap(sealed: Sealed, context: Context, ring: KeyRing) -> Sealed:
-    """Return the secret with its DEK wrapped under the active KEK, or `sealed` itself if it is already."""
+    """Return the secret with its DEK wrapped under the active KEK: `sealed` itself if nothing changes."""
     _check_version(sealed)
     kek_id = ring.active_id
     if sealed.kek_id == kek_id:

@@ -95,7 +95,7 @@ class ReplayedNonce(SignatureError):
 
 
 class NonceMemoryFull(SignatureError):
-    """The memory is full of live nonces. Answer 503: forgetting one would let its replay pass."""
+    """The memory is full of live nonces. Answer 503: forgetting a nonce would let its replay pass."""
 
     code = "signature_nonce_memory_full"
     retryable = True

@@ -9,7 +9,7 @@ from euterpe.crypto import keyfile
 from euterpe.crypto.errors import KeyRingError
 from euterpe.crypto.keyring import LocalKeyRing
 
-# Not structlog: a command that has not configured it would print these events in its own output.
+# Not structlog: a command that has not configured structlog would print these events in its output.
 _log = logging.getLogger(__name__)
 _Stamp = tuple[int, int, int]
 
@@ -55,7 +55,7 @@ class FileKeyRing:
 
     def _read(self, stamp: _Stamp | None) -> None:
         """Reload the file. If that fails, keep the old stamp, so that the next check tries again: some causes
-        end without a change of the stamp, like the file's mode or our own lack of file descriptors."""
+        (the file's mode, our own lack of file descriptors) end without a change of the stamp."""
         try:
             self._ring = LocalKeyRing(keyfile.read(self._path))
         except KeyRingError as error:
@@ -69,7 +69,7 @@ class FileKeyRing:
 
 
 def _stamp(path: Path) -> _Stamp | None:
-    """Return values that differ when the file does, or None if it cannot be found."""
+    """Return values that change when the file changes, or None if the file cannot be found."""
     try:
         status = os.lstat(path)
     except OSError:

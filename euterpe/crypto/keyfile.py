@@ -67,7 +67,7 @@ class KeySet:
 
 
 def _decode(key: object) -> bytes:
-    """Return the bytes of the key, or none, which is never a valid key, if it is not base64."""
+    """Return the bytes of the key, or no bytes (never a valid key) if the text is not base64."""
     try:
         return base64.b64decode(key, validate=True) if isinstance(key, str) else b""
     except ValueError:
@@ -98,7 +98,7 @@ def read(path: Path) -> KeySet:
 
 
 def create_file(path: Path) -> bool:
-    """Create a file with one active key. Return False if there is a file, which is kept, also in a race."""
+    """Create a file with one active key. Keep an existing file, even in a race, and return False."""
     with _locked(path):
         missing = not os.path.lexists(path)
         if missing:
@@ -107,7 +107,7 @@ def create_file(path: Path) -> bool:
 
 
 def add_key(path: Path, kek_id: str | None = None) -> str:
-    """Add a random KEK and return its id. It only decrypts until activated, but the first one is active."""
+    """Add a random KEK and return its id. The first KEK is active; later KEKs must be activated."""
     new_id = _new_id() if kek_id is None else kek_id
     with _locked(path):
         if not os.path.lexists(path):
@@ -126,7 +126,7 @@ def activate_key(path: Path, kek_id: str) -> None:
 
 
 def remove_key(path: Path, kek_id: str) -> None:
-    """Remove a KEK. Secrets that it still wraps are lost with it: make sure first that there are none."""
+    """Remove a KEK. Secrets that it still wraps are lost with it, so make sure first that it wraps none."""
     with _locked(path):
         ring = read(path)
         if kek_id not in ring.keys:
@@ -156,7 +156,7 @@ def _refuse_if_exposed(path: Path, status: os.stat_result) -> None:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Hold the editors' lock. It is on the directory, because each change replaces the file itself."""
+    """Hold the editors' lock on the directory. The file cannot be locked: each change replaces the file."""
     try:
         directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
         try:

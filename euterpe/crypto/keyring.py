@@ -16,8 +16,8 @@ _NONCE, _WRAPPED = 12, 12 + 32 + 16
 class KeyRing(Protocol):
     """The key provider that the envelope needs; a KMS can implement it.
 
-    `wrap` takes the KEK's id because the AAD already names it: a ring whose active key changes
-    in between must still wrap with the named key.
+    `wrap` takes the KEK's id because the AAD already names that KEK: if the active key changes in between,
+    the ring must still wrap with the named KEK.
     """
 
     @property
@@ -31,7 +31,7 @@ class KeyRing(Protocol):
 
 
 class LocalKeyRing:
-    """KEKs in the memory of this process. Inactive ones decrypt what they once wrapped.
+    """KEKs in the memory of this process. Inactive KEKs still unwrap the DEKs that they wrapped.
 
     Nonces are random, which is safe for 2^32 wraps by one KEK (NIST SP 800-38D, 8.3).
     """

@@ -26,7 +26,7 @@ MINIMUM_WINDOW_SECONDS = 300  # contract §8
 
 class NonceCache(Protocol):
     def remember(self, nonce: str, *, now: int, keep_until: int) -> None:
-        """Store `nonce` up to and including the second `keep_until`. Raise `ReplayedNonce` if it is stored.
+        """Store `nonce` through the second `keep_until`. Raise `ReplayedNonce` if it is stored already.
 
         The check and the write must be atomic: of two copies that arrive together, only one is accepted.
         """
@@ -52,7 +52,7 @@ class MemoryNonces:
             self._forget_expired()
             # When the clock steps back, the timestamps of forgotten deliveries become valid again, so a nonce
             # that may have been forgotten counts as seen. `now` is always within the skew of a signed
-            # timestamp, so a clock that was wrong for a while causes no refusal of what is signed later.
+            # timestamp, so a clock that was wrong for a while causes no refusal of later deliveries.
             if nonce in self._live or keep_until < self._latest:
                 raise ReplayedNonce
             if len(self._live) >= self._capacity:
@@ -81,7 +81,7 @@ _V1 = re.compile(r"v1=([0-9a-fA-F]{64})")
 
 @dataclass(frozen=True)
 class VerifiedHeaders:
-    """The signed headers. The event id header is not signed: take the id from the body, which is."""
+    """The signed headers. The event id header is not signed: take the id from the signed body."""
 
     timestamp: int
     nonce: str
@@ -96,7 +96,7 @@ def new_nonce() -> str:
 
 
 def sign(secrets: Sequence[bytes | str], timestamp: int, nonce: str, body: bytes) -> str:
-    """Return the signature header: a `v1=` for each secret, which is used as issued, with `whsec_`."""
+    """Return the signature header: a `v1=` for each secret. Secrets are used as issued, with `whsec_`."""
     return ",".join(f"v1={mac.hex()}" for mac in _macs(secrets, str(timestamp), nonce, body))
 
 
