@@ -70,7 +70,7 @@ class EnqueueEndpoint:
         return accepted
 
     async def _stored_answer(self, spec: JobSpec, requester_id: str, key: str) -> Accepted | None:
-        """Return the answer to an earlier request with this key, or None. It needs no new place."""
+        """Return the answer to an earlier request with this key, or None. No place is reserved for it."""
         ask = self._store.enqueue.stored_answer
         answer = await self._pool.run(partial(ask, requester_id, key, request_hash(spec)), requester_id)
         if isinstance(answer, IdempotencyConflict):

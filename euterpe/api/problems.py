@@ -119,7 +119,7 @@ def problem(
 
 
 async def answer_known_error(_: Request, error: Exception) -> Response:
-    """Return the problem document for an EuterpeError. Raise an error with an unknown code, for a 500."""
+    """Return the problem document for an EuterpeError. Re-raise an unknown code: it becomes a 500."""
     code = getattr(error, "code", "")
     if code not in PROBLEMS:
         raise error

@@ -43,11 +43,11 @@ class Client:
         return self._follow(plans.status(job_id))
 
     def statuses(self, job_ids: Sequence[str]) -> dict[str, Job]:
-        """Return the jobs by id, without those that do not exist or were pruned."""
+        """Return the jobs by id, without jobs that do not exist or were pruned."""
         return self._follow(plans.statuses(job_ids))
 
     def wait(self, job_id: str, timeout: float | None = None) -> Job:
-        """Wait until the job has succeeded or failed, and return the job (see `Job.raise_for_failure`).
+        """Wait until the job is finished. Return the job, which may have failed (`Job.raise_for_failure`).
 
         Raise `StillRunning` after `timeout` seconds.
         """

@@ -104,7 +104,7 @@ class Progress(_Read):
 
 @dataclass(frozen=True)
 class Refresh(_Read):
-    """A worker's request for new credentials: the storage refused the current ones, or they expire soon."""
+    """A worker's request for new credentials: the current credentials were refused or expire soon."""
 
     job_id: str
     credential_version: int

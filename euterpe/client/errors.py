@@ -6,7 +6,7 @@ from euterpe.domain.errors import EuterpeError, FieldError
 
 
 class ClientError(EuterpeError):
-    """Base of the client's errors, with the server's error `code` and `request_id` if there was a response."""
+    """Base of the client's errors, with the `code` and `request_id` of the server's response, if any."""
 
     code = "client_error"
     not_applied = False  # True: the request certainly had no effect, so a retry is safe

@@ -108,7 +108,7 @@ def retry_after_s(value: str | None, *, now: float) -> float | None:
 
 
 def _problem(answer: ApiResponse) -> Mapping[str, Any]:
-    """Return the problem document, or an empty one if a proxy sent the response."""
+    """Return the problem document, or an empty document if a proxy sent the response."""
     try:
         problem = json.loads(answer.body)
     except (ValueError, RecursionError):

@@ -79,7 +79,7 @@ _LOCK_TIMEOUT_S = 10.0
 
 
 def read(path: Path) -> KeySet:
-    """Return the keys in the file. Raise `KeyRingError` if it is missing, malformed or open to others."""
+    """Return the keys in the file. Raise `KeyRingError` for a missing, malformed or exposed file."""
 
     # O_NOFOLLOW: a link could be used to swap the ring. O_NONBLOCK: a FIFO must be refused without a wait.
     def opener(name: str, flags: int) -> int:

@@ -1,4 +1,4 @@
-"""Key providers: a ring of KEKs that wrap data keys, one of them active."""
+"""Key providers: a ring of KEKs that wrap data keys. One KEK is active."""
 
 import os
 from collections.abc import Callable

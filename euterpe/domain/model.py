@@ -73,7 +73,7 @@ Typed = (Discriminator("type"), BeforeValidator(_has_type))
 
 
 def exactly_one_with(other: str) -> AfterValidator:
-    """Return a validator that requires one of this field and the earlier `other`, with `validate_default`."""
+    """Return a validator for exactly one of this field and the earlier `other`; set `validate_default`."""
 
     def check(value: object, info: ValidationInfo) -> object:
         if other in info.data and (value is None) == (info.data[other] is None):

@@ -23,7 +23,7 @@ def replaces_its_source(spec: JobSpec) -> bool:
 
 
 def find_overwritten_source(spec: JobSpec, names: Iterable[str]) -> str | None:
-    """Return the first of these files that would overwrite the source, or None."""
+    """Return the first of `names` whose file would overwrite the source, or None."""
     if spec.source.scheme != spec.output.scheme or not _is_one_store(spec.credentials):
         return None
     source = _place(spec.source.url)

@@ -1,4 +1,4 @@
-"""Built-in profiles: ready-made lists of outputs, chosen by name. Add new ones to `_BUILT_IN`."""
+"""Built-in profiles: ready-made lists of outputs, chosen by name. Add new profiles to `_BUILT_IN`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -9,7 +9,7 @@ from euterpe.media.planned_files import Planned, PlannedFile, Track, least_secon
 
 # The tags of a source may hold private data, such as places and device names, so no output inherits them.
 NO_TAGS = ("-map_metadata", "-1", "-map_chapters", "-1")
-# Until every stream has begun, ffmpeg queues the packets of the others; its default limit is too small.
+# ffmpeg queues packets until every stream has begun; the default limit of that queue is too small.
 MUXING_QUEUE = ("-max_muxing_queue_size", "4096")
 _MP4 = (*NO_TAGS, *MUXING_QUEUE, *BITEXACT, "-movflags", "+faststart", "-f", "mp4", "-y")
 

@@ -71,7 +71,7 @@ class Child:
 
     @property
     def cpu_seconds(self) -> float:
-        """Return the processor time used so far, including that of children already waited for."""
+        """Return the processor time used so far, including the time of children already waited for."""
         return self._exit.cpu_seconds if self._exit else _running_cpu_seconds(self.pid)
 
     def kill(self) -> None:
@@ -131,7 +131,7 @@ def _running_cpu_seconds(pid: int) -> float:
 def _receive_pid(line: socket.socket) -> tuple[int, int]:
     """Return the pid of a child and its pidfd, which the helper opened before it could reap the child."""
     message, fds = receive_first_message(line)
-    if not fds:  # our descriptor table was full, so the kernel dropped it; closing the line ends the child
+    if not fds:  # no free descriptor, so the kernel dropped the pidfd; closing the line ends the child
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
     return message["pid"], fds[0]
 
@@ -149,7 +149,7 @@ def _receive_message(line: socket.socket) -> tuple[dict[str, Any], list[int]]:
     """Return one message, and the file descriptors that came with it."""
     try:
         data, fds = _receive(line)
-    except ConnectionResetError:  # the peer left our last message unread; its last message is still here
+    except ConnectionResetError:  # the peer closed without reading our message, but we can read the peer's
         data, fds = _receive(line)
     if not data:
         raise MediaError("sandbox_failed", "the sandbox's helper process is gone")

@@ -37,7 +37,7 @@ class EncodeStats:
 
 
 def max_output_bytes(source_bytes: int) -> int:
-    """Return the size limit of each output: twice a large source (contract §11), or 10 GB for a small one."""
+    """Return the size limit of each output: twice a large source (contract §11), 10 GB for a small source."""
     return 2 * source_bytes if source_bytes > _GB else _SMALL_SOURCE_CAP
 
 

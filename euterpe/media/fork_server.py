@@ -232,7 +232,7 @@ def _reset_signals() -> None:
 
 
 def _keep_only(channel: socket.socket, wanted: dict[int, int]) -> int:
-    """Move the wanted files to their numbers and close all others. Return the channel's new number.
+    """Move the wanted files to their numbers and close all other files. Return the channel's new number.
 
     Stdin becomes /dev/null. The channel closes when the child executes a program.
     """

@@ -48,7 +48,7 @@ def _inspect_master(path: Path, names: Set[str]) -> dict[str, Any]:
 
 
 def _inspect_playlist(path: Path, names: Set[str]) -> dict[str, Any]:
-    """Check that all segments exist, and that the first and the last can be decoded.
+    """Check that all segments exist, and that the first and the last segment can be decoded.
 
     The HLS demuxer is not used, because it tolerates errors that would stop a player.
     """

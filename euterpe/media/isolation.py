@@ -1,4 +1,4 @@
-"""The sandbox layers that this kernel and container runtime allow, and advice for those that are missing."""
+"""The sandbox layers that this kernel and container runtime allow, and advice for missing layers."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

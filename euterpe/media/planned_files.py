@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from euterpe.media.errors import MediaError
 from euterpe.media.media_info import MediaInfo, StreamInfo
 
-# In these containers headers or tags give the duration of a stream; in others it is an estimate.
+# In these containers headers or tags give a stream's duration; in other containers it is an estimate.
 _WITH_DURATIONS = frozenset({"mov", "matroska", "avi", "wav", "w64", "flac", "ogg", "aiff", "caf", "mxf"})
 # A container rounds, an encoder pads, and a last picture has no duration. A larger gap means missing media.
 _LEAST_TOLERANCE_S, _MOST_TOLERANCE_S, _TOLERANCE = 0.25, 2.0, 0.01

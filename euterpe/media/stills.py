@@ -17,7 +17,7 @@ _USUAL_FPS = 25.0
 _THUMBNAIL_LINES = 90
 _MOST_ROWS = 10
 _LONGEST_JPEG_SIDE = 65_500
-_MOST_SMALL_PICTURES = 10_000  # one in nine seconds of a day; at most a thousand sheets
+_MOST_SMALL_PICTURES = 10_000  # one every nine seconds for a day; at most a thousand sheets
 
 
 def image(output: ImageOutput, info: MediaInfo) -> Planned:

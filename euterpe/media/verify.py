@@ -65,7 +65,7 @@ class MadeFile:
 def verify(
     sandbox: Sandbox, plan: Plan, folder: Path, *, on_tick: Callable[[], None] = lambda: None
 ) -> tuple[MadeFile, ...]:
-    """Return the output files in publishing order. Raise `MediaError` if one is not as planned.
+    """Return the output files in publishing order. Raise `MediaError` if a file is not as planned.
 
     `on_tick` may raise to stop the check.
     """

@@ -85,7 +85,7 @@ class Dialer:
         return answer.result(limits.begin_wait())
 
     def _dial_one_of(self, addresses: Sequence[Address], port: int, limits: RequestLimits) -> socket.socket:
-        """Dial the addresses in turn, each with a share of the time left, as one may never answer."""
+        """Dial the addresses in turn, each with a share of the time left, as an address may never answer."""
         last = OSError()
         for tried, address in enumerate(addresses):
             share = limits.begin_wait() / (len(addresses) - tried)

@@ -85,9 +85,9 @@ class Egress:
             derived.close()
 
     def with_allowed(self, pairs: Iterable[str]) -> "Egress":
-        """Return an egress that may also reach these `host:port` pairs; it is closed with this one.
+        """Return an egress that may also reach these `host:port` pairs; it is closed with this egress.
 
-        It has its own idle connections: a connection under the wider policy must not serve the narrower one.
+        It has its own idle connections, as a connection under its wider policy must not serve this egress.
         """
         derived = Egress(
             self._policy.with_allowed(pairs),

@@ -149,7 +149,7 @@ class BucketDestination:
             try:
                 identity = upload.publish(found, conditional=self._is_conditional)
             except Changed:
-                # If an object exists under this name, one probably exists under the next names too.
+                # If this name has an object, the next names probably have objects too.
                 self._reads_first = True
             except ConditionsUnsupported:
                 self._reads_first, self._is_conditional = True, False

@@ -29,7 +29,7 @@ class StorageError(EuterpeError):
         return JobError(self.code, str(self), phase, self.retry_class)
 
     def for_good(self) -> "StorageError":
-        """Return the same error as a permanent one."""
+        """Return this error with the retry class `PERMANENT`."""
         return StorageError(self.code, str(self), side=self.side)
 
 

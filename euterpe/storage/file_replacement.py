@@ -97,7 +97,7 @@ class FileReplacement:
         """Rename the new file to `name`. Return False if the state of `name` is no longer `found`."""
         if found is None:
             try:
-                # A link never replaces a file: of two writers that find none, only one publishes.
+                # A link never replaces a file: of two writers that find no file, only one publishes.
                 os.link(part.name, name, src_dir_fd=part.folder, dst_dir_fd=part.folder)
             except FileExistsError:
                 return False

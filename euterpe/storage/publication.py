@@ -77,7 +77,7 @@ class Owner:
             raise conflict(where)
 
     def differs(self, where: str, found: ObjectState | None) -> StorageError:
-        """Return the error for an object that is no longer the published one."""
+        """Return the error for an object that is no longer the published object."""
         if found is not None and found.job_id not in (None, self.job_id):
             return conflict(where)
         what = "is gone" if found is None else "was replaced"
@@ -86,7 +86,7 @@ class Owner:
 
 
 def is_same(found: ObjectState | None, stored: Stored) -> bool:
-    """Return whether an object is still the stored one, or was replaced by the same bytes."""
+    """Return whether an object is still the stored object, or was replaced by the same bytes."""
     if found is None or found.size not in (None, stored.size_bytes):
         return False
     return stored.identity in (None, found.identity) or found.sha256 == stored.sha256

@@ -82,7 +82,7 @@ class Storage:
         return open_client(self._stores, scheme, bucket, credentials, side, idle_s=self._idle_s)
 
     def _check_endpoint(self, credentials: StorageCredentials | None, side: Side) -> None:
-        """Raise if the endpoint is not allowed: refreshed credentials may name one that the API never saw."""
+        """Raise if the endpoint is not allowed: refreshed credentials may name an unchecked endpoint."""
         if credentials and not self._policy.allows(credentials.endpoint):
             problem = f"{credentials.endpoint}: {ENDPOINT_ADVICE}"
             raise StorageError("endpoint_not_allowed", problem, side=side)
