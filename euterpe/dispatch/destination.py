@@ -8,36 +8,36 @@ from urllib.parse import urlsplit
 from euterpe.store.queue.origins import KnownOrigin, OriginChange, OriginKey, OriginState
 from euterpe.store.queue.outbox import ClaimedEvent
 
-# An answer that takes longer is slow because of the receiver and not because of the network.
+# If an answer takes longer, the receiver is slow and not the network.
 SLOW_AFTER_S = 0.5
-# The same for a receiver that has never answered here: five dead ones of fifty held up the first deliveries
-# of the others for a quarter of a second each time that they took the slots for trials.
+# The same limit for a receiver that has not answered yet: when five dead receivers of fifty took the slots
+# for trials, the first deliveries to the other receivers waited for a quarter of a second each time.
 TRIAL_SLOW_AFTER_S = 0.1
 # The circuit breaker opens after this many failures in a row: nothing is sent to the receiver before its next
 # probe. The probes are 5 s, 10 s, 20 s … 5 min apart.
 OPEN_AFTER = 3
 _FIRST_PROBE_S, _LONGEST_PROBE_S = 5.0, 300.0
-# This many errors in a row, without a success, are the receiver's state and not the fault of one event.
+# After this many error answers in a row the receiver counts as refusing: one bad event cannot cause so many.
 _REFUSING_AFTER = 5
-# Waiting events are sent early after an outage of this length. After a shorter one they are due soon anyway,
-# and a few events that always time out would be sent again after each success of the others.
+# After an outage of this length waiting events are sent early. After a shorter outage they are due soon
+# anyway, and a few events that always time out would be sent again after each success of other events.
 _OUTAGE_S = 300.0
-# The database may lack an outcome as recent as this: it is written within milliseconds.
+# Outcomes this recent might not be stored yet (writing takes milliseconds), so the state in memory counts.
 _UNWRITTEN_S = 2.0
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 class Health(Enum):
     UNPROVEN = auto()
-    PROVEN = auto()  # its last delivery was answered
-    SUSPECT = auto()  # its last delivery was not answered
+    PROVEN = auto()  # the last delivery was answered
+    SUSPECT = auto()  # the last delivery was not answered
 
 
 class Outcome(Enum):
     """The result of a delivery, as far as it concerns the health of its destination."""
 
     ANSWER = auto()
-    REFUSAL = auto()  # it answered, with an error
+    REFUSAL = auto()  # the receiver answered with an error
     SILENCE = auto()
     NOTHING = auto()  # no request was sent
 
@@ -57,12 +57,12 @@ class Destination:
 
     key: OriginKey
     health: Health = Health.UNPROVEN
-    pace_s: float = 0.0  # how long an answer takes
-    next_turn: float = 0.0  # when the next event that is handed back is due again
+    pace_s: float = 0.0  # moving average of the answer times
+    next_turn: float = 0.0  # when the next postponed event will be due again
     failures: int = 0  # sends in a row that were not answered
     refusals: int = 0  # answers in a row that were errors
     retry_at: float = 0.0  # when an open circuit breaker allows the next probe
-    failing_since: float = 0.0  # when the first of these failures or refusals happened
+    failing_since: float = 0.0  # when the current run of failures and refusals began
     recorded: OriginState | None = None  # the stored state, as last read or written here
     last_outcome_at: float = float("-inf")
     waiting: list[QueuedEvent] = field(default_factory=list)
@@ -72,11 +72,11 @@ class Destination:
         return any(send.has_waited(now) for send in self.sends)
 
     def is_open(self, now: float) -> bool:
-        """Return whether the circuit breaker allows no send now."""
+        """Return whether the circuit breaker forbids a send now."""
         return self.failures >= OPEN_AFTER and now < self.retry_at
 
     def next_event(self) -> ClaimedEvent | None:
-        """Return the first event of a job without a send: a job's events are sent one by one, in order."""
+        """Return the next event to send: the lowest sequence of the first job that has no send under way."""
         busy = {send.event.job_id for send in self.sends}
         free = next((entry.event for entry in self.waiting if entry.event.job_id not in busy), None)
         if free is None:
@@ -161,7 +161,7 @@ class Send:
 
 
 def probe_wait_s(failures: int) -> float:
-    """Return how many seconds nothing is sent to a receiver after this many failures in a row."""
+    """Return the seconds until the next send to a receiver that failed `failures` times in a row."""
     if failures < OPEN_AFTER:
         return 0.0
     return float(min(_LONGEST_PROBE_S, _FIRST_PROBE_S * 2 ** min(failures - OPEN_AFTER, 10)))
@@ -186,12 +186,12 @@ class RequesterQueue:
 
     def __init__(self, requester_id: str, *, most_known: int) -> None:
         self._requester_id, self._most_known = requester_id, most_known
-        self._known: dict[str, Destination] = {}  # the one used last is at the end
-        self.last_start = 0  # the number of its last send, counted over all requesters
-        self.active: dict[str, Destination] = {}  # those with waiting events, in the order of their turns
+        self._known: dict[str, Destination] = {}  # in the order of their last use
+        self.last_start = 0  # sequence number of the last send, over all requesters
+        self.active: dict[str, Destination] = {}  # destinations with waiting events, in turn order
 
     def destination(self, event: ClaimedEvent) -> Destination:
-        """Return the destination of an event. If there are too many, forget the idle one used longest ago."""
+        """Return the destination of an event. If too many are known, forget the one idle for longest."""
         origin = origin_of(event.url)
         found = self._known.pop(origin, None) or Destination((self._requester_id, origin))
         self._known[origin] = found

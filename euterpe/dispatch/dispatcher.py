@@ -1,6 +1,6 @@
 """The webhook dispatcher: claims events from the outbox, sends each as a signed webhook, settles the result.
 
-One thread claims events and starts sends, a pool of threads sends, one settles, one extends the leases.
+One thread claims events and starts sends, a pool sends, one thread settles, and one extends the leases.
 """
 
 import threading
@@ -32,10 +32,10 @@ from euterpe.store.store import Store
 
 _log = structlog.get_logger(__name__)
 
-# SQLite sends a wake-up at every commit, our own and every worker's: this pause keeps claims that would find
-# little from following each of them.
+# SQLite sends a wake-up at every commit, our own commits included: without this pause each commit would cause
+# a claim that finds little.
 _CLAIM_PAUSE_S = 0.005
-# A dispatcher that stops does not wait longer for its database: what is not settled is delivered again.
+# The longest wait of a stopping dispatcher for its database: unsettled events are delivered again.
 _SETTLE_GIVE_UP_S = 3.0
 
 
@@ -100,7 +100,7 @@ class Dispatcher:
         self._senders.shutdown(wait=drain)
         self._release_waiting()  # events that came back because the database was unavailable
         self._result_writer.stop()
-        self._lease_keeper.stop()  # last, so that the leases of all held events last until then
+        self._lease_keeper.stop()  # last: until here the held events need their leases
         self._listener.close()
 
     def __enter__(self) -> Self:
@@ -126,7 +126,7 @@ class Dispatcher:
         return outage_pause_s(self._failed_claims)
 
     def _claim(self) -> bool:
-        """Claim events and start sends. Return whether there is nothing more to claim, or no room for it."""
+        """Claim events and start sends. Return True if nothing is left to claim or there is no room."""
         self._hand_out()
         with self._lock:
             room, self._skipped = self._scheduler.room(), self._scheduler.saturated()
@@ -144,7 +144,7 @@ class Dispatcher:
             return not (self._outbox_has_more and self._scheduler.room())
 
     def _read_origins(self, asked: Set[OriginKey]) -> Mapping[OriginKey, KnownOrigin] | None:
-        """Return the stored state of these receivers, or None in an outage: events are sent all the same."""
+        """Return the stored state of these receivers; None in an outage, which does not stop the sends."""
         try:
             return self._store.outbox.origins.read(asked)
         except StoreUnavailable as error:
@@ -227,7 +227,7 @@ class Dispatcher:
                 self._refuse(refusal)
             if outcome is None:
                 self._scheduler.add([send.event])
-                return None  # the thread that claims starts it again once the database is available
+                return None  # the claim thread sends the event once the database is available
             if self._loop.is_stopping:
                 return None
             following = self._scheduler.start_next()
@@ -237,7 +237,7 @@ class Dispatcher:
         return following
 
     def _may_claim_more(self) -> bool:
-        """Return whether a delivery that has ended made room for what the last claim left in the outbox."""
+        """Return whether an ended delivery made room for events that the last claim left in the outbox."""
         if self._outbox_has_more and self._scheduler.room():
             return True
         return bool(self._skipped) and not self._skipped <= self._scheduler.saturated()

@@ -1,4 +1,4 @@
-"""The dispatcher's lease keeper: one heartbeat for all claimed events, each until it is settled."""
+"""The dispatcher's lease keeper: one heartbeat extends the leases of all events that are not settled yet."""
 
 import time
 from collections.abc import Collection, Iterable, Sequence
@@ -52,12 +52,12 @@ class EventLeaseKeeper:
                 self._keeper.remove(event.event_id, held)
 
     def holds_for(self, event: ClaimedEvent, seconds: float) -> bool:
-        """Return whether the lease certainly lasts for this time, even if no heartbeat succeeds."""
+        """Return whether the lease lasts for `seconds` more, even if no heartbeat succeeds."""
         held = self._held(event)
         return held is not None and time.monotonic() + seconds <= held.ends
 
     def _held(self, event: ClaimedEvent) -> HeldEvent | None:
-        """Return the claim of an event, unless it was lost and is held under a later one."""
+        """Return the held claim of an event, or None if it was lost, also to a later claim of ours."""
         held = self._keeper.get(event.event_id)
         return held if held and held.event.claim_version == event.claim_version else None
 
@@ -68,7 +68,7 @@ class EventLeaseKeeper:
             one.ends = self._end(asked) if one.event.event_id in kept else asked
 
     def _end(self, asked: float) -> float:
-        """Return the end of a lease on our clock, from before the request: the database counts from later."""
+        """Return the lease's end, counted from before the request: never later than in the database."""
         return asked + self._lease_ms / 1000
 
     def _log_failure(self, error: Exception) -> float:

@@ -1,10 +1,10 @@
 """Scheduler of webhook sends: no slow or dead destination holds up the others.
 
-Sends go round robin over requesters first, and then over the destinations of a requester. Until a destination
-has answered, and again once it has not, it gets one send at a time. Events that cannot be sent soon are
-handed back to the outbox; events that a circuit breaker holds back are refused without a send.
+Sends go round robin over requesters first, and then over the destinations of a requester. A destination gets
+one send at a time until it has answered, and again after it did not answer. Events that cannot be sent soon
+are handed back to the outbox; events that a circuit breaker holds back are refused without a send.
 
-The scheduler only decides. It reads the time from the clock it is given, and its callers hold a lock.
+The scheduler only decides: it does no I/O, reads the time from `clock`, and its callers hold a lock.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -25,8 +25,8 @@ from euterpe.dispatch.send_slots import SendCounts, SendSlots
 from euterpe.store.queue.origins import KnownOrigin, OriginChange, OriginKey
 from euterpe.store.queue.outbox import ClaimedEvent
 
-# In batches: with more events waiting in all, those that cannot be sent soon are handed back at once; with
-# more of one requester, nothing more is claimed for it.
+# Limits in batches. With more than `_MAX_WAITING`, events that cannot be sent soon are handed back at once.
+# With `_MAX_WAITING_OF_ONE` such events, a requester is left out of claims.
 _MAX_WAITING, _MAX_WAITING_OF_ONE = 20, 4
 # Events that are handed back are due again after a second at the earliest and a quarter of an hour at the
 # latest, spaced so that it costs little to claim the events of a stuck destination again and again.
@@ -66,15 +66,15 @@ class SendScheduler:
         self._max_attempts, self._most_known = max_attempts, most_known
         self._most_known_of_a_requester = most_known_of_a_requester
         self._slots = SendSlots(concurrency)
-        self._requesters: dict[str, RequesterQueue] = {}  # the one used last is at the end
-        self._active: dict[str, RequesterQueue] = {}  # those with waiting events
+        self._requesters: dict[str, RequesterQueue] = {}  # in the order of their last use
+        self._active: dict[str, RequesterQueue] = {}  # requesters with waiting events
         self._sends: list[Send] = []
         self._starts = 0
 
     # -- what comes in
 
     def unproven_destinations(self, events: Iterable[ClaimedEvent]) -> set[OriginKey]:
-        """Return the destinations that have not answered lately, whose stored state the caller reads."""
+        """Return the destinations that are not `PROVEN`; the caller must read their stored state."""
         keys = {origin_key_of(event) for event in events}
         return {key for key in keys if (d := self._known(key)) is None or d.health is not Health.PROVEN}
 
@@ -98,18 +98,18 @@ class SendScheduler:
         self._forget_some()
 
     def room(self) -> int:
-        """Return how many events to claim now: a whole batch, early enough to follow the one before, or 0.
+        """Return how many events to claim now: a whole batch once at most one batch is left to send, else 0.
 
-        Events that cannot be sent soon take no room from the others.
+        Events that cannot be sent soon do not count, so that they take no room from other events.
         """
         now, load = self._clock(), SendCounts(self._sends)
         ready = sum(min(len(d.waiting), self._sendable(d, load, now)) for d in self._waiting_ones())
         return self._batch if ready <= self._batch and not self._is_crowded() else 0
 
     def saturated(self) -> frozenset[str]:
-        """Return the requesters with so many events that cannot be sent soon that no more are claimed.
+        """Return the requesters that have too many events that cannot be sent soon: claims skip them.
 
-        The bound is four batches, or as much as the others leave free: no requester can take all the room.
+        The bound is four batches, or the free room if that is less: no requester can take all the room.
         """
         now, load = self._clock(), SendCounts(self._sends)
         held = {
@@ -125,13 +125,13 @@ class SendScheduler:
     # -- what goes out
 
     def start_next(self) -> Send | None:
-        """Return the next send, counted as under way from now on, or None if none may start."""
+        """Return the next send, which counts as under way from now on, or None if no send may start."""
         now = self._clock()
         for send in self._sends:
             send.is_detached = send.is_detached or send.has_waited(now)
         load = SendCounts(self._sends)
-        # The requester served longest ago comes first: one with few events, put behind all others, would wait
-        # for a send of each of them.
+        # The requester served longest ago comes first: at the end of the line, a requester with few events
+        # would wait for a send of every other requester.
         by_turn = sorted(self._active.items(), key=lambda item: item[1].last_start)
         for requester_id, requester in by_turn:
             if not self._slots.has_room_for(requester_id, load):
@@ -165,7 +165,7 @@ class SendScheduler:
         return refusals
 
     def hand_back(self) -> list[Postponement]:
-        """Remove and return events that cannot be sent soon, once they waited long or too many wait."""
+        """Remove and return events that cannot be sent soon, if they waited long or too many wait."""
         now, load, is_crowded = self._clock(), SendCounts(self._sends), self._is_crowded()
         surplus = ((d, d.waiting[self._sendable(d, load, now) :]) for d in self._waiting_ones())
         return [
@@ -184,7 +184,7 @@ class SendScheduler:
         return waiting
 
     def next_change(self) -> float | None:
-        """Return the seconds until an event may start, or is to be handed back, by the passing of time."""
+        """Return the seconds until time alone lets an event start or be handed back, or None."""
         if not self._active:
             return None
         now = self._clock()
@@ -194,7 +194,7 @@ class SendScheduler:
         ]
         return min((left for moment in moments if (left := moment - now) > 0), default=None)
 
-    # -- the parts of these
+    # -- helpers
 
     def _known(self, key: OriginKey) -> Destination | None:
         requester_id, origin = key
@@ -209,7 +209,7 @@ class SendScheduler:
         return found
 
     def _forget_some(self) -> None:
-        """Forget the idle requesters that were used longest ago while too many destinations are known."""
+        """While too many destinations are known, forget the idle requesters that were used longest ago."""
         surplus = sum(map(len, self._requesters.values())) - self._most_known
         idle = iter([old for old, requester in self._requesters.items() if requester.is_idle()])
         while surplus > 0 and (oldest := next(idle, None)) is not None:
@@ -251,9 +251,9 @@ class SendScheduler:
         return sum(len(d.waiting) for d in self._waiting_ones()) > _MAX_WAITING * self._batch
 
     def _sendable(self, destination: Destination, load: SendCounts, now: float) -> int:
-        """Return how many events can be relied on to be sent within `SLOW_AFTER_S`.
+        """Return how many waiting events will be sent within `SLOW_AFTER_S` if the receiver keeps its pace.
 
-        It is 0 for a requester without a free slot: its events would keep others from being claimed.
+        Return 0 if the requester has no free slot: its events must not keep others from being claimed.
         """
         if destination.health is not Health.PROVEN or destination.waits_for_slow_send(now):
             return 0

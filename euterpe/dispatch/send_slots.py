@@ -1,12 +1,12 @@
 """Concurrency limits for webhook sends, shared between requesters by a dynamic threshold.
 
-A send counts against `concurrency` until its receiver is slow to answer; then it holds one of the slots for
-slow sends until it ends. Every send has such a slot reserved from its start, so a slot of `concurrency` is
-free again after half a second at the latest, whatever the receivers do.
+A send counts against `concurrency` until its receiver is slow to answer; then it holds a slot for slow sends
+until it ends. Every send reserves a slow slot at its start, so a slot of `concurrency` is free again after
+half a second at the latest, whatever the receivers do.
 
-A requester may hold as many slots as it leaves free (a dynamic threshold, as in shared buffers of network
-switches): one busy requester gets half of them, two get a third each, and some are always left for a
-requester that has none.
+A requester may hold as many slots as are free (a dynamic threshold, as in shared buffers of network
+switches): one busy requester gets half of the slots, two get a third each, and some slots are always left for
+a requester that holds none.
 """
 
 from collections import Counter
@@ -14,12 +14,12 @@ from collections.abc import Iterable
 
 from euterpe.dispatch.destination import Destination, Health, Send
 
-# Slots for slow sends, for each slot of `concurrency`.
+# The number of slots for slow sends per slot of `concurrency`.
 _SLOW_FACTOR = 4
 
 
 def max_concurrent_sends(concurrency: int) -> int:
-    """Return the upper bound on concurrent sends, slow ones beyond `concurrency` included."""
+    """Return the most sends that can be under way at once: `concurrency` plus the slots for slow sends."""
     return concurrency + _SLOW_FACTOR * concurrency
 
 
@@ -42,12 +42,12 @@ class SendCounts:
 
 
 class SendSlots:
-    """The rules for which sends may start beside those under way."""
+    """The rules that decide which sends may start, given the sends under way."""
 
     def __init__(self, concurrency: int) -> None:
         self._concurrency = concurrency
         self._all, self._trials = max_concurrent_sends(concurrency), _SLOW_FACTOR * concurrency
-        # One slot is kept for receivers that answer, however many others there are to try.
+        # One slot is kept for receivers that answer, however many unproven receivers wait for a trial.
         self._prompt_trials = max(1, concurrency - 1)
 
     def has_room_for(self, requester_id: str, load: SendCounts) -> bool:
@@ -62,7 +62,7 @@ class SendSlots:
         requester_id, _ = destination.key
         if destination.sends or load.trials_by_requester[requester_id] >= self._trials - load.trials:
             return False
-        # A suspect is likely not to answer again: it holds a slot for slow sends from the start.
+        # A suspect receiver will probably not answer, so its send holds a slot for slow sends from the start.
         return destination.health is Health.SUSPECT or (
             load.prompt < self._concurrency and load.prompt_trials < self._prompt_trials
         )

@@ -37,7 +37,7 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True)
 class DeliveryPolicy:
-    """The limits of one attempt, and the schedule of those that may follow it."""
+    """The limits of one delivery, and the schedule of the deliveries that may follow it."""
 
     max_attempts: int
     schedule: DeliverySchedule
@@ -63,7 +63,7 @@ class Sender:
     def deliver(self, event: ClaimedEvent) -> tuple[Delivery, Outcome]:
         """Send an event; return the delivery and what it shows about the receiver.
 
-        Raise nothing but `StoreUnavailable`: then the secrets could not be read and there was no attempt.
+        Raise only `StoreUnavailable`, when the secrets cannot be read: then nothing was sent.
         """
         began = time.monotonic()
         answer: EgressResponse | None = None
@@ -76,10 +76,10 @@ class Sender:
         except StoreUnavailable:
             raise
         except EgressRefused as refused:
-            # The operator's policy: a retry would change nothing. Once the policy is changed, a replay does.
+            # The operator's policy: a retry changes nothing, but a replay works once the policy is changed.
             decision, outcome = Undeliverable(_reason(refused)), Outcome.NOTHING
         except EuterpeError as failure:
-            # All other errors are retried, those of certificates and keys included: people fix these.
+            # All other errors are retried, even those of certificates and keys, because people fix them.
             decision = self._retry(event, _reason(failure))
             outcome = Outcome.SILENCE if isinstance(failure, EgressError) else Outcome.NOTHING
         except Exception as error:  # noqa: BLE001  one bad event must not stop the others
@@ -91,7 +91,7 @@ class Sender:
         return delivery, outcome
 
     def refuse(self, event: ClaimedEvent, failures: int) -> Delivery:
-        """Return a delivery that failed without a send, as the circuit breaker of the receiver is open."""
+        """Return a delivery that failed without a send because the receiver's circuit breaker is open."""
         reason = f"receiver_down: {failures} sends in a row were not answered, and this one was not made"
         delivery = _delivery(event, self._retry(event, reason), None, 0, event.url)
         _log_delivery(delivery)
@@ -172,7 +172,7 @@ def _log_delivery(delivery: Delivery) -> None:
     }
     match decision:
         case Delivered():
-            # The delivery is in the delivery log already; a log line costs a fifth of what a delivery does.
+            # The delivery log has this delivery already, and a log line costs a fifth as much as a delivery.
             _log.debug("event_delivered", **fields)
         case Undeliverable():
             _log.error("event_undeliverable", reason=decision.reason, **fields)

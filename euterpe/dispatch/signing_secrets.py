@@ -1,4 +1,4 @@
-"""A cache of the secrets that webhooks are signed with, each for a few seconds."""
+"""A cache of the secrets that sign webhooks; it keeps each secret for a few seconds."""
 
 import threading
 import time
@@ -7,13 +7,13 @@ from collections.abc import Callable
 from euterpe.domain.errors import EuterpeError
 from euterpe.store.secrets.requesters import Requesters
 
-# After this time at the latest, a new secret is used and an expired one is not.
+# The longest time until a new secret is used and an expired secret is not used any more.
 _FRESH_S = 3.0
 _REMEMBERED = 1_000
 
 
 class NoWebhookSecret(EuterpeError):
-    """The requester has no valid secret. No event is sent that its receiver could not verify."""
+    """The requester has no valid secret. Its events are not sent, as receivers could not verify them."""
 
     code = "no_webhook_secret"
     retryable = True
@@ -45,4 +45,4 @@ class SigningSecrets:
             self._remembered.pop(requester_id, None)
             self._remembered[requester_id] = (now, secrets)
             if len(self._remembered) > _REMEMBERED:
-                del self._remembered[next(iter(self._remembered))]  # the one read longest ago
+                del self._remembered[next(iter(self._remembered))]  # the secrets read longest ago

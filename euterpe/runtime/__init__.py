@@ -1,1 +1,1 @@
-"""Run things: a background loop, a lease keeper, a retry and jitter. Rules of the domain are elsewhere."""
+"""Background loop, lease keeper, retry and jitter. This package contains no rules of the domain."""

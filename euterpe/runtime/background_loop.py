@@ -42,15 +42,15 @@ class BackgroundLoop:
         return self._stopping.is_set()
 
     def sleep(self, seconds: float) -> bool:
-        """Sleep, but no longer than until the loop is stopped; return whether it is."""
+        """Sleep until the time is up or the loop is stopped; return whether the loop is stopped."""
         return self._stopping.wait(seconds)
 
     def begin_stop(self) -> None:
-        """Let the loop end after the current call, which the caller wakes if it waits."""
+        """Let the loop end after the current call. The caller must wake that call if it waits."""
         self._stopping.set()
 
     def stop(self) -> None:
-        """Stop the loop, and wait for its end. A loop that was never started has ended."""
+        """Stop the loop and wait for its end. Return at once if it was never started."""
         self.begin_stop()
         if self._thread.ident is not None:
             self._thread.join()

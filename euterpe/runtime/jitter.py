@@ -1,4 +1,4 @@
-"""Random numbers for jitter and backoff, where they are no secret."""
+"""Random numbers for jitter and backoff, and never for secrets."""
 
 import random
 

@@ -12,7 +12,7 @@ T = TypeVar("T")
 class LeaseKeeper(Generic[T]):
     """The claims in hand, by key, and the thread that sends their heartbeats. Thread-safe.
 
-    `heartbeat` gets all claims. If it raises, `on_error` returns the seconds until the next try.
+    `heartbeat` gets all claims. If it raises, `on_error` returns the seconds until the next heartbeat.
     """
 
     def __init__(
@@ -32,16 +32,16 @@ class LeaseKeeper(Generic[T]):
         self._loop.start()
 
     def stop(self) -> None:
-        """Stop the heartbeats. Call it last: until then every claim in hand must stay ours."""
+        """Stop the heartbeats. Call it last, because every claim in hand needs them."""
         self._loop.stop()
 
     def add(self, key: str, claim: T) -> None:
-        """Hold a claim. A later claim of the same row replaces an earlier one, which was lost."""
+        """Hold a claim. It replaces an earlier claim of the same row, which was lost."""
         with self._lock:
             self._held[key] = claim
 
     def remove(self, key: str, claim: T) -> None:
-        """Hold this claim no longer. A later claim of the same row stays."""
+        """Stop holding this claim. A later claim of the same row stays."""
         with self._lock:
             if self._held.get(key) is claim:
                 del self._held[key]
