@@ -27,7 +27,7 @@ def check_name(value: object, field: str) -> None:
 
 
 def check_documents(documents: Mapping[str, Any]) -> None:
-    """Raise InvalidSpec unless every engine can store it: no NaN, NUL or lone surrogate, at most 256 KiB."""
+    """Raise InvalidSpec unless every engine can store the JSON: no NaN, NUL, lone surrogate, over 256 KiB."""
     for field, document in documents.items():
         try:
             text = json.dumps(document, allow_nan=False)

@@ -11,7 +11,7 @@ class StoreError(EuterpeError):
 
 class StoreUnavailable(StoreError):
     """The database is unavailable or too busy; the same call may succeed later. Nothing was written, unless
-    the connection broke during the commit itself: then only reading the row shows it."""
+    the connection broke during the commit: then only reading the row shows whether it was written."""
 
     code = "database_unavailable"
     retryable = True

@@ -74,7 +74,7 @@ class BulkInsert:
 
 def _in_messages(rows: Sequence[Row]) -> Iterator[str]:
     """Yield the batch as JSON arrays, none longer than `_MAX_MESSAGE` unless a single row is."""
-    # Encode all rows at once, and halves again if the text is too long: row by row takes twice the time.
+    # Encode all rows at once, and each half again if the text is too long: row by row takes twice as long.
     whole = encode(rows)
     if len(whole) <= _MAX_MESSAGE or len(rows) == 1:
         yield whole

@@ -15,8 +15,8 @@ class Clock(Protocol):
 
 
 _NOW = {
-    # The start of the statement is constant within it, so an index can be searched by it. The start
-    # of the transaction would be older, by as long as the transaction has waited.
+    # The statement's start is constant during the statement, so an index can be searched by it. The
+    # transaction's start is too old if the transaction has waited.
     "postgresql": "(extract(epoch FROM statement_timestamp()) * 1000)::bigint",
     # unixepoch('subsec') needs SQLite 3.42; Debian 12 has 3.40.
     "sqlite": "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)",

@@ -63,7 +63,7 @@ class Database:
             yield connection
 
     def claim_in_batches(self, limit: int, claim: Callable[[int], list[_Claim]]) -> list[_Claim]:
-        """Claim up to `limit` rows, in calls of at most as many as one response may hold."""
+        """Claim up to `limit` rows, in calls that claim at most `read_limit` rows each."""
         claimed: list[_Claim] = []
         while len(claimed) < limit:
             part = min(limit - len(claimed), self.engines.read_limit)
@@ -72,7 +72,7 @@ class Database:
             except StoreUnavailable:
                 if not claimed:
                     raise
-                return claimed  # owned already: if dropped here, they would idle until their leases expire
+                return claimed  # owned rows: if dropped here, they would idle until their leases expire
             claimed += found
             if len(found) < part:
                 break
@@ -101,7 +101,7 @@ class Database:
                 connection.exec_driver_sql("ANALYZE")
 
     def insert(self, table: sa.Table) -> Any:
-        """Return the engine's INSERT, for `on_conflict_…`: the same methods, two classes in SQLAlchemy."""
+        """Return the engine's INSERT with `on_conflict_…`: SQLAlchemy has one class for each engine."""
         return postgresql.insert(table) if self.kind is EngineKind.POSTGRES else sqlite.insert(table)
 
     def close(self) -> None:
@@ -109,7 +109,7 @@ class Database:
         self.engines.dispose()
 
 
-# Errors of the SQLite family when the file or server is unavailable, the disk full, or other writes too long.
+# Errors of the SQLite family: file or server unavailable, disk full, or other writes took too long.
 _TRANSIENT = (
     "SQLITE_BUSY",
     "SQLITE_LOCKED",
@@ -131,8 +131,8 @@ _REJECTED = ("does not exist", "authentication failed", "no pg_hba.conf entry", 
 def _typed_errors() -> Iterator[None]:
     """Raise the store's errors instead of the driver's.
 
-    They are raised `from None`: Postgres puts whole rows into the details of its errors, and a logged
-    traceback prints the causes too: `DETAIL: Failing row contains (…)` with the job's spec in it.
+    They are raised `from None`, because a logged traceback prints the causes too, and Postgres puts whole
+    rows into the details of its errors: `DETAIL: Failing row contains (…)` with the job's spec in it.
     """
     try:
         yield
@@ -166,7 +166,7 @@ def _from_driver(error: exc.DBAPIError) -> StoreError:
 
 
 def _with_statement(raised: StoreError, error: exc.DBAPIError) -> StoreError:
-    """Return the error with the statement added as a note for the log; parameters are not in its text."""
+    """Return the error with the statement, which contains no parameters, as a note for the log."""
     if error.statement is not None:
         raised.add_note(f"SQL: {error.statement}")
     return raised

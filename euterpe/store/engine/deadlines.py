@@ -1,9 +1,9 @@
-"""Deadlines for callers that wait to write, shared by all the queues on their way.
+"""One deadline for each caller that waits to write, shared by all the queues in which it waits.
 
 SQLite and libSQL have one writer. A caller may wait in several queues one after the other: for a thread, for
-the next group commit, for the connection, for the lock on the file. With a timeout in each of them the waits
+the next group commit, for the connection, for the lock on the file. With a timeout in each queue the waits
 added up: while another process held the lock, the last of 50 callers waited for 25 minutes. So one deadline
-is set when the caller arrives, and each queue waits no longer than what is left of it.
+is set when the caller arrives, and the waits in all queues end at that deadline.
 """
 
 import time

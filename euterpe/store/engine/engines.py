@@ -31,8 +31,8 @@ class EngineKind(StrEnum):
 
 @dataclass(frozen=True)
 class Engines:
-    """A connection pool for writing and one for reading. On the SQLite family the first has one connection,
-    so the threads of a process queue in memory instead of colliding on the file."""
+    """A connection pool for writing and one for reading. On the SQLite family the write pool has one
+    connection, so the threads of a process queue in memory instead of colliding on the file."""
 
     kind: EngineKind
     write: sa.Engine
@@ -40,13 +40,13 @@ class Engines:
 
     @property
     def locks_rows(self) -> bool:
-        """Return whether several writers work at once, so that a batch must lock its rows in one order."""
+        """Return whether writers work concurrently, so that each batch must lock its rows in key order."""
         return self.kind is EngineKind.POSTGRES
 
     @property
     def read_limit(self) -> int:
         """Return how many rows with a spec or a secret one response may hold: libSQL's server returns at most
-        10 MiB, and each row may have 256 KiB of a spec and as much of outputs."""
+        10 MiB, and a row may have 256 KiB of spec and 256 KiB of outputs."""
         return 15 if self.kind is EngineKind.LIBSQL else 1_000
 
     def dispose(self) -> None:
@@ -106,7 +106,7 @@ class _HintingCompiler(SQLiteCompiler):
 
 
 def _engine(url: sa.URL, **options: Any) -> sa.Engine:
-    # Otherwise a logged error would show the statement's parameters: specs, events, ciphertext.
+    # A logged error must not show the statement's parameters: specs, events, ciphertext.
     engine = sa.create_engine(url, hide_parameters=True, **options)
     if engine.dialect.name == "sqlite":
         engine.dialect.statement_compiler = _HintingCompiler
@@ -118,10 +118,10 @@ def _sqlite(url: sa.URL) -> Engines:
         connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
         (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
         if mode == "wal" and not read_only:
-            # `_begin_when_free` waits for the write lock itself, and a writer waits for nothing after that.
+            # `_begin_when_free` waits for the write lock; a writer that has it never waits again.
             connection.execute("PRAGMA busy_timeout = 0")
-            # Keep the statement journal in memory. Beyond 64 KiB, about a hundred jobs, SQLite would
-            # write it to a file, which takes a twentieth of the time of a large batch.
+            # Keep the statement journal in memory. Above 64 KiB (about a hundred jobs) SQLite would write it
+            # to a file: a twentieth of the time of a large batch.
             connection.execute("PRAGMA temp_store = MEMORY")
             # A stalled reader lets the WAL grow; SQLite truncates it to 64 MiB when the reader is gone.
             connection.execute("PRAGMA journal_size_limit = 67108864")
@@ -157,7 +157,7 @@ def _identity(url: sa.URL) -> tuple[int, int] | None:
 def _refuse_another_file(connection: sa.Connection, url: sa.URL) -> None:
     """Raise StoreUnavailable if the database file was removed or replaced since it was opened.
 
-    Writes to a removed file are lost when the program ends, and with them jobs that it has accepted.
+    Writes to a removed file, and so accepted jobs, are lost when the program ends.
     """
     if _identity(url) != connection.info["file"]:
         raise StoreUnavailable(
@@ -180,7 +180,7 @@ def _libsql(url: sa.URL) -> Engines:
 def _begin_when_free(connection: sa.Connection) -> None:
     """Send BEGIN IMMEDIATE, with short backoff while the write lock is held, until the caller's deadline.
 
-    IMMEDIATE, so that no writer waits for a read transaction that turns into a writing one. SQLite itself
+    IMMEDIATE takes the write lock at once, so no writer waits for a reader that becomes a writer. SQLite
     would sleep up to 0.1 s between attempts, with the file idle; libSQL's server queues writers only 0.1 s.
     """
     pause = _SHORTEST_WAIT_S
@@ -202,14 +202,14 @@ def _is_busy(error: sa.exc.OperationalError) -> bool:
 
 
 def _discard_if_unanswered(context: sa.ExceptionContext) -> None:
-    # The error is not the database's, so there was no response: whether the statement still runs is unknown,
+    # The database did not return this error, so there was no response: the statement may still be running,
     # and the next statement on this connection could become part of it.
     if context.sqlalchemy_exception is None:
         context.is_disconnect = True
 
 
-# Every statement here finds its rows by key or by a small partial index. These settings make the planner do
-# so whatever the statistics are: a batch visits its rows one by one in its own order (so sorted batches
+# Every statement here finds its rows by key or by a small partial index. With these settings the planner does
+# so whatever the statistics say: a batch visits its rows one by one in its own order (so sorted batches
 # cannot deadlock), and a million finished rows are never scanned.
 _POSTGRES_SESSION = {
     "enable_seqscan": "off",
@@ -231,8 +231,8 @@ def _postgres(url: sa.URL) -> Engines:
         "tcp_user_timeout": 30_000,
         "client_encoding": "utf8",
     }
-    # READ COMMITTED whatever the server's default: a group's members are counted after its lock is taken, by
-    # a statement that must see everything committed before.
+    # READ COMMITTED, whatever the server's default: the statement that counts a group's jobs runs after the
+    # group is locked, and must see everything committed before.
     engine = _engine(
         url,
         pool_size=8,
@@ -250,7 +250,7 @@ def _postgres(url: sa.URL) -> Engines:
 
     @event.listens_for(engine, "handle_error")
     def discard_standby(context: sa.ExceptionContext) -> None:
-        # After a failover this server may remain a standby while the address points to another one.
+        # After a failover this connection may lead to a standby, while the address leads to the new primary.
         if getattr(context.original_exception, "sqlstate", None) == READ_ONLY:
             context.is_disconnect = True
 

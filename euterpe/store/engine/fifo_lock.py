@@ -1,7 +1,7 @@
 """A first-in, first-out lock for the one write connection of SQLite and libSQL.
 
-Python's locks, like connection pools, are not fair: under eight busy threads a submit waited 2.4 s at worst
-and 0.3 s at the median; in first-in, first-out order it waits 0.14 and 0.006 s.
+Python's locks, like connection pools, are not fair: with eight busy threads a submit waited 2.4 s at worst
+and 0.3 s at the median; in first-in, first-out order it waits 0.14 s and 0.006 s.
 """
 
 import threading
@@ -23,7 +23,7 @@ class FifoLock:
         """Hold the lock during the block; raise StoreUnavailable if the caller's deadline passes first."""
         own = threading.Lock()
         own.acquire()
-        try:  # before the caller is in the line: Ctrl-C may come at any moment
+        try:  # begins before the caller is in the line: Ctrl-C may come at any moment
             with self._guard:
                 self._waiting.append(own)
                 first = len(self._waiting) == 1
@@ -47,6 +47,6 @@ class FifoLock:
                 self._waiting[0].release()
 
     def _wait(self, own: threading.Lock) -> None:
-        """Wait for the previous holder to release the lock; Ctrl-C interrupts it."""
+        """Wait for the previous holder to release the lock; Ctrl-C interrupts the wait."""
         if not own.acquire(timeout=seconds_left()):
             raise StoreUnavailable("other writes keep the database busy; try again")

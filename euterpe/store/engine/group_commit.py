@@ -78,9 +78,9 @@ class GroupCommit(Generic[T, R]):
         try:
             with write_deadline(min(deadline for _, _, deadline in batch)):
                 answers = self._flush([item for item, _, _ in batch])
-        except BaseException as error:  # noqa: BLE001  set on the futures of its callers
+        except BaseException as error:  # noqa: BLE001  passed to the callers through their futures
             if len(batch) > 1 and isinstance(error, Exception) and not isinstance(error, StoreUnavailable):
-                # One bad item must not fail the rest of its batch. Nothing was written, so write each alone.
+                # One bad item must not fail the rest of its batch. Nothing was written; write each one alone.
                 for entry in batch:
                     self._write([entry])
                 return

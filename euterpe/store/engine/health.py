@@ -1,4 +1,4 @@
-"""Look for damage in the stored data, as far as the engine detects it within a time limit; probe writes.
+"""Look for damage that the engine can detect in the stored data within a time limit; probe writes.
 
 Neither engine keeps a checksum of each value by default, so a changed letter within a text is not found.
 """
@@ -20,7 +20,7 @@ TIME_S = 20.0
 _MAX_FINDINGS = 5
 _HEAD_ROWS = 1_000
 _STEPS_BETWEEN_CHECKS = 100_000  # of SQLite's virtual machine: some milliseconds
-# Only superusers may call it, unless EXECUTE was granted.
+# Only superusers may call `bt_index_check`, unless EXECUTE was granted.
 _HAS_AMCHECK = (
     "SELECT count(*) FROM pg_proc WHERE oid = to_regprocedure('bt_index_check(regclass)') "
     "AND has_function_privilege(oid, 'EXECUTE')"

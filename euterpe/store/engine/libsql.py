@@ -10,16 +10,16 @@ from sqlalchemy.dialects import registry
 from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 from sqlalchemy.engine.interfaces import DBAPIConnection
 
-# Prefixes of the driver's errors after which its connection is unusable. One is that of a transaction which
-# the server ended after its five seconds: the driver would fail to roll back what is rolled back already.
+# Prefixes of the driver's errors after which its connection is unusable. After TRANSACTION_TIMEOUT the server
+# has ended the transaction (after five seconds), so the driver's own rollback would fail.
 _CONNECTION_LOST = ("HRANA_", "STREAM_", "CLIENT_CLOSED", "TRANSACTION_TIMEOUT", "SQLITE_CANTOPEN")
-# The server queues its writers for a while; the driver's default of five seconds is too short for eight.
+# The server queues its writers for a while; the driver's default of 5 s is too short for eight writers.
 _ANSWER_TIMEOUT_S = 60.0
 
 
 async def _connect(_: Any, session: Any, url: str) -> Any:
     """Open the web socket as the driver does, but without its limit of 4 MiB on a response: a page of jobs
-    with large specs is larger, and a queue that begins with one could never be claimed from."""
+    with large specs exceeds it, and a queue that begins with such jobs could never be claimed from."""
     return await session.ws_connect(url, protocols=["hrana2"], autoclose=False, autoping=True, max_msg_size=0)
 
 
@@ -39,14 +39,14 @@ class LibsqlDialect(SQLiteDialect_pysqlite):
         token = f"?authToken={url.password}" if url.password else ""
         address = f"{scheme}://{url.host}:{url.port or 8080}{token}"
         options = {"isolation_level": None, "uri": True, "timeout": _ANSWER_TIMEOUT_S}
-        # The pool hands a connection to one thread at a time, but not always to the one that opened it.
+        # One thread at a time uses a connection of the pool, but not always the thread that opened it.
         return [address], {**options, "check_same_thread": False}
 
     def connect(self, *arguments: Any, **options: Any) -> DBAPIConnection:
         libsql_error = import_module("libsql_client").LibsqlError
         try:
             return super().connect(*arguments, **options)
-        except libsql_error as error:  # the driver wraps it everywhere else
+        except libsql_error as error:  # everywhere else the driver wraps this error
             raise self.loaded_dbapi.OperationalError(str(error)) from error
 
     def on_connect(self) -> Callable[[Any], None]:

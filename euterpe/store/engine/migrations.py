@@ -1,6 +1,6 @@
 """Schema migrations: apply numbered plain SQL files once each, in order, and verify the result.
 
-A database that is not at exactly this program's version is refused, with the command to run.
+A database that is not at exactly this program's version is refused; the error names the command to run.
 """
 
 import hashlib
@@ -29,8 +29,8 @@ _BOOKKEEPING = """CREATE TABLE IF NOT EXISTS schema_migrations (
 )"""
 # An arbitrary number that must never change, because two programs must not migrate at once.
 _ADVISORY_LOCK = 0x657574657270
-# Checksums of the first 0001_core. Its checks and triggers are equivalent, but take SQLite longer. A database
-# that it created stays as it is.
+# Checksums of the first version of 0001_core. Its checks and triggers are equivalent to the current ones, but
+# take SQLite longer. A database that the first version created stays as it is.
 _FIRST_CORE_SQLITE = "a34e238d30f7ad9ed04063c1a810a433ba61dc307e49dc9c44737987cbfeb30c"
 _FIRST_CORE = {
     EngineKind.SQLITE: _FIRST_CORE_SQLITE,
@@ -70,7 +70,7 @@ def load_migrations(kind: EngineKind) -> list[Migration]:
 
 
 def inspect(database: Database) -> SchemaState:
-    """Return the applied and pending migrations; raise SchemaMismatch if others than ours were applied."""
+    """Return the applied and pending migrations; raise SchemaMismatch if an applied migration is unknown."""
     with database.snapshot() as connection:
         if not sa.inspect(connection).has_table(schema_migrations.name):
             return SchemaState((), load_migrations(database.kind))
@@ -140,7 +140,7 @@ def _apply(connection: sa.Connection, migration: Migration, kind: EngineKind) ->
     errors: Any = connection.dialect.loaded_dbapi
     try:
         for statement in _statements(migration.sql, kind):
-            # With the driver's cursor, because SQLAlchemy would look for parameters in the text.
+            # Use the driver's cursor, because SQLAlchemy would look for parameters in the text.
             connection.connection.cursor().execute(statement)
     except errors.Error as error:
         reason = str(error).partition("\n")[0]
@@ -161,7 +161,7 @@ def _reset_future_positions(connection: sa.Connection) -> None:
 
 def _statements(sql: str, kind: EngineKind) -> list[str]:
     if kind is EngineKind.POSTGRES:
-        return [sql]  # the server splits it
+        return [sql]  # the server splits the text
     statements, current = [], ""
     for line in sql.splitlines(keepends=True):
         current += line
@@ -172,14 +172,14 @@ def _statements(sql: str, kind: EngineKind) -> list[str]:
 
 
 def verify(database: Database) -> None:
-    """Raise SchemaMismatch unless the tables that statements find are as expected: on Postgres, a search_path
-    may lead to others than those that were migrated."""
+    """Raise SchemaMismatch unless the tables that this connection uses are as expected: on Postgres,
+    `search_path` may select other tables than the migrated ones."""
     with database.snapshot() as connection:
         _verify(connection)
 
 
 def _verify(connection: sa.Connection) -> None:
-    """Raise SchemaMismatch unless every table exists with its columns, whatever the files contained."""
+    """Raise SchemaMismatch unless every table exists with its columns, whatever the migrations contain."""
     inspector = sa.inspect(connection)
     for table in metadata.sorted_tables:
         if not inspector.has_table(table.name):

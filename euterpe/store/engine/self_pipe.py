@@ -18,7 +18,7 @@ class SelfPipe:
 
     def wait(self, others: Iterable[int], timeout_s: float) -> bool:
         """Wait until one of `others` is readable or the time is up; return True if `wake` was called."""
-        # Not epoll: it needs a descriptor of its own, and a wait must not fail when none are left.
+        # Not epoll, which needs its own descriptor: a wait must not fail when no descriptor is left.
         with selectors.PollSelector() as selector:
             selector.register(self._reader, selectors.EVENT_READ)
             for descriptor in others:
@@ -29,8 +29,8 @@ class SelfPipe:
         return woken
 
     def wake(self) -> None:
-        """End the current wait of another thread, or its next one."""
-        # An error means that earlier bytes fill the buffer, so the wait ends anyway, or that it is closed.
+        """End the current wait of another thread, or its next wait."""
+        # An error means that the buffer is full, so the wait ends anyway, or that the pipe is closed.
         with self._closing, contextlib.suppress(OSError):
             self._writer.send(b"r")
 

@@ -1,6 +1,6 @@
 """Wake-ups: hints by which a waiting worker claims new work sooner than at its next poll.
 
-A hint may be lost; correctness rests on the jittered poll underneath.
+A hint may be lost: correctness depends on the jittered poll and not on hints.
 """
 
 import ctypes
@@ -22,8 +22,8 @@ _IN_MODIFY = 0x00000002
 
 
 class FileWatch:
-    """An inotify watch on files. `sources` holds a descriptor that is readable after any process of this
-    host has written to one. It is empty without inotify, or without a free instance: a user may have 128."""
+    """An inotify watch on files. `sources` holds a descriptor that becomes readable when any process on this
+    host writes to a file. It is empty without inotify, or if all of the user's 128 instances are in use."""
 
     def __init__(self, paths: Iterable[Path]) -> None:
         descriptor = _inotify(paths)
@@ -54,13 +54,13 @@ def _inotify(paths: Iterable[Path]) -> int | None:
     return None
 
 
-# Interval between reads of `data_version` where files cannot be watched. A read takes one word of shared
-# memory; with everything around it eighty reads a second cost 0.9 % of a core.
+# Interval between reads of `data_version` where files cannot be watched. A read loads one word of shared
+# memory; eighty passes of the loop per second cost 0.9 % of a core.
 _LOOK_EVERY_S = 0.0125
-# Interval where files are watched, as the watch may miss writes: by another machine, for example.
+# Interval where files are watched: inotify misses some writes, for example those of another machine.
 _LOOK_ANYWAY_S = 0.1
-# A commit is visible within 0.1 s after the file was written to, unless the disk is very slow. Until then the
-# next read comes after as long as has passed since the write, but not sooner than `_SHORTEST_PAUSE_S`.
+# A commit is visible within 0.1 s of the write to the file, unless the disk is very slow. Until then each
+# pause before a read is as long as the time since the write, but at least `_SHORTEST_PAUSE_S`.
 _SEEN_WITHIN_S, _SHORTEST_PAUSE_S = 0.1, 0.0005
 
 
@@ -139,7 +139,7 @@ class NullListener:
 
 class SqliteListener:
     """A listener that reads `PRAGMA data_version`, which changes when any other connection, of any process,
-    has committed. A watch on the file triggers the reads, but fires before the commit is visible."""
+    has committed. An inotify watch triggers the reads, but fires before the commit is visible."""
 
     def __init__(self, url: sa.URL) -> None:
         self._path = Path(str(url.database)).resolve()  # the WAL is beside the file, not beside a link to it
@@ -153,7 +153,7 @@ class SqliteListener:
 
     def wait(self, timeout_s: float) -> bool:
         deadline = time.monotonic() + timeout_s
-        # A hint leads to a claim, which takes the write lock: not every commit may cause one.
+        # Limit hints to one per `_LOOK_EVERY_S`: each hint leads to a claim, which takes the write lock.
         if self._self_pipe.wait((), min(max(0.0, self._woke + _LOOK_EVERY_S - time.monotonic()), timeout_s)):
             return False
         while True:
@@ -167,8 +167,8 @@ class SqliteListener:
             if now >= deadline:
                 return False
             since = now - self._written
-            # Ignore the watch right after a write. Otherwise each page of a long write would cause a read:
-            # that took two thirds of a core.
+            # Do not wait on inotify right after a write: otherwise each page of a long write would cause a
+            # read, which took two thirds of a core.
             sources = self._watch.sources if since >= _SHORTEST_PAUSE_S else ()
             if self._self_pipe.wait(sources, min(self._pause(since), deadline - now)):
                 return False

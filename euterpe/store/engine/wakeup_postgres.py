@@ -56,7 +56,7 @@ class PostgresAnnouncer:
 
 
 class PostgresListener:
-    """LISTEN on a connection of its own. While there is none, `wait` sleeps, and the next one reconnects."""
+    """LISTEN on an own connection. While it is lost, `wait` sleeps, and the next `wait` reconnects."""
 
     def __init__(self, url: sa.URL, topic: Topic) -> None:
         self._url, self._topic = url, topic
@@ -65,7 +65,7 @@ class PostgresListener:
         self._listen()
 
     def _listen(self) -> None:
-        # Ignore every error of the server: one in recovery, or a standby, refuses LISTEN.
+        # Ignore every error of the server: a server in recovery, or a standby, refuses LISTEN.
         with contextlib.suppress(psycopg.Error):
             self._connection = _connect(self._url)
             try:
@@ -81,7 +81,7 @@ class PostgresListener:
         return not self._self_pipe.wait(sources, timeout_s) and self._drain()
 
     def _drain(self) -> bool:
-        """Read all notifications that have arrived; return True if there was any: many are one hint."""
+        """Read all notifications that have arrived; return True if there was at least one."""
         if self._connection is None:
             return False
         try:

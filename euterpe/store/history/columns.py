@@ -158,7 +158,7 @@ _EVENTS: Mapping[str, sa.ColumnElement[Any]] = {
         name: job_outbox_events.c[name]
         for name in ("event_id", "job_id", "requester_id", "sequence", "type", "created_at")
     },
-    # An event is `skipped` or not from its insert on; that never changes.
+    # Whether an event is `skipped` is decided at its insert and never changes.
     "wanted": job_outbox_events.c.status != "skipped",
 }
 
@@ -178,7 +178,7 @@ _DELIVERIES: Mapping[str, sa.ColumnElement[Any]] = {
             "ended_at",
         )
     },
-    # The receiver's HTTP status, or our own code before the colon; the rest of the reason is not read.
+    # The receiver's HTTP status, or our own code before the colon; the text after the colon is not read.
     "error_code": sa.case(
         (job_deliveries.c.outcome == "delivered", None),
         (

@@ -1,11 +1,12 @@
 """Read the history incrementally in commit order: nothing is missed, and nothing is read twice.
 
-A *cut* records how far each growing table has been read. Everything committed lies before the next cut, and
-nothing can be added before a cut once it was taken: on Postgres a position is the inserting transaction and a
-cut the oldest one that was still running; the SQLite family has one writer, and a position is the rowid.
+A *cut* records how far each growing table has been read. Every committed row lies before the next cut, and no
+row is added before a cut that was taken. On Postgres a row's position is the transaction that inserted it,
+and a cut is the oldest running transaction. On the SQLite family, which has one writer, the position is the
+rowid.
 
-The states of a job come with its events: a job belongs to the cut with the event that led to its current
-state. A job that has changed since comes with the cut that has its next event.
+Jobs are read through their events: a job belongs to the cut with the event that led to its current state. A
+job that has changed since then belongs to a later cut, with its latest event.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -35,7 +36,7 @@ _GROWING = dict(zip(("jobs", "events", "deliveries"), COMMIT_ORDERED_TABLES, str
 _SAMPLED_PAGES = 2_000
 # libSQL's server limits a response to 10 MiB.
 _ROWS_PER_RESPONSE = 500
-# The cluster, its failover timeline, the database in it, and the OIDs of the tables: a dump may be restored
+# Identifies the cluster, its failover timeline, the database and, by OID, the tables: a dump may be restored
 # into the very database that it came from.
 _IDENTITY = (
     "SELECT concat_ws('/', (SELECT system_identifier FROM pg_control_system()), "
@@ -70,8 +71,8 @@ class Bookmark:
 
 @dataclass(frozen=True)
 class PositionRange:
-    """Rows of a growing table from (low, low_key) to (high, high_key), exclusive. The keys divide rows of one
-    position: a migration, or a restore, is a single transaction that has inserted them all."""
+    """Rows of a growing table from (low, low_key) to (high, high_key), exclusive. The keys divide rows of the
+    same position: a migration or a restore inserts all its rows in a single transaction."""
 
     grows: str
     low: int
@@ -85,7 +86,8 @@ class PositionRange:
 
 
 class HistoryFeed:
-    """A reader of the history: it takes cuts, divides rows between two cuts into ranges, and reads those."""
+    """A reader of the history: it takes cuts, divides the rows between two cuts into ranges, and reads
+    them."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -102,8 +104,8 @@ class HistoryFeed:
             return Bookmark(cut, self._marks(connection, cut))
 
     def knows(self, bookmark: Bookmark) -> bool:
-        """Return whether its positions still mean the same. They do not after a restore, after a failover to
-        a standby that may lack some rows, or if the last row read was deleted and its rowid reused."""
+        """Return False if the bookmark's positions may be invalid: after a restore, after a failover to a
+        standby that may lack some rows, or if the last row read was deleted and its rowid reused."""
         with self._database.snapshot() as connection:
             reached = self._cut(connection)
             return self._marks(connection, bookmark.cut) == bookmark.marks and all(
@@ -133,7 +135,7 @@ class HistoryFeed:
         }
 
     def ranges(self, table: str, since: Cut, until: Cut, rows_each: int) -> list[PositionRange]:
-        """Return the ranges that hold `table` between two cuts, each with about `rows_each` rows."""
+        """Return the ranges that cover `table` between two cuts, each with about `rows_each` rows."""
         grows = "deliveries" if table == "deliveries" else "events"
         found = self._parts(grows, since, until, rows_each)
         # Jobs without any event yet cannot come with an event, so they are read by their own position.
@@ -148,7 +150,7 @@ class HistoryFeed:
         return wanted.select_from(_source(table, part)).where(*self._within(table, part), *where)
 
     def answers(self, part: PositionRange) -> Iterator[PositionRange]:
-        """Yield the range in pieces that each fit one response of the server."""
+        """Yield parts of the range, each small enough for one response of the server."""
         if self.kind is not EngineKind.LIBSQL:
             yield part
             return
@@ -159,7 +161,7 @@ class HistoryFeed:
         """Yield batches of plain rows, as the driver returns them."""
         with self._database.snapshot() as connection:
             if self.kind is EngineKind.LIBSQL:
-                # Its ranges are small, and the driver's fetchmany loses a row at each call.
+                # libSQL's ranges are small, and its driver's fetchmany loses a row at each call.
                 if rows := connection.execute(select).all():
                     yield rows
                 return
@@ -167,9 +169,9 @@ class HistoryFeed:
             yield from result.partitions(rows_each)
 
     def csv(self, select: AnySelect) -> Iterator[bytes]:
-        """Yield the rows as CSV; Postgres only. It takes a fifth of the time of rows of Python objects."""
+        """Yield the rows as CSV; Postgres only. Rows of Python objects take five times as long."""
         with self._database.snapshot() as connection:
-            # The session's planner settings suit statements that find few rows by key; this one reads many.
+            # The session's planner settings suit statements that find few rows by key; here many are read.
             for name in ("enable_seqscan", "enable_hashjoin", "enable_mergejoin"):
                 connection.exec_driver_sql(f"SET LOCAL {name} = on")
             text = select.compile(connection, compile_kwargs={"literal_binds": True})
@@ -184,7 +186,7 @@ class HistoryFeed:
             return self._database.read_clock(connection)
 
     def installation(self) -> str:
-        """Return the instant of the first migration: it survives backups, restores and failovers."""
+        """Return the instant of the first migration, an id that survives backups, restores and failovers."""
         first = sa.select(sa.func.min(schema_migrations.c.applied_at))
         with self._database.snapshot() as connection:
             return str(connection.execute(first).scalar_one())
@@ -213,7 +215,7 @@ class HistoryFeed:
         grown = _GROWING[part.grows]
         position, (key,) = self._position(grown), grown.primary_key.columns
         if part.is_of_one_position:
-            # `==` lets the key's index find them: a migration gave all rows before it one position.
+            # `==` lets the key's index find the rows: a migration gave all older rows one position.
             yield position == part.low
             yield key >= part.low_key
             if part.high_key:
@@ -232,7 +234,7 @@ class HistoryFeed:
             return []
         if self._postgres:
             return self._even_parts(grows, low, high, rows_each)
-        # Rowids are dense, but there may be none below the first row.
+        # Rowids are dense, but the first rowid may be large after pruning.
         low = max(low, self._first(grows))
         return [PositionRange(grows, at, min(at + rows_each, high)) for at in range(low, high, rows_each)]
 
@@ -272,7 +274,7 @@ def _source(table: str, part: PositionRange) -> sa.FromClause:
         return job_outbox_events
     if part.grows == "jobs":
         return inbox_jobs
-    # Each job joins its latest event only: it is still as that event left it.
+    # Join each job with its latest event only, which led to its current state.
     changed = job_outbox_events.join(
         inbox_jobs,
         sa.and_(

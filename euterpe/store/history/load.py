@@ -11,7 +11,7 @@ from euterpe.store.engine.database import Database
 from euterpe.store.tables import inbox_jobs, job_attempts, job_deliveries, job_outbox_events, requesters
 
 Row = Mapping[str, Any]
-# libSQL's server ends a transaction after five seconds; the others gain nothing from longer ones.
+# libSQL's server ends a transaction after five seconds; other engines gain nothing from longer transactions.
 _JOBS_PER_TRANSACTION = 500
 
 
@@ -26,7 +26,7 @@ class JobHistory(NamedTuple):
 
 class Written(NamedTuple):
     jobs: int  # jobs of this transaction
-    added: int  # 0 if they were in the database before
+    added: int  # 0 if the jobs were in the database before
 
 
 class HistoryLoad:
@@ -52,12 +52,12 @@ class HistoryLoad:
             return connection.execute(sa.select(owner).where(owner.not_in([*known])).limit(1)).scalar()
 
     def write(self, lives: Iterable[JobHistory]) -> Iterator[Written]:
-        """Write some hundred jobs per transaction, and yield its counts. The same lives are always divided
-        in the same way, so a load that was killed continues where it ended."""
+        """Write some hundred jobs per transaction, and yield the counts of each transaction. Equal input is
+        always divided in the same way, so a load that was killed continues where it ended."""
         left = iter(lives)
         while some := list(islice(left, _JOBS_PER_TRANSACTION)):
             with self._database.transaction() as connection:
-                # If the first of them exists, all do: they were committed together.
+                # If the first job exists, all jobs of this part do: they were committed together.
                 exists = self._exists(connection, some[0].job["job_id"])
                 if not exists:
                     self._add(connection, some)

@@ -1,6 +1,6 @@
 """Prune the history: delete old finished jobs with all their rows, and keep only their ids.
 
-Idempotency keys stay until they expire: a retried request still gets the response that it got first.
+Idempotency keys stay until they expire: a repeated request still gets its first response.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,7 +23,7 @@ from euterpe.store.tables import (
 )
 
 _job, _event = inbox_jobs.c, job_outbox_events.c
-# Locked in the same order as by replays, so that the two cannot deadlock.
+# Events are locked in the same order as replays lock them, so that the two cannot deadlock.
 _LOCK_EVENTS = (
     sa.select(_event.job_id, _event.lane)
     .where(_event.job_id.in_(sa.select(Rows({"job_id": TEXT})["job_id"])))
@@ -50,8 +50,8 @@ class Pruner:
         has_open_events = sa.exists().where(
             _event.job_id == _job.job_id, _event.lane != sa.literal_column(f"'{Lane.REST}'")
         )
-        # The order of the ids is that of the enqueues, so each batch continues after the one before and
-        # nothing is read twice.
+        # Ids ascend in the order of the enqueues, so each batch continues after the previous batch and no job
+        # is read twice.
         self._oldest = (
             sa.select(_job.job_id, _job.requester_id)
             .where(
@@ -83,7 +83,7 @@ class Pruner:
             pass
 
     def _prune_jobs(self, after: str, age_ms: int) -> tuple[str, int] | None:
-        """Return the last job that was examined and how many were removed, or None if there are no more."""
+        """Return the last examined job and the number of removed jobs, or None if no old job is left."""
         with self._database.transaction() as connection:
             old = connection.execute(self._oldest, {"after": after, "age_ms": age_ms}).all()
             if not old:
@@ -94,7 +94,7 @@ class Pruner:
         return old[-1].job_id, len(history)
 
     def _without_open_events(self, connection: sa.Connection, jobs: Sequence[AnyRow]) -> list[AnyRow]:
-        """Lock the events and check again: a replay may have come since the SELECT. From now on it waits."""
+        """Lock the events and check again: a replay may have come since the SELECT. Later replays wait."""
         events = connection.execute(_LOCK_EVENTS, as_parameter({"job_id": job.job_id} for job in jobs)).all()
         with_open_events = {event.job_id for event in events if event.lane != Lane.REST}
         return [job for job in jobs if job.job_id not in with_open_events]

@@ -24,7 +24,7 @@ from euterpe.store.tables import inbox_jobs, queues
 _job = inbox_jobs.c
 # The owner of a queued job during the transaction that cancels it.
 CONTROL_PLANE = "control-plane"
-# This bounds retries: canceling and retrying a waiting job spends no attempt, and each round is three events.
+# The bound on retries: canceling and retrying a waiting job costs three events but no attempt.
 _MOST_EVENTS = 10_000
 
 
@@ -35,7 +35,7 @@ class Control:
     def cancel(self, job_id: str, *, requester_id: str | None = None) -> JobStatus:
         """Fail a queued job at once, or request the cancel of a running one; return the job's status now.
 
-        A queued job is claimed first. The owner of a running one receives the request at its next heartbeat.
+        A queued job is claimed first. The owner of a running job receives the request at its next heartbeat.
         """
         with self._database.transaction() as connection:
             row = self._locked(connection, job_id, requester_id)
@@ -59,15 +59,15 @@ class Control:
             check_retry_budget(row.attempt_count, row.max_attempts)
             if row.event_sequence >= _MOST_EVENTS:
                 raise Conflict(f"job {job_id} has had {row.event_sequence} events; make a new job")
-            # The sweep of the next claim promotes it, like a job whose backoff is over, and gives it a rank.
-            # Locking its group here could deadlock (groups.py).
+            # The next claim's sweep promotes and ranks the job, as after a backoff. Locking the group here
+            # could deadlock (groups.py).
             context = context_of(row)._replace(group_id=None)
             fence = Fence(row.job_id, row.claim_version, JobStatus.FAILED)
             retry = Transition.retry(fence, JobStatus.QUEUED, Lane.DELAYED, context=context)
             self._transitions.apply(connection, [retry])
 
     def pause(self, queue: str) -> None:
-        """Stop claims from a queue until `resume`. Waiting jobs are not moved, and running ones go on."""
+        """Stop claims from a queue until `resume`. Waiting jobs are not moved, and running jobs go on."""
         self._set_paused(queue, self._database.now)
 
     def resume(self, queue: str) -> None:
@@ -108,7 +108,8 @@ class Control:
     def _fail_queued(self, connection: sa.Connection, row: AnyRow) -> None:
         context = context_of(row)
         if row.lane == Lane.BLOCKED:
-            # A blocked job makes no room in its group, and locking the group could deadlock (groups.py).
+            # Canceling a blocked job makes no room in its group; locking the group could deadlock
+            # (groups.py).
             context = context._replace(group_id=None)
         fence = Fence(row.job_id, row.claim_version, JobStatus.QUEUED)
         claim = Transition.claim_to_cancel(fence, JobStatus.CLAIMED, worker_id=CONTROL_PLANE, context=context)

@@ -1,4 +1,5 @@
-"""Enqueue jobs in one transaction; accept, replay by idempotency key or refuse each of them (contract §9)."""
+"""Enqueue jobs in one transaction: accept, refuse, or repeat the answer of an idempotency key (contract
+§9)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -143,7 +144,7 @@ class Enqueue:
         self._admission.groups.register(connection, limits)
         rows = self._placed(connection, jobs, now)
         try:
-            # Sorted, or two batches with the same refs would deadlock on their unique index.
+            # Sorted: otherwise two batches with the same refs would deadlock on their unique index.
             self._insert_jobs(connection, sorted(rows, key=lambda row: row["source_ref"] or ""))
         except sa.exc.IntegrityError as error:
             if "source_ref" in str(error.orig):
@@ -178,7 +179,7 @@ class Enqueue:
             return None, {}
         now = self._database.read_clock(connection)
         first = {_key_of(job): job for job in reversed(keyed)}
-        # Sorted, or two batches with the same keys would deadlock.
+        # Sorted: otherwise two batches with the same keys would deadlock.
         wanted = [self._key_row(first[key], now) for key in sorted(first)]
         connection.execute(self._take_keys, {**as_parameter(wanted), "now": now})
         stored = {

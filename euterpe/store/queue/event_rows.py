@@ -51,7 +51,7 @@ CONTEXT_COLUMNS = (
         "webhook_url"
     ),
     sa.type_coerce(
-        # A missing list is the JSON value null; as SQL's NULL it is not parsed.
+        # Turn JSON null (no `webhook_events`) into SQL NULL, which the result processor does not parse.
         sa.func.nullif(
             _job.spec.op("->")(sa.literal_column("'webhook_events'")), sa.literal_column("'null'")
         ),
@@ -91,7 +91,7 @@ class EventWriter:
         self._insert = BulkInsert(database.engines, job_outbox_events, _COLUMNS)
 
     def insert(self, connection: sa.Connection, rows: Sequence[Values]) -> None:
-        """Insert rows as `event_row` builds them."""
+        """Insert rows that `event_row` built."""
         self._insert.values(connection, rows)
 
 

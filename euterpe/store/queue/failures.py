@@ -40,9 +40,9 @@ class FailureWriter:
         has_expired: bool = False,
         timings: Mapping[str, Any] | None = None,
     ) -> list[JobDecision]:
-        """Write and return decisions about rows that the caller has locked.
+        """Decide about rows that the caller has locked; write and return the decisions.
 
-        `has_expired` fences off the owners, whose leases have expired.
+        With `has_expired` the owners are fenced off, as their leases have expired.
         """
         decisions = [
             decide_job(

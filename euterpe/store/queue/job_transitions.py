@@ -59,7 +59,7 @@ class JobTransitions:
         self._account_attempts = _account_attempts()
 
     def apply(self, connection: sa.Connection, transitions: Sequence[Transition]) -> Mapping[str, AnyRow]:
-        """Write the transitions; return the changed rows by job id. One without a row was stale."""
+        """Write the transitions; return the changed rows by job id. A job without a row was stale."""
         by_key = {one.key: one for one in transitions}
         if len(by_key) != len(transitions):
             raise ValueError("a batch changes each job once")
@@ -76,10 +76,10 @@ class JobTransitions:
     def account(
         self, connection: sa.Connection, used: Mapping[str, Mapping[str, Any]], holdings: Sequence[Holding]
     ) -> None:
-        """Write what attempts have used so far, by job id.
+        """Write the resources that attempts have used so far, by job id.
 
-        The caller has just verified that these claims hold, and has locked their jobs. Every transaction that
-        ends an attempt locks its job first.
+        The caller has just verified that these claims hold, and has locked their jobs, so no attempt can end
+        meanwhile: every transaction that ends an attempt locks its job first.
         """
         rows = [
             {"job_id": key, "claim_version": version, "timings": used[key]}
@@ -196,8 +196,8 @@ def _close_attempts() -> sa.Executable:
             ended_at=rows["ended_at"],
             outcome=rows["outcome"],
             error=rows["error"],
-            # The sweep, for one, ends an attempt without its worker and has no timings: those of the worker's
-            # last heartbeat stay.
+            # The sweep, for example, ends an attempt without its worker and has no timings: the timings of
+            # the worker's last heartbeat stay.
             timings=sa.func.coalesce(rows["timings"], attempt.timings, type_=attempt.timings.type),
         )
         .where(

@@ -22,7 +22,7 @@ from euterpe.store.tables import (
 
 _SEALED = ("storage_creds_", "callbacks_")
 _SHOWN = [column for column in inbox_jobs.c if not column.name.startswith(_SEALED)]
-# The columns of a status document. Of the spec only the metadata: two hundred whole specs can be 50 MB.
+# The columns of a status document. Only the spec's metadata is read: 200 whole specs can be 50 MB.
 _LISTED = [
     *(column for column in _SHOWN if column.name != "spec"),
     sa.cast(inbox_jobs.c.spec.op("->")(sa.literal_column("'metadata'")), sa.Text).label("metadata"),
@@ -69,9 +69,9 @@ class Jobs:
         ]
 
     def is_rival(self, job_id: str, claim_version: int, other_id: str) -> bool | None:
-        """Return whether another job is unfinished, or succeeded after this attempt of a job had begun.
+        """Return whether job `other_id` is unfinished, or succeeded after this attempt of `job_id` began.
 
-        Return None if there is no such other job.
+        Return None if there is no job `other_id`.
         """
         attempt, other = job_attempts.c, inbox_jobs.c
         (began,) = self._all(
@@ -101,7 +101,7 @@ class Jobs:
         return {row.pop("job_id"): tuple(row.values()) for row in rows}
 
     def unfinished(self, requester_id: str, *, at_most: int) -> int:
-        """Return the number of a requester's unfinished jobs, not counted beyond `at_most`."""
+        """Return the number of a requester's unfinished jobs, counting up to `at_most`."""
         return self._count(inbox_jobs.c.requester_id == requester_id, at_most=at_most)
 
     def unfinished_of_all(self, *, at_most: int) -> int:

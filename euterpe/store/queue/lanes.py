@@ -22,7 +22,7 @@ UNFINISHED = tuple(lane for lane in Lane if lane is not Lane.REST)
 
 
 def lane_is(table: sa.FromClause, lane: Lane) -> sa.ColumnElement[bool]:
-    # A literal and no parameter: SQLite decides at prepare time whether a partial index applies.
+    # A literal, not a parameter: SQLite decides at prepare time whether a partial index applies.
     return table.c.lane == sa.literal_column(f"'{lane}'")
 
 
@@ -44,7 +44,7 @@ def unfinished_jobs(
 
 
 def has_unfinished_job(*where: sa.ColumnElement[bool]) -> sa.ColumnElement[bool]:
-    """Return the condition that any unfinished job meets all of `where`."""
+    """Return the condition that there is an unfinished job that meets all of `where`."""
     return sa.or_(*(sa.exists(own_jobs(lane, inbox_jobs.c.job_id).where(*where)) for lane in UNFINISHED))
 
 
@@ -76,7 +76,7 @@ class LaneRequesters:
         self._after = _FIRST
 
     def next(self, connection: sa.Connection) -> Sequence[str]:
-        """Return the next requesters, in order. After the last one the next call starts again."""
+        """Return the next requesters, in order. After the last requester the next call starts again."""
         found = connection.execute(self._statement, {"after": self._after}).scalars().all()
         self._after = found[-1] if len(found) == _AT_ONCE else _FIRST
         return found

@@ -1,6 +1,6 @@
 """Shared circuit-breaker state of receivers that do not answer, and the release of events that wait for them.
 
-A row exists from a receiver's first failure until its events have been released after it recovered. A healthy
+A row exists from a receiver's first failure until its events have been released after its recovery. A healthy
 receiver has no row, so healthy traffic neither reads nor writes this table.
 """
 
@@ -27,10 +27,10 @@ _MAX_ROWS_PER_REQUESTER = 1_000
 
 
 class OriginState(StrEnum):
-    DOWN = "down"  # its last send was not answered
-    REFUSING = "refusing"  # it answers, but none of its last answers was a success
-    RECOVERED = "recovered"  # it works again after an outage, and its waiting events are being released
-    HEALTHY = "healthy"  # it works: there is no row
+    DOWN = "down"  # the last send was not answered
+    REFUSING = "refusing"  # the receiver answers, but none of its last answers was a success
+    RECOVERED = "recovered"  # the receiver works again after an outage; its events are being released
+    HEALTHY = "healthy"  # the receiver works: there is no row
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class OriginChange:
 
 @dataclass(frozen=True)
 class KnownOrigin:
-    """The stored state of a receiver; `retry_in_ms` is negative once the time has passed."""
+    """The stored state of a receiver; `retry_in_ms` is negative once the retry is due."""
 
     state: OriginState
     failures: int
@@ -108,7 +108,7 @@ class Origins:
         if not last:
             return
         changes = [last[key] for key in sorted(last)]
-        # Sorted, or two batches that share rows would deadlock.
+        # Sorted: otherwise two batches that share rows would deadlock.
         connection.execute(
             self._lock, as_parameter(dict(zip(_KEY, key, strict=True)) for key in sorted(last))
         )
@@ -128,7 +128,7 @@ class Origins:
     def release(self, connection: sa.Connection, limit: int) -> int:
         """Make up to `limit` events per recovered receiver due now; return how many.
 
-        They are released by id, which is the order of a job's sequence. A receiver's row is deleted once all
+        Events are released by id, so those of a job in their sequence. A receiver's row is deleted once all
         of its events are released.
         """
         released = 0
@@ -205,7 +205,7 @@ class Origins:
 
 
 def _is_recovered() -> sa.ColumnElement[bool]:
-    # A literal and no parameter: only then do the engines use the partial index.
+    # A literal, not a parameter: only then do the engines use the partial index.
     return _origin.state == sa.literal_column(f"'{OriginState.RECOVERED}'")
 
 

@@ -81,7 +81,7 @@ class Delivery:
 
 
 class Outbox:
-    """The queue of events for dispatchers. Every write is fenced: a stale event stays unchanged."""
+    """The queue of events for dispatchers. Every write is fenced: with a stale claim it changes nothing."""
 
     def __init__(self, database: Database, *, max_attempts: int = 12, sweep_every_ms: int = 100) -> None:
         self._database, self._max_attempts = database, max_attempts
@@ -121,7 +121,7 @@ class Outbox:
     def claim(
         self, worker_id: str, limit: int, *, lease_ms: int = 60_000, skipped: Collection[str] = ()
     ) -> list[ClaimedEvent]:
-        """Claim up to `limit` events, of one requester after the other, without those in `skipped`."""
+        """Claim up to `limit` events, of one requester after the other, except requesters in `skipped`."""
         check_name(worker_id, "worker_id")
         check_count(limit, "limit", 1, MAX_BATCH)
         check_count(lease_ms, "lease_ms", 1, WEEK_MS)
@@ -147,7 +147,7 @@ class Outbox:
             ]
             held = self._apply(connection, claims)
             urls = self._urls(connection, picked)
-            # Their jobs were deleted by hand, say. Events without a URL must not hold up the others.
+            # Events without a URL (their job was deleted by hand, say) must not hold up other events.
             lost = [held[row.event_id] for row in picked if row.event_id in held and row.job_id not in urls]
             self._apply(connection, [_lost(row) for row in lost])
         return [
@@ -171,7 +171,7 @@ class Outbox:
     def sweep(self, limit: int = ROWS_PER_SWEEP) -> int:
         """Revoke expired leases, and make events ready that are due or whose receiver has recovered.
 
-        Return how many events there were.
+        Return the number of these events.
         """
         with self._database.transaction() as connection:
             expired = connection.execute(self._expired, {"limit": limit}).all()
@@ -189,7 +189,7 @@ class Outbox:
         return frozenset(row.event_id for row in rows)
 
     def settle(self, deliveries: Sequence[Delivery]) -> frozenset[str]:
-        """Write the outcomes and the delivery log; return the ids still held. The others are stale."""
+        """Write the outcomes and the delivery log; return the ids still held. All others are stale."""
         ends = [_settled(delivery) for delivery in deliveries]
         with self._database.transaction() as connection:
             held = self._apply(connection, ends)
@@ -214,7 +214,7 @@ class Outbox:
     ) -> frozenset[str]:
         """Give events back, with their attempts; return the ids still held.
 
-        They are due when `delay_ms` has passed, or earlier if the origin `waits_for` recovers.
+        The events are due when `delay_ms` has passed, or earlier if the origin `waits_for` recovers.
         """
         check_count(delay_ms, "delay_ms", 1, WEEK_MS)
         return self._hand_back(events, Lane.DELAYED, delay_ms, waits_for)
@@ -237,7 +237,7 @@ class Outbox:
         wanted = wanted.order_by(_event.event_id).limit(MAX_BATCH).with_for_update()
         done, after = 0, ""
         # In batches: a million events in one transaction would hold up every other writer. Each batch begins
-        # after the one before, or events delivered again meanwhile would be sent once more.
+        # after the last id, so that events delivered again meanwhile are not sent once more.
         while batch := self._replay(wanted.where(_event.event_id > after)):
             done, after = done + len(batch), max(batch)
         return done
@@ -258,7 +258,7 @@ class Outbox:
             return self._apply(connection, retries).keys()
 
     def replay_one(self, event_id: str) -> None:
-        """Replay an event, or make it due now, with its budget kept, if it waits for its next attempt."""
+        """Replay an event. If it waits for its next attempt, make it due now and keep its budget."""
         if not (self.replay(_event.event_id == event_id) or self._replay_waiting(event_id)):
             raise NotFound(f"there is no delivered, dead or waiting event {event_id!r} to replay")
 
@@ -268,9 +268,9 @@ class Outbox:
         return len(self._make_due(waiting.with_for_update()))
 
     def replay_pending(self, requester_id: str | None = None) -> int:
-        """Make all events due now that wait for their next attempt; return how many.
+        """Make all events that wait for their next attempt due now; return how many.
 
-        They keep their budgets. The stored state of these requesters' receivers is deleted, so that no
+        The events keep their budgets. The stored state of these requesters' receivers is deleted, so that no
         circuit breaker holds the events back.
         """
         key = sa.tuple_(_event.available_at, _event.event_id)
@@ -281,7 +281,7 @@ class Outbox:
         waiting = waiting.order_by(_event.available_at, _event.event_id)
         waiting = waiting.limit(MAX_BATCH).with_for_update(skip_locked=True)
         done, after = 0, (0, "")
-        # In batches, each after the one before, or an event that failed again meanwhile would be replayed
+        # In batches, each after the last event, so that an event that failed again meanwhile is not replayed
         # twice.
         while batch := self._make_due(waiting.where(key > after)):
             done, after = done + len(batch), (batch[-1].available_at, batch[-1].event_id)

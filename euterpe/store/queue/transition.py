@@ -28,7 +28,7 @@ class Claim(Protocol):
 
 
 class Fence(NamedTuple):
-    """What the author of a transition last read of the row: when either value is out of date, it is stale."""
+    """The row as the author of a transition read it: stale once its version or its status has changed."""
 
     key: str
     claim_version: int
@@ -156,7 +156,7 @@ class Transition(NamedTuple):
         attempts: int = 0,
         context: EventContext | None = None,
     ) -> Self:
-        """Return the way back from rest: the row is due now, with `attempts` added to those it has used."""
+        """Return a retry of a row at rest: it is due now, and `attempts` is added to its attempt count."""
         return cls(*fence, target, lane, attempts=attempts, delay_ms=0, context=context)
 
     @property

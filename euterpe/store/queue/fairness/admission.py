@@ -2,8 +2,8 @@
 
 A job waits in the lane `delayed` for its time, in `blocked` for its group and in `capped` for its requester's
 cap on running jobs. When it has passed all three, it gets a rank (`fair_shares.py`) and enters the lane
-`ready`. A job that comes back later, after a backoff or a retry, takes the same way and gets a new rank: old
-ranks, kept while jobs waited, would let a requester save up its share and spend it all at once.
+`ready`. A job that comes back later, after a backoff or a retry, passes the same lanes and gets a new rank:
+with old ranks a requester could save up its share while its jobs wait, and spend it all at once.
 
 Lock order on Postgres: requesters, then owned, delayed and finished jobs, then groups, then blocked and
 capped jobs, then shares.
@@ -34,7 +34,7 @@ class BusyRows:
         self._free = self._there.order_by(*self._key).with_for_update(skip_locked=True)
 
     def among(self, connection: sa.Connection, keys: Iterable[Key]) -> set[Key]:
-        """Return the keys whose rows another transaction has locked, and lock the rows of the others."""
+        """Return the keys whose rows another transaction has locked, and lock the remaining rows."""
         wanted = set(keys)
         if not self._locks_rows or not wanted:
             return set()
@@ -74,7 +74,7 @@ class Admission:
         return self._make_ready(connection, self.groups.next_in_line(connection, groups, locked=locked))
 
     def promote_due(self, connection: sa.Connection, limit: int) -> int:
-        """Move due jobs out of `delayed`, `limit` of them and a few of each requester; return how many."""
+        """Move up to `limit` due jobs, and a few of each requester, out of `delayed`; return how many."""
         due = self._of_free_groups(connection, self._due.pick(connection, limit))
         due = self._of_free_shares(connection, due)
         grouped = [row for row in due if row.group_id is not None]
@@ -91,8 +91,8 @@ class Admission:
         admitted = self._of_free_shares(connection, self._caps.next_in_line(connection, limit))
         return self._make_ready(connection, admitted, past_cap=True)
 
-    # Sweeps do not wait for locked groups and shares. If a frozen process held one, the sweeps of all workers
-    # would stop: each would wait while it holds a hundred jobs of all requesters.
+    # Sweeps do not wait for locked groups and shares. If a frozen process held such a lock, the sweeps of all
+    # workers would stop: each would wait with locks on a hundred jobs of all requesters.
 
     def _of_free_groups(self, connection: sa.Connection, rows: Sequence[AnyRow]) -> Sequence[AnyRow]:
         """Return the jobs whose groups no other transaction has locked."""

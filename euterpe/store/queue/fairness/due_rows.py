@@ -1,8 +1,8 @@
 """Pick delayed rows that are due: the oldest and, if there is a backlog, a few of each requester.
 
 A sweep moves a bounded number of rows. If it moved only the oldest, a requester whose 100,000 retries became
-due at once would hold up those of all others for minutes. When the oldest alone reach the bound, the
-requesters with delayed rows are read, one index probe each, and a few rows of each are moved as well.
+due at once would hold up those of all others for minutes. When the oldest rows alone reach the bound, a few
+rows of each requester are moved as well; finding a requester with delayed rows takes one index probe.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ _ROWS_OF_EACH = 10
 
 
 class DueRows:
-    """The due rows of `table`. `columns` begin with the key, `index` with the requester and the time."""
+    """Due rows of `table`. `columns` begin with the primary key; `index` is on (requester, due time, …)."""
 
     def __init__(
         self, database: Database, table: sa.Table, columns: Sequence[sa.ColumnElement[Any]], index: str
@@ -31,7 +31,7 @@ class DueRows:
         self._requesters = LaneRequesters(table, Lane.DELAYED, index)
 
     def pick(self, connection: sa.Connection, limit: int) -> list[AnyRow]:
-        """Return the `limit` rows due longest, locked; if that many are due, also a few of each requester."""
+        """Lock and return the `limit` oldest due rows and, if there are that many, a few per requester."""
         oldest = connection.execute(self._oldest, {"limit": limit}).all()
         if len(oldest) < limit:
             return list(oldest)

@@ -20,13 +20,13 @@ from euterpe.store.queue.lanes import has_unfinished_job
 from euterpe.store.tables import fair_shares, inbox_jobs, queues, requesters
 
 DEFAULT_WEIGHT, MAX_WEIGHT = 100, 10_000
-# The cost of one job in virtual time, at weight 1. It is large, so that the remainder of a division by a
-# weight does not matter: 2**63 still holds 92 billion jobs of a requester with the default weight.
+# The cost of one job in virtual time, at weight 1. With so large a cost the remainder of the division by a
+# weight does not matter; 2**63 still holds 92 billion jobs of a requester with the default weight.
 JOB_COST = 10_000_000_000
 
 
 class WaitingJob(Protocol):
-    """A job that only a cap may keep from becoming ready: a new one, or the row of a waiting one."""
+    """A job that only a cap may keep from becoming ready: a `NewJob`, or the row of a waiting job."""
 
     @property
     def job_id(self) -> str: ...
@@ -43,7 +43,7 @@ Share = tuple[str, str]
 
 
 class Ranks(NamedTuple):
-    """The rank of each job, None if its requester has a cap, and the current time of the database."""
+    """The rank of each job (None if its requester has a cap) and the current time of the database."""
 
     by_job: Mapping[str, int | None]
     now: int | None
@@ -84,10 +84,11 @@ class FairShares:
         also_locked: Iterable[Share] = (),
         past_cap: bool = False,
     ) -> Ranks:
-        """Charge each requester for its jobs and return their ranks; its jobs go in the order of `jobs`.
+        """Charge each requester for its jobs; return their ranks, which ascend in the order of `jobs`.
 
-        A requester with a cap is charged when the cap lets its job through (`past_cap`). The shares in
-        `also_locked` will be charged later in this transaction: on Postgres all rows are locked in one order.
+        A requester with a cap is charged when the cap lets its job through (`past_cap`). Lock the shares in
+        `also_locked` now, although they are charged later: on Postgres a transaction locks all its rows in
+        one order, to prevent deadlocks.
         """
         by_share: dict[Share, list[WaitingJob]] = {share: [] for share in also_locked}
         for job in jobs:
@@ -106,11 +107,11 @@ class FairShares:
         return Ranks(ranks, now)
 
     def make_queues(self) -> None:
-        """Insert the rows of queues that a claim found without one, after it in a transaction of its own.
+        """Insert the rows of queues for which the last claim found none. Call it after that claim.
 
-        In the claim's transaction other claims would wait for its end, and two claims of several queues could
-        deadlock. A virtual time that another process has passed is dropped: idle claims would try to write it
-        again and again.
+        It opens its own transaction: if a claim inserted the rows, other claims would wait for its end, and
+        two claims of several queues could deadlock. A virtual time that another process has passed is
+        dropped, because idle claims would try to write it again and again.
         """
         with self._lock:
             new = {name: self._claimed[name] for name in sorted(self._missing) if name in self._claimed}
@@ -129,9 +130,9 @@ class FairShares:
     def note_claimed(self, connection: sa.Connection, queue: str, rank: int | None) -> None:
         """Raise the virtual time of a queue to the highest rank that was claimed from it.
 
-        It is written at most once in `advance_every_ms`, and left to a later claim if another one is writing:
-        otherwise all claims of a queue would wait for this one row. A requester that comes in between starts
-        earlier by what was claimed in that time.
+        The row is written at most once in `advance_every_ms`, and by a later claim if another claim is
+        writing it: otherwise all claims of a queue would wait for this row. A requester that comes between
+        two writes starts earlier, by the ranks claimed since the last write.
         """
         reached = self._due_to_write(queue, rank)
         if reached is None:
@@ -157,7 +158,8 @@ class FairShares:
     def forget_idle(self, connection: sa.Connection, limit: int) -> int:
         """Delete shares without an unfinished job, at most `limit`; return how many.
 
-        A requester may name any number of queues. What is lost with such a share is less than one turn.
+        A requester may name any number of queues. Deleting an idle share lets its requester start less than
+        one turn early.
         """
         idle = connection.execute(self._idle, {"limit": limit}).all()
         return connection.execute(self._forget, as_parameter(row._asdict() for row in idle)).rowcount
@@ -197,7 +199,8 @@ class FairShares:
         )
         insert = self._database.insert(fair_shares).from_select([c.name for c in share], wanted)
         new = insert.excluded
-        # The new row starts at the virtual time. A share that finished before it has no waiting jobs left.
+        # The new row starts at the virtual time. A share that finished before that time has no waiting jobs
+        # left.
         has_ended = share.finish <= new.finish - new.charged
         mixed = sa.case(
             (new.charged == 0, share.is_mixed),
@@ -253,7 +256,7 @@ def _advance_statement() -> sa.Executable:
 
 
 def is_mixed() -> sa.ColumnElement[int]:
-    """Return the subquery: do the waiting jobs of a row's requester in its queue differ in priority?"""
+    """Return a subquery: 1 if the waiting jobs of the row's requester in its queue differ in priority."""
     share = fair_shares.c
     mixed = sa.select(share.is_mixed).where(
         share.queue == inbox_jobs.c.queue, share.requester_id == inbox_jobs.c.requester_id
@@ -283,7 +286,7 @@ def _is_idle() -> sa.ColumnElement[bool]:
 def _demands(
     by_share: Mapping[Share, Sequence[WaitingJob]], *, past_cap: bool
 ) -> Iterator[dict[str, str | int]]:
-    """Yield what each share is charged for, in the order in which every transaction locks shares."""
+    """Yield the jobs charged to each share, in the order in which every transaction locks shares."""
     for (queue, requester_id), jobs in sorted(by_share.items()):
         priorities = {job.priority for job in jobs} or {0}
         yield {

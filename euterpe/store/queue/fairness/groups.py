@@ -1,9 +1,9 @@
 """Groups of jobs that run first in, first out, with a limit on how many of a group run at once.
 
-A job of a group waits in the lane `blocked`, which no claim reads, until `next_in_line` returns it. That is
-the only statement that raises the number of a group's jobs in later lanes (capped, ready or leased), and it
-locks the group's row while it counts; every transaction that lowers that number calls it afterwards. At most
-one job of a group is capped or ready at a time, so they also start in their order.
+A job of a group waits in the lane `blocked`, which no claim reads, until `next_in_line` returns it. Only
+`next_in_line` raises the number of a group's jobs in later lanes (capped, ready or leased), and it locks the
+group's row while it counts; every transaction that lowers the number calls `next_in_line` afterwards. At most
+one job of a group is capped or ready at a time, so jobs also start in order.
 
 Lock order on Postgres: owned, ready and finished jobs, then groups, then blocked jobs. `next_in_line` may
 wait for a blocked job while it holds a group, so no transaction locks a blocked job and then a group.
@@ -24,7 +24,7 @@ from euterpe.store.tables import inbox_jobs, job_groups
 
 @dataclass(frozen=True, order=True)
 class Group:
-    """The key of a group. It contains the requester, so that no tenant can join the group of another."""
+    """The key of a group. The key contains the requester, so that no tenant can join the group of another."""
 
     queue: str
     requester_id: str
@@ -43,7 +43,7 @@ class Groups:
         self._idle, self._forget = _idle_statement(), _forget_statement()
 
     def register(self, connection: sa.Connection, limits: Mapping[Group, int]) -> None:
-        """Insert the groups that are new and lock all of them for jobs to join. The first limit wins."""
+        """Insert new groups and lock all groups for jobs to join. An existing group keeps its limit."""
         if limits:
             rows = [{**vars(group), "max_running": limits[group]} for group in sorted(limits)]
             connection.execute(self._register, as_parameter(rows))
@@ -59,12 +59,12 @@ class Groups:
         if not groups:
             return ()
         if self._database.engines.locks_rows and not locked:
-            # A separate statement: the next one must count what was committed before the lock was granted.
+            # A separate statement: `self._next` must count all jobs committed before the lock was granted.
             connection.execute(self._lock, _parameter(groups))
         return connection.execute(self._next, _parameter(groups)).all()
 
     def forget_idle(self, connection: sa.Connection, limit: int) -> int:
-        """Delete groups without an unfinished job; return how many. Their next job inserts them again."""
+        """Delete groups without an unfinished job; return how many. A group's next job inserts it again."""
         idle = connection.execute(self._idle, {"limit": limit}).all()
         return connection.execute(self._forget, as_parameter(row._asdict() for row in idle)).rowcount
 
@@ -74,8 +74,8 @@ class Groups:
             sa.true()
         )  # SQLite's parser needs a WHERE between SELECT and ON CONFLICT
         insert = self._database.insert(job_groups).from_select([c.name for c in job_groups.c], wanted)
-        # Existing rows are locked, in key order, and never updated: our jobs are invisible before the commit,
-        # and an idle group may be deleted as long as it is not locked.
+        # Existing rows are locked, in key order, and never updated. Without the lock a prune could delete an
+        # idle group that our jobs join, because they are invisible before the commit.
         statement: sa.Executable = insert.on_conflict_do_update(
             index_elements=list(job_groups.primary_key), set_={"max_running": 0}, where=sa.false()
         )
@@ -109,7 +109,7 @@ def _next_statement() -> sa.Executable:
     leased, blocked = (inbox_jobs.alias(lane) for lane in (Lane.LEASED, Lane.BLOCKED))
     at_work = sa.select(sa.func.count()).select_from(leased).where(member(leased, Lane.LEASED))
     first = sa.select(blocked.c.job_id).where(member(blocked, Lane.BLOCKED))
-    # Waits for a transaction that writes to that row, and takes the next row if that one left the lane.
+    # Wait for a transaction that writes to this row; if the row then has left the lane, take the next row.
     first = first.order_by(blocked.c.created_at, blocked.c.job_id).limit(1).with_for_update()
     admitted = (
         sa.select(first.correlate(job_groups).scalar_subquery().label("job_id"))

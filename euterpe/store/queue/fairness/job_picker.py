@@ -1,8 +1,8 @@
 """Pick the jobs of a claim: the lowest ranks of a queue and, within a requester, the highest priorities.
 
-A rank is a requester's turn. If the waiting jobs of a requester differ in priority, the job of the highest
-priority that has waited longest takes the turn, and the job that had it gets that one's later rank. So a
-priority counts within a requester's share and never against another requester.
+A rank is a requester's turn. If a requester's waiting jobs differ in priority, the oldest job of the highest
+priority swaps ranks with the job whose turn it is. So a priority counts within a requester's share and never
+against another requester.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ _job = inbox_jobs.c
 
 
 class JobPicker:
-    """The choice of jobs for claims. `columns` are read of each picked job, besides those needed here."""
+    """The choice of jobs for claims. `columns` are read of each picked job, besides this class's own."""
 
     def __init__(
         self, jobs: LeasedTable, shares: FairShares, columns: Sequence[sa.ColumnElement[Any]]
@@ -52,7 +52,7 @@ class JobPicker:
     def _most_urgent_jobs(
         self, connection: sa.Connection, queue: str, requester_id: str, turns: Sequence[AnyRow]
     ) -> list[AnyRow]:
-        """Return the requester's most urgent jobs, as many as it has turns here, and swap the ranks."""
+        """Return the requester's most urgent jobs, one for each of its `turns`, and swap the ranks."""
         wanted = {"queue": queue, "requester_id": requester_id, "limit": len(turns)}
         urgent = fetch_all(connection.execute(self._most_urgent, wanted))
         ranks = _swapped_ranks(turns, urgent)

@@ -34,7 +34,7 @@ class RequesterLimits:
         self._database = database
 
     def set(self, requester_id: str, changes: Mapping[LimitName, int | None]) -> None:
-        """Change the limits that are named; None removes one. A weight cannot be removed."""
+        """Change the named limits; None removes a limit. A weight cannot be removed."""
         for name, value in changes.items():
             if value is not None or name == "weight":
                 check_count(value, name, *_BOUNDS[name])
@@ -51,12 +51,12 @@ class RequesterLimits:
     def _rank_again(self, requester_id: str) -> None:
         """Move the ready jobs of a requester to the lane `capped`, where the sweep ranks them again.
 
-        Jobs that are in this lane already are ranked by the new limits when they are admitted. If this is
+        Jobs that are already `capped` are ranked by the new limits when they are admitted. If this call is
         interrupted, the remaining jobs keep their ranks.
         """
         own = fair_shares.c.requester_id == requester_id
         with self._database.transaction() as connection:
-            # The rows are locked in the same order as by an enqueue, or the two could deadlock.
+            # Lock the rows in the same order as an enqueue: otherwise the two could deadlock.
             connection.execute(
                 sa.select(fair_shares).where(own).order_by(fair_shares.c.queue).with_for_update()
             )
@@ -66,7 +66,7 @@ class RequesterLimits:
             after = batch
 
     def _move_behind_cap(self, requester_id: str, after: str) -> str | None:
-        """Move one batch of ready jobs; return the id of the last one, or None if there were none."""
+        """Move one batch of ready jobs; return the last job's id, or None if no job was left."""
         some = own_jobs(Lane.READY, _job.job_id).where(_job.requester_id == requester_id, _job.job_id > after)
         some = some.order_by(_job.job_id).limit(_BATCH).with_for_update()
         with self._database.transaction() as connection:

@@ -1,8 +1,8 @@
 """Round robin over requesters for claims, so that the backlog of one does not delay the others.
 
-One index is read in the order (requester, available_at): from after the requester that was served last to the
-end, and then from the beginning. Each claim begins with another requester, which gets at most a whole batch.
-This costs one more index probe per claim (27 µs became 32 on SQLite), however many events wait.
+An index is read in the order (requester, available_at): from behind the requester served last to the end,
+then from the beginning. Each claim begins with the next requester, which gets at most a whole batch. This
+costs one more index probe per claim (27 µs became 32 µs on SQLite), however many events wait.
 """
 
 from collections.abc import Collection, Sequence
@@ -24,7 +24,7 @@ _FIRST, _LAST = "", "\U0010ffff"
 
 
 class RequesterTurns:
-    """A round robin over the requesters with ready events. It keeps the requester that was served last."""
+    """A round robin over the requesters with ready events. It remembers the requester served last."""
 
     def __init__(
         self, database: Database, events: LeasedTable, columns: Sequence[sa.ColumnElement[Any]]
@@ -37,8 +37,8 @@ class RequesterTurns:
         )
         after = sa.bindparam("after", type_=sa.Text)
         low, high = sa.bindparam("low", type_=sa.Text), sa.bindparam("high", type_=sa.Text)
-        # Each query has one bound: with two of them the generic plan of Postgres expects one event in 200,
-        # and to read and sort so few looks cheaper than to follow the index.
+        # Each query has one bound: with two bounds the generic plan of Postgres expects one event in 200, and
+        # reading and sorting so few events looks cheaper than following the index.
         behind, before = self._ready(self._requester > after), self._ready(self._requester <= after)
         in_turn = sa.union_all(sa.select(behind.subquery("behind")), sa.select(before.subquery("before")))
         self._in_turn = in_turn.limit(sa.bindparam("limit"))
@@ -82,7 +82,7 @@ class RequesterTurns:
 def turn_ranges(served_last: str, skipped: Collection[str]) -> list[Range]:
     """Return the ranges of requester ids in the order of their turns, without the skipped ones.
 
-    The first begins after the requester that was served last; that one comes last.
+    The first range begins after the requester that was served last; this requester comes last.
     """
     bounds = [_FIRST, *sorted(skipped), _LAST]
     before, after = [], []

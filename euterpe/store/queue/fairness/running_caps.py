@@ -1,8 +1,8 @@
 """Caps on how many jobs of a requester are ready or running at once, over all queues.
 
 Jobs of a requester with a cap wait in the lane `capped`, which no claim reads. Only the sweep admits them: it
-runs before a claim, and after one that found nothing, so that no write of a worker has to count. A requester
-whose cap was removed has room for all of them.
+runs before a claim, and after a claim that found nothing, so that no write of a worker has to count jobs. A
+requester whose cap was removed has room for all its jobs.
 """
 
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ class RunningCaps:
             return ()
         named = as_parameter({"requester_id": requester_id} for requester_id in waiting)
         held = connection.execute(self._lock, named).all()
-        # A second statement: it must see what was committed before the first one got its locks.
+        # A second statement: it must see all rows committed before the first statement got its locks.
         with_room = connection.execute(self._room, as_parameter(row._asdict() for row in held)).all()
         admitted: list[AnyRow] = []
         for row in with_room:
