@@ -53,7 +53,7 @@ class Store:
     ) -> None:
         """Open the store, or raise SchemaMismatch. A writer waits at most `write_wait_s` for other writers.
 
-        `shares` decides the order of claims; a benchmark compares the fair order with another.
+        `shares` decides the order of claims; a benchmark compares the fair order with another order.
         """
         self.database = Database(url, clock, write_wait_s=write_wait_s)
         try:

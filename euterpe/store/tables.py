@@ -1,7 +1,7 @@
 """Table definitions, once for every engine. The migrations create the tables; a test compares all three.
 
-There are no foreign keys between the hot tables: a key check would cost each event a locked read of its
-job, on which the one writing function already holds the lock.
+There are no foreign keys between the hot tables: a key check would cost each event a locked read of its job,
+which the writing function has locked already.
 """
 
 from sqlalchemy import (
@@ -238,7 +238,7 @@ schema_migrations = Table(
     Column("applied_at", BigInteger, nullable=False),
 )
 
-# The tables that analytics reads in commit order: Postgres has a column `position` for it, SQLite its rowid.
+# The tables that analytics reads in commit order: Postgres has a column `position`, SQLite its rowid.
 COMMIT_ORDERED_TABLES = (inbox_jobs, job_outbox_events, job_deliveries)
 
 

@@ -1,1 +1,1 @@
-"""The worker: claims jobs, extends their leases by heartbeats, and runs attempts: fetch, encode, upload."""
+"""The worker: claims jobs, extends leases by heartbeats, and runs attempts (fetch, encode, upload)."""

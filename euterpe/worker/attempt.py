@@ -40,7 +40,7 @@ from euterpe.worker.workdir import WorkDir
 _log = structlog.get_logger(__name__)
 # A job's progress in percent after the fetch and after the encode: the encode is nearly all of the work.
 _FETCHED, _ENCODED = 5.0, 95.0
-# Free space is checked after every so many bytes: the check is a system call, and others fill the disk too.
+# Bytes between two checks of the free space: a check is a system call, and other programs use the disk too.
 _CHECK_EVERY_BYTES = 16 * 1024 * 1024
 # `AttemptControl.check` should report the timeout first, in every phase. The encode gets this much longer, so
 # that its own timeout is only a fallback.
@@ -82,7 +82,7 @@ class Attempt:
         self._owner = Owner(self._job.job_id, self._job.claim_version, is_rival=self._is_rival)
 
     def _is_rival(self, other_id: str) -> bool | None:
-        if not is_id(other_id):  # anyone with write access to the object store may have written it
+        if not is_id(other_id):  # anyone with write access to the object store may have written this id
             return None
         return self._tools.store.jobs.is_rival(self._job.job_id, self._job.claim_version, other_id)
 
@@ -94,7 +94,7 @@ class Attempt:
         try:
             with self._workplace() as folder:
                 outputs = self._work(folder)
-            # Success is recorded after the work folder is removed, so that it means nothing is left here.
+            # Record success after the work folder is removed: a succeeded job leaves no files here.
             timings = self._meter.document("final")
             self._recorder.advance(JobStatus.SUCCEEDED, outputs=outputs, timings=timings)
             _log.info("job_succeeded", **timings)
@@ -243,7 +243,7 @@ class Attempt:
         self._recorder.report(round(done, 2), eta_seconds=progress.eta_seconds, speed=progress.speed)
 
     def _upload_all(self, access: CredentialAccess, made: Sequence[MadeFile]) -> list[Stored]:
-        """Upload in the given order, in which a file that refers to others comes after them."""
+        """Upload in the order of `made`: a file that refers to other files comes after them."""
         whole, sent, stored = sum(file.path.stat().st_size for file in made), 0, list[Stored]()
         uploader = Uploader(
             self._storage,

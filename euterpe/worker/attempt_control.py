@@ -14,10 +14,10 @@ from euterpe.worker.interruptions import AttemptTimeout, Interruption, LeaseLost
 from euterpe.worker.meter import UsageMeter
 
 _log = structlog.get_logger(__name__)
-# A stopping worker waits no longer for its database: its jobs are reclaimed when their leases expire.
+# The longest wait of a stopping worker for its database: its jobs are reclaimed when their leases expire.
 _STOP_WRITE_S = 3.0
-# An attempt that has not ended so long after its deadline hangs in a call that never returns. Its lease is no
-# longer extended, so that another worker can have the job.
+# An attempt that runs this long past its deadline hangs in a call that never returns. Its lease is no longer
+# extended, so that another worker can have the job.
 _HANGS_S = 60.0
 R = TypeVar("R")
 
@@ -58,7 +58,7 @@ class AttemptControl:
         return self._now() > self._ends_at + _HANGS_S
 
     def end(self, reason: Interruption) -> None:
-        """Signal the attempt to stop. The first reason stays, unless the lease is lost: that one prevails."""
+        """Signal the attempt to stop. The first reason stays, but a lost lease replaces it."""
         if self._end is None or isinstance(reason, LeaseLost):
             self._end = reason
         if isinstance(reason, WorkerStopping):

@@ -1,6 +1,6 @@
-"""Decide who is to blame for a failed attempt: charge the job, or release it because the worker is at fault.
+"""Decide who is to blame for a failed attempt: charge the job, or release it if the worker is at fault.
 
-Invariant `blame`: only types, codes, error numbers and measurements decide, never a text.
+Invariant `blame`: only types, codes, error numbers and measurements decide, never message texts.
 """
 
 import errno
@@ -97,9 +97,9 @@ class ReleasePolicy:
     """Limits on uncharged attempts: how many a job may have, and the backoff between them."""
 
     most_free: int = 5  # for each job, for `LIMITED_CODES`; further failures with these codes are charged
-    # Another worker may have what this one lacks: a key that is being rolled out, a disk with room.
+    # Another worker may have the key (during a rollout) or the disk space that this worker lacks.
     first_pause_ms: int = 5_000
-    # A key may be lost for ever. A job that needs it is still tried again at least this often.
+    # A key may be lost for ever. A job that needs a lost key is tried again after at most this pause.
     longest_pause_ms: int = 300_000
 
     def pause_ms(self, job: ClaimedJob) -> int:
@@ -116,7 +116,7 @@ class ReleasePolicy:
 def count_limited_releases(attempts: Sequence[Mapping[str, Any]]) -> int:
     """Return the number of attempts that were released with a code of `LIMITED_CODES`.
 
-    It covers the whole job: counted since the last charge, a job with three attempts ran eighteen times.
+    Count over the whole job: counted since the last charge, a job with three attempts ran eighteen times.
     """
     released = [attempt for attempt in attempts if attempt["outcome"] == "released" and attempt["error"]]
     return sum(attempt["error"]["code"] in LIMITED_CODES for attempt in released)

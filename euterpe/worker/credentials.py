@@ -30,7 +30,7 @@ _CALL_DEADLINE_S = 10.0
 # The longest time to wait for new credentials after a response that promised them.
 _PROMISE_S = 60.0
 _LOOK_EVERY_S = 0.5
-# The pause after a call without new credentials; it doubles each time, so that a requester can restart.
+# The pause after a call without new credentials; doubled each time, so that a requester can restart.
 _FIRST_PAUSE_S = 1.0
 # Credentials that expire within this time are refreshed before they are used.
 _EXPIRES_SOON_S = 60.0
@@ -40,7 +40,7 @@ R = TypeVar("R")
 
 
 class CredentialAccess:
-    """A job's spec with its secrets, in the newest version that was read from the store."""
+    """A job's spec with its secrets, in the newest version read from the store."""
 
     def __init__(self, store: Store, egress: Egress, control: AttemptControl, *, max_refreshes: int) -> None:
         self._store, self._egress, self._control, self._job = store, egress, control, control.job
@@ -50,7 +50,8 @@ class CredentialAccess:
         self._refreshed_early = 0  # the version that was about to expire at the last early refresh
 
     def on(self, side: Side, work: Callable[[JobSpec, StorageCredentials | None], R]) -> R:
-        """Run `work` with the credentials of `side`; run it again with newer ones if storage refuses them."""
+        """Run `work` with the credentials of `side`; if storage refuses them, again with newer
+        credentials."""
         if self._expires_soon(side) and self._refreshed_early != self._version:
             self._refreshed_early = self._version
             self._refresh("expiring")
@@ -78,10 +79,10 @@ class CredentialAccess:
         return credentials.expires_at / 1000 - time.time() < _EXPIRES_SOON_S
 
     def _refresh(self, reason: Reason) -> bool:
-        """Return whether there is a newer version now.
+        """Return whether the store has a newer version now.
 
-        A refusal needs one, so calls repeat until the budget is spent. For credentials that only expire soon
-        there is one call: they still work, and the rest of the budget is for the time after.
+        After a refusal the requester is called until the budget is spent. For credentials that only expire
+        soon it is called once: they still work, and the rest of the budget is for later refusals.
         """
         pause = _FIRST_PAUSE_S
         while not self._load_newer():
@@ -152,7 +153,7 @@ class CredentialAccess:
         return True
 
     def _await_newer(self) -> bool:
-        """Wait for a newer version, as the requester may have promised a PUT. Return False if none comes."""
+        """Wait for a newer version, which the requester may have promised to PUT; return whether it came."""
         until = time.monotonic() + _PROMISE_S
         while not self._load_newer():
             if time.monotonic() > until:

@@ -9,14 +9,14 @@ from euterpe.domain.errors import EuterpeError
 from euterpe.domain.retry import JobError, RetryClass
 
 _log = structlog.get_logger(__name__)
-# With less free space writes fail before the disk is at zero: the file system keeps blocks for itself.
+# Writes fail before the free space is zero, because the file system keeps blocks for itself.
 _FLOOR_BYTES = 1 << 20
-# The outputs of an encode are mostly smaller than half of their source. They get more while there is room.
+# The outputs of an encode are mostly smaller than half of their source. Outputs get more while there is room.
 _OUTPUT_SHARE = 0.5
 # A growing output reserves this much at once, so that not every measurement queries the file system.
 _STEP_BYTES = 64 << 20
 # For a small source a slot keeps a quarter of its share: most outputs need no more. The rest is for large
-# jobs, which otherwise could wait for ever beside small ones.
+# jobs, which otherwise could wait for ever beside small jobs.
 _LEAST_PART = 4
 _OVER_ITS_SHARE = "the source, which tells no size, is larger than a slot's share of the worker's disk"
 
@@ -32,7 +32,7 @@ class DiskFull(EuterpeError):
 
 
 class TooLargeForWorker(DiskFull):
-    """Raised when a job needs more disk than it may have here. It is charged; a larger worker may run it."""
+    """Raised when a job needs more disk than it may have here: charged, as a larger worker may run it."""
 
     code = "too_large_for_worker"
 
@@ -48,7 +48,7 @@ class DiskLedger:
 
     The capacity is the free space, plus what the attempts hold, minus the reserve. Each slot is guaranteed an
     equal share, until the size of its source shows that it needs less. A job that announces more may reserve
-    what is unreserved, except half a share, so that another job can always begin.
+    all unreserved space but half a share, so that another job can always begin.
     """
 
     def __init__(self, free_bytes: Callable[[], int], *, slots: int, min_free_bytes: int) -> None:
@@ -59,7 +59,7 @@ class DiskLedger:
         self._most_seen = 0
 
     def open(self) -> "DiskReservation":
-        """Reserve a slot's share, to be closed later. Raise `NoRoomNow` when other jobs hold nearly all."""
+        """Reserve a slot's share; the caller closes it. Raise `NoRoomNow` when other jobs hold nearly all."""
         with self._lock:
             share, unreserved = self._share(), self._unreserved()
             if unreserved < share // _LEAST_PART:
@@ -69,8 +69,8 @@ class DiskLedger:
             return reservation
 
     def free_slots(self) -> int:
-        """Return how many more jobs would get a share. The last one may get as little as a quarter of it:
-        other programs use the disk too, and a few missing bytes must not keep a slot idle."""
+        """Return how many more jobs would get a share. The last job may get as little as a quarter of a
+        share: other programs use the disk too, and a few missing bytes must not keep a slot idle."""
         with self._lock:
             share, unreserved = self._share(), self._unreserved()
             return 0 if share == 0 else (unreserved + share * 3 // 4) // share
@@ -153,7 +153,7 @@ class DiskReservation:
         self._may_grow = True
 
     def hold(self, used_bytes: int) -> None:
-        """Record the total size of the attempt's files. Raise `DiskFull` when they may not be so large."""
+        """Record the total size of the attempt's files. Raise `DiskFull` when they are too large."""
         self.used = used_bytes
         if used_bytes <= self.reserved:
             return
@@ -166,8 +166,8 @@ class DiskReservation:
         share, else `DiskFull`."""
         if not self._ledger.is_short():
             return
-        # The share may have shrunk since it was reserved. Without this check an endless source on a disk that
-        # others use too would be released for ever, each time just before it reached its initial share.
+        # The share may have shrunk since it was reserved. Without this check an endless source on a shared
+        # disk would be released for ever, each time just before it reached its initial share.
         if not self._may_grow and self._ledger.exceeds_a_share(self):
             raise TooLargeForWorker(_OVER_ITS_SHARE)
         raise DiskFull("the worker's disk has too little room, and not because of this job")

@@ -18,7 +18,7 @@ from euterpe.worker.disk import DiskLedger
 from euterpe.worker.workdir import WorkDir
 
 _log = structlog.get_logger(__name__)
-# An attempt opens about twenty at once: its source, the pipes and sockets of a child, connections.
+# An attempt opens about twenty descriptors at once: source, connections, a child's pipes and sockets.
 _SPARE_DESCRIPTORS = 32
 _SANDBOX_TRIES = 3
 
@@ -40,9 +40,9 @@ class WorkerFault:
 
 
 def exhaustion_in(error: BaseException | None) -> WorkerFault | None:
-    """Return the resource that this process ran out of, if a system call of its own failed for that.
+    """Return the resource that this process ran out of, if a system call of its own failed for lack of it.
 
-    The original error is found as the cause or context of the error. Messages are never read.
+    The original error is looked for among the causes and contexts of `error`. Messages are never read.
     """
     for cause in _chain(error):
         if isinstance(cause, OSError) and cause.errno in _EXHAUSTED:
@@ -90,16 +90,16 @@ class SelfCheck:
         self._spare = spare_descriptors
 
     def quick(self) -> WorkerFault | None:
-        """Return what is lacking now. Takes a millisecond and starts no process."""
+        """Return the resource that is lacking now. Takes a millisecond and starts no process."""
         return self._first_fault(self._try_disk, self._try_descriptors, self._try_thread)
 
     def full(self) -> WorkerFault | None:
-        """Return what is lacking now, with a test of the sandbox. Takes some twenty milliseconds."""
+        """Return the resource that is lacking now, or a sandbox fault. Takes some twenty milliseconds."""
         return self.quick() or self._sandbox_fault()
 
     def _sandbox_fault(self) -> WorkerFault | None:
         """Return a fault only if a trivial child fails every time: a job in another slot that crashes the
-        helper ends the child of one check too, and must not pause the worker."""
+        helper also ends the child of one check, but must not pause the worker."""
         fault: WorkerFault | None = None
         for _ in range(_SANDBOX_TRIES):
             fault = self._first_fault(self._sandbox_child)
@@ -146,10 +146,10 @@ def _fault_of(error: Exception) -> WorkerFault:
 
 
 class ClaimGate:
-    """The decision when a worker may claim.
+    """The gate that decides when a worker may claim.
 
-    Only a fault that the worker measures without any job pauses it. After a suspicious attempt it runs a
-    self-check, and if that passes it claims at once, however often jobs fail.
+    Only a fault that the worker measures without any job pauses its claims. After a suspicious attempt the
+    worker checks itself; if the check passes it claims at once, however often jobs fail.
     """
 
     def __init__(

@@ -41,7 +41,7 @@ class JobLeaseKeeper:
         self._keeper.add(control.job.job_id, control)
 
     def drop(self, control: AttemptControl) -> None:
-        """Stop extending this lease. A later claim of ours may already hold the same job: that one stays."""
+        """Stop extending this lease. If a later claim of ours holds the same job, the later claim stays."""
         self._keeper.remove(control.job.job_id, control)
 
     def stop_attempts(self) -> None:

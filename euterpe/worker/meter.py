@@ -13,7 +13,7 @@ class UsageMeter:
     """The usage figures of one attempt. Thread-safe.
 
     `measured` in the document is "final" when the attempt recorded its own end, and "last_beat" when its
-    worker was killed or lost its lease; it then used at least this much.
+    worker was killed or lost its lease: the attempt used at least this much.
     """
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
@@ -54,7 +54,8 @@ class UsageMeter:
         return None if document == self._written else document
 
     def note_written(self, document: Mapping[str, Any]) -> None:
-        """Record the document that a heartbeat has written. After a failed one the next writes it again."""
+        """Record the document that a heartbeat wrote. Without this call the next heartbeat writes it
+        again."""
         self._written = document
 
     def _elapsed_ms(self, began: float) -> int:

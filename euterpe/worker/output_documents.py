@@ -7,8 +7,8 @@ from typing import Any
 from euterpe.media.verify import MadeFile
 from euterpe.storage.transfer import Stored
 
-# A row may hold 256 KiB of outputs: a libSQL server returns no result above 10 MiB, for 15 rows, and each of
-# up to 25 webhooks of one claim contains this. A film of three hours in four renditions has 8,000 segments.
+# A row may hold 256 KiB of outputs: a libSQL server returns at most 10 MiB, for 15 rows, and each of up to 25
+# webhooks of one claim contains the outputs. A film of three hours in four renditions has 8,000 segments.
 MAX_FILES_BYTES = 128 * 1024
 
 
@@ -17,8 +17,8 @@ def output_documents(
 ) -> list[dict[str, Any]]:
     """Return one document for each output.
 
-    `url` and `sha256` are those of the file to open: the last one, which refers to the others. `size_bytes`
-    is the sum of all files, and `file_count` their number. `files` lists as many of them as fit into
+    `url` and `sha256` are those of the file to open: the last file, which refers to all others. `size_bytes`
+    is the sum of all files, and `file_count` their number. `files` lists as many files as fit into
     `max_files_bytes`, which all outputs of the job share: playlists take precedence over segments.
     """
     pairs: dict[str, list[tuple[MadeFile, Stored]]] = {}
@@ -31,7 +31,7 @@ def output_documents(
 def _lists(
     pairs: Mapping[str, Sequence[tuple[MadeFile, Stored]]], max_bytes: int
 ) -> dict[str, list[dict[str, Any]]]:
-    """Divide `max_bytes` among the outputs: what a short list does not need is left to the longer ones."""
+    """Divide `max_bytes` among the outputs: space that a short list does not need goes to longer lists."""
     lists: dict[str, list[dict[str, Any]]] = {}
     for name in sorted(pairs, key=lambda name: len(pairs[name])):
         lists[name] = _listed(pairs[name], max_bytes // (len(pairs) - len(lists)))

@@ -90,6 +90,6 @@ class AttemptRecorder:
         return self._control.retry_while_unavailable(lambda: self._store.jobs.attempts(self._job.job_id))
 
     def _is_at(self, target: JobStatus) -> bool:
-        """Read whether an earlier try was committed: a connection lost during COMMIT leaves that open."""
+        """Read whether an earlier call was committed: a connection lost during COMMIT leaves that open."""
         row = self._control.retry_while_unavailable(lambda: self._store.jobs.get(self._job.job_id))
         return bool(row["claim_version"] == self._job.claim_version and row["status"] == target)

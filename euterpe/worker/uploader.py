@@ -77,12 +77,12 @@ class Uploader:
         return self._access.on("output", put)
 
     def _check(self, file: MadeFile, stored: Stored) -> None:
-        """Check with the credentials of the last upload. If they allow only writing, the check is skipped."""
+        """Check with the credentials of the last upload. If these allow only writing, skip the check."""
         if self._open is not None:
             self._open[1].check(file.name, stored)
 
     def _destination(self, spec: JobSpec, credentials: StorageCredentials | None) -> UploadDestination:
-        """Return one destination for each version of the credentials: all files count for its pace."""
+        """Return one destination per version of the credentials, as its minimum pace applies to all files."""
         if self._open is None or self._open[0] is not spec:
             self._open = spec, self._storage.destination(spec.output, credentials, self._owner)
         return self._open[1]

@@ -1,4 +1,4 @@
-"""Work directory: a temporary folder for each attempt, removed with it, even after the process was killed."""
+"""Work directory: one temporary folder per attempt, removed after its end, even when that was a kill."""
 
 import fcntl
 import os
@@ -18,12 +18,12 @@ _TRIED_BYTES = 1 << 20
 
 
 def free_bytes_of(folder: Path) -> int:
-    """Return the space that an unprivileged process may still use there."""
+    """Return the space that an unprivileged process may still use in `folder`."""
     return shutil.disk_usage(folder).free
 
 
 class WorkDir:
-    """The work directory of one worker. A locked file marks it as in use; the kernel unlocks it on death."""
+    """The work directory of one worker. A locked file marks it as in use; the kernel unlocks it at exit."""
 
     def __init__(self, parent: Path | None, *, free_bytes: Callable[[Path], int] = free_bytes_of) -> None:
         self._parent = parent or Path(tempfile.gettempdir())
@@ -32,7 +32,7 @@ class WorkDir:
         self._lock: int | None = None
 
     def open(self) -> None:
-        """Create the directory, and remove those of workers that were killed."""
+        """Create the directory, and remove the directories of workers that were killed."""
         self.path.mkdir(mode=0o700, parents=True)
         while (own := _take(self.path)) is None:
             # Another worker that is starting took ours for a leftover before we had locked it.
@@ -82,7 +82,7 @@ def _take(folder: Path) -> int | None:
     try:
         lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except (FileNotFoundError, NotADirectoryError, PermissionError):
-        return None  # it was just removed, or belongs to another user
+        return None  # the folder was just removed, or belongs to another user
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

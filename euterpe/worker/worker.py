@@ -20,13 +20,13 @@ from euterpe.worker.interruptions import AttemptResult
 from euterpe.worker.lease_keeper import JobLeaseKeeper
 
 _log = structlog.get_logger(__name__)
-_POLL_S = 1.0  # with jitter of half of it
-# The time for attempts to end after the stop signal. The threads of those that still run are abandoned.
+_POLL_S = 1.0  # with a jitter of ±50 %
+# The time for attempts to end after the stop signal. Threads of attempts that still run are abandoned.
 _GRACE_S = 10.0
 
 
 class Worker:
-    """A claim loop and its slots. The caller calls `start`, and `stop`, which drains."""
+    """A claim loop and its slots. The caller calls `start`, and later `stop`, which drains."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class Worker:
         _log.info("worker_started", slots=self._slots, queues=list(self._queues))
 
     def stop_claiming(self) -> None:
-        """Stop claiming, and start the clock of the drain. `stop` calls it too."""
+        """Stop claiming; the drain time counts from now. `stop` calls this method too."""
         with self._changed:
             self._loop.begin_stop()
             self._drains_since = min(self._drains_since, time.monotonic())
@@ -106,7 +106,7 @@ class Worker:
         return jittered(_POLL_S)
 
     def _fill_slots(self, free: int) -> bool:
-        """Claim jobs for the free slots, if the worker may; return whether there were any."""
+        """Claim jobs for the free slots, if the worker may; return whether any job was claimed."""
         try:
             # Large jobs may hold the disk of several slots.
             free = min(free, self._tools.disk.free_slots())
@@ -124,7 +124,7 @@ class Worker:
                 self._begin(job)
             except RuntimeError:  # no thread can be started
                 for left in jobs[count:]:
-                    with suppress(StoreError):  # its lease expires; continue with the other jobs
+                    with suppress(StoreError):  # the job's lease expires; continue with the other jobs
                         self._tools.store.inbox.release(left)
                 raise
         return len(jobs)

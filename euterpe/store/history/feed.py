@@ -86,8 +86,7 @@ class PositionRange:
 
 
 class HistoryFeed:
-    """A reader of the history: it takes cuts, divides the rows between two cuts into ranges, and reads
-    them."""
+    """A reader of the history: it takes cuts, divides the rows between cuts into ranges, and reads these."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

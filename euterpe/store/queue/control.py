@@ -108,8 +108,7 @@ class Control:
     def _fail_queued(self, connection: sa.Connection, row: AnyRow) -> None:
         context = context_of(row)
         if row.lane == Lane.BLOCKED:
-            # Canceling a blocked job makes no room in its group; locking the group could deadlock
-            # (groups.py).
+            # A blocked job holds no room in its group, and locking the group could deadlock (groups.py).
             context = context._replace(group_id=None)
         fence = Fence(row.job_id, row.claim_version, JobStatus.QUEUED)
         claim = Transition.claim_to_cancel(fence, JobStatus.CLAIMED, worker_id=CONTROL_PLANE, context=context)

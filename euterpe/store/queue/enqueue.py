@@ -1,5 +1,4 @@
-"""Enqueue jobs in one transaction: accept, refuse, or repeat the answer of an idempotency key (contract
-§9)."""
+"""Enqueue jobs in one transaction: accept, refuse or replay (by idempotency key) each job (contract §9)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -13,7 +13,7 @@ from euterpe.store.queue.inbox import ClaimedJob
 from euterpe.store.tables import inbox_jobs
 
 _job = inbox_jobs.c
-# The job will never run again, and its credentials have been deleted (`transitions.py`).
+# The job will never run again, and its credentials have been deleted (`job_transitions.py`).
 _IS_OVER = _job.status.in_((JobStatus.SUCCEEDED, JobStatus.DEAD_LETTER)) | sa.and_(
     _job.status == JobStatus.FAILED, _job.attempt_count >= _job.max_attempts
 )
@@ -98,7 +98,7 @@ class Credentials:
             return result.rowcount == 1
 
     def begin_refresh(self, job: ClaimedJob, max_refreshes: int) -> bool:
-        """Count one refresh against the budget of refreshes; return False if that is spent."""
+        """Count one refresh against the job's refresh budget; return False if the budget is spent."""
         with self._database.transaction() as connection:
             counted = sa.select(_job.refresh_count).where(_owned_by(job)).with_for_update()
             count = connection.execute(counted).scalar_one_or_none()

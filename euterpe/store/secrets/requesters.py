@@ -22,7 +22,7 @@ from euterpe.store.errors import Conflict, NotFound, Unauthorized
 from euterpe.store.tables import api_keys, requesters, webhook_secrets
 
 _ID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-# Each valid secret adds a signature to the header of a webhook, where some sixty have room.
+# Each valid secret adds a signature to the header of a webhook, which has room for some sixty.
 _MAX_SECRETS = 10
 _key, _secret, _requester = api_keys.c, webhook_secrets.c, requesters.c
 _LIMITS = (_requester.max_timeout_seconds, _requester.max_attempts, _requester.max_priority)
@@ -82,7 +82,7 @@ class Requesters:
         is_id = _requester.requester_id == name_or_id
         named = sa.select(_requester.requester_id).where(sa.or_(_requester.name == name_or_id, is_id))
         with self._database.snapshot() as connection:
-            # Ids first: another requester may have it as its name, given before such names were refused.
+            # Ids first: this id may be the name of another requester, if older than the check of names.
             found = connection.execute(named.order_by(is_id.desc())).scalars().first()
         if found is None:
             raise NotFound(f"there is no requester {name_or_id!r}; `euterpe requester list` shows them")
@@ -111,7 +111,7 @@ class Requesters:
                 raise NotFound(f"there is no requester {requester_id!r}")
 
     def rotate_key(self, requester_id: str, *, old_valid_ms: int) -> str:
-        """Return a new API key with the newest one's scopes; the old ones expire after `old_valid_ms`."""
+        """Return a new API key with the newest key's scopes; old keys expire after `old_valid_ms`."""
         minted = apikeys.mint()
         with self._database.transaction() as connection:
             self._lock(connection, requester_id)
@@ -123,7 +123,7 @@ class Requesters:
         return minted.plaintext
 
     def rotate_secret(self, requester_id: str, *, old_valid_ms: int) -> str:
-        """Return a new webhook secret. Until the old ones expire, webhooks carry a signature of each."""
+        """Return a new webhook secret. Until old secrets expire, they sign each webhook too."""
         secret = mint_webhook_secret()
         with self._database.transaction() as connection:
             self._lock(connection, requester_id)
@@ -162,7 +162,7 @@ class Requesters:
         return [self._open(row) for row in rows]
 
     def _lock(self, connection: sa.Connection, requester_id: str) -> None:
-        """Lock the row, so that of two concurrent rotations each expires the other's new key or secret."""
+        """Lock the row, so that the second of two concurrent rotations expires the first one's result."""
         known = sa.select(_requester.disabled_at).where(_requester.requester_id == requester_id)
         row = connection.execute(known.with_for_update()).one_or_none()
         if row is None:

@@ -1,7 +1,7 @@
 """KEK rotation: rewrap every data key under the active KEK, in small batches, under load, resumable.
 
-A row is written only if its KEK and its version are still those that were read, so a concurrent refresh
-of credentials wins. No state is kept between runs: whatever is not under the active KEK is left to do.
+A row is written only if its KEK and its version are still those that were read, so a concurrent refresh of
+credentials wins. No state is kept between runs: a run rewraps each secret that is not under the active KEK.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -37,7 +37,7 @@ class _SealedColumns:
     kek_id: str
     version: str
     context: Callable[[Any], Context]
-    unchanged: Sequence[str]  # columns that, besides the KEK, must be as they were read
+    unchanged: Sequence[str]  # columns that must be as they were read, like the KEK
 
     @property
     def key(self) -> sa.Column[Any]:
@@ -82,7 +82,7 @@ _PLACES = (
 @dataclass(frozen=True)
 class RewrapProgress:
     moved: int
-    broken: tuple[str, ...]  # a row each, and why it cannot be opened
+    broken: tuple[str, ...]  # for each such row, why it cannot be opened
 
 
 class Rewrap:
@@ -118,7 +118,7 @@ class Rewrap:
                 yield progress
 
     def unreadable(self, per_kek: int = 10) -> list[str]:
-        """Return those of the newest secrets under each KEK that this ring cannot open, with the reason."""
+        """Try the newest secrets under each KEK; return those that this ring cannot open, with the reason."""
         found = []
         for place, kek_id in product(_PLACES, self.in_use()):
             wanted = _select(place).where(place.column(place.kek_id) == kek_id)
@@ -149,7 +149,7 @@ class Rewrap:
         return fresh, broken
 
     def _move(self, place: _SealedColumns, row: AnyRow, new: Sealed) -> int:
-        """Write one row in its own transaction: several in one could deadlock with other writes to them."""
+        """Write one row in its own transaction: several rows in one could deadlock with other writers."""
         as_read = [place.column(name) == getattr(row, name) for name in (place.kek_id, *place.unchanged)]
         changed = sa.update(place.table).where(place.key == row[0], *as_read)
         values = {place.wrapped: new.dek_wrapped, place.kek_id: new.kek_id}

@@ -86,9 +86,8 @@ class FairShares:
     ) -> Ranks:
         """Charge each requester for its jobs; return their ranks, which ascend in the order of `jobs`.
 
-        A requester with a cap is charged when the cap lets its job through (`past_cap`). Lock the shares in
-        `also_locked` now, although they are charged later: on Postgres a transaction locks all its rows in
-        one order, to prevent deadlocks.
+        A requester with a cap is charged when the cap lets its job through (`past_cap`). The shares in
+        `also_locked` are locked now and charged later: on Postgres all rows are locked in one order.
         """
         by_share: dict[Share, list[WaitingJob]] = {share: [] for share in also_locked}
         for job in jobs:
@@ -158,8 +157,8 @@ class FairShares:
     def forget_idle(self, connection: sa.Connection, limit: int) -> int:
         """Delete shares without an unfinished job, at most `limit`; return how many.
 
-        A requester may name any number of queues. Deleting an idle share lets its requester start less than
-        one turn early.
+        A requester may name any number of queues. Without an idle share a requester starts less than a turn
+        early.
         """
         idle = connection.execute(self._idle, {"limit": limit}).all()
         return connection.execute(self._forget, as_parameter(row._asdict() for row in idle)).rowcount
@@ -199,8 +198,7 @@ class FairShares:
         )
         insert = self._database.insert(fair_shares).from_select([c.name for c in share], wanted)
         new = insert.excluded
-        # The new row starts at the virtual time. A share that finished before that time has no waiting jobs
-        # left.
+        # The new row starts at the virtual time. A share that finished before then has no waiting jobs left.
         has_ended = share.finish <= new.finish - new.charged
         mixed = sa.case(
             (new.charged == 0, share.is_mixed),
