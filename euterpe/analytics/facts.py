@@ -1,7 +1,7 @@
 """Facts: the ingested history cleaned and deduplicated to one row for each job, attempt and event.
 
-An attempt without its job, or a delivery without its event, is what retention left of an older day: it is
-left out.
+Attempts without their job, and deliveries without their event, are left out: retention has deleted the day
+of the job or event.
 """
 
 from typing import NamedTuple
@@ -34,7 +34,7 @@ class Facts(NamedTuple):
 def facts(history: HistoryFrames) -> Facts:
     """Return the facts of a history. The marts read each frame more than once, so the caller caches them."""
     names = history.requesters.groupBy("requester_id").agg(F.max("name").alias("name"))
-    # Both are partitioned by job, so that one shuffle serves the versions, the sums and the joins.
+    # Both frames are partitioned by job, so that one shuffle serves the versions, the sums and the joins.
     jobs = latest_jobs(history.jobs.repartition("job_id"))
     jobs = _named(jobs, names).withColumn("profile", F.coalesce("profile", F.lit("custom")))
     attempts = _with_use(shaped(latest_attempts(history.attempts.repartition("job_id")), ATTEMPTS))
@@ -51,13 +51,13 @@ def shaped(frame: DataFrame, table: Table) -> DataFrame:
 
 
 def _value(field: StructField) -> Column:
-    """Return the column in its type, NaN and infinity as null: one NaN would spoil every sum and mean."""
+    """Cast the column to its type, with NaN and infinity as null: one NaN would spoil every sum and mean."""
     value = F.col(field.name).cast(field.dataType)
     return F.when(F.abs(value) < float("inf"), value) if isinstance(field.dataType, DoubleType) else value
 
 
 def milliseconds(begin: str, end: str) -> Column:
-    """Return the milliseconds between two instants, 0 where a clock was set back between them."""
+    """Return the milliseconds between two instants: 0, not less, if a clock was set back in between."""
     apart = F.unix_millis(F.col(end)) - F.unix_millis(F.col(begin))
     return F.when(apart < 0, 0).otherwise(apart)
 
@@ -130,8 +130,8 @@ def _with_use(attempts: DataFrame) -> DataFrame:
     """Add what each attempt used: its processor time or, where that is unknown, the time it held its slot.
 
     A worker that ends an attempt itself reports `ffmpeg` and, if ffmpeg ran at all, `encode_ms` and
-    `cpu_seconds`: without `encode_ms` it used none. A worker that was killed reported nothing, or what it
-    had measured at its last heartbeat.
+    `cpu_seconds`: without `encode_ms`, the attempt used no processor time. A worker that was killed reported
+    nothing but, at most, the figures of its last heartbeat.
     """
     at_last_beat = F.col("measured").eqNullSafe("last_beat")
     never_encoded = F.col("ffmpeg").isNotNull() & F.col("encode_ms").isNull() & ~at_last_beat
@@ -165,7 +165,7 @@ def _attempt_facts(jobs: DataFrame, attempts: DataFrame) -> DataFrame:
 
 
 def _delivery_facts(events: DataFrame, deliveries: DataFrame, names: DataFrame) -> DataFrame:
-    # Both are partitioned by event, so that the sort that finds duplicates also serves the join and the sums.
+    # Both frames are partitioned by event, so that one sort serves the duplicates, the join and the sums.
     happened = _wanted(events.repartition("event_id"))
     tried = deliveries.repartition("event_id").dropDuplicates(["event_id", "delivery_id"])
     place = F.struct("claim_version", "ended_at", "delivery_id")
@@ -181,7 +181,7 @@ def _delivery_facts(events: DataFrame, deliveries: DataFrame, names: DataFrame) 
         F.max_by("error_code", F.when(~delivered, place)).alias("error_code"),
     )
     columns = {
-        # A delivered event stays delivered, whatever becomes of a replay.
+        # A delivered event stays delivered, even if a replay of it fails.
         "outcome": F.when(F.col("delivered_at").isNotNull(), "delivered").otherwise(
             F.coalesce("latest", F.lit("pending"))
         ),

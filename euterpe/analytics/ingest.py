@@ -33,14 +33,14 @@ def ingest(
     metadata: str = "",
     on_table: Progress = lambda table, rows: None,  # noqa: ARG005
 ) -> Ingested:
-    """Append what the database has beyond the lake's positions; of a job's metadata only the named keys."""
+    """Append the rows beyond the lake's positions; `metadata` names the metadata keys that are included."""
     with lake.append("ingest") as append, history_of(url) as history:
         _check_installation(lake, append.before, history)
         append.read_ms, now = history.clock_ms(), history.now()
         since = _resume_cut(append.before.positions, history)
         anew = since == Cut()
         rows = {}
-        # Jobs are read last, so that one pruned meanwhile is missing as a whole: facts need the job's row.
+        # Jobs are read last: the facts then omit every row of a job that is pruned during the ingest.
         for table in reversed(HISTORY):
             options = {"url": url, "since": _text(since), "until": _text(now.cut), "metadata": metadata}
             rows[table] = _write(read_table(session, table, **options), append, table)
@@ -53,13 +53,13 @@ def ingest(
 
 
 def _check_installation(lake: Lake, before: Commit, history: HistoryFeed) -> None:
-    """Raise `LakeError` if the lake is of another installation: its numbers could never be separated."""
+    """Raise `LakeError` if the lake holds another installation's rows: nobody could separate them again."""
     if not any(before.files.values()):
         return
     ours, whose = history.installation(), "the history of another installation"
     if not before.positions:
         whose = "a made history"
-    elif before.positions.get("installation", ours) == ours:  # earlier versions did not record it
+    elif before.positions.get("installation", ours) == ours:  # earlier versions recorded none
         return
     raise LakeError(f"{lake.root} has {whose}: name another lake, or the database that it is of")
 
@@ -70,8 +70,8 @@ def _resume_cut(positions: Mapping[str, Any], history: HistoryFeed) -> Cut:
 
 
 def _keep_pruned_jobs(session: SparkSession, lake: Lake, append: Append) -> None:
-    """Write the lake's earlier rows anew, but only of jobs that the database no longer has. For other jobs
-    the database is right: a restore may have undone what the lake has read, and voided its positions."""
+    """Copy the earlier rows of jobs that the database no longer has. The earlier rows of all other jobs are
+    dropped, because a restore of the database may have undone them, and voided the lake's positions."""
     there = session.read.schema("job_id string").parquet(append.path("jobs")).distinct()
     for table, files in append.before.files.items():
         if files:

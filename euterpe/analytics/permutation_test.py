@@ -1,11 +1,11 @@
 """A block permutation test: do two ratios differ by more than chance, when neighbours are correlated?
 
-Failures come in bursts: 20 attempts during one outage are one event, and a test of single attempts (Fisher,
-Welch) took each for independent evidence. Here a block of consecutive attempts is one observation. If the
-version made no difference, any blocks could have been those of the new version; the p-value is the share of
-such permutations whose studentised difference is as large as the observed one. Dividing by the
-standard error of the blocks keeps the test valid where the versions differ in variance and in the number of
-their blocks (Janssen 1997; Chung and Romano 2013).
+Failures come in bursts: 20 attempts during one outage are one event, but a test of single attempts (Fisher,
+Welch) counts each as independent evidence. Here a block of consecutive attempts is one observation. If the
+version made no difference, any of the blocks could belong to the new version; the p-value is the share of
+these permutations whose studentised difference is at least as large as the observed difference. Division by
+the standard error of the blocks keeps the test valid if the versions differ in variance and in their number
+of blocks (Janssen 1997; Chung and Romano 2013).
 """
 
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
 
-# With fewer blocks on a side, the variance between them cannot be estimated.
+# With fewer blocks of a version, the variance between its blocks cannot be estimated.
 FEWEST_BLOCKS = 4
 # The smallest p-value is one in this many: enough for 200 comparisons at 1 % after Holm's correction.
 _PERMUTATIONS = 20_000
@@ -41,7 +41,7 @@ class Blocks:
 
 
 def equal_ratios(before: Blocks, after: Blocks) -> float | None:
-    """Return the two-sided p-value of equal ratios, or None with fewer than `FEWEST_BLOCKS` on a side."""
+    """Return the two-sided p-value of equal ratios, or None if either has fewer than `FEWEST_BLOCKS`."""
     if min(len(before), len(after)) < FEWEST_BLOCKS:
         return None
     sums = np.concatenate([after.sums, before.sums])
@@ -54,7 +54,7 @@ def equal_ratios(before: Blocks, after: Blocks) -> float | None:
 
 @lru_cache(maxsize=32)
 def _permutations(after: int, before: int) -> npt.NDArray[np.bool_]:
-    """Return for each permutation which blocks are of the new version; the first one is the observed."""
+    """Return, by permutation, which blocks belong to the new version; the observed blocks come first."""
     drawn = np.random.default_rng(_SEED).random((_PERMUTATIONS, after + before), dtype=np.float32)
     largest = np.partition(drawn, after - 1, axis=1)[:, after - 1 : after]
     permutations = drawn <= largest
@@ -63,7 +63,7 @@ def _permutations(after: int, before: int) -> npt.NDArray[np.bool_]:
 
 
 def _studentised(permutations: npt.NDArray[np.bool_], sums: Floats, counts: Floats, after: int) -> Floats:
-    """Return the absolute difference of the two ratios over its standard error, for each permutation."""
+    """Return each permutation's absolute difference of the two ratios, divided by its standard error."""
     moments = np.stack([sums, counts, sums * sums, sums * counts, counts * counts], axis=1)
     one = permutations.astype(np.float64) @ moments
     ratio_one, variance_one = _ratio(one, after)

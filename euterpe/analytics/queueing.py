@@ -14,7 +14,7 @@ MODEL = (
 
 
 def erlang_b(slots: int, load: float) -> float:
-    """Return the share of arrivals that find all slots taken, if none could wait."""
+    """Return the share of arrivals that find all slots taken, if arrivals cannot wait."""
     blocked = 1.0
     for slot in range(1, slots + 1):
         blocked = load * blocked / (slot + load * blocked)
@@ -29,7 +29,7 @@ def erlang_c(slots: int, load: float) -> float:
 def wait_quantile(
     slots: int, load: float, service_seconds: float, cv2: float, *, share: float = 0.95
 ) -> float | None:
-    """Return the wait that `share` of the jobs do not exceed; None where the line only grows."""
+    """Return the wait that `share` of the jobs do not exceed; None if the line only grows."""
     if load >= slots:
         return None
     return _quantile(erlang_c(slots, load), slots, load, service_seconds * (1 + cv2) / 2, share)

@@ -1,7 +1,7 @@
 """The types in which all tables of the pipeline are declared, and their Arrow and Spark schemas.
 
-tables.py, facts_schema.py and marts/schema.py declare the tables; the shape of every output and the tables of
-docs/analytics.md are made from them. An instant is UTC, and so is a `day`.
+tables.py, facts_schema.py and marts/schema.py declare the tables. These declarations determine the shape of
+every output and the tables of docs/analytics.md. Instants and days are UTC.
 """
 
 from collections.abc import Iterable
@@ -34,7 +34,7 @@ class Table:
 
 
 def columns(text: str) -> tuple[Column, ...]:
-    """Parse one column a line: name, type, and what it means."""
+    """Parse one column per line: name, type and meaning."""
     rows = (line.split(maxsplit=2) for line in text.strip().splitlines())
     return tuple(Column(name, kind, meaning) for name, kind, meaning in rows)  # type: ignore[arg-type]
 

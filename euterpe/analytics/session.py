@@ -52,7 +52,9 @@ _CONNECT_TIMEOUT_S = 10
 
 
 def find_java() -> tuple[str, int]:
-    """Return the Java that Spark will start, and its major version. Raise `JavaMissing` if it is unfit."""
+    """Return the path and major version of the Java that Spark will start.
+
+    Raise `JavaMissing` if there is none, it does not start, or it is older than Java 17."""
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin/java") if home else shutil.which("java")
     if java is None or not Path(java).exists():
@@ -79,8 +81,8 @@ def _java_advice(problem: str) -> str:
 def spark_session(
     master: str = "local[*]", *, name: str = "euterpe", config: Mapping[str, str] | None = None
 ) -> Iterator[SparkSession]:
-    """Yield a session; `master` is what spark-submit takes, or sc://host:port for Spark Connect."""
-    # py4j logs each connection that it closes, even at the end of the program, when nobody needs it.
+    """Yield a session; `master` is as for spark-submit, or sc://host:port for Spark Connect."""
+    # py4j logs each connection that it closes, even at the end of the program, when nobody needs the line.
     logging.getLogger("py4j").setLevel(logging.WARNING)
     is_local = master.startswith("local")
     _require_reachable(master)
@@ -107,15 +109,13 @@ def spark_session(
 
 
 def driver_memory() -> int:
-    """Return a quarter of the machine's memory, 1 to 8 GiB, in bytes. Spark's default is 1 GiB on any."""
+    """Return a quarter of the machine's memory, 1 to 8 GiB, in bytes. Spark's default is always 1 GiB."""
     return max(_LEAST_MEMORY, min(memory_of_the_machine() // 4, _MOST_MEMORY))
 
 
 def _require_reachable(master: str) -> None:
-    """Raise `SparkMissing` if nothing listens at `master`.
-
-    Spark's own client would retry for ten minutes at a Spark Connect server, and for one at a master.
-    """
+    """Raise `SparkMissing` if nothing listens at `master`: Spark's own client would retry for ten minutes
+    to reach a Spark Connect server, and for one minute to reach a master."""
     scheme, _, hosts = master.partition("://")
     if scheme in _PORTS:
         # One of several masters may be down.
@@ -149,8 +149,8 @@ def _started(builder: SparkSession.Builder, master: str, java_output: BinaryIO) 
 
 @contextmanager
 def _stderr_into(file: BinaryIO) -> Iterator[None]:
-    """Redirect stderr into a file. A Java process started meanwhile keeps it for as long as it lives: its
-    warnings at startup are of no use to users, and its errors come back as exceptions."""
+    """Redirect stderr into a file. A Java process started meanwhile writes there until it ends: its warnings
+    at startup are of no use to users, and its errors come back as exceptions."""
     sys.stderr.flush()
     kept = os.dup(2)
     os.dup2(file.fileno(), 2)
@@ -162,7 +162,7 @@ def _stderr_into(file: BinaryIO) -> Iterator[None]:
 
 
 def package(folder: Path) -> Path:
-    """Write Euterpe as a zip file for the workers, so that they run this version whatever they have."""
+    """Write Euterpe as a zip file for the workers, so that they run this version of it."""
     root = Path(euterpe.__file__).parent
     packed = folder / f"euterpe-{euterpe.__version__}.zip"
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED, strict_timestamps=False) as file:

@@ -10,7 +10,7 @@ from pyspark.errors import PySparkException
 
 from euterpe.analytics.errors import AnalyticsError
 
-# Failures of a worker: a pattern of Spark's message, and the reason with what to do.
+# Failures of a worker: a pattern in Spark's message, and a message with the reason and the remedy.
 _WORKER_FAILURES = {
     r"No module named '([\w.]+)'": (
         "its Python lacks the package {0}; install it there, or set PYSPARK_PYTHON to a Python that has it"

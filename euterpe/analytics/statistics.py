@@ -1,6 +1,6 @@
 """Significance tests (Fisher, z, Poisson), Holm-Bonferroni and least squares, in pure functions.
 
-They do without SciPy, so that a laptop's installation stays small.
+The functions do not use SciPy, so that a laptop's installation stays small.
 """
 
 import math
@@ -8,13 +8,13 @@ from collections.abc import Sequence
 
 _SMALLEST = 1e-300
 _PRECISION = 1e-15
-_MOST_TERMS = 100_000  # about the square root of the larger parameter is needed
+_MOST_TERMS = 100_000  # the series needs about the square root of the larger parameter
 # With more hits the sum of Fisher's test is long, and the normal approximation is as good.
 _FEW = 20_000
 
 
 def equal_rates(hits_a: int, count_a: int, hits_b: int, count_b: int) -> float:
-    """Return the two-sided p-value of equal rates: Fisher's exact test of few, pooled z-test of many."""
+    """Return the two-sided p-value of equal rates: Fisher's exact test for few hits, else a pooled z-test."""
     if min(count_a, count_b) == 0:
         return 1.0
     hits, count = hits_a + hits_b, count_a + count_b
@@ -40,7 +40,7 @@ def _fisher(hits_a: int, count_a: int, hits: int, count: int) -> float:
 
 
 def equal_counts(one: int, other: int) -> float:
-    """Return the two-sided p-value that Poisson counts of equal spans have one mean (exact binomial test)."""
+    """Return the two-sided p-value (exact binomial test) of two Poisson counts over equally long periods."""
     low, high = min(one, other), max(one, other)
     if low == high:
         return 1.0

@@ -1,8 +1,8 @@
 """The commit log of a lake.
 
-A commit is a JSON document that names every file that counts, and how far the database has been read. It is
-written to a temporary file, synced and renamed, so it exists whole or not at all. Files that no commit names
-are ignored. The latest commits are kept, so that a reader can finish with the one that it began with.
+A commit is a JSON document with the name of every file that counts and the position up to which the database
+was read. It is written to a temporary file, synced and renamed, so it exists whole or not at all. Files that
+no commit names are ignored. The latest commits are kept: a reader can finish with the commit it began with.
 """
 
 import json
@@ -40,12 +40,12 @@ class Commit:
     files: Mapping[str, Sequence[DataFile]] = field(default_factory=lambda: dict.fromkeys(HISTORY, ()))
     positions: Mapping[str, Any] = field(default_factory=dict)
     requesters: Mapping[str, str] = field(default_factory=dict)  # names by id
-    # When the database was read, by its own clock; 0 in commits of earlier versions.
+    # When the database was read, by the database's clock; 0 in commits of earlier versions.
     read_ms: int = 0
 
     @property
     def read_at(self) -> datetime:
-        """Return the instant after which nothing in the files can have happened."""
+        """Return the time at which the database was read: no row in the files is newer."""
         return datetime.fromtimestamp((self.read_ms or self.at_ms) / 1000, UTC)
 
     def rows(self, table: str) -> int:
@@ -118,7 +118,7 @@ def _schema() -> dict[str, dict[str, str]]:
 def _check_schema(found: Mapping[str, Mapping[str, str]], path: Path) -> None:
     """Raise `LakeError` if a column of the commit is unknown or has another type.
 
-    Columns may have been added since; older files read as null there.
+    A column that was added after the commit is no error: it is null in the commit's files.
     """
     ours = _schema()
     for table, columns in found.items():
@@ -140,5 +140,5 @@ def sync(path: Path) -> None:
 
 
 def partition_column(table: Table) -> str:
-    """Return the column whose day a row is filed under; it never changes, so versions stay together."""
+    """Return the column whose day a row is filed under: its value is the same in all versions of a row."""
     return {"attempts": "started_at", "deliveries": "ended_at"}.get(table.name, "created_at")

@@ -34,7 +34,7 @@ class Append:
     positions: Mapping[str, Any] = field(default_factory=dict)
     requesters: Mapping[str, str] = field(default_factory=dict)
     drop: frozenset[str] = frozenset()  # paths of files that no longer count
-    read_ms: int = 0  # when the database was read, by its own clock
+    read_ms: int = 0  # when the database was read, by the database's clock
 
     def path(self, table: str) -> str:
         """Return the URL of the folder to which Spark writes a table."""
@@ -78,7 +78,7 @@ class Lake:
         return session.read.schema(schema).option("basePath", _for_spark(self.root / name)).parquet(*paths)
 
     def _check(self, files: Iterable[DataFile]) -> None:
-        """Raise `LakeError` for a missing or truncated file: Spark silently reads an empty one as no rows."""
+        """Raise `LakeError` for a missing or truncated file: Spark reads an empty file as no rows."""
         for path, size in ((self.root / file.path, file.bytes) for file in files):
             if not path.exists():
                 raise LakeError(f"{path} is gone: is its disk mounted? Or put it back from a backup")
@@ -87,7 +87,7 @@ class Lake:
 
     @contextmanager
     def append(self, cause: str) -> Iterator[Append]:
-        """Yield an `Append`, and commit it at the end; after an exception nothing of it counts.
+        """Yield an `Append`, and commit it at the end; an exception discards it as a whole.
 
         Raise `LakeError` if another program is writing.
         """
@@ -143,8 +143,8 @@ class Lake:
             yield DataFile(str(target.relative_to(self.root)), rows, target.stat().st_size)
 
     def _initialise(self) -> None:
-        """Write an empty commit if there is none. From then on a lake without commits is a damaged one, and
-        its files are not mistaken for leftovers: they may be all that remains of pruned history."""
+        """Write an empty commit if there is none. From then on, a lake without commits counts as damaged: its
+        files are not deleted as leftovers, because they may be all that remains of pruned history."""
         if self._commits.there_are_some():
             return
         if foreign := [name for name in (*HISTORY, _STAGING) if (self.root / name).exists()]:
@@ -155,7 +155,7 @@ class Lake:
         self._commits.write(Commit())
 
     def _delete_unnamed_files(self) -> None:
-        """Delete what a killed program left behind, and files that only deleted commits name."""
+        """Delete the files that a killed program left behind, and files that only deleted commits name."""
         shutil.rmtree(self.root / _STAGING, ignore_errors=True)
         named = self._commits.forget_old()
         for table in HISTORY:
@@ -177,7 +177,7 @@ class Lake:
 
 
 def _for_spark(path: Path) -> str:
-    # The scheme is needed where a cluster's default file system is another one.
+    # Without the scheme, a cluster would look for the path on its default file system.
     return f"file:{path}"
 
 

@@ -11,7 +11,7 @@ from euterpe.analytics.facts import latest_attempts, latest_jobs
 from euterpe.analytics.lake.commits import Commit, DataFile
 from euterpe.analytics.lake.lake import Append, Lake
 
-# The small files of a day are rewritten when there are more than this. An ingest adds about one a table.
+# The small files of a day are merged if there are more than this. An ingest adds about one for each table.
 _MANY = 16
 _FILE_BYTES = 128 * 1024 * 1024
 _SMALL_BYTES = _FILE_BYTES // 2
@@ -23,7 +23,7 @@ def compact(session: SparkSession, lake: Lake, *, more_than: int = _MANY) -> int
     if not crowded:
         return 0
     with lake.append("compact") as append:
-        # Computed again under the lock: the lake may have changed before it was taken.
+        # Computed again under the lock: the lake may have changed before the lock was taken.
         crowded = dict(_crowded(append.before, more_than))
         for (table, _), files in crowded.items():
             _rewrite(session, lake, append, table, files)

@@ -33,7 +33,7 @@ class Options:
     read_at: datetime | None = None
 
 
-# Some run Spark jobs as soon as they are called, so callers that show progress call them one by one.
+# Some makers run Spark jobs as soon as they are called, so callers that show progress call each separately.
 MAKERS: Mapping[str, Callable[[Facts, Options], DataFrame]] = {
     "throughput": lambda facts, _: throughput(facts),
     "latency": lambda facts, _: latency(facts),

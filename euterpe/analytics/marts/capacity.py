@@ -1,12 +1,12 @@
 """Capacity forecast: the worker slots that each queue needs next month, if the last 28 days continue.
 
-Jobs are assumed to arrive as in the busiest hour of those days, grown to the day of the forecast, and each to
-hold a slot for as long as all its attempts did together. queueing.py computes the wait (Erlang C). Growth is
-that of the last whole weeks, eight at most, back from the end of the history; an empty week counts as one
-job, and growth is limited to between halving and doubling a week.
+The model assumes that jobs arrive as in the busiest hour of those days, times the growth until the day of the
+forecast, and that each job holds a slot for the time of all its attempts. queueing.py computes the wait
+(Erlang C). Growth is measured over the last whole weeks, at most eight, back from the end of the history; an
+empty week counts as one job, and growth is limited to between halving and doubling a week.
 
-The wait that the model expects with the slots that were in use is shown beside the wait of the jobs of that
-hour: where the two are far apart, the forecast deserves no more trust than the model of today does.
+The report shows the wait that the model expects with the present slots beside the wait that was observed in
+that hour: if the two are far apart, the forecast is unreliable, because it uses the same model.
 """
 
 import math
@@ -68,7 +68,7 @@ def _hour() -> Column:
 
 
 def _waits(jobs: DataFrame, arrivals: DataFrame, now: Horizon) -> DataFrame:
-    """Return the observed waits of the jobs of the last days, and of the busiest hour among them."""
+    """Return the observed waits of the last `_DAYS` days, and of their busiest hour alone, by queue."""
     recent = jobs.where(now.within("created_at", days=_DAYS)).join(
         arrivals.select("queue", "busiest_hour"), "queue"
     )
@@ -136,14 +136,14 @@ def _needed(seen: Row, growth: float, forecast: Forecast) -> dict[str, float | i
 
 
 def gap(model: float | None, observed: float | None) -> float | None:
-    """Return the ratio of the larger to the smaller, each plus 1 s because less makes no difference."""
+    """Return the larger wait over the smaller, each plus 1 s: differences below 1 s do not matter."""
     if model is None or observed is None:
         return None
     return (max(model, observed) + 1) / (min(model, observed) + 1)
 
 
 def weekly_growth(latest_first: Sequence[int]) -> float:
-    """Return the growth a week of a log-linear fit, from -0.5 to 1.0; 0 with fewer than three weeks."""
+    """Return the weekly growth by a log-linear fit, from -0.5 to 1.0; 0 with fewer than three weeks."""
     if len(latest_first) < _FEWEST_WEEKS:
         return 0.0
     growth = math.expm1(slope([math.log(max(jobs, 1)) for jobs in reversed(latest_first)]))

@@ -1,7 +1,7 @@
 """Costs by requester and profile: the usage of all attempts at the operator's prices.
 
-Usage is the processor time of ffmpeg. Where that is unknown, as for an attempt whose worker was killed, the
-time for which the attempt held its slot replaces it, and is also counted as estimated.
+Usage is the processor time of ffmpeg. If that is unknown, for example because the worker was killed, usage is
+the time for which the attempt held its slot, and is also counted as estimated.
 """
 
 from dataclasses import dataclass
@@ -70,7 +70,7 @@ class _Document(BaseModel):
 
 
 def read_prices(path: Path) -> Prices:
-    """Return the prices of a JSON file, with defaults for those that it omits."""
+    """Read the prices from a JSON file; a price that the file omits has its default."""
     try:
         document = _Document.model_validate_json(path.read_bytes())
     except OSError as error:

@@ -1,8 +1,8 @@
 """Failed attempts by error code and phase, with their weekly trend.
 
 Canceled and released attempts are not failures. A failure is dated by the end of its attempt. The trend is
-`new` only in a history of at least a week, and `rising` or `falling` only in one of at least two; a change of
-a count is significant where two Poisson counts of one mean would differ that much in less than 1 % of cases.
+`new` only in a history of at least a week, and `rising` or `falling` only in one of at least two weeks. A
+change is significant if two Poisson counts with one mean would differ that much in less than 1 % of cases.
 """
 
 from pyspark.sql import DataFrame

@@ -1,7 +1,7 @@
 """Fairness between the requesters of a queue: how long each waited, beside its share of the work.
 
-Queues have workers and priorities of their own, so waits in different queues cannot be compared. A requester
-is compared in a queue where it has at least `FEWEST_JOBS` jobs and another requester has as many.
+Queues have workers and priorities of their own, so waits in different queues cannot be compared. In each
+queue, the requesters with at least `FEWEST_JOBS` jobs are compared, if there are two or more of them.
 """
 
 from datetime import datetime
@@ -26,7 +26,7 @@ def fairness(facts: Facts, read_at: datetime | None = None) -> DataFrame:
         F.count_if(is_waiting(now)).alias("still_waiting"),
         percentiles("waited", (0.5, 0.95)).alias("shares"),
         F.avg("priority").alias("mean_priority"),
-        # Jain's index is computed from waits + 1 s, because it would call waits near zero very uneven.
+        # Jain's index is computed from waits + 1 s: otherwise tiny differences near zero look very uneven.
         (F.avg("waited") + 1000).alias("mean_ms"),
     )
     worked = facts.attempts.groupBy("queue", "requester").agg(total("busy_ms").alias("work"))

@@ -11,7 +11,7 @@ Row = Mapping[str, Any]
 
 
 def to_rows(frame: DataFrame) -> list[dict[str, Any]]:
-    # Arrow's instants keep their time zone, whatever that of this process is.
+    # Instants from Arrow keep their time zone; the time zone of this process does not matter.
     rows: list[dict[str, Any]] = frame.toArrow().to_pylist()
     return rows
 

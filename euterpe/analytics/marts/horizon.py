@@ -31,13 +31,13 @@ class Horizon:
         return (self.end - self.start) / DAY_US
 
     def within(self, time: str, *, days: int, after: int = 0) -> Column:
-        """Return whether an instant is in the last `days` days of the history but not the last `after`."""
+        """Return whether an instant is in the last `days` days of the history but not in the last `after`."""
         ago = F.lit(self.end) - F.unix_micros(F.col(time))
         return (ago >= after * DAY_US) & (ago < days * DAY_US)
 
 
 def horizon(facts: Facts, read_at: datetime | None = None) -> Horizon:
-    """Return the span of the facts, with `now` at `read_at` or at their end, whichever is later."""
+    """Return the time range of the facts; `now` is the later of `read_at` and the end of the facts."""
     spans = reduce(DataFrame.union, _spans(facts)).agg(F.min("start"), F.max("end"))
     start, end = spans.collect()[0]
     read = round(read_at.timestamp() * 1_000_000) if read_at else 0
@@ -73,7 +73,7 @@ def is_waiting(now: Horizon) -> Column:
 def waited_ms(now: Horizon) -> Column:
     """Return how long a job waited for its first claim, or has waited so far; null if it is not due.
 
-    With claimed jobs alone, a queue without workers would look fast.
+    If only claimed jobs counted, a queue without workers would look fast.
     """
     so_far = (F.lit(now.now) - F.unix_micros("due_at")) / 1000
     return F.coalesce(F.col("waiting_ms").cast("double"), F.when(is_waiting(now), so_far))

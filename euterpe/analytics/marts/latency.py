@@ -1,7 +1,7 @@
 """Latency percentiles by profile, queue and stage: waiting, fetch, encode, upload, total.
 
-Waiting is that of each job that was claimed, however it ended; total is that of jobs that succeeded, with
-their retries. Fetch, encode and upload are those of attempts that succeeded.
+Waiting is measured for all jobs that were claimed, however they ended; total for jobs that succeeded, with
+their retries; fetch, encode and upload for attempts that succeeded.
 """
 
 from collections.abc import Mapping

@@ -1,6 +1,6 @@
 """Credential renewals by requester, and the attempts that failed for want of working credentials.
 
-A renewal is any storing of credentials after a job's first: from a refresh call, or by a PUT.
+A renewal replaces a job's stored credentials by new ones, from a refresh call or by a PUT.
 """
 
 from pyspark.sql import DataFrame

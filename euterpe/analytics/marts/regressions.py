@@ -1,13 +1,12 @@
-"""Regressions by ffmpeg version: each version of a profile is compared with the one first seen before it.
+"""Regressions by ffmpeg version: each version is compared with the version seen before it, by profile.
 
 Speed: the logarithms of the real-time factors of attempts that succeeded. Failure rate: attempts that failed
-while ffmpeg ran, with a code that a version of ffmpeg can cause (`ENCODER_CODES`), among those and the ones
-that succeeded; what storage, the network, the machine or a person ended is in neither number. Attempts
-without a known version are left out.
+while ffmpeg ran, with one of `ENCODER_CODES`, divided by those plus the successes. Attempts that storage, the
+network, the machine or a person ended are not counted, nor are attempts without a known version.
 
-Attempts near each other in time are correlated, so blocks of consecutive attempts are compared, of at least
-60 attempts each, three times an outage of 20 (permutation_test.py). Holm's correction covers all comparisons
-of one history, so that a history in which nothing changed raises any alarm with a probability of about 1 %.
+Attempts near each other in time are correlated, so blocks of at least 60 consecutive attempts are compared,
+three times an outage of 20 (permutation_test.py). Holm's correction covers all comparisons of one history, so
+that a history in which nothing changed raises any alarm with a probability of about 1 %.
 """
 
 import math
@@ -28,7 +27,7 @@ from euterpe.analytics.permutation_test import FEWEST_BLOCKS, Blocks, equal_rati
 from euterpe.analytics.statistics import holm
 
 # While a job is `processing`, ffmpeg decodes and encodes, and its output is verified. A version can fail,
-# hang, be slow, need more memory, or write wrong files. It can also refuse what an older one decoded.
+# hang, be slow, need more memory, write wrong files, or refuse sources that an older version decoded.
 ENCODER_CODES = frozenset(
     {
         "attempt_timeout",
@@ -45,9 +44,9 @@ ENCODER_CODES = frozenset(
         "source_unsupported",
     }
 )
-# Storage, network, credentials, the request, the machine, a person: no version of ffmpeg changes how often
-# these happen. A new version that kills its whole worker shows as `lease_expired`, which failing machines
-# cause far more often.
+# Caused by storage, network, credentials, the request, the machine or a person: no version of ffmpeg changes
+# how often these codes occur. A version that kills its whole worker shows as `lease_expired`, but failing
+# machines cause that code far more often.
 OTHER_CODES = frozenset(
     {
         "canceled",
@@ -94,26 +93,26 @@ ENCODER_PHASE = "processing"
 _NOISE = 0.01
 # Significant changes below these are too small to act on: relative for speed, absolute for the failure rate.
 _LEAST = {"speed": 0.03, "failure_rate": 0.005}
-# At most this many attempts of a version, the latest, are used: more would find changes too small to act on.
+# Only this many of a version's latest attempts are used: more would reveal changes too small to act on.
 LATEST = 20_000
 # Spark sums this many consecutive attempts; blocks are made of these sums.
 ATOM = 20
 BLOCK = 60
 FEWEST_ATTEMPTS = BLOCK * FEWEST_BLOCKS
-# The most blocks of the version with fewer attempts. The other has at most `_WIDER` times as many.
+# The version with fewer attempts has at most `_MOST_BLOCKS` blocks, the other version `_WIDER` times as many.
 _MOST_BLOCKS, _WIDER = 30, 4
 
 
 @dataclass(frozen=True)
 class FalseAlarms:
-    """Counts of simulated histories without a change, and of those among them that raised an alarm."""
+    """Counts of the simulated histories without a change, and of the histories that raised an alarm."""
 
     histories: int
     alarms: int
     outages: int  # of 20 consecutive jobs of one profile, in each history
 
 
-# tests/analytics/marts/test_regressions_false_alarms.py measures these again; the page shows them.
+# tests/analytics/marts/test_regressions_false_alarms.py measures these; the page shows them.
 MEASURED = FalseAlarms(histories=1_000, alarms=5, outages=3)
 
 
@@ -144,7 +143,7 @@ def _atoms(facts: Facts) -> DataFrame:
             F.coalesce(F.sum("log_speed"), F.lit(0.0)).alias("log_speed"),
         )
     )
-    # The age of a version is that of its first attempt, compared or not.
+    # The age of a version is that of its first attempt, even if that attempt is not compared.
     first_seen = named.groupBy(*version).agg(F.min("started_at").alias("first_seen"))
     return atoms.join(first_seen, list(version))
 
@@ -160,7 +159,7 @@ class _Version:
         return sum(atom["ended"] for atom in self.atoms)
 
     def latest(self, attempts: int) -> "_Version":
-        """Return the version with this many of its latest attempts at most, rounded up to whole atoms."""
+        """Return the version with only its latest `attempts` attempts, rounded up to whole atoms."""
         return _Version(self.profile, self.ffmpeg, self.atoms[: math.ceil(attempts / ATOM)])
 
     def blocks(self, attempts_each: float, sums: str, counts: str) -> Blocks:

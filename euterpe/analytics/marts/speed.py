@@ -1,6 +1,6 @@
 """Encoding speed by profile and version of ffmpeg.
 
-It is measured on attempts that succeeded and whose source duration and ffmpeg time are known.
+Only attempts that succeeded, with a known source duration and ffmpeg time, are measured.
 """
 
 from pyspark.sql import DataFrame

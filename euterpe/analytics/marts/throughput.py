@@ -1,6 +1,6 @@
 """Jobs by the day on which they were accepted, and their outcomes so far.
 
-A canceled job is neither a success nor a failure: the success rate excludes it, and those in flight.
+The success rate excludes jobs in flight, and canceled jobs, which are neither a success nor a failure.
 """
 
 from pyspark.sql import DataFrame

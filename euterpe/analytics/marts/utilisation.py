@@ -1,8 +1,8 @@
 """Utilisation of the workers by day.
 
-A worker is present from the beginning of its first attempt of a day to the end of its last: its idle time
-before and after is not recorded. Nor is its number of slots: the most that it filled at once on that day
-stands for it.
+A worker counts as present from the beginning of its first attempt of a day to the end of its last attempt,
+because idle time before and after is not recorded. The number of its slots is not recorded either: the most
+attempts that it ran at once on that day are taken for it.
 """
 
 from pyspark.sql import Column, DataFrame, Window
@@ -39,12 +39,12 @@ def parts(attempts: DataFrame, now: Horizon) -> DataFrame:
 
 
 def most_at_once(parts: DataFrame, *key: str) -> DataFrame:
-    """Return the `peak` concurrency by key. One that ends as another begins does not overlap it."""
+    """Return the `peak` concurrency by key. Attempts that end and begin at one instant do not overlap."""
     changes = parts.select(*key, F.inline(F.array(_change("begins", 1), _change("ends", -1))))
-    # Changes of one instant are summed together, as a window does with rows of equal ORDER BY value.
+    # Changes at one instant count together, because a window sums all rows of equal ORDER BY value at once.
     running = F.sum("change").over(Window.partitionBy(*key).orderBy("at"))
     peaks = changes.withColumn("running", running).groupBy(*key)
-    # An attempt that took no time at all counts nevertheless.
+    # An attempt that took no time at all counts as one nevertheless.
     return peaks.agg(F.greatest(F.max("running"), F.lit(1)).alias("peak"))
 
 

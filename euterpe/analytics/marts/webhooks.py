@@ -1,8 +1,8 @@
-"""Webhook deliveries by requester: latency, tries, and whether the objective (SLO) was met.
+"""Webhook deliveries by requester: latency, attempts, and whether the objective (SLO) was met.
 
-The objective is that a share of the events is delivered within a time after they happened. A pending event,
-never tried or to be retried, counts as missed if it was older than that when the history was read; a younger
-one is not judged. Events for which no webhook is sent (`skipped`) do not count.
+The objective is that a given share of events is delivered within a given time. A pending event (never tried,
+or to be retried) counts as missed if it was older than that time when the history was read; a younger pending
+event is not judged. Events for which no webhook is sent (`skipped`) do not count.
 """
 
 from dataclasses import dataclass

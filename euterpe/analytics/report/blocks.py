@@ -39,7 +39,7 @@ def drawn(section: Section) -> Html:
 def figure(
     title: str, draw: Callable[[int], Html], *, legend: Sequence[tuple[str, str]] = (), note: str = ""
 ) -> Html:
-    """Return a chart drawn in two widths, because the text of one scaled down to a phone is unreadable."""
+    """Return a chart drawn in two widths: scaled down to a phone, the wide chart has unreadable text."""
     keys = [tag("li", tag("span", class_=f"key {style}"), name) for style, name in legend]
     return tag(
         "figure",

@@ -1,4 +1,4 @@
-"""The report as JSON: the rows of every mart, with what its columns mean."""
+"""The report as JSON: the rows of every mart, with the meanings of its columns."""
 
 import json
 import math
@@ -41,7 +41,7 @@ def _mart(results: Results, name: str) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Return the value in JSON's types: dates and instants in ISO 8601, NaN and infinity as null."""
+    """Return the value in JSON's types: dates and instants become ISO 8601 text, NaN and infinity null."""
     match value:
         case dict():
             return {key: _plain(each) for key, each in value.items()}

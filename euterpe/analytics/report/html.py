@@ -41,5 +41,5 @@ def tag(name: str, /, *children: Content, **attributes: str | float | None) -> H
 
 
 def _value(value: str | float) -> str:
-    """Return the value as text, coordinates rounded to a tenth of a pixel."""
+    """Return the value as text, with coordinates rounded to a tenth of a pixel."""
     return value if isinstance(value, str) else f"{value:.1f}".removesuffix(".0")

@@ -84,7 +84,7 @@ def _scope(results: Results) -> str:
 
 
 def _misdated(results: Results) -> list[str]:
-    """Return a sentence about rows with impossible dates, in a list that is empty if there are none."""
+    """Return a list: one sentence about rows with impossible dates, or nothing if there are no such rows."""
     misdated, read = results.misdated, words.instant(results.read_at)
     found = [
         f"{counted} dated {when}"

@@ -1,4 +1,4 @@
-"""The input of the report: the marts, and the filters and options that they were computed with."""
+"""The input of the report: the marts, with the filters and options of their computation."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -34,8 +34,8 @@ class Misdated:
 
 @dataclass(frozen=True)
 class Results:
-    """The marts of one run. `since` and `until` are the first and the last instant of the history, None when
-    it is empty; `filters` is what was asked for, such as {"requester": "acme"}."""
+    """The marts of one run. `since` and `until` are the first and the last instant of the history, or None
+    if the history is empty; `filters` are those that were asked for, such as {"requester": "acme"}."""
 
     marts: Mapping[str, pa.Table]
     since: datetime | None

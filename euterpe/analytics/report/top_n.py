@@ -15,7 +15,7 @@ def top_n(
     fold: Callable[[Sequence[Row]], dict[str, Any]],
     most: int = _MOST,
 ) -> list[Row]:
-    """Return the rows ordered by `by`, largest first; `fold` makes one row of those beyond `most`."""
+    """Return the rows ordered by `by`, largest first; `fold` makes one row of the rows beyond `most`."""
     ordered = sorted(rows, key=lambda row: (-(row[by] or 0), str(row[name])))
     shown, rest = ordered[:most], ordered[most:]
     if len(rest) < 2:  # a row "1 other" takes as much room as the row itself

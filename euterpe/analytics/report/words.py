@@ -32,7 +32,7 @@ def size(value: float | None) -> str:
 def _scaled(value: float, base: int, units: Sequence[str]) -> str:
     last = len(units) - 1
     step = 0
-    while step < last and abs(value) >= base - 0.5:  # 0.5 less: it would round up to `base`
+    while step < last and abs(value) >= base - 0.5:  # from `base` - 0.5, a value rounds up to `base`
         value, step = value / base, step + 1
     whole = step == 0 and float(value).is_integer()
     shown = f"{value:.0f}" if whole or abs(value) >= 99.95 else _short(value)
@@ -64,7 +64,7 @@ def duration_ms(milliseconds: float | None) -> str:
 
 
 def percent(share: float | None) -> str:
-    """Format a share. Only all of it is shown as 100 %, and only none of it as 0 %."""
+    """Format a share. Only a share of exactly 1 is shown as 100 %, and only exactly 0 as 0 %."""
     if share is None:
         return UNKNOWN
     if 0 < share < 0.0005:

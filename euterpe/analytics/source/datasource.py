@@ -2,9 +2,9 @@
 
 Options: `table` (jobs, attempts, events or deliveries), `url` (else EUTERPE_DATABASE_URL), `rows` in each
 partition (250,000), `metadata` (comma-separated keys of a job's metadata that may be read; default none),
-`since` and `until` (cuts, as JSON: what was committed between them is read).
+`since` and `until` (cuts, as JSON: the rows committed between them are read).
 
-A read covers one cut, however long it takes and however many tasks it has. The offset of a stream is a cut.
+A read covers one cut, however long the read takes and however many tasks it has. A stream's offset is a cut.
 Name the columns you need with `.schema(…)`: Spark does not pass a query's columns on to a Python source.
 """
 
@@ -29,13 +29,13 @@ from euterpe.store.engine.database import Database
 from euterpe.store.history.feed import Bookmark, Cut, HistoryFeed, PositionRange
 
 _ROWS = 250_000
-# A cut, and in `marks` the JSON that identifies its history: Spark accepts no nested dictionary.
+# A cut; `marks` identifies the cut's history, as JSON text because Spark accepts no nested dictionary.
 Offset = dict[str, int | str]
 
 
 @dataclass(frozen=True)
 class SourceOptions:
-    """The settings of a read that its tasks need: database, table, columns and allowed metadata keys."""
+    """The settings that the tasks of a read need: database, table, columns and allowed metadata keys."""
 
     url: str
     table: Table
@@ -186,8 +186,8 @@ def read_table(
 ) -> DataFrame:
     """Return a table as a DataFrame, with filters and the named columns pushed down.
 
-    Over Spark Connect the database is that of the server's own EUTERPE_DATABASE_URL: the server logs the
-    options of a read, and the URL may contain a password.
+    Over Spark Connect, the server's own EUTERPE_DATABASE_URL names the database: the server logs the options
+    of a read, and a URL among them may contain a password.
     """
     register(session)
     if is_remote():

@@ -11,7 +11,7 @@ from pyspark.sql import datasource as spark
 from euterpe.analytics.schema import Table
 from euterpe.store.history.columns import COLUMNS
 
-# Filters on JSON, whose numbers and text each engine compares differently, and on floats are not pushed down.
+# Filters on floats and on JSON are not pushed down: engines compare numbers and text in JSON differently.
 _PLAIN = (sa.Text, sa.BigInteger)
 _EQUAL: dict[type[spark.Filter], Callable[[Any, Any], Any]] = {spark.EqualTo: operator.eq}
 _COMPARED: dict[type[spark.Filter], Callable[[Any, Any], Any]] = {
@@ -37,7 +37,7 @@ def conditions(table: Table, filters: Sequence[spark.Filter]) -> list[sa.ColumnE
 
 
 def condition(table: Table, one: spark.Filter) -> sa.ColumnElement[bool] | None:
-    """Return the filter as an SQL condition, or None where Spark must apply it."""
+    """Return the filter as an SQL condition, or None if Spark must apply it."""
     attribute: tuple[str, ...] = getattr(one, "attribute", ())
     column = COLUMNS[table.name].get(attribute[0]) if len(attribute) == 1 else None
     if not isinstance(column, sa.Column) or not isinstance(column.type, _PLAIN):

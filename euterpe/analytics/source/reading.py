@@ -48,7 +48,7 @@ def _from_csv(history: HistoryFeed, select: AnySelect, columns: Sequence[Column]
         read_options=pc_csv.ReadOptions(
             column_names=[column.name for column in columns], block_size=_BYTES, use_threads=False
         ),
-        # A row whose only column is null is an empty line.
+        # In a file with one column, a null is an empty line.
         parse_options=pc_csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=False),
         convert_options=pc_csv.ConvertOptions(
             column_types={column.name: _WIRE[column.type] for column in columns},

@@ -1,4 +1,4 @@
-"""The parts that charts share: the SVG element, axis ticks, and text cut to the room it has."""
+"""The parts that charts share: the SVG element, axis ticks, and text cut to a width."""
 
 import math
 from collections.abc import Sequence
@@ -6,7 +6,7 @@ from itertools import count, takewhile
 
 from euterpe.analytics.report.html import Content, Html, tag
 
-_CHARACTER = 7.4  # pixels: the average width in the page's small text, in the widest of its fonts
+_CHARACTER = 7.4  # pixels: a character's average width in the page's small text, in the page's widest font
 _SECOND, _HOUR, _DAY = 1_000, 3_600_000, 86_400_000
 _MOMENTS_MS = (
     *(1, 10, 100, _SECOND, 10 * _SECOND, 60 * _SECOND, 600 * _SECOND),
@@ -39,7 +39,7 @@ def wide(text: str) -> float:
 
 
 def gutter(labels: Sequence[str], most: float) -> float:
-    """Return the width of the longest label with a margin, `most` at most."""
+    """Return the width of the longest label with a margin, but not more than `most`."""
     return min(max(map(wide, labels), default=0) + 10, most)
 
 
@@ -49,7 +49,7 @@ def fitted(label: str, room: float) -> str:
 
 
 def ticks(top: float, most: int = 5) -> list[float]:
-    """Return even steps of 1, 2 or 5 (times 10ⁿ), from 0 to the first that is not below the top."""
+    """Return even steps of 1, 2 or 5 (times 10ⁿ), from 0 to the first step that is not below `top`."""
     if top <= 0:
         return [0.0, 1.0]
     rough = top / most
@@ -60,7 +60,7 @@ def ticks(top: float, most: int = 5) -> list[float]:
 
 
 def moments(least: float, most: float) -> list[float]:
-    """Return round durations in ms for a logarithmic axis, from below the least to above the most."""
+    """Return round durations in ms for a logarithmic axis, from below `least` to above `most`."""
     first = max((n for n, moment in enumerate(_MOMENTS_MS[:-1]) if moment <= least), default=0)
     last = min((n for n, moment in enumerate(_MOMENTS_MS) if moment >= most), default=len(_MOMENTS_MS) - 1)
     return [float(moment) for moment in _MOMENTS_MS[first : max(last, first + 1) + 1]]

@@ -1,4 +1,4 @@
-"""Findings about changes: the last week beside the one before, and a new ffmpeg beside the old."""
+"""Findings about changes: between the last week and the week before, and between versions of ffmpeg."""
 
 from collections.abc import Iterator
 from datetime import date, timedelta
@@ -50,7 +50,7 @@ def demand(results: Results) -> Iterator[Finding]:
 
 
 def failing(results: Results) -> Iterator[Finding]:
-    """Yield the three failures of each trend that affect most jobs; a rare one that is gone is omitted."""
+    """Yield, for each trend, the three failures that affect most jobs; omit rare failures that are gone."""
     rows = sorted(results.rows("failures"), key=lambda row: -row["jobs"])
     for trend, of_week, least, phrase in (
         ("new", "last_week", 5, "is new"),
@@ -102,7 +102,7 @@ def _ended(row: Row) -> int:
 
 def _weeks(results: Results) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
     """Yield the last seven whole days and the seven before, if the history has both. The last day is left
-    out: unfinished, it would make every last week look bad."""
+    out: it is unfinished, and would make every last week look bad."""
     if results.since is None or results.until is None:
         return
     end = results.until.date()

@@ -16,8 +16,8 @@ class Severity(IntEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """A finding: `what` is a sentence that stands alone, `evidence` the numbers behind it, `section` where to
-    read more. `weight` orders findings of one severity: the share of what it affects, 0 to 1."""
+    """A finding: `what` is a sentence that stands alone, `evidence` the numbers behind it, `section` tells
+    where to read more. `weight`, the affected share from 0 to 1, orders findings of one severity."""
 
     severity: Severity
     what: str

@@ -12,5 +12,5 @@ from euterpe.analytics.report.sections.speed import speed
 from euterpe.analytics.report.sections.webhooks import webhooks
 
 SECTIONS = (cost, outcomes, latency, speed, failures, credentials, webhooks, sizes, capacity, fairness)
-# These are left out for one requester alone: the slots that its jobs need say nothing about the workers.
+# A report on one requester omits these sections: the slots for its jobs say nothing about the workers.
 OF_EVERYBODY = (capacity, fairness)

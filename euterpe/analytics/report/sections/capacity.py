@@ -156,7 +156,7 @@ def _agrees(row: Row) -> bool:
 
 
 def observed(row: Row) -> str:
-    """Return a sentence that compares the observed wait of the busiest hour with that of the model."""
+    """Return a sentence that compares the observed wait of the busiest hour with the model's wait."""
     seen, model = row["p95_busiest_seconds"], row["p95_model_seconds"]
     if seen is None:
         return ""

@@ -13,7 +13,7 @@ from euterpe.analytics.report.results import Results, Row, total
 from euterpe.analytics.report.top_n import top_n
 
 EVEN = 0.8  # below this value of Jain's index, waiting is not shared evenly
-# A wait this many times that of the queue is worth a sentence.
+# The report mentions a requester whose wait is this many times the wait of its queue.
 _LONGER = 1.5
 # In points of 0 to 100: a requester whose priority is lower than its queue's by this much chose to wait.
 _LOWER_PRIORITY = 5
@@ -44,8 +44,8 @@ class Queue:
     def waits_for_others(self) -> Row | None:
         """Return the compared requester that waits far longer than its queue for no reason of its own.
 
-        A requester with more than an equal share of the work waits mostly for its own jobs, and one that
-        asked for a lower priority chose to wait.
+        A requester with more than an equal share of the work waits mostly for its own jobs, and a requester
+        that asked for a lower priority chose to wait.
         """
         usual = sum(row["jobs"] * (row["mean_priority"] or 0) for row in self.compared)
         usual /= max(1, sum(row["jobs"] for row in self.compared))

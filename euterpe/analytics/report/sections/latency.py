@@ -10,7 +10,7 @@ from euterpe.analytics.report.results import Results, Row
 
 STAGES = ("waiting", "fetch", "encode", "upload", "total")
 _DOING = {"waiting": "waiting", "fetch": "fetching", "encode": "encoding", "upload": "uploading"}
-_DRAWN, _LISTED = 4, 8  # kinds of work, the most frequent first
+_DRAWN, _LISTED = 4, 8  # how many of the most frequent kinds of work
 
 Kind = tuple[str, str]  # profile and queue
 

@@ -70,7 +70,7 @@ def _evidence(results: Results, days: Sequence[Row]) -> Html:
 
 
 def by_day(days: Sequence[Row]) -> tuple[list[StackedColumn], str]:
-    """Return a column for each day, even without jobs, or for each week (from Monday) of a long history."""
+    """Return a column for each day, with or without jobs; in a long history, for each week (from Monday)."""
     first, last = min(row["day"] for row in days), max(row["day"] for row in days)
     weekly = (last - first).days >= _MOST_DAYS
     step = timedelta(days=7 if weekly else 1)
