@@ -15,7 +15,7 @@ Document = dict[str, Any]
 
 NUMBERS = frozenset({"priority", "max_attempts", "timeout_seconds", "max_source_bytes", "group.limit"})
 _DIGITS = re.compile(r"-?[0-9]{1,18}")
-# The requester chooses the names in these objects, so a dot in such a name is part of the name.
+# The requester chooses the keys of these objects, so a dot in a key does not denote a nested object.
 _FREE = ("metadata", "output.urls")
 _PARTS: Mapping[str, type[BaseModel]] = {"source": Source, "output": Output, "group": GroupSpec}
 _OPEN = ("metadata", "credentials")

@@ -1,4 +1,4 @@
-"""Download a manifest from S3, with the credentials that the environment has for every AWS tool."""
+"""Download a manifest from S3, with the AWS credentials of the environment, as every AWS tool uses them."""
 
 import os
 import tempfile
@@ -74,7 +74,7 @@ def _fetch(store: S3Store, url: str, key: str, max_bytes: int, kept: ExitStack) 
 def _explained(manifest: str) -> Iterator[None]:
     try:
         yield
-    except FileNotFoundError:  # obstore raises this one, not NotFoundError
+    except FileNotFoundError:  # obstore raises this, not its own NotFoundError
         problem = "there is no such object or bucket"
     except (PermissionDeniedError, UnauthenticatedError):
         problem = "the credentials of your environment may not read it"

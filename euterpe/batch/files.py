@@ -1,6 +1,6 @@
 """Find and fetch a manifest's files: a path, a folder, a glob pattern or an s3:// URL, and their formats.
 
-Local files are read no further than their first bytes.
+Only the first bytes of local files are read.
 """
 
 import glob

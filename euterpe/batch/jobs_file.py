@@ -15,7 +15,7 @@ from euterpe.batch.errors import JobsFileError
 @dataclass(frozen=True)
 class Submitted:
     job_id: str
-    place: str  # the position of its row, as `File.place` formats it
+    place: str  # the position of the job's row, as `File.place` formats it
 
 
 @dataclass(frozen=True)
@@ -25,9 +25,9 @@ class Batch:
 
 
 def jobs_path(manifest: str) -> Path:
-    """Return the jobs file's path: beside the manifest, or in the current folder for one in S3.
+    """Return the jobs file's path: beside the manifest, or in the current folder for a manifest in S3.
 
-    No pattern for manifests matches it."""
+    No pattern for manifests matches the jobs file."""
     if manifest.startswith("s3://"):
         manifest = manifest.rstrip("/").rpartition("/")[2]
     path = Path(manifest)

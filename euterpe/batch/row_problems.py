@@ -24,11 +24,11 @@ class RowPlace(NamedTuple):
 
 @dataclass(frozen=True)
 class Problem:
-    """A row that is invalid or duplicates another one."""
+    """A row that is invalid or duplicates another row."""
 
     place: RowPlace
     errors: tuple[tuple[str, str], ...]  # pairs of field and reason
-    first: RowPlace  # the first row that is the same job
+    first: RowPlace  # the first row with the same job
     is_bad: bool
 
     def reasons(self, files: Sequence[File]) -> list[tuple[str, str]]:

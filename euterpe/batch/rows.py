@@ -26,7 +26,7 @@ class Row(NamedTuple):
 
 
 def rows(piece: Piece) -> Iterator[Row]:
-    """Yield every row; one that cannot be parsed has `flaws` and an empty document."""
+    """Yield every row; a row that cannot be parsed has `flaws` and an empty document."""
     match piece.kind:
         case "csv":
             return _csv_rows(piece)
@@ -132,7 +132,7 @@ def _plain(column: str, value: Any) -> Any:
         return {name: _plain(f"{column}.{name}", item) for name, item in inner.items()}
     if isinstance(value, list):
         return [_plain(column, item) for item in value]
-    # pandas turns integers into floats as soon as one is missing, and Spark and pandas both write timestamps.
+    # pandas turns a column of integers into floats if a value is missing. Spark and pandas write timestamps.
     if column in NUMBERS and isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, datetime):
@@ -158,12 +158,12 @@ def read_request(row: Row, defaults: Document) -> tuple[Document, JobSpec]:
 def key_of(spec: JobSpec) -> str:
     """Return an idempotency key derived from the spec without secrets.
 
-    Fresh credentials or URL signatures do not change it; the API compares requests in the same way."""
+    Fresh credentials or URL signatures do not change the key; the API compares requests in the same way."""
     return f"batch-{request_hash(spec)}"
 
 
 def secret_of(spec: JobSpec, salt: bytes) -> str:
-    """Return a salted hash of the spec's secrets, to compare two of them without revealing either."""
+    """Return a salted hash of the spec's secrets, to compare the secrets of rows without revealing them."""
     _, secret = split_secrets(spec)
     return blake2b(secret or b"", key=salt, digest_size=16).hexdigest()
 

@@ -1,6 +1,6 @@
 """Split a manifest into pieces that can be read independently, each with the number of its first row.
 
-One pass over the text finds the line ends that are also record ends; it is as fast as the disk.
+One pass over the text, as fast as the disk, finds the line ends that are also record ends.
 """
 
 import csv
@@ -31,7 +31,7 @@ class Piece:
     kind: Kind
     start: int
     end: int
-    line: int  # number of its first row
+    line: int  # line number of the piece's first row
     columns: tuple[str, ...] = ()
     delimiter: str = ","
 

@@ -1,4 +1,4 @@
-"""Submit rows to the API with a thread pool; each is retried until it is accepted or rejected for good."""
+"""Submit rows to the API with a thread pool, and retry each row until it is accepted or finally rejected."""
 
 import threading
 from collections import Counter
@@ -14,7 +14,7 @@ from euterpe.client.documents import Document
 from euterpe.client.plans import Plan, send_with_retries
 from euterpe.client.responses import job_of
 
-_BUSY_TIMEOUT_S = 3600.0  # without a single accepted row
+_BUSY_TIMEOUT_S = 3600.0  # the longest time without an accepted row
 _BUSY_S = 5.0
 _STOP_TIMEOUT_S = 5.0
 # These errors concern one request; any other error concerns the service or the API key, and ends the run.
@@ -28,7 +28,7 @@ class AcceptedRow:
 
 
 class BatchClient(Client):
-    """A client that also returns whether a job existed already."""
+    """A client that also tells whether the submitted job existed already."""
 
     def take(self, document: Document, key: str) -> AcceptedRow:
         """Submit a job under an idempotency key."""
@@ -67,8 +67,8 @@ class Submission:
 
     def run(self) -> ClientError | None:
         """Submit all rows. Return the error that ended the run early, or None."""
-        # Daemon threads: one that waits for a busy service must not delay Ctrl-C. The next run repeats an
-        # interrupted call with the same idempotency key.
+        # Daemon threads: a thread that waits for a busy service must not delay Ctrl-C. The next run repeats
+        # an interrupted call with the same idempotency key.
         threads = [
             threading.Thread(target=self._work, name="euterpe-submission", daemon=True)
             for _ in range(self._max_in_flight)
@@ -78,7 +78,7 @@ class Submission:
                 thread.start()
             for thread in threads:
                 thread.join()
-        except KeyboardInterrupt:  # it may arrive before all threads have started
+        except KeyboardInterrupt:  # Ctrl-C may come before all threads have started
             self._stop.set()
             until = monotonic() + _STOP_TIMEOUT_S
             for thread in filter(threading.Thread.is_alive, threads):
@@ -144,7 +144,7 @@ class Tally:
         return {**checked, **sent, "refused": self.refused.total()}
 
     def shortfall(self, halt: ClientError | None) -> str | None:
-        """Return what was not accepted and what to do about it, or None if every row was."""
+        """Return a message about the rows that were not accepted, or None if all were."""
         if halt is not None:
             done = f"stopped after {self.told} of {self.totals.good} rows"
             return f"{done}: {halt}; the same command goes on from there"
@@ -157,7 +157,7 @@ class Tally:
 
 
 def refusal_reason(totals: ProblemTotals, *, skip_bad: bool) -> str | None:
-    """Return why nothing may be submitted, or None."""
+    """Return the reason to submit no row at all, or None if there is none."""
     if not totals.rows:
         return "the manifest has no rows"
     if totals.bad and not skip_bad:

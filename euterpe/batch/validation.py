@@ -1,4 +1,4 @@
-"""Validate every row of a manifest with Spark before the first one is submitted."""
+"""Validate every row of a manifest with Spark before the first row is submitted."""
 
 import secrets
 from collections.abc import Callable, Iterator, Sequence
@@ -76,7 +76,7 @@ def _verdict(piece: Piece, row: Row, defaults: Document, salt: bytes) -> dict[st
         _, spec = read_request(row, defaults)
     except InvalidSpec as invalid:
         errors = [{"field": ".".join(map(str, error.loc)), "reason": error.msg} for error in invalid.errors]
-        # A unique key, so that the row is never a duplicate of another.
+        # A unique key, so that the row is never a duplicate of another row.
         return {"key": f"{piece.file}:{row.line}", "secret": "", "errors": errors}
     return {"key": key_of(spec), "secret": secret_of(spec, salt), "errors": []}
 

@@ -164,7 +164,7 @@ def _note_rows(table: str, rows: int) -> None:
 
 @contextmanager
 def _database() -> Iterator[Database]:
-    """Yield the database of the settings. Raise unless it exists and has this program's schema."""
+    """Yield the database of the settings. Raise unless the database exists with this program's schema."""
     settings = load()
     require_database_file(settings)
     with closing(open_database(settings)) as database:
@@ -195,7 +195,7 @@ def _report(
 
 
 def _create_folder(folder: Path) -> None:
-    """Create the folder. Raise before the report is computed if that fails."""
+    """Create the folder before the report is computed, so that a failure shows at once."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -106,7 +106,7 @@ def _usage(error: typer.TyperException) -> int:
     context = getattr(error, "ctx", None)
     command = context.command_path if context else "euterpe"
     message = error.format_message().replace("Value error, ", "").rstrip(".")
-    # The message is empty when a group was called without a command: its help is printed already.
+    # The message is empty if a group was called without a command: the group's help is printed already.
     if message:
         complain(f"{message} (see `{command} --help`)")
     return error.exit_code
@@ -118,7 +118,7 @@ def _describe_os_error(error: OSError) -> str:
 
 
 def _close_broken_stdout() -> None:
-    """Close stdout if it cannot be flushed: at exit the interpreter would try again and print an error."""
+    """Close stdout if a flush fails: at exit the interpreter would flush again and print an error."""
     try:
         sys.stdout.flush()
     except OSError:
@@ -127,7 +127,7 @@ def _close_broken_stdout() -> None:
 
 
 def _describe_bug(error: Exception) -> str:
-    """Return where the error was raised, without its message: that of a library may hold a secret."""
+    """Return where the error was raised, without its message: a library's message may hold a secret."""
     frame = traceback.extract_tb(error.__traceback__)[-1]
     return (
         f"unexpected {type(error).__name__} at {frame.filename}:{frame.lineno}; this is a bug in Euterpe "
@@ -136,7 +136,7 @@ def _describe_bug(error: Exception) -> str:
 
 
 def _escape_unencodable() -> None:
-    """Write characters that the terminal cannot encode as escapes, instead of failing."""
+    """Write an escape for each character that the terminal cannot encode, instead of failing."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")

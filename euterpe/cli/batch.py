@@ -33,7 +33,7 @@ app = group(
 
 
 def manifest_place(text: str) -> str:
-    """Return the manifest as it was given, or raise `BadParameter` for a URL of another scheme than s3."""
+    """Return the manifest as it was given. Raise `BadParameter` for a URL with a scheme other than s3."""
     if is_url(text) and not text.startswith("s3://"):
         raise typer.BadParameter(f"{text} is a URL; a manifest is a path of this machine, or s3://…")
     return text
@@ -99,7 +99,7 @@ def submit(
             param_hint="--master",
         )
     defaults = _defaults(given or (), credentials)
-    # The API key and the URL are checked before the long part.
+    # The API key and the URL are checked before all rows are, which takes long.
     with _read(manifest) as read, nullcontext() if dry_run else connected(url):
         _refuse_to_overwrite(read, {"--rejects": rejects, "--jobs": jobs})
         totals, left_out = _check(read, defaults, rejects, master)
@@ -123,7 +123,7 @@ def status(
     url: Url = HERE,
     as_json: AsJson = False,
 ) -> None:
-    """Show the status of its jobs; exit 1 unless all have succeeded. The API key is in EUTERPE_API_KEY."""
+    """Show the status of a batch; exit 1 unless all its jobs succeeded. The API key is in EUTERPE_API_KEY."""
     from euterpe.batch.errors import BatchIncomplete
     from euterpe.batch.jobs_file import jobs_path, read_batch
     from euterpe.batch.status import fetch_status, follow

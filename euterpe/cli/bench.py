@@ -40,7 +40,7 @@ def queue(
     samples: Samples = 200,
     as_json: AsJson = False,
 ) -> None:
-    """Measure whole jobs, enqueues and the wake-up of an idle worker. Deletes the queue it makes for that."""
+    """Measure whole jobs, enqueues and the wake-up of an idle worker, in a queue that is then deleted."""
     note(f"measuring with {jobs} jobs; this takes about a minute")
     with scratch(load(), jobs=jobs, batch=batch, workers=workers) as plan:
         figures = {name: round(value, 2) for name, value in measure(plan, latency_jobs=samples).items()}
@@ -63,7 +63,7 @@ def api(seconds: Seconds = 5.0, as_json: AsJson = False) -> None:
 def dispatch(events: Events = 5_000, seconds: PacedSeconds = 20.0, as_json: AsJson = False) -> None:
     """Measure webhook delivery, compared with a bare loop, and whether dead receivers delay the others.
 
-    Its dispatcher also delivers other waiting events. Stop other dispatchers while it measures.
+    The benchmark's dispatcher also delivers other waiting events. Stop all other dispatchers meanwhile.
     """
     from euterpe.bench.dead_receivers import measure_black_holes
     from euterpe.bench.dispatch import measure_backlog

@@ -49,7 +49,7 @@ def group(help_text: str, *, example: str) -> typer.Typer:
         epilog=_epilog(example),
         no_args_is_help=True,
         add_completion=False,
-        pretty_exceptions_enable=False,  # they print local variables, which may hold keys
+        pretty_exceptions_enable=False,  # pretty exceptions print local variables, which may hold keys
     )
 
 
@@ -63,7 +63,7 @@ def _epilog(example: str) -> str:
 
 @contextmanager
 def opened() -> Iterator[Store]:
-    """Yield the store that the settings describe. Its keys are loaded only if the command needs one."""
+    """Yield the store that the settings describe. Keys are loaded only if the command needs one."""
     settings = load()
     with open_store(settings, LazyRing(settings)) as store:
         yield store

@@ -74,7 +74,7 @@ def examine(settings: Settings) -> Iterator[CheckResult]:
     yield _check("work directory", partial(_work_dir, settings))
     yield _check("what jobs may reach", partial(_reach, settings))
     yield _check("key ring", partial(_key_ring, settings))
-    # Each of these checks needs the one before it.
+    # Each of these checks needs the result of the check before it.
     for name, step in (
         ("database", _database),
         ("schema", _schema),
@@ -110,7 +110,7 @@ def _ffmpeg(settings: Settings) -> str:
 
 
 def _sandbox(settings: Settings) -> Iterator[CheckResult]:
-    """Start the sandbox of a worker, and yield a finding for each of its layers."""
+    """Start the sandbox of a worker, and yield a result for each layer of the sandbox."""
     from euterpe.media.sandbox import Sandbox
 
     try:

@@ -124,7 +124,7 @@ def _line(row: dict[str, Any]) -> tuple[object, ...]:
 
 
 def _used(timings: Mapping[str, Any] | None) -> tuple[str, ...]:
-    """Return what an attempt used, with "≥" when it was measured by its last heartbeat and not at its end."""
+    """Return the usage of an attempt; "≥" marks figures of the last heartbeat, taken before the end."""
     known = timings or {}
     least = "≥ " if known.get("measured") == "last_beat" else ""
     figures = (known.get(name) for name in ("cpu_seconds", "bytes_in", "bytes_out"))

@@ -37,14 +37,14 @@ def listen(port: Port = 9000, secret: Secrets = None, as_json: AsLines = False) 
     except OSError as error:
         raise typer.BadParameter(f"{port}: {error.strerror}", param_hint="--port") from None
     with server:
-        # Block the signals before there are threads, which inherit the mask, so that `sigwait` gets them.
+        # Block the signals before a thread starts and inherits the mask, so that `sigwait` gets the signals.
         signal.pthread_sigmask(signal.SIG_BLOCK, _ENDINGS)
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         doubt = "" if secret else "; without --secret nothing is verified"
         (note if as_json else out)(f"listening on http://127.0.0.1:{server.server_address[1]}/{doubt}")
         signal.sigwait(_ENDINGS)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDINGS)  # a second one ends the process at once
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDINGS)  # a second signal ends the process at once
         server.shutdown()
         thread.join()
 
@@ -114,5 +114,5 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(status)
         self.end_headers()
 
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  its name in the base class
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  the name in the base class
         """Do nothing: stderr is for refused deliveries."""

@@ -24,7 +24,7 @@ def duration_ms(text: str, option: str) -> int:
 
 
 def instant_ms(text: str, option: str) -> int:
-    """Return an instant from a timestamp, or from how long ago it was."""
+    """Parse an instant, given as a timestamp or as a duration before now."""
     if parse_duration(text) is not None:
         return int(time.time() * 1000) - duration_ms(text, option)
     try:
@@ -37,7 +37,7 @@ def instant_ms(text: str, option: str) -> int:
 
 
 # One slash is enough: a shell variable or `Path` may have normalised the URL.
-# A scheme has at least two letters, so that a Windows drive is none.
+# A scheme must have at least two letters here, because a single letter is a Windows drive.
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 
 

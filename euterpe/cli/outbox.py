@@ -79,7 +79,7 @@ def replay(
 ) -> None:
     """Send events again, with the same id and body. Delivered and dead ones get a new budget of attempts.
 
-    A waiting event becomes due at once. That uses its next attempt; after the last it is a dead letter.
+    A waiting event becomes due at once and uses its next attempt; after the last attempt it is a dead letter.
     """
     chosen = (event_id, since, True) if pending else (event_id, requester, since)
     if sum(choice is not None for choice in chosen) != 1 or (until and not since):

@@ -19,7 +19,7 @@ def out(line: str) -> None:
 
 
 def note(line: str) -> None:
-    """Print a line on stderr: it is for people, and a program that reads stdout must not get it."""
+    """Print a line for people on stderr: a program that reads stdout must not get the line."""
     typer.echo(_printable(line), err=True)
 
 
@@ -48,7 +48,7 @@ def fields(values: Mapping[str, object]) -> None:
 
 
 def job_fields(job: Mapping[str, Any]) -> None:
-    """Print a job. The error of an unfinished job is that of an earlier attempt, so it is `last_error`."""
+    """Print a job. An unfinished job's error is from an earlier attempt, so the label is `last_error`."""
     goes_on = job["status"] not in FINISHED
     fields({"last_error" if goes_on and name == "error" else name: value for name, value in job.items()})
 
@@ -72,7 +72,7 @@ def age(since_ms: int) -> str:
 
 
 def _print(shown: Table) -> None:
-    # Lines are not wrapped, on a terminal either: ids stay whole, for grep and for copying.
+    # Lines are not wrapped, not even on a terminal: ids stay whole, for grep and for copying.
     console = Console(width=1_000_000, color_system=None)
     with console.capture() as captured:
         console.print(shown)

@@ -19,7 +19,7 @@ _STEPS = 10  # lines of progress without a terminal
 
 
 class FirstLines:
-    """A printer of the first 20 lines, which counts the others."""
+    """A printer of the first 20 lines, which counts the further lines."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -35,7 +35,7 @@ class FirstLines:
 
 
 class OutageNotice:
-    """A notice that many requests share: each error code is printed once a minute at most. Thread-safe."""
+    """An outage notice for many requests: each error code is printed at most once a minute. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -65,7 +65,7 @@ def list_(as_json: AsJson = False) -> None:
 
 @command(app, "rotate-key", example="euterpe requester rotate-key newsroom --keep 12h")
 def rotate_key(requester: Requester, keep: Keep = "24h", as_json: AsJson = False) -> None:
-    """Make a new API key with the scopes of the newest; the old ones end after --keep."""
+    """Make a new API key with the scopes of the newest key; the old keys end after --keep."""
     old_valid_ms = duration_ms(keep, "--keep")
     with opened() as store:
         requester_id = store.requesters.find(requester)
@@ -75,7 +75,7 @@ def rotate_key(requester: Requester, keep: Keep = "24h", as_json: AsJson = False
 
 @command(app, "rotate-secret", example="euterpe requester rotate-secret newsroom --keep 12h")
 def rotate_secret(requester: Requester, keep: Keep = "24h", as_json: AsJson = False) -> None:
-    """Make a new webhook secret; until the old ones end, webhooks carry a signature of each."""
+    """Make a new webhook secret; until the old secrets end, webhooks carry a signature by each secret."""
     old_valid_ms = duration_ms(keep, "--keep")
     with opened() as store:
         requester_id = store.requesters.find(requester)
@@ -95,7 +95,7 @@ def set_(
     max_attempts: Annotated[Limit, typer.Option(help="The most attempts that a job may ask for.")] = None,
     max_priority: Annotated[Limit, typer.Option(help="The highest priority that a job may ask for.")] = None,
 ) -> None:
-    """Set the weight and the limits of a requester; `none` removes a limit. What is not named stays."""
+    """Set the weight and the limits of a requester; `none` removes a limit. Other limits stay."""
     given: dict[LimitName, tuple[str | None, Callable[[str], int]]] = {
         "weight": (weight, partial(_count, "--weight")),
         "max_running": (max_running, partial(_count, "--max-running")),
@@ -119,7 +119,7 @@ def set_(
 
 @command(app, "disable", example="euterpe requester disable newsroom")
 def disable(requester: Requester) -> None:
-    """Refuse all its keys from now on. Its jobs stay."""
+    """Refuse all API keys of a requester from now on. The requester's jobs stay."""
     with opened() as store:
         store.requesters.disable(store.requesters.find(requester))
     out(f"{requester} is disabled")

@@ -81,19 +81,19 @@ def _run(start: "Callable[[Services], None]") -> None:
         os.read(stop, 1)
         _log.info("draining")
     if services.is_stuck:
-        os._exit(1)  # its threads would keep the interpreter from exiting
+        os._exit(1)  # the stuck worker's threads would keep the interpreter from exiting
 
 
 def _disable_core_dumps() -> None:
-    """Prevent core dumps, as memory holds credentials. The smallest core is larger than the limit of one
-    byte; with 0 a program that collects cores would still get them (core(5))."""
+    """Prevent core dumps, because memory holds credentials. Every core exceeds the limit of one byte; with a
+    limit of 0, a program that collects cores would still get them (core(5))."""
     _, most = resource.getrlimit(resource.RLIMIT_CORE)
     least = 0 if most == 0 else 1
     resource.setrlimit(resource.RLIMIT_CORE, (least, least))
 
 
 def _open_as_many_files_as_allowed() -> None:
-    """Raise the soft limit on open files to the hard one: 1,024 is for programs that use select(2)."""
+    """Raise the soft limit on open files to the hard limit: 1,024 is for programs that use select(2)."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
@@ -101,7 +101,7 @@ def _open_as_many_files_as_allowed() -> None:
 def _open_stop_pipe() -> int:
     """Return the read end of a self-pipe for SIGTERM and SIGINT. A second signal exits without a drain.
 
-    A lock or an event would not do: a wait for it sleeps on when the signal comes just before it begins.
+    A lock or an event would not do: a signal that comes just before the wait begins would not end the wait.
     """
     read_end, write_end = os.pipe()
     os.set_blocking(write_end, False)

@@ -61,7 +61,7 @@ def submit(
         if as_json and not watch_it:
             json_document(job.document)
         elif not as_json:
-            # Without a terminal the id alone, for JOB=$(euterpe submit …).
+            # Without a terminal, print the id alone, for JOB=$(euterpe submit …).
             out(f"{job.job_id} is {job.status}" if sys.stdout.isatty() else job.job_id)
         if watch_it:
             _watch(client, job.job_id, as_json)
@@ -109,7 +109,7 @@ def _note_outage(outage: ClientError) -> None:
 
 
 def _with_files(error: Invalid, spec: Mapping[str, object]) -> Invalid:
-    """Return the error with the file URLs that were refused: a typed path may have been relative."""
+    """Return the error with the file URLs that were refused, because the typed paths may be relative."""
     urls = {("source", "url"): spec["source"], ("output", "url"): spec["output"]}
     files = [str(url) for loc, url in urls.items() if any(e.loc == loc for e in error.errors)]
     named = ", ".join(file for file in files if file.startswith("file://"))

@@ -36,7 +36,7 @@ def pressure(at_ms: Ints) -> Floats:
 
 @lru_cache(maxsize=4)
 def _curve(plan: HistoryPlan) -> tuple[Floats, Floats]:
-    """Return the cumulative share of jobs by instant, without the last few, and the instants."""
+    """Return the cumulative shares of the jobs, without the last few, and the instants of these shares."""
     instants = np.arange(plan.since_ms, plan.until_ms - _RUSH_MS + 1, _STEP_MS)
     weeks = (instants - plan.since_ms) / (7 * DAY_MS)
     come = np.cumsum(cycle(instants) * (1 + _WEEKLY_GROWTH) ** weeks)

@@ -28,21 +28,21 @@ from euterpe.synthesize.outcomes import (
     UPLOADING,
 )
 
-# The probability of each phase for an attempt that may end in any: highest where most time is spent.
+# The probability of each phase for a fate that strikes in any phase: highest where most time is spent.
 _PHASE_ODDS = (0.04, 0.16, 0.7, 0.1)
 _FETCH_BYTES_A_MS, _UPLOAD_BYTES_A_MS = 60_000, 40_000
-# The probability that an attempt fails for the same reason as the one before it.
+# The probability that an attempt fails for the same reason as the attempt before it.
 _SAME_FAILURE = 0.35
 
 
 class Course(NamedTuple):
-    """The outcomes and durations of attempts, one entry per attempt. A step that is not reached is NaN."""
+    """The outcomes and durations of attempts, one entry per attempt. NaN marks a step not reached."""
 
     fate: Ints
-    phase: Ints  # in which it ends; one beyond the last phase for a success
+    phase: Ints  # the phase in which the attempt ends; for a success, the last phase + 1
     bytes_out: Ints
     starts_ms: Ints  # by phase and attempt, relative to the claim
-    took_ms: Ints  # from the claim to its end
+    took_ms: Ints  # from the claim to the end of the attempt
     fetch_ms: Floats
     probe_ms: Floats
     encode_ms: Floats

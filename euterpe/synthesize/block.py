@@ -1,4 +1,4 @@
-"""Generate one block of the history as Arrow tables; it does not depend on any other block."""
+"""Generate one block of the history as Arrow tables. Blocks do not depend on each other."""
 
 import numpy as np
 import pyarrow as pa

@@ -21,7 +21,7 @@ _TERMINAL = ("succeeded", "failed", "dead_letter")
 
 
 class WebhookReceiver(NamedTuple):
-    """The behaviour of a webhook receiver: each try fails with probability `failing` and with this error."""
+    """The behaviour of a webhook receiver: it fails a delivery with probability `failing`, with `error`."""
 
     failing: float
     error: str  # the text of the delivery log: `answered` and the status, or the error code and a reason
@@ -29,7 +29,7 @@ class WebhookReceiver(NamedTuple):
 
     @property
     def status(self) -> int:
-        """Return the HTTP status of a failed try, or 0 if there is no response."""
+        """Return the HTTP status of a failed delivery, or 0 if there is no response."""
         return int(self.error.removeprefix("answered ")) if self.error.startswith("answered") else 0
 
     @property
@@ -44,10 +44,10 @@ class RequesterProfile(NamedTuple):
     receiver: WebhookReceiver | None
     hears: tuple[str, ...] | None  # webhook_events
     has_groups: bool
-    refreshes: bool  # its credentials are short-lived
+    refreshes: bool  # the requester's credentials are short-lived
 
     def wants(self, status: str) -> bool:
-        """Return whether events of this status are delivered; `progress` only if the requester lists it."""
+        """Return whether events of this status are delivered; `progress` only if `hears` lists it."""
         if self.receiver is None:
             return False
         return status != "progress" if self.hears is None else status in self.hears

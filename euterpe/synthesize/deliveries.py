@@ -1,4 +1,4 @@
-"""Generate the deliveries of events: one row per try, until the receiver accepts or the tries are spent."""
+"""Generate the deliveries of events: one row per attempt, until one is accepted or all are spent."""
 
 from typing import NamedTuple
 
@@ -59,11 +59,11 @@ def delivery_rows(block: Snapshot, rng: np.random.Generator) -> pa.Table:
 
 
 def _draw_tries(block: Snapshot, receivers: list[WebhookReceiver], rng: np.random.Generator) -> Tries:
-    """Draw all tries of each event that its requester subscribes to, also those after the history's end."""
+    """Draw all attempts of each wanted event, including the attempts after the end of the history."""
     events = block.events
     subscribed = np.flatnonzero(wanted(block.plan)[events["requester"], events["kind"]])
     failing = np.array([one.failing for one in receivers])[events["requester"][subscribed]]
-    # No number of tries suffices for a receiver that never answers.
+    # No number of attempts suffices for a receiver that always fails.
     needed = np.where(failing < 1, rng.geometric(np.maximum(1 - failing, 1e-9)), MAX_TRIES + 1)
     tries = np.minimum(needed, MAX_TRIES)
     of = np.repeat(subscribed, tries)
@@ -81,7 +81,7 @@ def wanted(plan: HistoryPlan) -> Bools:
 
 
 def _waited(number: Ints, rng: np.random.Generator) -> Ints:
-    """Return the wait before each try: the dispatcher's latency plus the pause after a failed try."""
+    """Return the wait before each attempt: the dispatcher's latency plus the pause after a failed attempt."""
     pause: Floats = _PAUSES_MS[number - 1] * rng.uniform(1, 1 + _SCHEDULE.jitter, len(number))
     return rng.integers(10, 1_500, len(number)) + pause.astype(np.int64)
 
@@ -94,6 +94,6 @@ def _took(receivers: list[WebhookReceiver], who: Ints, delivered: Bools, rng: np
 
 
 def _since(tries: Ints, took: Ints) -> Ints:
-    """Return the time from an event to the end of each of its tries."""
+    """Return the time from each event to the end of each of the event's attempts."""
     whole = np.concatenate([[0], np.cumsum(took)])
     return np.asarray(whole[1:] - np.repeat(whole[np.cumsum(tries) - tries], tries))

@@ -55,7 +55,7 @@ CONTAINERS = ("mov", "matroska", "mpegts", "avi")
 _CONTAINER_SHARES = (0.66, 0.2, 0.11, 0.03)
 _PRIORITIES = {"default": 50, "express": 80, "bulk": 10}
 GROUPS = 40
-# The exponent of the requesters' sizes (Zipf's law): the second is half of the first, the third a third.
+# The exponent of Zipf's law: the second requester is about half as large as the first, the third a third.
 _ZIPF = 1.1
 _MEDIAN_SECONDS, _LONGEST_SECONDS = 150, 14_400
 _MEDIAN_BITS = 8e6

@@ -1,4 +1,4 @@
-"""Synthetic outages: spans in which every attempt with one profile fails for the same reason."""
+"""Synthetic outages: periods in which every attempt with one profile fails for the same reason."""
 
 from dataclasses import dataclass
 
@@ -14,13 +14,13 @@ JOBS_OF_AN_OUTAGE = 20
 
 @dataclass(frozen=True)
 class WorkerOutages:
-    """Spans of time, each with the profile whose attempts fail."""
+    """Periods of time, each with the profile whose attempts fail then."""
 
     spans: tuple[tuple[int, int, int], ...]  # begins, ends, profile
     fate: int
 
     def strike(self, fates: tuple[Ints, Ints], claimed: Ints, profile: Ints) -> tuple[Ints, Ints]:
-        """Return the fates and phases, with those of the attempts that fall into an outage replaced."""
+        """Return the fates and phases, replaced for the attempts that fall into an outage."""
         fate, phase = fates
         for begins, ends, affected in self.spans:
             is_hit = (claimed >= begins) & (claimed < ends) & (profile == affected)
@@ -30,12 +30,12 @@ class WorkerOutages:
 
 
 def draw_outages(plan: HistoryPlan, jobs: JobColumns, rng: np.random.Generator) -> WorkerOutages:
-    """Return outages at random places of the block, each as long as 20 jobs of its profile take to arrive."""
+    """Return outages at random times of the block, each as long as 20 jobs of one profile take to arrive."""
     fate = BY_CODE[plan.outage_code]
     if not plan.outages:
         return WorkerOutages(
             (), fate
-        )  # no draw from `rng`, so that a plan without outages gives the same history as before they existed
+        )  # no draw from `rng`: a plan without outages must give the same history as before outages existed
     firsts = rng.integers(0, len(jobs), plan.outages)
     return WorkerOutages(tuple(_span(jobs, int(first)) for first in firsts), fate)
 

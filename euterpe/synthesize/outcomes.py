@@ -8,7 +8,7 @@ from euterpe.domain.retry import JobError, RetryClass, canceled, lease_expired
 from euterpe.domain.states import IN_PROGRESS
 
 CLAIMED, FETCHING, PROCESSING, UPLOADING, QUEUED = range(5)
-# Indexed by those numbers. In the last phase, jobs are canceled while they wait.
+# The names of the phases, indexed by the numbers above. A job in `queued` is canceled while it waits.
 PHASES = (*map(str, IN_PROGRESS), "queued")
 ANY = -1
 

@@ -13,7 +13,7 @@ from euterpe.synthesize.jobs import Bools, JobColumns, draw_jobs
 from euterpe.synthesize.timeline import Columns, Lives
 
 _SLOTS = 4
-# A block is independent of the slots still in use in neighbouring blocks. So alternate blocks use different
+# A block does not know which slots its neighbouring blocks still use, so alternate blocks use different
 # workers, as after a blue-green roll-out.
 _ROLLOUTS = ("blue", "green")
 
@@ -37,7 +37,7 @@ def slots(started: Ints, ended: Ints) -> Ints:
 
 
 def worker_names(index: int, most: int) -> list[str]:
-    """Return the names of the workers that own the slots 0 to `most` of this block."""
+    """Return the names of this block's workers, by the slots (0 to `most`) that they own."""
     return [f"encoder-{_ROLLOUTS[index % 2]}-{slot // _SLOTS + 1:02}" for slot in range(most + 1)]
 
 

@@ -18,7 +18,7 @@ _REPORT = {"progress": 50.0, "eta_seconds": 30.0, "speed": 3.0}
 
 
 def pause_ms(failures: int) -> int:
-    """Return the backoff before the next try, with the mean jitter."""
+    """Return the backoff before the next attempt, with the mean jitter."""
     return _BACKOFF.delay_ms(failures, RetryClass.TRANSIENT, 0.5)
 
 
@@ -29,7 +29,7 @@ def event_rows(
     tries: Mapping[str, Sequence[Row]],
     who: RequesterProfile,
 ) -> Iterator[dict[str, Any]]:
-    """Yield the outbox rows of one job, whose row in the store is `job`."""
+    """Yield the outbox rows of one job; `job` is the job's row in the store."""
     left = iter(attempts)
     begun, attempt = 0, None
     for event in events:
