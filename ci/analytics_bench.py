@@ -128,8 +128,8 @@ class IngestBench:
         return took
 
     def bits(self) -> list[Figure]:
-        """Measure the ingest of the same new events into a lake twice as large as the database, and into one
-        that has only the position."""
+        """Measure the ingest of the same new events into a lake twice as large as the database, and into a
+        lake that has only the position."""
         large, empty = Lake(self.root / "lake"), Lake(self.root / "empty")
         synthesize_lake(large, plan(self.sizes.database_jobs, seed=2), lambda _: None)
         with empty.append("bench") as append:
@@ -146,7 +146,7 @@ class IngestBench:
 
 
 def _copy_and_write(url: str, table: str, root: Path) -> None:
-    """Copy the same columns with COPY and write them with pyarrow: the baseline, as written by hand."""
+    """Copy the same columns with COPY and write them with pyarrow: the hand-written baseline."""
     columns, path = HISTORY[table].columns, root / f"{table}.parquet"
     select = sa.select(*(COLUMNS[table][column.name].label(column.name) for column in columns))
     with history_of(url) as history:
@@ -179,7 +179,7 @@ def measure_marts(small: Path, large: Path) -> list[Figure]:
 
 
 def _apart(what: str, lake: Path) -> dict[str, float]:
-    """Run one measurement in a separate process, so that its peak memory covers nothing else."""
+    """Run one measurement in a separate process, so that the peak memory is that of the measurement alone."""
     command = [sys.executable, "-m", "ci.analytics_bench", what, str(lake)]
     output = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
     figures: dict[str, float] = json.loads(output.splitlines()[-1])

@@ -1,8 +1,8 @@
 """Measure the benefit and the cost of fair shares between requesters (start-time fair queueing).
 
-The benefit is the wait of a small requester beside the backlog of a large one. It is simulated: slots and
-durations on a settable clock, every enqueue, claim and transition on the real store. The cost is measured
-against the same store with jobs in the order of their enqueue.
+The benefit is measured as how long a small requester's jobs wait while a large requester has a backlog. Slots
+and durations are simulated on a settable clock; every enqueue, claim and transition uses the real store. The
+cost is measured against the same store with jobs in the order of their enqueue.
 """
 
 from __future__ import annotations

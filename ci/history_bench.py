@@ -31,7 +31,7 @@ def _store(url: str) -> Iterator[Store]:
 
 
 def measure(small: str, large: str, *, finished: int) -> dict[str, float]:
-    """Return p50 and p99 in milliseconds of a claim of one, from an inbox and an outbox of either size."""
+    """Return p50 and p99 in milliseconds of claiming one row, from the inbox and outbox of each database."""
     with _store(small) as few, _store(large) as many:
         add_history(few.database, finished=0, waiting=SMALL)
         add_history(many.database, finished=finished, waiting=BACKLOG)

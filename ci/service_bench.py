@@ -74,7 +74,7 @@ def _measure_jobs(installation: Installation, place: BenchFolder, sizes: Sizes) 
 def _measure_idle(installation: Installation, seconds: float) -> Figure:
     with installation.running("serve", "--port", "0") as service:
         service.address()
-        time.sleep(2)  # leave out the work that it does once at start
+        time.sleep(2)  # leave out the work that the program does once at start
         used = service.cpu_seconds()
         time.sleep(seconds)
         share = (service.cpu_seconds() - used) / seconds

@@ -1,4 +1,4 @@
-"""A rate limit (token bucket) for each kind of log line. Suppressed lines are counted, the count is logged.
+"""A rate limit (token bucket) for each kind of log line. The count of suppressed lines is logged.
 
 A client that can cause one line can cause a million: 448,385 wrong keys made 117 MB of log in ten minutes.
 Lines with the same logger, event, response status and requester share a budget, so that one requester's lines
@@ -54,7 +54,7 @@ class LogBudget(logging.Filter):
         self._timer: threading.Timer | None = None
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Return whether to log the line; if not, count it as suppressed."""
+        """Return whether to log the line; otherwise count the line as suppressed."""
         key = _key_of(record)
         is_trouble = key[2] >= _CLIENT_ERROR or record.levelno >= logging.WARNING
         per_s = self._trouble_per_s if is_trouble else self._lines_per_s

@@ -139,10 +139,10 @@ class Settings(BaseSettings):
     work_dir: Path | None = None  # default: the system's temporary folder
     max_source_bytes: Annotated[int, Field(ge=1)] = 50 * _GIB
     min_free_bytes: Annotated[int, Field(ge=0)] = _GIB // 2  # disk space that a worker keeps free
-    stall_timeout_ms: Milliseconds = 120_000  # ffmpeg is stopped after so long without progress
+    stall_timeout_ms: Milliseconds = 120_000  # ffmpeg is stopped after this time without progress
     drain_timeout_ms: Annotated[int, Field(ge=0, le=_DAY_MS)] = 15_000  # Kubernetes kills after 30 s in all
     ffmpeg: Path | None = None  # default: the one in the imageio-ffmpeg wheel
-    # True by default: s3:// and https:// sources cannot be turned off, so any requester may bring media.
+    # True by default: s3:// and https:// sources cannot be turned off, so any requester can bring media.
     require_sandbox: bool = True
 
     # The minimum rate of a fetch or an upload, averaged over the window; 0 turns the check off.
@@ -153,10 +153,10 @@ class Settings(BaseSettings):
     storage_endpoints: Words = ()
     egress_allow: Words = ()
 
-    # The limit of 25 is the contract's (§12), for pods with little CPU.
+    # The contract (§12) sets the limit of 25, for pods with little CPU.
     outbox_batch: Annotated[int, Field(ge=1, le=25)] = 10
     outbox_concurrency: Annotated[int, Field(ge=1, le=100)] = 5
-    outbox_poll_ms: Milliseconds = 1000  # the mean: each wait is drawn from 0.5 to 1.5 times it
+    outbox_poll_ms: Milliseconds = 1000  # the mean: each wait is drawn from 0.5 to 1.5 times this value
 
     outbox_max_attempts: Attempts = 12
     outbox_retry_delays: RetryDelays = DeliverySchedule().delays_ms
@@ -171,7 +171,7 @@ class Settings(BaseSettings):
     max_body_bytes: Annotated[int, Field(ge=1024, le=16 * 1024 * 1024)] = 262_144
     max_unfinished: Annotated[int, Field(ge=1)] = 10_000  # per requester
     max_unfinished_of_all: Annotated[int, Field(ge=1)] = 1_000_000
-    # Upper bounds on what a job may ask for; `euterpe requester set` lowers them for one requester.
+    # Upper bounds on the limits of a job; `euterpe requester set` lowers them for one requester.
     limit_timeout_seconds: Annotated[int, Field(ge=1, le=604_800)] = 604_800
     limit_attempts: Attempts = 100
     limit_priority: Annotated[int, Field(ge=0, le=100)] = 100
@@ -219,7 +219,7 @@ def load(**fixed: Any) -> Settings:
         return Settings(**fixed)
     except ValidationError as invalid:
         details = invalid.errors(include_url=False, include_input=False)
-        # Skip a default that could not be computed: the setting it depends on has a line already.
+        # Skip a default that could not be computed: the setting that it depends on has a line already.
         lines = [_line(detail) for detail in details if detail["type"] != "default_factory_not_called"]
         raise SettingsError(lines) from None
     except tomllib.TOMLDecodeError as error:

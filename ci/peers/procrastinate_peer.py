@@ -32,7 +32,7 @@ class Crew:
 
     @property
     def pool(self) -> int:
-        """Return the pool size of its documentation: one connection per running job and one more."""
+        """Return the pool size that procrastinate's documentation recommends: one per running job and one."""
         return self.workers * self.concurrency + 1
 
 
@@ -70,7 +70,7 @@ async def _process(app: App, noop: NoOp, jobs: int, uri: str, crew: Crew) -> flo
 
 
 async def _work(app: App, concurrency: int) -> None:
-    """Run one worker until the queue is empty and its last completion is written."""
+    """Run one worker until the queue is empty and the last completion is written."""
     await app.run_worker_async(concurrency=concurrency, wait=False, install_signal_handlers=False)
 
 
@@ -114,6 +114,6 @@ async def deferred(uri: str, jobs: int) -> Rates:
 
 
 if __name__ == "__main__":
-    # Procrastinate warns that other modules cannot find the tasks of an App in __main__; none needs to here.
+    # Procrastinate warns that other modules cannot find the tasks of an App in __main__: none needs them.
     logging.getLogger("procrastinate").setLevel(logging.ERROR)
     main(Peer(("procrastinate", "psycopg", "psycopg-pool"), processed, 4_000, deferred))

@@ -12,7 +12,7 @@ from euterpe.bench.programs import Installation
 from euterpe.store.secrets.requesters import NewRequester
 
 _ROWS = 200  # created for the read benchmark, which requests them in turn
-# More than any run enqueues. The API still counts unfinished jobs against the quota.
+# A quota above the jobs of any run: the API still counts unfinished jobs against it.
 _NO_QUOTA = "10000000"
 _PLACEHOLDER = "\0"  # stands for the part that differs from request to request
 

@@ -21,8 +21,8 @@ from euterpe.wiring.database import open_database
 
 
 class BareTable:
-    """A table with one INSERT and one SELECT, each in a transaction of its own, as one would ordinarily write
-    it. It is as durable as the service's own tables."""
+    """A table with one INSERT and one SELECT, each in a transaction of its own, as in an ordinary program.
+    The table is as durable as the service's own tables."""
 
     def __init__(self, database: Database, name: str) -> None:
         self._write, self._read = database.engines.write, database.engines.read

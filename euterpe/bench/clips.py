@@ -28,7 +28,7 @@ class Clips:
 
     def make_large(self, path: Path, *, size_bytes: int) -> None:
         """Write raw, uncompressed video of `size_bytes` to `path`, which takes only seconds."""
-        # A worker fetches a copy, and keeps some space free.
+        # Three times the size: a worker also fetches a copy, and keeps some space free.
         if shutil.disk_usage(path.parent).free < 3 * size_bytes:
             raise BenchFailed(f"{path.parent} has no room for a source of {size_bytes} bytes and its copy")
         picture, frames = (

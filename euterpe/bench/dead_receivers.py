@@ -30,7 +30,7 @@ _SILENT = tuple(f"127.0.2.{number}" for number in range(1, _HOLES + 1))
 
 
 def measure_black_holes(installation: Installation, *, seconds: float) -> Figure:
-    """Return the p99 for destinations that answer, with black holes beside them and, as `bare`, without."""
+    """Return the p99 for destinations that answer, beside black holes; `bare` is the p99 without them."""
     with receiving((*_ANSWERING, *_SILENT)) as receiver:
         answering = dict.fromkeys(_SILENT, receiver.port)
         without = _p99_ms(installation, receiver, seconds, answering, ExitStack())
@@ -62,7 +62,7 @@ def _p99_ms(
         source = _EventSource(store, LoadPlan(installation.settings, requester.requester_id, 0, 0, 1))
         with delivering(installation, [f"{host}:{port}" for host, port in ports.items()]) as check:
             receiver.expect(len(watched))
-            source.emit_at_once(watched)  # the dispatcher has started once these are delivered
+            source.emit_at_once(watched)  # once these events are delivered, the dispatcher has started
             receiver.await_all(check)
             sent = list(itertools.islice(itertools.cycle(urls), int(seconds * _EVENTS_PER_SECOND)))
             receiver.expect(sum(url.endswith(f":{receiver.port}/hook") for url in sent))

@@ -18,7 +18,7 @@ _FOREIGN = "events of the bench were not delivered: stop other dispatchers while
 def delivering(installation: Installation, addresses: Sequence[str]) -> Iterator[Callable[[], None]]:
     """Run `euterpe dispatcher` with egress to these `host:port` allowed; yield a check that it still runs.
 
-    It delivers every event in the outbox, including those of real requesters, like any other dispatcher.
+    Like any dispatcher, it delivers every event in the outbox, including the events of real requesters.
     """
     allowed = ",".join((*installation.settings.egress_allow, *addresses))
     with installation.running("dispatcher", EUTERPE_EGRESS_ALLOW=allowed) as dispatcher:
@@ -37,7 +37,7 @@ _JOBS_AT_ONCE = 100
 
 
 def measure_backlog(installation: Installation, *, events: int) -> Sequence[Figure]:
-    """Return events per second of the dispatcher, once against each bare sender."""
+    """Return events per second of the dispatcher, in a figure for each of the bare senders."""
     concurrency = installation.settings.outbox_concurrency
     with receiving() as receiver, installation.requester() as requester, installation.open() as store:
         jobs = events // _EVENTS_PER_JOB

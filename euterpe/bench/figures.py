@@ -11,7 +11,7 @@ class BenchFailed(EuterpeError):
 
 @dataclass(frozen=True)
 class Figure:
-    """A measured value. `bare` is the same without Euterpe, measured in the same run; if it is set, the
+    """A measured value. `bare` is the value without Euterpe, measured in the same run. If `bare` is set, the
     target applies to the ratio `value / bare`, otherwise to `value`."""
 
     what: str

@@ -45,7 +45,7 @@ class LoadPlan:
     batch: int
     workers: int
     callers: int = 64
-    # If set, the events are pending deliveries: rows in one more index, which a dispatcher would claim.
+    # If set, the events are pending: a dispatcher would claim them, and their rows are in one more index.
     webhook_url: str | None = None
 
     @property
@@ -89,7 +89,7 @@ def enqueue_in_bulk(store: Store, plan: LoadPlan) -> None:
 
 
 def _work_off(plan: LoadPlan) -> float:
-    """Return the seconds from the workers' common start until the last one found the queue empty."""
+    """Return the seconds from the workers' common start until the last worker found the queue empty."""
     processes = multiprocessing.get_context("spawn")
     start, times = processes.Barrier(plan.workers + 1), processes.SimpleQueue()
     workers = [processes.Process(target=_work, args=(plan, start, times)) for _ in range(plan.workers)]

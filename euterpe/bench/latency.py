@@ -8,8 +8,8 @@ from euterpe.runtime.jitter import jittered
 from euterpe.store.engine.wakeup import Topic
 from euterpe.store.store import Store
 
-# The pause between two jobs lets the worker become idle again. It is random so that it cannot stay in phase
-# with the polls.
+# The pause between two jobs lets the worker become idle again. Pauses are random, because equal pauses could
+# stay in phase with the polls.
 _PAUSE_S = 0.11
 _POLL_S = 1.0
 _IDLE_S = 10.0

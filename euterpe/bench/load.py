@@ -25,7 +25,7 @@ _ANSWER_TIMEOUT_S = 60.0
 
 @dataclass(frozen=True)
 class Load:
-    """A request template: `before`, a word, `after`. The `words` are used in turn; if there are none, each
+    """A request template: `before`, a word, `after`. The `words` are used in turn; without `words`, each
     request gets a unique word."""
 
     address: tuple[str, int]
@@ -40,7 +40,7 @@ class Load:
 @dataclass(frozen=True)
 class Answered:
     per_second: float
-    share: float  # of a core, used by the generator: near 1, the generator is the bottleneck
+    share: float  # of a core, used by the generator; if near 1, the generator is the bottleneck
 
 
 def drive(load: Load) -> Answered:
@@ -100,7 +100,7 @@ class _SharedState:
             self._failed.set_result(what)
 
     async def wait(self, seconds: float) -> None:
-        """Wait for so many seconds. Raise `BenchFailed` as soon as a request fails."""
+        """Wait for `seconds`. Raise `BenchFailed` as soon as a request fails."""
         await asyncio.wait([self._failed], timeout=seconds)
         if self._failed.done():
             raise BenchFailed(f"a request was not answered as it should be: {self._failed.result()}")
@@ -115,7 +115,7 @@ class _Connection(asyncio.Protocol):
         self._is_closing = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's transports do not subclass it
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's transports do not subclass asyncio's
         self._transport.write(self._shared.next_request())
 
     def data_received(self, data: bytes) -> None:

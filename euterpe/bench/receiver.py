@@ -33,7 +33,7 @@ class BenchReceiver:
 
     def await_all(self, check: Callable[[], None] = lambda: None) -> float:
         """Return the rate per second from the first to the last expected webhook. `check` is called every
-        second and raises if waiting longer is of no use."""
+        second, and raises if no more webhooks can be expected."""
         until = time.monotonic() + _DELIVERY_TIMEOUT_S
         while not self._pipe.poll(_CHECK_EVERY_S):
             check()
@@ -104,7 +104,7 @@ class _Hook(asyncio.Protocol):
         self._count, self._received = count, b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's transports do not subclass it
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's transports do not subclass asyncio's
 
     def data_received(self, data: bytes) -> None:
         self._received += data

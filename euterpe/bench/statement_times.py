@@ -17,7 +17,7 @@ from euterpe.store.engine.database import Database
 def statement_times(database: Database) -> Iterator[Mapping[str, float]]:
     """Yield the seconds by kind of statement, for this thread only; they accumulate inside the `with` block.
 
-    The entry `Python`, the rest of the time, is added at the end.
+    At the end, the rest of the time is added as the entry `Python`.
     """
     engine, spent = database.engines.write, defaultdict[str, float](float)
     began = time.perf_counter()

@@ -31,7 +31,7 @@ class BenchFolder:
 
     folder: Path
     url: str
-    environ: Mapping[str, str]  # the settings that allow a worker to use it
+    environ: Mapping[str, str]  # the settings that allow a worker to use the folder
     credentials: Mapping[str, Any] | None = None
 
 
@@ -100,7 +100,7 @@ class TranscodeBench:
 
     @contextmanager
     def _working(self, *, slots: int) -> Iterator[Program]:
-        """Run a worker that serves the benchmark's queue only; yield it after its first job."""
+        """Run a worker that serves the benchmark's queue only; yield the worker after its first job."""
         environ = {
             "EUTERPE_WORKER_QUEUES": self._queue,
             "EUTERPE_WORKER_SLOTS": str(slots),

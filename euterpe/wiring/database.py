@@ -84,7 +84,7 @@ def database_file(settings: Settings) -> Path | None:
 
 
 def require_database_file(settings: Settings) -> None:
-    """Raise `SchemaMismatch` if the SQLite file is missing: SQLite would create an empty one for a typo."""
+    """Raise `SchemaMismatch` if the SQLite file is missing: SQLite would create an empty file for a typo."""
     path = database_file(settings)
     if path is not None and not path.exists():
         raise SchemaMismatch(f"there is no database {path}; run `euterpe migrate`")
@@ -115,7 +115,7 @@ def key_ring(settings: Settings) -> LocalKeyRing | FileKeyRing:
 
 
 def ring_file(settings: Settings) -> Path:
-    """Return the key ring's path, which may not exist: EUTERPE_KEK_FILE, else beside the SQLite database."""
+    """Return the path for the key ring file: EUTERPE_KEK_FILE, else a file beside the SQLite database."""
     if settings.keks is not None:
         raise KeyRingError("EUTERPE_KEKS", "is in the environment and not in a file: change it there")
     if settings.kek_file is not None:
@@ -132,7 +132,7 @@ def ring_file(settings: Settings) -> Path:
 def _refuse_if_lost(settings: Settings, path: Path) -> None:
     """Raise `KeyRingError` if the database has secrets.
 
-    A new ring could not decrypt them, and would take the place of the missing one."""
+    A new ring could not decrypt the secrets, and would take the place of the missing ring."""
     with open_store(settings, LazyRing(settings)) as store:
         used = store.rewrap.in_use()
     if used:

@@ -40,8 +40,8 @@ class Services:
     """The API server, worker and dispatcher of one process. The creator must call `stop`.
 
     `stop` first makes the API and the worker accept no new work. Then it stops the started parts in reverse
-    order and waits for each: a dispatcher that was started before the worker stops after it, and so can still
-    deliver the events of the worker's last jobs.
+    order and waits for each: a dispatcher that was started before the worker stops after the worker, and can
+    therefore still deliver the events of the worker's last jobs.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -96,7 +96,7 @@ class Services:
         self._parts.callback(self._stop_worker, worker)
 
     def _start_sandbox(self, sandbox: Sandbox) -> None:
-        """Start the sandbox before the first claim; raise if it is required and a layer is missing."""
+        """Start the sandbox before the first claim; raise if a layer of a required sandbox is missing."""
         self._sandbox = self._parts.enter_context(sandbox)
         for layer in sandbox.isolation.missing():
             _log.warning(
@@ -114,7 +114,7 @@ class Services:
         self.is_stuck = not worker.stop(drain_s=self._settings.drain_timeout_ms / 1000)
 
     def open_api(self, host: str, port: int) -> ApiServer:
-        """Return a server bound to `port` (0 for any free port). It answers no request before its `start`.
+        """Return a server bound to `port` (0 for any free port). Before `start` it answers no request.
 
         Raise `PortTaken` if the port cannot be bound."""
         settings = self._settings
