@@ -127,7 +127,7 @@ def _job_outcome() -> Column:
 
 
 def _with_use(attempts: DataFrame) -> DataFrame:
-    """Add what each attempt used: its processor time or, where that is unknown, the time it held its slot.
+    """Add the usage of each attempt: processor time or, if that is unknown, the time that it held its slot.
 
     A worker that ends an attempt itself reports `ffmpeg` and, if ffmpeg ran at all, `encode_ms` and
     `cpu_seconds`: without `encode_ms`, the attempt used no processor time. A worker that was killed reported

@@ -1,4 +1,4 @@
-"""Incremental ingest: append to the lake what the database has committed since the last ingest."""
+"""Incremental ingest: append to the lake the rows that were committed since the last ingest."""
 
 import json
 from collections.abc import Callable, Mapping

@@ -18,7 +18,7 @@ Floats = npt.NDArray[np.float64]
 
 # With fewer blocks of a version, the variance between its blocks cannot be estimated.
 FEWEST_BLOCKS = 4
-# The smallest p-value is one in this many: enough for 200 comparisons at 1 % after Holm's correction.
+# The smallest p-value is 1 / `_PERMUTATIONS`: enough for 200 comparisons at 1 % after Holm's correction.
 _PERMUTATIONS = 20_000
 _SEED = 1
 # Smaller relative differences are rounding errors.
@@ -41,7 +41,7 @@ class Blocks:
 
 
 def equal_ratios(before: Blocks, after: Blocks) -> float | None:
-    """Return the two-sided p-value of equal ratios, or None if either has fewer than `FEWEST_BLOCKS`."""
+    """Return the two-sided p-value of equal ratios, or None if a version has fewer than `FEWEST_BLOCKS`."""
     if min(len(before), len(after)) < FEWEST_BLOCKS:
         return None
     sums = np.concatenate([after.sums, before.sums])

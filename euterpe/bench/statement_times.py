@@ -22,7 +22,7 @@ def statement_times(database: Database) -> Iterator[Mapping[str, float]]:
     engine, spent = database.engines.write, defaultdict[str, float](float)
     began = time.perf_counter()
     dialect: Any = engine.dialect
-    inserts: Any = BulkInsert  # its COPY does not fire SQLAlchemy's cursor events
+    inserts: Any = BulkInsert  # a bulk COPY does not fire SQLAlchemy's cursor events
     commit, copy_in, started = dialect.do_commit, inserts.copy_in, {get_ident(): 0.0}
 
     def before(*_: Any) -> None:

@@ -61,7 +61,7 @@ def api(seconds: Seconds = 5.0, as_json: AsJson = False) -> None:
 
 @command(app, "dispatch", example="euterpe bench dispatch --events 20000")
 def dispatch(events: Events = 5_000, seconds: PacedSeconds = 20.0, as_json: AsJson = False) -> None:
-    """Measure webhook delivery, compared with a bare loop, and whether dead receivers delay the others.
+    """Measure webhook delivery, compared with a bare loop, and whether dead receivers delay other webhooks.
 
     The benchmark's dispatcher also delivers other waiting events. Stop all other dispatchers meanwhile.
     """

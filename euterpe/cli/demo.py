@@ -101,7 +101,7 @@ def _new_folder(folder: Path | None) -> Path:
 
 
 def _settings(folder: Path, collector: Collector) -> Settings:
-    """Return settings for a separate installation in `folder`; they override those of the environment."""
+    """Return settings for a separate installation in `folder`, which override the environment's settings."""
     (folder / "work").mkdir()
     return load(
         database_url=f"sqlite:///{folder / 'euterpe.db'}",

@@ -77,7 +77,7 @@ def replay(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Send events again, with the same id and body. Delivered and dead ones get a new budget of attempts.
+    """Send events again, with the same id and body. Delivered and dead events get a new budget of attempts.
 
     A waiting event becomes due at once and uses its next attempt; after the last attempt it is a dead letter.
     """

@@ -135,7 +135,7 @@ def _error(block: Snapshot, succeeded: Bools) -> dict[str, Any]:
 
 
 def _last(block: Snapshot, without: Ints, name: str, which: Bools | slice = slice(None)) -> Ints:
-    """Return a column's value in each job's last event among `which`; jobs without one keep `without`.
+    """Return a column's value in each job's last event of `which`, or `without` for jobs without an event.
 
     NumPy keeps the last assignment to a repeated index."""
     found = without.copy()

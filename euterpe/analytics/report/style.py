@@ -133,7 +133,7 @@ def chart() -> str:
 
 
 def _themes() -> str:
-    """Return both palettes; `class=dark` on the root selects the dark one whatever the system prefers."""
+    """Return both palettes; `class=dark` on the root selects dark, even if the system prefers light."""
     by_day, by_night = colours(night=False), colours(night=True)
     return (
         f":root {{ color-scheme: light dark; {by_day} }}\n"

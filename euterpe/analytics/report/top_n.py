@@ -1,4 +1,4 @@
-"""Top-N rows with the rest folded into one, because nobody reads a table of 500 requesters."""
+"""Top-N rows and one row for all the rest, because nobody reads a table of 500 requesters."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

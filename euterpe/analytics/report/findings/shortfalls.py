@@ -129,7 +129,7 @@ def generous_bits(results: Results) -> Iterator[Finding]:
 
 
 def uneven_waiting(results: Results) -> Iterator[Finding]:
-    """Yield a finding for each queue in which a requester waits for the others."""
+    """Yield a finding for each queue in which a requester waits for other requesters."""
     for queue in by_queue(results.rows("fairness")):
         jain, worst = queue.jain, queue.waits_for_others()
         if jain is None or jain >= EVEN or worst is None:

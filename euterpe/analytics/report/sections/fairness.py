@@ -1,4 +1,4 @@
-"""The section on fairness: whether some requesters of a queue wait for the others."""
+"""The section on fairness: whether some requesters of a queue wait for other requesters."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

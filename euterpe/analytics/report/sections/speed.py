@@ -58,7 +58,7 @@ def _answer(speeds: Sequence[Row], compared: Sequence[Row]) -> str:
 
 
 def regressed(row: Row) -> str:
-    """Return what a new version of ffmpeg changed, in a few words."""
+    """Describe the effect of a new version of ffmpeg, in a few words."""
     if row["measure"] == "speed":
         moved = "slower" if row["change"] < 0 else "faster"
         return f"{row['profile']} is {words.percent(abs(row['change']))} {moved} with ffmpeg {row['ffmpeg']}"
@@ -106,7 +106,7 @@ def _speeds(speeds: Sequence[Row]) -> Html:
 
 
 def _assumptions() -> Html:
-    """Return what the comparison counts, what it assumes, and how often it was wrong."""
+    """Explain what the comparison counts, what it assumes, and how often it was wrong."""
     rate = words.percent(MEASURED.alarms / MEASURED.histories)
     return tag(
         "p",
