@@ -38,7 +38,7 @@ def wait_quantile(
 def fewest_slots(
     load: float, service_seconds: float, cv2: float, *, within_seconds: float, share: float = 0.95
 ) -> tuple[int, float]:
-    """Return the fewest slots that keep the wait of `share` of jobs within `within_seconds`, and that wait."""
+    """Return the fewest slots that keep the wait of `share` of jobs in `within_seconds`, and that wait."""
     spread = service_seconds * (1 + cv2) / 2
     slots = math.floor(load) + 1
     blocked = erlang_b(slots, load)

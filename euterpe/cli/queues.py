@@ -18,7 +18,7 @@ _LANES = tuple(lane.value for lane in Lane if lane is not Lane.REST)
 
 @command(app, "list", example="euterpe queues list")
 def list_(as_json: AsJson = False) -> None:
-    """List active and paused queues. Delayed jobs wait for their time, blocked ones for their group."""
+    """List active and paused queues. Delayed jobs wait for their time, blocked jobs for their group."""
     with opened() as store:
         paused, backlog = store.control.paused_queues(), store.jobs.backlog()
     counts: defaultdict[str, Counter[str]] = defaultdict(Counter)

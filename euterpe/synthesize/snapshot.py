@@ -56,7 +56,7 @@ class Snapshot:
 
 
 def cut(plan: HistoryPlan, index: int, rng: np.random.Generator) -> Snapshot:
-    """Generate a block and drop what started or happened after the end of the history."""
+    """Generate a block and drop the attempts and events after the end of the history."""
     jobs = draw_jobs(plan, index, rng)
     attempts, events = Lives(plan, jobs, rng).live()
     slot = slots(attempts["started_ms"], attempts["ended_ms"])
