@@ -41,7 +41,8 @@ def definitions(tables: Iterable[Table]) -> str:
     lines = []
     for table in tables:
         key = ", ".join(f"`{name}`" for name in table.key)
-        lines += ["", f"### {table.name}", "", f"{table.meaning} A row for each {key}.", ""]
+        rows = f"Key: {key}." if len(table.key) == 1 else f"One row for each ({key})."
+        lines += ["", f"### {table.name}", "", f"{table.meaning} {rows}", ""]
         lines += ["| column | type | meaning |", "| --- | --- | --- |"]
         lines += [f"| `{c.name}` | {c.type} | {c.meaning.replace('|', '/')} |" for c in table.columns]
     return "\n".join([*lines[1:], "", ""])
@@ -50,7 +51,7 @@ def definitions(tables: Iterable[Table]) -> str:
 def retries(max_attempts: int) -> str:
     """Return a markdown table of delivery attempts: the pause before each and the total time."""
     lines = [
-        "| attempt | after the one before | at the earliest, after the first |",
+        "| attempt | delay after the previous attempt | earliest time after the first attempt |",
         "| --- | --- | --- |",
         "| 1 | | |",
     ]

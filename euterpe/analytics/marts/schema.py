@@ -4,7 +4,7 @@ from euterpe.analytics.schema import Table, columns
 
 THROUGHPUT = Table(
     "throughput",
-    "What was asked for and what became of it.",
+    "Show how many jobs were accepted, and their outcomes.",
     ("day", "requester", "profile", "queue"),
     columns("""
         day day When the jobs were accepted.
@@ -24,7 +24,7 @@ THROUGHPUT = Table(
 
 LATENCY = Table(
     "latency",
-    "Where the time of a job goes.",
+    "Show where the time of a job goes.",
     ("profile", "queue", "stage"),
     columns("""
         profile string The profile.
@@ -40,7 +40,7 @@ LATENCY = Table(
 
 SPEED = Table(
     "speed",
-    "How fast encoding is: seconds of media for each second of ffmpeg.",
+    "Show how fast encoding is: seconds of media for each second of ffmpeg.",
     ("profile", "ffmpeg"),
     columns("""
         profile string The profile.
@@ -56,7 +56,7 @@ SPEED = Table(
 
 FAILURES = Table(
     "failures",
-    "What fails, where, and since when.",
+    "Show what fails, where, and since when.",
     ("error_code", "error_phase"),
     columns("""
         error_code string The code (docs/errors.md).
@@ -75,7 +75,7 @@ FAILURES = Table(
 
 REFRESHES = Table(
     "refreshes",
-    "Whether credentials that expire are renewed in time.",
+    "Tell whether credentials that expire are renewed in time.",
     ("requester",),
     columns("""
         requester string The requester.
@@ -90,7 +90,7 @@ REFRESHES = Table(
 
 WEBHOOKS = Table(
     "webhooks",
-    "Whether webhooks arrive in time, and whether receivers accept them.",
+    "Tell whether webhooks arrive in time, and whether receivers accept them.",
     ("requester",),
     columns("""
         requester string The requester.
@@ -112,7 +112,7 @@ WEBHOOKS = Table(
 
 SIZES = Table(
     "sizes",
-    "Which encodes waste bits.",
+    "Show which encodes waste bits.",
     ("profile",),
     columns("""
         profile string The profile.
@@ -132,7 +132,7 @@ SIZES = Table(
 
 COSTS = Table(
     "costs",
-    "What each requester and profile cost.",
+    "Show what each requester and profile cost.",
     ("requester", "profile"),
     columns("""
         requester string The requester.
@@ -153,7 +153,7 @@ COSTS = Table(
 
 UTILISATION = Table(
     "utilisation",
-    "How busy the workers are.",
+    "Show how busy the workers are.",
     ("day", "worker_id"),
     columns("""
         day day The day (an attempt over midnight counts on each day for its part).
@@ -169,7 +169,7 @@ UTILISATION = Table(
 
 CAPACITY = Table(
     "capacity",
-    "How many worker slots next month needs, by queue.",
+    "Show how many worker slots next month needs, by queue.",
     ("queue",),
     columns("""
         queue string The queue.
@@ -197,7 +197,7 @@ CAPACITY = Table(
 
 REGRESSIONS = Table(
     "regressions",
-    "What a new ffmpeg changed beyond noise.",
+    "Show what a new ffmpeg changed beyond noise.",
     ("profile", "ffmpeg", "measure"),
     columns("""
         profile string The profile.
@@ -216,7 +216,7 @@ REGRESSIONS = Table(
 
 FAIRNESS = Table(
     "fairness",
-    "Whether some requesters wait for others in the same queue.",
+    "Tell whether some requesters wait for others in the same queue.",
     ("queue", "requester"),
     columns("""
         queue string The queue.
