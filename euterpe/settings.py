@@ -43,7 +43,7 @@ _HEARTBEAT_MS = 15_000
 _DAY_MS = 24 * 3600 * 1000
 _GIB = 1024**3
 _LIBSQL = ("libsql:", "ws:", "wss:", "http:", "https:")
-_LARGEST_ON_LIBSQL = 512 * 1024  # one query reads fifteen specs
+_LARGEST_ON_LIBSQL = 512 * 1024  # one response holds up to fifteen specs
 _MOST_RETRY_DELAYS = 100
 _SHORTEST_RETRY_DELAY_MS, _LONGEST_RETRY_DELAY_MS = 1_000, 7 * _DAY_MS  # a row waits a week at most
 _LONGEST_WORKER_ID = 255  # the store accepts no more
@@ -110,7 +110,7 @@ class SettingsError(EuterpeError):
 
 
 def _default_heartbeat(so_far: dict[str, Any]) -> int:
-    """Return at most a quarter of the lease, so that a short lease, too, survives three lost heartbeats."""
+    """Return the default heartbeat, at most lease / 4: even a short lease survives three lost heartbeats."""
     lease_ms: int = so_far["lease_ttl_ms"]
     return min(_HEARTBEAT_MS, lease_ms // 4)
 

@@ -118,7 +118,7 @@ def _require_reachable(master: str) -> None:
     to reach a Spark Connect server, and for one minute to reach a master."""
     scheme, _, hosts = master.partition("://")
     if scheme in _PORTS:
-        # One of several masters may be down.
+        # Spark accepts a list of masters, and one that answers is enough.
         problems = [_connection_problem(f"//{host}", _PORTS[scheme]) for host in hosts.split(",")]
         if all(problems):
             raise SparkMissing(f"nothing answers at {master}: {problems[0]}")

@@ -85,8 +85,8 @@ def _run(start: "Callable[[Services], None]") -> None:
 
 
 def _disable_core_dumps() -> None:
-    """Prevent core dumps, because memory holds credentials. Every core exceeds the limit of one byte; with a
-    limit of 0, a program that collects cores would still get them (core(5))."""
+    """Prevent core dumps, because memory holds credentials. With a limit of 1 byte not even a program that
+    collects core dumps through a pipe gets one; with a limit of 0 it would (core(5))."""
     _, most = resource.getrlimit(resource.RLIMIT_CORE)
     least = 0 if most == 0 else 1
     resource.setrlimit(resource.RLIMIT_CORE, (least, least))

@@ -1,7 +1,7 @@
 """Retry policy and backoff: pure decisions after a failure. One place in the store writes them.
 
 There are three budgets with a counter each (contract §5): execution attempts, credential refreshes and
-outbox deliveries. No function here reads the counter of another budget.
+outbox deliveries. Each function here reads the counter of one budget only.
 """
 
 from dataclasses import dataclass

@@ -32,7 +32,7 @@ class Child:
 
     def __init__(self, channel: socket.socket, outputs: Mapping[int, int]) -> None:
         self._channel = channel
-        self._outputs = dict(outputs)  # target number -> our read end
+        self._outputs = dict(outputs)  # the child's descriptor (1 or 2) -> our end of its pipe
         self._exit: Exit | None = None
         self._lock = threading.Lock()
         self.pid, self._pidfd = _receive_pid(channel)

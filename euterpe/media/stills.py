@@ -17,7 +17,8 @@ _USUAL_FPS = 25.0
 _THUMBNAIL_LINES = 90
 _MOST_ROWS = 10
 _LONGEST_JPEG_SIDE = 65_500
-_MOST_SMALL_PICTURES = 10_000  # one every nine seconds for a day; at most a thousand sheets
+# Enough for a picture every nine seconds of a 24-hour source. They fill at most 1,000 sheets.
+_MOST_SMALL_PICTURES = 10_000
 
 
 def image(output: ImageOutput, info: MediaInfo) -> Planned:

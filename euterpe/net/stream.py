@@ -56,7 +56,8 @@ class GuardedStream(httpcore.NetworkStream):
                 raise limits.timeout() from None
             except OSError as error:
                 limits.end_wait(0)
-                # httpcore then reads: a server that refuses a body early may have sent the reason.
+                # After a WriteError httpcore reads the response: a server that refuses a body early may have
+                # sent the reason.
                 raise httpcore.WriteError from error
             limits.end_wait(sent)
             unsent = unsent[sent:]

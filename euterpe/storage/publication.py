@@ -14,7 +14,7 @@ _GRAIN_S = 1.0
 
 @dataclass(frozen=True)
 class ObjectState:
-    """An object's state as its store reports it. If `identity` is None, it is unknown whether it exists."""
+    """An object's state as its store reports it. If `identity` is None, the object may or may not exist."""
 
     identity: str | None  # generation, ETag, or a file's inode, time and size: changes with the content
     size: int | None = None
@@ -35,7 +35,7 @@ class ConditionsUnsupported(Exception):
 
 
 def _unknown(_job_id: str) -> None:
-    """Return None, as for a job of another installation."""
+    """Return None: the job may belong to another installation. The default of `is_rival`."""
 
 
 @dataclass(frozen=True)

@@ -68,7 +68,7 @@ class SignedReader:
 
 
 class SignedDestination:
-    """A destination with a signed PUT URL per output. It replaces objects, as no condition can be added."""
+    """A destination with a signed PUT URL per output. PUT overwrites, as no condition can be added to it."""
 
     def __init__(self, egress: Egress, urls: Mapping[str, str], pace: TransferPace) -> None:
         self._egress, self._urls, self._pace = egress, urls, pace

@@ -86,7 +86,7 @@ class UploadDestination(Protocol):
         ...
 
     def check(self, name: str, stored: Stored) -> None:
-        """Raise when `name` is no longer what `put` returned, as far as the store allows a check."""
+        """Raise when the object no longer has the content that `put` stored, as far as the store can tell."""
         ...
 
 

@@ -27,7 +27,7 @@ from euterpe.synthesize.outcomes import (
     SUCCESS,
 )
 
-Columns = dict[str, Any]  # arrays of one length
+Columns = dict[str, Any]  # arrays of equal length
 # The kinds of events, in the order in which they occur within a claim.
 EVENTS = (
     "claimed",

@@ -52,7 +52,7 @@ def served(servers: Callable[[str], engines.Engine], ring: LocalKeyRing) -> Iter
 @pytest.fixture
 def requester(served: Served, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Requester:
     """Return the requester whose key the commands use."""
-    del folder  # it clears the environment first
+    del folder  # requested because this fixture clears the environment, before we set variables
     requester = served.requester()
     monkeypatch.setenv("EUTERPE_URL", served.url)
     monkeypatch.setenv("EUTERPE_API_KEY", requester.key)

@@ -94,7 +94,7 @@ def add_events(
 
 
 def assert_signed(received: Sequence[Received], *secrets: str) -> None:
-    """Assert that each is signed with each of these secrets, and that no nonce occurs twice."""
+    """Assert that every request is signed with all of these secrets, and that no nonce occurs twice."""
     for secret in secrets:
         nonces = MemoryNonces()
         for one in received:

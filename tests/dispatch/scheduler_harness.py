@@ -57,7 +57,7 @@ class SchedulerHarness:
             self.inner.finish(send, outcome)
 
     def note_outcome(self, to: str, outcome: Outcome = Outcome.ANSWER, *, after_s: float = 0.001) -> None:
-        """Start and end one send to a destination without waiting events."""
+        """Start and end one send to a destination that has no waiting events."""
         self.add(event(1_000_000, to=to))
         (send,) = self.start_all()
         self.finish([send], outcome, after_s=after_s)

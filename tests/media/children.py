@@ -30,7 +30,7 @@ class StubSandbox(Sandbox):
 def shell(
     sandbox: Sandbox, script: str, folder: Path, limits: ResourceLimits = LIMITS, given: int | None = None
 ) -> Child:
-    """Start a shell, limited to builtins as a child may execute nothing else. `given` is its descriptor 7."""
+    """Start a shell, limited to builtins as a child may execute nothing else. It gets `given` as fd 7."""
     fds = {} if given is None else {7: given}
     return sandbox.run(["/bin/sh", "-c", script], fds=fds, cwd=folder, limits=limits)
 

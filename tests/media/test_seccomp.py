@@ -100,7 +100,7 @@ class ProbeState(Exception):
 
 
 def test_a_probe_has_the_filter_and_no_way_to_the_worker(sandbox: Sandbox) -> None:
-    """The test inspects the probe by /proc while it waits for the first byte of its source."""
+    """The test inspects the probe in /proc while the probe waits for the first byte of its source."""
     never, held = os.pipe()
 
     def inspect() -> None:

@@ -2,8 +2,8 @@
 
 `python -m tests.media.without_isolation namespaces,landlock MODULE ARGUMENT...`
 
-An outer seccomp filter with the rules of Docker's default profile does it: `unshare`, and `clone` with a
-namespace, return EPERM. It also holds for everything that the process starts.
+The module installs a seccomp filter with the rules of Docker's default profile: `unshare`, and `clone` with
+a namespace, return EPERM. The filter also applies to everything that the process starts.
 """
 
 import platform

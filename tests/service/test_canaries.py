@@ -45,7 +45,7 @@ def large_cores() -> Iterator[None]:
 
 
 class SignedUrlStore(MemoryStore):
-    """A store of signed URLs whose refusals quote the URL."""
+    """An object store for signed URLs that repeats the URL when it refuses a request."""
 
     def __call__(self, call: Call) -> Reply:
         if call.path.startswith("/refused"):

@@ -84,7 +84,7 @@ def test_a_job_outlives_a_restart_of_its_store(
         job_id = harness.submit(credentials=harness.keys)
         with gate.held():
             running.close()
-            proxy.upstream = s3.endpoint  # another process, which does not know the uploads that had begun
+            proxy.upstream = s3.endpoint  # another process, which does not know the first one's uploads
     job = harness.await_end(job_id)
     assert (job["status"], job["last_error"]) == ("succeeded", None)
 
@@ -151,7 +151,7 @@ def test_a_source_that_finds_no_room_is_a_full_disk(installation: Installation, 
     worker.await_log("worker_started")
     resource.prlimit(worker.pid, resource.RLIMIT_FSIZE, (limit, limit))
     with installation.store() as store, closing(store.database.listen(Topic.INBOX)) as commits:
-        for excess in (1, limit):  # the write fails at the last flush, and in the middle
+        for excess in (1, limit):  # 1: the last flush fails; `limit`: a write in the middle fails
             (media / "large.mp4").write_bytes(bytes(limit + excess))
             spec = parse_spec({**installation.request("large.mp4"), "max_attempts": 1})
             job_id = store.submit(spec, installation.requester_id).result(TIMEOUT_S).job_id

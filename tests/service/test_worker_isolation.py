@@ -125,7 +125,7 @@ def test_fair_a_source_that_announces_the_disk_of_others_waits_for_it_and_pays_n
             waiting = harness.await_status(large, JobStatus.QUEUED)
             assert (waiting["last_error"]["code"], waiting["attempt_count"]) == ("waits_for_disk", 0)
         assert harness.await_end(other)["attempt_count"] == 1
-        # It is fetched once it runs alone, and fails because it is not media.
+        # `large` is fetched when no other job runs, and fails because it is not media.
         assert harness.await_end(large)["last_error"]["code"] == "source_not_media"
         assert harness.store.jobs.get(large)["attempt_count"] == 1
 

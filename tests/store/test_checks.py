@@ -91,7 +91,7 @@ def test_unusual_but_good_documents_come_back_as_they_were(store: Store) -> None
 
 
 def test_no_field_of_a_worker_can_bypass_the_fence(store: Store, clock: SettableClock) -> None:
-    """`fenced-writes`: a worker may set neither the fence's own fields nor the step QUEUED to CLAIMED."""
+    """`fenced-writes`: `advance` accepts no column of the fence and no transition from QUEUED to CLAIMED."""
     (job_id,) = enqueue(store)
     stale = claim_one(store, lease_ms=1_000)
     clock.advance(1_001)

@@ -31,7 +31,7 @@ class Horizon:
         return (self.end - self.start) / DAY_US
 
     def within(self, time: str, *, days: int, after: int = 0) -> Column:
-        """Return whether an instant is in the last `days` days of the history but not in the last `after`."""
+        """Return whether an instant lies between `after` and `days` days before the end of the history."""
         ago = F.lit(self.end) - F.unix_micros(F.col(time))
         return (ago >= after * DAY_US) & (ago < days * DAY_US)
 

@@ -5,8 +5,9 @@ while ffmpeg ran, with one of `ENCODER_CODES`, divided by those plus the success
 network, the machine or a person ended are not counted, nor are attempts without a known version.
 
 Attempts near each other in time are correlated, so blocks of at least 60 consecutive attempts are compared,
-three times an outage of 20 (permutation_test.py). Holm's correction covers all comparisons of one history, so
-that a history in which nothing changed raises any alarm with a probability of about 1 %.
+three times as many as the 20 that one outage may fail (permutation_test.py). Holm's correction covers all
+comparisons of one history, so that a history in which nothing changed raises any alarm with a probability
+of about 1 %.
 """
 
 import math

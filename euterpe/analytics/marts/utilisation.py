@@ -41,7 +41,7 @@ def parts(attempts: DataFrame, now: Horizon) -> DataFrame:
 def most_at_once(parts: DataFrame, *key: str) -> DataFrame:
     """Return the `peak` concurrency by key. Attempts that end and begin at one instant do not overlap."""
     changes = parts.select(*key, F.inline(F.array(_change("begins", 1), _change("ends", -1))))
-    # Changes at one instant count together, because a window sums all rows of equal ORDER BY value at once.
+    # Changes at the same instant are summed together: a window frame includes all rows with an equal `at`.
     running = F.sum("change").over(Window.partitionBy(*key).orderBy("at"))
     peaks = changes.withColumn("running", running).groupBy(*key)
     # An attempt that took no time at all counts as one nevertheless.

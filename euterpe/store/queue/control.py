@@ -24,7 +24,7 @@ from euterpe.store.tables import inbox_jobs, queues
 _job = inbox_jobs.c
 # The owner of a queued job during the transaction that cancels it.
 CONTROL_PLANE = "control-plane"
-# The bound on retries: canceling and retrying a waiting job costs three events but no attempt.
+# Limits manual retries: canceling and retrying a waiting job uses no attempt, but adds three events.
 _MOST_EVENTS = 10_000
 
 

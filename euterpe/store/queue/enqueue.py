@@ -169,7 +169,7 @@ class Enqueue:
     def _answer_known(
         self, connection: sa.Connection, jobs: Sequence[NewJob]
     ) -> tuple[int | None, dict[str, Answer]]:
-        """Take the free idempotency keys; return the answers to jobs whose key was taken.
+        """Store the idempotency keys that are free; return the stored answers of jobs whose key is in use.
 
         Also return the database's clock, or None if no job has a key.
         """

@@ -142,8 +142,8 @@ class Inbox:
         admission = self._transitions.admission
         with self._database.transaction() as connection:
             due = admission.promote_due(connection, limit)
-        # Three transactions: one that locked groups twice, or jobs after shares, could deadlock with another
-        # that locks in the opposite order.
+        # Not one transaction but three: a single one would lock groups twice, and jobs after shares, and
+        # could deadlock with a transaction that locks them in the opposite order.
         with self._database.transaction() as connection:
             expired = connection.execute(self._expired, {"limit": limit}).all()
             self._failures.write(
@@ -216,7 +216,7 @@ class Inbox:
         reason: JobError | None = None,
         timings: Mapping[str, Any] | None = None,
     ) -> bool:
-        """Give a job back with its attempt, as it was not at fault. Return False when stale.
+        """Release a job without charging the attempt, as the job was not at fault. Return False when stale.
 
         `reason` is for people to read. A job whose cancel was requested fails instead.
         """

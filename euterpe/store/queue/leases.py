@@ -150,7 +150,8 @@ class LeasedTable:
             .where(
                 self.key == rows["key"],
                 columns.claim_version == rows["version"],
-                # From the batch: for a constant Postgres would expect few such rows and scan the table.
+                # Compare with a column of the batch: with a constant, Postgres would expect few such rows
+                # and scan the table.
                 columns.status == rows["source"],
             )
             .returning(*self._returning)

@@ -78,7 +78,7 @@ class Transition(NamedTuple):
 
     @classmethod
     def claim_to_cancel(cls, fence: Fence, target: str, *, worker_id: str, context: EventContext) -> Self:
-        """Return the claim of a waiting job that fails as canceled next: no attempt is counted."""
+        """Return the claim of a waiting job that is about to be failed as canceled; it counts no attempt."""
         owner = (Lane.LEASED, worker_id, 0)
         return cls(*fence, target, *owner, raises_version=True, context=context)
 

@@ -31,7 +31,7 @@ class Callbacks:
 
     def __init__(self, database: Database, ring: KeyRing, *, remembered: int = _CACHE_SIZE) -> None:
         self._database, self._ring = database, ring
-        # A job's events share their queries, so the cache saves decrypting them again for each event.
+        # All events of a job use the same sealed URL query: the cache avoids decrypting it for each event.
         self._open = lru_cache(maxsize=remembered)(self._unseal)
 
     def seal_first(self, job_id: str, requester_id: str, queries: bytes | None) -> Sealed | None:

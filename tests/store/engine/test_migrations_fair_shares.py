@@ -38,7 +38,7 @@ def older(
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Database]:
     """Yield a database of the schema before 0005, with a job in each lane."""
-    # The server starts before the patch, as its start migrates the database of all other tests.
+    # Start the server before the patch: its start migrates the database that all other tests use.
     server = servers("postgres") if request.param == "postgres" else None
     all_of_them = migrations.load_migrations
     monkeypatch.setattr(migrations, "load_migrations", lambda kind: all_of_them(kind)[:BEFORE])

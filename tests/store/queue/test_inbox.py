@@ -115,7 +115,7 @@ def test_a_group_runs_as_many_as_its_limit(store: Store) -> None:
 
 @pytest.mark.parametrize("engine", ["postgres"], indirect=True)
 def test_a_group_keeps_its_limit_however_postgres_plans(store: Store) -> None:
-    """A subquery that Postgres ran once for each row once admitted four jobs where one was allowed."""
+    """When Postgres ran a subquery for each row, four jobs were admitted where one was allowed."""
     methods = ("hashagg", "sort", "hashjoin", "mergejoin", "material", "memoize", "indexscan", "bitmapscan")
     enqueue(store, 100, group_id="album")
     store.database.vacuum_and_analyze()

@@ -6,7 +6,7 @@ from itertools import count, takewhile
 
 from euterpe.analytics.report.html import Content, Html, tag
 
-_CHARACTER = 7.4  # pixels: a character's average width in the page's small text, in the page's widest font
+_CHARACTER = 7.4  # pixels: average width of a character of small text, in the widest of the page's fonts
 _SECOND, _HOUR, _DAY = 1_000, 3_600_000, 86_400_000
 _MOMENTS_MS = (
     *(1, 10, 100, _SECOND, 10 * _SECOND, 60 * _SECOND, 600 * _SECOND),

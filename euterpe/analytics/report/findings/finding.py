@@ -5,7 +5,7 @@ from enum import IntEnum
 
 
 class Severity(IntEnum):
-    """The importance of a finding, the smallest first; a `fact` is not notable, but states a total."""
+    """The importance of a finding: the smallest value is the most important. A `fact` only states a total."""
 
     bad = 0
     warning = 1

@@ -12,5 +12,5 @@ from euterpe.analytics.report.sections.speed import speed
 from euterpe.analytics.report.sections.webhooks import webhooks
 
 SECTIONS = (cost, outcomes, latency, speed, failures, credentials, webhooks, sizes, capacity, fairness)
-# A report on one requester omits these sections: the slots for its jobs say nothing about the workers.
+# A report on one requester omits these sections, because they need the jobs of all requesters.
 OF_EVERYBODY = (capacity, fairness)

@@ -5,8 +5,9 @@ A job of a group waits in the lane `blocked`, which no claim reads, until `next_
 group's row while it counts; every transaction that lowers the number calls `next_in_line` afterwards. At most
 one job of a group is capped or ready at a time, so jobs also start in order.
 
-Lock order on Postgres: owned, ready and finished jobs, then groups, then blocked jobs. `next_in_line` may
-wait for a blocked job while it holds a group, so no transaction locks a blocked job and then a group.
+Lock order on Postgres: owned, ready and finished jobs, then groups, then blocked jobs. While
+`next_in_line` holds a group's lock it may wait for the lock of a blocked job, so no transaction locks a
+blocked job and then a group.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -74,7 +74,7 @@ def test_a_small_fall_of_success_is_a_warning_and_a_rise_is_good() -> None:
         ({"succeeded": 980, "failed": 20}, {"succeeded": 975, "failed": 25}),  # less than a point
         ({"succeeded": 9, "failed": 1}, {"succeeded": 8, "failed": 2}),  # within noise
         ({"succeeded": 0}, {"succeeded": 0}),
-        ({"succeeded": 98, "canceled": 2}, {"succeeded": 60, "canceled": 40}),  # cancels are no failures
+        ({"succeeded": 98, "canceled": 2}, {"succeeded": 60, "canceled": 40}),  # cancels are not failures
     ],
 )
 def test_success_that_did_not_move_beyond_noise_is_no_news(

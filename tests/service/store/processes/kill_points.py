@@ -65,7 +65,7 @@ def _after_events(action: Callable[[], object]) -> None:
 
 
 def _before_rows(action: Callable[[], None], method: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the method with the action before it, whenever it has rows to write."""
+    """Wrap `method` so that it calls `action` first, if there are rows to write."""
 
     def patched(self: object, connection: object, rows: Any, *more: Any) -> Any:
         rows = list(rows)
