@@ -209,7 +209,7 @@ class SendScheduler:
         return found
 
     def _forget_some(self) -> None:
-        """While too many destinations are known, forget the idle requesters that were used longest ago."""
+        """Forget the idle requesters used longest ago, while too many destinations are known."""
         surplus = sum(map(len, self._requesters.values())) - self._most_known
         idle = iter([old for old, requester in self._requesters.items() if requester.is_idle()])
         while surplus > 0 and (oldest := next(idle, None)) is not None:
