@@ -44,13 +44,14 @@ def _claim(store: Store) -> StoreCall:
 
 
 def _advance(store: Store) -> StoreCall:
-    step = Transition.advance(_claimed_job(store), JobStatus.CLAIMED, JobStatus.FETCHING)
+    # The empty default of `values` cannot be pickled.
+    step = Transition.advance(_claimed_job(store), JobStatus.CLAIMED, JobStatus.FETCHING, {})
     return "inbox.advance", ([step],), {}
 
 
 def _succeed(store: Store) -> StoreCall:
     job = _claimed_job(store, until=JobStatus.UPLOADING, group_id="g")
-    return "inbox.advance", ([Transition.advance(job, JobStatus.UPLOADING, JobStatus.SUCCEEDED)],), {}
+    return "inbox.advance", ([Transition.advance(job, JobStatus.UPLOADING, JobStatus.SUCCEEDED, {})],), {}
 
 
 def _requeue(store: Store) -> StoreCall:

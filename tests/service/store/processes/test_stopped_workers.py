@@ -55,7 +55,7 @@ def test_a_woken_worker_keeps_of_its_batch_what_it_still_owns(
     other.call(child_tasks.claim_until, 3, LONG_MS)
     frozen.thaw()
     batch = [job for pair in zip(lost, kept, strict=True) for job in pair]
-    steps = [Transition.advance(job, JobStatus.CLAIMED, JobStatus.FETCHING) for job in batch]
+    steps = [Transition.advance(job, JobStatus.CLAIMED, JobStatus.FETCHING, {}) for job in batch]
     assert frozen.call_store("inbox.advance", steps) == {job.job_id for job in kept}
     assert frozen.call_store("inbox.heartbeat", batch).held == {job.job_id for job in kept}
     assert statuses(store, [job.job_id for job in lost]) == [JobStatus.CLAIMED] * 3
