@@ -179,3 +179,25 @@ def test_a_stop_does_not_wait_for_a_database_for_ever(
             writer.stop()
         assert store.jobs.event(event.event_id)["status"] == OutboxStatus.CLAIMED
     assert {line["event"] for line in logs} == {"settle_failed"}
+
+
+def test_an_error_outside_of_the_store_keeps_no_lease_alive(
+    store: Store,
+    requester: NewRequester,
+    writer: ResultWriter,
+    settled: Settled,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An event that is neither settled nor forgotten would be extended until the dispatcher restarts."""
+    (event,) = claimed(store, requester, 1)
+
+    def broken(*_: object) -> None:
+        raise RuntimeError("unexpected")
+
+    monkeypatch.setattr(writer, "_write", broken)
+    writer.put(Delivery(event, Delivered(), 200))
+    with structlog.testing.capture_logs() as logs:
+        writer.start()
+        writer.stop()
+    assert settled.events == [event]
+    assert [entry["event"] for entry in logs] == ["background_loop_failed"]

@@ -2,6 +2,8 @@
 
 import signal
 import threading
+from collections import deque
+from typing import Any
 
 import pytest
 
@@ -79,6 +81,36 @@ def test_an_interrupted_waiter_leaves_the_queue() -> None:
     assert followed.wait(30)
     for thread in threads:
         thread.join(30)
+
+
+def test_an_interrupt_on_entering_leaves_no_place_in_the_queue() -> None:
+    class Interrupted(deque[Any]):
+        def append(self, waiter: Any) -> None:
+            super().append(waiter)
+            raise KeyboardInterrupt
+
+    lock = FifoLock()
+    lock._waiting = Interrupted()
+    with pytest.raises(KeyboardInterrupt), lock.turn():
+        pass
+    assert len(lock._waiting) == 0
+
+
+def test_a_second_interrupt_on_leaving_leaves_no_place_in_the_queue() -> None:
+    class Interrupted(deque[Any]):
+        interrupts = 1
+
+        def remove(self, waiter: Any) -> None:
+            if self.interrupts:
+                self.interrupts -= 1
+                raise KeyboardInterrupt
+            super().remove(waiter)
+
+    lock = FifoLock()
+    lock._waiting = Interrupted()
+    with pytest.raises(KeyboardInterrupt), lock.turn():
+        pass
+    assert len(lock._waiting) == 0
 
 
 def test_a_waiter_that_times_out_leaves_the_queue() -> None:
