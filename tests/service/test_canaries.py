@@ -1,7 +1,9 @@
 """plaintext-nowhere: jobs that run with logs at DEBUG leave no secret in logs, files, processes or tables."""
 
 import json
+import os
 import resource
+import signal
 import ssl
 import subprocess
 import sys
@@ -76,6 +78,7 @@ def test_no_secret_is_found_where_the_planted_value_is(installation: Installatio
     url = program.address()
     with Client(url, installation.api_key) as client, _careless_leaks(installation, planted):
         encoding = _encode(installation, client, secrets["token"], planted)
+        _stop_ffmpeg(program.pid)  # so that the job cannot succeed before it is canceled
         places |= processes_in(installation.folder) | files_below(installation.work)
         places |= {f"{where}, early": content for where, content in _database_of(installation).items()}
         assert core_limits_of([program.pid, *descendants(program.pid)]) <= {"0", "1"}
@@ -150,6 +153,13 @@ def _encode(installation: Installation, client: Client, token: str, planted: str
     job = client.submit(installation.request("long.mp4", **fields))
     assert encoding.wait(60)
     return job.job_id
+
+
+def _stop_ffmpeg(worker: int) -> None:
+    running = [pid for pid in descendants(worker) if b"ffmpeg" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    assert running
+    for pid in running:
+        os.kill(pid, signal.SIGSTOP)
 
 
 def _use_keys(
