@@ -183,8 +183,8 @@ def shown_default(value: object) -> str:
 
 def test_the_extras_are_those_of_the_package() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    shown = [cells[0] for cells in rows(README, r"`euterpe\[\w+\]`")]
-    assert shown == [f"`euterpe[{extra}]`" for extra in project["optional-dependencies"]]
+    shown = [cells[0] for cells in rows(README, r"`euterpe-transcode\[\w+\]`")]
+    assert shown == [f"`euterpe-transcode[{extra}]`" for extra in project["optional-dependencies"]]
 
 
 # -- the pages are complete

@@ -19,12 +19,12 @@ class ExtraMissing(EuterpeError):
 
 @contextmanager
 def importing(extra: str) -> Iterator[None]:
-    """Turn a failed import of a package of `euterpe[extra]` into an error that says what to install."""
+    """Turn a failed import of a package of an extra into an error that says what to install."""
     try:
         yield
     except ModuleNotFoundError as error:
         raise ExtraMissing(
-            f"this needs the package {error.name}; install it with `pip install 'euterpe[{extra}]'`"
+            f"this needs the package {error.name}; install it with `pip install 'euterpe-transcode[{extra}]'`"
         ) from error
 
 

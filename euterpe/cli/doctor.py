@@ -135,7 +135,7 @@ def _java() -> str:
     try:
         from euterpe.analytics.session import find_java
     except ModuleNotFoundError:
-        return "not needed: there are no analytics without `pip install 'euterpe[analytics]'`"
+        return "not needed: there are no analytics without `pip install 'euterpe-transcode[analytics]'`"
     java, major = find_java()
     return f"{major} at {java}, for analytics"
 

@@ -68,7 +68,7 @@ def test_a_driver_that_is_not_installed_is_named_with_what_to_run(
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, package, None)
     monkeypatch.setenv("EUTERPE_DATABASE_URL", f"{extra}://127.0.0.1:1/x")
-    assert f"pip install 'euterpe[{extra}]'" in cli.fails("migrate")
+    assert f"pip install 'euterpe-transcode[{extra}]'" in cli.fails("migrate")
 
 
 @pytest.mark.parametrize("command", NEED_THE_DATABASE[2:], ids=" ".join)

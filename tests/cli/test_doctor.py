@@ -68,7 +68,7 @@ def test_java_is_not_needed_without_analytics(installed: Cli, monkeypatch: pytes
     monkeypatch.setitem(sys.modules, "euterpe.analytics.session", None)
     monkeypatch.setenv("JAVA_HOME", str(Path.cwd()))
     assert "not needed" in java(installed)
-    assert "pip install 'euterpe[analytics]'" in java(installed)
+    assert "pip install 'euterpe-transcode[analytics]'" in java(installed)
 
 
 def test_a_database_that_is_not_there(cli: Cli) -> None:

@@ -68,7 +68,8 @@ def open_engines(url: str) -> Engines:
         return opener(parsed)
     except ModuleNotFoundError as error:
         raise UnsupportedDatabase(
-            f"{kind} needs the package {error.name}; install it with `pip install 'euterpe[{kind}]'`"
+            f"{kind} needs the package {error.name}; "
+            f"install it with `pip install 'euterpe-transcode[{kind}]'`"
         ) from error
 
 
