@@ -6,11 +6,11 @@ from contextlib import asynccontextmanager
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.routing import Route
+from starlette.routing import Mount, Route
 
 from euterpe.api.backpressure import ApiLimits
 from euterpe.api.control import ControlEndpoints
-from euterpe.api.docs_page import DocsEndpoints
+from euterpe.api.docs_page import docs_routes
 from euterpe.api.enqueue import EnqueueEndpoint
 from euterpe.api.events import EventsEndpoint
 from euterpe.api.health import HealthEndpoints
@@ -51,7 +51,7 @@ def create_app(
             service.read_pool.stop()
             service.write_pool.stop()
 
-    paths = {route.endpoint: route.path for route in routes}
+    paths = {route.app if isinstance(route, Mount) else route.endpoint: route.path for route in routes}
     app = Starlette(
         routes=routes,
         middleware=[Middleware(RequestMiddleware, paths, service.metrics)],
@@ -63,9 +63,8 @@ def create_app(
     return app
 
 
-def _routes(service: Service) -> list[Route]:
+def _routes(service: Service) -> list[Route | Mount]:
     controls, health = ControlEndpoints(service), HealthEndpoints(service)
-    documentation = DocsEndpoints(service.limits)
     events = Route("/transcode/{job_id}/events", EventsEndpoint(service).get)
     events.methods = {"GET"}  # Starlette adds HEAD to GET, but HEAD would run the stream
     return [
@@ -80,6 +79,5 @@ def _routes(service: Service) -> list[Route]:
         Route("/healthz", health.alive),
         Route("/readyz", health.ready),
         Route("/metrics", service.metrics.get),
-        Route("/openapi.json", documentation.openapi),
-        Route("/docs", documentation.page),
+        *docs_routes(service.limits),
     ]
