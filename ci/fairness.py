@@ -19,7 +19,7 @@ import sqlalchemy as sa
 
 from euterpe.bench.erase import erase_jobs
 from euterpe.crypto.keyfile import KeySet
-from euterpe.crypto.keyring import LocalKeyRing
+from euterpe.crypto.local_key_ring import LocalKeyRing
 from euterpe.domain.states import IN_PROGRESS, JobStatus
 from euterpe.store.engine.database import Database
 from euterpe.store.queue.enqueue import NewJob

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
 
 from euterpe.crypto.keyfile import KeySet
-from euterpe.crypto.keyring import LocalKeyRing
+from euterpe.crypto.local_key_ring import LocalKeyRing
 from euterpe.store.store import Store
 from tests import engines
 from tests.clock import SettableClock

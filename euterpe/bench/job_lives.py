@@ -24,7 +24,7 @@ from euterpe.settings import Settings
 from euterpe.store.queue.enqueue import NewJob
 from euterpe.store.queue.transition import Transition
 from euterpe.store.store import Store
-from euterpe.wiring.database import LazyRing, collect_garbage_less_often, open_store
+from euterpe.wiring.database import LazyKeyProvider, collect_garbage_less_often, open_store
 
 _REQUEST = {
     "source": {"url": "s3://in/a.mov"},
@@ -53,7 +53,7 @@ class LoadPlan:
         return f"bench-{self.requester_id[-12:]}"
 
     def open(self) -> Store:
-        return open_store(self.settings, LazyRing(self.settings))
+        return open_store(self.settings, LazyKeyProvider(self.settings))
 
     def spec(self) -> JobSpec:
         webhook = {} if self.webhook_url is None else {"status_webhook_url": self.webhook_url}

@@ -16,7 +16,7 @@ from euterpe.settings import Settings, load
 from euterpe.store.engine.ids import new_id
 from euterpe.store.secrets.requesters import NewRequester
 from euterpe.store.store import Store
-from euterpe.wiring.database import LazyRing, open_store
+from euterpe.wiring.database import LazyKeyProvider, open_store
 
 _STOP_TIMEOUT_S = 60.0
 _TAIL_BYTES = 2_000
@@ -34,7 +34,7 @@ class Installation:
         return cls(load(), os.environ)
 
     def open(self) -> Store:
-        return open_store(self.settings, LazyRing(self.settings))
+        return open_store(self.settings, LazyKeyProvider(self.settings))
 
     @contextmanager
     def requester(self) -> Iterator[NewRequester]:

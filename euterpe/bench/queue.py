@@ -8,7 +8,7 @@ from euterpe.bench.job_lives import LoadPlan, measure_enqueue, measure_lives
 from euterpe.bench.latency import measure_latency
 from euterpe.settings import Settings
 from euterpe.store.engine.ids import new_id
-from euterpe.wiring.database import LazyRing, open_store
+from euterpe.wiring.database import LazyKeyProvider, open_store
 
 
 @contextmanager
@@ -20,7 +20,7 @@ def scratch(
     try:
         yield LoadPlan(settings, requester_id, jobs, batch, workers, webhook_url=webhook_url)
     finally:
-        with open_store(settings, LazyRing(settings)) as store:
+        with open_store(settings, LazyKeyProvider(settings)) as store:
             erase_jobs(store.database, requester_id)
 
 

@@ -10,7 +10,7 @@ import typer
 from euterpe.domain.errors import EuterpeError
 from euterpe.settings import load
 from euterpe.store.store import Store
-from euterpe.wiring.database import LazyRing, open_store
+from euterpe.wiring.database import LazyKeyProvider, open_store
 
 
 class ExtraMissing(EuterpeError):
@@ -65,5 +65,5 @@ def _epilog(example: str) -> str:
 def opened() -> Iterator[Store]:
     """Yield the store that the settings describe. Keys are loaded only if the command needs one."""
     settings = load()
-    with open_store(settings, LazyRing(settings)) as store:
+    with open_store(settings, LazyKeyProvider(settings)) as store:
         yield store

@@ -22,8 +22,8 @@ from euterpe.store.engine.health import TIME_S, check_integrity
 from euterpe.store.engine.migrations import require_current, verify
 from euterpe.store.errors import StoreError, StoreUnavailable
 from euterpe.wiring.database import (
-    LazyRing,
-    key_ring,
+    LazyKeyProvider,
+    key_provider,
     open_database,
     open_store,
     require_database_file,
@@ -177,8 +177,8 @@ def _key_ring(settings: Settings) -> str:
         path = ring_file(settings)
         if not path.exists():
             return f"{path} will be made when the first secret is stored"
-    ring = key_ring(settings)
-    return f"KEK {ring.active_id} is active, one of {len(ring.kek_ids)}"
+    ring = key_provider(settings)
+    return f"KEK {ring.active_id} is active, one of {len(ring.ids)}"
 
 
 def _database(settings: Settings) -> str:
@@ -221,11 +221,11 @@ def _damage(settings: Settings) -> str:
 
 
 def _secrets(settings: Settings) -> str:
-    with open_store(settings, LazyRing(settings)) as store:
+    with open_store(settings, LazyKeyProvider(settings)) as store:
         used = store.rewrap.in_use()
         if not used:
             return "there are none yet"
-        for kek_id in sorted(used.keys() - set(key_ring(settings).kek_ids)):
+        for kek_id in sorted(used.keys() - set(key_provider(settings).ids)):
             raise UnknownKek(kek_id)
         unreadable = store.rewrap.unreadable()
     if unreadable:

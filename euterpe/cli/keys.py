@@ -12,7 +12,7 @@ from euterpe.crypto import keyfile
 from euterpe.settings import load
 from euterpe.store.errors import Conflict
 from euterpe.store.secrets.rewrap import RewrapProgress
-from euterpe.wiring.database import key_ring, open_store, ring_file
+from euterpe.wiring.database import key_provider, open_store, ring_file
 
 app = group(
     "The keys that encrypt stored secrets. To rotate: add a key, activate it, rewrap, retire the old one. "
@@ -29,16 +29,16 @@ Kek = Annotated[str, typer.Argument(metavar="KEK", help="Its id, as `euterpe key
 def list_(as_json: AsJson = False) -> None:
     """List all keys: whether each is active, and how many stored secrets it wraps."""
     settings = load()
-    ring = key_ring(settings)
+    ring = key_provider(settings)
     with open_store(settings, ring) as store:
         used = store.rewrap.in_use()
     found = [
         {
             "kek_id": kek_id,
-            "state": _state(kek_id, ring.active_id, ring.kek_ids),
+            "state": _state(kek_id, ring.active_id, ring.ids),
             "wraps": used.get(kek_id, 0),
         }
-        for kek_id in (*ring.kek_ids, *sorted(used.keys() - set(ring.kek_ids)))
+        for kek_id in (*ring.ids, *sorted(used.keys() - set(ring.ids)))
     ]
     if as_json:
         json_document(found)
@@ -76,7 +76,7 @@ def activate(kek_id: Kek) -> None:
 def rewrap(as_json: AsJson = False) -> None:
     """Move every stored secret to the active key. Safe under load; run it again if it was interrupted."""
     settings, done = load(), RewrapProgress(0, ())
-    ring, console = key_ring(settings), Console(stderr=True)
+    ring, console = key_provider(settings), Console(stderr=True)
     with (
         open_store(settings, ring) as store,
         ProgressBar(console=console, transient=True, disable=not console.is_terminal) as bar,

@@ -1,1 +1,1 @@
-"""Envelope encryption, the key ring, request signing and API keys."""
+"""Envelope encryption, key providers, request signing and API keys."""

@@ -1,4 +1,4 @@
-"""Envelope encryption: each secret has its own data key (DEK), which a KEK of the key ring wraps.
+"""Envelope encryption: each secret has its own data key (DEK), which a KEK of the key provider wraps.
 
 Format version 1, where ‖ joins bytes:
 
@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.hashes import SHA512
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from euterpe.crypto.errors import CannotDecrypt, UnknownFormat
-from euterpe.crypto.keyring import KeyRing
+from euterpe.crypto.key_provider import KeyProvider
 
 FORMAT_VERSION = 1
 
@@ -68,24 +68,24 @@ def webhook_secret_context(requester_id: str, secret_id: str) -> Context:
 
 
 def seal(
-    plaintext: bytes, context: Context, ring: KeyRing, *, random: Callable[[int], bytes] = os.urandom
+    plaintext: bytes, context: Context, keys: KeyProvider, *, random: Callable[[int], bytes] = os.urandom
 ) -> Sealed:
     """Encrypt `plaintext` under a new DEK, and wrap the DEK under the active KEK."""
     dek, mid, nonce = random(_KEY), random(_KEY), random(_NONCE)
     key, commitment = _derive(dek, mid)
     body = AESGCM(key).encrypt(nonce, plaintext, context.data_aad(mid, commitment))
-    kek_id = ring.active_id
+    kek_id = keys.active_id
     return Sealed(
         ciphertext=mid + commitment + nonce + body,
-        dek_wrapped=ring.wrap(kek_id, dek, context.wrap_aad(kek_id)),
+        dek_wrapped=keys.wrap(kek_id, dek, context.wrap_aad(kek_id)),
         kek_id=kek_id,
         version=FORMAT_VERSION,
     )
 
 
-def unseal(sealed: Sealed, context: Context, ring: KeyRing) -> bytes:
+def unseal(sealed: Sealed, context: Context, keys: KeyProvider) -> bytes:
     """Return the plaintext. Raise `CannotDecrypt`, `UnknownKek` or `UnknownFormat`."""
-    dek = _unwrap(sealed, context, ring)
+    dek = _unwrap(sealed, context, keys)
     if len(sealed.ciphertext) < _HEAD + _TAG:
         raise CannotDecrypt
     mid, claimed = sealed.ciphertext[:_KEY], sealed.ciphertext[_KEY : 2 * _KEY]
@@ -100,24 +100,24 @@ def unseal(sealed: Sealed, context: Context, ring: KeyRing) -> bytes:
         raise CannotDecrypt from None
 
 
-def rewrap(sealed: Sealed, context: Context, ring: KeyRing) -> Sealed:
+def rewrap(sealed: Sealed, context: Context, keys: KeyProvider) -> Sealed:
     """Return the secret with its DEK wrapped under the active KEK: `sealed` itself if nothing changes."""
     _check_version(sealed)
-    kek_id = ring.active_id
+    kek_id = keys.active_id
     if sealed.kek_id == kek_id:
         return sealed
-    dek = _unwrap(sealed, context, ring)
-    return replace(sealed, dek_wrapped=ring.wrap(kek_id, dek, context.wrap_aad(kek_id)), kek_id=kek_id)
+    dek = _unwrap(sealed, context, keys)
+    return replace(sealed, dek_wrapped=keys.wrap(kek_id, dek, context.wrap_aad(kek_id)), kek_id=kek_id)
 
 
-def check(sealed: Sealed, context: Context, ring: KeyRing) -> None:
-    """Raise unless the ring can unwrap the DEK of this row. The secret itself is not decrypted."""
-    _unwrap(sealed, context, ring)
+def check(sealed: Sealed, context: Context, keys: KeyProvider) -> None:
+    """Raise unless the provider can unwrap the DEK of this row. The secret itself is not decrypted."""
+    _unwrap(sealed, context, keys)
 
 
-def _unwrap(sealed: Sealed, context: Context, ring: KeyRing) -> bytes:
+def _unwrap(sealed: Sealed, context: Context, keys: KeyProvider) -> bytes:
     _check_version(sealed)
-    return ring.unwrap(sealed.kek_id, sealed.dek_wrapped, context.wrap_aad(sealed.kek_id))
+    return keys.unwrap(sealed.kek_id, sealed.dek_wrapped, context.wrap_aad(sealed.kek_id))
 
 
 def _check_version(sealed: Sealed) -> None:

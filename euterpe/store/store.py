@@ -5,7 +5,7 @@ from concurrent.futures import Future
 from types import TracebackType
 from typing import Self
 
-from euterpe.crypto.keyring import KeyRing
+from euterpe.crypto.key_provider import KeyProvider
 from euterpe.domain.canonical import callback_queries, request_hash, split_secrets
 from euterpe.domain.job_limits import NO_LIMITS, JobLimits
 from euterpe.domain.retry import Backoff
@@ -40,7 +40,7 @@ class Store:
     def __init__(
         self,
         url: str,
-        ring: KeyRing,
+        keys: KeyProvider,
         *,
         clock: Clock | None = None,
         backoff: Backoff | None = None,
@@ -71,11 +71,11 @@ class Store:
         self.progress = ProgressReports(self.database)
         self.jobs = Jobs(self.database)
         self.prune = Pruner(self.database, self.enqueue, transitions.admission)
-        self.requesters = Requesters(self.database, ring)
+        self.requesters = Requesters(self.database, keys)
         self.requester_limits = RequesterLimits(self.database)
-        self.credentials = Credentials(self.database, ring)
-        self.callbacks = Callbacks(self.database, ring)
-        self.rewrap = Rewrap(self.database, ring)
+        self.credentials = Credentials(self.database, keys)
+        self.callbacks = Callbacks(self.database, keys)
+        self.rewrap = Rewrap(self.database, keys)
         self.commits: GroupCommit[NewJob, Accepted] = GroupCommit(
             self.enqueue.many, name="enqueue", max_wait_s=write_wait_s
         )

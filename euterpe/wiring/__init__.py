@@ -1,1 +1,1 @@
-"""Build the database, the key ring and the running services from the settings."""
+"""Build the database, the key provider and the running services from the settings."""

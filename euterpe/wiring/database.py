@@ -1,4 +1,4 @@
-"""Build the key ring, the database and the store from the settings."""
+"""Build the key provider, the database and the store from the settings."""
 
 import gc
 import os
@@ -7,8 +7,8 @@ from pathlib import Path
 
 from euterpe.crypto import keyfile
 from euterpe.crypto.errors import KeyRingError
-from euterpe.crypto.file_keyring import FileKeyRing
-from euterpe.crypto.keyring import KeyRing, LocalKeyRing, load_value
+from euterpe.crypto.key_provider import KeyProvider
+from euterpe.crypto.local_key_ring import FileKeyRing, LocalKeyRing, load_value
 from euterpe.domain.retry import Backoff, DeliverySchedule
 from euterpe.settings import Settings
 from euterpe.store.engine.database import Database
@@ -27,36 +27,40 @@ def collect_garbage_less_often() -> None:
     gc.set_threshold(20_000, 20, 20)
 
 
-class LazyRing:
-    """A key ring that loads on first use, so that jobs can be shown and queues paused without the keys."""
+class LazyKeyProvider:
+    """A key provider that loads on first use: jobs can be shown and queues paused without the keys."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
 
     @cached_property
-    def _ring(self) -> KeyRing:
-        return key_ring(self._settings)
+    def _provider(self) -> KeyProvider:
+        return key_provider(self._settings)
 
     @property
     def active_id(self) -> str:
-        return self._ring.active_id
+        return self._provider.active_id
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        return self._provider.ids
 
     def wrap(self, kek_id: str, dek: bytes, aad: bytes) -> bytes:
-        return self._ring.wrap(kek_id, dek, aad)
+        return self._provider.wrap(kek_id, dek, aad)
 
     def unwrap(self, kek_id: str, wrapped: bytes, aad: bytes) -> bytes:
-        return self._ring.unwrap(kek_id, wrapped, aad)
+        return self._provider.unwrap(kek_id, wrapped, aad)
 
 
-def open_store(settings: Settings, ring: KeyRing | None = None) -> Store:
-    """Open the store with `ring`, or with the key ring that the settings name.
+def open_store(settings: Settings, keys: KeyProvider | None = None) -> Store:
+    """Open the store with `keys`, or with the key provider that the settings name.
 
     Raise `StoreError` if the SQLite file is not writable, and `SchemaMismatch` if it is missing."""
     require_database_file(settings)
     _refuse_read_only(settings)
     return Store(
         settings.database_url.get_secret_value(),
-        key_ring(settings) if ring is None else ring,
+        key_provider(settings) if keys is None else keys,
         backoff=backoff_of(settings),
         job_max_attempts=settings.job_max_attempts,
         outbox_max_attempts=settings.outbox_max_attempts,
@@ -101,7 +105,7 @@ def _refuse_read_only(settings: Settings) -> None:
         raise StoreError(f"{denied[0]} cannot be written to by this user; SQLite writes beside its file, too")
 
 
-def key_ring(settings: Settings) -> LocalKeyRing | FileKeyRing:
+def key_provider(settings: Settings) -> LocalKeyRing | FileKeyRing:
     """Load the key ring from EUTERPE_KEKS, else from `ring_file`.
 
     On the first use of an SQLite database the file is created."""
@@ -133,7 +137,7 @@ def _refuse_if_lost(settings: Settings, path: Path) -> None:
     """Raise `KeyRingError` if the database has secrets.
 
     A new ring could not decrypt the secrets, and would take the place of the missing ring."""
-    with open_store(settings, LazyRing(settings)) as store:
+    with open_store(settings, LazyKeyProvider(settings)) as store:
         used = store.rewrap.in_use()
     if used:
         raise KeyRingError(

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from euterpe.api import health
 from euterpe.api.health import WriteProbe
 from euterpe.api.store_pool import StorePool
-from euterpe.crypto.keyring import LocalKeyRing
+from euterpe.crypto.local_key_ring import LocalKeyRing
 from euterpe.store.engine.engines import sqlite_file
 from euterpe.store.errors import StoreUnavailable
 from euterpe.store.store import Store

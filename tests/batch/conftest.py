@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 from structlog.testing import capture_logs
 
-from euterpe.crypto.keyring import LocalKeyRing
+from euterpe.crypto.local_key_ring import LocalKeyRing
 from euterpe.store.store import Store
 from tests import engines
 from tests.api.serving import Requester, Served, serving

@@ -21,7 +21,7 @@ from euterpe.crypto.envelope import (
 )
 from euterpe.crypto.errors import CannotDecrypt, UnknownFormat, UnknownKek
 from euterpe.crypto.keyfile import KeySet
-from euterpe.crypto.keyring import LocalKeyRing
+from euterpe.crypto.local_key_ring import LocalKeyRing
 
 K1, K2 = bytes(range(32)), bytes(range(100, 132))
 PLAINTEXT = b'{"type":"s3","secret_access_key":"hunter2"}'
@@ -285,4 +285,4 @@ def test_no_repr_shows_what_is_inside() -> None:
     for secret in (PLAINTEXT, K1, K2, sealed.ciphertext):
         assert secret.hex() not in shown
         assert repr(secret)[2:-1] not in shown
-    assert repr(ring()) == "LocalKeyRing(active_id='k1', kek_ids=('k1', 'k2'))"
+    assert repr(ring()) == "LocalKeyRing(active_id='k1', ids=('k1', 'k2'))"

@@ -3,7 +3,7 @@ from contextlib import ExitStack, closing
 
 import pytest
 
-from euterpe.crypto.keyring import LocalKeyRing
+from euterpe.crypto.local_key_ring import LocalKeyRing
 from euterpe.store.secrets.requesters import NewRequester
 from euterpe.store.store import Store
 from tests.dispatch.dispatcher_harness import WatchedOutbox, watch

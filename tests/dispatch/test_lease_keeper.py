@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from euterpe.crypto.keyring import LocalKeyRing
+from euterpe.crypto.local_key_ring import LocalKeyRing
 from euterpe.dispatch.lease_keeper import EventLeaseKeeper
 from euterpe.domain.retry import Undeliverable
 from euterpe.store.queue.outbox import Delivery

@@ -15,7 +15,7 @@ import structlog
 from euterpe import __version__
 from euterpe.crypto.errors import BadSignature
 from euterpe.crypto.keyfile import KeySet
-from euterpe.crypto.keyring import LocalKeyRing
+from euterpe.crypto.local_key_ring import LocalKeyRing
 from euterpe.crypto.signing import MemoryNonces, verify
 from euterpe.dispatch.destination import Outcome
 from euterpe.dispatch.sender import DeliveryPolicy, Sender

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from euterpe.crypto.keyfile import KeySet
-from euterpe.crypto.keyring import LocalKeyRing
+from euterpe.crypto.local_key_ring import LocalKeyRing
 from euterpe.domain.retry import Backoff
 from euterpe.domain.spec import parse_spec
 from euterpe.domain.states import FINISHED, JobStatus

@@ -11,8 +11,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from euterpe.bench.erase import erase_jobs
-from euterpe.crypto.file_keyring import FileKeyRing
 from euterpe.crypto.keyfile import activate_key, add_key, remove_key
+from euterpe.crypto.local_key_ring import FileKeyRing
 from euterpe.domain.spec import parse_spec
 from euterpe.domain.states import FINISHED
 from euterpe.store.engine.wakeup import Topic

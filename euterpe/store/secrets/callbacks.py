@@ -9,7 +9,7 @@ from functools import lru_cache
 import sqlalchemy as sa
 
 from euterpe.crypto.envelope import Sealed, callbacks_context, seal, unseal
-from euterpe.crypto.keyring import KeyRing
+from euterpe.crypto.key_provider import KeyProvider
 from euterpe.domain.canonical import is_hidden, with_query
 from euterpe.store.engine.batch_rows import AnyRow
 from euterpe.store.engine.database import Database
@@ -29,8 +29,8 @@ _CACHE_SIZE = 1_000
 class Callbacks:
     """Seals and opens the queries of callback URLs, with a cache of plaintexts."""
 
-    def __init__(self, database: Database, ring: KeyRing, *, remembered: int = _CACHE_SIZE) -> None:
-        self._database, self._ring = database, ring
+    def __init__(self, database: Database, keys: KeyProvider, *, remembered: int = _CACHE_SIZE) -> None:
+        self._database, self._keys = database, keys
         # All events of a job use the same sealed URL query: the cache avoids decrypting it for each event.
         self._open = lru_cache(maxsize=remembered)(self._unseal)
 
@@ -38,7 +38,7 @@ class Callbacks:
         """Return the sealed queries to store with a new job, or None without queries."""
         if queries is None:
             return None
-        return seal(queries, callbacks_context(job_id, requester_id), self._ring)
+        return seal(queries, callbacks_context(job_id, requester_id), self._keys)
 
     def webhook_url(self, url: str, job_id: str, requester_id: str, sealed: Sealed | None) -> str:
         """Return the URL with its query, for the delivery of the job's events. Keep it in memory only."""
@@ -56,7 +56,7 @@ class Callbacks:
         return None if sealed is None else self._open(job.job_id, job.requester_id, sealed)
 
     def _unseal(self, job_id: str, requester_id: str, sealed: Sealed) -> bytes:
-        return unseal(sealed, callbacks_context(job_id, requester_id), self._ring)
+        return unseal(sealed, callbacks_context(job_id, requester_id), self._keys)
 
 
 def sealed_callbacks(row: AnyRow) -> Sealed | None:

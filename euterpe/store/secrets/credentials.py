@@ -3,7 +3,7 @@
 import sqlalchemy as sa
 
 from euterpe.crypto.envelope import Sealed, credentials_context, seal, unseal
-from euterpe.crypto.keyring import KeyRing
+from euterpe.crypto.key_provider import KeyProvider
 from euterpe.domain.retry import may_refresh
 from euterpe.domain.states import JobStatus, Lane
 from euterpe.store.engine.batch_rows import AnyRow
@@ -33,14 +33,14 @@ _SEALED = (
 class Credentials:
     """Seals, opens and replaces the storage credentials of jobs."""
 
-    def __init__(self, database: Database, ring: KeyRing) -> None:
-        self._database, self._ring = database, ring
+    def __init__(self, database: Database, keys: KeyProvider) -> None:
+        self._database, self._keys = database, keys
 
     def seal_first(self, job_id: str, requester_id: str, secret: bytes | None) -> Sealed | None:
         """Return the sealed credentials to store with a new job, or None without a secret."""
         if secret is None:
             return None
-        return seal(secret, credentials_context(job_id, requester_id, 1), self._ring)
+        return seal(secret, credentials_context(job_id, requester_id, 1), self._keys)
 
     def open(self, job: ClaimedJob) -> tuple[bytes | None, int]:
         """Return the plaintext, for memory only, and its version; raise Conflict if the claim is stale."""
@@ -51,7 +51,7 @@ class Credentials:
         if row.storage_creds_encrypted is None:
             return None, row.credential_version
         context = credentials_context(job.job_id, row.requester_id, row.credential_version)
-        return unseal(_sealed(row), context, self._ring), row.credential_version
+        return unseal(_sealed(row), context, self._keys), row.credential_version
 
     def replace(
         self, job_id: str, requester_id: str, secret: bytes, *, claim: ClaimedJob | None = None
@@ -75,8 +75,8 @@ class Credentials:
             if row.is_over:
                 raise Conflict(f"job {job_id} is {row.status}; it has no more use for credentials")
             version = int(row.credential_version) + 1
-            # Seal outside the transaction, because a key ring may be a remote service.
-            sealed = seal(secret, credentials_context(job_id, requester_id, version), self._ring)
+            # Seal outside the transaction, because a key provider may be a remote service.
+            sealed = seal(secret, credentials_context(job_id, requester_id, version), self._keys)
             if self._store(job_id, version, sealed, *own):
                 return version
 

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from euterpe.crypto import apikeys
 from euterpe.crypto.envelope import Sealed, seal, unseal, webhook_secret_context
-from euterpe.crypto.keyring import KeyRing
+from euterpe.crypto.key_provider import KeyProvider
 from euterpe.crypto.signing import mint_webhook_secret
 from euterpe.domain.errors import FieldError, InvalidSpec
 from euterpe.domain.job_limits import NO_LIMITS, JobLimits
@@ -49,8 +49,8 @@ class Principal:
 class Requesters:
     """The requesters in the database, with their keys and secrets."""
 
-    def __init__(self, database: Database, ring: KeyRing) -> None:
-        self._database, self._ring = database, ring
+    def __init__(self, database: Database, keys: KeyProvider) -> None:
+        self._database, self._keys = database, keys
         self._by_key = (
             sa.select(_key.requester_id, _key.secret_hash, _key.scopes, *_LIMITS)
             .join(requesters)
@@ -175,7 +175,7 @@ class Requesters:
             row.secret_encrypted, row.secret_dek_wrapped, row.secret_kek_id, row.secret_encryption_version
         )
         context = webhook_secret_context(row.requester_id, row.secret_id)
-        return unseal(sealed, context, self._ring).decode()
+        return unseal(sealed, context, self._keys).decode()
 
     def _add_key(
         self, connection: sa.Connection, requester_id: str, minted: apikeys.MintedKey, scopes: Sequence[str]
@@ -192,7 +192,7 @@ class Requesters:
 
     def _add_secret(self, connection: sa.Connection, requester_id: str, secret: str) -> None:
         secret_id = new_id()
-        sealed = seal(secret.encode(), webhook_secret_context(requester_id, secret_id), self._ring)
+        sealed = seal(secret.encode(), webhook_secret_context(requester_id, secret_id), self._keys)
         connection.execute(
             sa.insert(webhook_secrets).values(
                 secret_id=secret_id,

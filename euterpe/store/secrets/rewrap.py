@@ -20,7 +20,7 @@ from euterpe.crypto.envelope import (
     rewrap,
     webhook_secret_context,
 )
-from euterpe.crypto.keyring import KeyRing
+from euterpe.crypto.key_provider import KeyProvider
 from euterpe.domain.errors import EuterpeError
 from euterpe.store.engine.batch_rows import AnyRow, AnySelect
 from euterpe.store.engine.database import Database
@@ -88,8 +88,8 @@ class RewrapProgress:
 class Rewrap:
     """Moves all sealed secrets to the active KEK, and counts and checks those under each KEK."""
 
-    def __init__(self, database: Database, ring: KeyRing) -> None:
-        self._database, self._ring = database, ring
+    def __init__(self, database: Database, keys: KeyProvider) -> None:
+        self._database, self._keys = database, keys
 
     def in_use(self) -> dict[str, int]:
         """Return how many secrets each KEK wraps. A KEK that wraps none can be retired."""
@@ -110,7 +110,7 @@ class Rewrap:
         for place in _PLACES:
             after = ""
             while rows := self._next(place, after, batch):
-                # Outside the transaction, because a key ring may be a remote service.
+                # Outside the transaction, because a key provider may be a remote service.
                 fresh, broken = self._rewrapped(place, rows)
                 moved = sum(self._move(place, row, new) for row, new in fresh)
                 progress = RewrapProgress(progress.moved + moved, (*progress.broken, *broken))
@@ -118,7 +118,7 @@ class Rewrap:
                 yield progress
 
     def unreadable(self, per_kek: int = 10) -> list[str]:
-        """Try the newest secrets under each KEK; return those that this ring cannot open, with the reason."""
+        """Try the newest secrets under each KEK; return those that cannot be opened, with the reason."""
         found = []
         for place, kek_id in product(_PLACES, self.in_use()):
             wanted = _select(place).where(place.column(place.kek_id) == kek_id)
@@ -126,14 +126,14 @@ class Rewrap:
                 rows = connection.execute(wanted.order_by(place.key.desc()).limit(per_kek)).all()
             for row in rows:
                 try:
-                    check(_sealed(place, row), place.context(row), self._ring)
+                    check(_sealed(place, row), place.context(row), self._keys)
                 except EuterpeError as error:
                     found.append(f"{place.table.name} {row[0]}: {error}")
         return found
 
     def _next(self, place: _SealedColumns, after: str, batch: int) -> Sequence[AnyRow]:
         kek = place.column(place.kek_id)
-        wanted = _select(place).where(kek.is_not(None), kek != self._ring.active_id, place.key > after)
+        wanted = _select(place).where(kek.is_not(None), kek != self._keys.active_id, place.key > after)
         with self._database.snapshot() as connection:
             return connection.execute(wanted.order_by(place.key).limit(batch)).all()
 
@@ -143,7 +143,7 @@ class Rewrap:
         fresh, broken = [], []
         for row in rows:
             try:
-                fresh.append((row, rewrap(_sealed(place, row), place.context(row), self._ring)))
+                fresh.append((row, rewrap(_sealed(place, row), place.context(row), self._keys)))
             except EuterpeError as error:
                 broken.append(f"{place.table.name} {row[0]}: {error}")
         return fresh, broken

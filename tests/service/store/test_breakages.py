@@ -13,7 +13,7 @@ import pytest
 import sqlalchemy as sa
 from hypothesis import Phase, settings
 
-from euterpe.crypto.keyring import LocalKeyRing
+from euterpe.crypto.local_key_ring import LocalKeyRing
 from euterpe.domain.errors import InvalidTransition
 from euterpe.store.engine.database import Database
 from euterpe.store.errors import StoreError, StoreUnavailable

@@ -15,7 +15,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from euterpe.crypto.keyring import LocalKeyRing
+from euterpe.crypto.local_key_ring import LocalKeyRing
 from euterpe.domain.retry import Backoff, DeadLetter, Fail, JobError, Requeue, RetryClass
 from euterpe.domain.states import FINISHED, IN_PROGRESS, JobStatus, Lane
 from euterpe.store.queue.enqueue import Accepted

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 import structlog
 
 from euterpe.cli import main
-from euterpe.crypto.keyring import LocalKeyRing
+from euterpe.crypto.local_key_ring import LocalKeyRing
 from euterpe.domain.errors import EuterpeError
 from euterpe.store.engine.database import Database
 from euterpe.store.engine.migrations import migrate

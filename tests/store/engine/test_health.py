@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from euterpe.crypto.keyring import LocalKeyRing
+from euterpe.crypto.local_key_ring import LocalKeyRing
 from euterpe.store.engine.database import Database
 from euterpe.store.engine.engines import sqlite_file
 from euterpe.store.engine.health import check_integrity

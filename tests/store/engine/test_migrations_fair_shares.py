@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from euterpe.crypto.keyring import LocalKeyRing
+from euterpe.crypto.local_key_ring import LocalKeyRing
 from euterpe.domain.states import JobStatus, Lane
 from euterpe.store.engine import migrations
 from euterpe.store.engine.database import Database

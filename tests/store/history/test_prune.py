@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from euterpe.crypto.keyring import LocalKeyRing
+from euterpe.crypto.local_key_ring import LocalKeyRing
 from euterpe.domain.retry import Delivered
 from euterpe.domain.states import JobStatus
 from euterpe.store.errors import NotFound, Pruned

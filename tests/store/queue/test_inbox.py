@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 import sqlalchemy as sa
 
-from euterpe.crypto.keyring import LocalKeyRing
+from euterpe.crypto.local_key_ring import LocalKeyRing
 from euterpe.domain.retry import JobError, RetryClass
 from euterpe.domain.states import FINISHED, JobStatus, Lane
 from euterpe.store.engine.engines import Engines

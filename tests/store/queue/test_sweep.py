@@ -2,7 +2,7 @@
 
 import pytest
 
-from euterpe.crypto.keyring import LocalKeyRing
+from euterpe.crypto.local_key_ring import LocalKeyRing
 from euterpe.domain.states import JobStatus
 from euterpe.store.queue.sweep import SweepTimer
 from euterpe.store.store import Store

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from euterpe.crypto.errors import CannotDecrypt, UnknownKek
 from euterpe.crypto.keyfile import KeySet
-from euterpe.crypto.keyring import LocalKeyRing
+from euterpe.crypto.local_key_ring import LocalKeyRing
 from euterpe.domain.spec import parse_spec
 from euterpe.domain.states import JobStatus
 from euterpe.store.queue.outbox import ClaimedEvent

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from euterpe.crypto.envelope import rewrap
 from euterpe.crypto.errors import CannotDecrypt, UnknownKek
 from euterpe.crypto.keyfile import KeySet
-from euterpe.crypto.keyring import LocalKeyRing
+from euterpe.crypto.local_key_ring import LocalKeyRing
 from euterpe.domain.canonical import join_secrets
 from euterpe.domain.retry import JobError, RetryClass
 from euterpe.domain.spec import parse_spec

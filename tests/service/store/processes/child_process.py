@@ -8,7 +8,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from euterpe.crypto.keyfile import KeySet
-from euterpe.crypto.keyring import LocalKeyRing
+from euterpe.crypto.local_key_ring import LocalKeyRing
 from euterpe.store.errors import StoreUnavailable
 from euterpe.store.store import Store
 

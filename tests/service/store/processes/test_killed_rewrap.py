@@ -3,7 +3,7 @@
 from itertools import count
 
 from euterpe.crypto.keyfile import KeySet
-from euterpe.crypto.keyring import LocalKeyRing
+from euterpe.crypto.local_key_ring import LocalKeyRing
 from euterpe.domain.canonical import join_secrets
 from euterpe.store.secrets.rewrap import Rewrap
 from euterpe.store.store import Store

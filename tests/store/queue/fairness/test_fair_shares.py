@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 import sqlalchemy as sa
 
-from euterpe.crypto.keyring import LocalKeyRing
+from euterpe.crypto.local_key_ring import LocalKeyRing
 from euterpe.domain.retry import JobError, RetryClass
 from euterpe.domain.states import JobStatus
 from euterpe.store.queue.enqueue import Key

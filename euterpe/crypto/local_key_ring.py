@@ -1,17 +1,68 @@
-"""A key ring that reloads its file when the file changes, so that a rotation reaches running programs."""
+"""Key rings in this process: a fixed one, and one that reloads its file when the file changes."""
 
 import logging
 import os
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
 from euterpe.crypto import keyfile
-from euterpe.crypto.errors import KeyRingError
-from euterpe.crypto.keyring import LocalKeyRing
+from euterpe.crypto.errors import CannotDecrypt, KeyRingError, UnknownKek
+from euterpe.crypto.keyfile import KeySet
 
 # Not structlog: a command that has not configured structlog would print these events in its output.
 _log = logging.getLogger(__name__)
+_NONCE, _WRAPPED = 12, 12 + 32 + 16
 _Stamp = tuple[int, int, int]
+
+
+class LocalKeyRing:
+    """KEKs in the memory of this process. Inactive KEKs still unwrap the DEKs that they wrapped.
+
+    Nonces are random, which is safe for 2^32 wraps by one KEK (NIST SP 800-38D, 8.3).
+    """
+
+    def __init__(self, keys: KeySet, *, random: Callable[[int], bytes] = os.urandom) -> None:
+        self._active_id = keys.active
+        self._ciphers = {kek_id: AESGCM(key) for kek_id, key in keys.keys.items()}
+        self._random = random
+
+    def __repr__(self) -> str:
+        return f"LocalKeyRing(active_id={self.active_id!r}, ids={self.ids!r})"
+
+    @property
+    def active_id(self) -> str:
+        return self._active_id
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        return tuple(self._ciphers)
+
+    def wrap(self, kek_id: str, dek: bytes, aad: bytes) -> bytes:
+        nonce = self._random(_NONCE)
+        return nonce + self._cipher(kek_id).encrypt(nonce, dek, aad)
+
+    def unwrap(self, kek_id: str, wrapped: bytes, aad: bytes) -> bytes:
+        cipher = self._cipher(kek_id)
+        if len(wrapped) != _WRAPPED:
+            raise CannotDecrypt
+        try:
+            return cipher.decrypt(wrapped[:_NONCE], wrapped[_NONCE:], aad)
+        except InvalidTag:
+            raise CannotDecrypt from None
+
+    def _cipher(self, kek_id: str) -> AESGCM:
+        if kek_id not in self._ciphers:
+            raise UnknownKek(kek_id)
+        return self._ciphers[kek_id]
+
+
+def load_value(value: str) -> LocalKeyRing:
+    """Return the ring of EUTERPE_KEKS, an environment variable with the JSON of a key ring file."""
+    return LocalKeyRing(KeySet.parse(value, where="EUTERPE_KEKS"))
 
 
 class FileKeyRing:
@@ -32,8 +83,8 @@ class FileKeyRing:
         return self._current().active_id
 
     @property
-    def kek_ids(self) -> tuple[str, ...]:
-        return self._current().kek_ids
+    def ids(self) -> tuple[str, ...]:
+        return self._current().ids
 
     def wrap(self, kek_id: str, dek: bytes, aad: bytes) -> bytes:
         return self._with(kek_id).wrap(kek_id, dek, aad)
@@ -43,7 +94,7 @@ class FileKeyRing:
 
     def _with(self, kek_id: str) -> LocalKeyRing:
         ring = self._ring
-        return ring if kek_id in ring.kek_ids else self._current()
+        return ring if kek_id in ring.ids else self._current()
 
     def _current(self) -> LocalKeyRing:
         with self._reading:
@@ -64,7 +115,7 @@ class FileKeyRing:
                 _log.warning("key_ring_not_read", extra={"error": self._last_error})
             return
         self._stamp, self._last_error = stamp, ""
-        read = {"active": self._ring.active_id, "keks": list(self._ring.kek_ids)}
+        read = {"active": self._ring.active_id, "keks": list(self._ring.ids)}
         _log.info("key_ring_read", extra=read)
 
 

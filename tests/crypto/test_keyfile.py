@@ -14,9 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from euterpe.crypto.errors import CannotDecrypt, KeyRingError, UnknownKek
-from euterpe.crypto.file_keyring import FileKeyRing
 from euterpe.crypto.keyfile import activate_key, add_key, create_file, read, remove_key
-from euterpe.crypto.keyring import LocalKeyRing, load_value
+from euterpe.crypto.local_key_ring import FileKeyRing, LocalKeyRing, load_value
 
 K1, K2 = (base64.b64encode(bytes([fill]) * 32).decode() for fill in (1, 2))
 RING = {"active": "k1", "keys": {"k1": K1, "k2": K2}}
@@ -33,7 +32,7 @@ def path(tmp_path: Path) -> Path:
 
 def is_ring_of(path: Path, active: str, *kek_ids: str) -> bool:
     ring = FileKeyRing(path)
-    return (ring.active_id, sorted(ring.kek_ids)) == (active, sorted(kek_ids))
+    return (ring.active_id, sorted(ring.ids)) == (active, sorted(kek_ids))
 
 
 def test_what_one_key_wraps_it_unwraps(path: Path) -> None:
@@ -55,7 +54,7 @@ def test_another_key_or_other_aad_does_not_unwrap(path: Path) -> None:
 
 def test_the_environment_holds_the_same_json() -> None:
     ring = load_value(json.dumps(RING))
-    assert (ring.active_id, ring.kek_ids) == ("k1", ("k1", "k2"))
+    assert (ring.active_id, ring.ids) == ("k1", ("k1", "k2"))
 
 
 BAD = {
@@ -158,7 +157,7 @@ def test_a_new_file_is_ours_alone_and_has_one_active_key(tmp_path: Path) -> None
     finally:
         os.umask(umask)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert FileKeyRing(path).kek_ids == (FileKeyRing(path).active_id,)
+    assert FileKeyRing(path).ids == (FileKeyRing(path).active_id,)
     assert list(tmp_path.iterdir()) == [path]
 
 
@@ -265,7 +264,7 @@ def test_an_editor_that_is_killed_leaves_the_old_file_whole_and_the_next_one_wor
     before = path.read_bytes()
     script = """
 import os, pathlib, signal, sys
-from euterpe.crypto.file_keyring import FileKeyRing
+from euterpe.crypto.local_key_ring import FileKeyRing
 from euterpe.crypto.keyfile import add_key
 os.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
 add_key(pathlib.Path(sys.argv[1]), "k3")
@@ -288,7 +287,7 @@ def test_editors_at_the_same_time_lose_nothing(path: Path) -> None:
 def test_no_repr_shows_a_key(path: Path) -> None:
     keys = read(path)
     assert repr(keys) == f"KeySet(where={str(path)!r}, active='k1')"
-    assert repr(LocalKeyRing(keys)) == "LocalKeyRing(active_id='k1', kek_ids=('k1', 'k2'))"
+    assert repr(LocalKeyRing(keys)) == "LocalKeyRing(active_id='k1', ids=('k1', 'k2'))"
 
 
 def test_the_wait_for_another_editor_has_a_time_limit(

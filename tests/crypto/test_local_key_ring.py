@@ -11,8 +11,8 @@ import pytest
 from euterpe.crypto import keyfile
 from euterpe.crypto.envelope import seal, unseal, webhook_secret_context
 from euterpe.crypto.errors import KeyRingError, UnknownKek
-from euterpe.crypto.file_keyring import FileKeyRing
 from euterpe.crypto.keyfile import activate_key, add_key, remove_key
+from euterpe.crypto.local_key_ring import FileKeyRing
 
 CONTEXT = webhook_secret_context("r1", "s1")
 
@@ -52,7 +52,7 @@ def test_a_key_that_was_retired_opens_nothing_once_the_file_was_read(path: Path,
     add_key(path, "k2")
     activate_key(path, "k2")
     remove_key(path, "k1")
-    assert (ring.active_id, ring.kek_ids) == ("k2", ("k2",))
+    assert (ring.active_id, ring.ids) == ("k2", ("k2",))
     with pytest.raises(UnknownKek):
         unseal(sealed, CONTEXT, ring)
 
@@ -69,7 +69,7 @@ def test_a_known_key_opens_without_a_check_of_the_file(path: Path, ring: FileKey
     sealed = seal(b"secret", CONTEXT, ring)
     add_key(path, "k2")
     assert unseal(sealed, CONTEXT, ring) == b"secret"
-    assert "k2" not in ring._ring.kek_ids
+    assert "k2" not in ring._ring.ids
 
 
 def truncated(path: Path) -> None:

@@ -1,0 +1,149 @@
+"""The rules of `KeyProvider`, run on every implementation."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from euterpe.crypto.envelope import rewrap, seal, unseal, webhook_secret_context
+from euterpe.crypto.errors import CannotDecrypt, UnknownKek
+from euterpe.crypto.key_provider import JoinedKeyProviders, KeyProvider, prove
+from euterpe.crypto.keyfile import KeySet, activate_key, add_key
+from euterpe.crypto.local_key_ring import FileKeyRing, LocalKeyRing
+
+CONTEXT = webhook_secret_context("r1", "s1")
+DEK, AAD = bytes(range(32)), b"row 1"
+
+
+class Rotatable:
+    """A provider with one KEK, and the way to rotate it."""
+
+    def __init__(self, provider: KeyProvider, rotate: Callable[[], KeyProvider]) -> None:
+        self.provider, self._rotate = provider, rotate
+
+    def rotated(self) -> KeyProvider:
+        """Activate a new KEK; return the provider that knows both."""
+        return self._rotate()
+
+
+def in_memory(_: Path) -> Rotatable:
+    keys = {"k1": os.urandom(32), "k2": os.urandom(32)}
+    return Rotatable(
+        LocalKeyRing(KeySet("a test", "k1", {"k1": keys["k1"]})),
+        lambda: LocalKeyRing(KeySet("a test", "k2", keys)),
+    )
+
+
+def in_a_file(folder: Path) -> Rotatable:
+    path = folder / "keks.json"
+    add_key(path, "k1")
+    ring = FileKeyRing(path)
+
+    def rotate() -> KeyProvider:
+        activate_key(path, add_key(path, "k2"))
+        return ring
+
+    return Rotatable(ring, rotate)
+
+
+def joined(folder: Path) -> Rotatable:
+    new, old = in_a_file(folder), LocalKeyRing(KeySet("a test", "old", {"old": os.urandom(32)}))
+    return Rotatable(JoinedKeyProviders(new.provider, old), lambda: JoinedKeyProviders(new.rotated(), old))
+
+
+@pytest.fixture(params=[in_memory, in_a_file, joined], ids=lambda make: make.__name__)
+def rotatable(request: pytest.FixtureRequest, tmp_path: Path) -> Rotatable:
+    made: Rotatable = request.param(tmp_path)
+    return made
+
+
+@pytest.fixture
+def provider(rotatable: Rotatable) -> KeyProvider:
+    return rotatable.provider
+
+
+def test_a_wrapped_key_is_unwrapped(provider: KeyProvider) -> None:
+    wrapped = provider.wrap(provider.active_id, DEK, AAD)
+    assert provider.unwrap(provider.active_id, wrapped, AAD) == DEK
+    assert DEK not in wrapped
+    prove(provider)
+
+
+def test_two_wraps_of_a_key_differ(provider: KeyProvider) -> None:
+    assert provider.wrap(provider.active_id, DEK, AAD) != provider.wrap(provider.active_id, DEK, AAD)
+
+
+def test_the_active_key_is_among_the_ids(provider: KeyProvider) -> None:
+    assert provider.active_id in provider.ids
+    assert len(set(provider.ids)) == len(provider.ids)
+
+
+def test_other_aad_or_other_bytes_are_refused(provider: KeyProvider) -> None:
+    kek_id = provider.active_id
+    wrapped = provider.wrap(kek_id, DEK, AAD)
+    changed = wrapped[:-1] + bytes([wrapped[-1] ^ 1])
+    for other in (changed, wrapped[:-1], wrapped + b"\0", b"", b"garbage"):
+        with pytest.raises(CannotDecrypt):
+            provider.unwrap(kek_id, other, AAD)
+    for aad in (b"row 2", b""):
+        with pytest.raises(CannotDecrypt):
+            provider.unwrap(kek_id, wrapped, aad)
+    assert provider.unwrap(kek_id, wrapped, AAD) == DEK
+
+
+@pytest.mark.parametrize("kek_id", ["k9", "", "vault:transit/none:v1", "vault:transit/euterpe:v99"])
+def test_an_unknown_key_is_named(provider: KeyProvider, kek_id: str) -> None:
+    wrapped = provider.wrap(provider.active_id, DEK, AAD)
+    with pytest.raises(UnknownKek) as unknown:
+        provider.wrap(kek_id, DEK, AAD)
+    assert unknown.value.kek_id == kek_id
+    with pytest.raises(UnknownKek):
+        provider.unwrap(kek_id, wrapped, AAD)
+
+
+def test_a_rotation_keeps_old_secrets_and_wraps_new_ones_anew(rotatable: Rotatable) -> None:
+    before = seal(b"secret", CONTEXT, rotatable.provider)
+    rotated = rotatable.rotated()
+    assert rotated.active_id != before.kek_id
+    assert {before.kek_id, rotated.active_id} <= set(rotated.ids)
+    assert unseal(before, CONTEXT, rotated) == b"secret"
+    after = rewrap(before, CONTEXT, rotated)
+    assert (after.kek_id, after.ciphertext) == (rotated.active_id, before.ciphertext)
+    assert unseal(after, CONTEXT, rotated) == b"secret"
+
+
+def test_an_inactive_key_still_wraps_when_it_is_named(rotatable: Rotatable) -> None:
+    """The AAD names the KEK before the wrap: a rotation in between must not make the wrap fail."""
+    named = rotatable.provider.active_id
+    rotated = rotatable.rotated()
+    assert rotated.unwrap(named, rotated.wrap(named, DEK, AAD), AAD) == DEK
+
+
+def test_a_wrapped_key_belongs_to_its_kek(rotatable: Rotatable) -> None:
+    named = rotatable.provider.active_id
+    wrapped = rotatable.provider.wrap(named, DEK, AAD)
+    rotated = rotatable.rotated()
+    with pytest.raises(CannotDecrypt):
+        rotated.unwrap(rotated.active_id, wrapped, AAD)
+
+
+def test_joined_providers_unwrap_what_each_has_wrapped() -> None:
+    old = LocalKeyRing(KeySet("a test", "old", {"old": b"o" * 32}))
+    new = LocalKeyRing(KeySet("a test", "new", {"new": b"n" * 32}))
+    sealed = seal(b"secret", CONTEXT, old)
+    both = JoinedKeyProviders(new, old)
+    assert (both.active_id, both.ids) == ("new", ("new", "old"))
+    assert unseal(sealed, CONTEXT, both) == b"secret"
+    moved = rewrap(sealed, CONTEXT, both)
+    assert unseal(moved, CONTEXT, new) == b"secret"
+
+
+def test_a_proof_fails_for_a_provider_that_changes_keys() -> None:
+    class Forgetful(LocalKeyRing):
+        def unwrap(self, kek_id: str, wrapped: bytes, aad: bytes) -> bytes:
+            super().unwrap(kek_id, wrapped, aad)
+            return bytes(32)
+
+    with pytest.raises(CannotDecrypt):
+        prove(Forgetful(KeySet("a test", "k1", {"k1": b"1" * 32})))
