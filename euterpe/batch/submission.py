@@ -11,7 +11,7 @@ from euterpe.batch.row_problems import ProblemTotals
 from euterpe.batch.rows import Request
 from euterpe.client import Busy, Client, ClientError, Conflict, Invalid, Job, TooLarge, requests
 from euterpe.client.documents import Document
-from euterpe.client.plans import Plan, send_with_retries
+from euterpe.client.plans import Plan, Plans
 from euterpe.client.responses import job_of
 
 _BUSY_TIMEOUT_S = 3600.0  # the longest time without an accepted row
@@ -32,11 +32,11 @@ class BatchClient(Client):
 
     def take(self, document: Document, key: str) -> AcceptedRow:
         """Submit a job under an idempotency key."""
-        return self._follow(_taken(document, key))
+        return self._follow(_taken(self._plans, document, key))
 
 
-def _taken(document: Document, key: str) -> Plan[AcceptedRow]:
-    answer = yield from send_with_retries(requests.submit(document, key))
+def _taken(plans: Plans, document: Document, key: str) -> Plan[AcceptedRow]:
+    answer = yield from plans.send(requests.submit(document, key))
     return AcceptedRow(job_of(answer), answer.headers.get("idempotent-replayed") == "true")
 
 

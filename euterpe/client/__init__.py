@@ -25,6 +25,7 @@ from euterpe.client.errors import (
     Unreachable,
 )
 from euterpe.client.receiver import MalformedBody, verify, verify_refresh
+from euterpe.client.retries import RetryPolicy
 from euterpe.crypto.errors import MalformedApiKey, SignatureError
 from euterpe.crypto.signing import MemoryNonces, NonceCache
 
@@ -49,6 +50,7 @@ __all__ = [
     "NotFound",
     "Progress",
     "Refresh",
+    "RetryPolicy",
     "ServerError",
     "SignatureError",
     "StillRunning",

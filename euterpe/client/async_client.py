@@ -7,12 +7,12 @@ from typing import Any, Self, TypeVar
 
 import httpx
 
-from euterpe.client import plans
 from euterpe.client.connection import OnOutage, answer_of, is_stream, options, request, unreachable
 from euterpe.client.documents import Document, Event, Job, Progress, replacement
 from euterpe.client.errors import ClientError, Unreachable
-from euterpe.client.plans import Plan
+from euterpe.client.plans import Plan, Plans
 from euterpe.client.requests import ApiRequest, ApiResponse
+from euterpe.client.retries import DEFAULT_RETRY, RetryPolicy
 from euterpe.client.stream import EventWatch
 
 T = TypeVar("T")
@@ -21,26 +21,34 @@ T = TypeVar("T")
 class AsyncClient:
     """`Client` for asyncio, with the same methods. Close it with `aclose`, or use it in an `async with`."""
 
-    def __init__(self, url: str, api_key: str, *, on_outage: OnOutage | None = None) -> None:
+    def __init__(
+        self,
+        url: str,
+        api_key: str,
+        *,
+        on_outage: OnOutage | None = None,
+        retry: RetryPolicy = DEFAULT_RETRY,
+    ) -> None:
         self._http = httpx.AsyncClient(**options(url, api_key))
-        self._on_outage = on_outage
+        self._on_outage, self._retry = on_outage, retry
+        self._plans = Plans(retry)
 
     async def submit(
         self, spec: Document | None = None, *, idempotency_key: str | None = None, **fields: Any
     ) -> Job:
-        return await self._follow(plans.submitted(spec, fields, idempotency_key))
+        return await self._follow(self._plans.submitted(spec, fields, idempotency_key))
 
     async def status(self, job_id: str) -> Job:
-        return await self._follow(plans.status(job_id))
+        return await self._follow(self._plans.status(job_id))
 
     async def statuses(self, job_ids: Sequence[str]) -> dict[str, Job]:
-        return await self._follow(plans.statuses(job_ids))
+        return await self._follow(self._plans.statuses(job_ids))
 
     async def wait(self, job_id: str, timeout: float | None = None) -> Job:
-        return await self._follow(plans.finished(job_id, timeout))
+        return await self._follow(self._plans.finished(job_id, timeout))
 
     async def watch(self, job_id: str) -> AsyncIterator[Event | Progress]:
-        watch = EventWatch(job_id)
+        watch = EventWatch(job_id, self._retry)
         while not watch.is_over:
             await self._pause(watch.pause_s, watch.outage)
             try:
@@ -59,10 +67,10 @@ class AsyncClient:
                 watch.lost(unreachable(error))
 
     async def cancel(self, job_id: str) -> Job:
-        return await self._follow(plans.canceled(job_id))
+        return await self._follow(self._plans.canceled(job_id))
 
     async def retry(self, job_id: str) -> Job:
-        return await self._follow(plans.retried(job_id))
+        return await self._follow(self._plans.retried(job_id))
 
     async def replace_credentials(
         self,
@@ -73,12 +81,12 @@ class AsyncClient:
         output_urls: Mapping[str, str] | None = None,
     ) -> int:
         new = replacement(credentials, source_url, output_urls)
-        return await self._follow(plans.credentials_replaced(job_id, new))
+        return await self._follow(self._plans.credentials_replaced(job_id, new))
 
     async def jobs(self, *, status: str | Sequence[str] = (), limit: int | None = None) -> AsyncIterator[Job]:
         cursor = None
         while True:
-            page = await self._follow(plans.page(status, limit, cursor))
+            page = await self._follow(self._plans.page(status, limit, cursor))
             for job in page.jobs:
                 yield job
             cursor = page.cursor
@@ -86,7 +94,7 @@ class AsyncClient:
                 return
 
     async def profiles(self) -> list[Document]:
-        return await self._follow(plans.profiles())
+        return await self._follow(self._plans.profiles())
 
     async def aclose(self) -> None:
         await self._http.aclose()

@@ -7,12 +7,12 @@ from typing import Any, Self, TypeVar
 
 import httpx
 
-from euterpe.client import plans
 from euterpe.client.connection import OnOutage, answer_of, is_stream, options, request, unreachable
 from euterpe.client.documents import Document, Event, Job, Progress, replacement
 from euterpe.client.errors import ClientError, Unreachable
-from euterpe.client.plans import Plan
+from euterpe.client.plans import Plan, Plans
 from euterpe.client.requests import ApiRequest, ApiResponse
+from euterpe.client.retries import DEFAULT_RETRY, RetryPolicy
 from euterpe.client.stream import EventWatch
 
 T = TypeVar("T")
@@ -26,9 +26,17 @@ class Client:
     A failed request raises a `ClientError`.
     """
 
-    def __init__(self, url: str, api_key: str, *, on_outage: OnOutage | None = None) -> None:
+    def __init__(
+        self,
+        url: str,
+        api_key: str,
+        *,
+        on_outage: OnOutage | None = None,
+        retry: RetryPolicy = DEFAULT_RETRY,
+    ) -> None:
         self._http = httpx.Client(**options(url, api_key))
-        self._on_outage = on_outage
+        self._on_outage, self._retry = on_outage, retry
+        self._plans = Plans(retry)
 
     def submit(
         self, spec: Document | None = None, *, idempotency_key: str | None = None, **fields: Any
@@ -37,28 +45,28 @@ class Client:
 
         The same `idempotency_key` returns the same job; by default, each call uses a new key.
         """
-        return self._follow(plans.submitted(spec, fields, idempotency_key))
+        return self._follow(self._plans.submitted(spec, fields, idempotency_key))
 
     def status(self, job_id: str) -> Job:
-        return self._follow(plans.status(job_id))
+        return self._follow(self._plans.status(job_id))
 
     def statuses(self, job_ids: Sequence[str]) -> dict[str, Job]:
         """Return the jobs by id, without jobs that do not exist or were pruned."""
-        return self._follow(plans.statuses(job_ids))
+        return self._follow(self._plans.statuses(job_ids))
 
     def wait(self, job_id: str, timeout: float | None = None) -> Job:
         """Wait until the job is finished. Return the job, which may have failed (`Job.raise_for_failure`).
 
         Raise `StillRunning` after `timeout` seconds.
         """
-        return self._follow(plans.finished(job_id, timeout))
+        return self._follow(self._plans.finished(job_id, timeout))
 
     def watch(self, job_id: str) -> Iterator[Event | Progress]:
         """Yield all events of a job from first to last, each once, and its progress in between.
 
         Reconnect and resume after a lost connection.
         """
-        watch = EventWatch(job_id)
+        watch = EventWatch(job_id, self._retry)
         while not watch.is_over:
             self._pause(watch.pause_s, watch.outage)
             try:
@@ -77,11 +85,11 @@ class Client:
 
     def cancel(self, job_id: str) -> Job:
         """Cancel a job: a waiting job at once, a running job at its worker's next heartbeat."""
-        return self._follow(plans.canceled(job_id))
+        return self._follow(self._plans.canceled(job_id))
 
     def retry(self, job_id: str) -> Job:
         """Queue a failed job again, while it has attempts left."""
-        return self._follow(plans.retried(job_id))
+        return self._follow(self._plans.retried(job_id))
 
     def replace_credentials(
         self,
@@ -93,20 +101,20 @@ class Client:
     ) -> int:
         """Replace storage keys, or signed URLs of the job, and return the new `credential_version`."""
         new = replacement(credentials, source_url, output_urls)
-        return self._follow(plans.credentials_replaced(job_id, new))
+        return self._follow(self._plans.credentials_replaced(job_id, new))
 
     def jobs(self, *, status: str | Sequence[str] = (), limit: int | None = None) -> Iterator[Job]:
         """Yield all jobs, newest first. Pages of `limit` jobs are fetched as they are needed."""
         cursor = None
         while True:
-            page = self._follow(plans.page(status, limit, cursor))
+            page = self._follow(self._plans.page(status, limit, cursor))
             yield from page.jobs
             cursor = page.cursor
             if cursor is None:
                 return
 
     def profiles(self) -> list[Document]:
-        return self._follow(plans.profiles())
+        return self._follow(self._plans.profiles())
 
     def close(self) -> None:
         self._http.close()

@@ -2,6 +2,7 @@
 
 import threading
 from collections import OrderedDict
+from collections.abc import Callable
 from time import monotonic
 from typing import Protocol
 
@@ -24,14 +25,20 @@ class MemoryDedupe:
     A forgotten event counts as new: use `SqlDedupe` for effects that must not happen twice.
     """
 
-    def __init__(self, *, keep_seconds: float = 7 * 86_400.0, capacity: int = 100_000) -> None:
-        self._keep_seconds, self._capacity = keep_seconds, capacity
+    def __init__(
+        self,
+        *,
+        keep_seconds: float = 7 * 86_400.0,
+        capacity: int = 100_000,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        self._keep_seconds, self._capacity, self._clock = keep_seconds, capacity, clock
         self._lock = threading.Lock()
         self._seen: OrderedDict[str, float] = OrderedDict()  # oldest first
 
     def first_time(self, event_id: str) -> bool:
         with self._lock:
-            now = monotonic()
+            now = self._clock()
             while self._seen and next(iter(self._seen.values())) + self._keep_seconds < now:
                 self._seen.popitem(last=False)
             if event_id in self._seen:

@@ -4,6 +4,7 @@ A plan yields requests, and receives the response or error of each request. The 
 asynchronous client differ only in how they send a request.
 """
 
+import math
 from collections.abc import Generator, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -15,88 +16,83 @@ from euterpe.client.documents import Document, Job
 from euterpe.client.errors import ClientError, Gone, NotFound, StillRunning, Unreachable
 from euterpe.client.requests import ApiRequest, ApiResponse
 from euterpe.client.responses import Page, error_of, field_of, job_of, page_of
-from euterpe.client.retries import pause_before_retry
-from euterpe.runtime.jitter import draw
+from euterpe.client.retries import DEFAULT_RETRY, RetryPolicy
 
 T = TypeVar("T")
 Plan: TypeAlias = Generator[ApiRequest, ApiResponse | Unreachable, T]
 
 
-def send_with_retries(call: ApiRequest) -> Plan[ApiResponse]:
-    """Return the response to `call`. Retry with backoff while a retry is safe, then raise the last error."""
-    tried = 0
-    while True:
-        outcome = yield call
-        tried += 1
-        if isinstance(outcome, Unreachable):
-            error: ClientError = outcome
-        elif refusal := error_of(outcome):
-            error = refusal
-        else:
-            return outcome
-        pause = pause_before_retry(error, tried=tried, idempotent=call.idempotent, draw=draw())
-        if pause is None:
-            raise error
-        call = replace(call, after_s=pause, outage=error if tried == 1 else None)
+class Plans:
+    """The plans of one client. Each sends its requests again while `retry` allows it."""
 
+    def __init__(self, retry: RetryPolicy = DEFAULT_RETRY) -> None:
+        self._retry = retry
 
-def submitted(spec: Document | None, fields: Document, idempotency_key: str | None) -> Plan[Job]:
-    call = requests.submit(_request({**(spec or {}), **fields}), idempotency_key)
-    return job_of((yield from send_with_retries(call)))
+    def send(self, call: ApiRequest) -> Plan[ApiResponse]:
+        """Return the response to `call`. Retry while a retry is safe, then raise the last error."""
+        tried = 0
+        while True:
+            outcome = yield call
+            tried += 1
+            if isinstance(outcome, Unreachable):
+                error: ClientError = outcome
+            elif refusal := error_of(outcome):
+                error = refusal
+            else:
+                return outcome
+            pause = self._retry.pause_s(error, tried=tried, idempotent=call.idempotent)
+            if pause is None:
+                raise error
+            call = replace(call, after_s=pause, outage=error if tried == 1 else None)
 
+    def submitted(self, spec: Document | None, fields: Document, idempotency_key: str | None) -> Plan[Job]:
+        call = requests.submit(_request({**(spec or {}), **fields}), idempotency_key)
+        return job_of((yield from self.send(call)))
 
-def status(job_id: str) -> Plan[Job]:
-    return job_of((yield from send_with_retries(requests.status([job_id]))))
+    def status(self, job_id: str) -> Plan[Job]:
+        return job_of((yield from self.send(requests.status([job_id]))))
 
+    def statuses(self, job_ids: Sequence[str]) -> Plan[dict[str, Job]]:
+        found: list[Job] = []
+        for start in range(0, len(job_ids), requests.MOST_IDS):
+            some = job_ids[start : start + requests.MOST_IDS]
+            if len(some) > 1:
+                found += page_of((yield from self.send(requests.status(some)))).jobs
+                continue
+            with suppress(NotFound, Gone):
+                found.append((yield from self.status(some[0])))
+        return {job.job_id: job for job in found}
 
-def statuses(job_ids: Sequence[str]) -> Plan[dict[str, Job]]:
-    found: list[Job] = []
-    for start in range(0, len(job_ids), requests.MOST_IDS):
-        some = job_ids[start : start + requests.MOST_IDS]
-        if len(some) > 1:
-            found += page_of((yield from send_with_retries(requests.status(some)))).jobs
-            continue
-        with suppress(NotFound, Gone):
-            found.append((yield from status(some[0])))
-    return {job.job_id: job for job in found}
+    def finished(self, job_id: str, timeout: float | None) -> Plan[Job]:
+        """Long-poll until the job is finished. Each response comes at a change, or after 30 s."""
+        deadline = None if timeout is None else monotonic() + timeout
+        answer = yield from self.send(requests.status([job_id]))
+        job, etag = job_of(answer), answer.headers.get("etag")
+        while not job.is_finished:
+            left_s = math.inf if deadline is None else deadline - monotonic()
+            wait_s = min(left_s, requests.MOST_WAIT_S)
+            if wait_s <= 0:
+                raise StillRunning(f"job {job_id} is {job.status} after {timeout} s; it goes on")
+            answer = yield from self.send(requests.status([job_id], wait_s, etag))
+            if answer.status != 304:
+                job, etag = job_of(answer), answer.headers.get("etag")
+        return job
 
+    def page(self, status: str | Sequence[str], limit: int | None, cursor: str | None) -> Plan[Page]:
+        return page_of((yield from self.send(requests.jobs(status, limit, cursor))))
 
-def finished(job_id: str, timeout: float | None) -> Plan[Job]:
-    """Long-poll until the job is finished. Each response comes at a change, or after 30 s."""
-    deadline = None if timeout is None else monotonic() + timeout
-    answer = yield from send_with_retries(requests.status([job_id]))
-    job, etag = job_of(answer), answer.headers.get("etag")
-    while not job.is_finished:
-        wait_s = (
-            requests.MOST_WAIT_S if deadline is None else min(deadline - monotonic(), requests.MOST_WAIT_S)
-        )
-        if wait_s <= 0:
-            raise StillRunning(f"job {job_id} is {job.status} after {timeout} s; it goes on")
-        answer = yield from send_with_retries(requests.status([job_id], wait_s, etag))
-        if answer.status != 304:
-            job, etag = job_of(answer), answer.headers.get("etag")
-    return job
+    def canceled(self, job_id: str) -> Plan[Job]:
+        return job_of((yield from self.send(requests.cancel(job_id))))
 
+    def retried(self, job_id: str) -> Plan[Job]:
+        return job_of((yield from self.send(requests.retry(job_id))))
 
-def page(status: str | Sequence[str], limit: int | None, cursor: str | None) -> Plan[Page]:
-    return page_of((yield from send_with_retries(requests.jobs(status, limit, cursor))))
+    def credentials_replaced(self, job_id: str, replacement: Document) -> Plan[int]:
+        answer = yield from self.send(requests.replace_credentials(job_id, replacement))
+        return int(field_of(answer, "credential_version"))
 
-
-def canceled(job_id: str) -> Plan[Job]:
-    return job_of((yield from send_with_retries(requests.cancel(job_id))))
-
-
-def retried(job_id: str) -> Plan[Job]:
-    return job_of((yield from send_with_retries(requests.retry(job_id))))
-
-
-def credentials_replaced(job_id: str, replacement: Document) -> Plan[int]:
-    answer = yield from send_with_retries(requests.replace_credentials(job_id, replacement))
-    return int(field_of(answer, "credential_version"))
-
-
-def profiles() -> Plan[list[Document]]:
-    return list(field_of((yield from send_with_retries(requests.profiles())), "profiles"))
+    def profiles(self) -> Plan[list[Document]]:
+        return list(field_of((yield from self.send(requests.profiles())), "profiles"))
 
 
 def _request(fields: Document) -> dict[str, object]:

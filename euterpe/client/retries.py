@@ -1,18 +1,35 @@
 """Retry policy of the client: exponential backoff with jitter, and Retry-After."""
 
+from dataclasses import dataclass
+
 from euterpe.client.errors import ClientError
-
-ATTEMPTS = 6
-# All pauses together take about twelve seconds, which is enough for a service to restart.
-_BASE_S, _CAP_S = 0.5, 8.0
-# With a longer Retry-After, the caller has to decide.
-_LONGEST_RETRY_AFTER_S = 60.0
+from euterpe.runtime.jitter import draw
 
 
-def pause_before_retry(error: ClientError, *, tried: int, idempotent: bool, draw: float) -> float | None:
-    """Return seconds, or None for no retry. `tried` is the number of requests sent; `draw` is in [0, 1)."""
-    if tried >= ATTEMPTS or not error.retryable or not (idempotent or error.not_applied):
-        return None
-    if error.retry_after is not None:
-        return error.retry_after if error.retry_after <= _LONGEST_RETRY_AFTER_S else None
-    return min(_CAP_S, _BASE_S * 2.0 ** (tried - 1)) * (0.5 + draw / 2)
+@dataclass(frozen=True)
+class RetryPolicy:
+    """The number of requests that a call may send, and the pauses between them.
+
+    By default all pauses together take about twelve seconds, which is enough for a service to restart. A
+    longer `Retry-After` than `longest_retry_after_s` ends the call: its caller has to decide.
+    """
+
+    attempts: int = 6
+    first_pause_s: float = 0.5
+    longest_pause_s: float = 8.0
+    longest_retry_after_s: float = 60.0
+
+    def pause_s(
+        self, error: ClientError, *, tried: int, idempotent: bool, drawn: float | None = None
+    ) -> float | None:
+        """Return seconds, or None for no retry. `tried` is the number of requests sent; `drawn` in [0, 1)
+        replaces the random part of the pause."""
+        if tried >= self.attempts or not error.retryable or not (idempotent or error.not_applied):
+            return None
+        if error.retry_after is not None:
+            return error.retry_after if error.retry_after <= self.longest_retry_after_s else None
+        longest = min(self.longest_pause_s, self.first_pause_s * 2.0 ** (tried - 1))
+        return longest * (0.5 + (draw() if drawn is None else drawn) / 2)
+
+
+DEFAULT_RETRY = RetryPolicy()

@@ -10,9 +10,8 @@ from euterpe.client.documents import Event, Progress
 from euterpe.client.errors import ClientError, UnexpectedAnswer, Unreachable
 from euterpe.client.requests import ApiRequest, ApiResponse
 from euterpe.client.responses import error_of, unexpected
-from euterpe.client.retries import pause_before_retry
+from euterpe.client.retries import DEFAULT_RETRY, RetryPolicy
 from euterpe.domain.states import FINISHED, JOB_TRANSITIONS
-from euterpe.runtime.jitter import draw
 
 # A \r at the end of a chunk may be half of a \r\n, so it stays in the buffer until the next byte.
 _LINE_END = re.compile(rb"\r\n|\n|\r(?=.)", re.DOTALL)
@@ -62,11 +61,11 @@ class SseParser:
 class EventWatch:
     """The position in a job's event stream, kept over several connections."""
 
-    def __init__(self, job_id: str) -> None:
+    def __init__(self, job_id: str, retry: RetryPolicy = DEFAULT_RETRY) -> None:
         self.is_over = False
         self.pause_s = 0.0  # before the next request
         self.outage: ClientError | None = None  # the first error of an outage
-        self._job_id = job_id
+        self._job_id, self._retry = job_id, retry
         self._messages = SseParser()
         self._sequence, self._status = 0, ""
         self._tried = 0
@@ -107,7 +106,7 @@ class EventWatch:
     def lost(self, error: ClientError) -> None:
         """Set the pause before a reconnect, or raise the error if it is not to be retried."""
         self._tried += 1
-        pause = pause_before_retry(error, tried=self._tried, idempotent=True, draw=draw())
+        pause = self._retry.pause_s(error, tried=self._tried, idempotent=True)
         if pause is None:
             raise error
         self.pause_s = pause

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 from io import StringIO
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from euterpe.cli.follow import follow
-from euterpe.client import Event, JobFailed, Progress
+from euterpe.client import Client, Event, JobFailed, Progress, RetryPolicy
 from euterpe.crypto import apikeys
 from tests.cli.command_runner import CANARY, Cli
 from tests.client.scripted_server import (
@@ -193,7 +194,7 @@ def test_a_file_that_is_refused_is_named_in_full(cli: Cli, server: Server, tmp_p
 def test_an_outage_is_reported_once_while_it_lasts(
     cli: Cli, server: Server, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
 ) -> None:
-    monkeypatch.setattr("euterpe.client.retries._BASE_S", 0.0)
+    monkeypatch.setattr("euterpe.cli.submit.Client", partial(Client, retry=RetryPolicy(first_pause_s=0.0)))
     server.script(Disconnect(), Disconnect(), SUCCESS if command[0] == "watch" else Answer(200, job()))
     ran = cli(*command)
     (line,) = ran.err.splitlines()
@@ -211,7 +212,7 @@ def test_a_refusal_is_one_line(cli: Cli, server: Server, command: tuple[str, ...
 def test_a_service_that_is_not_there_is_one_line(
     cli: Cli, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("euterpe.client.retries.ATTEMPTS", 1)
+    monkeypatch.setattr("euterpe.cli.submit.Client", partial(Client, retry=RetryPolicy(attempts=1)))
     address = f"127.0.0.1:{free_port()}"
     assert address in cli.fails("status", JOB_ID, "--url", f"http://{address}")
     assert not server.requests

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from euterpe.client import AsyncClient, Client
+from euterpe.client import AsyncClient, Client, RetryPolicy
 from euterpe.client.connection import OnOutage
 from euterpe.crypto import apikeys
 from tests.client.scripted_server import Server, running
@@ -30,9 +30,9 @@ def outages() -> list[str]:
 class Asynchronous:
     """`AsyncClient` behind the methods of `Client`, so that one test runs with both."""
 
-    def __init__(self, url: str, api_key: str, *, on_outage: OnOutage | None = None) -> None:
+    def __init__(self, url: str, api_key: str, *, on_outage: OnOutage | None, retry: RetryPolicy) -> None:
         self._loop = asyncio.Runner()
-        self._client = self._run(_made(url, api_key, on_outage))
+        self._client = self._run(_made(url, api_key, on_outage, retry))
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         method = getattr(self._client, name)
@@ -65,15 +65,23 @@ class Asynchronous:
         self._loop.close()
 
 
-async def _made(url: str, api_key: str, on_outage: OnOutage | None) -> AsyncClient:
-    return AsyncClient(url, api_key, on_outage=on_outage)
+async def _made(url: str, api_key: str, on_outage: OnOutage | None, retry: RetryPolicy) -> AsyncClient:
+    return AsyncClient(url, api_key, on_outage=on_outage, retry=retry)
+
+
+@pytest.fixture
+def retry() -> RetryPolicy:
+    """Return the retry policy of `client`. A test parametrizes it to have fewer retries."""
+    return RetryPolicy()
 
 
 @pytest.fixture(params=[Client, Asynchronous], ids=["sync", "async"])
 def client(
-    request: pytest.FixtureRequest, server: Server, api_key: str, outages: list[str]
+    request: pytest.FixtureRequest, server: Server, api_key: str, outages: list[str], retry: RetryPolicy
 ) -> Iterator[Client]:
     """Yield the synchronous and then the asynchronous client, so that each test runs with both."""
-    client = request.param(server.url, api_key, on_outage=lambda error: outages.append(error.code))
+    client = request.param(
+        server.url, api_key, on_outage=lambda error: outages.append(error.code), retry=retry
+    )
     yield client
     client.close()

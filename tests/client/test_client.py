@@ -21,6 +21,7 @@ from euterpe.client import (
     JobFailed,
     MalformedApiKey,
     NotFound,
+    RetryPolicy,
     ServerError,
     StillRunning,
     TooLarge,
@@ -220,12 +221,12 @@ def test_a_request_that_was_certainly_not_applied_is_retried(server: Server, cli
     assert server.calls == [f"POST /transcode/{JOB_ID}/cancel"] * 2
 
 
-def test_an_unreachable_server_is_an_error_with_its_address(
-    api_key: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("euterpe.client.retries.ATTEMPTS", 2)
+def test_an_unreachable_server_is_an_error_with_its_address(api_key: str) -> None:
     address = f"127.0.0.1:{free_port()}"
-    with Client(f"http://{address}", api_key) as client, pytest.raises(Unreachable, match=address) as refused:
+    with (
+        Client(f"http://{address}", api_key, retry=RetryPolicy(attempts=2)) as client,
+        pytest.raises(Unreachable, match=address) as refused,
+    ):
         client.status(JOB_ID)
     assert refused.value.not_applied
 

@@ -1,8 +1,6 @@
 from concurrent.futures import ThreadPoolExecutor
 
-import pytest
-
-from euterpe.client import MemoryDedupe, dedupe
+from euterpe.client import MemoryDedupe
 
 
 def test_the_first_time_is_once() -> None:
@@ -24,10 +22,9 @@ def test_what_failed_may_come_again() -> None:
     assert seen.first_time("a")
 
 
-def test_the_oldest_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_oldest_make_room() -> None:
     now = 0.0
-    monkeypatch.setattr(dedupe, "monotonic", lambda: now)
-    seen = MemoryDedupe(keep_seconds=60.0, capacity=2)
+    seen = MemoryDedupe(keep_seconds=60.0, capacity=2, clock=lambda: now)
     assert [seen.first_time(event_id) for event_id in ("a", "b", "c")] == [True] * 3
     assert [seen.first_time(event_id) for event_id in ("b", "c")] == [False] * 2
     now = 60.5

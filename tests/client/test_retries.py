@@ -4,14 +4,14 @@ from hypothesis import strategies as st
 
 from euterpe.client.errors import Busy, Conflict, ServerError, Unreachable
 from euterpe.client.responses import retry_after_s
-from euterpe.client.retries import ATTEMPTS, pause_before_retry
+from euterpe.client.retries import DEFAULT_RETRY
 
 draws = st.floats(0, 1, exclude_max=True)
 
 
-@given(st.integers(1, ATTEMPTS - 1), draws)
+@given(st.integers(1, DEFAULT_RETRY.attempts - 1), draws)
 def test_a_pause_doubles_and_half_of_it_is_drawn(tried: int, draw: float) -> None:
-    pause = pause_before_retry(ServerError("away"), tried=tried, idempotent=True, draw=draw)
+    pause = DEFAULT_RETRY.pause_s(ServerError("away"), tried=tried, idempotent=True, drawn=draw)
     longest = 0.5 * 2 ** (tried - 1)
     assert pause is not None
     assert longest / 2 <= pause <= longest
@@ -19,7 +19,10 @@ def test_a_pause_doubles_and_half_of_it_is_drawn(tried: int, draw: float) -> Non
 
 @given(st.booleans(), draws)
 def test_attempts_end(idempotent: bool, draw: float) -> None:
-    assert pause_before_retry(Busy("x"), tried=ATTEMPTS, idempotent=idempotent, draw=draw) is None
+    assert (
+        DEFAULT_RETRY.pause_s(Busy("x"), tried=DEFAULT_RETRY.attempts, idempotent=idempotent, drawn=draw)
+        is None
+    )
 
 
 @pytest.mark.parametrize(
@@ -37,7 +40,7 @@ def test_attempts_end(idempotent: bool, draw: float) -> None:
 def test_only_what_may_help_and_cannot_harm_is_tried_again(
     error: Conflict | ServerError | Busy | Unreachable, idempotent: bool, again: bool
 ) -> None:
-    pause = pause_before_retry(error, tried=1, idempotent=idempotent, draw=0.0)
+    pause = DEFAULT_RETRY.pause_s(error, tried=1, idempotent=idempotent, drawn=0.0)
     assert (pause is not None) is again
 
 
@@ -45,7 +48,7 @@ def test_only_what_may_help_and_cannot_harm_is_tried_again(
 def test_the_servers_own_pause_wins_within_bounds(retry_after: float, pause: float | None) -> None:
     error = Busy("x")
     error.retry_after = retry_after
-    assert pause_before_retry(error, tried=1, idempotent=True, draw=0.5) == pause
+    assert DEFAULT_RETRY.pause_s(error, tried=1, idempotent=True, drawn=0.5) == pause
 
 
 @pytest.mark.parametrize(

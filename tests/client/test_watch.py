@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from euterpe.client import Client, Event, Gone, NotFound, Progress, UnexpectedAnswer, Unreachable
+from euterpe.client import Client, Event, Gone, NotFound, Progress, RetryPolicy, UnexpectedAnswer, Unreachable
 from tests.client.scripted_server import (
     AT_ONCE,
     BEAT,
@@ -124,10 +124,8 @@ def test_a_job_that_is_not_there_is_an_error(
         list(client.watch(JOB_ID))
 
 
-def test_a_server_that_stays_unreachable_is_an_error_in_the_end(
-    server: Server, client: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("euterpe.client.retries.ATTEMPTS", 2)
+@pytest.mark.parametrize("retry", [RetryPolicy(attempts=2)], ids=["two attempts"])
+def test_a_server_that_stays_unreachable_is_an_error_in_the_end(server: Server, client: Client) -> None:
     server.script(SseStream([HELLO, frame(1, "claimed")], whole=False), Disconnect())
     with pytest.raises(Unreachable):
         list(client.watch(JOB_ID))

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from euterpe.client import Client, Job
+from euterpe.client import Client, Job, RetryPolicy
 from euterpe.domain.states import OutboxStatus
 from euterpe.store.engine.wakeup import Topic
 from euterpe.store.store import Store
@@ -37,6 +37,9 @@ _SETTINGS = {
     "EUTERPE_OUTBOX_MAX_ATTEMPTS": "100",
 }
 
+# The default number of attempts suits a service that restarts once.
+_RETRY = RetryPolicy(attempts=1000)
+
 pytestmark = pytest.mark.parametrize("engine", ["sqlite", "postgres"], indirect=True)
 
 
@@ -51,16 +54,14 @@ def bucket(installation: Installation, engine: str) -> Path:
     ("kills", "jobs"), [(25, 60), pytest.param(100, 300, marks=pytest.mark.soak, id="soak")]
 )
 def test_what_is_killed_at_random_loses_nothing_and_does_nothing_twice(
-    installation: Installation, bucket: Path, kills: int, jobs: int, monkeypatch: pytest.MonkeyPatch
+    installation: Installation, bucket: Path, kills: int, jobs: int
 ) -> None:
-    # The default number of tries suits a service that restarts once.
-    monkeypatch.setattr("euterpe.client.retries.ATTEMPTS", 1000)
     with killing(installation, seed=kills, **_SETTINGS) as killer:
         over, number = threading.Event(), count(1)
 
         def submit_jobs() -> list[Job]:
             done = []
-            with Client(killer.url, installation.api_key) as client:
+            with Client(killer.url, installation.api_key, retry=_RETRY) as client:
                 while (n := next(number)) <= jobs or not over.is_set():
                     accepted = client.submit(_request(installation, bucket, n))
                     done.append(client.wait(accepted.job_id, timeout=_TIMEOUT_S))

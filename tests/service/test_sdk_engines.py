@@ -20,6 +20,7 @@ from euterpe.client import (
     JobFailed,
     NotFound,
     Progress,
+    RetryPolicy,
     ServerError,
     StillRunning,
     TooLarge,
@@ -27,6 +28,7 @@ from euterpe.client import (
     UnexpectedAnswer,
     Unreachable,
 )
+from euterpe.client.retries import DEFAULT_RETRY
 from euterpe.crypto import apikeys
 from euterpe.domain.scopes import Scope
 from tests.client.conftest import Asynchronous
@@ -40,8 +42,10 @@ _CLIENTS: list[Any] = [Client, Asynchronous]
 
 
 @contextmanager
-def connected(make: Callable[[str, str], Client], url: str, api_key: str) -> Iterator[Client]:
-    with closing(make(url, api_key)) as client:
+def connected(
+    make: Callable[..., Client], url: str, api_key: str, retry: RetryPolicy = DEFAULT_RETRY
+) -> Iterator[Client]:
+    with closing(make(url, api_key, on_outage=None, retry=retry)) as client:
         yield client
 
 
@@ -108,25 +112,25 @@ def _replace_credentials(installation: Installation, client: Client) -> str:
     return job.job_id
 
 
-def test_every_error_has_its_type(installation: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("euterpe.client.retries.ATTEMPTS", 1)
+def test_every_error_has_its_type(installation: Installation) -> None:
+    once = RetryPolicy(attempts=1)
     program = installation.start("api", "--port", "0", EUTERPE_MAX_UNFINISHED="1")
     url = program.address()
     with installation.store() as store:
         reader = store.requesters.create("reader", [Scope.READ]).api_key
     for make in _CLIENTS:
-        with connected(make, url, apikeys.mint().plaintext) as client:
+        with connected(make, url, apikeys.mint().plaintext, once) as client:
             _expect(Unauthorized, client.status, _UNKNOWN_ID)
-        with connected(make, url, reader) as client:
+        with connected(make, url, reader, once) as client:
             _expect(Forbidden, client.submit, installation.request("clip.mp4"))
-        with connected(make, url, installation.api_key) as client:
+        with connected(make, url, installation.api_key, once) as client:
             _expect_errors(installation, client)
         with (
             Server(answering(OK)) as other,
-            connected(make, f"http://{other.pair}", installation.api_key) as client,
+            connected(make, f"http://{other.pair}", installation.api_key, once) as client,
         ):
             _expect(UnexpectedAnswer, client.status, _UNKNOWN_ID)
-        with connected(make, f"http://127.0.0.1:{free_port()}", installation.api_key) as client:
+        with connected(make, f"http://127.0.0.1:{free_port()}", installation.api_key, once) as client:
             _expect(Unreachable, client.status, _UNKNOWN_ID)
     assert program.stop() == 0
 
