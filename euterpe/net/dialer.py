@@ -22,7 +22,7 @@ Resolve = Callable[[str], Sequence[str]]
 Dial = Callable[[str, int, float], socket.socket]
 
 # A lookup cannot be interrupted, and a hostile name server can delay a lookup for half a minute.
-_MAX_LOOKUPS = 100
+MAX_LOOKUPS = 100
 _MAX_ADDRESSES = 4
 
 
@@ -40,17 +40,25 @@ def system_dial(address: str, port: int, timeout_s: float) -> socket.socket:
 
 class Dialer:
     def __init__(
-        self, policy: EgressPolicy, resolve: Resolve, dial: Dial, ssl_context: ssl.SSLContext
+        self,
+        policy: EgressPolicy,
+        resolve: Resolve,
+        dial: Dial,
+        ssl_context: ssl.SSLContext,
+        *,
+        max_lookups: int = MAX_LOOKUPS,
     ) -> None:
         self._policy, self._resolve, self._dial, self._ssl_context = policy, resolve, dial, ssl_context
-        self._lookups = threading.BoundedSemaphore(_MAX_LOOKUPS)
+        self._lookups = threading.BoundedSemaphore(max_lookups)
 
     def connect(self, target: Target, limits: RequestLimits) -> GuardedStream:
         addresses = self._addresses(target.host, limits)
         for address in addresses:
             self._policy.check(target.host, address, target.port)
         sock = self._dial_one_of(addresses[:_MAX_ADDRESSES], target.port, limits)
-        return GuardedStream(self._secured(sock, target.host, limits) if target.scheme == "https" else sock)
+        if target.scheme == "https":
+            sock = self._secured(sock, target.host, limits)
+        return GuardedStream(sock, limits.clock)
 
     def _addresses(self, host: str, limits: RequestLimits) -> list[Address]:
         try:

@@ -6,6 +6,7 @@ Every status is a valid response: a 3xx or a 5xx raises no error. One `Egress` s
 import logging
 import math
 import ssl
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import copy
@@ -17,7 +18,7 @@ import httpcore
 
 from euterpe.net.dialer import Dial, Dialer, IdleConnections, Resolve, system_dial, system_resolve
 from euterpe.net.errors import EgressBadAnswer, EgressUnreachable
-from euterpe.net.limits import RequestLimits
+from euterpe.net.limits import Clock, RequestLimits
 from euterpe.net.pace import TransferPace
 from euterpe.net.policy import EgressPolicy
 from euterpe.net.target import Target
@@ -51,7 +52,8 @@ class OpenResponse:
 class Egress:
     """A guarded HTTP client with a connection pool. Its owner calls `close`, or uses it in a `with` block.
 
-    `resolve` and `dial` are the seams to the network; `ssl_context` decides which certificates are trusted.
+    `resolve`, `dial` and `clock` are the seams to the system; `ssl_context` decides which certificates are
+    trusted.
     """
 
     def __init__(
@@ -62,8 +64,10 @@ class Egress:
         dial: Dial = system_dial,
         ssl_context: ssl.SSLContext | None = None,
         max_idle: int = 100,
+        clock: Clock = time.monotonic,
     ) -> None:
         self._policy, self._resolve, self._dial, self._max_idle = policy, resolve, dial, max_idle
+        self._clock = clock
         self._ssl_context = ssl_context or httpcore.default_ssl_context()
         self._dialer = Dialer(policy, resolve, dial, self._ssl_context)
         self._idle = IdleConnections(max_idle)
@@ -95,6 +99,7 @@ class Egress:
             dial=self._dial,
             ssl_context=self._ssl_context,
             max_idle=self._max_idle,
+            clock=self._clock,
         )
         self._derived.append(derived)
         return derived
@@ -109,8 +114,12 @@ class Egress:
         bounded._seconds_left = seconds_left
         return bounded
 
-    def _deadline(self, deadline_s: float) -> float:
-        return deadline_s if self._seconds_left is None else min(deadline_s, self._seconds_left())
+    def _limits(
+        self, target: Target, deadline_s: float, idle_s: float = math.inf, pace: TransferPace | None = None
+    ) -> RequestLimits:
+        if self._seconds_left is not None:
+            deadline_s = min(deadline_s, self._seconds_left())
+        return RequestLimits(target.origin, deadline_s, idle_s=idle_s, pace=pace, clock=self._clock)
 
     def request(
         self,
@@ -124,7 +133,7 @@ class Egress:
     ) -> EgressResponse:
         """Return the response, complete within `deadline_s`, with at most `max_bytes` of its body."""
         target = Target.parse(url)
-        limits = RequestLimits(target.origin, self._deadline(deadline_s))
+        limits = self._limits(target, deadline_s)
         sized = body or method not in ("GET", "HEAD")
         length = {"content-length": str(len(body))} if sized else {}
         with self._exchange(method, target, {**headers, **length}, body, limits) as response:
@@ -143,7 +152,7 @@ class Egress:
     ) -> Iterator[OpenResponse]:
         """Yield a streamed response; raise when it is slower than `RequestLimits` or `pace` allows."""
         target = Target.parse(url)
-        limits = RequestLimits(target.origin, self._deadline(deadline_s), idle_s=idle_s, pace=pace)
+        limits = self._limits(target, deadline_s, idle_s, pace)
         with self._exchange(method, target, headers, b"", limits) as response:
             limits.head_read(math.inf)
             yield OpenResponse(response.status, _headers(response), _chunks(response, limits))
@@ -163,7 +172,7 @@ class Egress:
     ) -> EgressResponse:
         """Stream a request body of exactly `size` bytes, and return the response."""
         target = Target.parse(url)
-        limits = RequestLimits(target.origin, self._deadline(deadline_s), idle_s=idle_s, pace=pace)
+        limits = self._limits(target, deadline_s, idle_s, pace)
         length = {"content-length": str(size)}
         body = _sized(chunks, size, limits)
         with self._exchange(method, target, {**headers, **length}, body, limits) as response:

@@ -13,6 +13,8 @@ MIN_BYTES_PER_SECOND = 1024
 # Informational responses count too: a stream of `100 Continue` is an endless header.
 MAX_HEAD_BYTES = 64 * 1024
 
+Clock = Callable[[], float]
+
 
 class RequestLimits:
     """The limits of one request: a fixed deadline, a byte limit, and a minimum pace against drips of bytes.
@@ -28,12 +30,12 @@ class RequestLimits:
         *,
         idle_s: float = math.inf,
         pace: TransferPace | None = None,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Clock = time.monotonic,
     ) -> None:
         self.where = where
         self._transfer = pace
         self.answer_ended = False
-        self._clock = clock
+        self.clock = clock
         self._deadline_s, self._ends = deadline_s, clock() + deadline_s
         self._idle_s, self._pace = idle_s, idle_s * MIN_BYTES_PER_SECOND
         self._waited = self._moved = 0.0
@@ -42,7 +44,7 @@ class RequestLimits:
 
     def begin_wait(self) -> float:
         """Return how many seconds the wait that begins now may take. Raise if a limit is exceeded."""
-        self._began = self._clock()
+        self._began = self.clock()
         left = min(self._ends - self._began, self._idle_s - self._waited, self._transfer_seconds_left())
         if left <= 0:
             raise self.timeout()
@@ -52,7 +54,7 @@ class RequestLimits:
 
     def end_wait(self, moved: int) -> None:
         """Record the end of a wait that received or sent `moved` bytes."""
-        waited = self._clock() - self._began
+        waited = self.clock() - self._began
         self._waited += waited
         self._moved += moved
         if self._transfer is not None:
@@ -82,18 +84,18 @@ class RequestLimits:
         """Count the time to connect, successful or not, as waiting time of the transfer: otherwise a server
         that closes the connection after every few bytes would evade the minimum pace."""
         transfer, self._transfer = self._transfer, None
-        began = self._clock()
+        began = self.clock()
         try:
             yield
         finally:
             self._transfer = transfer
             if transfer is not None:
-                transfer.add(self._clock() - began, 0)
+                transfer.add(self.clock() - began, 0)
 
     def timeout(self) -> EgressTimeout:
         """Return the error for a wait that moved nothing, and count the wait for the pace of the transfer."""
         if self._transfer is not None:
-            self._transfer.add(self._clock() - self._began, 0)
+            self._transfer.add(self.clock() - self._began, 0)
             if self._transfer.is_too_slow:
                 return EgressTooSlow(self.where, f"moved {self._transfer}")
             if self._transfer.seconds_left <= 0:

@@ -9,19 +9,19 @@ from typing import Any
 import httpcore
 
 from euterpe.net.errors import EgressUnreachable
-from euterpe.net.limits import RequestLimits
+from euterpe.net.limits import Clock, RequestLimits
 
 # An older idle connection is not used again, so that at least this often the host's name is resolved and the
 # policy checks its address.
-MAX_AGE_S = 60.0
+_MAX_AGE_S = 60.0
 
 
 class GuardedStream(httpcore.NetworkStream):
     """A guarded socket. `timeout` is the `RequestLimits` of the request, passed on by httpcore."""
 
-    def __init__(self, sock: socket.socket) -> None:
-        self._sock = sock
-        self._dialled = time.monotonic()
+    def __init__(self, sock: socket.socket, clock: Clock = time.monotonic) -> None:
+        self._sock, self._clock = sock, clock
+        self._dialled = clock()
         self._head: bytes | None = None  # the head of the request that is being written
 
     def read(self, max_bytes: int, timeout: Any = None) -> bytes:
@@ -69,7 +69,7 @@ class GuardedStream(httpcore.NetworkStream):
         """Return whether an idle connection is unfit for reuse: too old, or readable, which means closed."""
         if info != "is_readable":
             return None
-        if time.monotonic() - self._dialled > MAX_AGE_S:
+        if self._clock() - self._dialled > _MAX_AGE_S:
             return True
         poll = select.poll()
         poll.register(self._sock, select.POLLIN)

@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from euterpe.net import dialer
 from euterpe.net.dialer import Dial, Dialer, Resolve, system_dial, system_resolve
 from euterpe.net.errors import EgressRefused, EgressTimeout, EgressUnreachable
 from euterpe.net.limits import RequestLimits
@@ -121,11 +120,10 @@ def test_the_deadline_holds_for_the_name_server() -> None:
     assert record.dialled == []
 
 
-def test_lookups_that_hang_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dialer, "_MAX_LOOKUPS", 2)
+def test_lookups_that_hang_are_bounded() -> None:
     tar_pit = TarPit()
     target = Target.parse("http://h.example/")
-    tested = Dialer(EgressPolicy(), tar_pit, RecordingDialer(), NO_TRUST)
+    tested = Dialer(EgressPolicy(), tar_pit, RecordingDialer(), NO_TRUST, max_lookups=2)
     for _ in range(4):
         with pytest.raises(EgressTimeout):
             tested.connect(target, RequestLimits(target.origin, 0.05))

@@ -4,14 +4,11 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 
 import pytest
 
-from euterpe.net import egress, stream
 from euterpe.net.egress import Egress, EgressResponse
 from euterpe.net.errors import EgressRefused, EgressUnreachable
-from euterpe.net.limits import RequestLimits
 from euterpe.net.policy import EgressPolicy
 from tests.net.fake_network import NO_TRUST, FakeResolver, RecordingDialer
 from tests.net.servers import OK, Authority, Serve, Server, answering, header, saying
@@ -144,16 +141,17 @@ def test_a_connection_that_the_server_closed_is_not_used_again() -> None:
         assert server.accepted == 3
 
 
-def test_an_old_connection_is_not_used_again_without_a_new_check(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_old_connection_is_not_used_again_without_a_new_check() -> None:
+    now = 0.0
     resolver = FakeResolver({"h.example": [[PUBLIC], ["10.0.0.1"]]})
     with (
         Server(answering(OK)) as server,
-        Egress(EgressPolicy(), resolve=resolver, dial=RecordingDialer(server.port)) as out,
+        Egress(EgressPolicy(), resolve=resolver, dial=RecordingDialer(server.port), clock=lambda: now) as out,
     ):
         get(out, "http://h.example/")
         get(out, "http://h.example/")
         assert resolver.lookups == ["h.example"]
-        monkeypatch.setattr(stream, "MAX_AGE_S", 0.0)
+        now = 60.5
         with pytest.raises(EgressRefused):
             get(out, "http://h.example/")
 
@@ -260,12 +258,12 @@ def test_a_body_of_another_size_than_announced_is_an_error(size: int) -> None:
         out.send("PUT", server.url, headers={}, chunks=[b"x" * 10], size=size, deadline_s=10)
 
 
-def test_the_wait_for_an_answer_is_not_added_to_the_waits_of_its_upload(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_wait_for_an_answer_is_not_added_to_the_waits_of_its_upload() -> None:
     ticks = itertools.count()
-    monkeypatch.setattr(egress, "RequestLimits", partial(RequestLimits, clock=lambda: float(next(ticks))))
-    with receiver(answering(OK)) as (server, out):
+    with (
+        Server(answering(OK)) as server,
+        Egress(EgressPolicy([server.pair]), ssl_context=NO_TRUST, clock=lambda: float(next(ticks))) as out,
+    ):
         answer = out.send(
             "PUT", server.url, headers={}, chunks=[b"x"] * 5, size=5, deadline_s=1000, idle_s=6
         )  # six writes of one tick each, the headers included

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 import httpcore
 import pytest
 
-from euterpe.net import stream
 from euterpe.net.errors import EgressTimeout, EgressUnreachable
 from euterpe.net.limits import RequestLimits
 from euterpe.net.stream import GuardedStream
@@ -79,13 +78,16 @@ def test_a_reset_is_unreachable_in_the_words_of_the_system(
         pair[0].read(10, RequestLimits("here", 10))
 
 
-def test_an_idle_connection_is_used_again_while_it_is_young_and_quiet(
-    pair: tuple[GuardedStream, socket.socket], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert not pair[0].get_extra_info("is_readable")
-    pair[1].send(b"unasked")
-    assert pair[0].get_extra_info("is_readable")
-    pair[0].read(10, RequestLimits("here", 10))
-    assert not pair[0].get_extra_info("is_readable")
-    monkeypatch.setattr(stream, "MAX_AGE_S", 0.0)
-    assert pair[0].get_extra_info("is_readable")
+def test_an_idle_connection_is_used_again_while_it_is_young_and_quiet() -> None:
+    now = 0.0
+    local, peer = socket.socketpair()
+    with local, peer:
+        guarded = GuardedStream(local, lambda: now)
+        assert not guarded.get_extra_info("is_readable")
+        peer.send(b"unasked")
+        assert guarded.get_extra_info("is_readable")
+        guarded.read(10, RequestLimits("here", 10))
+        now = 60.0
+        assert not guarded.get_extra_info("is_readable")
+        now = 60.5
+        assert guarded.get_extra_info("is_readable")
