@@ -75,7 +75,7 @@ def _decode(key: object) -> bytes:
 
 
 # Another editor holds the lock for milliseconds.
-_LOCK_TIMEOUT_S = 10.0
+LOCK_TIMEOUT_S = 10.0
 
 
 def read(path: Path) -> KeySet:
@@ -106,10 +106,10 @@ def create_file(path: Path) -> bool:
     return missing
 
 
-def add_key(path: Path, kek_id: str | None = None) -> str:
+def add_key(path: Path, kek_id: str | None = None, *, lock_timeout_s: float = LOCK_TIMEOUT_S) -> str:
     """Add a random KEK and return its id. The first KEK is active; later KEKs must be activated."""
     new_id = _new_id() if kek_id is None else kek_id
-    with _locked(path):
+    with _locked(path, lock_timeout_s):
         if not os.path.lexists(path):
             _write(path, _ring_of_one(path, new_id))
             return new_id
@@ -155,12 +155,12 @@ def _refuse_if_exposed(path: Path, status: os.stat_result) -> None:
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def _locked(path: Path, timeout_s: float = LOCK_TIMEOUT_S) -> Iterator[None]:
     """Hold the editors' lock on the directory. The file cannot be locked: each change replaces the file."""
     try:
         directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
         try:
-            _lock(path, directory)
+            _lock(path, directory, timeout_s)
             yield
             os.fsync(directory)
         finally:
@@ -171,8 +171,8 @@ def _locked(path: Path) -> Iterator[None]:
         ) from error
 
 
-def _lock(path: Path, directory: int) -> None:
-    deadline = time.monotonic() + _LOCK_TIMEOUT_S
+def _lock(path: Path, directory: int, timeout_s: float) -> None:
+    deadline = time.monotonic() + timeout_s
     while True:
         try:
             return fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)

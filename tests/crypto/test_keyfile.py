@@ -290,15 +290,12 @@ def test_no_repr_shows_a_key(path: Path) -> None:
     assert repr(LocalKeyRing(keys)) == "LocalKeyRing(active_id='k1', ids=('k1', 'k2'))"
 
 
-def test_the_wait_for_another_editor_has_a_time_limit(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("euterpe.crypto.keyfile._LOCK_TIMEOUT_S", 0.02)
+def test_the_wait_for_another_editor_has_a_time_limit(tmp_path: Path) -> None:
     directory = os.open(tmp_path, os.O_RDONLY)
     try:
         fcntl.flock(directory, fcntl.LOCK_EX)
         with pytest.raises(KeyRingError, match="somebody else"):
-            add_key(tmp_path / "keks.json")
+            add_key(tmp_path / "keks.json", lock_timeout_s=0.02)
     finally:
         os.close(directory)
     add_key(tmp_path / "keks.json")
