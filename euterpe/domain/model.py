@@ -61,6 +61,16 @@ class Items:
         return {**handler(core), **limits, **({"uniqueItems": True} if self.unique else {})}
 
 
+@dataclass(frozen=True)
+class Choice:
+    """A rule for a text that is one of `names`, like a `Literal` that a table defines."""
+
+    names: tuple[str, ...]
+
+    def __get_pydantic_core_schema__(self, _source: Any, _handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.literal_schema(list(self.names))
+
+
 def _has_type(value: object) -> object:
     untyped = isinstance(value, dict) and not isinstance(value.get("type"), str)
     if untyped:

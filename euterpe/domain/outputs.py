@@ -1,21 +1,38 @@
 """Output specs: the files that a job can make from its source (HLS, MP4, M4A, images, sprites)."""
 
+from collections.abc import Sequence
 from itertools import pairwise
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, ValidationInfo
 
-from euterpe.domain.model import Items, StrictModel, Typed
+from euterpe.domain.codecs import CODECS, Codec, codecs_for
+from euterpe.domain.model import Choice, Items, StrictModel, Typed
 from euterpe.domain.text import Name, matching
 
-_MAX_CRF = {"h264": 51, "hevc": 51, "av1": 63}
+_MP4_VIDEO, _HLS_VIDEO = codecs_for("video", "mp4"), codecs_for("video", "hls")
+_SOUND = codecs_for("audio", "mp4", "hls", "m4a")
 
 
-def _check_crf(crf: int | None, info: ValidationInfo) -> int | None:
-    limit = _MAX_CRF[info.data.get("codec", "av1")]
-    if crf is not None and crf > limit:
-        raise ValueError(f"must be at most {limit} for this codec")
-    return crf
+def _check_quality(quality: int | None, info: ValidationInfo) -> int | None:
+    codec = CODECS.get(info.data.get("codec", ""))  # an unknown codec has an error of its own
+    if codec is None or quality is None:
+        return quality
+    if quality < codec.quality.least:
+        raise ValueError(f"must be at least {codec.quality.least} for this codec")
+    if quality > codec.quality.most:
+        raise ValueError(f"must be at most {codec.quality.most} for this codec")
+    return quality
+
+
+def _among(codecs: Sequence[Codec]) -> Choice:
+    return Choice(tuple(codec.name for codec in codecs))
+
+
+def _quality_of(codecs: Sequence[Codec]) -> Any:
+    """Return the widest bounds of these codecs. `_check_quality` applies those of the chosen codec."""
+    least = min(codec.quality.least for codec in codecs)
+    return Field(ge=least, le=max(codec.quality.most for codec in codecs))
 
 
 def _descending(heights: tuple[int, ...]) -> tuple[int, ...]:
@@ -24,9 +41,9 @@ def _descending(heights: tuple[int, ...]) -> tuple[int, ...]:
     return heights
 
 
-VideoCodec = Literal["h264", "hevc", "av1"]
 Height = Annotated[int, Field(ge=16, le=4320, multiple_of=2)]
-Crf = Annotated[int, Field(ge=0, le=63)]
+Crf = Annotated[int, _quality_of(_MP4_VIDEO)]
+Bitrate = Annotated[int, _quality_of(_SOUND)]
 Moment = Annotated[
     str,
     matching(
@@ -37,20 +54,20 @@ Moment = Annotated[
 
 
 class Audio(StrictModel):
-    codec: Literal["aac"] = "aac"
-    bitrate_kbps: Annotated[int, Field(ge=8, le=1024)] = 128
+    codec: Annotated[str, _among(_SOUND)] = _SOUND[0].name
+    bitrate_kbps: Annotated[Bitrate, AfterValidator(_check_quality)] = _SOUND[0].quality.default
 
 
 class Video(StrictModel):
     """Video settings. `height` defaults to that of the source, `crf` to the codec's usual value."""
 
-    codec: VideoCodec = "h264"
+    codec: Annotated[str, _among(_MP4_VIDEO)] = _MP4_VIDEO[0].name
     height: Height | None = None
-    crf: Annotated[Crf | None, AfterValidator(_check_crf)] = None
+    crf: Annotated[Crf | None, AfterValidator(_check_quality)] = None
 
 
 class HlsVideo(StrictModel):
-    codec: VideoCodec = "h264"
+    codec: Annotated[str, _among(_HLS_VIDEO)] = _HLS_VIDEO[0].name
     ladder: Annotated[tuple[Height, ...], Items(1, 10, unique=True), AfterValidator(_descending)]
 
 

@@ -1,9 +1,6 @@
-"""The ffmpeg encoder of each codec, with its preset, quality (CRF) and thread count."""
+"""ffmpeg arguments that all outputs share: encoders with their threads, keyframes and tags."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from types import MappingProxyType
-
+from euterpe.domain.codecs import CODECS
 from euterpe.domain.outputs import Audio
 from euterpe.media.media_info import StreamInfo
 from euterpe.media.picture import Size
@@ -13,54 +10,25 @@ KEYFRAME_SECONDS = 4
 _USUAL_FPS, _MOST_FPS = 25.0, 120.0
 _MOST_SAMPLES = 48_000
 
-
-@dataclass(frozen=True)
-class _Encoder:
-    name: str
-    preset: str
-    crf: int
-    threads: str  # the options that set the number of threads
-    extra: tuple[str, ...] = ()
-
-
-_VIDEO: Mapping[str, _Encoder] = MappingProxyType(
-    {
-        # With a lookahead thread x264 made 7 different files from one film in 25 runs; without that thread it
-        # made one file, in the same processor time.
-        "h264": _Encoder("libx264", "veryfast", 23, "-threads {} -x264-params sync-lookahead=0"),
-        # Apple's players accept HEVC only with the tag hvc1.
-        "hevc": _Encoder(
-            # The number of frame threads changes the bytes, and follows the number of cores unless it is set.
-            "libx265",
-            "veryfast",
-            26,
-            "-x265-params log-level=error:pools={}:frame-threads=2",
-            ("-tag:v", "hvc1"),
-        ),
-        "av1": _Encoder("libsvtav1", "8", 35, "-svtav1-params lp={}"),
-    }
-)
-
-
 # The output bytes of x264 and x265 depend on the number of threads, so that number follows from the picture
 # size and never from the worker: (pixels at most, threads).
 _THREADS = ((640 * 360, 2), (1280 * 720, 4))
 _MOST_THREADS = 8
 # Keep ffmpeg's version and the date out of the outputs, and compute the same result on every processor.
 BITEXACT = ("-fflags", "+bitexact", "-flags:v", "+bitexact", "-flags:a", "+bitexact")
+# The tags of a source may hold private data, such as places and device names, so no output inherits them.
+NO_TAGS = ("-map_metadata", "-1", "-map_chapters", "-1")
+# ffmpeg queues packets until every stream has begun; the default limit of that queue is too small.
+MUXING_QUEUE = ("-max_muxing_queue_size", "4096")
 
 
 def video_arguments(codec: str, crf: int | None, video: StreamInfo, *sizes: Size) -> tuple[str, ...]:
     """Return the arguments that encode `video` into pictures of `sizes`."""
     threads = threads_for(max(size.width * size.height for size in sizes))
-    encoder = _VIDEO[codec]
     fps = min(video.fps or _USUAL_FPS, _MOST_FPS)
     return (
-        *("-c:v", encoder.name, "-preset", encoder.preset),
-        *("-crf", str(encoder.crf if crf is None else crf)),
+        *CODECS[codec].arguments(crf, threads),
         *("-g", str(max(1, round(fps * KEYFRAME_SECONDS)))),
-        *encoder.threads.format(threads).split(),
-        *encoder.extra,
         # Each picture keeps its own time: a variable frame rate stays variable.
         *("-fps_mode", "vfr"),
     )
@@ -79,6 +47,6 @@ def audio_arguments(wanted: Audio, source: StreamInfo) -> tuple[str, ...]:
     channels = min(source.channels or 2, 2)
     rate = min(source.sample_rate or _MOST_SAMPLES, _MOST_SAMPLES)
     return (
-        *("-c:a", wanted.codec, "-b:a", f"{wanted.bitrate_kbps}k"),
+        *CODECS[wanted.codec].arguments(wanted.bitrate_kbps),
         *("-ac", str(channels), "-ar", str(rate), "-af", "aresample=async=1"),
     )

@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 
 from euterpe.domain.outputs import HlsOutput
-from euterpe.media.audio_video import MUXING_QUEUE, NO_TAGS
-from euterpe.media.encoders import BITEXACT, audio_arguments, video_arguments
+from euterpe.media.encoders import BITEXACT, MUXING_QUEUE, NO_TAGS, audio_arguments, video_arguments
 from euterpe.media.media_info import MediaInfo
 from euterpe.media.picture import filters, fitted_size
 from euterpe.media.planned_files import Planned, PlannedFile, Track, least_seconds, mapped, video_of

@@ -2,12 +2,11 @@
 
 from dataclasses import dataclass
 
+from euterpe.domain.codecs import CODECS
 from euterpe.media.errors import MediaError
 from euterpe.media.media_info import StreamInfo
 from euterpe.media.whitelist import MAX_PIXELS
 
-# The shortest side that SVT-AV1 encodes. For the other encoders the limit is 16, below any ordinary picture.
-_LEAST_SIDE = {"av1": 64}
 _LONGEST_SIDE = 16384
 
 
@@ -37,7 +36,7 @@ def fitted_size(video: StreamInfo, height: int | None, codec: str) -> Size:
     shown = shown_size(video)
     if height is not None and height < shown.height:
         shown = Size(_even(shown.width * height / shown.height), height)
-    least = _LEAST_SIDE.get(codec, 16)
+    least = CODECS[codec].least_side
     if min(shown.width, shown.height) < least or max(shown.width, shown.height) > _LONGEST_SIDE:
         raise MediaError(
             "output_unsupported",

@@ -9,11 +9,12 @@ from pathlib import Path, PurePosixPath
 from typing import assert_never
 
 from euterpe.domain.outputs import HlsOutput, ImageOutput, M4aOutput, Mp4Output, OutputSpec, SpriteOutput
-from euterpe.media.audio_video import m4a, mp4
+from euterpe.media.encoders import BITEXACT, MUXING_QUEUE, NO_TAGS, audio_arguments, video_arguments
 from euterpe.media.errors import MediaError
 from euterpe.media.hls import hls
 from euterpe.media.media_info import MediaInfo
-from euterpe.media.planned_files import Planned, PlannedFile
+from euterpe.media.picture import filters, fitted_size
+from euterpe.media.planned_files import Planned, PlannedFile, Track, least_seconds, mapped, video_of
 from euterpe.media.stills import image, refuse_too_many, sprite
 from euterpe.media.whitelist import DEMUXER_OPTIONS, MAX_BLOCK_BYTES
 
@@ -21,6 +22,7 @@ from euterpe.media.whitelist import DEMUXER_OPTIONS, MAX_BLOCK_BYTES
 SOURCE_FD = 3
 
 _QUIET = ("-hide_banner", "-nostdin", "-nostats", "-loglevel", "level+warning")
+_MP4_MUXER = (*NO_TAGS, *MUXING_QUEUE, *BITEXACT, "-movflags", "+faststart", "-f", "mp4", "-y")
 
 
 @dataclass(frozen=True)
@@ -73,9 +75,9 @@ def _refuse_a_clash(files: Sequence[PlannedFile]) -> None:
 def _plan_one(output: OutputSpec, info: MediaInfo) -> Planned:
     match output:
         case Mp4Output():
-            return mp4(output, info)
+            return _mp4(output, info)
         case M4aOutput():
-            return m4a(output, info)
+            return _m4a(output, info)
         case HlsOutput():
             return hls(output, info)
         case ImageOutput():
@@ -84,3 +86,27 @@ def _plan_one(output: OutputSpec, info: MediaInfo) -> Planned:
             return sprite(output, info)
         case _:
             assert_never(output)
+
+
+def _mp4(output: Mp4Output, info: MediaInfo) -> Planned:
+    """Return the plan of an MP4 output. A source without sound gives a film without sound."""
+    video = video_of(info, output.name)
+    codec, size = output.video.codec, fitted_size(video, output.video.height, output.video.codec)
+    tracks = [Track("video", codec, least_seconds(info, video), size.width, size.height)]
+    words = [*mapped(video), "-vf", filters(video, size)]
+    words += video_arguments(codec, output.video.crf, video, size)
+    if output.audio is not None and (audio := info.audio) is not None:
+        tracks.append(Track("audio", output.audio.codec, least_seconds(info, audio)))
+        words += [*mapped(audio), *audio_arguments(output.audio, audio)]
+    file = PlannedFile(output.name, f"{output.name}.mp4", "video/mp4", "mov", tuple(tracks))
+    return Planned((file,), [*words, *_MP4_MUXER, f"file:{file.path}"])
+
+
+def _m4a(output: M4aOutput, info: MediaInfo) -> Planned:
+    """Return the plan of an M4A output. Raise `no_audio_stream` when the source has no sound."""
+    if (audio := info.audio) is None:
+        raise MediaError("no_audio_stream", f"output {output.name} is sound, and the source has none")
+    track = Track("audio", output.audio.codec, least_seconds(info, audio))
+    file = PlannedFile(output.name, f"{output.name}.m4a", "audio/mp4", "mov", (track,))
+    words = [*mapped(audio), *audio_arguments(output.audio, audio)]
+    return Planned((file,), [*words, *_MP4_MUXER, f"file:{file.path}"])

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from math import ceil
 
+from euterpe.domain.codecs import CODECS
 from euterpe.domain.outputs import ImageOutput, SpriteOutput
 from euterpe.media.encoders import BITEXACT
 from euterpe.media.errors import MediaError
@@ -11,7 +12,8 @@ from euterpe.media.media_info import MediaInfo, StreamInfo
 from euterpe.media.picture import Size, filters, fitted_size, shown_size
 from euterpe.media.planned_files import Planned, PlannedFile, Track, mapped, video_of
 
-_JPEG = (*BITEXACT, "-threads", "1", "-c:v", "mjpeg", "-q:v", "3", "-f", "image2", "-y")
+_CODEC = CODECS["mjpeg"]
+_JPEG = (*BITEXACT, *_CODEC.arguments(), "-f", "image2", "-y")
 _JPEG_TYPE = "image/jpeg"
 _USUAL_FPS = 25.0
 _THUMBNAIL_LINES = 90
@@ -90,7 +92,7 @@ def sprite(output: SpriteOutput, info: MediaInfo) -> Planned:
     video = video_of(info, output.name)
     length, interval, count = _length(info, video), output.interval_seconds, _count(output, info)
     rows = min(ceil(count / output.columns), _MOST_ROWS)
-    grid = _Grid(output.columns, rows, fitted_size(video, _THUMBNAIL_LINES, "mjpeg"))
+    grid = _Grid(output.columns, rows, fitted_size(video, _THUMBNAIL_LINES, _CODEC.name))
     if max(grid.sheet.width, grid.sheet.height) > _LONGEST_JPEG_SIDE:
         raise MediaError(
             "output_unsupported", f"output {output.name}: its sheets would be too large for a JPEG"
@@ -132,5 +134,5 @@ def _length(info: MediaInfo, video: StreamInfo) -> float:
 
 def _jpeg(output: str, path: str, size: Size) -> PlannedFile:
     return PlannedFile(
-        output, path, _JPEG_TYPE, "jpeg_pipe", (Track("video", "mjpeg", None, size.width, size.height),)
+        output, path, _JPEG_TYPE, "jpeg_pipe", (Track("video", _CODEC.name, None, size.width, size.height),)
     )

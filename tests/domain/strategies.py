@@ -7,6 +7,7 @@ from typing import Any, get_args
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
+from euterpe.domain.codecs import codecs_for
 from euterpe.domain.profiles import PROFILES
 from euterpe.domain.spec import WebhookEvent
 from euterpe.domain.strict_json import MIN_NUMBER
@@ -43,7 +44,7 @@ callback_urls = st.builds(
 file_names = matching(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,20}(/[A-Za-z0-9_][A-Za-z0-9._-]{0,20}){0,3}")
 
 heights = st.integers(8, 2160).map(lambda half: half * 2)
-codecs = st.sampled_from(["h264", "hevc", "av1"])
+codecs = st.sampled_from([codec.name for codec in codecs_for("video", "mp4", "hls")])
 audios = st.fixed_dictionaries({}, optional={"codec": st.just("aac"), "bitrate_kbps": st.integers(8, 1024)})
 moments = matching(r"(100|[0-9]{1,2}(\.[0-9]{1,3})?)%|[0-9]{1,6}(\.[0-9]{1,3})?s")
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from euterpe.domain.codecs import codecs_for
 from euterpe.domain.profiles import PROFILES
 from euterpe.media.encode import max_output_bytes
 from euterpe.media.errors import MediaError
@@ -31,7 +32,7 @@ def test_the_profiles_make_a_film_and_its_sound_from_one_decode(
         assert [stream.codec for stream in probe(sandbox, file.path).streams] == codecs
 
 
-@pytest.mark.parametrize("codec", ["h264", "hevc", "av1"])
+@pytest.mark.parametrize("codec", [codec.name for codec in codecs_for("video", "mp4")])
 def test_every_codec_is_made(clips: Clips, sandbox: Sandbox, tmp_path: Path, codec: str) -> None:
     (made,) = make(sandbox, clips.make("film.mp4"), [film(codec, height=90)], tmp_path)
     video = probe(sandbox, made.path).video

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from euterpe.domain.codecs import codecs_for
 from euterpe.domain.outputs import HlsOutput, HlsVideo
 from euterpe.media.errors import MediaError
 from euterpe.media.plan import plan
@@ -28,7 +29,7 @@ def ladder(codec: str = "h264", **options: object) -> HlsOutput:
     )
 
 
-@pytest.mark.parametrize("codec", ["h264", "hevc", "av1"])
+@pytest.mark.parametrize("codec", [codec.name for codec in codecs_for("video", "hls")])
 def test_a_ladder_is_published_from_its_segments_up(
     clips: Clips, sandbox: Sandbox, tmp_path: Path, codec: str
 ) -> None:

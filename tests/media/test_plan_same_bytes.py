@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from euterpe.domain.codecs import codecs_for
 from euterpe.domain.outputs import HlsOutput, ImageOutput, OutputSpec, SpriteOutput
 from euterpe.media.encoders import threads_for
 from euterpe.media.ffmpeg import find_ffmpeg
@@ -19,8 +20,7 @@ from tests.media.media_steps import SOUND, film, probe, run
 OUTPUTS: dict[str, list[OutputSpec]] = {
     "h264": [film("h264")],
     "h264-scaled": [film("h264", 240)],
-    "hevc": [film("hevc", 240)],
-    "av1": [film("av1", 240)],
+    **{codec.name: [film(codec.name, 240)] for codec in codecs_for("video", "mp4")[1:]},
     "m4a": [SOUND],
     "hls": [
         HlsOutput.model_validate({"name": "hls", "type": "hls", "video": {"ladder": [240, 120]}}),
