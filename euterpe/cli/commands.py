@@ -8,6 +8,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from euterpe.domain.errors import EuterpeError
+from euterpe.runtime.installation import install_hint
 from euterpe.settings import load
 from euterpe.store.store import Store
 from euterpe.wiring.database import LazyKeyProvider, open_store
@@ -23,9 +24,7 @@ def importing(extra: str) -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        raise ExtraMissing(
-            f"this needs the package {error.name}; install it with `pip install 'euterpe-transcode[{extra}]'`"
-        ) from error
+        raise ExtraMissing(f"this needs the package {error.name}; {install_hint(extra)}") from error
 
 
 _ID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")

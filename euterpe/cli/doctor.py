@@ -16,6 +16,7 @@ from euterpe.cli.commands import AsJson, command
 from euterpe.cli.output import json_document, table
 from euterpe.crypto.errors import UnknownKek
 from euterpe.domain.errors import EuterpeError
+from euterpe.runtime.installation import install_hint
 from euterpe.settings import Settings, load
 from euterpe.store.engine.engines import EngineKind
 from euterpe.store.engine.health import TIME_S, check_integrity
@@ -135,7 +136,7 @@ def _java() -> str:
     try:
         from euterpe.analytics.session import find_java
     except ModuleNotFoundError:
-        return "not needed: there are no analytics without `pip install 'euterpe-transcode[analytics]'`"
+        return f"not needed without analytics; to install analytics, {install_hint('analytics')}"
     java, major = find_java()
     return f"{major} at {java}, for analytics"
 

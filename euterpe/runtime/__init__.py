@@ -1,1 +1,1 @@
-"""Background loop, lease keeper, retry and jitter. This package contains no rules of the domain."""
+"""Background loop, lease keeper, retry, jitter and install hint. There are no rules of the domain here."""

@@ -12,6 +12,7 @@ from sqlalchemy.dialects.sqlite.base import SQLiteCompiler
 from sqlalchemy.exc import ArgumentError
 
 import euterpe.store.engine.libsql  # noqa: F401  registers the dialect
+from euterpe.runtime.installation import install_hint
 from euterpe.runtime.jitter import jittered
 from euterpe.store.engine.deadlines import seconds_left
 from euterpe.store.errors import StoreUnavailable, UnsupportedDatabase
@@ -67,10 +68,7 @@ def open_engines(url: str) -> Engines:
     try:
         return opener(parsed)
     except ModuleNotFoundError as error:
-        raise UnsupportedDatabase(
-            f"{kind} needs the package {error.name}; "
-            f"install it with `pip install 'euterpe-transcode[{kind}]'`"
-        ) from error
+        raise UnsupportedDatabase(f"{kind} needs the package {error.name}; {install_hint(kind)}") from error
 
 
 def _parse(url: str) -> tuple[EngineKind, sa.URL]:
