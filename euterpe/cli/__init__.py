@@ -1,5 +1,25 @@
 """The command line. `main` is the entry point of `euterpe` and of `python -m euterpe`."""
 
-from euterpe.cli.app import main
+import sys
+from collections.abc import Sequence
+
+from euterpe.runtime.installation import install_hint
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code; see `euterpe.cli.app.main`.
+
+    The SDK alone (`euterpe-transcode[client]`) installs this command too, without the packages it runs on.
+    """
+    try:
+        from euterpe.cli.app import main as run
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] == "euterpe":
+            raise
+        hint = install_hint("service")
+        sys.stderr.write(f"error: the command euterpe needs the package {error.name}; {hint}\n")
+        return 2
+    return run(argv)
+
 
 __all__ = ["main"]
