@@ -8,7 +8,14 @@ from time import monotonic
 from types import TracebackType
 from typing import Self
 
-import sqlalchemy as sa
+from euterpe.runtime.installation import install_hint
+
+try:
+    import sqlalchemy as sa
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        f"SqlDedupe needs the package {error.name}; {install_hint('service')}", name=error.name
+    ) from error
 
 from euterpe.store.engine.clock import Clock
 from euterpe.store.engine.database import Database
