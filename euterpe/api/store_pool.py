@@ -7,7 +7,7 @@ from functools import partial
 from typing import TypeVar
 
 from euterpe.api.problems import Refused
-from euterpe.store.engine.deadlines import WRITE_WAIT_S, deadline_after, write_deadline
+from euterpe.store.engine.write_wait import WRITE_WAIT_S, deadline_after, write_deadline
 
 T = TypeVar("T")
 

@@ -4,7 +4,7 @@ import threading
 import time
 
 from euterpe.bench.job_lives import LoadPlan
-from euterpe.runtime.jitter import jittered
+from euterpe.runtime.retry import jittered
 from euterpe.store.engine.wakeup import Topic
 from euterpe.store.store import Store
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from euterpe.client.errors import ClientError
-from euterpe.runtime.jitter import draw
+from euterpe.runtime.retry import draw
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from euterpe.dispatch.signing_secrets import SigningSecrets
 from euterpe.domain.retry import DeliverySchedule
 from euterpe.net.egress import Egress
 from euterpe.runtime.background_loop import BackgroundLoop
-from euterpe.runtime.jitter import jittered
+from euterpe.runtime.retry import jittered
 from euterpe.store.engine.wakeup import Listener, Topic
 from euterpe.store.errors import StoreUnavailable
 from euterpe.store.queue.origins import KnownOrigin, OriginKey

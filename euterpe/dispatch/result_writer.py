@@ -8,7 +8,7 @@ import structlog
 
 from euterpe.domain.retry import Backoff, RetryClass
 from euterpe.runtime.background_loop import BackgroundLoop
-from euterpe.runtime.jitter import draw
+from euterpe.runtime.retry import draw
 from euterpe.store.errors import StoreUnavailable
 from euterpe.store.queue.outbox import ClaimedEvent, Delivery, Outbox
 

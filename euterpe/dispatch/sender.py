@@ -27,7 +27,7 @@ from euterpe.domain.retry import (
 from euterpe.domain.text import to_storable
 from euterpe.net.egress import Egress, EgressResponse
 from euterpe.net.errors import EgressError, EgressRefused
-from euterpe.runtime.jitter import draw
+from euterpe.runtime.retry import draw
 from euterpe.store.errors import StoreUnavailable
 from euterpe.store.queue.outbox import ClaimedEvent, Delivery
 from euterpe.store.secrets.callbacks import Callbacks

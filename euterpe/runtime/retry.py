@@ -1,12 +1,21 @@
-"""Retry a call with exponential backoff and jitter."""
+"""Retry a call with exponential backoff and jitter; the random numbers for jitter, never for secrets."""
 
+import random
 import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from euterpe.runtime.jitter import jittered
-
 R = TypeVar("R")
+
+
+def draw() -> float:
+    """Return a number that is uniform in [0, 1)."""
+    return random.random()  # noqa: S311  jitter, not a secret
+
+
+def jittered(seconds: float, least: float = 0.5, most: float = 1.5) -> float:
+    """Return `seconds` times a factor that is uniform between `least` and `most`."""
+    return seconds * (least + (most - least) * draw())
 
 
 def retry(

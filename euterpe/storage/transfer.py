@@ -12,7 +12,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import BinaryIO, Protocol, TypeVar
 
-from euterpe.runtime.jitter import jittered
+from euterpe.runtime.retry import jittered
 from euterpe.storage.errors import StorageError, StorageUnreachable
 
 T = TypeVar("T")

@@ -14,10 +14,10 @@ from euterpe.domain.text import check_text
 from euterpe.store.checks import WEEK_MS
 from euterpe.store.engine.clock import Clock
 from euterpe.store.engine.database import Database
-from euterpe.store.engine.deadlines import WRITE_WAIT_S
 from euterpe.store.engine.group_commit import GroupCommit
 from euterpe.store.engine.ids import new_id
 from euterpe.store.engine.migrations import require_current
+from euterpe.store.engine.write_wait import WRITE_WAIT_S
 from euterpe.store.history.prune import Pruner
 from euterpe.store.queue.control import Control
 from euterpe.store.queue.enqueue import Accepted, Enqueue, Key, NewJob

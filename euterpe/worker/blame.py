@@ -13,7 +13,7 @@ import structlog
 from euterpe.crypto.errors import CannotDecrypt, UnknownFormat, UnknownKek
 from euterpe.domain.retry import Backoff, JobError, RetryClass, canceled
 from euterpe.media.errors import MediaError
-from euterpe.runtime.jitter import draw
+from euterpe.runtime.retry import draw
 from euterpe.storage.errors import StorageError
 from euterpe.store.queue.inbox import ClaimedJob
 from euterpe.worker.disk import DiskFull, NoRoomNow, TooLargeForWorker

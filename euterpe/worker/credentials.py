@@ -18,7 +18,7 @@ from euterpe.domain.spec import JobSpec
 from euterpe.domain.strict_json import parse_json
 from euterpe.net.egress import Egress, EgressResponse
 from euterpe.net.errors import EgressError
-from euterpe.runtime.jitter import jittered
+from euterpe.runtime.retry import jittered
 from euterpe.storage.errors import StorageError
 from euterpe.store.engine.ids import new_id
 from euterpe.store.store import Store

@@ -9,7 +9,7 @@ from contextlib import suppress
 import structlog
 
 from euterpe.runtime.background_loop import BackgroundLoop
-from euterpe.runtime.jitter import jittered
+from euterpe.runtime.retry import jittered
 from euterpe.store.engine.wakeup import Topic
 from euterpe.store.errors import StoreError
 from euterpe.store.queue.inbox import ClaimedJob

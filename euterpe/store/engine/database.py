@@ -10,10 +10,9 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from euterpe.domain.errors import InvalidTransition
 from euterpe.store.engine.clock import Clock, DatabaseClock
-from euterpe.store.engine.deadlines import WRITE_WAIT_S, deadline_after, write_deadline
 from euterpe.store.engine.engines import READ_ONLY, EngineKind, Engines, open_engines
-from euterpe.store.engine.fifo_lock import FifoLock
 from euterpe.store.engine.wakeup import Listener, Topic, announcer, listen
+from euterpe.store.engine.write_wait import WRITE_WAIT_S, FifoLock, deadline_after, write_deadline
 from euterpe.store.errors import StoreError, StoreUnavailable
 
 _Claim = TypeVar("_Claim")

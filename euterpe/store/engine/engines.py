@@ -13,8 +13,8 @@ from sqlalchemy.exc import ArgumentError
 
 import euterpe.store.engine.libsql  # noqa: F401  registers the dialect
 from euterpe.runtime.installation import install_hint
-from euterpe.runtime.jitter import jittered
-from euterpe.store.engine.deadlines import seconds_left
+from euterpe.runtime.retry import jittered
+from euterpe.store.engine.write_wait import seconds_left
 from euterpe.store.errors import StoreUnavailable, UnsupportedDatabase
 
 # SQLite's own busy timeout, for opening a connection and for reading.

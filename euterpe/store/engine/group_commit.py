@@ -10,7 +10,7 @@ from concurrent.futures import Future
 from typing import Generic, TypeVar
 
 from euterpe.runtime.background_loop import BackgroundLoop
-from euterpe.store.engine.deadlines import WRITE_WAIT_S, deadline_after, write_deadline
+from euterpe.store.engine.write_wait import WRITE_WAIT_S, deadline_after, write_deadline
 from euterpe.store.errors import StoreError, StoreUnavailable
 
 T = TypeVar("T")

@@ -7,7 +7,7 @@ import sqlalchemy as sa
 
 from euterpe.domain.retry import Backoff, DeadLetter, Fail, JobDecision, JobError, Requeue, decide_job
 from euterpe.domain.states import JobStatus, Lane, lane_when_queued
-from euterpe.runtime.jitter import draw
+from euterpe.runtime.retry import draw
 from euterpe.store.engine.batch_rows import AnyRow
 from euterpe.store.queue.event_rows import CONTEXT_COLUMNS, context_of
 from euterpe.store.queue.job_transitions import JobTransitions

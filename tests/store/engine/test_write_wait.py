@@ -1,4 +1,4 @@
-"""FifoLock: order of waiters, errors, interrupts and deadlines."""
+"""FifoLock and the deadline of a writer: order of waiters, errors, interrupts and deadlines."""
 
 import signal
 import threading
@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from euterpe.store.engine.deadlines import deadline_after, seconds_left, write_deadline
-from euterpe.store.engine.fifo_lock import FifoLock
+from euterpe.store.engine.write_wait import FifoLock, deadline_after, seconds_left, write_deadline
 from euterpe.store.errors import StoreUnavailable
 
 
