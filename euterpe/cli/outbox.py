@@ -91,7 +91,7 @@ def replay(
         if pending:
             count = _pending(store, requester)
         elif event_id is not None:
-            store.outbox.replay_one(event_id)
+            store.replay.one(event_id)
             count = 1
         elif requester is not None:
             count = _dead_letters(store, requester)
@@ -104,14 +104,14 @@ def replay(
 
 
 def _dead_letters(store: Store, requester: str) -> int:
-    count = store.outbox.replay_dead_letters(store.requesters.find(requester))
+    count = store.replay.dead_letters(store.requesters.find(requester))
     if not count:
         raise NotFound(f"nothing was replayed: {requester} has no dead letters")
     return count
 
 
 def _pending(store: Store, requester: str | None) -> int:
-    count = store.outbox.replay_pending(store.requesters.find(requester) if requester else None)
+    count = store.replay.pending(store.requesters.find(requester) if requester else None)
     if not count:
         whose = f" of {requester}" if requester else ""
         raise NotFound(f"nothing was replayed: no event{whose} waits for its next attempt")
@@ -121,7 +121,7 @@ def _pending(store: Store, requester: str | None) -> int:
 def _between(store: Store, since: str, until: str | None) -> int:
     since_ms = instant_ms(since, "--since")
     until_ms = instant_ms(until, "--until") if until else _END_OF_TIME_MS
-    count = store.outbox.replay_between(since_ms, until_ms)
+    count = store.replay.between(since_ms, until_ms)
     if not count:
         raise NotFound("nothing was replayed: no event of that time is delivered or dead")
     return count

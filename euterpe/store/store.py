@@ -28,6 +28,7 @@ from euterpe.store.queue.job_transitions import JobTransitions
 from euterpe.store.queue.jobs import Jobs
 from euterpe.store.queue.outbox import Outbox
 from euterpe.store.queue.progress import ProgressReports
+from euterpe.store.queue.replay import Replay
 from euterpe.store.secrets.callbacks import Callbacks
 from euterpe.store.secrets.credentials import Credentials
 from euterpe.store.secrets.requesters import Requesters
@@ -67,6 +68,7 @@ class Store:
         self.inbox = Inbox(self.database, transitions, backoff=backoff, sweep_every_ms=sweep_every_ms)
         self.control = Control(self.database, transitions)
         self.outbox = Outbox(self.database, max_attempts=outbox_max_attempts, sweep_every_ms=sweep_every_ms)
+        self.replay = Replay(self.database, self.outbox)
         self.enqueue = Enqueue(self.database, transitions.admission, idempotency_ttl_ms=idempotency_ttl_ms)
         self.progress = ProgressReports(self.database)
         self.jobs = Jobs(self.database)

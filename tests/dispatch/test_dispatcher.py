@@ -111,7 +111,7 @@ def test_a_dead_letter_is_delivered_when_it_is_replayed(
         outbox.wait_settled(1)
         assert statuses(store, job_ids) == {OutboxStatus.DEAD_LETTER: 1}
         receiver.respond = lambda _: Reply(200)
-        assert outbox.replay_dead_letters(requester.requester_id) == 1
+        assert store.replay.dead_letters(requester.requester_id) == 1
         outbox.wait_settled(2)
     assert statuses(store, job_ids) == {OutboxStatus.DELIVERED: 1}
     first, second = receiver.received

@@ -127,7 +127,7 @@ def test_a_value_that_the_driver_cannot_send_is_a_typed_error(store: Store) -> N
         lambda: store.jobs.get("\ud800"),
         lambda: store.control.cancel("\ud800"),
         lambda: store.jobs.deliveries(limit=10**30),
-        lambda: store.outbox.replay_between(-(10**30), 10**30),
+        lambda: store.replay.between(-(10**30), 10**30),
     ):
         with pytest.raises(StoreError) as refused:
             call()

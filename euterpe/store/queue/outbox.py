@@ -1,6 +1,6 @@
-"""The outbox: claim, heartbeat, settle, release, postpone and replay events.
+"""The outbox: claim, heartbeat, settle, release and postpone events.
 
-Events are owned by the same protocol as jobs (`leases.py`).
+Events are owned by the same protocol as jobs (`leases.py`). `replay.py` sends events again.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -14,12 +14,11 @@ from euterpe.domain.retry import Delivered, DeliveryDecision, Redeliver, Undeliv
 from euterpe.domain.states import Lane, OutboxStatus, check_outbox_transition
 from euterpe.domain.text import to_storable
 from euterpe.store.checks import MAX_BATCH, WEEK_MS, check_count, check_name
-from euterpe.store.engine.batch_rows import INTEGER, TEXT, AnyRow, AnySelect, Rows, as_parameter
+from euterpe.store.engine.batch_rows import INTEGER, TEXT, AnyRow, Rows, as_parameter
 from euterpe.store.engine.bulk_insert import BulkInsert
 from euterpe.store.engine.database import Database
 from euterpe.store.engine.ids import new_id
 from euterpe.store.engine.wakeup import Topic
-from euterpe.store.errors import NotFound
 from euterpe.store.queue.fairness.due_rows import DueRows
 from euterpe.store.queue.fairness.requester_turns import RequesterTurns
 from euterpe.store.queue.lanes import lane_is
@@ -111,12 +110,7 @@ class Outbox:
             .values(lane=Lane.READY.value)
             .where(waiting, lane_is(job_outbox_events, Lane.DELAYED))
         )
-        self._due_now = (
-            sa.update(job_outbox_events)
-            .values(lane=Lane.READY.value, available_at=database.now)
-            .where(waiting, _event.status == OutboxStatus.PENDING)
-        )
-        self._expired = self.events.expired(_LOCKED)
+        self._expired = self.events.expired(_EXPIRED)
 
     def claim(
         self, worker_id: str, limit: int, *, lease_ms: int = 60_000, skipped: Collection[str] = ()
@@ -230,78 +224,6 @@ class Outbox:
         with self._database.transaction() as connection:
             return frozenset(self._apply(connection, releases))
 
-    def replay(self, *where: sa.ColumnElement[bool]) -> int:
-        """Make delivered or dead events pending, with a new budget, the same id and body; return how many."""
-        again = (OutboxStatus.DELIVERED, OutboxStatus.DEAD_LETTER)
-        wanted = sa.select(*_LOCKED).where(_event.status.in_(again), *where)
-        wanted = wanted.order_by(_event.event_id).limit(MAX_BATCH).with_for_update()
-        done, after = 0, ""
-        # In batches: a million events in one transaction would hold up every other writer. Each batch begins
-        # after the last id, so that events delivered again meanwhile are not sent once more.
-        while batch := self._replay(wanted.where(_event.event_id > after)):
-            done, after = done + len(batch), max(batch)
-        return done
-
-    def _replay(self, wanted: AnySelect) -> Collection[str]:
-        with self._database.transaction() as connection:
-            rows = connection.execute(wanted).all()
-            self.origins.forget(connection, {row.requester_id for row in rows})
-            retries = [
-                Transition.retry(
-                    Fence(row.event_id, row.claim_version, row.status),
-                    OutboxStatus.PENDING,
-                    Lane.READY,
-                    attempts=-row.attempt_count,
-                )
-                for row in rows
-            ]
-            return self._apply(connection, retries).keys()
-
-    def replay_one(self, event_id: str) -> None:
-        """Replay an event. If it waits for its next attempt, make it due now and keep its budget."""
-        if not (self.replay(_event.event_id == event_id) or self._replay_waiting(event_id)):
-            raise NotFound(f"there is no delivered, dead or waiting event {event_id!r} to replay")
-
-    def _replay_waiting(self, event_id: str) -> int:
-        waiting = sa.select(_event.event_id, _event.requester_id)
-        waiting = waiting.where(_event.event_id == event_id, _event.status == OutboxStatus.PENDING)
-        return len(self._make_due(waiting.with_for_update()))
-
-    def replay_pending(self, requester_id: str | None = None) -> int:
-        """Make all events that wait for their next attempt due now; return how many.
-
-        The events keep their budgets. The stored state of these requesters' receivers is deleted, so that no
-        circuit breaker holds the events back.
-        """
-        key = sa.tuple_(_event.available_at, _event.event_id)
-        waiting = sa.select(_event.event_id, _event.requester_id, _event.available_at)
-        waiting = waiting.where(lane_is(job_outbox_events, Lane.DELAYED))
-        if requester_id is not None:
-            waiting = waiting.where(_event.requester_id == requester_id)
-        waiting = waiting.order_by(_event.available_at, _event.event_id)
-        waiting = waiting.limit(MAX_BATCH).with_for_update(skip_locked=True)
-        done, after = 0, (0, "")
-        # In batches, each after the last event, so that an event that failed again meanwhile is not replayed
-        # twice.
-        while batch := self._make_due(waiting.where(key > after)):
-            done, after = done + len(batch), (batch[-1].available_at, batch[-1].event_id)
-        return done
-
-    def _make_due(self, waiting: AnySelect) -> Sequence[AnyRow]:
-        """Make waiting events due now and change nothing else; return them as they were before."""
-        with self._database.transaction() as connection:
-            found = connection.execute(waiting).all()
-            self.origins.forget(connection, {row.requester_id for row in found})
-            connection.execute(self._due_now, as_parameter({"key": row.event_id} for row in found))
-            self._database.announce(connection, Topic.OUTBOX)
-        return found
-
-    def replay_dead_letters(self, requester_id: str) -> int:
-        return self.replay(_event.requester_id == requester_id, _event.status == OutboxStatus.DEAD_LETTER)
-
-    def replay_between(self, since_ms: int, until_ms: int) -> int:
-        return self.replay(_event.created_at >= since_ms, _event.created_at < until_ms)
-
     def _apply(self, connection: sa.Connection, transitions: Sequence[Transition]) -> Mapping[str, AnyRow]:
         if any(one.lane is Lane.READY for one in transitions):
             self._database.announce(connection, Topic.OUTBOX)
@@ -332,7 +254,7 @@ _CLAIMED = (
     _event.type,
     _event.payload,
 )
-_LOCKED = (_event.event_id, _event.requester_id, _event.claim_version, _event.status, _event.attempt_count)
+_EXPIRED = (_event.event_id, _event.claim_version, _event.attempt_count)
 
 
 def _event_columns(shape: Shape, rows: Rows | None, now: sa.ColumnElement[int]) -> Mapping[str, Any]:

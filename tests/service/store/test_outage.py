@@ -109,7 +109,7 @@ def _calls(store: Store) -> dict[str, Call]:
         "keep events": lambda: store.outbox.heartbeat([event]),
         "settle events": lambda: store.outbox.settle([Delivery(event, Delivered(), 200)]),
         "release events": lambda: store.outbox.release([event]),
-        "replay events": lambda: store.outbox.replay_dead_letters("r1"),
+        "replay events": lambda: store.replay.dead_letters("r1"),
         "get": lambda: store.jobs.get(job.job_id),
         "page": store.jobs.page,
         "events": lambda: store.jobs.events(job.job_id),

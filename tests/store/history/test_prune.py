@@ -111,7 +111,7 @@ def test_jobs_replayed_during_a_prune_stay(
     def replay(*_: Any) -> None:
         while event_ids:
             with Store(url, ring, clock=clock) as other:
-                other.outbox.replay_one(event_ids.pop())
+                other.replay.one(event_ids.pop())
 
     sa.event.listen(store.database.engines.write, "after_cursor_execute", replay)
     assert prune(store) == 1

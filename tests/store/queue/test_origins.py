@@ -2,13 +2,13 @@
 
 import pytest
 
-from euterpe.domain.retry import Delivered, Redeliver
-from euterpe.domain.states import JobStatus, OutboxStatus
+from euterpe.domain.retry import Redeliver
+from euterpe.domain.states import JobStatus
 from euterpe.store.queue.origins import KnownOrigin, OriginChange, OriginState
 from euterpe.store.queue.outbox import ClaimedEvent, Delivery
 from euterpe.store.store import Store
 from tests.clock import SettableClock
-from tests.store.jobs import SPEC, advance, claim_one, enqueue
+from tests.store.jobs import advance, claim_one, enqueue
 
 ORIGIN = "https://requester.example:443"
 KEY = ("r1", ORIGIN)
@@ -113,35 +113,3 @@ def test_a_receiver_that_named_a_time_is_not_asked_before_it(
     store.outbox.settle([Delivery(event, LATER) for event in events])
     record(store, OriginChange(KEY, OriginState.RECOVERED))
     assert store.outbox.claim("d1", 10) == []
-
-
-def test_a_replay_of_what_waits_forgets_the_circuit_and_keeps_the_budget(
-    store: Store, events: list[ClaimedEvent]
-) -> None:
-    fail(store, events, OriginChange(KEY, OriginState.DOWN, 9, retry_in_ms=HOUR_MS))
-    assert store.outbox.replay_pending("r2") == 0
-    assert store.outbox.origins.read([KEY])
-    assert store.outbox.replay_pending("r1") == 5
-    assert store.outbox.origins.read([KEY]) == {}
-    again = store.outbox.claim("d1", 10)
-    assert [(event.sequence, event.attempt_count) for event in again] == [(n, 2) for n in range(1, 6)]
-
-
-def test_a_replay_of_a_dead_letter_forgets_the_circuit(store: Store, events: list[ClaimedEvent]) -> None:
-    fail(store, events, OriginChange(KEY, OriginState.DOWN, 9, retry_in_ms=HOUR_MS))
-    store.outbox.replay_one(events[2].event_id)
-    assert store.outbox.origins.read([KEY]) == {}
-    (again,) = store.outbox.claim("d1", 10)
-    store.outbox.settle([Delivery(again, Delivered(), 200)])
-    assert store.jobs.event(again.event_id)["status"] == OutboxStatus.DELIVERED
-
-
-def test_everything_that_waits_is_replayed_in_batches(store: Store, clock: SettableClock) -> None:
-    enqueue(store, 1_200, spec={**SPEC, "webhook_events": ["claimed"]})
-    while jobs := store.inbox.claim("w1", 500):
-        assert jobs
-    while events := store.outbox.claim("d1", 400):
-        store.outbox.settle([Delivery(event, LATER, waits_for=ORIGIN) for event in events])
-        clock.advance(1)
-    assert store.outbox.replay_pending() == 1_200
-    assert store.outbox.replay_pending() == 0

@@ -1,15 +1,12 @@
 """The outbox: claims, settling, replays and delivery log, under the ownership protocol of the inbox."""
 
 import json
-from collections.abc import Collection
 
 import pytest
 import sqlalchemy as sa
 
 from euterpe.domain.retry import Delivered, Redeliver, Undeliverable
 from euterpe.domain.states import JobStatus, OutboxStatus
-from euterpe.store.engine.batch_rows import AnySelect
-from euterpe.store.errors import NotFound
 from euterpe.store.queue.outbox import ClaimedEvent, Delivery, Outbox
 from euterpe.store.queue.transition import Transition
 from euterpe.store.store import Store
@@ -103,52 +100,6 @@ def test_a_released_event_costs_no_attempt(store: Store, event: ClaimedEvent) ->
     assert store.jobs.event(event.event_id)["attempt_count"] == 0
 
 
-def test_replay_gives_a_new_budget_and_the_same_event(store: Store, event: ClaimedEvent) -> None:
-    store.outbox.settle([Delivery(event, Undeliverable("answered 410"), 410)])
-    store.outbox.replay_one(event.event_id)
-    (again,) = store.outbox.claim("d1", 10)
-    assert (again.event_id, again.body, again.attempt_count) == (event.event_id, event.body, 1)
-
-
-def test_replay_takes_the_dead_letters_of_one_requester(store: Store) -> None:
-    for requester_id in ("r1", "r2"):
-        enqueue(store, 2, requester_id=requester_id)
-    store.inbox.claim("w1", 10)
-    events = store.outbox.claim("d1", 10)
-    gone = [Delivery(event, Undeliverable("gone"), 410) for event in events]
-    store.outbox.settle(gone)
-    assert store.outbox.replay_dead_letters("r1") == 2
-    assert {event.requester_id for event in store.outbox.claim("d1", 10)} == {"r1"}
-
-
-def test_replay_takes_a_range_of_time(store: Store, clock: SettableClock) -> None:
-    start = clock.now_ms
-    for _ in range(3):
-        enqueue(store)
-        claim_one(store)
-        clock.advance(1_000)
-    store.outbox.settle([Delivery(event, Delivered(), 200) for event in store.outbox.claim("d1", 10)])
-    assert store.outbox.replay_between(start + 1_000, start + 2_000) == 1
-    assert store.outbox.replay_between(start + 9_000, start + 10_000) == 0
-
-
-def test_a_replay_of_an_unknown_or_undelivered_event_is_not_found(store: Store, event: ClaimedEvent) -> None:
-    for event_id in (event.event_id, "no-such-event"):
-        with pytest.raises(NotFound, match=event_id):
-            store.outbox.replay_one(event_id)
-
-
-def test_a_large_replay_goes_in_batches(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    enqueue(store, 10)
-    store.inbox.claim("w1", 10)
-    events = store.outbox.claim("d1", 99)
-    store.outbox.settle([Delivery(event, Undeliverable("gone"), 410) for event in events])
-    with monkeypatch.context() as small:
-        small.setattr("euterpe.store.queue.outbox.MAX_BATCH", 4)
-        assert store.outbox.replay_dead_letters("r1") == 10
-    assert len(store.outbox.claim("d1", 99)) == 10
-
-
 def test_a_postponed_event_comes_back_later_with_its_attempt(
     store: Store, event: ClaimedEvent, clock: SettableClock
 ) -> None:
@@ -177,29 +128,6 @@ def test_a_stale_attempt_is_not_logged(store: Store, event: ClaimedEvent, clock:
     store.outbox.sweep()
     assert store.outbox.settle([Delivery(event, Delivered(), 200)]) == frozenset()
     assert store.jobs.delivery_log(event.event_id) == []
-
-
-def test_a_replay_sends_each_event_once_however_fast_it_is_delivered(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """An event that is delivered again during the replay still matches its query."""
-    monkeypatch.setattr("euterpe.store.queue.outbox.MAX_BATCH", 2)
-    enqueue(store)
-    advance(store, claim_one(store), until=JobStatus.SUCCEEDED)
-    deliver = [Delivery(event, Delivered(), 200) for event in store.outbox.claim("d1", 2)]
-    deliver += [Delivery(event, Delivered(), 200) for event in store.outbox.claim("d1", 2)]
-    deliver += [Delivery(event, Delivered(), 200) for event in store.outbox.claim("d1", 2)]
-    store.outbox.settle(deliver)
-    replay = Outbox._replay
-
-    def delivered_at_once(self: Outbox, wanted: AnySelect) -> Collection[str]:
-        found = replay(self, wanted)
-        events = store.outbox.claim("d2", 2)
-        store.outbox.settle([Delivery(event, Delivered(), 200) for event in events])
-        return found
-
-    monkeypatch.setattr(Outbox, "_replay", delivered_at_once)
-    assert store.outbox.replay_between(0, 2**53) == 5
 
 
 def test_events_of_any_size_are_claimed_as_many_as_are_wanted(store: Store) -> None:
