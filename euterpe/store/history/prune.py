@@ -62,30 +62,33 @@ class Pruner:
                 ~has_open_events,
             )
             .order_by(_job.job_id)
-            .limit(_BATCH)
+            .limit(sa.bindparam("limit"))
             .with_for_update(skip_locked=True, of=inbox_jobs)
         )
 
-    def run(self, older_than_ms: int) -> Iterator[PruneResult]:
-        """Prune, and yield the totals so far after each batch. It can be stopped and resumed at any time."""
+    def run(self, older_than_ms: int, *, batch: int = _BATCH) -> Iterator[PruneResult]:
+        """Prune `batch` rows at a time, and yield the totals so far after each batch.
+
+        It can be stopped and resumed at any time.
+        """
         done, after = PruneResult(), ""
-        while batch := self._prune_jobs(after, older_than_ms):
-            after, removed = batch
-            done = PruneResult(done.jobs + removed, done.keys, done.groups)
+        while removed := self._prune_jobs(after, older_than_ms, batch):
+            after, jobs = removed
+            done = PruneResult(done.jobs + jobs, done.keys, done.groups)
             yield done
         while keys := self._enqueue.forget_expired():
             done = PruneResult(done.jobs, done.keys + keys, done.groups)
             yield done
-        while groups := self._forget_groups():
+        while groups := self._forget_groups(batch):
             done = PruneResult(done.jobs, done.keys, done.groups + groups)
             yield done
-        while self._forget_shares():
+        while self._forget_shares(batch):
             pass
 
-    def _prune_jobs(self, after: str, age_ms: int) -> tuple[str, int] | None:
+    def _prune_jobs(self, after: str, age_ms: int, limit: int) -> tuple[str, int] | None:
         """Return the last examined job and the number of removed jobs, or None if no old job is left."""
         with self._database.transaction() as connection:
-            old = connection.execute(self._oldest, {"after": after, "age_ms": age_ms}).all()
+            old = connection.execute(self._oldest, {"after": after, "age_ms": age_ms, "limit": limit}).all()
             if not old:
                 return None
             history = self._without_open_events(connection, old)
@@ -113,10 +116,10 @@ class Pruner:
             batch,
         )
 
-    def _forget_groups(self) -> int:
+    def _forget_groups(self, limit: int) -> int:
         with self._database.transaction() as connection:
-            return self._admission.groups.forget_idle(connection, _BATCH)
+            return self._admission.groups.forget_idle(connection, limit)
 
-    def _forget_shares(self) -> int:
+    def _forget_shares(self, limit: int) -> int:
         with self._database.transaction() as connection:
-            return self._admission.shares.forget_idle(connection, _BATCH)
+            return self._admission.shares.forget_idle(connection, limit)

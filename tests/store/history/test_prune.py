@@ -67,14 +67,11 @@ def test_unfinished_jobs_and_undelivered_events_are_kept(store: Store, clock: Se
     assert [store.jobs.get(job)["job_id"] for job in (waiting, undelivered)] == [waiting, undelivered]
 
 
-def test_history_is_removed_in_batches(
-    store: Store, clock: SettableClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_history_is_removed_in_batches(store: Store, clock: SettableClock) -> None:
     for _ in range(5):
         run_job(store, spec=QUIET)
     clock.advance(DAY_MS + 1)
-    monkeypatch.setattr(store.prune, "_oldest", store.prune._oldest.limit(2))
-    assert [done.jobs for done in store.prune.run(DAY_MS)] == [2, 4, 5]
+    assert [done.jobs for done in store.prune.run(DAY_MS, batch=2)] == [2, 4, 5]
 
 
 def test_expired_keys_and_idle_groups_go_too(store: Store, clock: SettableClock) -> None:
