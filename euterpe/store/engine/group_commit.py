@@ -5,7 +5,7 @@ number of callers, without weaker durability.
 """
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from typing import Generic, TypeVar
 
@@ -44,13 +44,12 @@ class GroupCommit(Generic[T, R]):
         """Write the waiting items, or refuse them without `drain`, and end the thread."""
         with self._changed:
             self._loop.begin_stop()
-            refused = [] if drain else self._waiting
-            self._waiting = self._waiting if drain else []
+            if not drain:
+                self._refuse_waiting()
             self._changed.notify_all()
-        for _, future, _ in refused:
-            if future.set_running_or_notify_cancel():
-                future.set_exception(StoreUnavailable("the service is stopping; try again"))
         self._loop.stop()
+        with self._changed:
+            self._refuse_waiting()  # the thread was never started
 
     def submit(self, item: T) -> "Future[R]":
         """Return the future of the item's result; raise StoreUnavailable if stopping or full."""
@@ -69,8 +68,16 @@ class GroupCommit(Generic[T, R]):
             del self._waiting[: self._max_batch]
         if not batch:
             return None
-        self._write([entry for entry in batch if entry[1].set_running_or_notify_cancel()])
+        try:
+            self._write([entry for entry in batch if entry[1].set_running_or_notify_cancel()])
+        except BaseException as error:  # noqa: BLE001  passed to the callers through their futures
+            # Whatever fails here (a flush without a list of results, no memory), no caller may wait for ever.
+            _fail(batch, error)
         return 0.0
+
+    def _refuse_waiting(self) -> None:
+        refused, self._waiting = self._waiting, []
+        _fail(refused, StoreUnavailable("the service is stopping; try again"))
 
     def _write(self, batch: Sequence[_Entry[T, R]]) -> None:
         if not batch:
@@ -84,8 +91,7 @@ class GroupCommit(Generic[T, R]):
                 for entry in batch:
                     self._write([entry])
                 return
-            for _, future, _ in batch:
-                future.set_exception(error)
+            _fail(batch, error)
             return
         # A caller whose future is never set would wait for ever.
         unanswered = StoreError("the write was committed, but returned no result for this item")
@@ -95,3 +101,10 @@ class GroupCommit(Generic[T, R]):
                 future.set_exception(answer)
             else:
                 future.set_result(answer)
+
+
+def _fail(entries: Iterable[_Entry[T, R]], error: BaseException) -> None:
+    """Raise the error to each caller that has no result yet."""
+    for _, future, _ in entries:
+        if future.running() or (not future.done() and future.set_running_or_notify_cancel()):
+            future.set_exception(error)

@@ -1,8 +1,9 @@
 """GroupCommit: callers that arrive while a transaction runs share the next one."""
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
+from typing import Any
 
 import pytest
 
@@ -89,6 +90,47 @@ def test_an_unavailable_database_fails_the_whole_batch_without_single_retries() 
     assert len(calls) <= 2
     assert sum(calls) == 5
     commits.stop()
+
+
+class Crash(BaseException):
+    """An exception that `except Exception` does not catch."""
+
+
+def crash(_: Sequence[int]) -> list[int | Exception]:
+    raise Crash
+
+
+def forget_the_results(_: Sequence[int]) -> Any:
+    return None
+
+
+@pytest.mark.parametrize(("broken", "error"), [(crash, Crash), (forget_the_results, TypeError)])
+def test_an_unexpected_error_reaches_every_caller_and_the_next_write_works(
+    broken: Callable[[Sequence[int]], list[int | Exception]], error: type[BaseException]
+) -> None:
+    release = threading.Event()
+    flushes = [broken, broken]
+
+    def flush(items: Sequence[int]) -> Sequence[int | Exception]:
+        release.wait(10)
+        return flushes.pop()(items) if flushes else [item * 10 for item in items]
+
+    commits: GroupCommit[int, int] = GroupCommit(flush, name="test", max_batch=5)
+    futures = [commits.submit(number) for number in range(10)]
+    commits.start()
+    given_up = futures[7].cancel()
+    release.set()
+    assert given_up
+    assert all(isinstance(future.exception(10), error) for future in futures[:7] + futures[8:])
+    assert commits.submit(3).result(10) == 30
+    commits.stop()
+
+
+def test_a_stop_before_the_start_refuses_the_callers() -> None:
+    commits: GroupCommit[int, int] = GroupCommit(crash, name="test")
+    future = commits.submit(1)
+    commits.stop()
+    assert isinstance(future.exception(0), StoreUnavailable)
 
 
 def test_batches_and_the_queue_are_bounded(gate: GatedFlush) -> None:
