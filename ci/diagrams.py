@@ -12,9 +12,9 @@ from euterpe.analytics.facts_schema import FACTS
 from euterpe.analytics.marts.schema import MARTS
 from euterpe.analytics.schema import Table
 from euterpe.analytics.tables import HISTORY
-from euterpe.domain.durations import format_duration
 from euterpe.domain.retry import DeliverySchedule
 from euterpe.domain.states import JOB_TRANSITIONS, OUTBOX_TRANSITIONS, JobStatus, OutboxStatus
+from euterpe.domain.units import format_duration, format_seconds
 from euterpe.settings import Settings
 
 _DOCS = Path(__file__).parents[1] / "docs"
@@ -58,14 +58,8 @@ def retries(max_attempts: int) -> str:
     passed_ms = 0
     for attempt, pause_ms in enumerate(DeliverySchedule().pauses_ms(max_attempts), start=2):
         passed_ms += pause_ms
-        lines.append(f"| {attempt} | {format_duration(pause_ms)} | {_passed(passed_ms)} |")
+        lines.append(f"| {attempt} | {format_duration(pause_ms)} | {format_seconds(passed_ms / 1000)} |")
     return "\n".join([*lines, ""])
-
-
-def _passed(duration_ms: int) -> str:
-    minutes, seconds = divmod(duration_ms // 1000, 60)
-    hours, minutes = divmod(minutes, 60)
-    return " ".join(f"{n} {unit}" for n, unit in ((hours, "h"), (minutes, "min"), (seconds, "s")) if n)
 
 
 _GENERATED: Mapping[str, Callable[[], str]] = {

@@ -31,10 +31,10 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
-from euterpe.domain.durations import parse_duration
 from euterpe.domain.errors import EuterpeError
 from euterpe.domain.retry import DeliverySchedule
 from euterpe.domain.text import NAME
+from euterpe.domain.units import parse_duration
 from euterpe.net.pace import MIN_BYTES_PER_SECOND, WINDOW_S
 
 FILE = "euterpe.toml"

@@ -18,8 +18,8 @@ from typer.main import get_command
 
 from ci import diagrams
 from euterpe.cli.app import app
-from euterpe.domain.durations import format_duration
 from euterpe.domain.states import Lane
+from euterpe.domain.units import format_duration
 from euterpe.settings import load
 from tests.cli.command_runner import Cli, capturing
 from tests.service.clips import make_clip

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from euterpe.cli.commands import command, group, importing
-from euterpe.cli.option_types import instant_ms, local_path
+from euterpe.cli.commands import command, group, importing, instant_ms, local_path
 from euterpe.cli.output import note, out
 from euterpe.cli.progress import ProgressBar
-from euterpe.domain.durations import iso
+from euterpe.domain.units import iso
 from euterpe.settings import load
 from euterpe.store.engine.database import Database
 from euterpe.store.engine.migrations import require_current

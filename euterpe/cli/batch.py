@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from euterpe.cli.commands import AsJson, command, group, importing
-from euterpe.cli.option_types import is_url, local_path
+from euterpe.cli.commands import AsJson, command, group, importing, is_url, local_path
 from euterpe.cli.output import fields, json_document, note, out
 from euterpe.cli.progress import FirstLines, OutageNotice, ProgressBar
 from euterpe.cli.submit import HERE, KEY, Url, connected, read_credentials

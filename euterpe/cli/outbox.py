@@ -4,8 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from euterpe.cli.commands import AsJson, check_id, command, group, opened
-from euterpe.cli.option_types import instant_ms
+from euterpe.cli.commands import AsJson, check_id, command, group, instant_ms, opened
 from euterpe.cli.output import age, document, fields, json_document, out, table
 from euterpe.domain.states import OutboxStatus
 from euterpe.store.errors import NotFound

@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from euterpe.domain.durations import iso_or_none
 from euterpe.domain.states import FINISHED
+from euterpe.domain.units import iso_or_none
 
 
 def out(line: str) -> None:

@@ -4,8 +4,7 @@ from typing import Annotated
 
 import typer
 
-from euterpe.cli.commands import AsJson, command, opened
-from euterpe.cli.option_types import duration_ms
+from euterpe.cli.commands import AsJson, command, duration_ms, opened
 from euterpe.cli.output import json_document, out
 from euterpe.store.history.prune import PruneResult
 

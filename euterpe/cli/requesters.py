@@ -7,8 +7,7 @@ from typing import Annotated
 
 import typer
 
-from euterpe.cli.commands import AsJson, command, group, opened
-from euterpe.cli.option_types import duration_ms
+from euterpe.cli.commands import AsJson, command, duration_ms, group, opened
 from euterpe.cli.output import age, document, fields, json_document, note, out, table
 from euterpe.domain.scopes import DEFAULT_SCOPES, Scope
 from euterpe.store.queue.fairness.fair_shares import DEFAULT_WEIGHT

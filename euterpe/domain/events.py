@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from euterpe.domain.durations import iso
 from euterpe.domain.states import JobStatus
+from euterpe.domain.units import iso
 
 _SHOWS_ERROR = (JobStatus.FAILED, JobStatus.DEAD_LETTER)
 PROGRESS = "job.progress"

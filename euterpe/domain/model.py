@@ -23,7 +23,7 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, core_schema
 
-from euterpe.domain.durations import iso
+from euterpe.domain.units import iso
 
 
 class StrictModel(BaseModel):

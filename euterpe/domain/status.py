@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from euterpe.domain.durations import iso, iso_or_none
 from euterpe.domain.states import JobStatus
+from euterpe.domain.units import iso, iso_or_none
 
 
 def status_document(job: Mapping[str, Any]) -> dict[str, Any]:

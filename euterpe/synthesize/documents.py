@@ -5,8 +5,8 @@ from functools import cache
 from typing import Any
 
 from euterpe.domain.canonical import split_secrets
-from euterpe.domain.durations import iso_or_none
 from euterpe.domain.spec import parse_spec
+from euterpe.domain.units import iso_or_none
 from euterpe.synthesize.customers import RequesterProfile
 
 Document = dict[str, Any]

@@ -10,12 +10,12 @@ import structlog
 from euterpe.crypto.signing import new_nonce, signature_headers
 from euterpe.domain.canonical import join_secrets
 from euterpe.domain.credentials import Side, StorageCredentials, credentials_for
-from euterpe.domain.durations import iso
 from euterpe.domain.errors import InvalidSpec
 from euterpe.domain.replacement import new_secret
 from euterpe.domain.retry import RetryClass
 from euterpe.domain.spec import JobSpec
 from euterpe.domain.strict_json import parse_json
+from euterpe.domain.units import iso
 from euterpe.net.egress import Egress, EgressResponse
 from euterpe.net.errors import EgressError
 from euterpe.runtime.retry import jittered

@@ -3,9 +3,9 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from euterpe.domain.durations import iso, iso_or_none
 from euterpe.domain.events import event_body, is_wanted
 from euterpe.domain.states import JobStatus
+from euterpe.domain.units import iso, iso_or_none
 
 text = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))
 documents = st.dictionaries(text, st.none() | st.booleans() | st.integers(-(2**53), 2**53) | text, max_size=4)

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from euterpe.client.documents import Refresh
-from euterpe.domain.durations import iso
 from euterpe.domain.replacement import new_secret
 from euterpe.domain.states import JobStatus
+from euterpe.domain.units import iso
 from euterpe.worker import credentials
 from tests.dispatch.fake_receivers import BlackHole
 from tests.service.receiver import Answer, Receiver, credentials_answer

@@ -3,7 +3,7 @@ import time
 import pytest
 import typer
 
-from euterpe.cli.option_types import duration_ms, instant_ms
+from euterpe.cli.commands import duration_ms, instant_ms
 
 
 @pytest.mark.parametrize(
