@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from euterpe.cli.commands import AsJson, command, group, importing, is_url, local_path
+from euterpe.cli.job_request import read_credentials
 from euterpe.cli.output import fields, json_document, note, out
 from euterpe.cli.progress import FirstLines, OutageNotice, ProgressBar
-from euterpe.cli.submit import HERE, KEY, Url, connected, read_credentials
+from euterpe.cli.submit import HERE, KEY, Url, connected
 from euterpe.client import ClientError
 from euterpe.domain.errors import InvalidSpec
 

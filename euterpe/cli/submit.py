@@ -1,19 +1,30 @@
 """`euterpe submit`, `status`, `watch`: a requester's client, which speaks HTTP and needs no database."""
 
-import json
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from euterpe.cli.commands import AsJson, command
+from euterpe.cli.commands import AsJson, command, duration_ms, instant_ms, size_bytes
 from euterpe.cli.follow import follow
+from euterpe.cli.job_request import (
+    JobRequest,
+    group_of,
+    metadata_of,
+    outputs_of,
+    prefix_url,
+    read_credentials,
+    read_spec,
+    source_url,
+)
 from euterpe.cli.output import job_fields, json_document, note, out
 from euterpe.client import Client, ClientError, Invalid, MalformedApiKey
+from euterpe.domain.text import check_text
+from euterpe.domain.units import iso
 
 KEY = "EUTERPE_API_KEY"
 
@@ -33,31 +44,99 @@ def register(app: typer.Typer) -> None:
 
 
 def submit(
-    source: Annotated[str, typer.Argument(metavar="SOURCE", help="A URL, or a file of this machine.")],
+    source: Annotated[str, typer.Argument(metavar="SOURCE", help="A URL, or a file of this machine.")] = "",
     *,
-    to: Annotated[str, typer.Option(metavar="PREFIX", help="Where the outputs go: a URL that ends with /.")],
-    profile: Annotated[str, typer.Option(metavar="PROFILE", help="Which outputs to make.")],
+    to: Annotated[
+        str | None, typer.Option(metavar="PREFIX", help="Where the outputs go: a URL that ends with /.")
+    ] = None,
+    profile: Annotated[str | None, typer.Option(metavar="PROFILE", help="Ready-made outputs.")] = None,
+    output: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="TYPE[,FIELD=VALUE]…",
+            help="An output, like mp4,codec=hevc,height=720 or hls,ladder=1080,720 or JSON; repeatable.",
+        ),
+    ] = None,
+    spec: Annotated[
+        str | None,
+        typer.Option(metavar="FILE|-", help="The JSON body of POST /transcode; options override it."),
+    ] = None,
     credentials: Annotated[
         Path | None, typer.Option(metavar="FILE", help="JSON with the keys of the storage.")
     ] = None,
+    refresh_url: Annotated[
+        str | None, typer.Option(metavar="URL", help="Where a worker asks for new credentials.")
+    ] = None,
     webhook: Annotated[str | None, typer.Option(metavar="URL", help="Where to send its events.")] = None,
+    webhook_event: Annotated[
+        list[str] | None,
+        typer.Option(metavar="STATUS", help="Only this status, or progress; repeatable."),
+    ] = None,
+    queue: Annotated[str | None, typer.Option(metavar="NAME", help="The queue that it waits in.")] = None,
+    priority: Annotated[
+        int | None, typer.Option(metavar="N", help="0 to 100, higher first, among your own jobs.")
+    ] = None,
+    group: Annotated[
+        str | None, typer.Option(metavar="ID", help="Run after the earlier jobs of this group.")
+    ] = None,
+    group_limit: Annotated[
+        int | None, typer.Option(metavar="N", help="How many jobs of the group run at a time.")
+    ] = None,
+    not_before: Annotated[
+        str | None,
+        typer.Option(metavar="WHEN", help="Earliest start: 10m, 2030-01-31T12:00:00Z."),
+    ] = None,
+    max_attempts: Annotated[int | None, typer.Option(metavar="N", help="How often it is tried.")] = None,
+    timeout: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Of each attempt: 90s, 15m, 2h.")
+    ] = None,
+    max_source: Annotated[
+        str | None, typer.Option(metavar="SIZE", help="Refuse a larger source: 500MB, 2GiB.")
+    ] = None,
+    external_id: Annotated[str | None, typer.Option(metavar="ID", help="Your own id of the job.")] = None,
+    metadata: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=VALUE", help="Returned with each event; or a JSON object; repeatable."),
+    ] = None,
+    idempotency_key: Annotated[
+        str | None, typer.Option(metavar="KEY", help="The same key never makes a second job.")
+    ] = None,
     watch_it: Annotated[bool, typer.Option("--watch", help="Stay until it has finished.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the job; with --watch, its events.")] = False,
     url: Url = HERE,
 ) -> None:
     """Submit a job, and print its id. The API key is in EUTERPE_API_KEY."""
-    spec = {
-        "source": _source_url(source),
-        "output": _prefix_url(to),
-        "profile": profile,
-        "credentials": read_credentials(credentials) if credentials else None,
-        "status_webhook_url": webhook,
-    }
+    from_file, spec_name = read_spec(spec) if spec is not None else (None, "")
+    request = JobRequest(
+        {
+            "source": {"url": source_url(source)} if source else None,
+            "output": {"url": prefix_url(to)} if to is not None else None,
+            "profile": profile,
+            "outputs": outputs_of(output),
+            "credentials": read_credentials(credentials) if credentials else None,
+            "refresh_url": refresh_url,
+            "status_webhook_url": webhook,
+            "webhook_events": webhook_event or None,
+            "queue": queue,
+            "priority": priority,
+            "group": group_of(group, group_limit),
+            "not_before": iso(instant_ms(not_before, "--not-before", ahead=True)) if not_before else None,
+            "max_attempts": max_attempts,
+            "timeout_seconds": duration_ms(timeout, "--timeout") // 1000 if timeout else None,
+            "max_source_bytes": size_bytes(max_source, "--max-source") if max_source else None,
+            "external_id": external_id,
+            "metadata": metadata_of(metadata),
+        },
+        from_file,
+        spec_name,
+    )
+    if idempotency_key is not None:
+        check_text("idempotency_key", idempotency_key, "--idempotency-key")
     with connected(url) as client:
         try:
-            job = client.submit({name: value for name, value in spec.items() if value is not None})
+            job = client.submit(request.body, idempotency_key=idempotency_key)
         except Invalid as error:
-            raise _with_files(error, spec) from None
+            raise request.named(error) from None
         if as_json and not watch_it:
             json_document(job.document)
         elif not as_json:
@@ -106,35 +185,3 @@ def connected(url: str) -> Iterator[Client]:
 
 def _note_outage(outage: ClientError) -> None:
     note(f"{outage}; trying again")
-
-
-def _with_files(error: Invalid, spec: Mapping[str, object]) -> Invalid:
-    """Return the error with the file URLs that were refused, because the typed paths may be relative."""
-    urls = {("source", "url"): spec["source"], ("output", "url"): spec["output"]}
-    files = [str(url) for loc, url in urls.items() if any(e.loc == loc for e in error.errors)]
-    named = ", ".join(file for file in files if file.startswith("file://"))
-    return Invalid(f"{error} ({named})") if named else error
-
-
-def _source_url(source: str) -> str:
-    if "://" in source:
-        return source
-    if not Path(source).is_file():
-        raise typer.BadParameter(f"is neither a URL nor a file: {source}", param_hint="SOURCE")
-    return Path(source).resolve().as_uri()
-
-
-def _prefix_url(to: str) -> str:
-    return to if "://" in to else f"{Path(to).resolve().as_uri()}/"
-
-
-def read_credentials(file: Path) -> dict[str, Any]:
-    try:
-        given = json.loads(file.read_bytes())
-    except OSError as error:
-        raise typer.BadParameter(f"{file}: {error.strerror}", param_hint="--credentials") from None
-    except (ValueError, RecursionError):
-        given = None
-    if not isinstance(given, dict):
-        raise typer.BadParameter(f"{file} must hold a JSON object", param_hint="--credentials")
-    return given

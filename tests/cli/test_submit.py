@@ -177,7 +177,7 @@ def test_the_bar_of_a_job_that_succeeded_is_full() -> None:
 def test_every_error_of_a_request_is_told(cli: Cli, server: Server) -> None:
     errors = [{"loc": ["source", "url"], "msg": "must begin with s3://"}]
     server.script(problem(422, "invalid_request", "the request has 1 error", errors=errors))
-    assert cli.fails(*SUBMIT) == "the request has 1 error: source.url: must begin with s3://"
+    assert cli.fails(*SUBMIT) == "the request has 1 error: SOURCE: must begin with s3://"
 
 
 def test_a_file_that_is_refused_is_named_in_full(cli: Cli, server: Server, tmp_path: Path) -> None:
@@ -186,7 +186,7 @@ def test_a_file_that_is_refused_is_named_in_full(cli: Cli, server: Server, tmp_p
     server.script(refused, refused)
     Path("a.mov").touch()
     line = cli.fails("submit", "a.mov", "--to", "out", "--profile", "h264-720p")
-    assert line.endswith(f"output.url: must be allowed (file://{tmp_path}/a.mov, file://{tmp_path}/out/)")
+    assert line.endswith(f"--to: must be allowed (file://{tmp_path}/a.mov, file://{tmp_path}/out/)")
     assert "s3://" not in cli.fails(*SUBMIT)
 
 
@@ -247,6 +247,18 @@ def test_a_credentials_file_that_is_none_is_wrong_usage(
     [
         ("submit", "no-such-file.mov", "--to", "s3://out/a/", "--profile", "h264-720p"),
         ("submit", "s3://in/a.mov", "--profile", "h264-720p"),
+        ("submit", "s3://in/a.mov", "--to", "s3://out/a/"),
+        ("submit", "--to", "s3://out/a/", "--profile", "h264-720p"),
+        (*SUBMIT, "--output", "avi"),
+        (*SUBMIT, "--output", "mp4"),
+        (*SUBMIT, "--priority", "high"),
+        (*SUBMIT, "--not-before", "tomorrow"),
+        (*SUBMIT, "--timeout", "5"),
+        (*SUBMIT, "--max-source", "big"),
+        (*SUBMIT, "--metadata", "show"),
+        (*SUBMIT, "--metadata", "{"),
+        (*SUBMIT, "--idempotency-key", "with a blank"),
+        (*SUBMIT, "--spec", "no-such-file.json"),
         ("status", JOB_ID, "--url", "nowhere"),
         ("status",),
     ],

@@ -1,0 +1,183 @@
+"""Build the body of `POST /transcode` from a spec file and options; name the option of each refused field."""
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import typer
+
+from euterpe.cli.output_option import parse_object, parse_output
+from euterpe.client import Invalid
+from euterpe.domain.errors import FieldError
+from euterpe.domain.spec import MAX_BODY_BYTES
+
+Document = dict[str, Any]
+Loc = tuple[str | int, ...]
+T = TypeVar("T")
+
+OPTIONS: Mapping[Loc, str] = {
+    ("source",): "SOURCE",
+    ("source", "url"): "SOURCE",
+    ("output",): "--to",
+    ("output", "url"): "--to",
+    ("profile",): "--profile",
+    ("outputs",): "--output",
+    ("credentials",): "--credentials",
+    ("refresh_url",): "--refresh-url",
+    ("status_webhook_url",): "--webhook",
+    ("webhook_events",): "--webhook-event",
+    ("queue",): "--queue",
+    ("priority",): "--priority",
+    ("group",): "--group",
+    ("group", "id"): "--group",
+    ("group", "limit"): "--group-limit",
+    ("not_before",): "--not-before",
+    ("max_attempts",): "--max-attempts",
+    ("timeout_seconds",): "--timeout",
+    ("max_source_bytes",): "--max-source",
+    ("external_id",): "--external-id",
+    ("metadata",): "--metadata",
+}
+"""The option of each field of a job."""
+
+# Options that are added to the object in the spec; every other option replaces the field.
+_ADDED = ("group", "metadata")
+_EITHER = {"profile": "outputs", "outputs": "profile"}
+
+
+class JobRequest:
+    """The body of a request, where options override the fields of a spec."""
+
+    def __init__(self, given: Mapping[str, object], spec: Document | None, spec_name: str = "") -> None:
+        self._given = {name: value for name, value in given.items() if value is not None}
+        self._spec_name = spec_name
+        if self._given.keys() >= _EITHER.keys():
+            raise typer.BadParameter("give --profile or --output, and not both")
+        self.body = _override(spec or {}, self._given)
+        if spec is None:
+            self._require_options()
+
+    def named(self, refusal: Invalid) -> Invalid:
+        """Return the refusal with the option, or the path in the spec, of each field that was refused."""
+        if not refusal.errors:
+            return refusal
+        told = "; ".join(self._place_and_problem(error) for error in refusal.errors)
+        count = len(refusal.errors)
+        errors = "1 error" if count == 1 else f"{count} errors"
+        return Invalid(
+            f"the request has {errors}: {told}{self._refused_files(refusal)}",
+            code=refusal.code,
+            request_id=refusal.request_id,
+        )
+
+    def _require_options(self) -> None:
+        missing = [OPTIONS[(name,)] for name in ("source", "output") if name not in self.body]
+        if not self.body.keys() & _EITHER.keys():
+            missing.append("--profile or --output")
+        if missing:
+            raise typer.BadParameter(f"give {', '.join(missing)}; or the whole job with --spec FILE")
+
+    def _place_and_problem(self, error: FieldError) -> str:
+        place = self._option_of(error.loc) if error.loc[:1] and error.loc[0] in self._given else None
+        if place is None:
+            place = ".".join(map(str, error.loc)) or "body"
+            place = f"{self._spec_name}: {place}" if self._spec_name else place
+        return f"{place}: {error.msg}"
+
+    def _option_of(self, loc: Loc) -> str | None:
+        """Return the option that set this field, or None if the spec did."""
+        if loc[0] in _ADDED and len(loc) > 1 and loc[1] not in _keys(self._given[str(loc[0])]):
+            return None
+        known = max((path for path in OPTIONS if loc[: len(path)] == path), key=len)
+        inner = list(map(str, loc[len(known) :]))
+        option = OPTIONS[known]
+        if known == ("outputs",) and inner:
+            number = int(inner.pop(0)) + 1
+            option = f"{option} {self.body['outputs'][number - 1].get('name', number)}"
+        return f"{option}: {'.'.join(inner)}" if inner else option
+
+    def _refused_files(self, refusal: Invalid) -> str:
+        """Return the file URLs that were refused, because the typed paths may be relative."""
+        refused = {error.loc[:2] for error in refusal.errors}
+        urls = [
+            self.body.get(side, {}).get("url") for side in ("source", "output") if (side, "url") in refused
+        ]
+        files = [url for url in urls if isinstance(url, str) and url.startswith("file://")]
+        return f" ({', '.join(files)})" if files else ""
+
+
+def _override(spec: Document, given: Mapping[str, Any]) -> Document:
+    kept = {name: value for name, value in spec.items() if _EITHER.get(name) not in given}
+    if isinstance(kept.get("group"), str):
+        kept["group"] = {"id": kept["group"]}
+    added = {
+        name: {**kept[name], **given[name]}
+        for name in _ADDED
+        if name in given and isinstance(kept.get(name), dict)
+    }
+    return {**kept, **given, **added}
+
+
+def _keys(value: object) -> Sequence[object]:
+    return list(value) if isinstance(value, dict) else ()
+
+
+# -- values of options
+
+
+def read_spec(file: str) -> tuple[Document, str]:
+    """Return the spec in a file, or on stdin for `-`, and its name in messages. Raise `BadParameter`."""
+    name = "stdin" if file == "-" else file
+    raw = sys.stdin.buffer.read(MAX_BODY_BYTES + 1) if file == "-" else _read_file(Path(file), "--spec")
+    return parse_object(raw, "--spec", name), name
+
+
+def read_credentials(file: Path) -> Document:
+    return parse_object(_read_file(file, "--credentials"), "--credentials", str(file))
+
+
+def _read_file(file: Path, option: str) -> bytes:
+    try:
+        with file.open("rb") as opened:
+            return opened.read(MAX_BODY_BYTES + 1)
+    except OSError as error:
+        raise typer.BadParameter(f"{file}: {error.strerror}", param_hint=option) from None
+
+
+def source_url(source: str) -> str:
+    if "://" in source:
+        return source
+    if not Path(source).is_file():
+        raise typer.BadParameter(f"is neither a URL nor a file: {source}", param_hint="SOURCE")
+    return Path(source).resolve().as_uri()
+
+
+def prefix_url(to: str) -> str:
+    return to if "://" in to else f"{Path(to).resolve().as_uri()}/"
+
+
+def outputs_of(texts: Sequence[str] | None) -> list[Document] | None:
+    return [parse_output(text) for text in texts or ()] or None
+
+
+def group_of(group_id: str | None, limit: int | None) -> Document | None:
+    given = {"id": group_id, "limit": limit}
+    return {name: value for name, value in given.items() if value is not None} or None
+
+
+def metadata_of(texts: Sequence[str] | None) -> Document | None:
+    """Return the metadata of `KEY=VALUE` texts, whose values stay text, and of JSON objects."""
+    merged: Document = {}
+    for text in texts or ():
+        merged |= _metadata(text)
+    return merged or None
+
+
+def _metadata(text: str) -> Document:
+    if text.lstrip().startswith("{"):
+        return parse_object(text, "--metadata")
+    key, equals, value = text.partition("=")
+    if not (key and equals):
+        raise typer.BadParameter(f"must be KEY=VALUE or a JSON object, not {text!r}", param_hint="--metadata")
+    return {key: value}

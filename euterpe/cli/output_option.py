@@ -1,0 +1,188 @@
+"""Parse `--output`: one output of a job, written as `mp4,codec=hevc,height=720` or as a JSON object.
+
+Names and types of the fields come from the JSON Schema of the output models: new fields need no change here.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from functools import cache
+from typing import Any
+
+import typer
+from pydantic import TypeAdapter
+
+from euterpe.domain.errors import InvalidSpec
+from euterpe.domain.outputs import OutputSpec
+from euterpe.domain.spec import MAX_BODY_BYTES
+from euterpe.domain.strict_json import parse_json
+
+Schema = Mapping[str, Any]
+Document = dict[str, Any]
+
+OPTION = "--output"
+_NONE = ("none", "null")
+_TRUTHS = {"true": True, "yes": True, "false": False, "no": False}
+_INTEGER = re.compile(r"-?[0-9]{1,15}")
+_NUMBER = re.compile(r"-?[0-9]{1,15}(\.[0-9]{1,15})?")
+
+
+def parse_output(text: str) -> Document:
+    """Return the output that an option describes. Raise `BadParameter` with what is wrong in it.
+
+    A short key is a field of the output, or else of its `video` or `audio`; `audio.codec` is a full key.
+    """
+    if text.lstrip().startswith("{"):
+        return parse_object(text, OPTION)
+    type_, pairs = _read(text)
+    output: Document = {"name": type_, "type": type_}
+    given: set[tuple[str, ...]] = set()
+    for key, value in pairs:
+        path, schema = _find(type_, key)
+        if path in given:
+            raise _wrong(f"{key} is given more than once")
+        given.add(path)
+        _put(output, path, _convert(value, schema))
+    return output
+
+
+def parse_object(text: str | bytes, option: str, source: str = "") -> Document:
+    """Return the JSON object in a text that errors call `source`. Raise `BadParameter` if it is none."""
+    raw = text if isinstance(text, bytes) else text.encode(errors="surrogateescape")
+    about = f"{source}: " if source else ""
+    try:
+        parsed = parse_json(raw, MAX_BODY_BYTES)
+    except InvalidSpec as wrong:
+        flaws = (f"{'.'.join(map(str, error.loc))}: {error.msg}".removeprefix(": ") for error in wrong.errors)
+        message = f"{about}{'; '.join(flaws)}"
+    else:
+        if isinstance(parsed, dict):
+            return parsed
+        message = f"{about}must be a JSON object"
+    # Raised outside `except`: the chained error would carry the whole document and its secrets.
+    raise typer.BadParameter(message, param_hint=option)
+
+
+def _read(text: str) -> tuple[str, list[tuple[str, str]]]:
+    """Return the type and the other pairs. An item without `=` continues a list, as in `ladder=1080,720`."""
+    first, *rest = text.split(",")
+    pairs = [("type", first) if "=" not in first else _pair(first)]
+    for item in rest:
+        if "=" in item:
+            pairs.append(_pair(item))
+        else:
+            key, value = pairs[-1]
+            pairs[-1] = (key, f"{value},{item}")
+    types = [value for key, value in pairs if key == "type"]
+    if len(types) != 1 or types[0] not in _types():
+        raise _wrong(f"must begin with its type, one of {', '.join(_types())}, like mp4,height=720")
+    return types[0], [pair for pair in pairs if pair[0] != "type"]
+
+
+def _wrong(problem: str) -> typer.BadParameter:
+    return typer.BadParameter(problem, param_hint=OPTION)
+
+
+def _pair(item: str) -> tuple[str, str]:
+    key, _, value = item.partition("=")
+    return key.strip(), value.strip()
+
+
+# -- the schema of the outputs
+
+
+@cache
+def _schema() -> Schema:
+    return TypeAdapter(OutputSpec).json_schema()
+
+
+@cache
+def _types() -> Mapping[str, str]:
+    """Return for each type of output the reference of its schema."""
+    return dict(_schema()["discriminator"]["mapping"])
+
+
+def _branches(schema: Schema) -> Iterator[Schema]:
+    """Yield the alternatives of a schema, without references."""
+    if "$ref" in schema:
+        yield from _branches(_schema()["$defs"][schema["$ref"].rpartition("/")[2]])
+        return
+    alternatives = [*schema.get("anyOf", ()), *schema.get("oneOf", ()), *schema.get("allOf", ())]
+    for alternative in alternatives:
+        yield from _branches(alternative)
+    if not alternatives:
+        yield schema
+
+
+def _properties(schema: Schema) -> dict[str, Schema]:
+    return {
+        name: field for branch in _branches(schema) for name, field in branch.get("properties", {}).items()
+    }
+
+
+def _find(type_: str, key: str) -> tuple[tuple[str, ...], Schema]:
+    """Return the path of a key in the output, and its schema."""
+    whole: Schema = {"$ref": _types()[type_]}
+    fields = _properties(whole)
+    path = tuple(key.split("."))
+    if len(path) == 1 and key not in fields:
+        holder = next((name for name, field in fields.items() if key in _properties(field)), None)
+        path = (holder, key) if holder else path
+    found = whole
+    for step in path:
+        inner = _properties(found)
+        if step not in inner:
+            raise _wrong(f"{type_} has no field {key!r}{_suggestion(key, fields)}")
+        found = inner[step]
+    return path, found
+
+
+def _suggestion(key: str, fields: Mapping[str, Schema]) -> str:
+    known = [*fields, *(inner for field in fields.values() for inner in _properties(field))]
+    close = get_close_matches(key.rpartition(".")[2], known, n=1)
+    return f" (did you mean {close[0]!r}?)" if close else ""
+
+
+# -- values
+
+
+def _convert(text: str, schema: Schema) -> Any:
+    """Return the text as the type that the schema asks for. The service judges text that does not fit."""
+    branches = list(_branches(schema))
+    kinds = {branch.get("type") for branch in branches}
+    words = {word for branch in branches for word in (*branch.get("enum", ()), branch.get("const"))}
+    if text in words:
+        return text
+    if "null" in kinds and text in _NONE:
+        return None
+    if kinds & {"object", "array"} and text[:1] in ("{", "["):
+        return _list_or_object(text)
+    for branch in branches:
+        if branch.get("type") == "array":
+            return [_convert(item.strip(), branch.get("items", {})) for item in text.split(",")]
+    return _scalar(text, kinds)
+
+
+def _scalar(text: str, kinds: set[str | None]) -> Any:
+    if "integer" in kinds and _INTEGER.fullmatch(text):
+        return int(text)
+    if "number" in kinds and _NUMBER.fullmatch(text):
+        return float(text)
+    if "boolean" in kinds:
+        return _TRUTHS.get(text, text)
+    return text
+
+
+def _list_or_object(text: str) -> Any:
+    return parse_object(f'{{"value":{text}}}', OPTION)["value"]
+
+
+def _put(output: Document, path: Sequence[str], value: Any) -> None:
+    place = output
+    for step in path[:-1]:
+        place = place.setdefault(step, {})
+        if not isinstance(place, dict):
+            raise _wrong(f"{step} is given more than once, in part and as a whole")
+    if isinstance(place.get(path[-1]), dict):
+        raise _wrong(f"{path[-1]} is given more than once, in part and as a whole")
+    place[path[-1]] = value
