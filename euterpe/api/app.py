@@ -12,13 +12,13 @@ from euterpe.api.backpressure import ApiLimits
 from euterpe.api.control import ControlEndpoints
 from euterpe.api.docs_page import docs_routes
 from euterpe.api.enqueue import EnqueueEndpoint
-from euterpe.api.events import EventsEndpoint
 from euterpe.api.health import HealthEndpoints
 from euterpe.api.listing import JobsEndpoint, ProfilesEndpoint
 from euterpe.api.metrics import SandboxLayers
 from euterpe.api.middleware import RequestMiddleware
 from euterpe.api.problems import answer_known_error, answer_routing_error
-from euterpe.api.service import Service, SpecPolicy, new_service
+from euterpe.api.service import DEFAULT_TIMINGS, ApiTimings, Service, SpecPolicy, new_service
+from euterpe.api.sse import EventsEndpoint
 from euterpe.api.status import StatusEndpoint
 from euterpe.domain.errors import EuterpeError
 from euterpe.net.policy import EgressPolicy
@@ -32,13 +32,14 @@ def create_app(
     egress: EgressPolicy,
     *,
     sandbox_layers: SandboxLayers = lambda: None,
+    timings: ApiTimings = DEFAULT_TIMINGS,
 ) -> Starlette:
     """Return the HTTP API over an open store, which the caller closes.
 
     `app.state.end_waits()` ends event streams and long polls, from any thread. Call it before the server
     waits for its connections, because a stream may last for an hour.
     """
-    service = new_service(store, limits, policy, egress, sandbox_layers)
+    service = new_service(store, limits, policy, egress, sandbox_layers=sandbox_layers, timings=timings)
     routes = _routes(service)
 
     @asynccontextmanager

@@ -1,4 +1,4 @@
-"""Backpressure: a quota of unfinished jobs per requester, and a limit for all requesters together.
+"""Backpressure: limits on unfinished jobs and on open waits, per requester and for all requesters together.
 
 Counting at every request would cost as much as enqueuing, so a count is reused for a second while it leaves
 free places: without new requests the number of unfinished jobs only falls. API processes do not share counts,
@@ -8,9 +8,9 @@ slow, so counts are spaced to take at most a twentieth of the time.
 
 import asyncio
 import time
-from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections import Counter, OrderedDict
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
@@ -138,3 +138,35 @@ class Backpressure:
         reached = "quota_exceeded", f"at most {most} of your jobs may be unfinished at once"
         count = partial(self._jobs.unfinished, requester_id)
         return CountedLimit(count, most, reached, self._pool, self._clock)
+
+
+class StreamSlots:
+    """A limit on concurrent event streams and long polls. Not thread-safe: use it in one event loop."""
+
+    def __init__(self, limits: ApiLimits, note: Callable[[int], None]) -> None:
+        self._limits, self._report = limits, note
+        self._taken: Counter[str] = Counter()
+
+    @contextmanager
+    def taken(self, requester_id: str) -> Iterator[None]:
+        """Hold a slot during the block; raise Refused if no slot is free."""
+        most = self._limits.waits_per_requester
+        if self._taken[requester_id] >= most:
+            raise Refused(
+                "too_many_waits",
+                f"at most {most} event streams and long polls at once",
+                retry_after_s=_RETRY_S,
+            )
+        if self._taken.total() >= self._limits.waits:
+            raise Refused("overloaded", "too many clients are waiting here", retry_after_s=_RETRY_S)
+        self._add(requester_id, 1)
+        try:
+            yield
+        finally:
+            self._add(requester_id, -1)
+
+    def _add(self, requester_id: str, by: int) -> None:
+        self._taken[requester_id] += by
+        if not self._taken[requester_id]:
+            del self._taken[requester_id]
+        self._report(self._taken.total())

@@ -18,14 +18,13 @@ from euterpe.api.strict_http import StrictConnection
 
 _log = structlog.get_logger(__name__)
 
-# Longest time for a request head to arrive: from its first byte, or from the connection for the first head.
-HEAD_S = 10.0
-
 
 class Connection(H11Protocol):
     """An h11 connection that is aborted if a request head is not complete in time."""
 
-    most = 1_000  # open connections; `ApiServer` derives it from the limit of file descriptors
+    # `ApiServer` sets both in a subclass, as uvicorn takes a class.
+    most = 1_000  # open connections
+    head_s = 10.0  # the longest time for a request head to arrive, from the connection or its first byte
 
     _deadline: asyncio.TimerHandle | None = None
 
@@ -81,7 +80,7 @@ class Connection(H11Protocol):
 
     def _start_deadline(self) -> None:
         if self._deadline is None:
-            self._deadline = self.loop.call_later(HEAD_S, self.transport.abort)
+            self._deadline = self.loop.call_later(self.head_s, self.transport.abort)
 
     def _cancel_deadline(self) -> None:
         if self._deadline is not None:

@@ -8,8 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from euterpe.api import parameters
-from euterpe.api.body import read_json_bytes
-from euterpe.api.responses import json_response
+from euterpe.api.json_body import json_response, read_json_bytes
 from euterpe.api.service import Service
 from euterpe.domain.canonical import join_secrets
 from euterpe.domain.errors import InvalidSpec
@@ -22,7 +21,8 @@ from euterpe.domain.strict_json import parse_json
 class ControlEndpoints:
     def __init__(self, service: Service) -> None:
         self._authenticator, self._store, self._policy = service.authenticator, service.store, service.policy
-        self._pool, self._max_body_bytes = service.write_pool, service.limits.max_body_bytes
+        self._pool, self._body_s = service.write_pool, service.timings.body_s
+        self._max_body_bytes = service.limits.max_body_bytes
 
     async def cancel(self, request: Request) -> Response:
         return await self._change(request, self._store.control.cancel)
@@ -33,7 +33,7 @@ class ControlEndpoints:
     async def put_credentials(self, request: Request) -> Response:
         principal = await self._authenticator.authenticate(request, Scope.WRITE)
         job_id = parameters.job_in_path(request)
-        body = await read_json_bytes(request, self._max_body_bytes)
+        body = await read_json_bytes(request, self._max_body_bytes, self._body_s)
         requester_id = principal.requester_id
         version = await self._pool.run(partial(self._replace, job_id, requester_id, body), requester_id)
         return json_response({"credential_version": version})

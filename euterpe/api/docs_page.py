@@ -12,9 +12,9 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from euterpe.api.backpressure import ApiLimits
+from euterpe.api.json_body import encoded
 from euterpe.api.openapi import openapi_document
 from euterpe.api.problems import PROBLEMS
-from euterpe.api.responses import encoded
 
 _STATIC = Path(__file__).parent / "static"
 # The page loads from this service alone; Swagger UI draws its icons from data: URLs.

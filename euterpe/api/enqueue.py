@@ -8,10 +8,9 @@ from ipaddress import ip_address
 from starlette.requests import Request
 from starlette.responses import Response
 
-from euterpe.api.body import read_json_bytes
+from euterpe.api.json_body import json_response, read_json_bytes
 from euterpe.api.middleware import context_of
 from euterpe.api.problems import Refused
-from euterpe.api.responses import json_response
 from euterpe.api.service import Service
 from euterpe.domain.canonical import request_hash
 from euterpe.domain.errors import FieldError, InvalidSpec
@@ -33,11 +32,12 @@ class EnqueueEndpoint:
         self._store, self._authenticator = service.store, service.authenticator
         self._policy, self._egress = service.policy, service.egress
         self._backpressure, self._pool = service.backpressure, service.read_pool
+        self._body_s = service.timings.body_s
         self._max_body_bytes, self._limits = service.limits.max_body_bytes, service.limits.job
 
     async def post(self, request: Request) -> Response:
         principal = await self._authenticator.authenticate(request, Scope.WRITE)
-        body = await read_json_bytes(request, self._max_body_bytes)
+        body = await read_json_bytes(request, self._max_body_bytes, self._body_s)
         parse = partial(self._parse, body)
         spec = parse() if len(body) <= _INLINE_BYTES else await self._pool.run(parse, principal.requester_id)
         accepted = await self._accept(spec, principal, request.headers.get("idempotency-key"))

@@ -8,7 +8,7 @@ import structlog
 from starlette.requests import Request
 from starlette.responses import Response
 
-from euterpe.api.responses import json_response
+from euterpe.api.json_body import json_response
 from euterpe.api.service import Service
 from euterpe.api.store_pool import StorePool
 from euterpe.store.engine.health import check_writes
@@ -16,9 +16,6 @@ from euterpe.store.engine.migrations import require_current
 from euterpe.store.errors import StoreUnavailable
 
 _log = structlog.get_logger(__name__)
-
-_TIMEOUT_S = 5.0
-_PROBE_EVERY_S = 5.0
 
 
 class WriteProbe:
@@ -29,7 +26,7 @@ class WriteProbe:
         write: Callable[[], None],
         pool: StorePool,
         *,
-        every_s: float = _PROBE_EVERY_S,
+        every_s: float,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._write, self._pool, self._every_s, self._clock = write, pool, every_s, clock
@@ -56,7 +53,12 @@ class WriteProbe:
 class HealthEndpoints:
     def __init__(self, service: Service) -> None:
         self._database, self._pool = service.store.database, service.read_pool
-        self._probe = WriteProbe(lambda: check_writes(self._database), service.write_pool)
+        self._timeout_s = service.timings.readiness_s
+        self._probe = WriteProbe(
+            lambda: check_writes(self._database),
+            service.write_pool,
+            every_s=service.timings.write_probe_every_s,
+        )
 
     async def alive(self, _: Request) -> Response:
         return json_response({"status": "ok"})
@@ -64,9 +66,9 @@ class HealthEndpoints:
     async def ready(self, _: Request) -> Response:
         """Check that the database answers in time, has this program's schema version and accepts writes."""
         try:
-            async with asyncio.timeout(_TIMEOUT_S):
+            async with asyncio.timeout(self._timeout_s):
                 await self._pool.run(lambda: require_current(self._database))
                 await self._probe.check()
         except TimeoutError:
-            raise StoreUnavailable(f"the database has not answered for {_TIMEOUT_S} s") from None
+            raise StoreUnavailable(f"the database has not answered for {self._timeout_s} s") from None
         return json_response({"status": "ready"})

@@ -6,7 +6,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from euterpe.api import parameters
-from euterpe.api.responses import json_response
+from euterpe.api.json_body import json_response
 from euterpe.api.service import Service
 from euterpe.domain.profiles import PROFILES
 from euterpe.domain.scopes import Scope

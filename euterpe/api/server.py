@@ -1,6 +1,7 @@
 """Run the app on a port: uvicorn in a thread, with `start()` and `stop(drain=…)`."""
 
 import asyncio
+import math
 import resource
 import socket
 import threading
@@ -10,29 +11,41 @@ from starlette.applications import Starlette
 
 from euterpe.api.connections import Connection
 
-_GRACE_S = 10
+GRACE_S = 10.0
 _TCP_USER_TIMEOUT_MS = 30_000
 _ABORT_EVERY_S = 0.1
 
 
 class ApiServer:
-    """uvicorn in its own thread. It handles no signals: whoever started the process calls `stop`."""
+    """uvicorn in its own thread. It handles no signals: whoever started the process calls `stop`.
 
-    def __init__(self, app: Starlette, host: str, port: int) -> None:
+    `max_files` is the number of file descriptors of the process, by default its limit.
+    """
+
+    def __init__(
+        self,
+        app: Starlette,
+        host: str,
+        port: int,
+        *,
+        grace_s: float = GRACE_S,
+        head_s: float = Connection.head_s,
+        max_files: int | None = None,
+    ) -> None:
         self._app = app
         self._socket = _bound_socket(host, port)
         self.url = _url(*self._socket.getsockname()[:2])
         self._server = _Server(
             uvicorn.Config(
                 app,
-                http=_connection_class(),
+                http=_connection_class(head_s, max_files or _file_limit()),
                 ws="none",
                 lifespan="on",
                 log_config=None,
                 access_log=False,  # this log has query strings; the middleware logs requests
                 proxy_headers=False,
                 server_header=False,
-                timeout_graceful_shutdown=_GRACE_S,
+                timeout_graceful_shutdown=math.ceil(grace_s),
             )
         )
         self._thread = threading.Thread(target=self._run, name="euterpe-api-server")
@@ -82,10 +95,14 @@ def _is_abandoned(connection: Connection) -> bool:
     return answer is not None and not answer.response_complete and connection.transport.is_closing()
 
 
-def _connection_class() -> type[Connection]:
+def _connection_class(head_s: float, files: int) -> type[Connection]:
     """Return a `Connection` class limited to two thirds of the file descriptors: the store needs some too."""
-    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return type("BoundedConnection", (Connection,), {"most": max(16, min(10_000, files * 2 // 3))})
+    most = max(16, min(10_000, files * 2 // 3))
+    return type("BoundedConnection", (Connection,), {"most": most, "head_s": head_s})
+
+
+def _file_limit() -> int:
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
 def _url(host: str, port: int) -> str:

@@ -4,10 +4,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from euterpe.api.auth import Authenticator
-from euterpe.api.backpressure import ApiLimits, Backpressure
+from euterpe.api.backpressure import ApiLimits, Backpressure, StreamSlots
 from euterpe.api.metrics import Metrics, SandboxLayers
 from euterpe.api.store_pool import WRITING_THREADS, StorePool
-from euterpe.api.stream_slots import StreamSlots
 from euterpe.api.watcher import Watcher
 from euterpe.domain.errors import FieldError
 from euterpe.domain.spec import JobSpec
@@ -21,10 +20,28 @@ class SpecPolicy(Protocol):
     def problems(self, spec: JobSpec) -> tuple[FieldError, ...]: ...
 
 
+@dataclass(frozen=True, kw_only=True)
+class ApiTimings:
+    """Durations of the API, in seconds."""
+
+    body_s: float = 30.0  # the longest time for the body of a request to arrive
+    readiness_s: float = 5.0  # the longest time for the database to answer /readyz
+    write_probe_every_s: float = 5.0
+    watch_every_s: float = 0.2  # between two polls of the jobs that event streams and long polls wait for
+    stream_beat_s: float = 15.0  # a quiet event stream sends a comment this often
+    stream_send_s: float = 30.0  # a client that takes no data for this long is disconnected
+    stream_s: float = 3600.0  # an event stream ends after this time, so that its client authenticates again
+    stream_retry_s: float = 1.0  # between two reads for an event stream while the database is unavailable
+
+
+DEFAULT_TIMINGS = ApiTimings()
+
+
 @dataclass(frozen=True)
 class Service:
     store: Store
     limits: ApiLimits
+    timings: ApiTimings
     policy: SpecPolicy
     egress: EgressPolicy
     read_pool: StorePool
@@ -37,7 +54,13 @@ class Service:
 
 
 def new_service(
-    store: Store, limits: ApiLimits, policy: SpecPolicy, egress: EgressPolicy, sandbox_layers: SandboxLayers
+    store: Store,
+    limits: ApiLimits,
+    policy: SpecPolicy,
+    egress: EgressPolicy,
+    *,
+    sandbox_layers: SandboxLayers,
+    timings: ApiTimings,
 ) -> Service:
     wait_s = store.database.write_wait_s
     read_pool, write_pool = StorePool(write_wait_s=wait_s), StorePool(WRITING_THREADS, write_wait_s=wait_s)
@@ -45,12 +68,13 @@ def new_service(
     return Service(
         store=store,
         limits=limits,
+        timings=timings,
         policy=policy,
         egress=egress,
         read_pool=read_pool,
         write_pool=write_pool,
         authenticator=Authenticator(store.requesters.authenticate, read_pool),
-        watcher=Watcher(store.jobs.versions),
+        watcher=Watcher(store.jobs.versions, timings.watch_every_s),
         stream_slots=StreamSlots(limits, metrics.waits.set),
         backpressure=Backpressure(store.jobs, limits, read_pool),
         metrics=metrics,

@@ -1,4 +1,4 @@
-"""Server-sent events (SSE): the frames and the end of a job's event stream."""
+"""GET /transcode/{job_id}/events: a job's events as server-sent events (SSE), each once and in order."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -7,20 +7,24 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from starlette.requests import ClientDisconnect
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from euterpe.api import parameters
 from euterpe.api.disconnect import run_until, while_connected
-from euterpe.api.responses import encoded
+from euterpe.api.json_body import encoded
+from euterpe.api.service import DEFAULT_TIMINGS, ApiTimings, Service
 from euterpe.api.watcher import Watch
 from euterpe.domain.events import event_type
+from euterpe.domain.scopes import Scope as ApiScope
 from euterpe.domain.states import FINISHED, IN_PROGRESS
 from euterpe.domain.status import status_document
 from euterpe.store.errors import StoreUnavailable
 
 BEAT = b": beat\n\n"
 
+_PAGE = 500  # events, of some KiB each
 _TERMINAL = frozenset(map(event_type, FINISHED))
 _FIGURES = ("progress", "eta_seconds", "speed")
 
@@ -78,16 +82,8 @@ def frame(name: str, data: bytes) -> bytes:
     return b"event: %b\ndata: %b\n\n" % (name.encode(), data)
 
 
-_BEAT_S = 15.0
-# A client that takes no data for 30 s is disconnected. A stream ends after an hour, so that the client
-# authenticates again.
-_SLOWEST_S = 30.0
-_LONGEST_S = 3600.0
-_DATABASE_RETRY_S = 1.0
-
-
 class EventStream(Response):
-    """An SSE response with a job's events and progress, until the last event, a shutdown or an hour."""
+    """An SSE response with a job's events and progress, until the last event, a shutdown or `stream_s`."""
 
     media_type = "text/event-stream"
 
@@ -99,12 +95,12 @@ class EventStream(Response):
         slot: Callable[[], AbstractContextManager[None]],
         watch: Callable[[], AbstractContextManager[Watch]],
         *,
-        beat_s: float = _BEAT_S,
+        timings: ApiTimings = DEFAULT_TIMINGS,
     ) -> None:
         self.status_code = 200
         self.init_headers({"cache-control": "no-cache, no-transform", "x-accel-buffering": "no"})
         self._job_id, self._last_sequence, self._read = job_id, last_sequence, read
-        self._slot, self._watch, self._beat_s = slot, watch, beat_s
+        self._slot, self._watch, self._timings = slot, watch, timings
         self._figures: tuple[float, ...] | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -114,8 +110,8 @@ class EventStream(Response):
 
     async def _send_events(self, send: Send, watch: Watch) -> None:
         loop = asyncio.get_running_loop()
-        end_at = loop.time() + _LONGEST_S
-        push = partial(_push, send, watch)
+        end_at = loop.time() + self._timings.stream_s
+        push = partial(_push, send, watch, timeout_s=self._timings.stream_send_s)
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
         await push(hello_frame(self._job_id))
         while not watch.ended and loop.time() < end_at:
@@ -127,7 +123,8 @@ class EventStream(Response):
                     break
                 if page.is_full:
                     continue
-            if not await watch.changed(_DATABASE_RETRY_S if page is None else self._beat_s):
+            pause_s = self._timings.stream_retry_s if page is None else self._timings.stream_beat_s
+            if not await watch.changed(pause_s):
                 await push(BEAT)
         await push(b"", more=False)
 
@@ -146,11 +143,43 @@ class EventStream(Response):
         return page.frames() + page.progress()
 
 
-async def _push(send: Send, watch: Watch, frames: bytes, *, more: bool = True) -> None:
-    """Send the frames. Raise ClientDisconnect if the client takes no data for 30 s or the service stops."""
+async def _push(send: Send, watch: Watch, frames: bytes, *, timeout_s: float, more: bool = True) -> None:
+    """Send the frames. Raise ClientDisconnect if the client takes no data in time or the service stops."""
     sending = send({"type": "http.response.body", "body": frames, "more_body": more})
     try:
-        async with asyncio.timeout(_SLOWEST_S):
+        async with asyncio.timeout(timeout_s):
             await run_until(watch.over(), sending)
     except TimeoutError:
         raise ClientDisconnect from None
+
+
+class EventsEndpoint:
+    def __init__(self, service: Service) -> None:
+        self._authenticator, self._jobs, self._pool = (
+            service.authenticator,
+            service.store.jobs,
+            service.read_pool,
+        )
+        self._watcher, self._stream_slots = service.watcher, service.stream_slots
+        self._timings = service.timings
+
+    async def get(self, request: Request) -> Response:
+        requester_id = (await self._authenticator.authenticate(request, ApiScope.READ)).requester_id
+        job_id = parameters.job_in_path(request)
+        last_sequence = parameters.last_event_id(request)
+        read = partial(self._read, job_id, requester_id)
+        page = await read(last_sequence)
+        if page.is_last and not page.events:
+            # A browser's EventSource reconnects after any response but 204.
+            return Response(status_code=204)
+        slot = partial(self._stream_slots.taken, requester_id)
+        watch = partial(self._watcher.watch, [job_id])
+        return EventStream(job_id, last_sequence, read, slot, watch, timings=self._timings)
+
+    async def _read(self, job_id: str, requester_id: str, last_sequence: int) -> EventPage:
+        return await self._pool.run(partial(self._page, job_id, requester_id, last_sequence), requester_id)
+
+    def _page(self, job_id: str, requester_id: str, last_sequence: int) -> EventPage:
+        job = self._jobs.get(job_id, requester_id=requester_id)
+        events = self._jobs.events(job_id, after=last_sequence, limit=_PAGE)
+        return EventPage(job, events, last_sequence, is_full=len(events) == _PAGE)

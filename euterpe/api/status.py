@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from euterpe.api import parameters
 from euterpe.api.disconnect import while_connected
-from euterpe.api.responses import encoded, etag_of, etag_response, known_etags
+from euterpe.api.json_body import encoded, etag_of, etag_response, known_etags
 from euterpe.api.service import Service
 from euterpe.api.shared_reads import JobReads
 from euterpe.domain.scopes import Scope

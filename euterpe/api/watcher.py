@@ -13,7 +13,6 @@ from euterpe.runtime.background_loop import BackgroundLoop
 
 _log = structlog.get_logger(__name__)
 
-_EVERY_S = 0.2
 _AT_ONCE = 10_000  # SQLite takes 32,766 parameters in a statement
 
 Versions = Callable[[Collection[str]], Mapping[str, object]]
@@ -67,7 +66,7 @@ class Watch:
 class Watcher:
     """A thread that polls the versions of all watched jobs in one query, and sleeps without watched jobs."""
 
-    def __init__(self, versions: Versions, every_s: float = _EVERY_S) -> None:
+    def __init__(self, versions: Versions, every_s: float) -> None:
         self._versions, self._every_s = versions, every_s
         self._watches: set[Watch] = set()
         self._changed = threading.Condition()

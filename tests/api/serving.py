@@ -9,6 +9,7 @@ import httpx
 from euterpe.api.app import create_app
 from euterpe.api.backpressure import ApiLimits
 from euterpe.api.server import ApiServer
+from euterpe.api.service import DEFAULT_TIMINGS, ApiTimings
 from euterpe.domain.errors import FieldError
 from euterpe.domain.scopes import DEFAULT_SCOPES, Scope
 from euterpe.domain.spec import JobSpec
@@ -79,9 +80,14 @@ class Served:
 
 @contextmanager
 def serving(
-    store: Store, limits: ApiLimits | None = None, egress: EgressPolicy | None = None
+    store: Store,
+    limits: ApiLimits | None = None,
+    egress: EgressPolicy | None = None,
+    timings: ApiTimings = DEFAULT_TIMINGS,
 ) -> Iterator[Served]:
-    app = create_app(store, limits or ApiLimits(), OneBucketForbidden(), egress or EgressPolicy())
+    app = create_app(
+        store, limits or ApiLimits(), OneBucketForbidden(), egress or EgressPolicy(), timings=timings
+    )
     server = ApiServer(app, "127.0.0.1", 0)
     server.start()
     served = Served(store, server.url, app.state.end_waits)

@@ -2,7 +2,8 @@
 
 import socket
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from typing import Any
 
 import pytest
 from starlette.applications import Starlette
@@ -10,7 +11,6 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from euterpe.api import connections
 from euterpe.api.server import ApiServer
 
 
@@ -20,9 +20,15 @@ async def answer(_: Request) -> Response:
 
 @pytest.fixture
 def server() -> Iterator[ApiServer]:
+    with serving() as started:
+        yield started
+
+
+@contextmanager
+def serving(**options: Any) -> Iterator[ApiServer]:
     app = Starlette(routes=[Route("/", answer)])
     app.state.end_waits = lambda: None
-    started = ApiServer(app, "127.0.0.1", 0)
+    started = ApiServer(app, "127.0.0.1", 0, **options)
     started.start()
     yield started
     started.stop(drain=False)
@@ -59,11 +65,8 @@ def test_requests_whose_answers_nobody_reads_are_not_read_on(server: ApiServer) 
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET / HT", b"GET / HTTP/1.1\r\nhost: x\r\n"])
-def test_a_connection_whose_head_is_late_is_closed(
-    server: ApiServer, monkeypatch: pytest.MonkeyPatch, sent: bytes
-) -> None:
-    monkeypatch.setattr(connections, "HEAD_S", 0.2)
-    with connect(server) as client:
+def test_a_connection_whose_head_is_late_is_closed(sent: bytes) -> None:
+    with serving(head_s=0.2) as server, connect(server) as client:
         client.sendall(sent)
         with suppress(ConnectionResetError):
             assert client.recv(1_000) == b""
@@ -79,15 +82,10 @@ def test_who_asks_again_within_its_time_is_answered_again(server: ApiServer) -> 
             assert received.startswith(b"HTTP/1.1 200")
 
 
-def test_more_connections_than_there_is_room_for_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    app = Starlette(routes=[Route("/", answer)])
-    app.state.end_waits = lambda: None
-    monkeypatch.setattr("resource.getrlimit", lambda _: (24, 24))
-    full = ApiServer(app, "127.0.0.1", 0)
-    full.start()
-    held = [connect(full) for _ in range(16)]
-    with connect(full) as one_more, suppress(ConnectionResetError):
-        assert one_more.recv(1_000) == b""
-    for client in held:
-        client.close()
-    full.stop(drain=False)
+def test_more_connections_than_there_is_room_for_are_closed() -> None:
+    with serving(max_files=24) as full:
+        held = [connect(full) for _ in range(16)]
+        with connect(full) as one_more, suppress(ConnectionResetError):
+            assert one_more.recv(1_000) == b""
+        for client in held:
+            client.close()

@@ -11,6 +11,7 @@ import sqlalchemy as sa
 
 from euterpe.api import health
 from euterpe.api.health import WriteProbe
+from euterpe.api.service import ApiTimings
 from euterpe.api.store_pool import StorePool
 from euterpe.crypto.local_key_ring import LocalKeyRing
 from euterpe.store.engine.engines import sqlite_file
@@ -48,13 +49,13 @@ def test_an_unreachable_database_is_not_ready_and_its_address_is_not_shown(
 
 
 def test_a_database_that_does_not_answer_is_not_ready(
-    served: Served, monkeypatch: pytest.MonkeyPatch
+    sqlite_store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answered = threading.Event()
     monkeypatch.setattr(health, "require_current", lambda _: answered.wait())
-    monkeypatch.setattr(health, "_TIMEOUT_S", 0.02)
-    assert_problem(served.anonymous.get("/readyz"), 503, "database_unavailable")
-    answered.set()
+    with serving(sqlite_store, timings=ApiTimings(readiness_s=0.02)) as served:
+        assert_problem(served.anonymous.get("/readyz"), 503, "database_unavailable")
+        answered.set()
 
 
 def test_a_database_that_takes_no_writes_is_not_ready(

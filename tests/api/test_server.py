@@ -8,11 +8,10 @@ from threading import Semaphore
 import httpx
 import pytest
 
-from euterpe.api import server as server_module
-from euterpe.api import sse
 from euterpe.api.app import create_app
 from euterpe.api.backpressure import ApiLimits
 from euterpe.api.server import ApiServer
+from euterpe.api.service import ApiTimings
 from euterpe.net.policy import EgressPolicy
 from euterpe.store.store import Store
 from tests.api.serving import OneBucketForbidden, Requester
@@ -72,8 +71,6 @@ def test_a_server_listens_on_ipv6_too(sqlite_store: Store) -> None:
 def test_a_client_that_stopped_reading_its_stream_does_not_keep_the_server_from_stopping(
     sqlite_store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server_module, "_GRACE_S", 3600)
-    monkeypatch.setattr(sse, "_SLOWEST_S", 3600.0)
     reads, large_payload = Semaphore(0), '"' + "x" * 65_536 + '"'
 
     def events(*_: object, limit: int, **__: object) -> list[dict[str, object]]:
@@ -81,7 +78,14 @@ def test_a_client_that_stopped_reading_its_stream_does_not_keep_the_server_from_
         return [{"sequence": 1, "type": "job.claimed", "payload": large_payload}] * limit
 
     monkeypatch.setattr(sqlite_store.jobs, "events", events)
-    server = server_over(sqlite_store)
+    app = create_app(
+        sqlite_store,
+        ApiLimits(),
+        OneBucketForbidden(),
+        EgressPolicy(),
+        timings=ApiTimings(stream_send_s=3600.0),
+    )
+    server = ApiServer(app, "127.0.0.1", 0, grace_s=3600.0)
     server.start()
     requester = Requester(sqlite_store, server.url, "studio")
     with requester.http as http, http.stream("GET", f"/transcode/{requester.submit()}/events"):

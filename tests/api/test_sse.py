@@ -9,7 +9,7 @@ import pytest
 from starlette.requests import ClientDisconnect
 from starlette.types import Message
 
-from euterpe.api import sse
+from euterpe.api.service import DEFAULT_TIMINGS, ApiTimings
 from euterpe.api.sse import BEAT, EventPage, EventStream
 from euterpe.api.watcher import Watch
 from euterpe.store.errors import StoreUnavailable
@@ -22,14 +22,16 @@ LAST = {"sequence": 1, "type": "job.succeeded", "payload": "{}"}
 class Client:
     """A fake ASGI client that records what it is sent."""
 
-    def __init__(self, read: Callable[[int], Awaitable[EventPage]]) -> None:
+    def __init__(
+        self, read: Callable[[int], Awaitable[EventPage]], timings: ApiTimings = DEFAULT_TIMINGS
+    ) -> None:
         self.sent: list[bytes] = []
         self.disconnected = False
         self.watch: Watch | None = None
-        self._read = read
+        self._read, self._timings = read, timings
 
-    async def follow(self, *, beat_s: float = 60.0) -> None:
-        response = EventStream("j", 0, self._read, nullcontext, self._watch, beat_s=beat_s)
+    async def follow(self) -> None:
+        response = EventStream("j", 0, self._read, nullcontext, self._watch, timings=self._timings)
         try:
             await response({"type": "http"}, self._receive, self.send)
         except ClientDisconnect:
@@ -55,14 +57,13 @@ def test_an_idle_stream_sends_comments_to_stay_alive() -> None:
             else EventPage(LIVE, [], last_sequence)
         )
 
-    client = Client(read)
-    asyncio.run(client.follow(beat_s=0.001))
+    client = Client(read, ApiTimings(stream_beat_s=0.001))
+    asyncio.run(client.follow())
     assert client.sent.count(BEAT) == 3
     assert client.sent[-2:] == [b"id: 1\nevent: job.succeeded\ndata: {}\n\n", b""]
 
 
-def test_a_database_that_is_away_for_a_while_does_not_end_the_stream(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sse, "_DATABASE_RETRY_S", 0.001)
+def test_a_database_that_is_away_for_a_while_does_not_end_the_stream() -> None:
     reads = 0
 
     async def read(last_sequence: int) -> EventPage:
@@ -72,7 +73,7 @@ def test_a_database_that_is_away_for_a_while_does_not_end_the_stream(monkeypatch
             raise StoreUnavailable("away")
         return EventPage(ENDED, [LAST], last_sequence)
 
-    client = Client(read)
+    client = Client(read, ApiTimings(stream_retry_s=0.001))
     asyncio.run(client.follow())
     assert client.sent[-2].startswith(b"id: 1\n")
 
@@ -94,24 +95,19 @@ async def nothing_new(last_sequence: int) -> EventPage:
     return EventPage(LIVE, [], last_sequence)
 
 
-def test_a_client_that_reads_nothing_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sse, "_SLOWEST_S", 0.01)
-    client = StuckClient(nothing_new)
+def test_a_client_that_reads_nothing_is_disconnected() -> None:
+    client = StuckClient(nothing_new, ApiTimings(stream_send_s=0.01))
     asyncio.run(client.follow())
     assert client.disconnected
 
 
-def test_a_service_that_stops_does_not_wait_for_a_client_that_takes_nothing(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(sse, "_SLOWEST_S", 3600.0)
-
+def test_a_service_that_stops_does_not_wait_for_a_client_that_takes_nothing() -> None:
     class StuckAtShutdown(StuckClient):
         def on_body(self) -> None:
             assert self.watch is not None
             self.watch.end()
 
-    client = StuckAtShutdown(nothing_new)
+    client = StuckAtShutdown(nothing_new, ApiTimings(stream_send_s=3600.0))
     asyncio.run(client.follow())
     assert client.disconnected
 
@@ -132,21 +128,17 @@ def test_a_full_page_of_events_is_not_waited_after_and_is_not_the_last() -> None
     async def read(last_sequence: int) -> EventPage:
         return EventPage(ENDED, [] if last_sequence else [LAST], last_sequence, is_full=not last_sequence)
 
-    client = Client(read)
-    asyncio.run(client.follow(beat_s=3600.0))
+    client = Client(read, ApiTimings(stream_beat_s=3600.0))
+    asyncio.run(client.follow())
     assert BEAT not in client.sent
     assert client.sent[-2:] == [b"id: 1\nevent: job.succeeded\ndata: {}\n\n", b""]
 
 
-def test_a_stream_ends_after_its_time_so_that_the_key_is_looked_at_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(sse, "_LONGEST_S", 0.0)
-
+def test_a_stream_ends_after_its_time_so_that_the_key_is_looked_at_again() -> None:
     async def read(last_sequence: int) -> EventPage:
         raise AssertionError(last_sequence)
 
-    client = Client(read)
+    client = Client(read, ApiTimings(stream_s=0.0))
     asyncio.run(client.follow())
     assert client.sent[1:] == [b'event: hello\ndata: {"job_id":"j"}\n\n', b""]
 

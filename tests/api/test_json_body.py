@@ -7,8 +7,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from euterpe.api import body
 from euterpe.api.backpressure import ApiLimits
+from euterpe.api.service import ApiTimings
 from euterpe.store.store import Store
 from tests.api.serving import Requester, Served, assert_problem, serving
 from tests.domain.documents import MINIMAL
@@ -55,13 +55,14 @@ def test_a_body_that_is_announced_too_long_is_not_waited_for(small: Served) -> N
         assert raw.recv(65_536).startswith(b"HTTP/1.1 413")
 
 
-def test_a_slow_body_is_answered_408(requester: Requester, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(body, "_SLOWEST_S", 0.05)
-    served = urlsplit(str(requester.http.base_url))
-    with socket.create_connection((served.hostname, served.port)) as raw:
+def test_a_slow_body_is_answered_408(sqlite_store: Store) -> None:
+    with (
+        serving(sqlite_store, timings=ApiTimings(body_s=0.05)) as served,
+        socket.create_connection((urlsplit(served.url).hostname, urlsplit(served.url).port)) as raw,
+    ):
         raw.sendall(
             b"POST /transcode HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
-            b"content-length: 100\r\nx-api-key: " + requester.key.encode() + b"\r\n\r\n{"
+            b"content-length: 100\r\nx-api-key: " + served.requester().key.encode() + b"\r\n\r\n{"
         )
         assert raw.recv(65_536).startswith(b"HTTP/1.1 408")
 
