@@ -12,20 +12,15 @@ from pathlib import Path
 import pytest
 
 from euterpe.runtime.installation import DISTRIBUTION, IMAGE_VARIABLE, install_hint
+from tests.wheel import OFFLINE, PIP, ROOT, build_wheel
 
-ROOT = Path(__file__).parents[2]
-PIP = (sys.executable, "-m", "pip")
-OFFLINE = ("--quiet", "--disable-pip-version-check", "--no-index", "--no-deps", "--no-build-isolation")
 ON_PATH = {"PATH": str(Path(sys.executable).parent)}
 SHOW = "from euterpe.runtime.installation import install_hint; print(install_hint('postgres'))"
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("wheel and 'quote'")
-    subprocess.run([*PIP, "wheel", *OFFLINE, "--wheel-dir", str(folder), str(ROOT)], check=True)
-    (made,) = folder.iterdir()
-    return made
+    return build_wheel(tmp_path_factory.mktemp("wheel and 'quote'"))
 
 
 def install(folder: Path, *what: str) -> Path:
@@ -47,7 +42,11 @@ def requirement_that_pip_takes(hint: str, folder: Path) -> list[str]:
     words = shlex.split(line)
     assert words[:2] == ["pip", "install"]
     environment = {**os.environ, "PYTHONPATH": str(folder)}
-    subprocess.run([*PIP, "install", *OFFLINE, "--dry-run", *words[2:]], env=environment, check=True)
+    subprocess.run(
+        [*PIP, "install", *OFFLINE, "--dry-run", *words[2:]],
+        env=environment,
+        check=True,
+    )
     return words[2:]
 
 

@@ -3,55 +3,23 @@
 import json
 import os
 import subprocess
-import sys
-import venv
 from collections.abc import Iterator
-from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
-from packaging.requirements import Requirement
 
 from tests.service import sdk_program
 from tests.service.installation import Installation
+from tests.wheel import build_wheel, install_wheel
 
-ROOT = Path(__file__).parents[2]
-PIP = (sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check")
 STATUSES = ["claimed", "fetching", "processing", "uploading", "succeeded"]
 
 
 @pytest.fixture(scope="module")
 def sdk_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Install the wheel in an empty environment beside links to httpx and what httpx requires."""
+    """Return the Python of an environment with the wheel, httpx and what httpx requires."""
     folder = tmp_path_factory.mktemp("sdk")
-    offline = ("--no-deps", "--no-index")
-    build = [*PIP, "wheel", *offline, "--no-build-isolation", "--wheel-dir", str(folder), str(ROOT)]
-    subprocess.run(build, check=True)
-    (wheel,) = folder.glob("*.whl")
-    venv.create(folder / "venv")
-    python = folder / "venv" / "bin" / "python"
-    subprocess.run([*PIP, "--python", str(python), "install", *offline, f"{wheel}[client]"], check=True)
-    (packages,) = (folder / "venv" / "lib").glob("python*/site-packages")
-    for name in sorted(required("httpx")):
-        link(name, packages)
-    return python
-
-
-def required(name: str) -> set[str]:
-    """Return the distribution's name and the names of all that it requires on this Python."""
-    found = {name}
-    for line in distribution(name).requires or ():
-        requirement = Requirement(line)
-        if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
-            found |= required(requirement.name)
-    return found
-
-
-def link(name: str, packages: Path) -> None:
-    installed = distribution(name)
-    tops = {file.parts[0] for file in installed.files or ()} - {"..", "__pycache__"}
-    for top in tops:
-        (packages / top).symlink_to(Path(str(installed.locate_file(top))))
+    return install_wheel(build_wheel(folder), "client", folder / "venv")
 
 
 @pytest.fixture
