@@ -1,16 +1,22 @@
 """The OpenAPI document: the parameters, bodies and responses of every endpoint."""
 
-from itertools import groupby
-from typing import Any
-
 import euterpe
 from euterpe.api import parameters
 from euterpe.api.backpressure import ApiLimits
-from euterpe.api.problems import PROBLEMS
+from euterpe.api.openapi_examples import CREDENTIALS_EXAMPLES, JOB_ID, SUBMIT_EXAMPLES
+from euterpe.api.openapi_nodes import (
+    Node,
+    content,
+    header,
+    integer,
+    json_body,
+    json_response,
+    operation,
+    path,
+    query,
+)
 from euterpe.api.schemas import Schema, ref, schemas
 from euterpe.domain.states import JobStatus
-
-Node = dict[str, Any]
 
 _INTRODUCTION = """Transcodes media from your object storage to your object storage.
 
@@ -19,28 +25,29 @@ Post a job, then poll its status, follow its events or receive signed webhooks.
 Every response has an `x-request-id` (yours, if you send a valid one); every error is a problem document
 (RFC 9457) with a stable `code`. A disabled key may be accepted for two more seconds."""
 
-_EVERYWHERE = ("malformed_http", "internal")
-_KEYED = (
-    "unauthorized",
-    "malformed_api_key",
-    "too_many_wrong_keys",
-    "forbidden",
-    "database_unavailable",
-    "overloaded",
-    *_EVERYWHERE,
-)
+_TAGS = {
+    "jobs": "Submit, follow, cancel and retry jobs.",
+    "webhooks": "The requests that Euterpe sends to you.",
+    "operation": "Health, metrics and this document; they need no key.",
+}
 _ONE_JOB = ("not_found", "pruned")
 _BODY = ("body_timeout", "request_too_large", "unsupported_media_type", "invalid_request")
-_RETRY_AFTER: Node = {"Retry-After": {"description": "Seconds to wait.", "schema": {"type": "integer"}}}
+_WRITE, _READ = "transcode:write", "transcode:read"
 
 
 def openapi_document(limits: ApiLimits) -> Node:
     return {
         "openapi": "3.1.0",
-        "info": {"title": "Euterpe", "version": euterpe.__version__, "description": _INTRODUCTION},
+        "info": {
+            "title": "Euterpe",
+            "version": euterpe.__version__,
+            "description": _INTRODUCTION,
+            "license": {"name": "MIT", "identifier": "MIT"},
+        },
         "servers": [{"url": "/"}],
+        "tags": [{"name": name, "description": text} for name, text in _TAGS.items()],
         "paths": {
-            "/transcode": {"post": _enqueue(limits)},
+            "/transcode": {"post": _submit(limits)},
             "/transcode/status": {"get": _status()},
             "/transcode/jobs": {"get": _jobs()},
             "/transcode/{job_id}/events": {"get": _events(limits)},
@@ -53,22 +60,20 @@ def openapi_document(limits: ApiLimits) -> Node:
         "components": {
             "securitySchemes": {
                 "bearer": {"type": "http", "scheme": "bearer", "description": "An API key, `eut_…`."},
-                "header": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
+                "header": {
+                    "type": "apiKey",
+                    "in": "header",
+                    "name": "X-API-Key",
+                    "description": "The same key in a header of its own.",
+                },
             },
             "schemas": schemas(),
         },
     }
 
 
-def _enqueue(limits: ApiLimits) -> Node:
-    text = (
-        "Accepts a job: after the response, it survives a crash and a power loss. With an `Idempotency-Key` "
-        "the same request may be sent again without creating a second job; credentials and signatures may "
-        f"differ then. A body has at most {limits.max_body_bytes} bytes; a requester has at most "
-        f"{limits.max_unfinished} unfinished jobs."
-    )
-    key = _header("Idempotency-Key", {"type": "string", "pattern": "^[!-~]{1,255}$"}, "One for each new job.")
-    accepted = _json("Accepted; or, for a key used before, the first response.", "Job")
+def _submit(limits: ApiLimits) -> Node:
+    accepted = json_response("Accepted; or, for a key used before, the first response.", "Job")
     accepted["headers"] = {
         "Location": {"description": "The URL of the status.", "schema": {"type": "string"}},
         "Idempotent-Replayed": {
@@ -76,180 +81,193 @@ def _enqueue(limits: ApiLimits) -> Node:
             "schema": {"type": "string", "enum": ["true"]},
         },
     }
-    codes = (*_BODY, "idempotency_conflict", "quota_exceeded", "queue_full")
-    return _call(
-        "Submit a job", text, {"202": accepted}, codes, scope="transcode:write", takes=[key], body="JobSpec"
+    return operation(
+        "submit_job",
+        "Submit a job",
+        "Accepts a job: after the response, it survives a crash and a power loss. With an `Idempotency-Key` "
+        "the same request may be sent again without creating a second job; credentials and signatures may "
+        f"differ then. A body has at most {limits.max_body_bytes} bytes; a requester has at most "
+        f"{limits.max_unfinished} unfinished jobs.",
+        tag="jobs",
+        scope=_WRITE,
+        parameters=[
+            header(
+                "Idempotency-Key",
+                {"type": "string", "pattern": "^[!-~]{1,255}$", "examples": ["asset-42"]},
+                "One for each new job.",
+            )
+        ],
+        body=json_body("JobSpec", SUBMIT_EXAMPLES),
+        responses={"202": accepted},
+        codes=(*_BODY, "idempotency_conflict", "quota_exceeded", "queue_full"),
     )
 
 
 def _status() -> Node:
-    text = (
+    ids: Schema = {
+        "type": "array",
+        "items": {"type": "string"},
+        "minItems": 1,
+        "maxItems": parameters.MAX_JOBS,
+        "examples": [[JOB_ID]],
+    }
+    one_or_several: Schema = {"anyOf": [ref("Job"), ref("Jobs")]}
+    etag = {"ETag": {"description": "Changes with the body.", "schema": {"type": "string"}}}
+    found = content("A status document, or several.", "application/json", one_or_several)
+    return operation(
+        "get_status",
+        "Read or await the status of jobs",
         "One job: its status document. Several: those found under `jobs`, in the order requested, the ids "
         "of the others under `missing` and `pruned`. With `wait_ms` the response waits for a change of any "
         "of them, compared with the `ETag` in `If-None-Match` or else with their current state, unless all "
-        "are finished."
+        "are finished.",
+        tag="jobs",
+        scope=_READ,
+        parameters=[
+            query("job_id", ids, "May be repeated.", required=True),
+            query("wait_ms", integer(0, parameters.MAX_WAIT_MS, 0), "The longest wait for a change."),
+            header("If-None-Match", {"type": "string"}, "The `ETag` of a response that you have."),
+        ],
+        responses={
+            "200": {**found, "headers": etag},
+            "304": {"description": "Unchanged since that `ETag`.", "headers": etag},
+        },
+        codes=(*_ONE_JOB, "invalid_request", "too_many_waits"),
     )
-    takes = [
-        _query(
-            "job_id",
-            {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": parameters.MAX_JOBS},
-            "May be repeated.",
-            required=True,
-        ),
-        _query("wait_ms", _range(0, parameters.MAX_WAIT_MS, 0), "The longest wait for a change."),
-        _header("If-None-Match", {"type": "string"}, "The `ETag` of a response that you have."),
-    ]
-    both: Schema = {"anyOf": [ref("Job"), ref("Jobs")]}
-    etag = {"ETag": {"description": "Changes with the body.", "schema": {"type": "string"}}}
-    answers: Node = {
-        "200": {**_content("A status document, or several.", "application/json", both), "headers": etag},
-        "304": {"description": "Unchanged since that `ETag`.", "headers": etag},
-    }
-    codes = (*_ONE_JOB, "invalid_request", "too_many_waits")
-    return _call("How jobs stand", text, answers, codes, scope="transcode:read", takes=takes)
 
 
 def _jobs() -> Node:
-    text = "Newest first. `next_cursor` is the `cursor` of the next page, and null on the last one."
-    listed = {"type": "array", "items": {"type": "string", "enum": list(JobStatus)}}
-    takes = [
-        _query("status", listed, "Only jobs in this state; may be repeated."),
-        _query("limit", _range(1, parameters.MAX_PAGE, parameters.DEFAULT_PAGE), "Jobs per page."),
-        _query("cursor", {"type": "string", "pattern": "^[A-Za-z0-9_-]{22}$"}, "The `next_cursor` before."),
-    ]
-    answers = {"200": _json("A page.", "JobPage")}
-    return _call("Your jobs", text, answers, ("invalid_request",), scope="transcode:read", takes=takes)
+    statuses: Schema = {"type": "array", "items": {"type": "string", "enum": list(JobStatus)}}
+    cursor: Schema = {"type": "string", "pattern": "^[A-Za-z0-9_-]{22}$"}
+    return operation(
+        "list_jobs",
+        "List your jobs",
+        "Newest first. `next_cursor` is the `cursor` of the next page, and null on the last one.",
+        tag="jobs",
+        scope=_READ,
+        parameters=[
+            query("status", statuses, "Only jobs in this state; may be repeated."),
+            query("limit", integer(1, parameters.MAX_PAGE, parameters.DEFAULT_PAGE), "Jobs per page."),
+            query("cursor", cursor, "The `next_cursor` before."),
+        ],
+        responses={"200": json_response("A page.", "JobPage")},
+        codes=("invalid_request",),
+    )
 
 
 def _events(limits: ApiLimits) -> Node:
-    text = (
+    last: Schema = {"type": "string", "pattern": "^[0-9]{1,9}$", "examples": ["3"]}
+    return operation(
+        "follow_events",
+        "Follow a job",
         "Server-sent events: `hello`, then each event of the job once and in order, its `sequence` as `id:`, "
         "its type as `event:`, the body of its webhook as `data:`. `progress` comes between them without an "
         "id. The stream ends after a terminal event, and after an hour: reconnect with `Last-Event-ID`. "
         "While nothing changes, a comment is sent every 15 seconds. At most "
-        f"{limits.waits_per_requester} streams and long polls at once."
+        f"{limits.waits_per_requester} streams and long polls at once.",
+        tag="jobs",
+        scope=_READ,
+        parameters=[_job_id(), header("Last-Event-ID", last, "The last event that you have.")],
+        responses={
+            "200": content("The events.", "text/event-stream", ref("EventFrame")),
+            "204": {"description": "You have all events, and no more will follow."},
+        },
+        codes=(*_ONE_JOB, "invalid_request", "too_many_waits"),
     )
-    resume = _header(
-        "Last-Event-ID", {"type": "string", "pattern": "^[0-9]{1,9}$"}, "The last event that you have."
-    )
-    answers: Node = {
-        "200": _content("The events.", "text/event-stream", ref("Event")),
-        "204": {"description": "You have all events, and no more will follow."},
-    }
-    codes = (*_ONE_JOB, "invalid_request", "too_many_waits")
-    return _call("Follow a job", text, answers, codes, scope="transcode:read", takes=[_job_id(), resume])
 
 
 def _cancel() -> Node:
     text = "A waiting job fails at once; a running one is stopped by its worker, at its next heartbeat."
-    return _change("Cancel a job", text, "conflict")
+    return _change("cancel_job", "Cancel a job", text, "conflict")
 
 
 def _retry() -> Node:
-    return _change("Retry a failed job", "While it has attempts left.", "conflict", "invalid_transition")
+    text = "Queues a failed job again, while it has attempts left."
+    return _change("retry_job", "Retry a failed job", text, "conflict", "invalid_transition")
 
 
-def _change(summary: str, text: str, *codes: str) -> Node:
-    answers = {"202": _json("The status of the job now.", "Job")}
-    return _call(summary, text, answers, (*_ONE_JOB, *codes), scope="transcode:write", takes=[_job_id()])
+def _change(name: str, summary: str, text: str, *codes: str) -> Node:
+    return operation(
+        name,
+        summary,
+        text,
+        tag="jobs",
+        scope=_WRITE,
+        parameters=[_job_id()],
+        responses={"202": json_response("The status of the job now.", "Job")},
+        codes=(*_ONE_JOB, *codes),
+    )
 
 
 def _credentials() -> Node:
-    text = (
+    return operation(
+        "replace_credentials",
+        "Replace a job's credentials",
         "For an unfinished or failed job. Its worker goes on once the version has advanced. The request "
         "replaces all that the job has, so it must be complete: `source_url` and `output_urls` if its own "
         "are signed, and `credentials` if its source or output is object storage (of a pair, both); null "
-        "means that none are needed. A missing field is refused with 422, by its name."
-    )
-    answers = {"200": _json("Stored.", "CredentialVersion")}
-    return _call(
-        "Replace a job's credentials",
-        text,
-        answers,
-        (*_ONE_JOB, *_BODY, "conflict"),
-        scope="transcode:write",
-        takes=[_job_id()],
-        body="NewCredentials",
+        "means that none are needed. A missing field is refused with 422, by its name.",
+        tag="jobs",
+        scope=_WRITE,
+        parameters=[_job_id()],
+        body=json_body("NewCredentials", CREDENTIALS_EXAMPLES),
+        responses={"200": json_response("Stored.", "CredentialVersion")},
+        codes=(*_ONE_JOB, *_BODY, "conflict"),
     )
 
 
 def _profiles() -> Node:
-    answers = {"200": _json("All of them.", "Profiles")}
-    return _call("The built-in profiles", "With their full settings.", answers, (), scope="transcode:read")
+    return operation(
+        "list_profiles",
+        "List the built-in profiles",
+        "With their full settings.",
+        tag="jobs",
+        scope=_READ,
+        responses={"200": json_response("All of them.", "Profiles")},
+    )
 
 
 def _open_paths() -> Node:
     """Return the paths that need no key."""
+    text: Schema = {"type": "string"}
+
+    def get(name: str, summary: str, description: str, response: Node, *codes: str) -> Node:
+        responses = {"200": response}
+        return {
+            "get": operation(name, summary, description, tag="operation", responses=responses, codes=codes)
+        }
+
     ready = ("database_unavailable", "schema_mismatch", "overloaded")
-    openapi = _content("OpenAPI 3.1.", "application/json", {"type": "object"})
-    page = _content("The docs page.", "text/html", {"type": "string"})
-    metrics = _content("Prometheus text.", "text/plain", {"type": "string"})
     return {
-        "/healthz": {"get": _call("Alive", "Liveness probe.", {"200": _json("Alive.", "Health")}, ())},
-        "/readyz": {"get": _call("Ready", "Readiness probe.", {"200": _json("Ready.", "Health")}, ready)},
-        "/metrics": {
-            "get": _call("Metrics", "Needs no key: keep it private.", {"200": metrics}, ("overloaded",))
-        },
-        "/openapi.json": {"get": _call("This document", "", {"200": openapi}, ())},
-        "/docs": {"get": _call("This document, to be read", "", {"200": page}, ())},
+        "/healthz": get("healthz", "Liveness probe", "Answers while the process runs.", _health("Alive.")),
+        "/readyz": get(
+            "readyz", "Readiness probe", "Answers 200 while jobs are accepted.", _health("Ready."), *ready
+        ),
+        "/metrics": get(
+            "metrics",
+            "Metrics",
+            "Needs no key: keep it private.",
+            content("Prometheus text.", "text/plain", text),
+            "overloaded",
+        ),
+        "/openapi.json": get(
+            "openapi",
+            "This document",
+            "Changes with the version of the service only.",
+            content("OpenAPI 3.1.", "application/json", {"type": "object"}),
+        ),
+        "/docs": get(
+            "docs",
+            "This document, to be read",
+            "A page that can send requests.",
+            content("The page.", "text/html", text),
+        ),
     }
 
 
-def _call(
-    summary: str,
-    text: str,
-    answers: Node,
-    codes: tuple[str, ...],
-    *,
-    scope: str | None = None,
-    takes: list[Node] | None = None,
-    body: str | None = None,
-) -> Node:
-    call: Node = {"summary": summary, "operationId": summary.lower().replace("'", "").replace(" ", "_")}
-    if text:
-        call["description"] = text if scope is None else f"{text} Needs the scope `{scope}`."
-    call["security"] = [{"bearer": []}, {"header": []}] if scope else []
-    if takes:
-        call["parameters"] = takes
-    if body:
-        call["requestBody"] = {"required": True, "content": {"application/json": {"schema": ref(body)}}}
-    call["responses"] = {**answers, **_refusals((*(_KEYED if scope else _EVERYWHERE), *codes))}
-    return call
-
-
-def _refusals(codes: tuple[str, ...]) -> Node:
-    def status(code: str) -> int:
-        return PROBLEMS[code].status
-
-    refusals: Node = {}
-    for number, alike in groupby(sorted(set(codes), key=lambda code: (status(code), code)), status):
-        text = "; ".join(f"`{code}`: {PROBLEMS[code].title}" for code in alike)
-        refusals[str(number)] = _content(text, "application/problem+json", ref("Problem"))
-        if number in (429, 503):
-            refusals[str(number)]["headers"] = _RETRY_AFTER
-    return refusals
-
-
-def _json(text: str, schema: str) -> Node:
-    return _content(text, "application/json", ref(schema))
-
-
-def _content(text: str, media_type: str, schema: Schema) -> Node:
-    return {"description": text, "content": {media_type: {"schema": schema}}}
-
-
-def _query(name: str, schema: Schema, text: str, *, required: bool = False) -> Node:
-    return {"name": name, "in": "query", "required": required, "description": text, "schema": schema}
-
-
-def _header(name: str, schema: Schema, text: str) -> Node:
-    return {"name": name, "in": "header", "description": text, "schema": schema}
+def _health(description: str) -> Node:
+    return json_response(description, "Health")
 
 
 def _job_id() -> Node:
-    schema = {"type": "string", "minLength": 1}
-    return {"name": "job_id", "in": "path", "required": True, "description": "A job's id.", "schema": schema}
-
-
-def _range(low: int, high: int, default: int) -> Schema:
-    return {"type": "integer", "minimum": low, "maximum": high, "default": default}
+    return path("job_id", {"type": "string", "minLength": 1, "examples": [JOB_ID]}, "A job's id.")

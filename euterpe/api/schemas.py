@@ -1,7 +1,9 @@
 """JSON Schemas of request and response bodies, for the OpenAPI document."""
 
+import json
 from typing import Any
 
+from euterpe.api.openapi_examples import example_of
 from euterpe.api.problems import PROBLEMS
 from euterpe.domain.profiles import PROFILES
 from euterpe.domain.replacement import Replacement
@@ -22,19 +24,40 @@ def schemas() -> dict[str, Schema]:
     spec = JobSpec.model_json_schema(ref_template=_REF)
     credentials = Replacement.model_json_schema(ref_template=_REF)
     models = {**spec.pop("$defs"), **credentials.pop("$defs")}
-    return {
+    named = {
         "JobSpec": spec,
         "Job": _job(),
         "Jobs": _object(jobs=_list(ref("Job")), missing=_list(_TEXT), pruned=_list(_TEXT)),
         "JobPage": _object(jobs=_list(ref("Job")), next_cursor=_nullable(_TEXT)),
         "NewCredentials": credentials,
         "CredentialVersion": _object(credential_version={"type": "integer", "minimum": 2}),
-        "Event": _event(),
+        "EventFrame": _event_frame(),
         "Profiles": _object(profiles=_list(_profile(spec))),
         "Problem": _problem(),
         "Health": _object(status={"type": "string", "enum": ["ok", "ready"]}),
         **dict(sorted(models.items())),
     }
+    return {name: _described(name, schema) for name, schema in named.items()}
+
+
+def _described(name: str, schema: Schema) -> Schema:
+    fields = schema["properties"].items()
+    return {**schema, "properties": {field: _field(f"{name}.{field}", node) for field, node in fields}}
+
+
+def _field(field: str, schema: Schema) -> Schema:
+    """Return the schema of a field with an example, and with its default in its description.
+
+    Generators of clients take a field with a `default` for one that is always there, and require it.
+    """
+    described = {name: value for name, value in schema.items() if name not in ("title", "default")}
+    default = schema.get("default")
+    if default is not None:
+        text = f"{schema.get('description', '')} Default: `{json.dumps(default)}`."
+        described["description"] = text.strip()
+    if "const" not in schema:
+        described["examples"] = [example_of(field)]
+    return described
 
 
 _TEXT: Schema = {"type": "string"}
@@ -71,7 +94,7 @@ def _job() -> Schema:
         cancel_requested=_BOOLEAN,
         queue=_TEXT,
         priority={"type": "integer", "minimum": 0, "maximum": 100},
-        source_info={"type": ["object", "null"]},
+        source_info={"type": ["object", "null"], "additionalProperties": True},
         outputs=_list(_output()),
         error={
             "type": ["object", "null"],
@@ -83,7 +106,7 @@ def _job() -> Schema:
             },
             "required": ["code", "message", "retryable"],
         },
-        metadata={"type": "object"},
+        metadata={"type": "object", "additionalProperties": True},
         created_at=_INSTANT,
         updated_at=_INSTANT,
         started_at=_nullable(_INSTANT),
@@ -111,7 +134,8 @@ def _output() -> Schema:
     )
 
 
-def _event() -> Schema:
+def _event_frame() -> Schema:
+    """Return the schema of one server-sent event, as fields of the stream."""
     event = _object(event=_TEXT, data={"type": "string", "contentMediaType": "application/json"})
     event["properties"]["id"] = {"type": "string", "pattern": "^[0-9]+$"}
     return event

@@ -39,34 +39,48 @@ AccountName = Annotated[str, matching(r"[a-z0-9]{3,24}", "3 to 24 characters of 
 
 class _Credentials(StrictModel):
     endpoint: EndpointUrl | None = None
+    """The address of a store other than the cloud's own, which the operator must allow."""
     expires_at: Instant | None = None
+    """When the credentials expire, so that they are refreshed before."""
 
 
 class S3Credentials(_Credentials):
     type: Literal["s3"]
+    """S3, and stores that speak its protocol."""
     access_key_id: Secret
+    """The id of the access key."""
     secret_access_key: Secret
+    """The secret of the access key."""
     session_token: Secret | None = None
+    """The token of temporary credentials."""
     region: Region | None = None
+    """The region of the bucket; null means `us-east-1`."""
 
 
 class GsCredentials(_Credentials):
     model_config = ConfigDict(json_schema_extra=exactly_one_schema("service_account_json", "access_token"))
 
     type: Literal["gs"]
+    """Google Cloud Storage."""
     service_account_json: ServiceAccountJson | None = None
+    """The text of a service account's JSON key file; give it or `access_token`."""
     access_token: Annotated[
         Secret | None, exactly_one_with("service_account_json"), Field(validate_default=True)
     ] = None
+    """An OAuth 2.0 access token; give it or `service_account_json`."""
 
 
 class AzCredentials(_Credentials):
     model_config = ConfigDict(json_schema_extra=exactly_one_schema("sas_token", "account_key"))
 
     type: Literal["az"]
+    """Azure Blob Storage."""
     account_name: AccountName
+    """The name of the storage account."""
     sas_token: Secret | None = None
+    """A shared access signature; give it or `account_key`."""
     account_key: Annotated[Secret | None, exactly_one_with("sas_token"), Field(validate_default=True)] = None
+    """The key of the account; give it or `sas_token`."""
 
 
 StorageCredentials = Annotated[S3Credentials | GsCredentials | AzCredentials, *Typed]
@@ -76,7 +90,9 @@ class CredentialPair(StrictModel):
     """Separate credentials for the source and the output; leave out a side that needs no credentials."""
 
     source: StorageCredentials | None = None
+    """Credentials to read the source."""
     output: StorageCredentials | None = None
+    """Credentials to write the outputs."""
 
     @model_validator(mode="after")
     def _not_empty(self) -> Self:

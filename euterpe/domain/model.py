@@ -27,9 +27,14 @@ from euterpe.domain.units import iso
 
 
 class StrictModel(BaseModel):
-    """Base model: no type coercion, no unknown fields, no mutation, no input values in error messages."""
+    """Base model: no type coercion, no unknown fields, no mutation, no input values in error messages.
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, hide_input_in_errors=True)
+    The docstring below a field is its description in the OpenAPI document.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid", strict=True, frozen=True, hide_input_in_errors=True, use_attribute_docstrings=True
+    )
 
 
 @dataclass(frozen=True)
@@ -93,11 +98,20 @@ def exactly_one_with(other: str) -> AfterValidator:
     return AfterValidator(check)
 
 
-def exactly_one_schema(*names: str) -> dict[str, Any]:
-    """Return the rule of `exactly_one_with` as JSON Schema, where an optional field may also be null."""
-    return {
-        "oneOf": [{"required": [name], "properties": {name: {"not": {"type": "null"}}}} for name in names]
-    }
+def exactly_one_schema(one: str, other: str) -> dict[str, Any]:
+    """Return the rule of `exactly_one_with` as JSON Schema, where an optional field may also be null.
+
+    It is written with `if`, which generators of clients ignore: from `oneOf` they make a union of two types.
+    `additionalProperties` is for Redocly, whose check of examples allows in each part what that part names.
+    """
+
+    def field(name: str, schema: dict[str, Any]) -> dict[str, Any]:
+        return {"properties": {name: schema}, "additionalProperties": True}
+
+    def given(name: str) -> dict[str, Any]:
+        return {"required": [name], **field(name, {"not": {"type": "null"}})}
+
+    return {"if": given(one), "then": field(other, {"type": "null"}), "else": given(other)}
 
 
 _RFC3339 = re.compile(

@@ -26,8 +26,11 @@ class Replacement(StrictModel):
     """
 
     credentials: Credentials | None = None
+    """New credentials, of the same type as those of the job."""
     source_url: Annotated[SignedUrl | None, Field(repr=False)] = None
+    """The source's signed URL with a new query."""
     output_urls: Annotated[Uploads | None, Field(repr=False)] = None
+    """The signed PUT URLs with new queries, by the path of the file."""
 
     @property
     def is_empty(self) -> bool:

@@ -27,6 +27,7 @@ from euterpe.domain.text import ExternalId, FileName, GroupId, Name
 MAX_BODY_BYTES = 262_144
 MAX_METADATA_BYTES = 4096
 MAX_METADATA_DEPTH = 16
+_ANY_OBJECT = {"type": "object", "additionalProperties": True}
 
 WebhookEvent = Literal[
     "progress",
@@ -48,6 +49,7 @@ class Source(StrictModel):
     """The object, file or signed URL to read."""
 
     url: Annotated[SourceUrl, Field(repr=False)]
+    """The media to read: `s3://`, `gs://`, `az://`, a signed `https://` URL, or an allowed `file://` URL."""
 
     @property
     def scheme(self) -> str:
@@ -66,7 +68,9 @@ class Output(StrictModel):
     model_config = ConfigDict(json_schema_extra=exactly_one_schema("url", "urls"))
 
     url: Annotated[OutputPrefix, BeforeValidator(_not_signed)] | None = None
+    """The prefix to write below, which ends with `/`: `s3://`, `gs://`, `az://` or `file://`."""
     urls: Annotated[Uploads | None, exactly_one_with("url"), Field(validate_default=True, repr=False)] = None
+    """A signed PUT URL for each file of the job, by the path of the file."""
 
     @property
     def scheme(self) -> str:
@@ -77,7 +81,9 @@ class GroupSpec(StrictModel):
     """A group of jobs that run in order, at most `limit` of them at a time."""
 
     id: GroupId
+    """The name of the group, within the requester."""
     limit: Annotated[int, Field(ge=1, le=1000)] = 1
+    """How many jobs of the group may run at once."""
 
 
 def _named(value: object) -> object:
@@ -107,7 +113,7 @@ WebhookEvents = Annotated[
     tuple[WebhookEvent, ...], Items(0, len(get_args(WebhookEvent)), unique=True), AfterValidator(_in_order)
 ]
 Group = Annotated[GroupSpec, BeforeValidator(_named, json_schema_input_type=GroupId | GroupSpec)]
-Metadata = Annotated[dict[Any, Any], AfterValidator(_check_metadata), WithJsonSchema({"type": "object"})]
+Metadata = Annotated[dict[Any, Any], AfterValidator(_check_metadata), WithJsonSchema(_ANY_OBJECT)]
 
 
 class JobSpec(StrictModel):
@@ -116,22 +122,39 @@ class JobSpec(StrictModel):
     model_config = ConfigDict(json_schema_extra=exactly_one_schema("profile", "outputs"))
 
     source: Source
+    """The media to read."""
     output: Output
+    """The place to write to."""
     profile: ProfileName | None = None
+    """A built-in list of outputs; give it or `outputs`."""
     outputs: Annotated[OutputSpecs | None, exactly_one_with("profile"), Field(validate_default=True)] = None
+    """The outputs to make; give them or `profile`."""
     credentials: Credentials | None = None
+    """Access to the object storage of the source and the output, encrypted at rest."""
     refresh_url: CallbackUrl | None = Field(default=None, repr=False)
+    """The URL to ask for new credentials when they expire or are refused."""
     status_webhook_url: CallbackUrl | None = Field(default=None, repr=False)
+    """The URL that receives signed webhooks."""
     webhook_events: WebhookEvents | None = None
+    """The events to send: `job.` and the name. Without a list: every change of status, no progress."""
     queue: Name = "default"
+    """The queue to wait in."""
     priority: Annotated[int, Field(ge=0, le=100)] = 50
+    """Jobs with a higher priority are claimed first."""
     group: Group | None = None
+    """Jobs of one group run in order, at most `limit` at once; a text is a group with the limit 1."""
     not_before: Instant | None = None
+    """The earliest time to start."""
     max_attempts: Annotated[int, Field(ge=1, le=100)] | None = None
+    """How many attempts the job has; null means the default of the operator."""
     timeout_seconds: Annotated[int, Field(ge=1, le=604_800)] = 7200
+    """How long one attempt may take."""
     max_source_bytes: Annotated[int, Field(ge=1, le=MAX_NUMBER)] | None = None
+    """A larger source is refused; null means the limit of the operator."""
     external_id: ExternalId | None = None
+    """Your own id of the job, which the status and each event repeat."""
     metadata: Metadata = Field(default={})
+    """Your own JSON object, at most 4096 bytes, which the status and each event repeat."""
 
     @field_validator("credentials")
     @classmethod

@@ -30,6 +30,7 @@ def allows(schema: dict[str, Any], value: Any) -> bool:
         and ("anyOf" not in schema or any(allows(branch, value) for branch in schema["anyOf"]))
         and ("oneOf" not in schema or sum(allows(branch, value) for branch in schema["oneOf"]) == 1)
         and ("not" not in schema or not allows(schema["not"], value))
+        and ("if" not in schema or allows(schema["then" if allows(schema["if"], value) else "else"], value))
         and (not isinstance(value, dict) or _allows_object(schema, value))
         and (not isinstance(value, list) or _allows_array(schema, value))
         and (not isinstance(value, str) or _allows_string(schema, value))

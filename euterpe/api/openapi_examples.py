@@ -1,0 +1,240 @@
+"""Examples of the OpenAPI document: whole requests, and a value for each field of a schema."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+JOB_ID = "01937b1e-6f3a-7c52-8d0e-5a4c1b2f9e77"
+_S3 = {
+    "type": "s3",
+    "access_key_id": "ASIAEXAMPLE",
+    "secret_access_key": "…",
+    "session_token": "…",
+    "region": "eu-central-1",
+}
+
+
+def _request(summary: str, **fields: Any) -> dict[str, Any]:
+    places = {"source": {"url": "s3://in/a.mov"}, "output": {"url": "s3://out/a/"}}
+    return {"summary": summary, "value": {**places, **fields, "credentials": _S3}}
+
+
+# One request for each type of output, and one for each other way to submit a job.
+SUBMIT_EXAMPLES: Mapping[str, dict[str, Any]] = MappingProxyType(
+    {
+        "profile": _request("A built-in profile", profile="h264-720p"),
+        "hls": _request(
+            "HLS with three renditions",
+            outputs=[
+                {
+                    "name": "hls",
+                    "type": "hls",
+                    "segment_seconds": 4,
+                    "video": {"codec": "h264", "ladder": [1080, 720, 480]},
+                    "audio": {"codec": "aac", "bitrate_kbps": 128},
+                }
+            ],
+        ),
+        "mp4": _request(
+            "One MP4 in HEVC",
+            outputs=[{"name": "video", "type": "mp4", "video": {"codec": "hevc", "height": 720, "crf": 26}}],
+        ),
+        "m4a": _request(
+            "The sound alone", outputs=[{"name": "sound", "type": "m4a", "audio": {"bitrate_kbps": 192}}]
+        ),
+        "image": _request(
+            "Posters", outputs=[{"name": "poster", "type": "image", "at": ["10%", "50%", "12.5s"]}]
+        ),
+        "sprite": _request(
+            "Thumbnails for scrubbing",
+            outputs=[{"name": "scrub", "type": "sprite", "interval_seconds": 10, "columns": 10}],
+        ),
+        "webhook": _request(
+            "A webhook, a refresh URL, and an order within a group",
+            profile="h264-720p",
+            status_webhook_url="https://requester.example/hook",
+            refresh_url="https://requester.example/credentials",
+            webhook_events=["progress", "succeeded", "failed", "dead_letter"],
+            group={"id": "channel-7", "limit": 2},
+            priority=80,
+            external_id="asset-42",
+            metadata={"title": "Interview"},
+        ),
+        "signed_urls": {
+            "summary": "Signed URLs in place of credentials",
+            "value": {
+                "source": {"url": "https://in.example/a.mov?signature=…"},
+                "output": {"urls": {"mp4.mp4": "https://out.example/a.mp4?signature=…"}},
+                "profile": "h264-720p",
+            },
+        },
+    }
+)
+CREDENTIALS_EXAMPLES: Mapping[str, dict[str, Any]] = MappingProxyType(
+    {
+        "s3": {"summary": "New keys", "value": {"credentials": _S3}},
+        "signed_urls": {
+            "summary": "The same URLs with new signatures",
+            "value": {
+                "credentials": None,
+                "source_url": "https://in.example/a.mov?signature=…",
+                "output_urls": {"mp4.mp4": "https://out.example/a.mp4?signature=…"},
+            },
+        },
+    }
+)
+
+_AT, _LATER = "2026-03-01T12:00:00.000Z", "2026-03-01T12:01:30.000Z"
+_SHA256 = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
+_OUTPUT = {
+    "name": "mp4",
+    "url": "s3://out/a/mp4.mp4",
+    "content_type": "video/mp4",
+    "size_bytes": 7340032,
+    "sha256": _SHA256,
+    "duration_seconds": 60.0,
+    "width": 1280,
+    "height": 720,
+    "file_count": 1,
+    "files": [{"path": "mp4.mp4", "size_bytes": 7340032, "sha256": _SHA256}],
+}
+_JOB = {
+    "job_id": JOB_ID,
+    "external_id": "asset-42",
+    "status": "succeeded",
+    "progress": 100.0,
+    "eta_seconds": None,
+    "speed": None,
+    "attempt_count": 1,
+    "max_attempts": 3,
+    "credential_version": 1,
+    "cancel_requested": False,
+    "queue": "default",
+    "priority": 50,
+    "source_info": {"duration_seconds": 60.0, "size_bytes": 52428800, "streams": []},
+    "outputs": [_OUTPUT],
+    "error": None,
+    "metadata": {"title": "Interview"},
+    "created_at": _AT,
+    "updated_at": _LATER,
+    "started_at": _AT,
+    "finished_at": _LATER,
+    "next_attempt_at": None,
+}
+# Values by field; a field that means other things in two schemas is listed with its schema.
+_FIELDS: Mapping[str, Any] = MappingProxyType(
+    {
+        "access_key_id": "ASIAEXAMPLE",
+        "access_token": "ya29.example",
+        "account_key": "bWFkZSBvZiBub3RoaW5n",
+        "account_name": "mediaout",
+        "at": ["10%", "12.5s"],
+        "attempt_count": 1,
+        "audio": {"codec": "aac", "bitrate_kbps": 128},
+        "bitrate_kbps": 128,
+        "cancel_requested": False,
+        "code": "source_forbidden",
+        "codec": "h264",
+        "columns": 10,
+        "content_type": "video/mp4",
+        "created_at": _AT,
+        "credential_version": 2,
+        "credentials": _S3,
+        "crf": 22,
+        "detail": "the request has 1 error",
+        "duration_seconds": 60.0,
+        "endpoint": "https://minio.example:9000",
+        "error": {
+            "code": "source_forbidden",
+            "message": "s3://in/a.mov: answered 403",
+            "retryable": False,
+            "phase": "fetching",
+        },
+        "errors": [{"loc": ["source", "url"], "msg": "is required"}],
+        "eta_seconds": 12.0,
+        "event_id": "01937b1e-9a41-7d0c-b7f2-2f1c6d3e8a90",
+        "expires_at": "2026-03-01T13:00:00Z",
+        "external_id": "asset-42",
+        "file_count": 1,
+        "files": _OUTPUT["files"],
+        "finished_at": _LATER,
+        "group": {"id": "channel-7", "limit": 2},
+        "height": 720,
+        "id": "channel-7",
+        "interval_seconds": 10,
+        "job_id": JOB_ID,
+        "ladder": [1080, 720, 480],
+        "limit": 2,
+        "loc": ["source", "url"],
+        "max_attempts": 3,
+        "max_source_bytes": 5_368_709_120,
+        "message": "s3://in/a.mov: answered 403",
+        "metadata": {"title": "Interview"},
+        "missing": [],
+        "msg": "is required",
+        "name": "mp4",
+        "next_attempt_at": _LATER,
+        "next_cursor": "AZN7Hm86fFKNDlpMGy-edw",
+        "not_before": "2026-03-01T20:00:00Z",
+        "occurred_at": _AT,
+        "output_urls": {"mp4.mp4": "https://out.example/a.mp4?signature=…"},
+        "path": "mp4.mp4",
+        "phase": "fetching",
+        "priority": 50,
+        "profile": "h264-720p",
+        "progress": 41.5,
+        "pruned": [],
+        "queue": "default",
+        "reason": "expiring",
+        "refresh_url": "https://requester.example/credentials",
+        "region": "eu-central-1",
+        "retryable": False,
+        "sas_token": "sv=2024-08-04&sig=…",
+        "secret_access_key": "…",
+        "segment_seconds": 4,
+        "sequence": 4,
+        "service_account_json": '{"type": "service_account", "client_email": "…", "private_key": "…"}',
+        "session_token": "…",
+        "sha256": _SHA256,
+        "size_bytes": 7340032,
+        "source_info": {"duration_seconds": 60.0, "size_bytes": 52428800, "streams": []},
+        "source_url": "https://in.example/a.mov?signature=…",
+        "speed": 3.1,
+        "started_at": _AT,
+        "status": "processing",
+        "status_webhook_url": "https://requester.example/hook",
+        "timeout_seconds": 7200,
+        "updated_at": _LATER,
+        "urls": {"mp4.mp4": "https://out.example/a.mp4?signature=…"},
+        "vtt": True,
+        "webhook_events": ["progress", "succeeded", "failed", "dead_letter"],
+        "width": 1280,
+        "CredentialPair.source": _S3,
+        "CredentialPair.output": _S3,
+        "EventFrame.data": '{"event_id": "…", "sequence": 4, "type": "job.succeeded"}',
+        "EventFrame.event": "job.succeeded",
+        "EventFrame.id": "4",
+        "Health.status": "ok",
+        "HlsOutput.video": {"codec": "h264", "ladder": [1080, 720, 480]},
+        "Job.outputs": [_OUTPUT],
+        "JobPage.jobs": [_JOB],
+        "JobSpec.output": {"url": "s3://out/a/"},
+        "JobSpec.outputs": [{"name": "mp4", "type": "mp4", "video": {"codec": "h264", "height": 720}}],
+        "JobSpec.source": {"url": "s3://in/a.mov"},
+        "Jobs.jobs": [_JOB],
+        "Mp4Output.video": {"codec": "h264", "height": 720},
+        "Output.url": "s3://out/a/",
+        "Problem.code": "invalid_request",
+        "Problem.status": 422,
+        "Problem.title": "Invalid request",
+        "Problem.type": "/docs#invalid_request",
+        "Profiles.profiles": [],
+        "Source.url": "s3://in/a.mov",
+        "url": "s3://out/a/mp4.mp4",
+    }
+)
+
+
+def example_of(field: str) -> Any:
+    """Return an example of a field, `SCHEMA.NAME`. Raise KeyError if there is none yet."""
+    return _FIELDS[field] if field in _FIELDS else _FIELDS[field.partition(".")[2]]
