@@ -7,11 +7,11 @@ import pytest
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
 
-from euterpe.crypto.keyfile import KeySet
 from euterpe.crypto.local_key_ring import LocalKeyRing
 from euterpe.store.store import Store
 from tests import engines
 from tests.clock import SettableClock
+from tests.key_providers import checked_ring
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -72,7 +72,7 @@ def clock() -> SettableClock:
 
 @pytest.fixture(scope="session")
 def ring() -> LocalKeyRing:
-    return LocalKeyRing(KeySet(where="the tests", active="k1", keys={"k1": b"1" * 32, "k0": b"0" * 32}))
+    return checked_ring(k1=b"1" * 32, k0=b"0" * 32)
 
 
 @pytest.fixture

@@ -51,6 +51,7 @@ def create_app(
             service.watcher.stop()
             service.read_pool.stop()
             service.write_pool.stop()
+            service.sealing_pool.stop()
 
     paths = {route.app if isinstance(route, Mount) else route.endpoint: route.path for route in routes}
     app = Starlette(

@@ -21,7 +21,8 @@ from euterpe.domain.strict_json import parse_json
 class ControlEndpoints:
     def __init__(self, service: Service) -> None:
         self._authenticator, self._store, self._policy = service.authenticator, service.store, service.policy
-        self._pool, self._body_s = service.write_pool, service.timings.body_s
+        self._pool, self._sealing_pool = service.write_pool, service.sealing_pool
+        self._body_s = service.timings.body_s
         self._max_body_bytes = service.limits.max_body_bytes
 
     async def cancel(self, request: Request) -> Response:
@@ -35,7 +36,8 @@ class ControlEndpoints:
         job_id = parameters.job_in_path(request)
         body = await read_json_bytes(request, self._max_body_bytes, self._body_s)
         requester_id = principal.requester_id
-        version = await self._pool.run(partial(self._replace, job_id, requester_id, body), requester_id)
+        replace = partial(self._replace, job_id, requester_id, body)
+        version = await self._sealing_pool.run(replace, requester_id)
         return json_response({"credential_version": version})
 
     async def _change(self, request: Request, change: Callable[..., object]) -> Response:

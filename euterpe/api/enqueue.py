@@ -12,15 +12,17 @@ from euterpe.api.json_body import json_response, read_json_bytes
 from euterpe.api.middleware import context_of
 from euterpe.api.problems import Refused
 from euterpe.api.service import Service
-from euterpe.domain.canonical import request_hash
+from euterpe.crypto.errors import KeyProviderUnavailable
+from euterpe.domain.canonical import may_have_secrets, request_hash
 from euterpe.domain.errors import FieldError, InvalidSpec
+from euterpe.domain.job_limits import JobLimits
 from euterpe.domain.scopes import Scope
 from euterpe.domain.spec import JobSpec, parse_spec_json
 from euterpe.net.errors import EgressRefused
 from euterpe.net.policy import EgressPolicy
 from euterpe.net.target import Target
 from euterpe.store.errors import IdempotencyConflict
-from euterpe.store.queue.enqueue import Accepted
+from euterpe.store.queue.enqueue import Accepted, NewJob
 from euterpe.store.secrets.requesters import Principal
 
 # Parsing a usual body takes less time than waking a thread, but a long body would block the event loop.
@@ -33,6 +35,7 @@ class EnqueueEndpoint:
         self._policy, self._egress = service.policy, service.egress
         self._backpressure, self._pool = service.backpressure, service.read_pool
         self._body_s = service.timings.body_s
+        self._sealing_pool = service.sealing_pool
         self._max_body_bytes, self._limits = service.limits.max_body_bytes, service.limits.job
 
     async def post(self, request: Request) -> Response:
@@ -58,16 +61,21 @@ class EnqueueEndpoint:
         try:
             limits.check(spec)
             async with self._backpressure.place(requester_id) as place:
-                committed = self._store.submit(spec, requester_id, idempotency_key=key, limits=limits)
-                accepted = await asyncio.wrap_future(committed)
+                job = await self._new_job(spec, requester_id, key, limits)
+                accepted = await asyncio.wrap_future(self._store.commits.submit(job))
                 place.used = not accepted.replayed
-        except (Refused, InvalidSpec):
+        except (Refused, InvalidSpec, KeyProviderUnavailable):
             # A request that was accepted before gets the same answer, whatever the limits are now.
             stored = None if key is None else await self._stored_answer(spec, requester_id, key)
             if stored is None:
                 raise
             return stored
         return accepted
+
+    async def _new_job(self, spec: JobSpec, requester_id: str, key: str | None, limits: JobLimits) -> NewJob:
+        """Return the job with its secrets sealed, in a thread: the key provider may be far away."""
+        make = partial(self._store.new_job, spec, requester_id, idempotency_key=key, limits=limits)
+        return await self._sealing_pool.run(make, requester_id) if may_have_secrets(spec) else make()
 
     async def _stored_answer(self, spec: JobSpec, requester_id: str, key: str) -> Accepted | None:
         """Return the answer to an earlier request with this key, or None. No place is reserved for it."""

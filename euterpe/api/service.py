@@ -46,6 +46,7 @@ class Service:
     egress: EgressPolicy
     read_pool: StorePool
     write_pool: StorePool
+    sealing_pool: StorePool  # for calls that wait for the key provider, so that nothing else waits for it
     authenticator: Authenticator
     watcher: Watcher
     stream_slots: StreamSlots
@@ -73,6 +74,7 @@ def new_service(
         egress=egress,
         read_pool=read_pool,
         write_pool=write_pool,
+        sealing_pool=StorePool(write_wait_s=wait_s),
         authenticator=Authenticator(store.requesters.authenticate, read_pool),
         watcher=Watcher(store.jobs.versions, timings.watch_every_s),
         stream_slots=StreamSlots(limits, metrics.waits.set),

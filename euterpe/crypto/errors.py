@@ -26,6 +26,13 @@ class UnknownKek(EuterpeError):
         self.kek_id = kek_id
 
 
+class KeyProviderUnavailable(EuterpeError):
+    """The key provider did not answer or refused to; the same call may succeed later. No data was changed."""
+
+    code = "key_provider_unavailable"
+    retryable = True
+
+
 class UnknownFormat(EuterpeError):
     code = "unknown_encryption_version"
     retryable = True  # while a new release is being rolled out, another worker may read it

@@ -24,6 +24,12 @@ _SHORTEST_TOKEN = 6
 _HIDDEN = "…"
 
 
+def may_have_secrets(spec: JobSpec) -> bool:
+    """Return False if the spec has nothing to seal: no credentials, and no query in any URL."""
+    urls = (spec.source.url, *(spec.output.urls or {}).values(), spec.refresh_url, spec.status_webhook_url)
+    return spec.credentials is not None or any("?" in url for url in urls if url is not None)
+
+
 def callback_queries(spec: JobSpec) -> bytes | None:
     """Return the queries of the callback URLs as bytes to seal, or None if there are none."""
     urls = zip(CALLBACK_FIELDS, (spec.refresh_url, spec.status_webhook_url), strict=True)

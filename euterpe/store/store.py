@@ -92,7 +92,8 @@ class Store:
         idempotency_key: str | None = None,
         limits: JobLimits = NO_LIMITS,
     ) -> "Future[Accepted]":
-        """Enqueue a job durably, in a group commit with concurrent callers."""
+        """Enqueue a job durably, in a group commit with concurrent callers. Not for an event loop: the job's
+        secrets are sealed here, and the key provider may be far away."""
         job = self.new_job(spec, requester_id, idempotency_key=idempotency_key, limits=limits)
         return self.commits.submit(job)
 
@@ -105,7 +106,10 @@ class Store:
         source_ref: str | None = None,
         limits: JobLimits = NO_LIMITS,
     ) -> NewJob:
-        """Return the job as it will be stored: secrets sealed, the rest in plain text."""
+        """Return the job as it will be stored: secrets sealed, the rest in plain text.
+
+        This blocks on the key provider if `may_have_secrets(spec)`; raise `KeyProviderUnavailable`.
+        """
         key = None
         if idempotency_key is not None:
             check_text("idempotency_key", idempotency_key, "idempotency_key")

@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from euterpe.domain.canonical import callback_queries, hide_query, join_secrets, request_hash, split_secrets
+from euterpe.domain.canonical import (
+    callback_queries,
+    hide_query,
+    join_secrets,
+    may_have_secrets,
+    request_hash,
+    split_secrets,
+)
 from euterpe.domain.spec import parse_spec, parse_spec_json
 from euterpe.domain.strict_json import canonical_json
 from tests.domain.documents import EXAMPLE, MINIMAL, altered
@@ -32,6 +39,12 @@ def test_what_was_split_is_joined_again(document: Json) -> None:
     assert joined == spec
     assert split_secrets(joined) == (public, secret)
     assert callback_queries(joined) == callbacks
+
+
+@given(requests())
+def test_a_spec_that_has_something_to_seal_may_have_secrets(document: Json) -> None:
+    spec = parse_spec(document)
+    assert may_have_secrets(spec) or (split_secrets(spec)[1], callback_queries(spec)) == (None, None)
 
 
 @given(requests())

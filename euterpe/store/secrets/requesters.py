@@ -67,6 +67,7 @@ class Requesters:
         if _ID.fullmatch(name):
             raise InvalidSpec((FieldError(("name",), "must not look like an id"),))
         requester_id, minted, secret = new_id(), apikeys.mint(), mint_webhook_secret()
+        sealed_row = self._sealed_row(requester_id, secret)
         with self._database.transaction() as connection:
             # The unique index on the name decides, also between two concurrent calls.
             row = {"requester_id": requester_id, "name": name, "created_at": self._database.now}
@@ -74,7 +75,7 @@ class Requesters:
             if connection.execute(insert.returning(_requester.requester_id)).first() is None:
                 raise Conflict(f"there is a requester named {name!r} already; choose another name")
             self._add_key(connection, requester_id, minted, [str(scope) for scope in scopes])
-            self._add_secret(connection, requester_id, secret)
+            self._add_secret(connection, sealed_row)
         return NewRequester(requester_id, minted.plaintext, secret)
 
     def find(self, name_or_id: str) -> str:
@@ -125,6 +126,7 @@ class Requesters:
     def rotate_secret(self, requester_id: str, *, old_valid_ms: int) -> str:
         """Return a new webhook secret. Until old secrets expire, they sign each webhook too."""
         secret = mint_webhook_secret()
+        sealed_row = self._sealed_row(requester_id, secret)
         with self._database.transaction() as connection:
             self._lock(connection, requester_id)
             self._expire(connection, webhook_secrets, requester_id, old_valid_ms)
@@ -136,7 +138,7 @@ class Requesters:
                     f"{_MAX_SECRETS} webhook secrets are valid already, and each webhook is signed with all; "
                     "wait until one has ended, or end them all by keeping the old ones for 0s"
                 )
-            self._add_secret(connection, requester_id, secret)
+            self._add_secret(connection, sealed_row)
         return secret
 
     def authenticate(self, api_key: str) -> Principal:
@@ -190,20 +192,21 @@ class Requesters:
             )
         )
 
-    def _add_secret(self, connection: sa.Connection, requester_id: str, secret: str) -> None:
+    def _sealed_row(self, requester_id: str, secret: str) -> dict[str, Any]:
+        """Return the row of a new secret. Not for a transaction: the key provider may be far away."""
         secret_id = new_id()
         sealed = seal(secret.encode(), webhook_secret_context(requester_id, secret_id), self._keys)
-        connection.execute(
-            sa.insert(webhook_secrets).values(
-                secret_id=secret_id,
-                requester_id=requester_id,
-                secret_encrypted=sealed.ciphertext,
-                secret_dek_wrapped=sealed.dek_wrapped,
-                secret_kek_id=sealed.kek_id,
-                secret_encryption_version=sealed.version,
-                created_at=self._database.now,
-            )
-        )
+        return {
+            "secret_id": secret_id,
+            "requester_id": requester_id,
+            "secret_encrypted": sealed.ciphertext,
+            "secret_dek_wrapped": sealed.dek_wrapped,
+            "secret_kek_id": sealed.kek_id,
+            "secret_encryption_version": sealed.version,
+        }
+
+    def _add_secret(self, connection: sa.Connection, sealed_row: dict[str, Any]) -> None:
+        connection.execute(sa.insert(webhook_secrets).values(**sealed_row, created_at=self._database.now))
 
     def _expire(self, connection: sa.Connection, table: sa.Table, requester_id: str, after_ms: int) -> None:
         """Make keys or secrets expire after `after_ms`, unless they expire earlier anyway."""
