@@ -64,6 +64,9 @@ PROBLEMS: Mapping[str, ProblemKind] = MappingProxyType(
             500, "Internal error", "Tell the operator the `x-request-id` of this answer."
         ),
         "database_unavailable": ProblemKind(503, "Database unavailable", "Try again after `Retry-After`."),
+        "key_provider_unavailable": ProblemKind(
+            503, "Keys unavailable", "Try again after `Retry-After`: secrets cannot be encrypted right now."
+        ),
         "schema_mismatch": ProblemKind(503, "Not ready", "The operator runs `euterpe migrate`."),
         "overloaded": ProblemKind(503, "Overloaded", "Try again after `Retry-After`."),
     }
@@ -71,6 +74,7 @@ PROBLEMS: Mapping[str, ProblemKind] = MappingProxyType(
 # Details that replace the store's messages, which are only for the operator: they may name hosts and files.
 _PUBLIC_DETAILS = {
     "database_unavailable": "the database cannot be reached right now; try again",
+    "key_provider_unavailable": "the keys that encrypt secrets cannot be reached right now; try again",
     "schema_mismatch": "the program and the database are of different versions",
 }
 

@@ -13,6 +13,7 @@ from typing import Self
 
 import structlog
 
+from euterpe.crypto.errors import KeyProviderUnavailable
 from euterpe.dispatch.destination import Outcome, Send
 from euterpe.dispatch.lease_keeper import EventLeaseKeeper
 from euterpe.dispatch.result_writer import ResultWriter, outage_pause_s
@@ -37,6 +38,9 @@ _log = structlog.get_logger(__name__)
 _CLAIM_PAUSE_S = 0.005
 # The longest wait of a stopping dispatcher for its database: unsettled events are delivered again.
 _SETTLE_GIVE_UP_S = 3.0
+# The pause of an event while the key provider is unavailable. It keeps its attempts, and holds neither a
+# lease nor a send slot.
+_KEYS_PAUSE_S = 5.0
 
 
 class Dispatcher:
@@ -60,11 +64,12 @@ class Dispatcher:
         schedule: DeliverySchedule | None = None,
         deadline_s: float = 10.0,
         max_answer_bytes: int = 4096,
+        keys_pause_s: float = _KEYS_PAUSE_S,
     ) -> None:
         if deadline_s * 1000 > lease_ms / 2:
             raise ValueError("deadline_s must be at most half of the lease, or deliveries would overlap")
         self._store, self._worker_id = store, worker_id
-        self._poll_s, self._deadline_s = poll_ms / 1000, deadline_s
+        self._poll_s, self._deadline_s, self._keys_pause_s = poll_ms / 1000, deadline_s, keys_pause_s
         policy = DeliveryPolicy(max_attempts, schedule or DeliverySchedule(), deadline_s, max_answer_bytes)
         self._sender = Sender(egress, SigningSecrets(store.requesters), policy, store.callbacks)
         self._lease_keeper = EventLeaseKeeper(store.outbox, lease_ms=lease_ms, heartbeat_ms=heartbeat_ms)
@@ -213,9 +218,22 @@ class Dispatcher:
             return None, Outcome.NOTHING
         try:
             return self._sender.deliver(event)
+        except KeyProviderUnavailable as error:
+            _log.warning("key_provider_unavailable", error=str(error), event_id=event.event_id)
+            return None, self._wait_for_keys(event)
         except StoreUnavailable as error:
             _log_error(error)
             return None, None
+
+    def _wait_for_keys(self, event: ClaimedEvent) -> Outcome | None:
+        """Give the event back with its attempts. Return None if the database is unavailable too."""
+        try:
+            self._store.outbox.postpone([event], int(jittered(self._keys_pause_s) * 1000))
+        except StoreUnavailable as error:
+            _log_error(error)
+            return None
+        self._lease_keeper.forget([event])
+        return Outcome.NOTHING
 
     def _finish(self, send: Send, delivery: Delivery | None, outcome: Outcome | None) -> Send | None:
         """Settle a delivery that has ended; return the next send of this thread, if any."""

@@ -11,6 +11,7 @@ from typing import assert_never
 import structlog
 
 from euterpe import __version__
+from euterpe.crypto.errors import KeyProviderUnavailable
 from euterpe.crypto.signing import new_nonce, signature_headers
 from euterpe.dispatch.destination import Outcome, origin_of
 from euterpe.dispatch.signing_secrets import SigningSecrets
@@ -63,7 +64,8 @@ class Sender:
     def deliver(self, event: ClaimedEvent) -> tuple[Delivery, Outcome]:
         """Send an event; return the delivery and what it shows about the receiver.
 
-        Raise only `StoreUnavailable`, when the secrets cannot be read: then nothing was sent.
+        Raise only `StoreUnavailable` or `KeyProviderUnavailable`, when the secrets cannot be read: then
+        nothing was sent.
         """
         began = time.monotonic()
         answer: EgressResponse | None = None
@@ -73,7 +75,7 @@ class Sender:
             answer = self._send(event, url)
             decision = self._judge(event, answer)
             outcome = Outcome.ANSWER if isinstance(decision, Delivered) else Outcome.REFUSAL
-        except StoreUnavailable:
+        except (StoreUnavailable, KeyProviderUnavailable):
             raise
         except EgressRefused as refused:
             # The operator's policy: a retry changes nothing, but a replay works once the policy is changed.

@@ -21,7 +21,7 @@ def jittered(seconds: float, least: float = 0.5, most: float = 1.5) -> float:
 def retry(
     call: Callable[[], R],
     *,
-    on: type[Exception],
+    on: type[Exception] | tuple[type[Exception], ...],
     may_retry: Callable[[Exception], bool],
     first_pause_s: float = 0.1,
     longest_pause_s: float = 5.0,

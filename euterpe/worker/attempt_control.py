@@ -7,6 +7,7 @@ from typing import TypeVar
 
 import structlog
 
+from euterpe.crypto.errors import KeyProviderUnavailable
 from euterpe.runtime.retry import retry
 from euterpe.store.errors import StoreUnavailable
 from euterpe.store.queue.inbox import ClaimedJob
@@ -19,14 +20,23 @@ _STOP_WRITE_S = 3.0
 # An attempt that runs this long past its deadline hangs in a call that never returns. Its lease is no longer
 # extended, so that another worker can have the job.
 _HANGS_S = 60.0
+# The longest wait for the key provider: its restart must not cost the work of a long attempt.
+_KEYS_WAIT_S = 60.0
 R = TypeVar("R")
 
 
 class AttemptControl:
     """The deadline and stop signal of one attempt. The attempt calls `check` wherever it can stop."""
 
-    def __init__(self, job: ClaimedJob, timeout_s: float, now: Callable[[], float] = time.monotonic) -> None:
-        self.job = job
+    def __init__(
+        self,
+        job: ClaimedJob,
+        timeout_s: float,
+        now: Callable[[], float] = time.monotonic,
+        *,
+        keys_wait_s: float = _KEYS_WAIT_S,
+    ) -> None:
+        self.job, self._keys_wait_s = job, keys_wait_s
         self._now, self._ends_at, self._timeout_s = now, now() + timeout_s, timeout_s
         self.meter = UsageMeter()
         self._end: Interruption | None = None
@@ -66,13 +76,23 @@ class AttemptControl:
         self._changed.set()
 
     def retry_while_unavailable(self, call: Callable[[], R]) -> R:
-        """Return the result of `call`, retried with backoff until the attempt's deadline."""
+        """Return the result of `call`, retried with backoff until the attempt's deadline.
+
+        A wait for the key provider ends earlier, after `keys_wait_s`, and when the attempt must stop.
+        """
+        keys_until = self._now() + self._keys_wait_s
 
         def has_time_left(error: Exception) -> bool:
+            if isinstance(error, KeyProviderUnavailable):
+                _log.warning("key_provider_unavailable", error=str(error))
+                self.check()
+                return self._now() < keys_until
             _log.warning("database_unavailable", error=str(error))
             return self.seconds_left > 0
 
         def sleep(seconds: float) -> None:
             time.sleep(min(self.seconds_left, seconds))
 
-        return retry(call, on=StoreUnavailable, may_retry=has_time_left, sleep=sleep)
+        return retry(
+            call, on=(StoreUnavailable, KeyProviderUnavailable), may_retry=has_time_left, sleep=sleep
+        )

@@ -10,7 +10,7 @@ from typing import Any
 
 import structlog
 
-from euterpe.crypto.errors import CannotDecrypt, UnknownFormat, UnknownKek
+from euterpe.crypto.errors import CannotDecrypt, KeyProviderUnavailable, UnknownFormat, UnknownKek
 from euterpe.domain.retry import Backoff, JobError, RetryClass, canceled
 from euterpe.media.errors import MediaError
 from euterpe.runtime.retry import draw
@@ -25,6 +25,7 @@ _OUT_OF_REACH = (
     "the job's credentials cannot be opened for now; if that lasts, "
     "PUT /transcode/{job_id}/credentials stores new ones"
 )
+_KEYS_AWAY = "the keys that encrypt credentials cannot be reached for now"
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,10 @@ def _known_verdict(error: Exception, phase: str) -> Verdict | None:
         case UnknownKek() | UnknownFormat():
             # The requester reads this message too, so it does not name our keys.
             reason = JobError(error.code, _OUT_OF_REACH, phase, RetryClass.TRANSIENT)
+            verdict = NoCharge(reason, suspects_worker=False)
+        case KeyProviderUnavailable():
+            # The requester reads this message too, so it does not name our servers.
+            reason = JobError(error.code, _KEYS_AWAY, phase, RetryClass.TRANSIENT)
             verdict = NoCharge(reason, suspects_worker=False)
         case TooLargeForWorker():
             verdict = Charge(error.job_error(phase))

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Literal, TypeVar
 
 import structlog
@@ -87,10 +87,13 @@ class CredentialAccess:
         pause = _FIRST_PAUSE_S
         while not self._load_newer():
             url = self.spec.refresh_url
-            if url is None or not self._spend_refresh():
+            if url is None:
+                return False
+            secrets = self._signing_secrets()  # first: without them no call is made, and none is counted
+            if not self._spend_refresh():
                 return False
             _log.info("refresh_called", reason=reason, credential_version=self._version)
-            if self._call_requester(url, reason) and self._await_newer():
+            if self._call_requester(url, reason, secrets) and self._await_newer():
                 return True
             if reason == "expiring":
                 return False
@@ -104,7 +107,11 @@ class CredentialAccess:
         begin = self._store.credentials.begin_refresh
         return self._control.retry_while_unavailable(lambda: begin(self._job, self._max_refreshes))
 
-    def _call_requester(self, url: str, reason: Reason) -> bool:
+    def _signing_secrets(self) -> Sequence[str]:
+        requesters, requester_id = self._store.requesters, self._job.requester_id
+        return self._control.retry_while_unavailable(lambda: requesters.webhook_secrets(requester_id))
+
+    def _call_requester(self, url: str, reason: Reason, secrets: Sequence[str]) -> bool:
         """Return whether the requester's response contained or promised new credentials."""
         body = json.dumps(
             {
@@ -115,10 +122,6 @@ class CredentialAccess:
                 "occurred_at": iso(int(time.time() * 1000)),
             }
         ).encode()
-        requester_id = self._job.requester_id
-        secrets = self._control.retry_while_unavailable(
-            lambda: self._store.requesters.webhook_secrets(requester_id)
-        )
         headers = signature_headers(secrets, event_id, body, int(time.time()), new_nonce())
         try:
             answer = self._egress.request(

@@ -1,18 +1,23 @@
-"""Tests of attempts at jobs whose credentials this worker cannot decrypt."""
+"""Tests of attempts at jobs whose credentials this worker cannot decrypt, for now or for good."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
 
+from euterpe.crypto.local_key_ring import LocalKeyRing
 from euterpe.domain.retry import JobError, RetryClass
 from euterpe.domain.strict_json import canonical_text
 from euterpe.store.store import Store
 from euterpe.worker.attempt import Attempt, Tools
 from euterpe.worker.attempt_control import AttemptControl
-from euterpe.worker.interruptions import AttemptResult
+from euterpe.worker.interruptions import AttemptResult, CancelRequested
 from tests.clock import SettableClock
+from tests.key_providers import WatchedKeyProvider
 from tests.store.jobs import claim_one, event_types
 from tests.worker.job_secrets import CREDENTIALS, alter_seal, submit
 
@@ -92,3 +97,65 @@ def test_a_cancel_ends_a_job_whose_secrets_cannot_be_opened(store: Store, tools:
     store.control.cancel(job_id)
     Attempt(tools, AttemptControl(job, 60)).run()
     assert store.jobs.get(job_id)["last_error"]["code"] == "canceled"
+
+
+@pytest.fixture
+def provider(ring: LocalKeyRing) -> WatchedKeyProvider:
+    return WatchedKeyProvider(ring)
+
+
+@pytest.fixture
+def watched_tools(
+    url: str, provider: WatchedKeyProvider, clock: SettableClock, tools: Tools
+) -> Iterator[Tools]:
+    """Yield tools whose store has a key provider that can be taken away."""
+    with Store(url, provider, clock=clock, sweep_every_ms=0) as watched:
+        yield replace(tools, store=watched)
+
+
+def test_a_job_is_released_without_a_charge_while_the_keys_are_away(
+    provider: WatchedKeyProvider, watched_tools: Tools
+) -> None:
+    store = watched_tools.store
+    job_id = submit(store, max_attempts=1)
+    provider.is_away = True
+    control = AttemptControl(claim_one(store), 60, keys_wait_s=0.0)
+    with capture_logs() as logs:
+        assert Attempt(watched_tools, control).run() is AttemptResult.RELEASED, "the worker has no fault"
+    row = store.jobs.get(job_id)
+    assert (row["status"], row["attempt_count"], row["refresh_count"]) == ("queued", 0, 0)
+    (attempt,) = store.jobs.attempts(job_id)
+    assert (attempt["outcome"], attempt["error"]["code"]) == ("released", "key_provider_unavailable")
+    assert "took it away" not in attempt["error"]["message"], "the requester reads this message"
+    assert [entry["event"] for entry in logs if entry["log_level"] == "warning"] == [
+        "key_provider_unavailable",
+        "attempt_not_charged",
+    ]
+
+
+def test_an_attempt_goes_on_when_the_keys_come_back(
+    provider: WatchedKeyProvider, watched_tools: Tools
+) -> None:
+    store = watched_tools.store
+    submit(store)
+    control = AttemptControl(claim_one(store), 60)
+    before, provider.is_away = len(provider.calls), True
+    open_credentials = partial(store.credentials.open, control.job)
+    with ThreadPoolExecutor(1) as pool:
+        opening = pool.submit(control.retry_while_unavailable, open_credentials)
+        provider.wait_for_calls(before + 2)
+        provider.is_away = False
+        secret, version = opening.result()
+    assert (secret is not None, version) == (True, 1)
+
+
+def test_a_wait_for_the_keys_ends_when_the_attempt_must_stop(
+    provider: WatchedKeyProvider, watched_tools: Tools
+) -> None:
+    store = watched_tools.store
+    submit(store)
+    control = AttemptControl(claim_one(store), 60)
+    provider.is_away = True
+    control.end(CancelRequested("the job was canceled"))
+    with pytest.raises(CancelRequested):
+        control.retry_while_unavailable(lambda: store.credentials.open(control.job))

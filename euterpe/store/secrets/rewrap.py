@@ -20,6 +20,7 @@ from euterpe.crypto.envelope import (
     rewrap,
     webhook_secret_context,
 )
+from euterpe.crypto.errors import KeyProviderUnavailable
 from euterpe.crypto.key_provider import KeyProvider
 from euterpe.domain.errors import EuterpeError
 from euterpe.store.engine.batch_rows import AnyRow, AnySelect
@@ -104,7 +105,8 @@ class Rewrap:
 
     def run(self, batch: int = 100) -> Iterator[RewrapProgress]:
         """Rewrap, and yield the totals so far after each batch. A secret that cannot be opened is skipped and
-        reported as broken, so that it does not block the rotation of all others."""
+        reported as broken, so that it does not block the rotation of all others. An outage of the key
+        provider ends the run: it says nothing about the secrets."""
         progress = RewrapProgress(0, ())
         batch = min(batch, self._database.engines.read_limit)
         for place in _PLACES:
@@ -127,6 +129,8 @@ class Rewrap:
             for row in rows:
                 try:
                     check(_sealed(place, row), place.context(row), self._keys)
+                except KeyProviderUnavailable:
+                    raise
                 except EuterpeError as error:
                     found.append(f"{place.table.name} {row[0]}: {error}")
         return found
@@ -144,6 +148,8 @@ class Rewrap:
         for row in rows:
             try:
                 fresh.append((row, rewrap(_sealed(place, row), place.context(row), self._keys)))
+            except KeyProviderUnavailable:
+                raise
             except EuterpeError as error:
                 broken.append(f"{place.table.name} {row[0]}: {error}")
         return fresh, broken

@@ -7,9 +7,8 @@ import pytest
 import sqlalchemy as sa
 
 from euterpe.crypto.envelope import rewrap
-from euterpe.crypto.errors import CannotDecrypt, UnknownKek
+from euterpe.crypto.errors import CannotDecrypt, KeyProviderUnavailable, UnknownKek
 from euterpe.crypto.keyfile import KeySet
-from euterpe.crypto.local_key_ring import LocalKeyRing
 from euterpe.domain.canonical import join_secrets
 from euterpe.domain.retry import JobError, RetryClass
 from euterpe.domain.spec import parse_spec
@@ -20,6 +19,7 @@ from euterpe.store.secrets.rewrap import Rewrap
 from euterpe.store.store import Store
 from euterpe.store.tables import inbox_jobs, metadata, webhook_secrets
 from tests.clock import SettableClock
+from tests.key_providers import CheckedKeyRing, WatchedKeyProvider
 from tests.store.jobs import SPEC, advance, claim_one, enqueue
 
 CANARY = "canary-5f2c7e"
@@ -199,7 +199,7 @@ class Rotated:
         self.requester = store.requesters.create("studio")
         self.job_ids = [submit(store) for _ in range(25)]
         keys = {"k1": b"1" * 32, "k2": b"2" * 32}
-        self.ring = LocalKeyRing(KeySet(where="the tests", active="k2", keys=keys))
+        self.ring = CheckedKeyRing(KeySet(where="the tests", active="k2", keys=keys))
         self.rewrap = Rewrap(store.database, self.ring)
 
 
@@ -215,7 +215,7 @@ def test_a_rewrap_moves_every_secret_and_touches_no_ciphertext(rotated: Rotated,
     assert rotated.rewrap.in_use() == {"k2": 26}
     after = [bytes(stored(rotated.store, job_id).storage_creds_encrypted) for job_id in rotated.job_ids]
     assert after == before
-    only_new = LocalKeyRing(KeySet(where="the tests", active="k2", keys={"k2": b"2" * 32}))
+    only_new = CheckedKeyRing(KeySet(where="the tests", active="k2", keys={"k2": b"2" * 32}))
     rotated.store.close()
     with Store(url, only_new) as later:
         assert later.credentials.open(claim_one(later))[0] is not None
@@ -254,6 +254,22 @@ def test_one_damaged_secret_does_not_hold_up_the_others(rotated: Rotated) -> Non
     assert progress.moved == 25
     assert [line.partition(":")[0] for line in progress.broken] == [f"inbox_jobs {damaged}"]
     assert rotated.rewrap.in_use() == {"k1": 1, "k2": 25}
+
+
+def test_an_outage_of_the_keys_ends_a_rewrap_and_breaks_nothing(rotated: Rotated) -> None:
+    provider = WatchedKeyProvider(rotated.ring)
+    watched = Rewrap(rotated.store.database, provider)
+    run = watched.run(batch=10)
+    assert next(run).moved == 10
+    provider.is_away = True
+    with pytest.raises(KeyProviderUnavailable):
+        next(run)
+    with pytest.raises(KeyProviderUnavailable):
+        watched.unreadable()
+    provider.is_away = False
+    last = list(watched.run(batch=10))[-1]
+    assert (last.moved, last.broken) == (16, ())
+    assert watched.unreadable() == []
 
 
 def test_a_kek_that_is_not_in_the_ring_is_named(store: Store, job: ClaimedJob) -> None:
