@@ -54,66 +54,97 @@ Moment = Annotated[
 
 
 class Audio(StrictModel):
+    """Sound settings."""
+
     codec: Annotated[str, _among(_SOUND)] = _SOUND[0].name
+    """The codec of the sound."""
     bitrate_kbps: Annotated[Bitrate, AfterValidator(_check_quality)] = _SOUND[0].quality.default
+    """The bit rate in kbit/s."""
 
 
 class Video(StrictModel):
     """Video settings. `height` defaults to that of the source, `crf` to the codec's usual value."""
 
     codec: Annotated[str, _among(_MP4_VIDEO)] = _MP4_VIDEO[0].name
+    """The codec of the picture."""
     height: Height | None = None
+    """The height in lines; null keeps that of the source. A source is never enlarged."""
     crf: Annotated[Crf | None, AfterValidator(_check_quality)] = None
+    """The constant rate factor: lower is better and larger; null means the usual value of the codec."""
 
 
 class HlsVideo(StrictModel):
+    """Video settings of HLS."""
+
     codec: Annotated[str, _among(_HLS_VIDEO)] = _HLS_VIDEO[0].name
+    """The codec of the picture."""
     ladder: Annotated[tuple[Height, ...], Items(1, 10, unique=True), AfterValidator(_descending)]
+    """The heights of the renditions, from the greatest to the least."""
 
 
 class HlsOutput(StrictModel):
     """A playlist with one rendition for each height. `audio: null` leaves out the sound."""
 
     name: Name
+    """The name of the output: the folder or the beginning of its files, and its key in the status."""
     type: Literal["hls"]
+    """HLS with fMP4 segments."""
     segment_seconds: Annotated[int, Field(ge=1, le=60)] = 4
+    """The length of a segment."""
     video: HlsVideo
+    """The picture and its renditions."""
     audio: Audio | None = Audio()
+    """The sound; null leaves it out."""
 
 
 class Mp4Output(StrictModel):
     """A single file that can play while it downloads. `audio: null` leaves out the sound."""
 
     name: Name
+    """The name of the output: the folder or the beginning of its files, and its key in the status."""
     type: Literal["mp4"]
+    """One MP4 file."""
     video: Video = Video()
+    """The picture."""
     audio: Audio | None = Audio()
+    """The sound; null leaves it out."""
 
 
 class M4aOutput(StrictModel):
     """The sound alone, in one file."""
 
     name: Name
+    """The name of the output: the folder or the beginning of its files, and its key in the status."""
     type: Literal["m4a"]
+    """One M4A file."""
     audio: Audio = Audio()
+    """The sound."""
 
 
 class ImageOutput(StrictModel):
     """Still images, one for each moment."""
 
     name: Name
+    """The name of the output: the folder or the beginning of its files, and its key in the status."""
     type: Literal["image"]
+    """JPEG pictures."""
     at: Annotated[tuple[Moment, ...], Items(1, 20, unique=True)]
+    """The moments: shares of the duration (`50%`) or seconds (`12.5s`)."""
 
 
 class SpriteOutput(StrictModel):
     """A grid of thumbnails for scrubbing, with a WebVTT file that maps times to them."""
 
     name: Name
+    """The name of the output: the folder or the beginning of its files, and its key in the status."""
     type: Literal["sprite"]
+    """JPEG grids of thumbnails."""
     interval_seconds: Annotated[int, Field(ge=1, le=3600)] = 10
+    """The time between two thumbnails."""
     columns: Annotated[int, Field(ge=1, le=50)] = 10
+    """The thumbnails in a row."""
     vtt: bool = True
+    """Whether to write the WebVTT file."""
 
 
 OutputSpec = Annotated[HlsOutput | Mp4Output | M4aOutput | ImageOutput | SpriteOutput, *Typed]
