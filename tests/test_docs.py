@@ -1,6 +1,7 @@
 """Test that the docs agree with the code: names, links, commands, settings, diagrams and the example."""
 
 import ast
+import json
 import os
 import re
 import shlex
@@ -10,16 +11,25 @@ import tomllib
 from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any
+from types import UnionType
+from typing import Any, get_args
 
 import pytest
-from pydantic import SecretStr
+from pydantic import BaseModel, SecretStr
 from typer.main import get_command
 
 from ci import diagrams
 from euterpe.cli.app import app
+from euterpe.domain.codecs import CODECS
+from euterpe.domain.outputs import OutputSpec
+from euterpe.domain.profiles import PROFILES
+from euterpe.domain.spec import parse_spec
 from euterpe.domain.states import Lane
 from euterpe.domain.units import format_duration
+from euterpe.media.media_info import MediaInfo, StreamInfo
+from euterpe.media.plan import plan
+from euterpe.media.whitelist import CONTAINERS
+from euterpe.runtime.installation import DISTRIBUTION
 from euterpe.settings import load
 from tests.cli.command_runner import Cli, capturing
 from tests.service.clips import make_clip
@@ -27,6 +37,8 @@ from tests.service.installation import Program
 
 ROOT = Path(__file__).parents[1]
 README, OPERATE, CONTRACT = ROOT / "README.md", ROOT / "docs" / "operate.md", ROOT / "docs" / "contract.md"
+INTEGRATE = ROOT / "docs" / "integrate.md"
+(MODELS,) = [part for part in get_args(OutputSpec) if isinstance(part, UnionType)]
 PAGES = [README, *sorted((ROOT / "docs").rglob("*.md"))]
 RECORDS = sorted((ROOT / "docs" / "decisions").glob("*.md"))
 INVARIANTS = (
@@ -183,8 +195,80 @@ def shown_default(value: object) -> str:
 
 def test_the_extras_are_those_of_the_package() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    shown = [cells[0] for cells in rows(README, r"`euterpe-transcode\[\w+\]`")]
-    assert shown == [f"`euterpe-transcode[{extra}]`" for extra in project["optional-dependencies"]]
+    shown = [cells[0] for cells in rows(OPERATE, r"`euterpe-transcode\[\w+\]`")]
+    assert project["name"] == DISTRIBUTION == "euterpe-transcode"
+    assert shown == [f"`{DISTRIBUTION}[{extra}]`" for extra in project["optional-dependencies"]]
+
+
+@every_page
+def test_every_install_line_names_extras_of_this_distribution(page: Path) -> None:
+    """The package index has another project by the name `euterpe`."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    for line in re.findall(r"\bpip install\s+([^`#\n]+)", page.read_text()):
+        (wanted,) = [word for word in shlex.split(line) if not word.startswith("-")]
+        named = re.fullmatch(r"(\.|/path/to/euterpe|[\w.-]+\.whl|euterpe-transcode)\[([\w,]+)\]", wanted)
+        assert named, line
+        assert set(named[2].split(",")) - {"EXTRA"} <= set(project["optional-dependencies"]), line
+
+
+# -- the README says what Euterpe can make, and what it cannot
+
+
+def field_names(model: type[BaseModel]) -> Iterator[str]:
+    """Yield the names of all fields, each followed by the fields of its own model."""
+    for name, field in model.model_fields.items():
+        if name in ("name", "type"):
+            continue
+        yield name
+        for part in (field.annotation, *get_args(field.annotation)):
+            if isinstance(part, type) and issubclass(part, BaseModel):
+                yield from field_names(part)
+
+
+def words(cell: str) -> list[str]:
+    return re.findall(r"`([^`]+)`", cell)
+
+
+def section(page: Path, title: str) -> str:
+    return page.read_text().partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+
+
+def test_the_table_of_outputs_is_that_of_the_domain() -> None:
+    shown = [
+        (words(name), words(codecs), words(fields))
+        for name, _, codecs, fields in rows(README, r"`(hls|mp4|m4a|image|sprite)`")
+    ]
+    models = {get_args(model.model_fields["type"].annotation)[0]: model for model in get_args(MODELS)}
+    expected = [
+        ([name], [codec.name for codec in CODECS.values() if name in codec.outputs], list(field_names(model)))
+        for name, model in models.items()
+    ]
+    assert shown == expected
+
+
+def test_what_the_readme_says_of_profiles_and_sources_is_true() -> None:
+    text = section(README, "What it can make")
+    assert words(text.partition("a profile (")[2].partition(")")[0]) == list(PROFILES)
+    assert words(text.partition("**Sources**")[2]) == list(CONTAINERS)
+
+
+def test_what_the_readme_says_cannot_be_made_is_refused() -> None:
+    first = section(README, "What it cannot make yet").partition("\n- S")[0]
+    known = {kind for codec in CODECS.values() for kind in codec.outputs} | CODECS.keys()
+    assert len(words(first)) == 10
+    assert not known & set(words(first))
+
+
+def test_the_example_of_outputs_makes_the_files_that_are_listed() -> None:
+    (example,) = [code for code in blocks(INTEGRATE, "json") if '"outputs": [' in code and '"ladder"' in code]
+    spec = parse_spec(json.loads(example))
+    assert spec.outputs is not None
+    film = StreamInfo(0, "video", "h264", 20.0, width=1920, height=1080, fps=25.0)
+    sound = StreamInfo(1, "audio", "aac", 20.0, channels=2, sample_rate=48_000)
+    made = plan(spec.outputs, MediaInfo("mov", 1000, 20.0, (film, sound)), threads=1)
+    listed = INTEGRATE.read_text().partition("Under the output prefix this makes")[2].partition("\n\n")[0]
+    assert sorted(words(listed)) == sorted(file.path for file in made.files)
+    assert {output.type for output in spec.outputs} == {kind for c in CODECS.values() for kind in c.outputs}
 
 
 # -- the pages are complete
@@ -227,9 +311,10 @@ def clip(tmp_path: Path) -> Path:
 def test_the_readme_works_as_it_is_shown(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     keys: dict[str, str] = {}
     shown = shell_commands(README)
-    assert [words[0] for words in shown] == ["migrate", "requester", "doctor", "submit"]
-    for words in shown[:3]:
-        ran = cli(*words)
+    # tests/service/test_wheel.py runs the demo.
+    assert [arguments[0] for arguments in shown] == ["demo", "migrate", "requester", "doctor", "submit"]
+    for arguments in shown[1:4]:
+        ran = cli(*arguments)
         assert ran.code == 0, ran
         keys |= dict(re.findall(r"(api_key) +(eut_\w+)", ran.out))
     environ = {"PATH": os.environ["PATH"], "EUTERPE_STORAGE_ROOTS": str(tmp_path)}
@@ -237,7 +322,7 @@ def test_the_readme_works_as_it_is_shown(cli: Cli, tmp_path: Path, monkeypatch: 
     try:
         monkeypatch.setenv("EUTERPE_URL", program.address())
         monkeypatch.setenv("EUTERPE_API_KEY", keys["api_key"])
-        cli.ok(*shown[3])
+        cli.ok(*shown[4])
         assert (tmp_path / "out" / "mp4.mp4").stat().st_size
         (example,), (printed,) = blocks(README, "python"), blocks(README, "text")
         done = subprocess.run(
