@@ -26,12 +26,11 @@ from euterpe.storage.transfer import ObjectInfo, Stored
 from euterpe.store.engine.ids import is_id
 from euterpe.store.errors import Conflict
 from euterpe.store.store import Store
-from euterpe.worker.attempt_control import AttemptControl
+from euterpe.worker.attempt_control import AttemptControl, AttemptResult, LeaseLost, WorkerStopping
 from euterpe.worker.blame import LIMITED_CODES, Charge, NoCharge, ReleasePolicy, Verdict, judge
 from euterpe.worker.credentials import CredentialAccess
 from euterpe.worker.disk import DiskLedger
 from euterpe.worker.health import SelfCheck
-from euterpe.worker.interruptions import AttemptResult, LeaseLost, WorkerStopping
 from euterpe.worker.output_documents import output_documents
 from euterpe.worker.recorder import AttemptRecorder
 from euterpe.worker.uploader import Uploader

@@ -1,17 +1,18 @@
-"""The deadline and the stop signal of one attempt."""
+"""The deadline and the stop signal of one attempt, its results, and the exceptions that interrupt it."""
 
 import threading
 import time
 from collections.abc import Callable
+from enum import Enum, auto
 from typing import TypeVar
 
 import structlog
 
 from euterpe.crypto.errors import KeyProviderUnavailable
+from euterpe.domain.errors import EuterpeError
 from euterpe.runtime.retry import retry
 from euterpe.store.errors import StoreUnavailable
 from euterpe.store.queue.inbox import ClaimedJob
-from euterpe.worker.interruptions import AttemptTimeout, Interruption, LeaseLost, WorkerStopping
 from euterpe.worker.meter import UsageMeter
 
 _log = structlog.get_logger(__name__)
@@ -23,6 +24,43 @@ _HANGS_S = 60.0
 # The longest wait for the key provider: its restart must not cost the work of a long attempt.
 _KEYS_WAIT_S = 60.0
 R = TypeVar("R")
+Clock = Callable[[], float]
+
+
+class AttemptResult(Enum):
+    """The result of an attempt, as its worker needs it."""
+
+    SUCCEEDED = auto()
+    FAILED = auto()  # charged to the job
+    RELEASED = auto()  # released without a charge, and the worker is not suspect
+    WORKER_FAULT = auto()  # released without a charge, and the worker must check itself
+    LEASE_LOST = auto()
+
+
+class Interruption(EuterpeError):
+    """Raised inside an attempt, at any point, to end it."""
+
+    code = "attempt_ended"
+
+
+class LeaseLost(Interruption):
+    """Raised when the job has another owner or is finished, so that this attempt may write nothing more."""
+
+    code = "lease_lost"
+
+
+class CancelRequested(Interruption):
+    code = "canceled"
+
+
+class WorkerStopping(Interruption):
+    """Raised when the worker is stopping and will not finish the attempt."""
+
+    code = "worker_stopping"
+
+
+class AttemptTimeout(Interruption):
+    code = "attempt_timeout"
 
 
 class AttemptControl:
@@ -32,12 +70,13 @@ class AttemptControl:
         self,
         job: ClaimedJob,
         timeout_s: float,
-        now: Callable[[], float] = time.monotonic,
+        clock: Clock = time.monotonic,
         *,
         keys_wait_s: float = _KEYS_WAIT_S,
     ) -> None:
         self.job, self._keys_wait_s = job, keys_wait_s
-        self._now, self._ends_at, self._timeout_s = now, now() + timeout_s, timeout_s
+        self.clock, self._ends_at, self._timeout_s = clock, clock() + timeout_s, timeout_s
+
         self.meter = UsageMeter()
         self._end: Interruption | None = None
         self._changed = threading.Event()
@@ -46,17 +85,17 @@ class AttemptControl:
         """Raise when the attempt must stop."""
         if self._end is not None:
             raise self._end
-        if self._now() > self._ends_at:
+        if self.clock() > self._ends_at:
             raise AttemptTimeout(f"the attempt took longer than its {self._timeout_s:g} seconds")
 
     def wait(self, seconds: float) -> None:
         """Sleep, and raise as soon as the attempt must stop."""
-        self._changed.wait(max(0.0, min(seconds, self._ends_at - self._now())))
+        self._changed.wait(max(0.0, min(seconds, self._ends_at - self.clock())))
         self.check()
 
     @property
     def seconds_left(self) -> float:
-        return max(0.0, self._ends_at - self._now())
+        return max(0.0, self._ends_at - self.clock())
 
     def time_left(self) -> float:
         """Return the seconds that the attempt has left. Raise when it must stop."""
@@ -65,14 +104,14 @@ class AttemptControl:
 
     @property
     def is_hung(self) -> bool:
-        return self._now() > self._ends_at + _HANGS_S
+        return self.clock() > self._ends_at + _HANGS_S
 
     def end(self, reason: Interruption) -> None:
         """Signal the attempt to stop. The first reason stays, but a lost lease replaces it."""
         if self._end is None or isinstance(reason, LeaseLost):
             self._end = reason
         if isinstance(reason, WorkerStopping):
-            self._ends_at = min(self._ends_at, self._now() + _STOP_WRITE_S)
+            self._ends_at = min(self._ends_at, self.clock() + _STOP_WRITE_S)
         self._changed.set()
 
     def retry_while_unavailable(self, call: Callable[[], R]) -> R:
@@ -80,13 +119,13 @@ class AttemptControl:
 
         A wait for the key provider ends earlier, after `keys_wait_s`, and when the attempt must stop.
         """
-        keys_until = self._now() + self._keys_wait_s
+        keys_until = self.clock() + self._keys_wait_s
 
         def has_time_left(error: Exception) -> bool:
             if isinstance(error, KeyProviderUnavailable):
                 _log.warning("key_provider_unavailable", error=str(error))
                 self.check()
-                return self._now() < keys_until
+                return self.clock() < keys_until
             _log.warning("database_unavailable", error=str(error))
             return self.seconds_left > 0
 

@@ -16,9 +16,9 @@ from euterpe.media.errors import MediaError
 from euterpe.runtime.retry import draw
 from euterpe.storage.errors import StorageError
 from euterpe.store.queue.inbox import ClaimedJob
+from euterpe.worker.attempt_control import AttemptTimeout, CancelRequested
 from euterpe.worker.disk import DiskFull, NoRoomNow, TooLargeForWorker
 from euterpe.worker.health import WorkerFault, exhaustion_in, full_disk_in
-from euterpe.worker.interruptions import AttemptTimeout, CancelRequested
 
 _log = structlog.get_logger(__name__)
 _OUT_OF_REACH = (

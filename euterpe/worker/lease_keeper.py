@@ -7,8 +7,7 @@ import structlog
 from euterpe.runtime.lease_keeper import LeaseKeeper
 from euterpe.store.errors import StoreUnavailable
 from euterpe.store.store import Store
-from euterpe.worker.attempt_control import AttemptControl
-from euterpe.worker.interruptions import CancelRequested, LeaseLost, WorkerStopping
+from euterpe.worker.attempt_control import AttemptControl, CancelRequested, LeaseLost, WorkerStopping
 
 _log = structlog.get_logger(__name__)
 

@@ -12,8 +12,7 @@ from euterpe.store.errors import StoreUnavailable
 from euterpe.store.queue.progress import ProgressReport
 from euterpe.store.queue.transition import Transition
 from euterpe.store.store import Store
-from euterpe.worker.attempt_control import AttemptControl
-from euterpe.worker.interruptions import LeaseLost
+from euterpe.worker.attempt_control import AttemptControl, LeaseLost
 
 _log = structlog.get_logger(__name__)
 _REPORT_EVERY_S = 1.0

@@ -14,9 +14,8 @@ from euterpe.store.engine.wakeup import Topic
 from euterpe.store.errors import StoreError
 from euterpe.store.queue.inbox import ClaimedJob
 from euterpe.worker.attempt import Attempt, Tools
-from euterpe.worker.attempt_control import AttemptControl
+from euterpe.worker.attempt_control import AttemptControl, AttemptResult
 from euterpe.worker.health import ClaimGate
-from euterpe.worker.interruptions import AttemptResult
 from euterpe.worker.lease_keeper import JobLeaseKeeper
 
 _log = structlog.get_logger(__name__)

@@ -17,8 +17,8 @@ from euterpe.dispatch.signing_secrets import NoWebhookSecret
 from euterpe.domain.errors import EuterpeError
 from euterpe.media.errors import MEDIA_CODES, MediaError
 from euterpe.net.errors import EgressError
+from euterpe.worker.attempt_control import AttemptTimeout
 from euterpe.worker.disk import DiskFull, TooLargeForWorker
-from euterpe.worker.interruptions import AttemptTimeout
 
 PACKAGE = Path(euterpe.__file__).parent
 PAGE = PACKAGE.parent / "docs" / "errors.md"

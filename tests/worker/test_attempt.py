@@ -14,8 +14,7 @@ from euterpe.domain.retry import JobError, RetryClass
 from euterpe.domain.strict_json import canonical_text
 from euterpe.store.store import Store
 from euterpe.worker.attempt import Attempt, Tools
-from euterpe.worker.attempt_control import AttemptControl
-from euterpe.worker.interruptions import AttemptResult, CancelRequested
+from euterpe.worker.attempt_control import AttemptControl, AttemptResult, CancelRequested
 from tests.clock import SettableClock
 from tests.key_providers import WatchedKeyProvider
 from tests.store.jobs import claim_one, event_types

@@ -8,8 +8,13 @@ import pytest
 from euterpe.store.errors import StoreUnavailable
 from euterpe.store.queue.inbox import ClaimedJob
 from euterpe.store.store import Store
-from euterpe.worker.attempt_control import AttemptControl
-from euterpe.worker.interruptions import AttemptTimeout, CancelRequested, LeaseLost, WorkerStopping
+from euterpe.worker.attempt_control import (
+    AttemptControl,
+    AttemptTimeout,
+    CancelRequested,
+    LeaseLost,
+    WorkerStopping,
+)
 from euterpe.worker.lease_keeper import JobLeaseKeeper
 from tests.clock import SettableClock
 
@@ -69,7 +74,7 @@ def test_a_lost_lease_comes_before_every_other_reason(job: ClaimedJob) -> None:
 
 def test_an_attempt_ends_at_its_time_limit(job: ClaimedJob) -> None:
     now = 0.0
-    control = AttemptControl(job, 60, now=lambda: now)
+    control = AttemptControl(job, 60, clock=lambda: now)
     control.check()
     now = 60.1
     with pytest.raises(AttemptTimeout):
@@ -127,7 +132,7 @@ def test_an_attempt_that_never_returns_loses_its_lease(
 ) -> None:
     """A call that never returns must not keep its lease for ever."""
     now = 0.0
-    lease_keeper.keep(AttemptControl(job, 60, now=lambda: now))
+    lease_keeper.keep(AttemptControl(job, 60, clock=lambda: now))
     now = 119.0
     lease_keeper.beat()
     clock.advance(900)

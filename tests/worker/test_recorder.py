@@ -10,8 +10,7 @@ from euterpe.domain.states import JobStatus
 from euterpe.store.errors import StoreUnavailable
 from euterpe.store.queue.inbox import ClaimedJob
 from euterpe.store.store import Store
-from euterpe.worker.attempt_control import AttemptControl
-from euterpe.worker.interruptions import LeaseLost
+from euterpe.worker.attempt_control import AttemptControl, LeaseLost
 from euterpe.worker.recorder import AttemptRecorder
 from tests.clock import SettableClock
 from tests.store.jobs import event_types
