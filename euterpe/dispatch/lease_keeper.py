@@ -1,7 +1,7 @@
 """The dispatcher's lease keeper: one heartbeat extends the leases of all events that are not settled yet."""
 
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 import structlog
@@ -15,62 +15,50 @@ _log = structlog.get_logger(__name__)
 @dataclass(eq=False)
 class HeldEvent:
     event: ClaimedEvent
-    ends: float  # the end of the lease, in `time.monotonic`
+    ends: float  # the end of the lease, by the keeper's clock
 
 
-class EventLeaseKeeper:
-    """A thread that extends the leases of the events that were claimed through it. Thread-safe."""
+class EventLeaseKeeper(LeaseKeeper[HeldEvent]):
+    """The events that a dispatcher claimed through it and has not settled yet. Thread-safe."""
 
-    def __init__(self, outbox: Outbox, *, lease_ms: int, heartbeat_ms: int) -> None:
-        self._outbox, self._lease_ms, self._interval_s = outbox, lease_ms, heartbeat_ms / 1000
-        self._keeper = LeaseKeeper[HeldEvent](
-            "euterpe-dispatch-heartbeat",
-            self._heartbeat,
-            interval_s=self._interval_s,
-            on_error=self._log_failure,
-        )
-
-    def start(self) -> None:
-        self._keeper.start()
-
-    def stop(self) -> None:
-        self._keeper.stop()
-
-    def beat(self) -> None:
-        self._keeper.beat()
+    def __init__(
+        self, outbox: Outbox, *, lease_ms: int, heartbeat_ms: int, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        super().__init__("euterpe-dispatch-heartbeat", interval_s=heartbeat_ms / 1000)
+        self._outbox, self._lease_ms, self._clock = outbox, lease_ms, clock
 
     def claim(self, worker_id: str, limit: int, *, skipped: Collection[str] = ()) -> list[ClaimedEvent]:
-        asked = time.monotonic()
+        asked = self._clock()
         events = self._outbox.claim(worker_id, limit, lease_ms=self._lease_ms, skipped=skipped)
         for event in events:
-            self._keeper.add(event.event_id, HeldEvent(event, self._end(asked)))
+            self.add(event.event_id, HeldEvent(event, self._end(asked)))
         return events
 
     def forget(self, events: Iterable[ClaimedEvent]) -> None:
         for event in events:
-            if held := self._held(event):
-                self._keeper.remove(event.event_id, held)
+            if held := self._claim_of(event):
+                self.remove(event.event_id, held)
 
     def holds_for(self, event: ClaimedEvent, seconds: float) -> bool:
         """Return whether the lease lasts for `seconds` more, even if no heartbeat succeeds."""
-        held = self._held(event)
-        return held is not None and time.monotonic() + seconds <= held.ends
+        held = self._claim_of(event)
+        return held is not None and self._clock() + seconds <= held.ends
 
-    def _held(self, event: ClaimedEvent) -> HeldEvent | None:
+    def _claim_of(self, event: ClaimedEvent) -> HeldEvent | None:
         """Return the held claim of an event, or None if it was lost, also to a later claim of ours."""
-        held = self._keeper.get(event.event_id)
+        held = self.get(event.event_id)
         return held if held and held.event.claim_version == event.claim_version else None
 
-    def _heartbeat(self, held: Sequence[HeldEvent]) -> None:
-        asked = time.monotonic()
-        kept = self._outbox.heartbeat([one.event for one in held], lease_ms=self._lease_ms)
-        for one in held:
-            one.ends = self._end(asked) if one.event.event_id in kept else asked
+    def send_heartbeat(self, claims: Sequence[HeldEvent]) -> None:
+        asked = self._clock()
+        kept = self._outbox.heartbeat([held.event for held in claims], lease_ms=self._lease_ms)
+        for held in claims:
+            held.ends = self._end(asked) if held.event.event_id in kept else asked
 
     def _end(self, asked: float) -> float:
         """Return the lease's end, counted from before the request: never later than in the database."""
         return asked + self._lease_ms / 1000
 
-    def _log_failure(self, error: Exception) -> float:
+    def pause_after(self, error: Exception) -> float:
         _log.warning("heartbeat_failed", error=str(error))
-        return self._interval_s
+        return self.interval_s

@@ -1,7 +1,8 @@
 """A lease keeper: one heartbeat at an interval for all claims that a process holds."""
 
 import threading
-from collections.abc import Callable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Generic, TypeVar
 
 from euterpe.runtime.background_loop import BackgroundLoop
@@ -9,24 +10,27 @@ from euterpe.runtime.background_loop import BackgroundLoop
 T = TypeVar("T")
 
 
-class LeaseKeeper(Generic[T]):
+class LeaseKeeper(ABC, Generic[T]):
     """The claims in hand, by key, and the thread that sends their heartbeats. Thread-safe.
 
-    `heartbeat` gets all claims. If it raises, `on_error` returns the seconds until the next heartbeat.
+    A subclass sends the heartbeat, and decides how soon after a failure the next one follows.
     """
 
-    def __init__(
-        self,
-        name: str,
-        heartbeat: Callable[[Sequence[T]], None],
-        *,
-        interval_s: float,
-        on_error: Callable[[Exception], float],
-    ) -> None:
-        self._heartbeat, self._interval_s = heartbeat, interval_s
+    def __init__(self, name: str, *, interval_s: float) -> None:
+        self.interval_s = interval_s
         self._held: dict[str, T] = {}
         self._lock = threading.Lock()
-        self._loop = BackgroundLoop(name, self._beat_once, on_error=on_error, first_pause_s=interval_s)
+        self._loop = BackgroundLoop(
+            name, self._beat_once, on_error=self.pause_after, first_pause_s=interval_s
+        )
+
+    @abstractmethod
+    def send_heartbeat(self, claims: Sequence[T]) -> None:
+        """Extend the leases of these claims, and take note of those that were lost."""
+
+    @abstractmethod
+    def pause_after(self, error: Exception) -> float:
+        """Log why a heartbeat failed, and return the seconds until the next one."""
 
     def start(self) -> None:
         self._loop.start()
@@ -57,8 +61,8 @@ class LeaseKeeper(Generic[T]):
     def beat(self) -> None:
         """Send one heartbeat for all claims in hand."""
         if claims := self.held():
-            self._heartbeat(claims)
+            self.send_heartbeat(claims)
 
     def _beat_once(self) -> float:
         self.beat()
-        return self._interval_s
+        return self.interval_s

@@ -12,45 +12,28 @@ from euterpe.worker.attempt_control import AttemptControl, CancelRequested, Leas
 _log = structlog.get_logger(__name__)
 
 
-class JobLeaseKeeper:
-    """The thread that sends heartbeats. Its worker calls `start`, and `stop` after the last attempt."""
+class JobLeaseKeeper(LeaseKeeper[AttemptControl]):
+    """The attempts of a worker. The worker calls `start`, and `stop` after the last attempt."""
 
     def __init__(self, store: Store, *, interval_ms: int) -> None:
-        self._store, self._interval_s = store, interval_ms / 1000
-        self._keeper = LeaseKeeper[AttemptControl](
-            "euterpe-lease-keeper",
-            self._heartbeat,
-            interval_s=self._interval_s,
-            on_error=self._pause_after,
-        )
-
-    def start(self) -> None:
-        self._keeper.start()
-
-    def stop(self) -> None:
-        self._keeper.stop()
-
-    def beat(self) -> None:
-        self._keeper.beat()
-
-    def held(self) -> list[AttemptControl]:
-        return self._keeper.held()
+        super().__init__("euterpe-lease-keeper", interval_s=interval_ms / 1000)
+        self._store = store
 
     def keep(self, control: AttemptControl) -> None:
-        self._keeper.add(control.job.job_id, control)
+        self.add(control.job.job_id, control)
 
     def drop(self, control: AttemptControl) -> None:
         """Stop extending this lease. If a later claim of ours holds the same job, the later claim stays."""
-        self._keeper.remove(control.job.job_id, control)
+        self.remove(control.job.job_id, control)
 
     def stop_attempts(self) -> None:
         """Signal all attempts to stop and release their jobs."""
         for control in self.held():
             control.end(WorkerStopping("the worker is stopping"))
 
-    def _heartbeat(self, held: Sequence[AttemptControl]) -> None:
+    def send_heartbeat(self, claims: Sequence[AttemptControl]) -> None:
         """Send one heartbeat for all attempts, and signal those that lost their lease or are canceled."""
-        controls = [control for control in held if not control.is_hung]
+        controls = [control for control in claims if not control.is_hung]
         used = {
             control.job.job_id: changes
             for control in controls
@@ -65,10 +48,10 @@ class JobLeaseKeeper:
             elif control.job.job_id in beat.cancel_requested:
                 control.end(CancelRequested("the job was canceled"))
 
-    def _pause_after(self, error: Exception) -> float:
+    def pause_after(self, error: Exception) -> float:
         if isinstance(error, StoreUnavailable):
             _log.warning("heartbeat_failed", error=str(error))
         else:
             _log.error("heartbeat_unexpected_error", exc_info=error)
         # Leases expire meanwhile, so the next heartbeat comes soon, whatever the error was.
-        return min(1.0, self._interval_s)
+        return min(1.0, self.interval_s)

@@ -8,49 +8,46 @@ from euterpe.runtime.lease_keeper import LeaseKeeper
 TIMEOUT_S = 60.0
 
 
-class Heartbeats:
-    """A fake heartbeat, which records its claims and can fail."""
+class RecordingKeeper(LeaseKeeper[object]):
+    """A lease keeper whose heartbeats are recorded, and fail while `error` is set."""
 
     def __init__(self) -> None:
+        super().__init__("test", interval_s=0.001)
         self.sent: list[list[object]] = []
         self.error: Exception | None = None
-        self.happened = threading.Semaphore(0)
+        self.errors: list[Exception] = []
+        self.beaten = threading.Semaphore(0)
 
-    def __call__(self, claims: Sequence[object]) -> None:
+    def send_heartbeat(self, claims: Sequence[object]) -> None:
         self.sent.append(list(claims))
-        self.happened.release()
+        self.beaten.release()
         if self.error is not None:
             raise self.error
 
-
-def keeper_of(heartbeats: Heartbeats, errors: list[Exception]) -> LeaseKeeper[object]:
-    def on_error(error: Exception) -> float:
-        errors.append(error)
+    def pause_after(self, error: Exception) -> float:
+        self.errors.append(error)
         return 0.0
-
-    return LeaseKeeper("test", heartbeats, interval_s=0.001, on_error=on_error)
 
 
 def test_one_heartbeat_has_all_claims_in_hand() -> None:
-    heartbeats = Heartbeats()
-    keeper = keeper_of(heartbeats, [])
+    keeper = RecordingKeeper()
     first, second = object(), object()
     keeper.add("a", first)
     keeper.add("b", second)
     keeper.beat()
     keeper.remove("a", first)
     keeper.beat()
-    assert heartbeats.sent == [[first, second], [second]]
+    assert keeper.sent == [[first, second], [second]]
 
 
 def test_nothing_in_hand_needs_no_heartbeat() -> None:
-    heartbeats = Heartbeats()
-    keeper_of(heartbeats, []).beat()
-    assert heartbeats.sent == []
+    keeper = RecordingKeeper()
+    keeper.beat()
+    assert keeper.sent == []
 
 
 def test_removing_an_earlier_claim_leaves_a_later_one_of_the_same_row() -> None:
-    keeper = keeper_of(Heartbeats(), [])
+    keeper = RecordingKeeper()
     earlier, later = object(), object()
     keeper.add("a", earlier)
     keeper.add("a", later)
@@ -60,12 +57,11 @@ def test_removing_an_earlier_claim_leaves_a_later_one_of_the_same_row() -> None:
 
 
 def test_a_failed_heartbeat_is_tried_again() -> None:
-    heartbeats, errors = Heartbeats(), list[Exception]()
-    heartbeats.error = ZeroDivisionError("unavailable")
-    keeper = keeper_of(heartbeats, errors)
+    keeper = RecordingKeeper()
+    keeper.error = ZeroDivisionError("unavailable")
     keeper.add("a", object())
     keeper.start()
     for _ in range(3):
-        assert heartbeats.happened.acquire(timeout=TIMEOUT_S)
+        assert keeper.beaten.acquire(timeout=TIMEOUT_S)
     keeper.stop()
-    assert {type(error) for error in errors} == {ZeroDivisionError}
+    assert {type(error) for error in keeper.errors} == {ZeroDivisionError}

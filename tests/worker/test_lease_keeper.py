@@ -94,7 +94,7 @@ def test_a_wait_ends_with_its_reason(job: ClaimedJob) -> None:
 @pytest.mark.parametrize("error", [StoreUnavailable("unavailable"), RuntimeError("unexpected")])
 def test_a_failed_heartbeat_is_repeated_within_a_second(store: Store, error: Exception) -> None:
     """At the interval of 15 s the leases would expire before the fourth attempt."""
-    assert JobLeaseKeeper(store, interval_ms=15_000)._pause_after(error) <= 1.0
+    assert JobLeaseKeeper(store, interval_ms=15_000).pause_after(error) <= 1.0
 
 
 def test_heartbeats_go_on_after_the_database_was_unavailable(
