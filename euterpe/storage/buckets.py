@@ -21,7 +21,7 @@ from euterpe.storage.publication import (
     is_same,
 )
 from euterpe.storage.responses import body_range, read_refusal
-from euterpe.storage.transfer import Body, ObjectInfo, OnChunk, Outgoing, Stored, retry_transfer
+from euterpe.storage.transfer import Body, ObjectInfo, OnChunk, Outgoing, Stored
 
 PART = 16 * 1024 * 1024
 _MAX_PARTS = 10_000
@@ -95,7 +95,9 @@ class BucketDestination:
     ) -> Stored:
         outgoing = Outgoing(file, on_chunk)
         # Try the whole upload only twice, as the upload retries each part itself.
-        identity = retry_transfer(lambda: self._put(name, outgoing, content_type, before_publish), tries=2)
+        identity = self._client.retry.run(
+            lambda: self._put(name, outgoing, content_type, before_publish), tries=2
+        )
         return outgoing.stored(self._prefix + name, identity)
 
     def check(self, name: str, stored: Stored) -> None:
@@ -176,7 +178,7 @@ class BucketDestination:
                 return UNKNOWN
             return self._dialect.state(self._client.succeeded(where, answer).headers)
 
-        return retry_transfer(head, tries=3)
+        return self._client.retry.run(head, tries=3)
 
 
 def part_size(size: int, part_bytes: int = PART) -> int:

@@ -17,6 +17,7 @@ from euterpe.storage.objects.client import ObjectClient
 from euterpe.storage.objects.google_signer import BearerToken, ServiceAccount
 from euterpe.storage.objects.request import Anonymous, Signer
 from euterpe.storage.objects.s3_signer import S3Signer
+from euterpe.storage.transfer import DEFAULT_RETRY, TransferRetry
 
 _REGION = "us-east-1"
 # Idle timeout: a request fails when the store sends nothing for this long.
@@ -35,6 +36,7 @@ def open_client(
     side: Side,
     *,
     idle_s: float = IDLE_S,
+    retry: TransferRetry = DEFAULT_RETRY,
 ) -> ObjectClient:
     """Return a client for one bucket. Without credentials its requests are not signed."""
     where = f"{scheme}://{bucket}"
@@ -49,7 +51,7 @@ def open_client(
     if signer is None:  # not raised inside `except`, whose exception may quote the keys
         raise _unusable(f"{where}: these credentials are malformed", side)
     base = _ENDPOINTS[scheme] if credentials is None else _endpoint(credentials)
-    return ObjectClient(egress, base.rstrip("/"), bucket, signer, side, idle_s)
+    return ObjectClient(egress, base.rstrip("/"), bucket, signer, side, idle_s, retry)
 
 
 def _unusable(problem: str, side: Side) -> StorageError:

@@ -18,7 +18,16 @@ from euterpe.storage.responses import (
     storage_chunks,
     storage_errors,
 )
-from euterpe.storage.transfer import CHUNK, Body, ObjectInfo, OnChunk, Outgoing, Stored, retry_transfer
+from euterpe.storage.transfer import (
+    CHUNK,
+    DEFAULT_RETRY,
+    Body,
+    ObjectInfo,
+    OnChunk,
+    Outgoing,
+    Stored,
+    TransferRetry,
+)
 
 _STAT_S = 30.0
 # The egress ends a transfer below the minimum pace, and the job has a timeout of its own.
@@ -70,8 +79,15 @@ class SignedReader:
 class SignedDestination:
     """A destination with a signed PUT URL per output. PUT overwrites, as no condition can be added to it."""
 
-    def __init__(self, egress: Egress, urls: Mapping[str, str], pace: TransferPace) -> None:
-        self._egress, self._urls, self._pace = egress, urls, pace
+    def __init__(
+        self,
+        egress: Egress,
+        urls: Mapping[str, str],
+        pace: TransferPace,
+        *,
+        retry: TransferRetry = DEFAULT_RETRY,
+    ) -> None:
+        self._egress, self._urls, self._pace, self._retry = egress, urls, pace, retry
 
     def put(
         self,
@@ -93,7 +109,7 @@ class SignedDestination:
             before_publish()
             self._send(url, where, outgoing, content_type, before_publish)
 
-        retry_transfer(attempt)
+        self._retry.run(attempt)
         return outgoing.stored(where)
 
     def check(self, name: str, stored: Stored) -> None:

@@ -4,15 +4,15 @@ import errno
 from typing import BinaryIO
 
 from euterpe.storage.errors import StorageError, StorageUnreachable, disk_full
-from euterpe.storage.transfer import FetchedInfo, ObjectInfo, OnChunk, Reader, retry_transfer
+from euterpe.storage.transfer import DEFAULT_RETRY, FetchedInfo, ObjectInfo, OnChunk, Reader, TransferRetry
 
 
 class SourceObject:
-    def __init__(self, reader: Reader) -> None:
-        self._reader = reader
+    def __init__(self, reader: Reader, retry: TransferRetry = DEFAULT_RETRY) -> None:
+        self._reader, self._retry = reader, retry
 
     def stat(self) -> ObjectInfo:
-        return retry_transfer(self._reader.stat)
+        return self._retry.run(self._reader.stat)
 
     def check_announced(self, expect: ObjectInfo, max_bytes: int) -> None:
         """Raise when the announced size is zero or above the limit, before a byte is requested."""
@@ -29,7 +29,7 @@ class SourceObject:
         """
         self.check_announced(expect, max_bytes)
         if file.tell() != expect.size:
-            retry_transfer(lambda: self._try(file, expect, max_bytes, on_chunk), progress=file.tell)
+            self._retry.run(lambda: self._try(file, expect, max_bytes, on_chunk), progress=file.tell)
         if (size := file.tell()) == 0:
             raise self._error("source_empty", "is empty")
         return FetchedInfo(size)

@@ -17,7 +17,7 @@ from euterpe.storage.policy import ENDPOINT_ADVICE, StoragePolicy
 from euterpe.storage.publication import Owner
 from euterpe.storage.signed import SignedDestination, SignedReader
 from euterpe.storage.source import SourceObject
-from euterpe.storage.transfer import Reader, UploadDestination
+from euterpe.storage.transfer import DEFAULT_RETRY, Reader, TransferRetry, UploadDestination
 
 
 class Storage:
@@ -31,10 +31,12 @@ class Storage:
         pace: MinimumPace | None = None,
         idle_s: float = IDLE_S,
         part_bytes: int = PART,
+        retry: TransferRetry = DEFAULT_RETRY,
     ) -> None:
         self._policy, self._egress = policy, egress
         self._stores = egress.with_allowed(_pair(endpoint) for endpoint in policy.endpoints)
         self._pace, self._idle_s, self._part_bytes = pace or MinimumPace(), idle_s, part_bytes
+        self._retry = retry
 
     def bounded(self, seconds_left: Callable[[], float]) -> "Storage":
         """Return this storage for one attempt, which no request outlasts (`Egress.bounded`)."""
@@ -45,7 +47,7 @@ class Storage:
         return bounded
 
     def source(self, source: Source, credentials: StorageCredentials | None) -> SourceObject:
-        return SourceObject(self._reader(source, credentials, TransferPace(self._pace)))
+        return SourceObject(self._reader(source, credentials, TransferPace(self._pace)), self._retry)
 
     def _reader(self, source: Source, credentials: StorageCredentials | None, pace: TransferPace) -> Reader:
         if source.scheme == "https":
@@ -61,7 +63,7 @@ class Storage:
         """Return the destination of the attempt `owner`. The pace of all its uploads is measured together."""
         pace = TransferPace(self._pace)
         if output.url is None:
-            return SignedDestination(self._egress, output.urls or {}, pace)
+            return SignedDestination(self._egress, output.urls or {}, pace, retry=self._retry)
         if output.scheme == "file":
             return FileDestination(self._policy, output.url, pace, owner)
         return BucketDestination(
@@ -79,7 +81,9 @@ class Storage:
     ) -> ObjectClient:
         self._check_endpoint(credentials, side)
         bucket = split_bucket(url)[0]
-        return open_client(self._stores, scheme, bucket, credentials, side, idle_s=self._idle_s)
+        return open_client(
+            self._stores, scheme, bucket, credentials, side, idle_s=self._idle_s, retry=self._retry
+        )
 
     def _check_endpoint(self, credentials: StorageCredentials | None, side: Side) -> None:
         """Raise if the endpoint is not allowed: refreshed credentials may name an unchecked endpoint."""

@@ -19,8 +19,6 @@ T = TypeVar("T")
 OnChunk = Callable[[int], None]
 
 CHUNK = 1024 * 1024
-TRIES = 5
-_FIRST_PAUSE_S = 0.1
 # Fewer new bytes than this are no progress: a few bytes per request would never complete the transfer.
 _LEAST_PROGRESS = 64 * 1024
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK  # a FIFO must be refused, not waited for
@@ -156,18 +154,28 @@ def _not_a_file(file: Path) -> StorageError:
     return StorageError("output_undecodable", f"{file.name} is not a regular file", side="output")
 
 
-def retry_transfer(
-    attempt: Callable[[], T], *, progress: Callable[[], int] = lambda: 0, tries: int = TRIES
-) -> T:
-    """Retry passing failures with exponential backoff. Raise after `tries` failures without progress."""
-    failures, reached = 0, progress()
-    while True:
-        try:
-            return attempt()
-        except StorageUnreachable:
-            got = progress()
-            failures = 1 if got >= reached + _LEAST_PROGRESS else failures + 1
-            reached = got
-            if failures >= tries:
-                raise
-        time.sleep(jittered(_FIRST_PAUSE_S * 2 ** (failures - 1), 0.5, 1.0))
+@dataclass(frozen=True, kw_only=True)
+class TransferRetry:
+    """Retries of passing failures, with exponential backoff."""
+
+    tries: int = 5  # failures in a row without progress
+    first_pause_s: float = 0.1
+
+    def run(
+        self, attempt: Callable[[], T], *, progress: Callable[[], int] = lambda: 0, tries: int | None = None
+    ) -> T:
+        """Return the result of `attempt`. Raise after `tries` failures without progress."""
+        failures, reached = 0, progress()
+        while True:
+            try:
+                return attempt()
+            except StorageUnreachable:
+                got = progress()
+                failures = 1 if got >= reached + _LEAST_PROGRESS else failures + 1
+                reached = got
+                if failures >= (tries or self.tries):
+                    raise
+            time.sleep(jittered(self.first_pause_s * 2 ** (failures - 1), 0.5, 1.0))
+
+
+DEFAULT_RETRY = TransferRetry()

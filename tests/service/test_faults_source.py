@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from euterpe.media.ffmpeg import find_ffmpeg
-from euterpe.storage import transfer
 from tests.net.servers import Serve, Server
 from tests.service.worker_harness import S3Proxy, WorkerHarness
 from tests.storage.fake_stores import Call, Reply
@@ -22,9 +21,8 @@ VIDEO = {"profile": "h264-720p", "outputs": None}
 
 
 @pytest.fixture
-def host(harness: WorkerHarness, monkeypatch: pytest.MonkeyPatch) -> Iterator[HostSource]:
+def host(harness: WorkerHarness) -> Iterator[HostSource]:
     """Return a function that starts an HTTPS server for a source and returns the source."""
-    monkeypatch.setattr(transfer, "_FIRST_PAUSE_S", 0.001)
     tls = harness.authority.server_context(["localhost"])
     with ExitStack() as open_servers:
 

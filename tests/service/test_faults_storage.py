@@ -11,7 +11,6 @@ import pytest
 from euterpe.domain.spec import parse_spec
 from euterpe.domain.states import FINISHED, JobStatus
 from euterpe.media.child import Child
-from euterpe.storage import transfer
 from euterpe.store.engine.wakeup import Topic
 from tests.net.servers import Server
 from tests.s3 import S3Server
@@ -20,11 +19,6 @@ from tests.service.worker_harness import TIMEOUT_S, FakeDisk, S3Proxy, WorkerHar
 from tests.storage.fake_stores import Call, Reply, fail_every
 
 pytest_plugins = ("tests.service.worker_fixtures",)
-
-
-@pytest.fixture(autouse=True)
-def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transfer, "_FIRST_PAUSE_S", 0.001)
 
 
 def answer_method(proxy: S3Proxy, method: str, reply: Reply) -> None:

@@ -15,12 +15,14 @@ from euterpe.net.policy import EgressPolicy
 from euterpe.storage.clients import IDLE_S
 from euterpe.storage.policy import StoragePolicy
 from euterpe.storage.storage import Storage
+from euterpe.storage.transfer import TransferRetry
 from tests.net.servers import Authority, Server
 from tests.s3 import S3Server, serving_s3
 from tests.storage.fake_stores import Answer, http_handler
 
 Serve = Callable[[Answer], Server]
 PART = 500_000
+QUICK_RETRY = TransferRetry(first_pause_s=0.001)
 
 
 @pytest.fixture(scope="session")
@@ -64,7 +66,7 @@ def open_storage(authority: Authority) -> Iterator[Callable[..., Storage]]:
             egress = Egress(EgressPolicy(pairs), ssl_context=authority.client_context())
             stack.enter_context(egress)
             policy = StoragePolicy(roots=roots, endpoints=endpoints)
-            return Storage(policy, egress, pace=pace, idle_s=idle_s, part_bytes=PART)
+            return Storage(policy, egress, pace=pace, idle_s=idle_s, part_bytes=PART, retry=QUICK_RETRY)
 
         yield open_it
 

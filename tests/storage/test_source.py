@@ -10,11 +10,10 @@ from pathlib import Path
 import pytest
 
 from euterpe.domain.retry import RetryClass
-from euterpe.storage import transfer
 from euterpe.storage.errors import StorageError
 from euterpe.storage.source import SourceObject
 from euterpe.storage.storage import Storage
-from euterpe.storage.transfer import ObjectInfo
+from euterpe.storage.transfer import DEFAULT_RETRY, ObjectInfo
 from tests.storage.conftest import Serve, keys_to
 from tests.storage.fake_stores import Answer, Call, MemoryStore, Reply, etag_of
 from tests.storage.storage_calls import NO_LIMIT, Download, Fenced, source
@@ -121,7 +120,7 @@ def test_a_store_that_sends_one_byte_per_try_is_given_up(opened: Open) -> None:
         return replace(store(call), sent=1)
 
     assert refused(Download(), opened(drop), expect=ObjectInfo(1000, None)).code == "source_truncated"
-    assert len(calls) == transfer.TRIES
+    assert len(calls) == DEFAULT_RETRY.tries
 
 
 @pytest.mark.parametrize("now", [b"media!", b"mediums"])

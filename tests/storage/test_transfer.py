@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from euterpe.storage import transfer
 from euterpe.storage.errors import StorageError, StorageUnreachable
-from euterpe.storage.transfer import CHUNK, Outgoing, Stored, retry_transfer
+from euterpe.storage.transfer import CHUNK, Outgoing, Stored, TransferRetry
 
 
 class Flaky:
@@ -27,33 +26,31 @@ class Flaky:
         raise StorageUnreachable("s3://in/a", "answered 503", side="source")
 
 
-@pytest.fixture(autouse=True)
-def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transfer, "_FIRST_PAUSE_S", 0.0)
+AT_ONCE = TransferRetry(first_pause_s=0.0)
 
 
 def test_a_few_failures_are_survived() -> None:
-    flaky = Flaky(transfer.TRIES - 1)
-    assert retry_transfer(flaky) == "done"
+    flaky = Flaky(AT_ONCE.tries - 1)
+    assert AT_ONCE.run(flaky) == "done"
 
 
 def test_after_too_many_failures_in_a_row_the_last_is_raised() -> None:
     flaky = Flaky(100)
     with pytest.raises(StorageUnreachable):
-        retry_transfer(flaky)
-    assert flaky.calls == transfer.TRIES
+        AT_ONCE.run(flaky)
+    assert flaky.calls == AT_ONCE.tries
 
 
 def test_failures_that_make_progress_are_retried_without_limit() -> None:
     flaky = Flaky(100, bytes_each=64 * 1024)
-    assert retry_transfer(flaky, progress=lambda: flaky.received) == "done"
+    assert AT_ONCE.run(flaky, progress=lambda: flaky.received) == "done"
 
 
 def test_a_few_bytes_are_no_progress() -> None:
     flaky = Flaky(100, bytes_each=10)
     with pytest.raises(StorageUnreachable):
-        retry_transfer(flaky, progress=lambda: flaky.received)
-    assert flaky.calls == transfer.TRIES
+        AT_ONCE.run(flaky, progress=lambda: flaky.received)
+    assert flaky.calls == AT_ONCE.tries
 
 
 def test_a_permanent_error_is_not_retried() -> None:
@@ -64,7 +61,7 @@ def test_a_permanent_error_is_not_retried() -> None:
         raise StorageError("source_not_found", "gone", side="source")
 
     with pytest.raises(StorageError):
-        retry_transfer(refuse)
+        AT_ONCE.run(refuse)
     assert calls == [1]
 
 

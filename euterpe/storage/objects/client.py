@@ -15,6 +15,7 @@ from euterpe.net.pace import TransferPace
 from euterpe.net.target import Target
 from euterpe.storage.objects.request import ObjectRequest, Signer, encode_path
 from euterpe.storage.responses import REASON_BYTES, refusal, storage_chunks, storage_errors
+from euterpe.storage.transfer import DEFAULT_RETRY, TransferRetry
 
 # A download is one request, so this limit is high: the minimum pace and the job's timeout limit a download.
 _DOWNLOAD_S = 7 * 24 * 3600.0
@@ -40,6 +41,7 @@ class ObjectClient:
     signer: Signer
     side: Side
     idle_s: float
+    retry: TransferRetry = DEFAULT_RETRY
     now: Callable[[], datetime] = _utc
 
     @property

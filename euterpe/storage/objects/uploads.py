@@ -17,7 +17,6 @@ from euterpe.storage.objects.client import ObjectClient
 from euterpe.storage.objects.dialects import Dialect, bare_etag
 from euterpe.storage.objects.request import ObjectRequest, encode_query
 from euterpe.storage.publication import Changed, ConditionsUnsupported, ObjectState
-from euterpe.storage.transfer import retry_transfer
 
 # A part stays in memory for its retries, which end within half a second if all requests fail at once, and in
 # 90 s if all requests hang.
@@ -48,7 +47,10 @@ class UploadTarget:
             answer = self.client.send(self.where, request, self.pace, self.on_slice)
             return self.client.succeeded(self.where, answer)
 
-        return retry_transfer(attempt, tries=_PART_TRIES)
+        return self.retry(attempt)
+
+    def retry(self, call: Callable[[], EgressResponse]) -> EgressResponse:
+        return self.client.retry.run(call, tries=_PART_TRIES)
 
     def ask(self, request: ObjectRequest) -> EgressResponse:
         """Return the response to one short call. Raise if its status is not 2xx."""
@@ -121,7 +123,7 @@ class PartsUpload:
     def _begin(self) -> str:
         target = self._target
         request = target.request("POST", "uploads=", headers=target.kept)
-        answer = retry_transfer(lambda: target.ask(request), tries=_PART_TRIES)
+        answer = target.retry(lambda: target.ask(request))
         match = _UPLOAD_ID.search(answer.body.decode("utf-8", "replace"))
         if match is None:
             raise StorageUnreachable(target.where, "began an upload without naming it", side="output")
@@ -146,9 +148,7 @@ class PartsUpload:
         )
         body = f"<CompleteMultipartUpload>{parts}</CompleteMultipartUpload>".encode()
         request = target.request("POST", self._query(), body, condition)
-        answer = _published(
-            lambda: retry_transfer(lambda: self._completed(request), tries=_PART_TRIES), condition
-        )
+        answer = _published(lambda: target.retry(lambda: self._completed(request)), condition)
         if target.dialect.has_generations:
             return target.dialect.identity(answer.headers)
         etag = _ETAG.search(answer.body.decode("utf-8", "replace"))
@@ -193,7 +193,7 @@ class BlocksUpload:
         blocks = "".join(f"<Uncommitted>{block}</Uncommitted>" for block in self._ids)
         body = f'<?xml version="1.0" encoding="utf-8"?><BlockList>{blocks}</BlockList>'.encode()
         request = target.request("PUT", "comp=blocklist", body, {**target.kept, **condition})
-        answer = _published(lambda: retry_transfer(lambda: target.ask(request), tries=_PART_TRIES), condition)
+        answer = _published(lambda: target.retry(lambda: target.ask(request)), condition)
         return target.dialect.identity(answer.headers)
 
     def abort(self) -> None:
