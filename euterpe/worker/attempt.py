@@ -28,7 +28,7 @@ from euterpe.store.errors import Conflict
 from euterpe.store.store import Store
 from euterpe.worker.attempt_control import AttemptControl, AttemptResult, LeaseLost, WorkerStopping
 from euterpe.worker.blame import LIMITED_CODES, Charge, NoCharge, ReleasePolicy, Verdict, judge
-from euterpe.worker.credentials import CredentialAccess
+from euterpe.worker.credentials import DEFAULT_TIMINGS, CredentialAccess, RefreshTimings
 from euterpe.worker.disk import DiskLedger
 from euterpe.worker.health import SelfCheck
 from euterpe.worker.output_documents import output_documents
@@ -63,6 +63,7 @@ class Tools:
     max_refreshes: int
     disk: DiskLedger
     release_policy: ReleasePolicy = field(default_factory=ReleasePolicy)
+    refresh_timings: RefreshTimings = DEFAULT_TIMINGS
 
     @property
     def self_check(self) -> SelfCheck:
@@ -149,7 +150,11 @@ class Attempt:
         _log.info("attempt_started")
         egress = self._tools.egress.bounded(self._control.time_left)
         access = CredentialAccess(
-            self._tools.store, egress, self._control, max_refreshes=self._tools.max_refreshes
+            self._tools.store,
+            egress,
+            self._control,
+            max_refreshes=self._tools.max_refreshes,
+            timings=self._tools.refresh_timings,
         )
         self._recorder.advance(JobStatus.FETCHING)
         with (folder / "source").open("w+b") as source:

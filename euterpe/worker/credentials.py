@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Literal, TypeVar
 
 import structlog
@@ -26,25 +27,40 @@ from euterpe.worker.attempt_control import AttemptControl
 
 _log = structlog.get_logger(__name__)
 _ANSWER_BYTES = 262_144
-_CALL_DEADLINE_S = 10.0
-# The longest time to wait for new credentials after a response that promised them.
-_PROMISE_S = 60.0
-_LOOK_EVERY_S = 0.5
-# The pause after a call without new credentials; doubled each time, so that a requester can restart.
-_FIRST_PAUSE_S = 1.0
-# Credentials that expire within this time are refreshed before they are used.
-_EXPIRES_SOON_S = 60.0
 
 Reason = Literal["forbidden", "expiring"]
 R = TypeVar("R")
 
 
+@dataclass(frozen=True, kw_only=True)
+class RefreshTimings:
+    """Durations of the refresh of credentials, in seconds."""
+
+    call_deadline_s: float = 10.0  # for the requester's response
+    promise_s: float = 60.0  # the longest wait for credentials after a response that promised them
+    look_every_s: float = 0.5  # between two looks for promised credentials
+    # The pause after a call without new credentials; doubled each time, so that a requester can restart.
+    first_pause_s: float = 1.0
+    expires_soon_s: float = 60.0  # credentials that expire within this time are refreshed before their use
+
+
+DEFAULT_TIMINGS = RefreshTimings()
+
+
 class CredentialAccess:
     """A job's spec with its secrets, in the newest version read from the store."""
 
-    def __init__(self, store: Store, egress: Egress, control: AttemptControl, *, max_refreshes: int) -> None:
+    def __init__(
+        self,
+        store: Store,
+        egress: Egress,
+        control: AttemptControl,
+        *,
+        max_refreshes: int,
+        timings: RefreshTimings = DEFAULT_TIMINGS,
+    ) -> None:
         self._store, self._egress, self._control, self._job = store, egress, control, control.job
-        self._max_refreshes = max_refreshes
+        self._max_refreshes, self._timings = max_refreshes, timings
         self._callbacks = control.retry_while_unavailable(lambda: store.callbacks.of(self._job))
         self.spec, self._version = self._read()
         self._refreshed_early = 0  # the version that was about to expire at the last early refresh
@@ -76,7 +92,7 @@ class CredentialAccess:
         credentials = credentials_for(self.spec.credentials, side)
         if credentials is None or credentials.expires_at is None:
             return False
-        return credentials.expires_at / 1000 - time.time() < _EXPIRES_SOON_S
+        return credentials.expires_at / 1000 - time.time() < self._timings.expires_soon_s
 
     def _refresh(self, reason: Reason) -> bool:
         """Return whether the store has a newer version now.
@@ -84,7 +100,7 @@ class CredentialAccess:
         After a refusal the requester is called until the budget is spent. For credentials that only expire
         soon it is called once: they still work, and the rest of the budget is for later refusals.
         """
-        pause = _FIRST_PAUSE_S
+        pause = self._timings.first_pause_s
         while not self._load_newer():
             url = self.spec.refresh_url
             if url is None:
@@ -129,7 +145,7 @@ class CredentialAccess:
                 url,
                 headers={**headers, "content-type": "application/json"},
                 body=body,
-                deadline_s=_CALL_DEADLINE_S,
+                deadline_s=self._timings.call_deadline_s,
                 max_bytes=_ANSWER_BYTES,
             )
         except EgressError as error:
@@ -157,12 +173,12 @@ class CredentialAccess:
 
     def _await_newer(self) -> bool:
         """Wait for a newer version, which the requester may have promised to PUT; return whether it came."""
-        until = time.monotonic() + _PROMISE_S
+        until = time.monotonic() + self._timings.promise_s
         while not self._load_newer():
             if time.monotonic() > until:
                 _log.warning("refresh_failed", error="no new credentials came in time")
                 return False
-            self._control.wait(_LOOK_EVERY_S)
+            self._control.wait(self._timings.look_every_s)
         return True
 
     def _load_newer(self) -> bool:

@@ -1,6 +1,5 @@
 """The store writes of an attempt: status changes, progress and outcome, all under the fence."""
 
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,13 +14,16 @@ from euterpe.store.store import Store
 from euterpe.worker.attempt_control import AttemptControl, LeaseLost
 
 _log = structlog.get_logger(__name__)
-_REPORT_EVERY_S = 1.0
+REPORT_EVERY_S = 1.0
 
 
 class AttemptRecorder:
     """The recorder of one attempt. `phase` is the last job status that it wrote."""
 
-    def __init__(self, store: Store, control: AttemptControl) -> None:
+    def __init__(
+        self, store: Store, control: AttemptControl, *, report_every_s: float = REPORT_EVERY_S
+    ) -> None:
+        self._report_every_s = report_every_s
         self._store, self._control, self._job = store, control, control.job
         self.phase = JobStatus.CLAIMED
         self._reported_at = float("-inf")
@@ -43,10 +45,11 @@ class AttemptRecorder:
         eta_seconds: float | None = None,
         speed: float | None = None,
     ) -> None:
-        """Write the progress, at most once a second. Drop the report if the database is unavailable."""
-        if time.monotonic() < self._reported_at + _REPORT_EVERY_S:
+        """Write the progress, unless the last report is too recent or the database is unavailable."""
+        now = self._control.clock()
+        if now < self._reported_at + self._report_every_s:
             return
-        self._reported_at = time.monotonic()
+        self._reported_at = now
         report = ProgressReport(self._job, round(min(100.0, max(0.0, progress)), 2), eta_seconds, speed)
         try:
             held = self._store.progress.write([report])

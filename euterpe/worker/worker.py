@@ -3,29 +3,43 @@
 import threading
 import time
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass
 
 import structlog
 
 from euterpe.runtime.background_loop import BackgroundLoop
 from euterpe.runtime.retry import jittered
-from euterpe.store.engine.wakeup import Topic
+from euterpe.store.engine.wakeup import Listener, Topic
 from euterpe.store.errors import StoreError
 from euterpe.store.queue.inbox import ClaimedJob
 from euterpe.worker.attempt import Attempt, Tools
-from euterpe.worker.attempt_control import AttemptControl, AttemptResult
+from euterpe.worker.attempt_control import AttemptControl, AttemptResult, Clock
 from euterpe.worker.health import ClaimGate
 from euterpe.worker.lease_keeper import JobLeaseKeeper
 
 _log = structlog.get_logger(__name__)
-_POLL_S = 1.0  # with a jitter of ±50 %
-# The time for attempts to end after the stop signal. Threads of attempts that still run are abandoned.
-_GRACE_S = 10.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerTimings:
+    """Durations of a worker, in seconds."""
+
+    poll_s: float = 1.0  # between two polls for jobs, with a jitter of ±50 %
+    # The time for attempts to end after the stop signal. Threads of attempts that still run are abandoned.
+    grace_s: float = 10.0
+
+
+DEFAULT_TIMINGS = WorkerTimings()
 
 
 class Worker:
-    """A claim loop and its slots. The caller calls `start`, and later `stop`, which drains."""
+    """A claim loop and its slots. The caller calls `start`, and later `stop`, which drains.
+
+    The worker closes its `listener`, which wakes it for new jobs, and shuts down its `pool`, which has a
+    thread for each slot. `clock` measures the time of the attempts.
+    """
 
     def __init__(
         self,
@@ -36,16 +50,21 @@ class Worker:
         queues: Sequence[str] = ("default",),
         lease_ms: int = 60_000,
         heartbeat_ms: int = 15_000,
+        timings: WorkerTimings = DEFAULT_TIMINGS,
+        listener: Listener | None = None,
+        pool: Executor | None = None,
+        clock: Clock = time.monotonic,
     ) -> None:
         self._tools, self._worker_id, self._slots = tools, worker_id, slots
         self._queues, self._lease_ms = queues, lease_ms
+        self._timings, self._clock = timings, clock
         self.lease_keeper = JobLeaseKeeper(tools.store, interval_ms=heartbeat_ms)
-        self._pool = ThreadPoolExecutor(slots, thread_name_prefix="euterpe-slot")
+        self._pool = pool or ThreadPoolExecutor(slots, thread_name_prefix="euterpe-slot")
         self._busy: set[Future[None]] = set()
         self._gate = ClaimGate(tools.self_check, tools.disk)
         self._drains_since = float("inf")
         self._changed = threading.Condition()
-        self._listener = tools.store.database.listen(Topic.INBOX)
+        self._listener = listener or tools.store.database.listen(Topic.INBOX)
         self._loop = BackgroundLoop("euterpe-claims", self._claim_once, on_error=self._pause_claims)
 
     def start(self) -> None:
@@ -72,7 +91,7 @@ class Worker:
             self._changed.wait_for(lambda: not self._busy, self._drains_since + drain_s - time.monotonic())
         self.lease_keeper.stop_attempts()
         with self._changed:
-            has_ended = self._changed.wait_for(lambda: not self._busy, _GRACE_S)
+            has_ended = self._changed.wait_for(lambda: not self._busy, self._timings.grace_s)
         self._pool.shutdown(wait=has_ended)
         # This comes last, because leases must be extended until their attempts have ended.
         self.lease_keeper.stop()
@@ -95,14 +114,14 @@ class Worker:
         # Claim until nothing is left: a claim that finds nothing sweeps, so that the next job does not wait
         # for a sweep.
         if not self._fill_slots(free):
-            self._listener.wait(jittered(_POLL_S))
+            self._listener.wait(jittered(self._timings.poll_s))
         return 0.0
 
     def _pause_claims(self, error: Exception) -> float:
         """Return how long to pause. The loop sleeps, and not the listener, which may be the cause."""
         _log.error("claim_unexpected_error", exc_info=error)
         self._gate.suspect()
-        return jittered(_POLL_S)
+        return jittered(self._timings.poll_s)
 
     def _fill_slots(self, free: int) -> bool:
         """Claim jobs for the free slots, if the worker may; return whether any job was claimed."""
@@ -129,7 +148,7 @@ class Worker:
         return len(jobs)
 
     def _begin(self, job: ClaimedJob) -> None:
-        control = AttemptControl(job, float(job.spec["timeout_seconds"]))
+        control = AttemptControl(job, float(job.spec["timeout_seconds"]), self._clock)
         self.lease_keeper.keep(control)
         try:
             with self._changed:

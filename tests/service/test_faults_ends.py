@@ -3,6 +3,7 @@
 import os
 import signal
 import socket
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -88,14 +89,11 @@ def test_an_encode_beyond_the_jobs_time_is_ended(harness: WorkerHarness, ffmpeg:
     assert job["last_error"]["retryable"] is False
 
 
-def test_a_fetch_beyond_the_jobs_time_is_ended(
-    harness: WorkerHarness, proxy: S3Proxy, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_fetch_beyond_the_jobs_time_is_ended(harness: WorkerHarness, proxy: S3Proxy) -> None:
     gate = proxy.gate("GET")
     job_id = harness.submit(credentials=harness.keys, timeout_seconds=3600)
     with gate.held():
-        (control,) = harness.worker.lease_keeper.held()
-        monkeypatch.setattr(control, "_now", lambda: float("inf"))
+        harness.clock.advance(3601)
     assert harness.await_end(job_id)["last_error"]["code"] == "attempt_timeout"
 
 
@@ -227,17 +225,24 @@ def test_a_job_is_handed_on_by_a_worker_that_lacks_its_key(
     assert (job["status"], job["attempt_count"], job["claim_version"]) == ("succeeded", 1, 2)
 
 
+class PoolWithoutThreads(ThreadPoolExecutor):
+    """A pool that cannot start a thread for the first task."""
+
+    has_refused = False
+
+    def submit(self, *arguments: Any, **options: Any) -> Any:
+        if not self.has_refused:
+            self.has_refused = True
+            raise RuntimeError("can't start new thread")
+        return super().submit(*arguments, **options)
+
+
 def test_a_job_for_which_no_thread_is_to_be_had_is_handed_back(
-    harness: WorkerHarness, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, proxy_server: Server, bucket: Path, proxy: S3Proxy
 ) -> None:
-    submit = harness.worker._pool.submit
-
-    def refuse(*_: object) -> None:
-        monkeypatch.setattr(harness.worker._pool, "submit", submit)
-        raise RuntimeError("can't start new thread")
-
-    monkeypatch.setattr(harness.worker._pool, "submit", refuse)
-    job = harness.await_end(harness.submit(credentials=harness.keys, max_attempts=1))
+    del proxy  # the fixture makes it forward all calls
+    with run_worker(tmp_path, proxy_server, bucket, pool=PoolWithoutThreads(2)) as harness:
+        job = harness.await_end(harness.submit(credentials=harness.keys, max_attempts=1))
     assert (job["status"], job["attempt_count"], job["claim_version"]) == ("succeeded", 1, 2)
 
 

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,14 +14,16 @@ from euterpe.client.documents import Refresh
 from euterpe.domain.replacement import new_secret
 from euterpe.domain.states import JobStatus
 from euterpe.domain.units import iso
-from euterpe.worker import credentials
+from euterpe.worker.credentials import RefreshTimings
 from tests.dispatch.fake_receivers import BlackHole
+from tests.net.servers import Server
 from tests.service.receiver import Answer, Receiver, credentials_answer
-from tests.service.worker_harness import Gate, S3Proxy, WorkerHarness
+from tests.service.worker_harness import Gate, S3Proxy, WorkerHarness, run_worker
 from tests.storage.fake_stores import Call, Reply
 
 pytest_plugins = ("tests.service.worker_fixtures",)
 
+SHORT = RefreshTimings(call_deadline_s=0.3, promise_s=0.1, look_every_s=0.02, first_pause_s=0.01)
 FORBIDDEN = Reply(403, body=b"<Error><Code>AccessDenied</Code></Error>")
 
 
@@ -61,13 +64,24 @@ def tokens(proxy: S3Proxy) -> TokenStore:
 
 
 @pytest.fixture
-def requester(receiver: Receiver, harness: WorkerHarness, monkeypatch: pytest.MonkeyPatch) -> Receiver:
-    """Return the receiver of the refresh calls, with short deadlines and pauses in the worker."""
+def refresh_timings() -> RefreshTimings:
+    """Return the timings of the worker. A test parametrizes it to have others."""
+    return SHORT
+
+
+@pytest.fixture
+def harness(
+    tmp_path: Path, proxy_server: Server, bucket: Path, proxy: S3Proxy, refresh_timings: RefreshTimings
+) -> Iterator[WorkerHarness]:
+    assert proxy.answer == proxy.forward
+    with run_worker(tmp_path, proxy_server, bucket, refresh_timings=refresh_timings) as harness:
+        yield harness
+
+
+@pytest.fixture
+def requester(receiver: Receiver, harness: WorkerHarness) -> Receiver:
+    """Return the receiver of the refresh calls."""
     receiver.secrets.append(harness.webhook_secret)
-    monkeypatch.setattr(credentials, "_CALL_DEADLINE_S", 0.3)
-    monkeypatch.setattr(credentials, "_PROMISE_S", 0.1)
-    monkeypatch.setattr(credentials, "_LOOK_EVERY_S", 0.02)
-    monkeypatch.setattr(credentials, "_FIRST_PAUSE_S", 0.01)
     return receiver
 
 
@@ -111,10 +125,10 @@ def test_a_job_goes_on_with_the_credentials_of_the_answer(
     assert proxy.count("DELETE", "uploadId") == proxy.count("POST", "uploads") - 1, "no part is left"
 
 
+@pytest.mark.parametrize("refresh_timings", [replace(SHORT, promise_s=60.0)], ids=["long promise"])
 def test_a_job_waits_for_credentials_that_were_promised(
-    harness: WorkerHarness, tokens: TokenStore, requester: Receiver, monkeypatch: pytest.MonkeyPatch
+    harness: WorkerHarness, tokens: TokenStore, requester: Receiver
 ) -> None:
-    monkeypatch.setattr(credentials, "_PROMISE_S", 60.0)
     promised = Gate()
 
     def promise(_: Refresh) -> Answer:
@@ -243,10 +257,10 @@ def test_new_credentials_lead_to_no_endpoint_that_the_operator_has_not_allowed(
     assert (job["status"], job["last_error"]["code"]) == ("failed", "endpoint_not_allowed")
 
 
+@pytest.mark.parametrize("refresh_timings", [replace(SHORT, promise_s=3600.0)], ids=["endless promise"])
 def test_a_job_that_waits_for_credentials_can_be_canceled(
-    harness: WorkerHarness, tokens: TokenStore, requester: Receiver, monkeypatch: pytest.MonkeyPatch
+    harness: WorkerHarness, tokens: TokenStore, requester: Receiver
 ) -> None:
-    monkeypatch.setattr(credentials, "_PROMISE_S", 3600.0)
     promised = Gate()
 
     def promise(_: Refresh) -> Answer:

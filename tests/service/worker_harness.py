@@ -3,13 +3,13 @@
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from euterpe.crypto.keyfile import KeySet
 from euterpe.crypto.local_key_ring import LocalKeyRing
@@ -22,14 +22,16 @@ from euterpe.net.egress import Egress
 from euterpe.net.policy import EgressPolicy
 from euterpe.settings import Settings
 from euterpe.storage.storage import Storage
+from euterpe.storage.transfer import TransferRetry
 from euterpe.store.engine.wakeup import Topic
 from euterpe.store.store import Store
 from euterpe.wiring.services import minimum_pace, storage_policy, worker_tools
 from euterpe.worker.attempt import Tools
 from euterpe.worker.blame import ReleasePolicy
+from euterpe.worker.credentials import DEFAULT_TIMINGS, RefreshTimings
 from euterpe.worker.disk import DiskLedger
 from euterpe.worker.workdir import WorkDir, free_bytes_of
-from euterpe.worker.worker import Worker
+from euterpe.worker.worker import Worker, WorkerTimings
 from tests.engines import Sqlite
 from tests.net.servers import Authority, Server
 from tests.s3 import ACCESS_KEY_ID, SECRET_ACCESS_KEY, S3Server
@@ -164,11 +166,31 @@ def _stop_once_bound_to_helper(pid: int) -> None:
         os.kill(pid, signal.SIGCONT)
 
 
+class ShiftedClock:
+    """A monotonic clock that a test can advance."""
+
+    def __init__(self) -> None:
+        self._ahead_s = 0.0
+
+    def __call__(self) -> float:
+        return time.monotonic() + self._ahead_s
+
+    def advance(self, seconds: float) -> None:
+        self._ahead_s += seconds
+
+
 class WorkerHarness:
     def __init__(
-        self, tools: Tools, worker: Worker, bucket: Path, endpoint: str, authority: Authority
+        self,
+        tools: Tools,
+        worker: Worker,
+        bucket: Path,
+        endpoint: str,
+        *,
+        authority: Authority,
+        clock: ShiftedClock,
     ) -> None:
-        self.tools, self.store, self.worker = tools, tools.store, worker
+        self.tools, self.store, self.worker, self.clock = tools, tools.store, worker, clock
         self.bucket, self.endpoint, self.authority = bucket, endpoint, authority
         created = self.store.requesters.create("newsroom")
         self.requester_id, self.webhook_secret = created.requester_id, created.webhook_secret
@@ -229,7 +251,14 @@ class WorkerHarness:
 
 @contextmanager
 def run_worker(
-    folder: Path, proxy: Server, bucket: Path, disk: FakeDisk | None = None, **overrides: Any
+    folder: Path,
+    proxy: Server,
+    bucket: Path,
+    disk: FakeDisk | None = None,
+    *,
+    refresh_timings: RefreshTimings = DEFAULT_TIMINGS,
+    pool: Executor | None = None,
+    **overrides: Any,
 ) -> Iterator[WorkerHarness]:
     """Run a worker with these settings; drain it at the end."""
     endpoint = f"http://{proxy.pair}"
@@ -253,7 +282,11 @@ def run_worker(
         workdir = WorkDir(values["work_dir"], free_bytes=disk or free_bytes_of)
         # Small parts, so that the small outputs of the tests are uploaded in parts too.
         storage = Storage(
-            storage_policy(settings), egress, pace=minimum_pace(settings), part_bytes=SMALL_PART
+            storage_policy(settings),
+            egress,
+            pace=minimum_pace(settings),
+            part_bytes=SMALL_PART,
+            retry=TransferRetry(first_pause_s=0.001),
         )
         tools = replace(
             tools,
@@ -264,10 +297,18 @@ def run_worker(
                 workdir.free_bytes, slots=values["worker_slots"], min_free_bytes=values["min_free_bytes"]
             ),
             release_policy=ReleasePolicy(first_pause_ms=20, longest_pause_ms=100),
+            refresh_timings=refresh_timings,
         )
         # A retry is due within milliseconds, and only the poll finds it.
-        enter(pytest.MonkeyPatch.context()).setattr("euterpe.worker.worker._POLL_S", 0.03)
-        worker = Worker(tools, "w1", slots=values["worker_slots"])
+        clock = ShiftedClock()
+        worker = Worker(
+            tools,
+            "w1",
+            slots=values["worker_slots"],
+            timings=WorkerTimings(poll_s=0.03),
+            pool=pool,
+            clock=clock,
+        )
         worker.start()
         open_parts.callback(worker.stop, drain_s=TIMEOUT_S)
-        yield WorkerHarness(tools, worker, bucket, endpoint, authority)
+        yield WorkerHarness(tools, worker, bucket, endpoint, authority=authority, clock=clock)

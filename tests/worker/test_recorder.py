@@ -71,13 +71,13 @@ def test_a_step_whose_response_was_lost_is_looked_up(
     assert event_types(store, job.job_id) == ["claimed", "fetching"]
 
 
-def test_reports_are_at_least_a_second_apart(
-    store: Store, job: ClaimedJob, recorder: AttemptRecorder
-) -> None:
-    for percent in (10.0, 20.0, 30.0):
+def test_reports_are_at_least_a_second_apart(store: Store, job: ClaimedJob) -> None:
+    now = [0.0]
+    recorder = AttemptRecorder(store, AttemptControl(job, 60, clock=lambda: now[0]))
+    for now[0], percent, shown in [(0.0, 10.0, 10.0), (0.9, 20.0, 10.0), (1.0, 30.0, 30.0)]:
         recorder.report(percent)
-    assert store.jobs.get(job.job_id)["progress"] == 10.0
-    assert event_types(store, job.job_id) == ["claimed", "progress"]
+        assert store.jobs.get(job.job_id)["progress"] == shown
+    assert event_types(store, job.job_id) == ["claimed", "progress", "progress"]
 
 
 def test_a_report_that_the_database_refuses_fails_no_attempt(

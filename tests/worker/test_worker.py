@@ -15,12 +15,12 @@ from euterpe.crypto.keyfile import activate_key, add_key, remove_key
 from euterpe.crypto.local_key_ring import FileKeyRing
 from euterpe.domain.spec import parse_spec
 from euterpe.domain.states import FINISHED
-from euterpe.store.engine.wakeup import Topic
+from euterpe.store.engine.wakeup import Listener, Topic
 from euterpe.store.errors import StoreUnavailable
 from euterpe.store.queue.inbox import ClaimedJob
 from euterpe.store.store import Store
 from euterpe.worker.attempt import Tools
-from euterpe.worker.worker import Worker
+from euterpe.worker.worker import Worker, WorkerTimings
 from tests.media.clips import Clips
 from tests.worker.job_secrets import alter_seal, submit
 
@@ -28,8 +28,8 @@ SOUND = {"outputs": [{"name": "sound", "type": "m4a", "audio": {"codec": "aac", 
 
 
 @contextmanager
-def running_worker(tools: Tools) -> Iterator[Worker]:
-    worker = Worker(tools, "w1", slots=1)
+def running_worker(tools: Tools, **options: Any) -> Iterator[Worker]:
+    worker = Worker(tools, "w1", slots=1, **options)
     worker.start()
     try:
         yield worker
@@ -89,11 +89,31 @@ def test_a_rotation_reaches_a_worker_that_runs(url: str, store: Store, tools: To
             erase_jobs(worker_store.database, "r1")
 
 
+class BreakingListener:
+    """A listener whose first `wait` after `may_break` raises."""
+
+    def __init__(self, listener: Listener, may_break: threading.Event) -> None:
+        self._listener, self._may_break, self.broke = listener, may_break, threading.Event()
+
+    def wait(self, timeout_s: float) -> bool:
+        if self._may_break.is_set() and not self.broke.is_set():
+            self.broke.set()
+            raise RuntimeError("it broke")
+        return self._listener.wait(timeout_s)
+
+    def wake(self) -> None:
+        self._listener.wake()
+
+    def close(self) -> None:
+        self._listener.close()
+
+
 def test_claims_go_on_after_the_listener_broke(
     store: Store, tools: Tools, submit_sound: Callable[[], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A claim fails first here, because an unavailable database may break both."""
-    claim, claim_failed, listener_broke = store.inbox.claim, threading.Event(), threading.Event()
+    claim, claim_failed = store.inbox.claim, threading.Event()
+    listener = BreakingListener(store.database.listen(Topic.INBOX), claim_failed)
 
     def claim_or_fail(*arguments: Any, **options: Any) -> list[ClaimedJob]:
         if not claim_failed.is_set():
@@ -101,15 +121,7 @@ def test_claims_go_on_after_the_listener_broke(
             raise StoreUnavailable("it is away")
         return claim(*arguments, **options)
 
-    def wait_or_break(timeout_s: float) -> bool:
-        if claim_failed.is_set() and not listener_broke.is_set():
-            listener_broke.set()
-            raise RuntimeError("it broke")
-        return wait(timeout_s)
-
-    with running_worker(tools) as worker:
-        wait = worker._listener.wait
-        monkeypatch.setattr(worker._listener, "wait", wait_or_break)
-        monkeypatch.setattr(store.inbox, "claim", claim_or_fail)
-        assert listener_broke.wait(60)
+    monkeypatch.setattr(store.inbox, "claim", claim_or_fail)
+    with running_worker(tools, listener=listener, timings=WorkerTimings(poll_s=0.03)):
+        assert listener.broke.wait(60)
         assert wait_for_end(store, submit_sound())["status"] == "succeeded"
