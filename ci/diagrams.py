@@ -12,6 +12,8 @@ from euterpe.analytics.facts_schema import FACTS
 from euterpe.analytics.marts.schema import MARTS
 from euterpe.analytics.schema import Table
 from euterpe.analytics.tables import HISTORY
+from euterpe.domain.documents import EventDocument, OutputDocument, RefreshDocument, StatusDocument
+from euterpe.domain.json_schema import object_schema
 from euterpe.domain.retry import DeliverySchedule
 from euterpe.domain.states import JOB_TRANSITIONS, OUTBOX_TRANSITIONS, JobStatus, OutboxStatus
 from euterpe.domain.units import format_duration, format_seconds
@@ -48,6 +50,15 @@ def definitions(tables: Iterable[Table]) -> str:
     return "\n".join([*lines[1:], "", ""])
 
 
+def fields_table(document: type) -> str:
+    """Return a markdown table of the fields of a document that users see."""
+    lines = ["| field | type | meaning |", "| --- | --- | --- |"]
+    for name, schema in object_schema(document)["properties"].items():
+        types = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
+        lines.append(f"| `{name}` | {' or '.join(types)} | {schema['description']} |")
+    return "\n".join([*lines, ""])
+
+
 def retries(max_attempts: int) -> str:
     """Return a markdown table of delivery attempts: the pause before each and the total time."""
     lines = [
@@ -65,6 +76,10 @@ def retries(max_attempts: int) -> str:
 _GENERATED: Mapping[str, Callable[[], str]] = {
     "jobs": lambda: diagram(JOB_TRANSITIONS, [JobStatus.QUEUED]),
     "events": lambda: diagram(OUTBOX_TRANSITIONS, [OutboxStatus.PENDING, OutboxStatus.SKIPPED]),
+    "status": lambda: fields_table(StatusDocument),
+    "outputs": lambda: fields_table(OutputDocument),
+    "event": lambda: fields_table(EventDocument),
+    "refresh": lambda: fields_table(RefreshDocument),
     "retries": lambda: retries(_MAX_ATTEMPTS),
     "lake": lambda: definitions(HISTORY.values()),
     "facts": lambda: definitions(FACTS.values()),

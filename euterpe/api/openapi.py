@@ -15,7 +15,8 @@ from euterpe.api.openapi_nodes import (
     path,
     query,
 )
-from euterpe.api.schemas import Schema, ref, schemas
+from euterpe.api.schemas import ref, schemas
+from euterpe.domain.json_schema import Schema
 from euterpe.domain.states import JobStatus
 
 _INTRODUCTION = """Transcodes media from your object storage to your object storage.

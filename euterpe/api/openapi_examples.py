@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
+from euterpe.domain.documents import StatusDocument, example_document
+
 JOB_ID = "01937b1e-6f3a-7c52-8d0e-5a4c1b2f9e77"
 _S3 = {
     "type": "s3",
@@ -86,41 +88,7 @@ CREDENTIALS_EXAMPLES: Mapping[str, dict[str, Any]] = MappingProxyType(
 
 _AT, _LATER = "2026-03-01T12:00:00.000Z", "2026-03-01T12:01:30.000Z"
 _SHA256 = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
-_OUTPUT = {
-    "name": "mp4",
-    "url": "s3://out/a/mp4.mp4",
-    "content_type": "video/mp4",
-    "size_bytes": 7340032,
-    "sha256": _SHA256,
-    "duration_seconds": 60.0,
-    "width": 1280,
-    "height": 720,
-    "file_count": 1,
-    "files": [{"path": "mp4.mp4", "size_bytes": 7340032, "sha256": _SHA256}],
-}
-_JOB = {
-    "job_id": JOB_ID,
-    "external_id": "asset-42",
-    "status": "succeeded",
-    "progress": 100.0,
-    "eta_seconds": None,
-    "speed": None,
-    "attempt_count": 1,
-    "max_attempts": 3,
-    "credential_version": 1,
-    "cancel_requested": False,
-    "queue": "default",
-    "priority": 50,
-    "source_info": {"duration_seconds": 60.0, "size_bytes": 52428800, "streams": []},
-    "outputs": [_OUTPUT],
-    "error": None,
-    "metadata": {"title": "Interview"},
-    "created_at": _AT,
-    "updated_at": _LATER,
-    "started_at": _AT,
-    "finished_at": _LATER,
-    "next_attempt_at": None,
-}
+_JOB = example_document(StatusDocument)
 # Values by field; a field that means other things in two schemas is listed with its schema.
 _FIELDS: Mapping[str, Any] = MappingProxyType(
     {
@@ -156,7 +124,6 @@ _FIELDS: Mapping[str, Any] = MappingProxyType(
         "expires_at": "2026-03-01T13:00:00Z",
         "external_id": "asset-42",
         "file_count": 1,
-        "files": _OUTPUT["files"],
         "finished_at": _LATER,
         "group": {"id": "channel-7", "limit": 2},
         "height": 720,
@@ -216,7 +183,6 @@ _FIELDS: Mapping[str, Any] = MappingProxyType(
         "EventFrame.id": "4",
         "Health.status": "ok",
         "HlsOutput.video": {"codec": "h264", "ladder": [1080, 720, 480]},
-        "Job.outputs": [_OUTPUT],
         "JobPage.jobs": [_JOB],
         "JobSpec.output": {"url": "s3://out/a/"},
         "JobSpec.outputs": [{"name": "mp4", "type": "mp4", "video": {"codec": "h264", "height": 720}}],

@@ -5,7 +5,8 @@ from itertools import groupby
 from typing import Any
 
 from euterpe.api.problems import PROBLEMS
-from euterpe.api.schemas import Schema, ref
+from euterpe.api.schemas import ref
+from euterpe.domain.json_schema import Schema
 
 Node = dict[str, Any]
 

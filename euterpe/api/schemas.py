@@ -1,16 +1,14 @@
 """JSON Schemas of request and response bodies, for the OpenAPI document."""
 
 import json
-from typing import Any
 
 from euterpe.api.openapi_examples import example_of
 from euterpe.api.problems import PROBLEMS
+from euterpe.domain.documents import StatusDocument
+from euterpe.domain.json_schema import Schema, object_schema
 from euterpe.domain.profiles import PROFILES
 from euterpe.domain.replacement import Replacement
 from euterpe.domain.spec import JobSpec
-from euterpe.domain.states import JobStatus
-
-Schema = dict[str, Any]
 
 _REF = "#/components/schemas/{model}"
 
@@ -26,7 +24,7 @@ def schemas() -> dict[str, Schema]:
     models = {**spec.pop("$defs"), **credentials.pop("$defs")}
     named = {
         "JobSpec": spec,
-        "Job": _job(),
+        "Job": object_schema(StatusDocument),
         "Jobs": _object(jobs=_list(ref("Job")), missing=_list(_TEXT), pruned=_list(_TEXT)),
         "JobPage": _object(jobs=_list(ref("Job")), next_cursor=_nullable(_TEXT)),
         "NewCredentials": credentials,
@@ -55,16 +53,12 @@ def _field(field: str, schema: Schema) -> Schema:
     if default is not None:
         text = f"{schema.get('description', '')} Default: `{json.dumps(default)}`."
         described["description"] = text.strip()
-    if "const" not in schema:
+    if "const" not in schema and "examples" not in schema:
         described["examples"] = [example_of(field)]
     return described
 
 
 _TEXT: Schema = {"type": "string"}
-_COUNT: Schema = {"type": "integer", "minimum": 0}
-_NUMBER: Schema = {"type": "number"}
-_INSTANT: Schema = {"type": "string", "format": "date-time"}
-_BOOLEAN: Schema = {"type": "boolean"}
 
 
 def _nullable(schema: Schema) -> Schema:
@@ -78,60 +72,6 @@ def _list(items: Schema) -> Schema:
 def _object(**properties: Schema) -> Schema:
     """Return the schema of an object whose properties are all required."""
     return {"type": "object", "properties": properties, "required": list(properties)}
-
-
-def _job() -> Schema:
-    return _object(
-        job_id={"type": "string", "format": "uuid"},
-        external_id=_nullable(_TEXT),
-        status={"type": "string", "enum": list(JobStatus)},
-        progress={"type": "number", "minimum": 0, "maximum": 100},
-        eta_seconds=_nullable(_NUMBER),
-        speed=_nullable(_NUMBER),
-        attempt_count=_COUNT,
-        max_attempts=_COUNT,
-        credential_version=_COUNT,
-        cancel_requested=_BOOLEAN,
-        queue=_TEXT,
-        priority={"type": "integer", "minimum": 0, "maximum": 100},
-        source_info={"type": ["object", "null"], "additionalProperties": True},
-        outputs=_list(_output()),
-        error={
-            "type": ["object", "null"],
-            "properties": {
-                "code": _TEXT,
-                "message": _TEXT,
-                "retryable": _BOOLEAN,
-                "phase": _nullable(_TEXT),
-            },
-            "required": ["code", "message", "retryable"],
-        },
-        metadata={"type": "object", "additionalProperties": True},
-        created_at=_INSTANT,
-        updated_at=_INSTANT,
-        started_at=_nullable(_INSTANT),
-        finished_at=_nullable(_INSTANT),
-        next_attempt_at=_nullable(_INSTANT),
-    )
-
-
-def _output() -> Schema:
-    return _object(
-        name=_TEXT,
-        url={**_TEXT, "description": "of the file to open: the playlist, the video or the last picture"},
-        content_type={**_TEXT, "description": "of that file"},
-        size_bytes={**_COUNT, "description": "of all files of the output together"},
-        sha256={**_TEXT, "pattern": "^[0-9a-f]{64}$", "description": "of the file at `url`"},
-        duration_seconds=_nullable(_NUMBER),
-        width=_nullable(_COUNT),
-        height=_nullable(_COUNT),
-        file_count={**_COUNT, "description": "how many files the output has"},
-        files={
-            **_list(_object(path=_TEXT, size_bytes=_COUNT, sha256=_TEXT)),
-            "description": "each file, by its path below the output prefix; of more than about 900 files of "
-            "one job the last segments are left out, and `file_count` is larger than the list",
-        },
-    )
 
 
 def _event_frame() -> Schema:

@@ -1,11 +1,21 @@
-"""Typed views of the JSON documents of the API. `document` holds all fields, even unknown fields."""
+"""Typed views of the JSON documents of the API, whose fields `euterpe/domain/documents.py` defines.
+
+`document` holds all fields, even fields that this version of the SDK does not know.
+"""
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 from euterpe.client.errors import JobFailed
+from euterpe.domain.documents import (
+    EventDocument,
+    ProgressDocument,
+    RefreshDocument,
+    StatusDocument,
+    fields_of,
+)
 from euterpe.domain.states import FINISHED, JobStatus
 
 Document = Mapping[str, Any]
@@ -15,7 +25,7 @@ class MalformedDocument(ValueError):
     """The document does not have the expected form. Callers raise an error of their own instead."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class _Read:
     """A JSON object: the declared fields as attributes, and the whole object in `document`."""
 
@@ -26,38 +36,16 @@ class _Read:
         """Return the parsed document; raise MalformedDocument if a required field is missing."""
         if not isinstance(raw, dict):
             raise MalformedDocument("must be a JSON object")
-        named = [known for known in fields(cls) if known.name != "document"]
+        named = fields_of(cls)
         for known in named:
             if known.type in (str, int) and not isinstance(raw.get(known.name), known.type):
                 raise MalformedDocument(f"{known.name} is missing or malformed")
         return cls(document=raw, **{known.name: raw.get(known.name) for known in named})
 
 
-@dataclass(frozen=True)
-class Job(_Read):
+@dataclass(frozen=True, kw_only=True)
+class Job(_Read, StatusDocument):
     """The status document of a job. Instants are ISO 8601 in UTC."""
-
-    job_id: str
-    status: str
-    external_id: str | None
-    progress: float | None
-    eta_seconds: float | None
-    speed: float | None
-    attempt_count: int
-    max_attempts: int
-    credential_version: int
-    cancel_requested: bool
-    queue: str
-    priority: int
-    source_info: Document | None
-    outputs: Sequence[Document]
-    error: Document | None
-    metadata: Document
-    created_at: str
-    updated_at: str
-    started_at: str | None
-    finished_at: str | None
-    next_attempt_at: str | None
 
     @property
     def is_finished(self) -> bool:
@@ -74,43 +62,19 @@ class Job(_Read):
         return self
 
 
-@dataclass(frozen=True)
-class Event(_Read):
+@dataclass(frozen=True, kw_only=True)
+class Event(_Read, EventDocument):
     """An event of a job. `event_id` is the same in every delivery."""
 
-    event_id: str
-    sequence: int
-    type: str
-    job_id: str
-    status: str
-    occurred_at: str
-    attempt_count: int
-    external_id: str | None
-    metadata: Document
-    outputs: Sequence[Document]
-    error: Document | None
 
-
-@dataclass(frozen=True)
-class Progress(_Read):
+@dataclass(frozen=True, kw_only=True)
+class Progress(_Read, ProgressDocument):
     """The progress of a running job, sent between events."""
 
-    job_id: str
-    status: str
-    progress: float | None
-    eta_seconds: float | None
-    speed: float | None
 
-
-@dataclass(frozen=True)
-class Refresh(_Read):
+@dataclass(frozen=True, kw_only=True)
+class Refresh(_Read, RefreshDocument):
     """A worker's request for new credentials: the current credentials were refused or expire soon."""
-
-    job_id: str
-    credential_version: int
-    reason: str
-    event_id: str
-    occurred_at: str
 
     @staticmethod
     def answer(

@@ -3,34 +3,28 @@
 from collections.abc import Mapping
 from typing import Any
 
+from euterpe.domain.documents import JobColumns, StatusDocument, fields_of, members
 from euterpe.domain.states import JobStatus
 from euterpe.domain.units import iso, iso_or_none
+
+_COLUMNS = tuple(column.name for column in fields_of(JobColumns))
 
 
 def status_document(job: Mapping[str, Any]) -> dict[str, Any]:
     """Return the document for a row of `inbox_jobs`. It has outputs only once the job has succeeded."""
     status = JobStatus(job["status"])
     waits = status is JobStatus.QUEUED
-    return {
-        "job_id": job["job_id"],
-        "external_id": job["external_id"],
-        "status": status,
-        "progress": job["progress"],
-        "eta_seconds": job["eta_seconds"],
-        "speed": job["speed"],
-        "attempt_count": job["attempt_count"],
-        "max_attempts": job["max_attempts"],
-        "credential_version": job["credential_version"],
-        "cancel_requested": job["cancel_requested_at"] is not None,
-        "queue": job["queue"],
-        "priority": job["priority"],
-        "source_info": job["source_info"],
-        "outputs": job["outputs"] or [] if status is JobStatus.SUCCEEDED else [],
-        "error": job["last_error"],
-        "metadata": job["spec"].get("metadata") or {},
-        "created_at": iso(job["created_at"]),
-        "updated_at": iso(job["updated_at"]),
-        "started_at": iso_or_none(job["started_at"]),
-        "finished_at": iso_or_none(job["finished_at"]),
-        "next_attempt_at": iso(job["available_at"]) if waits and job["attempt_count"] else None,
-    }
+    return members(
+        StatusDocument(
+            **{name: job[name] for name in _COLUMNS},
+            cancel_requested=job["cancel_requested_at"] is not None,
+            outputs=job["outputs"] or [] if status is JobStatus.SUCCEEDED else [],
+            error=job["last_error"],
+            metadata=job["spec"].get("metadata") or {},
+            created_at=iso(job["created_at"]),
+            updated_at=iso(job["updated_at"]),
+            started_at=iso_or_none(job["started_at"]),
+            finished_at=iso_or_none(job["finished_at"]),
+            next_attempt_at=iso(job["available_at"]) if waits and job["attempt_count"] else None,
+        )
+    )

@@ -11,6 +11,7 @@ import structlog
 from euterpe.crypto.signing import new_nonce, signature_headers
 from euterpe.domain.canonical import join_secrets
 from euterpe.domain.credentials import Side, StorageCredentials, credentials_for
+from euterpe.domain.documents import RefreshDocument, members
 from euterpe.domain.errors import InvalidSpec
 from euterpe.domain.replacement import new_secret
 from euterpe.domain.retry import RetryClass
@@ -129,16 +130,15 @@ class CredentialAccess:
 
     def _call_requester(self, url: str, reason: Reason, secrets: Sequence[str]) -> bool:
         """Return whether the requester's response contained or promised new credentials."""
-        body = json.dumps(
-            {
-                "job_id": self._job.job_id,
-                "credential_version": self._version,
-                "reason": reason,
-                "event_id": (event_id := new_id()),
-                "occurred_at": iso(int(time.time() * 1000)),
-            }
-        ).encode()
-        headers = signature_headers(secrets, event_id, body, int(time.time()), new_nonce())
+        call = RefreshDocument(
+            job_id=self._job.job_id,
+            credential_version=self._version,
+            reason=reason,
+            event_id=new_id(),
+            occurred_at=iso(int(time.time() * 1000)),
+        )
+        body = json.dumps(members(call)).encode()
+        headers = signature_headers(secrets, call.event_id, body, int(time.time()), new_nonce())
         try:
             answer = self._egress.request(
                 "POST",

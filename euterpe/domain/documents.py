@@ -1,0 +1,222 @@
+"""The documents that users see, each defined once, field by field.
+
+The JSON schemas of the API (`json_schema.py`), the classes of the SDK (`euterpe/client/documents.py`) and the
+tables of the docs derive from these classes. They are plain dataclasses, because the SDK has no pydantic.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Annotated, Any, NamedTuple, get_args
+
+from euterpe.domain.states import JobStatus
+
+Object = Mapping[str, Any]
+
+_ID = "01937b1e-6f3a-7c52-8d0e-5a4c1b2f9e77"
+_CREATED, _ENDED = "2026-03-01T12:00:00.000Z", "2026-03-01T12:01:30.000Z"
+_SHA256 = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
+
+
+@dataclass(frozen=True)
+class About:
+    """The description of a field, an example of its value, and further keywords of its JSON schema.
+
+    `form` is the class that describes the object in the field, or each object in its list. The values of such
+    a field stay mappings, so that readers get unknown fields, too.
+    """
+
+    text: str
+    example: object
+    form: type | None
+    is_required: bool
+    schema: Mapping[str, object]
+
+
+def about(
+    text: str, example: object, *, form: type | None = None, is_required: bool = True, **schema: object
+) -> About:
+    return About(text, example, form, is_required, schema)
+
+
+class DocumentField(NamedTuple):
+    name: str
+    type: object
+    about: About
+
+
+_fields: dict[type, tuple[DocumentField, ...]] = {}
+
+
+def fields_of(document: type) -> tuple[DocumentField, ...]:
+    """Return the described fields of a document or of a class that derives from one, in their order."""
+    if document not in _fields:
+        known = ((one.name, get_args(one.type)) for one in fields(document))
+        _fields[document] = tuple(
+            DocumentField(name, *args) for name, args in known if args and isinstance(args[-1], About)
+        )
+    return _fields[document]
+
+
+def members(document: object) -> dict[str, Any]:
+    """Return a document as a JSON object, in the order of its fields and without copying their values."""
+    return {one.name: getattr(document, one.name) for one in fields_of(type(document))}
+
+
+def example_document(document: type) -> Object:
+    """Return a document made of the examples of its fields."""
+    return {one.name: one.about.example for one in fields_of(document)}
+
+
+# Fields that several documents have.
+JobId = Annotated[str, about("the id of the job", _ID, format="uuid")]
+ExternalId = Annotated[str | None, about("the id that the request gave to the job", "asset-42")]
+Status = Annotated[str, about("the state of the job", "processing", enum=list(JobStatus))]
+Percent = Annotated[float, about("how much of the attempt is done, in percent", 41.5, minimum=0, maximum=100)]
+Eta = Annotated[float | None, about("the expected time until the encode ends", 12.0)]
+Speed = Annotated[float | None, about("seconds of media that are encoded in a second", 3.1)]
+AttemptCount = Annotated[int, about("how many attempts have been charged to the job", 1, minimum=0)]
+Metadata = Annotated[Object, about("the metadata of the request", {"title": "Interview"})]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileDocument:
+    """A file of an output."""
+
+    path: Annotated[str, about("the file's path below the output prefix", "mp4.mp4")]
+    size_bytes: Annotated[int, about("the size of the file", 7_340_032, minimum=0)]
+    sha256: Annotated[str, about("the checksum of the file", _SHA256)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputDocument:
+    """An output of a job that has succeeded."""
+
+    name: Annotated[str, about("the name of the output in the request", "mp4")]
+    url: Annotated[
+        str, about("of the file to open: the playlist, the video or the last picture", "s3://out/a/mp4.mp4")
+    ]
+    content_type: Annotated[str, about("of that file", "video/mp4")]
+    size_bytes: Annotated[int, about("of all files of the output together", 7_340_032, minimum=0)]
+    sha256: Annotated[str, about("of the file at `url`", _SHA256, pattern="^[0-9a-f]{64}$")]
+    duration_seconds: Annotated[float | None, about("the length of the media; null for pictures", 60.0)]
+    width: Annotated[int | None, about("the width of a video or a picture in pixels", 1280, minimum=0)]
+    height: Annotated[int | None, about("the height of a video or a picture in pixels", 720, minimum=0)]
+    file_count: Annotated[int, about("how many files the output has", 1, minimum=0)]
+    files: Annotated[
+        Sequence[Object],
+        about(
+            "each file, by its path below the output prefix; of more than about 900 files of one job the "
+            "last segments are left out, and `file_count` is larger than the list",
+            [example_document(FileDocument)],
+            form=FileDocument,
+        ),
+    ]
+
+
+Outputs = Annotated[
+    Sequence[Object],
+    about("the outputs, once the job has succeeded", [example_document(OutputDocument)], form=OutputDocument),
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErrorDocument:
+    """The error of a job's last attempt."""
+
+    code: Annotated[str, about("a stable code, listed on the page of errors", "source_forbidden")]
+    message: Annotated[str, about("what happened, for people", "s3://in/a.mov: answered 403")]
+    retryable: Annotated[bool, about("whether another attempt may help", example=False)]
+    phase: Annotated[str | None, about("the status of the job when it failed", "fetching", is_required=False)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobColumns:
+    """The columns of a job that its status document shows unchanged, under the names that they have in the
+    database."""
+
+    job_id: JobId
+    external_id: ExternalId
+    status: Status
+    progress: Percent
+    eta_seconds: Eta
+    speed: Speed
+    attempt_count: AttemptCount
+    max_attempts: Annotated[int, about("how many attempts the job may use", 3, minimum=0)]
+    credential_version: Annotated[int, about("raised by each replacement of credentials", 1, minimum=0)]
+    queue: Annotated[str, about("the queue that the job is in", "default")]
+    priority: Annotated[
+        int, about("the order among the requester's jobs, higher first", 50, minimum=0, maximum=100)
+    ]
+    source_info: Annotated[
+        Object | None,
+        about("what the probe has found in the source", {"duration_seconds": 60.0, "size_bytes": 52_428_800}),
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatusDocument(JobColumns):
+    """The status document of a job. Instants are ISO 8601 in UTC."""
+
+    cancel_requested: Annotated[bool, about("whether the running job is to be canceled", example=False)]
+    outputs: Outputs
+    error: Annotated[
+        Object | None,
+        about(
+            "the error of the last attempt; while the job waits or runs, of the attempt before",
+            example_document(ErrorDocument),
+            form=ErrorDocument,
+        ),
+    ]
+    metadata: Metadata
+    created_at: Annotated[str, about("when the job was accepted", _CREATED, format="date-time")]
+    updated_at: Annotated[str, about("when this document last changed", _ENDED, format="date-time")]
+    started_at: Annotated[str | None, about("when its first attempt began", _CREATED, format="date-time")]
+    finished_at: Annotated[str | None, about("when the job ended", _ENDED, format="date-time")]
+    next_attempt_at: Annotated[
+        str | None,
+        about("the earliest time of the next attempt, while the job waits for it", None, format="date-time"),
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventDocument:
+    """The body of a webhook: an event of a job. `event_id` is the same in every delivery."""
+
+    event_id: Annotated[str, about("the id of the event: deduplicate by it", _ID, format="uuid")]
+    sequence: Annotated[int, about("the place of the event in its job, from 1", 4, minimum=1)]
+    type: Annotated[str, about("`job.` and the status, or `job.progress`", "job.succeeded")]
+    job_id: JobId
+    status: Status
+    occurred_at: Annotated[str, about("when the event occurred", _ENDED, format="date-time")]
+    attempt_count: AttemptCount
+    external_id: ExternalId
+    metadata: Metadata
+    outputs: Outputs
+    error: Annotated[Object | None, about("the error, if the job has failed", None, form=ErrorDocument)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgressDocument:
+    """The progress of a running job, sent between the events of a stream."""
+
+    job_id: JobId
+    status: Status
+    progress: Percent
+    eta_seconds: Eta
+    speed: Speed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefreshDocument:
+    """The body of a call to `refresh_url`: the credentials were refused, or expire soon."""
+
+    job_id: JobId
+    credential_version: Annotated[int, about("the version that the worker has", 1, minimum=0)]
+    reason: Annotated[
+        str,
+        about(
+            "whether the credentials were refused or expire soon", "forbidden", enum=["forbidden", "expiring"]
+        ),
+    ]
+    event_id: Annotated[str, about("the id of the call", _ID, format="uuid")]
+    occurred_at: Annotated[str, about("when the worker made the call", _CREATED, format="date-time")]
