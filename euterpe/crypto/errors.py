@@ -4,6 +4,9 @@ from pathlib import Path
 
 from euterpe.domain.errors import EuterpeError
 
+_BACK_IN_THE_RING = "put it back into EUTERPE_KEK_FILE, or into EUTERPE_KEKS and start again"
+_BACK_IN_VAULT = "set EUTERPE_VAULT_URL, or lower the key's min_decryption_version in Vault"
+
 
 class CannotDecrypt(EuterpeError):
     """The secret was tampered with, truncated, or moved to another row; the error does not reveal which."""
@@ -19,9 +22,10 @@ class UnknownKek(EuterpeError):
     retryable = True  # while a new key is being rolled out, another worker may have it
 
     def __init__(self, kek_id: str) -> None:
+        is_in_vault = kek_id.startswith("vault:")
         super().__init__(
-            f"the key ring has no KEK {kek_id!r}: put it back into EUTERPE_KEK_FILE, or into EUTERPE_KEKS "
-            "and start again (if it is there now, all is well); if it is lost, store the secret anew"
+            f"the key ring has no KEK {kek_id!r}: {_BACK_IN_VAULT if is_in_vault else _BACK_IN_THE_RING} "
+            "(if that is done already, all is well); if it is lost, store the secret anew"
         )
         self.kek_id = kek_id
 
@@ -31,6 +35,17 @@ class KeyProviderUnavailable(EuterpeError):
 
     code = "key_provider_unavailable"
     retryable = True
+
+
+class UnboundKeys(EuterpeError):
+    """The key provider unwraps a DEK for any row: a secret that is moved to another row would decrypt."""
+
+    code = "unbound_keys"
+
+    def __init__(self, kek_id: str) -> None:
+        super().__init__(
+            f"{kek_id} does not check the associated data: use Vault 1.9 or newer, and an aes256-gcm96 key"
+        )
 
 
 class UnknownFormat(EuterpeError):

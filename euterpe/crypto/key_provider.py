@@ -1,13 +1,13 @@
 """Key providers: the places that hold the KEKs and wrap data keys (DEKs) with them.
 
-The rings of `local_key_ring.py` hold the KEKs in this process; another provider may hold them far away.
+The rings of `local_key_ring.py` hold the KEKs in this process; `vault_key_provider.py` leaves them in Vault.
 """
 
 import os
 from collections.abc import Callable
 from typing import Protocol
 
-from euterpe.crypto.errors import CannotDecrypt, UnknownKek
+from euterpe.crypto.errors import CannotDecrypt, UnboundKeys, UnknownKek
 
 _DEK_BYTES = 32
 
@@ -72,7 +72,13 @@ class JoinedKeyProviders:
 
 
 def prove(provider: KeyProvider) -> None:
-    """Wrap and unwrap a random DEK under the active KEK; raise what fails, before the first secret does."""
+    """Wrap and unwrap a random DEK under the active KEK. Raise if it fails, or if no AAD is checked."""
     dek, aad, kek_id = os.urandom(_DEK_BYTES), b"euterpe-proof", provider.active_id
-    if provider.unwrap(kek_id, provider.wrap(kek_id, dek, aad), aad) != dek:
+    wrapped = provider.wrap(kek_id, dek, aad)
+    if provider.unwrap(kek_id, wrapped, aad) != dek:
         raise CannotDecrypt
+    try:
+        provider.unwrap(kek_id, wrapped, b"another row")
+    except CannotDecrypt:
+        return
+    raise UnboundKeys(kek_id)

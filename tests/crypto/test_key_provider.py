@@ -1,16 +1,18 @@
 """The rules of `KeyProvider`, run on every implementation."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from euterpe.crypto.envelope import rewrap, seal, unseal, webhook_secret_context
-from euterpe.crypto.errors import CannotDecrypt, UnknownKek
+from euterpe.crypto.errors import CannotDecrypt, UnboundKeys, UnknownKek
 from euterpe.crypto.key_provider import JoinedKeyProviders, KeyProvider, prove
 from euterpe.crypto.keyfile import KeySet, activate_key, add_key
 from euterpe.crypto.local_key_ring import FileKeyRing, LocalKeyRing
+from tests.vault_server import VaultServer
 
 CONTEXT = webhook_secret_context("r1", "s1")
 DEK, AAD = bytes(range(32)), b"row 1"
@@ -27,7 +29,7 @@ class Rotatable:
         return self._rotate()
 
 
-def in_memory(_: Path) -> Rotatable:
+def in_memory(_: Path, __: ExitStack) -> Rotatable:
     keys = {"k1": os.urandom(32), "k2": os.urandom(32)}
     return Rotatable(
         LocalKeyRing(KeySet("a test", "k1", {"k1": keys["k1"]})),
@@ -35,7 +37,7 @@ def in_memory(_: Path) -> Rotatable:
     )
 
 
-def in_a_file(folder: Path) -> Rotatable:
+def in_a_file(folder: Path, _: ExitStack) -> Rotatable:
     path = folder / "keks.json"
     add_key(path, "k1")
     ring = FileKeyRing(path)
@@ -47,15 +49,39 @@ def in_a_file(folder: Path) -> Rotatable:
     return Rotatable(ring, rotate)
 
 
-def joined(folder: Path) -> Rotatable:
-    new, old = in_a_file(folder), LocalKeyRing(KeySet("a test", "old", {"old": os.urandom(32)}))
+def in_vault(folder: Path, servers: ExitStack) -> Rotatable:
+    vault = servers.enter_context(VaultServer(folder))
+    provider = vault.provider()
+
+    def rotate() -> KeyProvider:
+        vault.rotate()
+        return provider
+
+    return Rotatable(provider, rotate)
+
+
+def remembered_from_vault(folder: Path, servers: ExitStack) -> Rotatable:
+    """Return a provider that does not ask Vault twice for a DEK or for the versions."""
+    vault = servers.enter_context(VaultServer(folder))
+
+    def rotate() -> KeyProvider:
+        vault.rotate()
+        return vault.provider(versions_valid_s=3600.0, dek_valid_s=3600.0)
+
+    return Rotatable(vault.provider(versions_valid_s=3600.0, dek_valid_s=3600.0), rotate)
+
+
+def joined(folder: Path, servers: ExitStack) -> Rotatable:
+    new, old = in_vault(folder, servers), in_a_file(folder, servers).provider
     return Rotatable(JoinedKeyProviders(new.provider, old), lambda: JoinedKeyProviders(new.rotated(), old))
 
 
-@pytest.fixture(params=[in_memory, in_a_file, joined], ids=lambda make: make.__name__)
-def rotatable(request: pytest.FixtureRequest, tmp_path: Path) -> Rotatable:
-    made: Rotatable = request.param(tmp_path)
-    return made
+@pytest.fixture(
+    params=[in_memory, in_a_file, in_vault, remembered_from_vault, joined], ids=lambda make: make.__name__
+)
+def rotatable(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Rotatable]:
+    with ExitStack() as servers:
+        yield request.param(tmp_path, servers)
 
 
 @pytest.fixture
@@ -147,3 +173,17 @@ def test_a_proof_fails_for_a_provider_that_changes_keys() -> None:
 
     with pytest.raises(CannotDecrypt):
         prove(Forgetful(KeySet("a test", "k1", {"k1": b"1" * 32})))
+
+
+def test_a_proof_fails_for_a_provider_that_checks_no_aad() -> None:
+    class Unbound(LocalKeyRing):
+        def unwrap(self, kek_id: str, wrapped: bytes, aad: bytes) -> bytes:
+            del aad
+            return super().unwrap(kek_id, wrapped, b"")
+
+        def wrap(self, kek_id: str, dek: bytes, aad: bytes) -> bytes:
+            del aad
+            return super().wrap(kek_id, dek, b"")
+
+    with pytest.raises(UnboundKeys, match="associated data"):
+        prove(Unbound(KeySet("a test", "k1", {"k1": b"1" * 32})))

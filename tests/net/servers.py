@@ -158,9 +158,13 @@ class Authority:
         self._key = ec.generate_private_key(ec.SECP256R1())
         self._certificate = self._sign("Euterpe test CA", self._key, [], authority=True)
 
+    @property
+    def pem(self) -> str:
+        """Return the authority's own certificate."""
+        return self._certificate.public_bytes(Encoding.PEM).decode()
+
     def client_context(self) -> ssl.SSLContext:
-        pem = self._certificate.public_bytes(Encoding.PEM).decode()
-        return ssl.create_default_context(cadata=pem)
+        return ssl.create_default_context(cadata=self.pem)
 
     def server_context(self, names: Iterable[str], *, expired: bool = False) -> ssl.SSLContext:
         key = ec.generate_private_key(ec.SECP256R1())
