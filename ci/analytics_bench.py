@@ -28,7 +28,7 @@ from ci import report
 from ci.queue_bench import Databases
 from euterpe.analytics.ingest import ingest
 from euterpe.analytics.lake import Lake
-from euterpe.analytics.marts import Options
+from euterpe.analytics.options import Options
 from euterpe.analytics.pipeline import Question, analyse
 from euterpe.analytics.session import spark_session
 from euterpe.analytics.source import history_of

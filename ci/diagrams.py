@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from euterpe.analytics.facts_schema import FACTS
-from euterpe.analytics.marts.schema import MARTS
+from euterpe.analytics.marts import TABLES
 from euterpe.analytics.schema import Table
 from euterpe.analytics.tables import HISTORY
 from euterpe.domain.documents import EventDocument, OutputDocument, RefreshDocument, StatusDocument
@@ -83,7 +83,7 @@ _GENERATED: Mapping[str, Callable[[], str]] = {
     "retries": lambda: retries(_MAX_ATTEMPTS),
     "lake": lambda: definitions(HISTORY.values()),
     "facts": lambda: definitions(FACTS.values()),
-    "marts": lambda: definitions(MARTS.values()),
+    "marts": lambda: definitions(TABLES.values()),
 }
 
 

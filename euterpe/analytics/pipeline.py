@@ -1,10 +1,13 @@
 """The pipeline from the lake to the report: facts, marts, and output as HTML, JSON and Parquet."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+import json
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, date, datetime
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 from pyspark import StorageLevel
@@ -16,9 +19,14 @@ from euterpe.analytics.errors import AnalyticsError, LakeError
 from euterpe.analytics.facts import Facts, facts
 from euterpe.analytics.impossible_dates import count_dates, in_time
 from euterpe.analytics.lake import Lake
-from euterpe.analytics.marts import MAKERS, Options
+from euterpe.analytics.marts import MARTS
 from euterpe.analytics.marts.horizon import horizon
-from euterpe.analytics.report import Misdated, Results, Totals, render, to_json
+from euterpe.analytics.marts.mart import Mart
+from euterpe.analytics.options import Options
+from euterpe.analytics.report.findings import findings
+from euterpe.analytics.report.page import render
+from euterpe.analytics.report.results import Misdated, Results, Totals
+from euterpe.analytics.schema import Table
 
 
 @dataclass(frozen=True)
@@ -41,9 +49,11 @@ def analyse(
     lake: Lake,
     question: Question,
     options: Options,
+    *,
     on_mart: Progress = lambda name: None,  # noqa: ARG005
+    marts: Sequence[Mart] = MARTS,
 ) -> Results:
-    """Compute all marts from the latest commit of the lake."""
+    """Compute the marts from the latest commit of the lake."""
     commit = lake.commit()
     if not commit.version:
         raise LakeError(f"there is no lake in {lake.root}: `euterpe analytics ingest` makes one")
@@ -55,17 +65,17 @@ def analyse(
     )
     sound = in_time(asked, commit.read_at)
     try:
-        marts = {}
-        for name, make in MAKERS.items():
-            on_mart(name)
-            marts[name] = make(sound, replace(options, read_at=commit.read_at)).toArrow()
+        made = {}
+        for mart in marts:
+            on_mart(mart.table.name)
+            made[mart.table.name] = mart.make(sound, replace(options, read_at=commit.read_at)).toArrow()
         dates = count_dates(asked, commit.read_at)
         span = horizon(sound)
     finally:
         for frame in asked:
             frame.unpersist()
     return Results(
-        marts=marts,
+        marts=made,
         since=_instant(span.start),
         until=_instant(span.end),
         filters=question.filters,
@@ -92,6 +102,54 @@ def publish(results: Results, out: Path) -> Path:
     return _write_atomically(
         out / "report.html", lambda path: path.write_text(render(results), encoding="utf-8")
     )
+
+
+def to_json(results: Results, marts: Sequence[Mart] = MARTS) -> str:
+    """Return the report as JSON: the rows of every mart, with the meanings of its columns."""
+    document = {
+        "version": results.version,
+        "generated_at": results.generated_at,
+        "since": results.since,
+        "until": results.until,
+        "filters": dict(results.filters),
+        "prices": asdict(results.prices),
+        "objective": asdict(results.objective),
+        "forecast": asdict(results.forecast),
+        "totals": asdict(results.totals),
+        "read_at": results.read_at,
+        "misdated": asdict(results.misdated),
+        "findings": [
+            {**asdict(found), "severity": found.severity.name} for found in findings(results, marts)
+        ],
+        "marts": {mart.table.name: _rows_of(results, mart.table) for mart in marts},
+    }
+    return json.dumps(_plain(document), allow_nan=False, indent=1)
+
+
+def _rows_of(results: Results, table: Table) -> dict[str, Any]:
+    return {
+        "meaning": table.meaning,
+        "key": table.key,
+        "columns": [asdict(column) for column in table.columns],
+        "rows": results.marts[table.name].to_pylist(),
+    }
+
+
+def _plain(value: Any) -> Any:
+    """Return the value in JSON's types: dates and instants become ISO 8601 text, NaN and infinity null."""
+    match value:
+        case dict():
+            return {key: _plain(each) for key, each in value.items()}
+        case list() | tuple():
+            return [_plain(each) for each in value]
+        case datetime():
+            return f"{value.astimezone(UTC):%Y-%m-%dT%H:%M:%S}.{value.microsecond // 1000:03d}Z"
+        case date():
+            return value.isoformat()
+        case float() if not math.isfinite(value):
+            return None
+        case _:
+            return value
 
 
 def _of_requester(frame: DataFrame, requester: str) -> DataFrame:

@@ -1,7 +1,7 @@
 """The types in which all tables of the pipeline are declared, and their Arrow and Spark schemas.
 
-tables.py, facts_schema.py and marts/schema.py declare the tables. These declarations determine the shape of
-every output and the tables of docs/analytics.md. Instants and days are UTC.
+tables.py, facts_schema.py and each module of marts/ declare the tables. These declarations determine the
+shape of every output and the tables of docs/analytics.md. Instants and days are UTC.
 """
 
 from collections.abc import Iterable

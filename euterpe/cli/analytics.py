@@ -181,8 +181,7 @@ def _question(since: str, requester: str) -> "Question":
 def _report(
     session: "SparkSession", lake: "Lake", question: "Question", prices: Path | None, out_dir: Path
 ) -> Path:
-    from euterpe.analytics.marts import Options
-    from euterpe.analytics.marts.costs import read_prices
+    from euterpe.analytics.options import Options, read_prices
     from euterpe.analytics.pipeline import analyse, publish
 
     options = Options() if prices is None else Options(prices=read_prices(prices))

@@ -165,7 +165,7 @@ def _report(settings: Settings, folder: Path) -> None:
         return
     from euterpe.analytics.ingest import ingest
     from euterpe.analytics.lake import Lake
-    from euterpe.analytics.marts import Options
+    from euterpe.analytics.options import Options
     from euterpe.analytics.pipeline import Question, analyse, publish
 
     out("spark      computes the report of this run")

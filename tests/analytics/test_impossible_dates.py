@@ -11,10 +11,11 @@ from pyspark.sql import SparkSession
 
 from euterpe.analytics.lake import Lake
 from euterpe.analytics.lake.commits import partition_column
-from euterpe.analytics.marts import Options
-from euterpe.analytics.marts.schema import MARTS
-from euterpe.analytics.pipeline import Question, analyse
-from euterpe.analytics.report import Results, Totals, render, to_json
+from euterpe.analytics.marts import TABLES
+from euterpe.analytics.options import Options
+from euterpe.analytics.pipeline import Question, analyse, to_json
+from euterpe.analytics.report.page import render
+from euterpe.analytics.report.results import Results, Totals
 from euterpe.analytics.tables import ATTEMPTS, EVENTS, HISTORY, JOBS
 from euterpe.synthesize.history_plan import HistoryPlan
 from euterpe.synthesize.lake import synthesize_lake
@@ -64,7 +65,7 @@ def analysed(spark: SparkSession, root: Path, *, misdated: bool = False) -> Resu
 
 
 def test_a_job_dated_2037_moves_no_number_of_any_mart(clean: Results, disturbed: Results) -> None:
-    for name, table in MARTS.items():
+    for name, table in TABLES.items():
         assert_same(table, disturbed.rows(name), clean.rows(name))
     assert (disturbed.since, disturbed.until) == (clean.since, clean.until)
     assert disturbed.totals == clean.totals

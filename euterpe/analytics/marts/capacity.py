@@ -1,150 +1,215 @@
-"""Capacity forecast: the worker slots that each queue needs next month, if the last 28 days continue.
+"""Capacity: how busy the workers are, and how many slots next month needs."""
 
-The model assumes that jobs arrive as in the busiest hour of those days, times the growth until the day of the
-forecast, and that each job holds a slot for the time of all its attempts. queueing.py computes the wait
-(Erlang C). Growth is measured over the last whole weeks, at most eight, back from the end of the history; an
-empty week counts as one job, and growth is limited to between halving and doubling a week.
+from collections.abc import Iterator, Sequence
 
-The report shows the wait that the model expects with the present slots beside the wait that was observed in
-that hour: if the two are far apart, the forecast is unreliable, because it uses the same model.
-"""
+from euterpe.analytics.marts.forecast import TABLE, make
+from euterpe.analytics.marts.mart import Mart
+from euterpe.analytics.marts.utilisation import TABLE as UTILISATION
+from euterpe.analytics.marts.utilisation import busy_days, busy_sentence, busy_workers
+from euterpe.analytics.report import words
+from euterpe.analytics.report.blocks import Finding, Section, Severity, badge, counted, nothing, table
+from euterpe.analytics.report.html import Content, Html, join, tag
+from euterpe.analytics.report.results import Results, Row, total
 
-import math
-from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import datetime
-from functools import reduce
-from typing import Any
-
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
-
-from euterpe.analytics.facts import Facts
-from euterpe.analytics.marts.frames import Row, from_rows, to_rows
-from euterpe.analytics.marts.horizon import DAY_US, Horizon, horizon, is_waiting, waited_ms
-from euterpe.analytics.marts.ratios import percentiles
-from euterpe.analytics.marts.schema import CAPACITY
-from euterpe.analytics.marts.utilisation import most_at_once, parts
-from euterpe.analytics.queueing import MODEL, fewest_slots, wait_quantile
-from euterpe.analytics.statistics import slope
-
-_DAYS, _WEEKS, _FEWEST_WEEKS = 28, 8, 3
-_SHARES = (0.5, 0.95)
+DISAGREEMENT = 3  # the ratio of observed and modelled wait above which the model is not trusted
 
 
-@dataclass(frozen=True)
-class Forecast:
-    days_ahead: int = 30
-    p95_wait_seconds: float = 60
-
-
-def capacity(facts: Facts, forecast: Forecast = Forecast(), read_at: datetime | None = None) -> DataFrame:
-    now = horizon(facts, read_at)
-    arrivals, services = _arrivals(facts.jobs, now), _services(facts.attempts, now)
-    parts_of_it = (services, _slots(facts.attempts, now), _waits(facts.jobs, arrivals, now))
-    seen = reduce(lambda known, part: known.join(part, "queue", "left"), parts_of_it, arrivals)
-    rows = (_row(row, forecast) for row in to_rows(seen))
-    return from_rows(facts.jobs.sparkSession, rows, CAPACITY)
-
-
-def _arrivals(jobs: DataFrame, now: Horizon) -> DataFrame:
-    """Return each queue's busiest hour, its jobs by week (latest first), and how many whole weeks it has."""
-    recent = jobs.where(now.within("created_at", days=_DAYS))
-    by_hour = recent.groupBy("queue", _hour().alias("hour")).count()
-    largest = F.max(F.struct("count", "hour"))  # the later of two equally busy hours
-    busiest = by_hour.groupBy("queue").agg(
-        largest["count"].alias("busiest"), largest["hour"].alias("busiest_hour")
-    )
-    weeks = (F.count_if(now.within("created_at", days=7 * (ago + 1), after=7 * ago)) for ago in range(_WEEKS))
-    age = F.lit(now.end) - F.min(F.unix_micros("created_at"))
-    weekly = jobs.groupBy("queue").agg(
-        F.array(*weeks).alias("by_week"), F.floor(age / (7 * DAY_US)).alias("whole_weeks")
-    )
-    return busiest.join(weekly, "queue")
-
-
-def _hour() -> Column:
-    return F.date_trunc("hour", "created_at")
-
-
-def _waits(jobs: DataFrame, arrivals: DataFrame, now: Horizon) -> DataFrame:
-    """Return the observed waits of the last `_DAYS` days, and of their busiest hour alone, by queue."""
-    recent = jobs.where(now.within("created_at", days=_DAYS)).join(
-        arrivals.select("queue", "busiest_hour"), "queue"
-    )
-    seconds = waited_ms(now) / 1000
-    in_busiest = F.when(_hour() == F.col("busiest_hour"), seconds)
-    return recent.groupBy("queue").agg(
-        percentiles(seconds, _SHARES).alias("waited"),
-        percentiles(in_busiest, _SHARES).alias("waited_in_busiest"),
-        F.count_if(is_waiting(now)).alias("still_waiting"),
+def section(results: Results) -> Section:
+    queues = sorted(results.rows("capacity"), key=lambda row: (-(row["forecast_load"] or 0), row["queue"]))
+    days = busy_days(results)
+    return Section(
+        "capacity",
+        "How busy are the workers, and how many slots does next month need?",
+        _answer(results, queues, days),
+        join(
+            busy_workers(results, days) if days else nothing("No worker has done anything yet."),
+            _needed(queues) if queues else nothing("There are no arrivals to reckon with yet."),
+        ),
+        (UTILISATION, TABLE),
     )
 
 
-def _services(attempts: DataFrame, now: Horizon) -> DataFrame:
-    ended = attempts.where(F.col("ended_at").isNotNull() & now.within("started_at", days=_DAYS))
-    by_job = ended.groupBy("queue", "job_id").agg((F.sum("busy_ms") / 1000).alias("seconds"))
-    spent = by_job.groupBy("queue")
-    return spent.agg(F.avg("seconds").alias("mean"), F.var_pop("seconds").alias("variance"))
+def _answer(results: Results, queues: Sequence[Row], days: Sequence[Row]) -> str:
+    sentences = []
+    if days:
+        sentences.append(busy_sentence(days))
+    (needed,) = total(queues, ("slots_needed",)).values()
+    if needed:
+        target = words.duration(results.forecast.p95_wait_seconds)
+        sentences.append(
+            f"In {results.forecast.days_ahead} days, {words.of(needed, 'slot')} would keep 95 % of the waits "
+            f"in each queue's busiest hour within {target}, were no slot shared between queues."
+        )
+    if doubtful := disagreeing(queues):
+        sentences.append(
+            f"Do not trust that for {words.listed(doubtful)}: the model is more than {DISAGREEMENT}× off the "
+            "waiting that was seen there."
+        )
+    return " ".join(sentences) or "Nothing has run yet."
 
 
-def _slots(attempts: DataFrame, now: Horizon) -> DataFrame:
-    since = F.lit(now.end - _DAYS * DAY_US)
-    known = parts(attempts, now).where(F.col("ends") > since)
-    recent = known.withColumn("begins", F.greatest("begins", since))
-    return most_at_once(recent, "queue", "day").groupBy("queue").agg(F.max("peak").alias("slots"))
+def _needed(queues: Sequence[Row]) -> Html:
+    models = dict.fromkeys(row["model"] for row in queues if row["model"])
+    return join(
+        tag("ul", *(tag("li", _forecast(row)) for row in queues)),
+        *(tag("p", f"The model: {model}.", class_="note") for model in models),
+        table(
+            "Slots by queue",
+            (
+                "queue",
+                "#jobs an hour",
+                "#service",
+                "#variation",
+                "#load",
+                "#growth a week",
+                "#load then",
+                "#slots now",
+                "#slots needed",
+                "#p95 wait then",
+                "#p95 wait then, slots of now",
+            ),
+            [_cells(row) for row in queues],
+        ),
+        _observations(queues),
+    )
 
 
-def _row(seen: Row, forecast: Forecast) -> dict[str, Any]:
-    growth = weekly_growth(seen["by_week"][: seen["whole_weeks"]])
-    row = dict.fromkeys(CAPACITY.names) | {
-        "queue": seen["queue"],
-        "arrivals_per_hour": float(seen["busiest"]),
-        "weekly_growth": growth,
-        "slots_now": seen["slots"] or 0,
-        "still_waiting": seen["still_waiting"],
-        "model": MODEL,
-    }
-    for name, shares in (("waited", seen["waited"]), ("busiest", seen["waited_in_busiest"])):
-        row |= {f"p50_{name}_seconds": shares and shares[0], f"p95_{name}_seconds": shares and shares[1]}
-    if seen["mean"]:
-        row |= _needed(seen, growth, forecast)
-        row["model_gap"] = gap(row["p95_model_seconds"], row["p95_busiest_seconds"])
-    return row
+def _forecast(row: Row) -> str:
+    if not row["slots_needed"]:
+        return f"{row['queue']}: too little has run to reckon with."
+    growth = row["weekly_growth"] or 0.0
+    growing = "growing" if growth > 0 else "shrinking"
+    grown = f"{growing} {words.percent(abs(growth))} a week" if growth else "without growth"
+    return (
+        f"{row['queue']}: the busiest hour brought {words.of(round(row['arrivals_per_hour']), 'job')} of "
+        f"{words.duration(row['service_seconds'])} each, which keep {words.number(row['load'])} slots busy; "
+        f"{grown}, that becomes {words.number(row['forecast_load'])}. "
+        f"It takes {words.of(row['slots_needed'], 'slot')} "
+        f"({words.count(row['slots_now'])} were seen in use), and then 95 % would wait at most "
+        f"{words.duration(row['p95_wait_seconds'])}. {observed(row)}".rstrip()
+    )
 
 
-def _needed(seen: Row, growth: float, forecast: Forecast) -> dict[str, float | int | None]:
-    service, cv2 = seen["mean"], seen["variance"] / seen["mean"] ** 2
-    load = seen["busiest"] * service / 3600
-    grown = load * (1 + growth) ** (forecast.days_ahead / 7)
-    slots, wait = fewest_slots(grown, service, cv2, within_seconds=forecast.p95_wait_seconds)
-    return {
-        "service_seconds": service,
-        "service_cv2": cv2,
-        "load": load,
-        "forecast_load": grown,
-        "slots_needed": slots,
-        "p95_wait_seconds": wait,
-        "p95_wait_now_seconds": wait_quantile(seen["slots"], grown, service, cv2),
-        **{
-            f"p{round(share * 100)}_model_seconds": wait_quantile(
-                seen["slots"], load, service, cv2, share=share
-            )
-            for share in _SHARES
-        },
-    }
+def disagreeing(queues: Sequence[Row]) -> list[str]:
+    """Return the queues in which the model is far from the observed wait."""
+    return [row["queue"] for row in queues if _is_judged(row) and not _agrees(row)]
 
 
-def gap(model: float | None, observed: float | None) -> float | None:
-    """Return the larger wait over the smaller, each plus 1 s: differences below 1 s do not matter."""
-    if model is None or observed is None:
-        return None
-    return (max(model, observed) + 1) / (min(model, observed) + 1)
+def _is_judged(row: Row) -> bool:
+    return bool(row["slots_needed"]) and row["p95_busiest_seconds"] is not None
 
 
-def weekly_growth(latest_first: Sequence[int]) -> float:
-    """Return the weekly growth by a log-linear fit, from -0.5 to 1.0; 0 with fewer than three weeks."""
-    if len(latest_first) < _FEWEST_WEEKS:
-        return 0.0
-    growth = math.expm1(slope([math.log(max(jobs, 1)) for jobs in reversed(latest_first)]))
-    return min(1.0, max(-0.5, growth))
+def _agrees(row: Row) -> bool:
+    return row["model_gap"] is not None and row["model_gap"] <= DISAGREEMENT
+
+
+def observed(row: Row) -> str:
+    """Return a sentence that compares the observed wait of the busiest hour with the model's wait."""
+    seen, model = row["p95_busiest_seconds"], row["p95_model_seconds"]
+    if seen is None:
+        return ""
+    modelled = "would grow without end" if model is None else f"was at most {words.duration(model)}"
+    sentence = (
+        f"In that hour 95 % really waited at most {words.duration(seen)}; "
+        f"the model says that the wait {modelled}"
+    )
+    if _agrees(row):
+        return f"{sentence}."
+    return f"{sentence}: do not trust its forecast for this queue."
+
+
+def _observations(queues: Sequence[Row]) -> Html:
+    return join(
+        table(
+            "Waiting: seen and modelled",
+            (
+                "queue",
+                "#p50 seen, 28 days",
+                "#p95 seen, 28 days",
+                "#still waiting",
+                "#p50 seen, busiest hour",
+                "#p95 seen, busiest hour",
+                "#p50 model, that hour",
+                "#p95 model, that hour",
+                "the model",
+            ),
+            [_seen(row) for row in queues],
+        ),
+        tag(
+            "p",
+            "The model disagrees where the two 95th percentiles (plus 1 s each) are more than "
+            f"{DISAGREEMENT}× apart. It knows nothing of priorities, fair shares, limits of groups and "
+            "requesters, paused queues, jobs that come in batches rather than at random, a backlog from the "
+            "hour before, or workers that stood idle because a job needed what they had not.",
+            class_="note",
+        ),
+    )
+
+
+def _verdict(row: Row) -> Content:
+    if not _is_judged(row):
+        return words.UNKNOWN
+    return badge("agrees", "good") if _agrees(row) else badge("disagrees", "warning")
+
+
+def _seen(row: Row) -> list[Content]:
+    unknown = not _is_judged(row)
+    model = [
+        words.UNKNOWN if unknown else "without end" if row[name] is None else words.duration(row[name])
+        for name in ("p50_model_seconds", "p95_model_seconds")
+    ]
+    return [
+        row["queue"],
+        words.duration(row["p50_waited_seconds"]),
+        words.duration(row["p95_waited_seconds"]),
+        counted(row["still_waiting"]),
+        words.duration(row["p50_busiest_seconds"]),
+        words.duration(row["p95_busiest_seconds"]),
+        *model,
+        _verdict(row),
+    ]
+
+
+def _cells(row: Row) -> list[Content]:
+    return [
+        row["queue"],
+        words.number(row["arrivals_per_hour"]),
+        words.duration(row["service_seconds"]),
+        words.number(row["service_cv2"]),
+        words.number(row["load"]),
+        words.UNKNOWN if row["weekly_growth"] is None else words.change(row["weekly_growth"]),
+        words.number(row["forecast_load"]),
+        counted(row["slots_now"]),
+        counted(row["slots_needed"]),
+        words.duration(row["p95_wait_seconds"]),
+        "without end" if row["p95_wait_now_seconds"] is None else words.duration(row["p95_wait_now_seconds"]),
+    ]
+
+
+def missing_slots(results: Results) -> Iterator[Finding]:
+    for row in results.rows("capacity"):
+        needed, now = row["slots_needed"], row["slots_now"]
+        if not now or needed <= now:
+            continue
+        wait = row["p95_wait_now_seconds"]
+        outlook = (
+            "those cannot keep up"
+            if wait is None
+            else f"with those, 95 % would wait up to {words.duration(wait)}"
+        )
+        yield Finding(
+            Severity.bad if wait is None else Severity.warning,
+            f"Queue {row['queue']} needs {words.of(needed, 'slot')} in {results.forecast.days_ahead} days.",
+            f"at most {words.count(now)} were seen in use: {outlook}{_beside(row)}",
+            "capacity",
+            weight=(needed - now) / needed,
+        )
+
+
+def _beside(row: Row) -> str:
+    """Return the comparison of the model with the observed wait, to append to a forecast."""
+    comparison = observed(row)
+    return f". {comparison}" if comparison else ""
+
+
+MART = Mart(TABLE, make, section, findings=(missing_slots,), needs_everybody=True)

@@ -4,79 +4,210 @@ Usage is the processor time of ffmpeg. If that is unknown, for example because t
 the time for which the attempt held its slot, and is also counted as estimated.
 """
 
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Annotated
+from collections.abc import Iterator, Sequence
+from functools import partial
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from euterpe.analytics.errors import AnalyticsError
 from euterpe.analytics.facts import Facts, shaped
-from euterpe.analytics.marts.ratios import minutes, over, total
-from euterpe.analytics.marts.schema import COSTS
+from euterpe.analytics.marts.mart import Mart, minutes, over, sum_or_zero
+from euterpe.analytics.options import Options
+from euterpe.analytics.report import words
+from euterpe.analytics.report.blocks import Finding, Section, Severity, counted, figure, nothing, table
+from euterpe.analytics.report.charts.horizontal import Bar, bars
+from euterpe.analytics.report.html import Content, Html, join
+from euterpe.analytics.report.results import Results, Row, share, top_n, total
+from euterpe.analytics.schema import Table, columns
+
+TABLE = Table(
+    "costs",
+    "Show what each requester and profile cost.",
+    ("requester", "profile"),
+    columns("""
+        requester string The requester.
+        profile string The profile.
+        jobs long Jobs with at least one ended attempt.
+        cpu_hours double Processor time; where it is unknown, the time that the attempt held its slot.
+        estimated_hours double The part of cpu_hours that is slot time.
+        wasted_cpu_hours double The part of cpu_hours in attempts that did not succeed.
+        wasted_estimated_hours double The part of wasted_cpu_hours that is slot time.
+        gib_in double GiB read.
+        gib_out double GiB written.
+        output_minutes double Minutes of media made.
+        cost double cpu_hours, gib_in and gib_out, each times its price.
+        wasted_cost double wasted_cpu_hours times its price.
+        cost_per_output_minute double cost / output_minutes; null when none.
+    """),
+)
 
 _GIB = 1 << 30
 
 
-@dataclass(frozen=True)
-class Prices:
-    cpu_hour: float = 0.04
-    gib_in: float = 0.0
-    gib_out: float = 0.09
-    currency: str = "USD"
-
-
-def costs(facts: Facts, prices: Prices = Prices()) -> DataFrame:
+def make(facts: Facts, options: Options) -> DataFrame:
     used, is_estimate = F.col("used_seconds"), F.col("used_from") == "slot"
     is_wasted = F.col("outcome") != "succeeded"
     ended = facts.attempts.where("ended_at IS NOT NULL")
-    spent = ended.groupBy(*COSTS.key).agg(
+    spent = ended.groupBy(*TABLE.key).agg(
         F.count_distinct("job_id").alias("jobs"),
         _hours(used).alias("cpu_hours"),
         _hours(F.when(is_estimate, used)).alias("estimated_hours"),
         _hours(F.when(is_wasted, used)).alias("wasted_cpu_hours"),
         _hours(F.when(is_wasted & is_estimate, used)).alias("wasted_estimated_hours"),
-        (total("bytes_in") / _GIB).alias("gib_in"),
-        (total("bytes_out") / _GIB).alias("gib_out"),
+        (sum_or_zero("bytes_in") / _GIB).alias("gib_in"),
+        (sum_or_zero("bytes_out") / _GIB).alias("gib_out"),
     )
     succeeded = facts.jobs.where("outcome = 'succeeded'")
-    made = succeeded.groupBy(*COSTS.key).agg(minutes("output_seconds").alias("output_minutes"))
+    made = succeeded.groupBy(*TABLE.key).agg(minutes("output_seconds").alias("output_minutes"))
     priced = {
-        "cost": F.col("cpu_hours") * prices.cpu_hour
-        + F.col("gib_in") * prices.gib_in
-        + F.col("gib_out") * prices.gib_out,
-        "wasted_cost": F.col("wasted_cpu_hours") * prices.cpu_hour,
+        "cost": F.col("cpu_hours") * options.prices.cpu_hour
+        + F.col("gib_in") * options.prices.gib_in
+        + F.col("gib_out") * options.prices.gib_out,
+        "wasted_cost": F.col("wasted_cpu_hours") * options.prices.cpu_hour,
     }
-    joined = spent.join(made, list(COSTS.key), "left").fillna(0, ["output_minutes"]).withColumns(priced)
-    return shaped(joined.withColumn("cost_per_output_minute", over("cost", "output_minutes")), COSTS)
+    joined = spent.join(made, list(TABLE.key), "left").fillna(0, ["output_minutes"]).withColumns(priced)
+    return shaped(joined.withColumn("cost_per_output_minute", over("cost", "output_minutes")), TABLE)
 
 
 def _hours(seconds: Column) -> Column:
-    return total(seconds) / 3600
+    return sum_or_zero(seconds) / 3600
 
 
-_Price = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+SUMS = (
+    *("jobs", "cpu_hours", "estimated_hours", "wasted_cpu_hours", "wasted_estimated_hours"),
+    *("gib_in", "gib_out", "output_minutes", "cost", "wasted_cost"),
+)
+_HEADS = (
+    "#jobs",
+    "#processor hours",
+    "#estimated",
+    "#wasted",
+    "#GiB out",
+    "#output minutes",
+    "#cost",
+    "#share",
+    "#per minute",
+)
 
 
-class _Document(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+def section(results: Results) -> Section:
+    requesters = results.grouped("costs", ["requester"], SUMS)
+    whole = total(requesters, SUMS)
+    return Section(
+        "cost",
+        "What did it cost, and who caused it?",
+        _answer(results, requesters, whole),
+        _evidence(results, requesters, whole) if requesters else nothing("No attempt has ended yet."),
+        (TABLE,),
+    )
 
-    cpu_hour: _Price = Prices.cpu_hour
-    gib_in: _Price = Prices.gib_in
-    gib_out: _Price = Prices.gib_out
-    currency: Annotated[str, Field(min_length=1, max_length=8)] = Prices.currency
+
+def _answer(results: Results, requesters: Sequence[Row], whole: Row) -> str:
+    prices = results.prices
+    price = (
+        f"Reckoned with {prices.currency} {prices.cpu_hour:g} for an hour of processor time, "
+        f"{prices.gib_in:g} for a GiB read and {prices.gib_out:g} for a GiB written."
+    )
+    if not requesters:
+        return price
+    most = max(requesters, key=lambda row: row["cost"])
+    money = partial(words.money, currency=prices.currency)
+    caused, wasted = share(most["cost"], whole["cost"]), share(whole["wasted_cost"], whole["cost"])
+    return (
+        f"{money(whole['cost'])} for {words.of(whole['jobs'], 'job')}, "
+        f"{money(whole['cpu_hours'] * prices.cpu_hour)} of it for processor time. "
+        f"{most['requester']} caused {words.percent(caused)}; "
+        f"{money(whole['wasted_cost'])} ({words.percent(wasted)}) "
+        "is processor time of attempts that did not succeed. "
+        f"{_estimated(whole)}{price}"
+    )
 
 
-def read_prices(path: Path) -> Prices:
-    """Read the prices from a JSON file; a price that the file omits has its default."""
-    try:
-        document = _Document.model_validate_json(path.read_bytes())
-    except OSError as error:
-        raise AnalyticsError(f"the prices in {path} cannot be read: {error.strerror}") from error
-    except ValidationError as invalid:
-        first = invalid.errors()[0]
-        where = ".".join(str(part) for part in first["loc"]) or "the file"
-        raise AnalyticsError(f"the prices in {path} are not usable: {where}: {first['msg']}") from invalid
-    return Prices(**document.model_dump())
+def _estimated(whole: Row) -> str:
+    """Return how much of the processor time is estimated, or an empty string if all of it was measured."""
+    hours = whole["estimated_hours"]
+    if not hours:
+        return ""
+    of_all = words.percent(share(hours, whole["cpu_hours"]))
+    of_waste = words.percent(share(whole["wasted_estimated_hours"], whole["wasted_cpu_hours"]))
+    return (
+        f"{words.number(hours)} of {words.number(whole['cpu_hours'])} processor hours ({of_all}) are "
+        "estimated: "
+        "nothing was measured of attempts such as those that were killed, and the time that they held a slot "
+        "stands for it, which is too little where an encode keeps several processors busy. "
+        f"{of_waste} of the waste is estimated so. "
+    )
+
+
+def _evidence(results: Results, requesters: Sequence[Row], whole: Row) -> Html:
+    profiles = results.grouped("costs", ["profile"], SUMS)
+    fold = partial(total, names=SUMS)
+    shown = top_n(requesters, "requester", "cost", fold)
+    currency = results.prices.currency
+    return join(
+        figure(
+            "Cost by requester",
+            partial(bars, [_bar(row, whole, currency) for row in shown], "Cost by requester"),
+            legend=(
+                ("work", "attempts that succeeded, and data"),
+                ("waste", "processor time of attempts that did not"),
+            ),
+        ),
+        *(
+            table(
+                f"Cost by {by}",
+                (by, *_HEADS),
+                [_cells(row, by, whole, currency) for row in top_n(rows, by, "cost", fold)],
+                _cells({**whole, by: "all"}, by, whole, currency),
+            )
+            for by, rows in (("requester", requesters), ("profile", profiles))
+        ),
+    )
+
+
+def _bar(row: Row, whole: Row, currency: str) -> Bar:
+    spent, caused = words.money(row["cost"], currency), words.percent(share(row["cost"], whole["cost"]))
+    wasted = words.money(row["wasted_cost"], currency)
+    parts = ((row["cost"] - row["wasted_cost"], "work"), (row["wasted_cost"], "waste"))
+    return Bar(
+        row["requester"], parts, spent, f"{row['requester']}: {spent} ({caused}), of which {wasted} wasted"
+    )
+
+
+def _cells(row: Row, by: str, whole: Row, currency: str) -> list[Content]:
+    return [
+        row[by],
+        counted(row["jobs"]),
+        words.number(row["cpu_hours"]),
+        words.percent(share(row["estimated_hours"], row["cpu_hours"])),
+        words.percent(share(row["wasted_cpu_hours"], row["cpu_hours"])),
+        words.number(row["gib_out"]),
+        counted(row["output_minutes"]),
+        words.money(row["cost"], currency),
+        words.percent(share(row["cost"], whole["cost"])),
+        words.money(share(row["cost"], row["output_minutes"]), currency),
+    ]
+
+
+def wasted_work(results: Results) -> Iterator[Finding]:
+    names = ("cost", "wasted_cost", "wasted_cpu_hours", "wasted_estimated_hours")
+    rows = results.grouped("costs", ["requester"], names)
+    whole = total(rows, names)
+    wasted = share(whole["wasted_cost"], whole["cost"]) or 0.0
+    if wasted < 0.05:
+        return
+    worst = max(rows, key=lambda row: (row["wasted_cost"], row["requester"]))
+    estimated = share(whole["wasted_estimated_hours"], whole["wasted_cpu_hours"])
+    currency = results.prices.currency
+    yield Finding(
+        Severity.warning,
+        f"{words.percent(wasted)} of the cost is processor time of attempts that did not succeed.",
+        f"{words.money(whole['wasted_cost'], currency)} of {words.money(whole['cost'], currency)}, "
+        f"{words.money(worst['wasted_cost'], currency)} of it for {worst['requester']}"
+        + (f"; {words.percent(estimated)} of it is estimated" if estimated else ""),
+        "cost",
+        weight=wasted,
+    )
+
+
+MART = Mart(TABLE, make, section, findings=(wasted_work,))

@@ -22,10 +22,31 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from euterpe.analytics.facts import Facts
-from euterpe.analytics.marts.frames import Row, from_rows, to_rows
-from euterpe.analytics.marts.schema import REGRESSIONS
+from euterpe.analytics.marts.mart import Mart, from_rows, to_rows
+from euterpe.analytics.options import Options
 from euterpe.analytics.permutation_test import FEWEST_BLOCKS, Blocks, equal_ratios
+from euterpe.analytics.report.results import Row
+from euterpe.analytics.schema import Table, columns
 from euterpe.analytics.statistics import holm
+
+TABLE = Table(
+    "regressions",
+    "Show what a new ffmpeg changed beyond noise.",
+    ("profile", "ffmpeg", "measure"),
+    columns("""
+        profile string The profile.
+        ffmpeg string The newer version (first seen later).
+        baseline string The version before it.
+        measure string speed (real-time factor) or failure_rate.
+        before double With the baseline: geometric mean, or failures that an encoder can cause by attempt.
+        after double With the newer one.
+        change double after / before - 1 for speed, after - before for failure_rate.
+        count_before long Attempts with the baseline that are compared, the latest ones.
+        count_after long Attempts with the newer one that are compared.
+        p_value double Of such a change by chance, corrected for all comparisons (Holm); null for too few.
+        verdict string worse, better, no evidence (p > 1 %, < 3 % of speed, < half a point) or too few.
+    """),
+)
 
 # While a job is `processing`, ffmpeg decodes and encodes, and its output is verified. A version can fail,
 # hang, be slow, need more memory, write wrong files, or refuse sources that an older version decoded.
@@ -45,6 +66,7 @@ ENCODER_CODES = frozenset(
         "source_unsupported",
     }
 )
+
 # Caused by storage, network, credentials, the request, the machine or a person: no version of ffmpeg changes
 # how often these codes occur. A version that kills its whole worker shows as `lease_expired`, but failing
 # machines cause that code far more often.
@@ -87,10 +109,9 @@ OTHER_CODES = frozenset(
         "worker_exhausted",
     }
 )
+
 # The only phase in which ffmpeg runs. `source_truncated` while fetching is caused by storage.
 ENCODER_PHASE = "processing"
-
-
 _NOISE = 0.01
 # Significant changes below these are too small to act on: relative for speed, absolute for the failure rate.
 _LEAST = {"speed": 0.03, "failure_rate": 0.005}
@@ -117,8 +138,8 @@ class FalseAlarms:
 MEASURED = FalseAlarms(histories=1_000, alarms=5, outages=3)
 
 
-def regressions(facts: Facts) -> DataFrame:
-    return from_rows(facts.attempts.sparkSession, compared(to_rows(_atoms(facts))), REGRESSIONS)
+def make(facts: Facts, _: Options) -> DataFrame:
+    return from_rows(facts.attempts.sparkSession, compared(to_rows(_atoms(facts))), TABLE)
 
 
 def _atoms(facts: Facts) -> DataFrame:
@@ -221,3 +242,6 @@ def _verdict(row: Mapping[str, Any]) -> str:
     # More speed is better, more failures are worse.
     is_better = (row["change"] > 0) == (row["measure"] == "speed")
     return "better" if is_better else "worse"
+
+
+MART = Mart(TABLE, make)

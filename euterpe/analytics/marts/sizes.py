@@ -1,17 +1,45 @@
 """Output sizes and quality by profile, of jobs that succeeded and whose sizes are known."""
 
+from collections.abc import Iterator, Sequence
+
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from euterpe.analytics.facts import Facts, shaped
-from euterpe.analytics.marts.ratios import over, percentiles
-from euterpe.analytics.marts.schema import SIZES
+from euterpe.analytics.marts.mart import Mart, over, percentiles
+from euterpe.analytics.options import Options
+from euterpe.analytics.report import words
+from euterpe.analytics.report.blocks import Finding, Section, Severity, counted, figure, nothing, table
+from euterpe.analytics.report.charts.horizontal import Bar, bars
+from euterpe.analytics.report.html import Content, Html, join
+from euterpe.analytics.report.results import Results, Row, share, total
+from euterpe.analytics.schema import Table, columns
+
+TABLE = Table(
+    "sizes",
+    "Show which encodes waste bits.",
+    ("profile",),
+    columns("""
+        profile string The profile.
+        jobs long Jobs that succeeded and whose sizes are known.
+        bytes_in long Bytes of source.
+        bytes_out long Bytes of output.
+        ratio double bytes_out / bytes_in.
+        p50_ratio double The median of the jobs' own ratios.
+        larger_than_source long Jobs whose outputs take more than their source.
+        kbit_per_second double Bits of output for each second of output, in thousands.
+        measured long Jobs with a VMAF.
+        p05_vmaf double 95 % are better than this.
+        p50_vmaf double The median.
+        generous long Jobs above VMAF 97: a lower bit rate would hardly be seen.
+    """),
+)
 
 # Above this VMAF, people cannot distinguish the encode from its source.
 _GENEROUS = 97
 
 
-def sizes(facts: Facts) -> DataFrame:
+def make(facts: Facts, _: Options) -> DataFrame:
     known = facts.jobs.where("outcome = 'succeeded' AND source_bytes > 0 AND bytes_out IS NOT NULL")
     timed = F.when(F.col("output_seconds") > 0, F.col("bytes_out"))
     grouped = known.groupBy("profile").agg(
@@ -27,4 +55,128 @@ def sizes(facts: Facts) -> DataFrame:
         F.count_if(F.col("vmaf") > _GENEROUS).alias("generous"),
     )
     quality = {"p05_vmaf": F.col("quality")[0], "p50_vmaf": F.col("quality")[1]}
-    return shaped(grouped.withColumns(quality), SIZES)
+    return shaped(grouped.withColumns(quality), TABLE)
+
+
+def section(results: Results) -> Section:
+    rows = sorted(results.rows("sizes"), key=lambda row: (-(row["ratio"] or 0.0), row["profile"]))
+    return Section(
+        "sizes",
+        "Which encodes waste bits?",
+        _answer(rows),
+        _evidence(rows) if rows else nothing("No job with known sizes has succeeded yet."),
+        (TABLE,),
+    )
+
+
+def _answer(rows: Sequence[Row]) -> str:
+    if not rows:
+        return "Nothing has been encoded yet."
+    whole = total(rows, ("jobs", "bytes_in", "bytes_out", "larger_than_source", "generous"))
+    ratio = words.percent(share(whole["bytes_out"], whole["bytes_in"]))
+    sentences = [
+        f"{words.size(whole['bytes_in'])} became {words.size(whole['bytes_out'])} ({ratio}). "
+        f"{words.of(whole['larger_than_source'], 'job')} made more bytes than they read."
+    ]
+    if whole["generous"]:
+        most = max(rows, key=lambda row: row["generous"])
+        sentences.append(
+            f"{words.of(whole['generous'], 'job')} measured above VMAF 97, most of them {most['profile']}: "
+            "a lower bit rate would hardly be seen."
+        )
+    return " ".join(sentences)
+
+
+def _evidence(rows: Sequence[Row]) -> Html:
+    title = "Size of the outputs, as a share of the source"
+    drawn = [
+        Bar(
+            row["profile"],
+            ((row["ratio"], "waste" if row["ratio"] > 1 else "work"),),
+            words.percent(row["ratio"]),
+            f"{row['profile']}: {words.size(row['bytes_out'])} from {words.size(row['bytes_in'])}, "
+            f"{row['jobs']:,} jobs",
+            mark=1.0,
+        )
+        for row in rows
+        if row["ratio"] is not None
+    ]
+    return join(
+        figure(title, lambda width: bars(drawn, title, width), note="The line is the size of the source.")
+        if drawn
+        else "",
+        table(
+            "Sizes and quality by profile",
+            (
+                "profile",
+                "#jobs",
+                "#in",
+                "#out",
+                "#ratio",
+                "#median",
+                "#larger than source",
+                "#kbit/s",
+                "#VMAF measured",
+                "#VMAF p05",
+                "#VMAF p50",
+                "#above 97",
+            ),
+            [_cells(row) for row in rows],
+        ),
+    )
+
+
+def _cells(row: Row) -> list[Content]:
+    return [
+        row["profile"],
+        counted(row["jobs"]),
+        words.size(row["bytes_in"]),
+        words.size(row["bytes_out"]),
+        words.percent(row["ratio"]),
+        words.percent(row["p50_ratio"]),
+        counted(row["larger_than_source"]),
+        counted(row["kbit_per_second"]),
+        counted(row["measured"]),
+        words.number(row["p05_vmaf"]),
+        words.number(row["p50_vmaf"]),
+        counted(row["generous"]),
+    ]
+
+
+_FEW_JOBS = 20
+
+
+def wasted_bits(results: Results) -> Iterator[Finding]:
+    rows = results.rows("sizes")
+    whole = total(rows, ("jobs", "larger_than_source"))
+    larger = share(whole["larger_than_source"], whole["jobs"]) or 0.0
+    if larger < 0.05 or whole["jobs"] < _FEW_JOBS:
+        return
+    worst = max(rows, key=lambda row: (row["larger_than_source"], row["profile"]))
+    yield Finding(
+        Severity.warning,
+        f"{words.percent(larger)} of the jobs make more bytes than they read.",
+        f"{words.count(whole['larger_than_source'])} of {words.of(whole['jobs'], 'job')}; "
+        f"{words.count(worst['larger_than_source'])} of them with {worst['profile']}, which is "
+        f"{words.percent(share(worst['larger_than_source'], worst['jobs']))} of its own",
+        "sizes",
+        weight=larger,
+    )
+
+
+def generous_bits(results: Results) -> Iterator[Finding]:
+    for row in results.rows("sizes"):
+        generous = share(row["generous"], row["measured"]) or 0.0
+        if generous < 0.5 or row["measured"] < _FEW_JOBS:
+            continue
+        yield Finding(
+            Severity.note,
+            f"{words.percent(generous)} of {row['profile']} measured above VMAF 97: lower its bit rate.",
+            f"{words.count(row['generous'])} of {words.of(row['measured'], 'job')}; "
+            "the difference would hardly be seen",
+            "sizes",
+            weight=share(row["generous"], results.totals.jobs) or 0.0,
+        )
+
+
+MART = Mart(TABLE, make, section, findings=(wasted_bits, generous_bits))

@@ -5,13 +5,38 @@ because idle time before and after is not recorded. The number of its slots is n
 attempts that it ran at once on that day are taken for it.
 """
 
+from collections.abc import Sequence
+from datetime import date, timedelta
+
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from euterpe.analytics.facts import Facts, shaped
 from euterpe.analytics.marts.horizon import DAY_US, Horizon, horizon
-from euterpe.analytics.marts.ratios import over
-from euterpe.analytics.marts.schema import UTILISATION
+from euterpe.analytics.marts.mart import Mart, over
+from euterpe.analytics.options import Options
+from euterpe.analytics.report import words
+from euterpe.analytics.report.blocks import counted, figure, table
+from euterpe.analytics.report.charts.vertical import StackedColumn, lines
+from euterpe.analytics.report.html import Html, join
+from euterpe.analytics.report.results import Results, Row, share, top_n, total
+from euterpe.analytics.schema import Table, columns
+
+TABLE = Table(
+    "utilisation",
+    "Show how busy the workers are.",
+    ("day", "worker_id"),
+    columns("""
+        day day The day (an attempt over midnight counts on each day for its part).
+        worker_id string The worker.
+        attempts long Attempts that ran on that day; one without an end until the history's, or for a week.
+        busy_seconds double Their time, added up.
+        present_seconds double From the first beginning to the last end of that day.
+        mean_busy double busy_seconds / present_seconds: jobs at once, on average while present.
+        peak_busy long Most jobs at once.
+        utilisation double mean_busy / peak_busy.
+    """),
+)
 
 _LONGEST_US = 7 * DAY_US  # the longest timeout that a job may have
 
@@ -52,9 +77,9 @@ def _change(at: str, change: int) -> Column:
     return F.struct(F.col(at).alias("at"), F.lit(change).alias("change"))
 
 
-def utilisation(facts: Facts) -> DataFrame:
+def make(facts: Facts, _: Options) -> DataFrame:
     worked = parts(facts.attempts, horizon(facts))
-    key = UTILISATION.key
+    key = TABLE.key
     by_worker = worked.groupBy(*key).agg(
         F.count("*").alias("attempts"),
         (F.sum(F.col("ends") - F.col("begins")) / 1e6).alias("busy_seconds"),
@@ -63,4 +88,72 @@ def utilisation(facts: Facts) -> DataFrame:
     joined = by_worker.join(most_at_once(worked, *key).withColumnRenamed("peak", "peak_busy"), list(key))
     shares = {"mean_busy": over("busy_seconds", "present_seconds")}
     known = joined.withColumns(shares).withColumn("utilisation", over("mean_busy", "peak_busy"))
-    return shaped(known, UTILISATION)
+    return shaped(known, TABLE)
+
+
+_SUMS = ("attempts", "busy_seconds", "present_seconds", "peak_busy")
+_DAY_SECONDS = 86_400
+_LEGEND = {"work": "jobs at once, on average", "slots": "slots that the workers were seen to fill"}
+
+
+def busy_days(results: Results) -> list[Row]:
+    """Return the sums over all workers, by day."""
+    return list(results.grouped("utilisation", ["day"], _SUMS))
+
+
+def busy_sentence(days: Sequence[Row]) -> str:
+    """Return how many slots were busy on average."""
+    whole = total(days, _SUMS)
+    calendar = (max(row["day"] for row in days) - min(row["day"] for row in days)).days + 1
+    return (
+        f"Slots busy on average, over all hours of {words.of(calendar, 'day')}: "
+        f"{words.number(whole['busy_seconds'] / _DAY_SECONDS / calendar)}."
+    )
+
+
+def busy_workers(results: Results, days: Sequence[Row]) -> Html:
+    """Return a chart of the jobs at once by day, and a table of the workers."""
+    workers = results.grouped("utilisation", ["worker_id"], _SUMS)
+    columns, title = _columns(days), "Jobs at once by day"
+    shown = top_n(workers, "worker_id", "busy_seconds", lambda rest: total(rest, _SUMS))
+    return join(
+        figure(
+            title,
+            lambda width: lines(columns, tuple(_LEGEND), title, words.number, width),
+            legend=tuple(_LEGEND.items()),
+        ),
+        table(
+            "Workers",
+            ("worker", "#attempts", "#busy", "#present", "#jobs at once"),
+            [
+                (
+                    row["worker_id"],
+                    counted(row["attempts"]),
+                    words.duration(row["busy_seconds"]),
+                    words.duration(row["present_seconds"]),
+                    words.number(share(row["busy_seconds"], row["present_seconds"])),
+                )
+                for row in shown
+            ],
+        ),
+    )
+
+
+def _columns(days: Sequence[Row]) -> list[StackedColumn]:
+    by_day = {row["day"]: row for row in days}
+    return [_column(at, by_day.get(at)) for at in _calendar(min(by_day), max(by_day))]
+
+
+def _calendar(first: date, last: date) -> list[date]:
+    return [first + timedelta(days=n) for n in range((last - first).days + 1)]
+
+
+def _column(at: date, row: Row | None) -> StackedColumn:
+    busy = row["busy_seconds"] / _DAY_SECONDS if row else 0.0
+    slots = float(row["peak_busy"]) if row else None
+    text = f"{words.number(busy)} jobs at once"
+    text += "" if slots is None else f", {words.of(slots, 'slot')}"
+    return StackedColumn(f"{at.day} {at:%b}", f"{words.day(at)}: {text}", (busy, slots))
+
+
+MART = Mart(TABLE, make)

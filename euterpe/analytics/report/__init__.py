@@ -1,7 +1,5 @@
-"""The report, as an HTML page and as a JSON document. It needs no Spark, because the marts are small."""
+"""The report: an HTML page, from building blocks that the marts use for their sections.
 
-from euterpe.analytics.report.document import to_json
-from euterpe.analytics.report.page import render
-from euterpe.analytics.report.results import Misdated, Results, Totals
-
-__all__ = ["Misdated", "Results", "Totals", "render", "to_json"]
+`page` and `findings` import the marts, and the marts import `blocks`, `charts`, `html`, `words` and
+`results`. Nothing here needs Spark to run, because the marts are small.
+"""

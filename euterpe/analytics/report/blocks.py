@@ -1,12 +1,13 @@
-"""Building blocks of a section: figures, tables, badges, and the definitions of its numbers."""
+"""Building blocks of the page: sections, findings, figures, tables, badges and definitions of numbers."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Literal
 
-from euterpe.analytics.marts.schema import MARTS
 from euterpe.analytics.report import words
 from euterpe.analytics.report.html import Content, Html, join, tag
+from euterpe.analytics.schema import Table
 
 Tone = Literal["bad", "warning", "good", "plain"]
 WIDE, NARROW = 800, 340
@@ -20,7 +21,29 @@ class Section:
     question: str
     answer: str
     evidence: Html
-    marts: tuple[str, ...]
+    tables: tuple[Table, ...]
+
+
+class Severity(IntEnum):
+    """The importance of a finding: the smallest value is the most important. A `fact` only states a total."""
+
+    bad = 0
+    warning = 1
+    good = 2
+    note = 3
+    fact = 4
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A finding: `what` is a sentence that stands alone, `evidence` the numbers behind it, `section` tells
+    where to read more. `weight`, the affected share from 0 to 1, orders findings of one severity."""
+
+    severity: Severity
+    what: str
+    evidence: str
+    section: str
+    weight: float = 0.0
 
 
 def drawn(section: Section) -> Html:
@@ -30,7 +53,7 @@ def drawn(section: Section) -> Html:
         tag("h2", section.question, id=heading),
         tag("p", section.answer, class_="answer"),
         section.evidence,
-        _definitions(section.marts),
+        _definitions(section.tables),
         id=section.id,
         aria_labelledby=heading,
     )
@@ -107,13 +130,13 @@ def tile(name: str, value: str, note: str) -> Html:
     return tag("div", tag("dt", name), tag("dd", tag("b", value), tag("small", note)), class_="tile")
 
 
-def _definitions(marts: Sequence[str]) -> Html:
+def _definitions(tables: Sequence[Table]) -> Html:
     terms = [
         join(tag("dt", column.name), tag("dd", column.meaning))
-        for mart in marts
-        for column in MARTS[mart].columns
+        for table in tables
+        for column in table.columns
     ]
-    sources = words.listed([f"“{mart}”" for mart in marts])
+    sources = words.listed([f"“{table.name}”" for table in tables])
     return tag(
         "details",
         tag("summary", f"What the numbers of {sources} mean"),

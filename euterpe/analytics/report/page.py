@@ -1,17 +1,18 @@
 """The report as one self-contained HTML page: no script, font, picture or external URL."""
 
 from base64 import b64encode
+from collections.abc import Sequence
 from hashlib import sha256
 
 from euterpe.analytics.impossible_dates import EARLIEST
+from euterpe.analytics.marts import MARTS
+from euterpe.analytics.marts.capacity import disagreeing
+from euterpe.analytics.marts.mart import Mart
 from euterpe.analytics.report import words
-from euterpe.analytics.report.blocks import Section, Tone, badge, drawn, tile
+from euterpe.analytics.report.blocks import Finding, Section, Severity, Tone, badge, drawn, tile
 from euterpe.analytics.report.findings import findings
-from euterpe.analytics.report.findings.finding import Finding, Severity
 from euterpe.analytics.report.html import Html, join, tag
 from euterpe.analytics.report.results import Results, Totals, on_time, share, succeeded_share
-from euterpe.analytics.report.sections import OF_EVERYBODY, SECTIONS
-from euterpe.analytics.report.sections.capacity import disagreeing
 from euterpe.analytics.report.style import STYLE
 
 _CSP = "default-src 'none'; style-src 'sha256-{}'; base-uri 'none'; form-action 'none'"
@@ -24,10 +25,12 @@ _SEVERITIES: dict[Severity, tuple[str, Tone]] = {
 _TITLE = "Euterpe: what the history says"
 
 
-def render(results: Results) -> str:
-    sections = [ask(results) for ask in SECTIONS if not (_is_of_one(results) and ask in OF_EVERYBODY)]
+def render(results: Results, marts: Sequence[Mart] = MARTS) -> str:
+    """Return the page, with the sections of the marts in the order of the marts."""
+    asked = [mart for mart in marts if not (_is_of_one(results) and mart.needs_everybody)]
+    sections = [mart.section(results) for mart in asked if mart.section]
     shown = {section.id for section in sections}
-    changes = [finding for finding in findings(results) if finding.section in shown]
+    changes = [finding for finding in findings(results, marts) if finding.section in shown]
     body = tag(
         "body",
         _header(results, sections),

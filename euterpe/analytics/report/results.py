@@ -1,18 +1,16 @@
 """The input of the report: the marts, with the filters and options of their computation."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
 
-from euterpe.analytics.marts.capacity import Forecast
-from euterpe.analytics.marts.costs import Prices
-from euterpe.analytics.marts.schema import MARTS
-from euterpe.analytics.marts.webhooks import Objective
+from euterpe.analytics.options import Forecast, Objective, Prices
 
 Row = Mapping[str, Any]
+_MOST = 20  # nobody reads a table of 500 requesters
 
 
 @dataclass(frozen=True)
@@ -52,8 +50,9 @@ class Results:
 
     def rows(self, mart: str) -> list[dict[str, Any]]:
         """Return the rows of a mart. An unknown count becomes 0; an unknown measurement stays None."""
-        counts = [column.name for column in MARTS[mart].columns if column.type == "long"]
-        rows = self.marts[mart].to_pylist()
+        table = self.marts[mart]
+        counts = [field.name for field in table.schema if pa.types.is_int64(field.type)]
+        rows = table.to_pylist()
         return [{**row, **{name: row[name] or 0 for name in counts}} for row in rows]
 
     def grouped(self, mart: str, by: Sequence[str], sums: Sequence[str]) -> list[dict[str, Any]]:
@@ -66,7 +65,7 @@ class Results:
         ]
 
     def total(self, mart: str, names: Sequence[str]) -> dict[str, Any]:
-        return total(self.grouped(mart, MARTS[mart].key[:1], names), names)
+        return total(self.grouped(mart, self.marts[mart].column_names[:1], names), names)
 
     @property
     def days(self) -> float:
@@ -94,3 +93,18 @@ def on_time(rows: Iterable[Row]) -> tuple[int, int]:
     """Return how many events were delivered in time, and how many can be judged."""
     judged = [(row["judged"] or 0, row["within_slo"] or 0.0) for row in rows]
     return sum(round(events * within) for events, within in judged), sum(events for events, _ in judged)
+
+
+def top_n(
+    rows: Sequence[Row],
+    name: str,
+    by: str,
+    fold: Callable[[Sequence[Row]], dict[str, Any]],
+    most: int = _MOST,
+) -> list[Row]:
+    """Return the rows ordered by `by`, largest first; `fold` makes one row of the rows beyond `most`."""
+    ordered = sorted(rows, key=lambda row: (-(row[by] or 0), str(row[name])))
+    shown, rest = ordered[:most], ordered[most:]
+    if len(rest) < 2:  # a row "1 other" takes as much room as the row itself
+        return ordered
+    return [*shown, {**fold(rest), name: f"{len(rest)} others"}]

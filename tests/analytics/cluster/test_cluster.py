@@ -11,8 +11,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from euterpe.analytics.lake import Lake
-from euterpe.analytics.marts import Options
-from euterpe.analytics.marts.schema import MARTS
+from euterpe.analytics.marts import TABLES
+from euterpe.analytics.options import Options
 from euterpe.analytics.pipeline import Question, analyse, publish
 from euterpe.store.engine.database import Database
 from euterpe.synthesize.history_plan import HistoryPlan
@@ -77,7 +77,7 @@ def run(cluster_folder: ClusterFolder, master: str, history: str) -> Document:
 
 def assert_same_report(ours: Document, theirs: Document) -> None:
     """Compare reports without the order of rows, and sums of doubles with a tolerance."""
-    for name, table in MARTS.items():
+    for name, table in TABLES.items():
         rows = [document["marts"][name]["rows"] for document in (ours, theirs)]
         assert rows[0]
         assert_same(table, *rows)

@@ -8,9 +8,9 @@ from pyspark.sql import SparkSession
 _PARTITIONS = "spark.sql.shuffle.partitions"
 
 
-@pytest.fixture(autouse=True, scope="package")
-def _one_partition(spark: SparkSession) -> Iterator[None]:
+@pytest.fixture(name="spark", scope="package")
+def _spark(spark: SparkSession) -> Iterator[SparkSession]:
     usual = str(spark.conf.get(_PARTITIONS))
     spark.conf.set(_PARTITIONS, 1)
-    yield
+    yield spark
     spark.conf.set(_PARTITIONS, usual)

@@ -1,93 +1,121 @@
+from datetime import timedelta
+from typing import Any
+
 import pytest
-from pyspark.sql import SparkSession
 
-from euterpe.analytics.marts.capacity import Forecast, capacity, gap, weekly_growth
-from euterpe.analytics.queueing import MODEL, fewest_slots, wait_quantile
-from tests.analytics.facts.history_rows import Row, at
-from tests.analytics.marts.rows import by, facts_of, values
+from euterpe.analytics.marts import capacity
+from euterpe.analytics.report.page import render
+from tests.analytics.report.reading import Page
+from tests.analytics.report.sample import UNTIL, empty, month, results
 
-WEEK = 7 * 24
-
-
-def accepted(hour: float, **fields: object) -> Row:
-    return {"created_at": at(hour), **fields}
-
-
-def test_the_load_is_that_of_the_busiest_hour_of_the_last_28_days(spark: SparkSession) -> None:
-    long_ago = [accepted(0) for _ in range(99)]
-    busiest = [accepted(6 * WEEK + minute / 60) for minute in range(10)]
-    latest = accepted(6 * WEEK + 2)
-    # Jobs that take a slot for 300 and for 900 seconds, one of them in two attempts.
-    spent = (("j1", 300), ("j2", 600), ("j2", 300))
-    attempts = [
-        {"job_id": job, "busy_ms": seconds * 1000, "started_at": at(6 * WEEK), "ended_at": at(6 * WEEK + 0.1)}
-        for job, seconds in spent
-    ]
-    facts = facts_of(spark, jobs=[*long_ago, *busiest, latest], attempts=attempts)
-    row = by(capacity(facts, Forecast(days_ahead=0)), "queue")["default"]
-    assert values(row, "arrivals_per_hour", "service_seconds", "service_cv2") == (10, 600, 0.25)
-    assert row["load"] == row["forecast_load"] == pytest.approx(10 * 600 / 3600)
-    needed = fewest_slots(row["load"], 600, 0.25, within_seconds=60)
-    assert values(row, "slots_needed", "p95_wait_seconds") == needed
-    assert values(row, "slots_now", "model") == (3, MODEL)
-    assert row["p95_wait_now_seconds"] == pytest.approx(wait_quantile(3, row["load"], 600, 0.25))
+QUEUE = {
+    **{
+        "queue": "bulk",
+        "arrivals_per_hour": 4.0,
+        "service_seconds": 2_080.0,
+        "load": 2.3,
+        "weekly_growth": -0.02,
+    },
+    **{
+        "forecast_load": 2.1,
+        "slots_now": 4,
+        "slots_needed": 6,
+        "p95_wait_seconds": 22.0,
+        "model": "M/G/c, one line",
+    },
+}
 
 
-def test_slots_that_cannot_keep_up_have_no_wait_quantile(spark: SparkSession) -> None:
-    jobs = [accepted(minute / 60) for minute in range(30)]
-    attempts = [{"busy_ms": 3_600_000, "ended_at": at(1)}]
-    row = by(capacity(facts_of(spark, jobs=jobs, attempts=attempts)), "queue")["default"]
-    assert values(row, "load", "slots_now", "p95_wait_now_seconds") == (30, 1, None)
-    assert row["slots_needed"] > 30
+def worked(days_ago: int, busy_hours: float) -> dict[str, Any]:
+    day = UNTIL.date() - timedelta(days=days_ago)
+    return {
+        "day": day,
+        "worker_id": "w",
+        "busy_seconds": busy_hours * 3600,
+        "present_seconds": 3600.0,
+        "peak_busy": 2,
+    }
 
 
-def test_a_queue_that_was_never_served_has_no_forecast_yet(spark: SparkSession) -> None:
-    row = by(capacity(facts_of(spark, jobs=[accepted(0, queue="new")])), "queue")["new"]
-    assert values(row, "arrivals_per_hour", "weekly_growth", "slots_now") == (1, 0, 0)
-    assert values(row, "service_seconds", "load", "forecast_load", "slots_needed") == (None,) * 4
-
-
-def test_arrivals_that_grow_raise_the_forecast(spark: SparkSession) -> None:
-    # 4, 8 and 16 jobs in the last three weeks, and one job before.
-    jobs = [accepted(week * WEEK + 2) for week in range(3) for _ in range(4 * 2**week)]
-    attempts = [{"busy_ms": 1000, "started_at": at(3 * WEEK), "ended_at": at(3 * WEEK + 1)}]
-    facts = facts_of(spark, jobs=[accepted(0), *jobs], attempts=attempts)
-    row = by(capacity(facts, Forecast(days_ahead=14)), "queue")["default"]
-    assert row["weekly_growth"] == pytest.approx(1)
-    assert row["forecast_load"] == pytest.approx(4 * row["load"])
-
-
-def test_growth_is_a_line_through_logarithms_within_bounds() -> None:
-    assert weekly_growth([100, 110]) == 0
-    assert weekly_growth([121, 110, 100]) == pytest.approx(0.1)
-    assert weekly_growth([100, 110, 121]) == pytest.approx(1 / 1.1 - 1)
-    assert weekly_growth([10_000, 100, 1]) == 1
-    assert weekly_growth([0, 0, 1_000]) == -0.5
-    assert weekly_growth([0, 0, 0]) == 0
-
-
-def test_the_waiting_that_was_seen_stands_beside_that_of_the_model(spark: SparkSession) -> None:
-    busiest = [accepted(1, due_at=at(1), waiting_ms=1_000 * n) for n in range(11)]
-    quiet = [accepted(3, due_at=at(3), waiting_ms=60_000) for _ in range(9)]
-    starved = accepted(1.5, due_at=at(1.5), outcome="in_flight")
-    other = accepted(1, due_at=at(1), waiting_ms=5_000, queue="other")
-    attempts = [{"busy_ms": 100_000, "started_at": at(1), "ended_at": at(3.5)} for _ in range(2)]
-    facts = facts_of(spark, jobs=[*busiest, *quiet, starved, other], attempts=attempts)
-    row = by(capacity(facts, read_at=at(3.5)), "queue")["default"]
-    assert values(row, "arrivals_per_hour", "still_waiting") == (12, 1)
-    # Twelve jobs came in that hour: eleven waited 0 to 10 seconds, one has waited two hours so far.
-    assert row["p50_busiest_seconds"] == 5.5
-    assert row["p95_busiest_seconds"] == pytest.approx(10 + 0.45 * (7_200 - 10))
-    assert row["p50_waited_seconds"] == 10
-    assert values(row, "slots_now") == (2,)
-    # Both attempts are of one job, which takes 200 seconds.
-    assert row["p95_model_seconds"] == pytest.approx(wait_quantile(2, 12 * 200 / 3600, 200, 0))
-    assert row["model_gap"] == pytest.approx(
-        (row["p95_busiest_seconds"] + 1) / (row["p95_model_seconds"] + 1)
+def test_the_answer_says_how_busy_and_how_many() -> None:
+    assert capacity.section(results(capacity=[QUEUE], utilisation=[worked(1, 36), worked(0, 12)])).answer == (
+        "Slots busy on average, over all hours of 2 days: 1. In 30 days, 6 slots would keep 95 % of the "
+        "waits in each queue's busiest hour within 1 min, were no slot shared between queues."
     )
 
 
-def test_a_gap_is_symmetric_and_unknown_where_a_side_is_unknown() -> None:
-    assert gap(9, 99) == gap(99, 9) == 10
-    assert gap(0, 0) == 1
-    assert gap(None, 3) is gap(3, None) is None
+def test_a_forecast_that_the_measured_waits_contradict_is_marked() -> None:
+    wrong = {**QUEUE, **SEEN, "p95_model_seconds": 0.0, "model_gap": 61.0}
+    made = results(capacity=[wrong, {**QUEUE, **SEEN, "queue": "default"}])
+    assert capacity.section(made).answer.endswith(
+        "Do not trust that for bulk: the model is more than 3× off the waiting that was seen there."
+    )
+    assert "the model disagrees with what was seen" in Page(render(made)).words
+    assert "the model disagrees" not in Page(render(results(capacity=[{**QUEUE, **SEEN}]))).words
+
+
+def test_the_forecast_is_a_sentence_with_its_assumptions() -> None:
+    evidence = capacity.section(results(capacity=[QUEUE])).evidence
+    assert (
+        "bulk: the busiest hour brought 4 jobs of 34 min 40 s each, which keep 2.3 slots busy; "
+        "shrinking 2 % a week, that becomes 2.1. It takes 6 slots (4 were seen in use), "
+        "and then 95 % would wait at most 22 s."
+    ) in evidence
+    assert "The model: M/G/c, one line." in evidence
+    assert "without end" in evidence  # the wait with the slots of today
+
+
+SEEN = {
+    **{"p50_waited_seconds": 2.0, "p95_waited_seconds": 30.0, "still_waiting": 3, "p50_busiest_seconds": 5.0},
+    **{
+        "p95_busiest_seconds": 60.0,
+        "p50_model_seconds": 0.0,
+        "p95_model_seconds": 40.0,
+        "model_gap": 61 / 41,
+    },
+}
+
+
+def test_the_waiting_that_was_seen_stands_beside_that_of_the_model() -> None:
+    evidence = capacity.section(results(capacity=[{**QUEUE, **SEEN}])).evidence
+    assert (
+        "In that hour 95 % really waited at most 1 min; the model says that the wait was at most 40 s."
+        in evidence
+    )
+    row = evidence.split("<caption>Waiting: seen and modelled")[1].split("<tbody>")[1].split("</tbody>")[0]
+    assert [
+        cell for cell in ("2 s", "30 s", "3", "5 s", "1 min", "0 s", "40 s") if f">{cell}<" not in row
+    ] == []
+    assert '<span class="badge good">agrees</span>' in row
+
+
+@pytest.mark.parametrize(
+    "model", [{"p95_model_seconds": 2.0, "model_gap": 61 / 3}, {"p95_model_seconds": None, "model_gap": None}]
+)
+def test_a_model_that_is_far_from_what_was_seen_is_said_to_disagree_and_why(model: dict[str, Any]) -> None:
+    evidence = capacity.section(results(capacity=[{**QUEUE, **SEEN, **model}])).evidence
+    assert '<span class="badge warning">disagrees</span>' in evidence
+    assert "do not trust its forecast for this queue" in evidence
+    assert "more than 3× apart" in evidence
+    assert "priorities, fair shares, limits of groups and requesters, paused queues" in evidence
+
+
+def test_the_same_model_of_several_queues_is_explained_once() -> None:
+    assert capacity.section(month()).evidence.count("The model:") == 1
+
+
+def test_a_queue_with_too_few_jobs_has_no_forecast() -> None:
+    assert (
+        "q: too little has run to reckon with."
+        in capacity.section(results(capacity=[{"queue": "q"}])).evidence
+    )
+
+
+def test_a_day_on_which_nobody_worked_is_idle_and_its_slots_are_unknown() -> None:
+    evidence = capacity.section(results(utilisation=[worked(2, 24), worked(0, 12)])).evidence
+    assert "15 Nov 2026: 0 jobs at once<" in evidence
+    assert "16 Nov 2026: 0.5 jobs at once, 2 slots<" in evidence
+
+
+def test_nothing_run_is_said() -> None:
+    assert capacity.section(empty()).answer == "Nothing has run yet."

@@ -1,7 +1,8 @@
 import pytest
 from pyspark.sql import SparkSession
 
-from euterpe.analytics.marts.costs import Prices, costs
+from euterpe.analytics.marts import costs
+from euterpe.analytics.options import Options, Prices
 from tests.analytics.facts.history_rows import Row
 from tests.analytics.marts.rows import by, facts_of, only, values
 
@@ -22,7 +23,7 @@ def test_failed_attempts_cost_as_well_and_only_succeeded_jobs_made_anything(spar
         {"job_id": "j3", "outcome": "failed", "cpu_seconds": 360.0, "requester": "archive"},
     ]
     prices = Prices(cpu_hour=2.0, gib_in=0.5, gib_out=1.0)
-    rows = by(costs(facts_of(spark, jobs=jobs, attempts=attempts), prices), "requester")
+    rows = by(costs.make(facts_of(spark, jobs=jobs, attempts=attempts), Options(prices=prices)), "requester")
     newsroom = rows["newsroom"]
     assert values(newsroom, "jobs", "cpu_hours", "wasted_cpu_hours") == (2, 1.5, 0.5)
     assert values(newsroom, "gib_in", "gib_out", "output_minutes") == (2, 2, 2)
@@ -39,7 +40,7 @@ def test_an_encode_that_was_killed_costs_the_time_that_it_held_its_slot(spark: S
         {"outcome": "failed", "cpu_seconds": 360.0, "used_seconds": 360.0, "used_from": "last_beat"},
         {"outcome": "succeeded", "used_seconds": 720.0, "used_from": "slot"},
     ]
-    row = only(costs(facts_of(spark, attempts=attempts), Prices(cpu_hour=10.0)))
+    row = only(costs.make(facts_of(spark, attempts=attempts), Options(prices=Prices(cpu_hour=10.0))))
     assert values(row, "cpu_hours", "estimated_hours") == (1.8, 0.7)
     assert values(row, "wasted_cpu_hours", "wasted_estimated_hours") == (0.6, 0.5)
     assert (row["cost"], row["wasted_cost"]) == (pytest.approx(18), pytest.approx(6))

@@ -1,6 +1,7 @@
 from pyspark.sql import SparkSession
 
-from euterpe.analytics.marts.failures import failures
+from euterpe.analytics.marts import failures
+from euterpe.analytics.options import Options
 from tests.analytics.facts.history_rows import Row, at
 from tests.analytics.marts.rows import by, facts_of, values
 
@@ -29,7 +30,9 @@ def test_a_code_is_counted_by_phase_in_attempts_jobs_and_requesters(spark: Spark
         failed("disk_full", 2, job_id="j3", outcome="requeued"),
         failed("disk_full", 1, job_id="j2", error_phase="uploading"),
     ]
-    rows = by(failures(facts_of(spark, jobs=jobs, attempts=attempts)), "error_code", "error_phase")
+    rows = by(
+        failures.make(facts_of(spark, jobs=jobs, attempts=attempts), Options()), "error_code", "error_phase"
+    )
     fetching = rows["disk_full", "fetching"]
     assert values(fetching, "attempts", "jobs", "requesters") == (4, 3, 2)
     assert fetching["recovered"] == 1 / 2  # the third has not ended
@@ -48,7 +51,8 @@ def test_the_trend_says_what_is_new_gone_and_beyond_noise(spark: SparkSession) -
         *(failed("stayed", day) for day in [old, 8, 8, 8, 8, *[1] * 10]),
     ]
     rows = by(
-        failures(facts_of(spark, jobs=[LATEST], attempts=[*attempts, failed("stayed", 0)])), "error_code"
+        failures.make(facts_of(spark, jobs=[LATEST], attempts=[*attempts, failed("stayed", 0)]), Options()),
+        "error_code",
     )
     assert {code: row["trend"] for code, row in rows.items()} == {
         "appeared": "new",
@@ -65,7 +69,7 @@ def test_the_trend_says_what_is_new_gone_and_beyond_noise(spark: SparkSession) -
 def test_a_young_history_knows_nothing_new_and_no_rise(spark: SparkSession) -> None:
     attempts: list[Row] = [failed("met", 0, started_at=at(NOW - 24)) for _ in range(50)]
     jobs: list[Row] = [{"job_id": "j1", "created_at": at(NOW - 24)}]
-    rows = by(failures(facts_of(spark, jobs=jobs, attempts=attempts)), "error_code")
+    rows = by(failures.make(facts_of(spark, jobs=jobs, attempts=attempts), Options()), "error_code")
     assert values(rows["met"], "last_week", "week_before", "trend") == (50, 0, "steady")
 
 
@@ -77,5 +81,9 @@ def test_canceled_and_released_attempts_are_no_failures(spark: SparkSession) -> 
         {"outcome": "running", "ended_at": None},
         {"outcome": "failed"},
     ]
-    rows = by(failures(facts_of(spark, jobs=[LATEST], attempts=attempts)), "error_code", "error_phase")
+    rows = by(
+        failures.make(facts_of(spark, jobs=[LATEST], attempts=attempts), Options()),
+        "error_code",
+        "error_phase",
+    )
     assert list(rows) == [("unknown", "unknown")]

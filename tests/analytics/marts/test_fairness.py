@@ -1,7 +1,9 @@
 import pytest
 from pyspark.sql import SparkSession
 
-from euterpe.analytics.marts.fairness import FEWEST_JOBS, fairness
+from euterpe.analytics.marts import fairness
+from euterpe.analytics.marts.fairness import FEWEST_JOBS
+from euterpe.analytics.options import Options
 from tests.analytics.facts.history_rows import Row, at
 from tests.analytics.marts.rows import by, facts_of, values
 
@@ -24,7 +26,7 @@ def test_requesters_are_compared_within_a_queue_and_never_across(spark: SparkSes
         {"busy_ms": 900_000, "requester": "overnight", "queue": "bulk"},
         {"busy_ms": 100_000, "requester": "archive", "queue": "bulk"},
     ]
-    rows = by(fairness(facts_of(spark, jobs=jobs, attempts=attempts)), "queue", "requester")
+    rows = by(fairness.make(facts_of(spark, jobs=jobs, attempts=attempts), Options()), "queue", "requester")
     assert set(rows) == {
         ("default", "newsroom"),
         ("default", "archive"),
@@ -43,10 +45,13 @@ def test_requesters_are_compared_within_a_queue_and_never_across(spark: SparkSes
 
 def test_few_jobs_are_listed_and_not_compared(spark: SparkSession) -> None:
     jobs = [*waited(FEWEST_JOBS, 1), *waited(FEWEST_JOBS - 1, 900, requester="archive")]
-    rows = by(fairness(facts_of(spark, jobs=jobs)), "requester")
+    rows = by(fairness.make(facts_of(spark, jobs=jobs), Options()), "requester")
     for name in ("newsroom", "archive"):
         assert values(rows[name], "is_compared", "jain", "share_of_work") == (False, None, None)
-    rows = by(fairness(facts_of(spark, jobs=[*jobs, *waited(1, 1, requester="archive")])), "requester")
+    rows = by(
+        fairness.make(facts_of(spark, jobs=[*jobs, *waited(1, 1, requester="archive")]), Options()),
+        "requester",
+    )
     assert values(rows["archive"], "is_compared", "jobs") == (True, FEWEST_JOBS)
     assert rows["archive"]["jain"] < 0.6
 
@@ -59,14 +64,14 @@ def test_a_requester_whose_jobs_are_never_claimed_is_seen_to_wait(spark: SparkSe
         {**starved, "due_at": at(9)},  # not due yet
         {**starved, "outcome": "canceled"},
     ]
-    row = by(fairness(facts_of(spark, jobs=jobs), read_at=at(1)), "requester")["starved"]
+    row = by(fairness.make(facts_of(spark, jobs=jobs), Options(read_at=at(1))), "requester")["starved"]
     assert values(row, "jobs", "still_waiting", "p50_waiting_ms") == (40, 40, 3_600_000)
     assert row["jain"] == pytest.approx(0.5, abs=0.01)
 
 
 def test_without_waiting_there_is_no_ratio_and_jains_index_is_1(spark: SparkSession) -> None:
     jobs = [*waited(30, 0, priority=10), *waited(30, 0, requester="archive", priority=90)]
-    rows = by(fairness(facts_of(spark, jobs=jobs)), "requester")
+    rows = by(fairness.make(facts_of(spark, jobs=jobs), Options()), "requester")
     for row in rows.values():
         assert values(row, "waiting_ratio", "jain", "share_of_work") == (None, 1, None)
     assert [rows[name]["mean_priority"] for name in ("newsroom", "archive")] == [10, 90]

@@ -8,8 +8,8 @@ from pyspark.sql import SparkSession
 
 from euterpe.analytics.facts import Facts, facts
 from euterpe.analytics.facts_schema import FACTS
-from euterpe.analytics.marts import Options, Prices, all_marts
-from euterpe.analytics.marts.schema import MARTS
+from euterpe.analytics.marts import MARTS
+from euterpe.analytics.options import Options, Prices
 from tests.analytics.facts.comparing import assert_same, rows_of
 from tests.analytics.facts.history_rows import Row, generate, read, write
 from tests.analytics.facts.independent import independently
@@ -42,12 +42,14 @@ def test_the_facts_and_marts_of_a_generated_history_are_those_of_plain_sql(
             sql.execute(statement)
         for (name, table), frame in zip(FACTS.items(), known, strict=True):
             assert_same(table, rows_of(frame), query_rows(sql, f"FROM {name}"))
-        for name, mart in all_marts(known, OPTIONS).items():
-            ours, theirs = rows_of(mart), query_rows(sql, independent.MARTS[name])
+        for mart in MARTS:
+            name = mart.table.name
+            ours = rows_of(mart.make(known, OPTIONS))
+            theirs = query_rows(sql, independent.MARTS[name])
             finished = FINISH.get(name, list)(theirs)
             if name == "regressions":
                 finished = with_our_p_values(ours, finished)
-            assert_same(MARTS[name], ours, finished)
+            assert_same(mart.table, ours, finished)
     assert_every_outcome_occurs(known)
     for frame in known:
         frame.unpersist()

@@ -4,8 +4,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from euterpe.analytics.facts import Facts, HistoryFrames, facts
-from euterpe.analytics.marts import Options, all_marts
-from euterpe.analytics.marts.schema import MARTS
+from euterpe.analytics.marts import MARTS, TABLES
+from euterpe.analytics.options import Options
 from tests.analytics.facts.comparing import assert_same, assert_shape, rows_of
 from tests.analytics.facts.history_rows import Rows, at, generate, history
 
@@ -15,10 +15,10 @@ JOB = {"job_id": "j1"}
 def marts_of(made: HistoryFrames) -> Rows:
     known = Facts(*(frame.cache() for frame in facts(made)))
     try:
-        marts = all_marts(known, Options())
-        assert list(marts) == list(MARTS)
+        marts = {mart.table.name: mart.make(known, Options()) for mart in MARTS}
+        assert list(marts) == list(TABLES)
         for name, frame in marts.items():
-            assert_shape(MARTS[name], frame)
+            assert_shape(TABLES[name], frame)
         return {name: rows_of(frame) for name, frame in marts.items()}
     finally:
         for frame in known:
@@ -26,7 +26,7 @@ def marts_of(made: HistoryFrames) -> Rows:
 
 
 def test_of_an_empty_history_all_marts_are_empty(spark: SparkSession) -> None:
-    assert marts_of(history(spark)) == {name: [] for name in MARTS}
+    assert marts_of(history(spark)) == {name: [] for name in TABLES}
 
 
 def test_a_history_of_one_job_in_flight_has_results(spark: SparkSession) -> None:
@@ -100,5 +100,5 @@ def test_the_order_of_rows_their_partitions_copies_and_older_versions_change_not
     )
     expected = marts_of(distilled)
     seen = marts_of(scattered)
-    for name, table in MARTS.items():
+    for name, table in TABLES.items():
         assert_same(table, seen[name], expected[name])

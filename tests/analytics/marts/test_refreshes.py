@@ -1,6 +1,7 @@
 from pyspark.sql import SparkSession
 
-from euterpe.analytics.marts.refreshes import refreshes
+from euterpe.analytics.marts import refreshes
+from euterpe.analytics.options import Options
 from tests.analytics.facts.history_rows import Row
 from tests.analytics.marts.rows import by, facts_of, values
 
@@ -18,7 +19,7 @@ def test_renewals_are_counted_and_judged_by_the_end_of_their_jobs(spark: SparkSe
         {"outcome": "failed", "error_code": "source_not_found"},
         {},
     ]
-    rows = by(refreshes(facts_of(spark, jobs=jobs, attempts=attempts)), "requester")
+    rows = by(refreshes.make(facts_of(spark, jobs=jobs, attempts=attempts), Options()), "requester")
     assert values(rows["newsroom"], "jobs", "refreshed_jobs", "refreshes") == (10, 5, 10)
     assert values(rows["newsroom"], "refreshed_share", "succeeded_after") == (0.5, 2 / 3)
     assert rows["newsroom"]["credential_failures"] == 2

@@ -6,7 +6,9 @@ from random import Random
 import pytest
 from pyspark.sql import SparkSession
 
-from euterpe.analytics.marts.regressions import ATOM, compared, regressions
+from euterpe.analytics.marts import regressions
+from euterpe.analytics.marts.regressions import ATOM, compared
+from euterpe.analytics.options import Options
 from tests.analytics.facts.history_rows import Row, at
 from tests.analytics.marts.rows import by, facts_of, values
 
@@ -30,7 +32,7 @@ def test_a_planted_slowdown_and_a_planted_failure_are_found(spark: SparkSession)
         attempts += [encoded(rng, 3, 0.05, **old) for _ in range(COUNT)]
         attempts += [encoded(rng, 3 * factor, failure_rate, **new) for _ in range(COUNT)]
     attempts += [encoded(rng, 1, 0.5, profile="steady", ffmpeg="unknown") for _ in range(COUNT)]
-    rows = by(regressions(facts_of(spark, attempts=attempts)), "profile", "measure")
+    rows = by(regressions.make(facts_of(spark, attempts=attempts), Options()), "profile", "measure")
     assert {key: row["verdict"] for key, row in rows.items() if row["verdict"] != "no evidence"} == {
         ("slower", "speed"): "worse",
         ("failing", "failure_rate"): "worse",
@@ -69,7 +71,7 @@ def test_only_failures_that_an_encoder_can_cause_are_in_the_rate(spark: SparkSes
         for hour, version in ((1, "9.0.2"), (2, "9.1"))
         for fields in (succeeded, encoder, *others)
     ]
-    row = by(regressions(facts_of(spark, attempts=attempts)), "measure")["failure_rate"]
+    row = by(regressions.make(facts_of(spark, attempts=attempts), Options()), "measure")["failure_rate"]
     assert values(row, "before", "after", "count_before", "count_after") == (0.5, 0.5, 2, 2)
 
 

@@ -1,6 +1,7 @@
 from pyspark.sql import SparkSession
 
-from euterpe.analytics.marts.speed import speed
+from euterpe.analytics.marts import speed
+from euterpe.analytics.options import Options
 from tests.analytics.facts.history_rows import Row
 from tests.analytics.marts.rows import by, facts_of, values
 
@@ -18,7 +19,7 @@ def test_the_factor_is_all_media_over_all_time_and_not_a_mean_of_factors(spark: 
         encoded(999, 1, outcome="failed"),
         {},
     ]
-    rows = by(speed(facts_of(spark, attempts=attempts)), "ffmpeg")
+    rows = by(speed.make(facts_of(spark, attempts=attempts), Options()), "ffmpeg")
     old = rows["9.0.2"]
     assert values(old, "attempts", "media_minutes", "factor", "p50_factor") == (2, 6, 3, 3)
     assert values(old, "p05_factor", "cpu_per_media_second") == (1.2, 0.5)

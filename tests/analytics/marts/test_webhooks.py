@@ -1,6 +1,7 @@
 from pyspark.sql import SparkSession
 
-from euterpe.analytics.marts.webhooks import Objective, webhooks
+from euterpe.analytics.marts import webhooks
+from euterpe.analytics.options import Objective, Options
 from tests.analytics.facts.history_rows import Row, at
 from tests.analytics.marts.rows import by, facts_of, only, values
 
@@ -15,7 +16,7 @@ EVENTS: list[Row] = [
 
 
 def test_the_objective_judges_what_has_ended(spark: SparkSession) -> None:
-    row = by(webhooks(facts_of(spark, deliveries=EVENTS)), "requester")["newsroom"]
+    row = by(webhooks.make(facts_of(spark, deliveries=EVENTS), Options()), "requester")["newsroom"]
     assert values(row, "events", "delivered", "pending", "dead_letter") == (6, 4, 1, 1)
     assert values(row, "tries_per_event", "p50_ms") == (4, 31_000)
     assert values(row, "within_slo", "meets_slo") == (0.6, False)
@@ -25,12 +26,16 @@ def test_the_objective_judges_what_has_ended(spark: SparkSession) -> None:
 
 def test_an_operator_states_the_objective(spark: SparkSession) -> None:
     facts = facts_of(spark, deliveries=EVENTS)
-    row = by(webhooks(facts, Objective(within_seconds=61, share=0.8)), "requester")["newsroom"]
+    row = by(webhooks.make(facts, Options(objective=Objective(within_seconds=61, share=0.8))), "requester")[
+        "newsroom"
+    ]
     assert values(row, "within_slo", "meets_slo") == (0.8, True)
 
 
 def test_a_receiver_that_has_not_answered_yet_is_not_judged(spark: SparkSession) -> None:
-    row = by(webhooks(facts_of(spark, deliveries=[{"outcome": "pending"}])), "requester")["newsroom"]
+    row = by(webhooks.make(facts_of(spark, deliveries=[{"outcome": "pending"}]), Options()), "requester")[
+        "newsroom"
+    ]
     assert values(row, "judged", "within_slo", "meets_slo", "p50_ms", "worst_error") == (0, *(None,) * 4)
 
 
@@ -38,7 +43,9 @@ def test_what_is_pending_for_too_long_is_missed(spark: SparkSession) -> None:
     jobs: list[Row] = [{"finished_at": at(1)}]
     late: Row = {"outcome": "pending", "created_at": at(1 - 61 / 3600)}
     young: Row = {"outcome": "pending", "created_at": at(1 - 59 / 3600)}
-    row = by(webhooks(facts_of(spark, jobs=jobs, deliveries=[late, young])), "requester")["newsroom"]
+    row = by(webhooks.make(facts_of(spark, jobs=jobs, deliveries=[late, young]), Options()), "requester")[
+        "newsroom"
+    ]
     assert values(row, "events", "pending", "judged", "within_slo", "meets_slo") == (2, 2, 1, 0, False)
 
 
@@ -50,7 +57,7 @@ def test_an_event_that_was_never_tried_counts_as_missed_once_it_is_older_than_th
     never: Row = {"outcome": "pending", "tries": 0, "created_at": at()}
     young: Row = {"outcome": "pending", "tries": 0, "created_at": at(2)}
     facts = facts_of(spark, deliveries=[in_time, never, never, never, young])
-    row = only(webhooks(facts, read_at=at(2)))
+    row = only(webhooks.make(facts, Options(read_at=at(2))))
     assert values(row, "events", "delivered", "pending", "untried") == (5, 1, 4, 4)
     assert values(row, "judged", "within_slo", "meets_slo") == (4, 0.25, False)
     assert row["tries_per_event"] == 1  # of the events that were tried
@@ -59,6 +66,6 @@ def test_an_event_that_was_never_tried_counts_as_missed_once_it_is_older_than_th
 def test_the_age_of_a_pending_event_is_measured_when_the_history_is_read(spark: SparkSession) -> None:
     """In a stopped service, the last row is the event itself."""
     facts = facts_of(spark, deliveries=[{"outcome": "pending", "tries": 0, "created_at": at()}])
-    assert only(webhooks(facts))["judged"] == 0
-    assert only(webhooks(facts, read_at=at(0, seconds=59)))["judged"] == 0
-    assert only(webhooks(facts, read_at=at(0, seconds=61)))["judged"] == 1
+    assert only(webhooks.make(facts, Options()))["judged"] == 0
+    assert only(webhooks.make(facts, Options(read_at=at(0, seconds=59))))["judged"] == 0
+    assert only(webhooks.make(facts, Options(read_at=at(0, seconds=61))))["judged"] == 1

@@ -6,8 +6,8 @@
 import re
 from pathlib import Path
 
+from euterpe.analytics.marts import MARTS
 from euterpe.analytics.report import style
-from euterpe.analytics.report.sections import SECTIONS
 from tests.analytics.report.sample import month
 
 FOLDER = Path(__file__).parents[3] / "docs" / "analytics"
@@ -19,7 +19,8 @@ def pictures() -> dict[str, str]:
     """Return the first chart of each section that has one, by file name."""
     results = month()
     found = (
-        (section.id, _CHART.search(section.evidence)) for section in (each(results) for each in SECTIONS)
+        (section.id, _CHART.search(section.evidence))
+        for section in (mart.section(results) for mart in MARTS if mart.section)
     )
     return {f"{name}.svg": _alone(chart) for name, chart in found if chart}
 

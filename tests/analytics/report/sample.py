@@ -8,11 +8,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from euterpe.analytics.marts.capacity import Forecast
-from euterpe.analytics.marts.costs import Prices
-from euterpe.analytics.marts.schema import MARTS
-from euterpe.analytics.marts.webhooks import Objective
-from euterpe.analytics.report import Results, Totals
+from euterpe.analytics.marts import TABLES
+from euterpe.analytics.options import Forecast, Objective, Prices
+from euterpe.analytics.report.results import Results, Totals
 from euterpe.analytics.schema import arrow_schema
 
 Rows = list[dict[str, Any]]
@@ -36,7 +34,7 @@ PRICES = Prices()
 
 def arrow(mart: str, rows: Iterable[Mapping[str, Any]]) -> pa.Table:
     """Return a table of the mart; columns that a row leaves out are null."""
-    columns = MARTS[mart].columns
+    columns = TABLES[mart].columns
     return pa.Table.from_pylist(
         [{column.name: row.get(column.name) for column in columns} for row in rows],
         schema=arrow_schema(columns),
@@ -48,7 +46,7 @@ def results(
 ) -> Results:
     """Return results with these marts; the others are empty."""
     return Results(
-        marts={name: arrow(name, marts.get(name, ())) for name in MARTS},
+        marts={name: arrow(name, marts.get(name, ())) for name in TABLES},
         since=until and until - timedelta(days=days),
         until=until,
         filters={},

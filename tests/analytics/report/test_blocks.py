@@ -1,4 +1,5 @@
-from euterpe.analytics.marts.schema import COSTS, FAIRNESS
+from euterpe.analytics.marts.costs import TABLE as COSTS
+from euterpe.analytics.marts.fairness import TABLE as FAIRNESS
 from euterpe.analytics.report.blocks import Section, counted, drawn, figure, table
 from euterpe.analytics.report.charts.canvas import canvas
 from euterpe.analytics.report.html import Html, text
@@ -37,7 +38,7 @@ def test_a_figure_is_drawn_twice_under_its_title_and_legend() -> None:
 
 
 def test_a_section_explains_every_column_of_its_marts() -> None:
-    page = drawn(Section("cost", "Why?", "Because.", Html(""), ("costs", "fairness")))
+    page = drawn(Section("cost", "Why?", "Because.", Html(""), (COSTS, FAIRNESS)))
     for column in (*COSTS.columns, *FAIRNESS.columns):
         assert f"<dt>{column.name}</dt><dd>{text(column.meaning)}</dd>" in page
     assert "What the numbers of “costs” and “fairness” mean" in page

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from euterpe.analytics.marts.schema import MARTS
-from euterpe.analytics.report import Results, render
-from euterpe.analytics.report.sections import SECTIONS
+from euterpe.analytics.marts import MARTS, TABLES
+from euterpe.analytics.report.page import render
+from euterpe.analytics.report.results import Results
 from tests.analytics.report.reading import Page
 from tests.analytics.report.sample import UNTIL, arrow, empty, month, one_job, results
 
-QUESTIONS = [section(empty()).question for section in SECTIONS]
+QUESTIONS = [mart.section(empty()).question for mart in MARTS if mart.section]
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>\u202e"
 
 
@@ -25,7 +25,7 @@ def one_row_of_keys_alone() -> Results:
     values: dict[str, Any] = {"string": "x", "day": UNTIL.date()}
     marts = {
         name: arrow(name, [{c.name: values[c.type] for c in table.columns if c.name in table.key}])
-        for name, table in MARTS.items()
+        for name, table in TABLES.items()
     }
     return replace(results(days=0), marts=marts)
 
@@ -35,7 +35,7 @@ def hostile() -> Results:
     made = month()
     marts = {}
     for name, table in made.marts.items():
-        texts = [column.name for column in MARTS[name].columns if column.type == "string"]
+        texts = [column.name for column in TABLES[name].columns if column.type == "string"]
         free = [text for text in texts if text not in ("stage", "measure", "verdict", "trend")]
         marts[name] = arrow(name, [{**row, **dict.fromkeys(free, HOSTILE)} for row in table.to_pylist()])
     return replace(made, marts=marts, filters={HOSTILE: HOSTILE}, version=HOSTILE)
@@ -149,7 +149,7 @@ def test_an_empty_history_says_so_everywhere(pages: dict[str, str]) -> None:
     page = Page(pages["empty"])
     assert "There are no jobs yet." in page.words
     assert "svg" not in page.tags
-    assert len(re.findall('class="nothing"', pages["empty"])) >= len(SECTIONS)
+    assert len(re.findall('class="nothing"', pages["empty"])) >= len(QUESTIONS)
 
 
 def test_500_requesters_are_20_and_the_others(pages: dict[str, str]) -> None:

@@ -1,4 +1,4 @@
-from euterpe.analytics.report.sections.cost import cost
+from euterpe.analytics.marts import costs
 from tests.analytics.report.sample import empty, results
 
 ROW = {"requester": "acme", "profile": "av1", "jobs": 4, "cpu_hours": 100.0, "wasted_cpu_hours": 10.0}
@@ -9,7 +9,7 @@ ROWS = [
 
 
 def test_the_cost_names_its_causer_its_waste_and_its_prices() -> None:
-    assert cost(results(costs=ROWS)).answer == (
+    assert costs.section(results(costs=ROWS)).answer == (
         "USD 15.20 for 8 jobs, USD 8.00 of it for processor time. acme caused 73.7 %; USD 0.80 (5.3 %) "
         "is processor time of attempts that did not succeed. Reckoned with USD 0.04 for an hour of "
         "processor time, 0 for a GiB read and 0.09 for a GiB written."
@@ -18,7 +18,7 @@ def test_the_cost_names_its_causer_its_waste_and_its_prices() -> None:
 
 def test_how_much_of_the_sum_is_estimated_is_said() -> None:
     rows = [{**row, "estimated_hours": 5.0, "wasted_estimated_hours": 4.0} for row in ROWS]
-    section = cost(results(costs=rows))
+    section = costs.section(results(costs=rows))
     assert (
         "10 of 200 processor hours (5 %) are estimated: nothing was measured of attempts such as those that "
         "were killed, and the time that they held a slot stands for it, which is too little where an encode "
@@ -28,16 +28,16 @@ def test_how_much_of_the_sum_is_estimated_is_said() -> None:
 
 
 def test_a_table_ends_with_the_sum_of_all() -> None:
-    foot = cost(results(costs=ROWS)).evidence.split("<tfoot>")[1].split("</tfoot>")[0]
+    foot = costs.section(results(costs=ROWS)).evidence.split("<tfoot>")[1].split("</tfoot>")[0]
     assert ">all<" in foot
     assert ">USD 15.20<" in foot
     assert ">100 %<" in foot
 
 
 def test_a_requester_without_output_has_no_price_of_a_minute() -> None:
-    bolt = cost(results(costs=ROWS)).evidence.split('<th scope="row">bolt</th>')[1].split("</tr>")[0]
+    bolt = costs.section(results(costs=ROWS)).evidence.split('<th scope="row">bolt</th>')[1].split("</tr>")[0]
     assert bolt.endswith(">\N{EN DASH}</td>")
 
 
 def test_without_costs_the_prices_are_said_all_the_same() -> None:
-    assert cost(empty()).answer.startswith("Reckoned with USD 0.04")
+    assert costs.section(empty()).answer.startswith("Reckoned with USD 0.04")

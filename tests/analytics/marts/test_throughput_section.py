@@ -1,7 +1,8 @@
 from datetime import date, timedelta
 
+from euterpe.analytics.marts import throughput
+from euterpe.analytics.marts.throughput import OUTCOMES, by_day
 from euterpe.analytics.report.results import Row
-from euterpe.analytics.report.sections.outcomes import OUTCOMES, by_day, outcomes
 from tests.analytics.report.sample import empty, results
 
 MONDAY = date(2026, 11, 2)
@@ -14,14 +15,14 @@ def day(after: int, **counts: int) -> dict[str, object]:
 def test_the_answer_says_what_became_of_the_jobs() -> None:
     key = {"requester": "acme", "profile": "av1", "queue": "q", "output_minutes": 90.0}
     row = {**key, "jobs": 12, "succeeded": 9, "failed": 1, "canceled": 2}
-    assert outcomes(results(throughput=[{**day(0), **row}])).answer == (
+    assert throughput.section(results(throughput=[{**day(0), **row}])).answer == (
         "12 jobs on 1 day: 9 succeeded, 1 failed and 2 canceled. "
         "Of those that ended, leaving out the canceled, 90 % succeeded. They made 1 h 30 min of media."
     )
 
 
 def test_no_jobs_are_said_to_be_none() -> None:
-    assert outcomes(empty()).answer == "There are no jobs in this history."
+    assert throughput.section(empty()).answer == "There are no jobs in this history."
 
 
 def test_a_day_without_a_job_is_a_day_too() -> None:

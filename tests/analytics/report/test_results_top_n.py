@@ -1,7 +1,6 @@
 from typing import Any
 
-from euterpe.analytics.report.results import Row, total
-from euterpe.analytics.report.top_n import top_n
+from euterpe.analytics.report.results import Row, top_n, total
 
 
 def fold(rows: Any) -> dict[str, Any]:

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from euterpe.analytics.report.sections.fairness import fairness
+from euterpe.analytics.marts import fairness
 from tests.analytics.report.sample import empty, results
 
 
@@ -26,7 +26,7 @@ def waiting(queue: str, jain: float | None, **ratios: float | None) -> list[dict
 @pytest.mark.parametrize(("jain", "how"), [(0.94, "evenly"), (0.5, "unevenly")])
 def test_the_answer_says_of_each_queue_who_waits_longest(jain: float, how: str) -> None:
     rows = [*waiting("express", 1.0, c=0.9, d=1.1), *waiting("default", jain, a=0.5, b=2.0)]
-    assert fairness(results(fairness=rows)).answer == (
+    assert fairness.section(results(fairness=rows)).answer == (
         f"Queue default: between 2 requesters waiting is shared {how} (Jain's index {jain:.2f}, where 1 is "
         "even and 0.5 is one requester who waits for all). b waits longest: 95 % of its jobs within 2 s, "
         "2.00× that of all jobs of the queue, with 25 % of its work at a mean priority of 50. "
@@ -38,7 +38,7 @@ def test_the_answer_says_of_each_queue_who_waits_longest(jain: float, how: str) 
 
 def test_a_queue_of_one_requester_is_compared_with_no_other_queue() -> None:
     rows = [*waiting("bulk", None, overnight=900.0), *waiting("default", 0.9, a=1.0, b=1.1)]
-    section = fairness(results(fairness=rows))
+    section = fairness.section(results(fairness=rows))
     assert "overnight" not in section.answer
     assert section.answer.endswith("Nobody is compared in bulk.")
     assert "overnight" in section.evidence
@@ -47,13 +47,13 @@ def test_a_queue_of_one_requester_is_compared_with_no_other_queue() -> None:
 
 
 def test_nobody_waiting_at_all_is_fair() -> None:
-    section = fairness(results(fairness=waiting("default", 1.0, a=None, b=None)))
+    section = fairness.section(results(fairness=waiting("default", 1.0, a=None, b=None)))
     assert "waiting is shared evenly" in section.answer
     assert "svg" not in section.evidence
 
 
 def test_one_requester_is_compared_with_nobody() -> None:
     for made in (results(fairness=waiting("default", None, a=1.0)), empty()):
-        assert fairness(made).answer == (
+        assert fairness.section(made).answer == (
             "There is nobody to compare: it takes a queue in which two requesters have at least 30 jobs each."
         )

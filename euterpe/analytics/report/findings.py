@@ -1,11 +1,40 @@
-"""Findings that state totals, for a history in which little or nothing is notable."""
+"""Findings: a few sentences with numbers, computed from the marts, the most important first."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from euterpe.analytics.marts import MARTS
+from euterpe.analytics.marts.mart import Mart
+from euterpe.analytics.marts.throughput import TWO_WEEKS
 from euterpe.analytics.report import words
-from euterpe.analytics.report.findings.changes import TWO_WEEKS
-from euterpe.analytics.report.findings.finding import Finding, Severity
+from euterpe.analytics.report.blocks import Finding, Severity
 from euterpe.analytics.report.results import Results, on_time, share, succeeded_share
+
+_FEWEST, _MOST = 3, 8
+_FEW_JOBS = 30  # with fewer ended jobs, there is no comparison
+_ENDED = ("succeeded", "failed", "dead_letter")
+
+
+def findings(results: Results, marts: Sequence[Mart] = MARTS) -> list[Finding]:
+    checks = [check for mart in marts for check in mart.findings]
+    days = results.total("throughput", ("jobs", *_ENDED))
+    if not days["jobs"]:
+        none = "There are no jobs in what was asked for." if results.filters else "There are no jobs yet."
+        return [fact(none, "", "outcomes")]
+    ended = sum(days[name] for name in _ENDED)
+    if ended < _FEW_JOBS:
+        small = fact(
+            "The history is too small to say what changed.",
+            f"{words.of(ended, 'job')} ended, and it takes {_FEW_JOBS}",
+            "outcomes",
+        )
+        return [small, *facts(results)]
+    notable = sorted(
+        (found for check in checks for found in check(results)),
+        key=lambda found: (found.severity, -found.weight, found.what),
+    )
+    head = notable or [fact("Nothing stands out.", f"{len(checks)} things were looked at", "outcomes")]
+    first = [*head, *short(results)][:_MOST]
+    return [*first, *list(facts(results))[: max(0, _FEWEST - len(first))]]
 
 
 def fact(what: str, evidence: str, section: str) -> Finding:

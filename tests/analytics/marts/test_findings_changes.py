@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from euterpe.analytics.report.findings import changes
-from euterpe.analytics.report.findings.finding import Severity
+from euterpe.analytics.marts import failures, speed, throughput
+from euterpe.analytics.report.blocks import Severity
 from euterpe.analytics.report.results import Results
 from tests.analytics.report.sample import UNTIL, results
 
@@ -23,7 +23,7 @@ def weeks(before: dict[str, int], last: dict[str, int], days: int = 28) -> Resul
     return results(days=days, jobs=1_000, throughput=throughput)
 
 
-def failures(**row: Any) -> Results:
+def failing(**row: Any) -> Results:
     usual = {
         "error_code": "disk_full",
         "error_phase": "uploading",
@@ -50,13 +50,13 @@ def regression(**row: Any) -> Results:
 )
 def test_a_trend_is_stated_in_the_past_tense(trend: str, what: str) -> None:
     """One outage is enough for a trend, and nothing shows that it continues."""
-    (found,) = changes.failing(failures(trend=trend, last_week=30, week_before=30))
+    (found,) = failures.failing(failing(trend=trend, last_week=30, week_before=30))
     assert found.what == what
 
 
 def test_a_falling_success_rate_is_said_with_both_rates() -> None:
     made = weeks({"succeeded": 98, "failed": 2}, {"succeeded": 90, "failed": 10})
-    (found,) = changes.success(made)
+    (found,) = throughput.success(made)
     assert (found.severity, found.what) == (Severity.bad, "Fewer jobs succeed than a week ago.")
     assert found.evidence.startswith("90 % of those that ended")
     assert "98 % of the seven before" in found.evidence
@@ -64,8 +64,8 @@ def test_a_falling_success_rate_is_said_with_both_rates() -> None:
 
 def test_a_small_fall_of_success_is_a_warning_and_a_rise_is_good() -> None:
     low, high = {"succeeded": 950, "failed": 50}, {"succeeded": 980, "failed": 20}
-    assert [found.severity for found in changes.success(weeks(high, low))] == [Severity.warning]
-    assert [found.severity for found in changes.success(weeks(low, high))] == [Severity.good]
+    assert [found.severity for found in throughput.success(weeks(high, low))] == [Severity.warning]
+    assert [found.severity for found in throughput.success(weeks(low, high))] == [Severity.good]
 
 
 @pytest.mark.parametrize(
@@ -80,12 +80,12 @@ def test_a_small_fall_of_success_is_a_warning_and_a_rise_is_good() -> None:
 def test_success_that_did_not_move_beyond_noise_is_no_news(
     before: dict[str, int], last: dict[str, int]
 ) -> None:
-    assert list(changes.success(weeks(before, last))) == []
+    assert list(throughput.success(weeks(before, last))) == []
 
 
 def test_weeks_are_not_compared_before_there_are_two() -> None:
     made = weeks({"succeeded": 98, "failed": 2}, {"succeeded": 50, "failed": 100}, days=13)
-    assert [*changes.success(made), *changes.demand(made)] == []
+    assert [*throughput.success(made), *throughput.demand(made)] == []
 
 
 @pytest.mark.parametrize(
@@ -96,17 +96,17 @@ def test_weeks_are_not_compared_before_there_are_two() -> None:
     ],
 )
 def test_a_change_of_demand_is_noted(before: int, last: int, what: str) -> None:
-    (found,) = changes.demand(weeks({"succeeded": before}, {"succeeded": last}))
+    (found,) = throughput.demand(weeks({"succeeded": before}, {"succeeded": last}))
     assert (found.severity, found.what) == (Severity.note, what)
 
 
 @pytest.mark.parametrize(("before", "last"), [(100, 110), (1, 2), (0, 5)])
 def test_demand_within_noise_or_from_nothing_is_no_news(before: int, last: int) -> None:
-    assert list(changes.demand(weeks({"succeeded": before}, {"succeeded": last}))) == []
+    assert list(throughput.demand(weeks({"succeeded": before}, {"succeeded": last}))) == []
 
 
 def test_a_new_failure_says_when_it_began_and_whom_it_hurt() -> None:
-    (found,) = changes.failing(failures(trend="new", last_week=34, week_before=0, recovered=0.4))
+    (found,) = failures.failing(failing(trend="new", last_week=34, week_before=0, recovered=0.4))
     assert (found.severity, found.what) == (Severity.bad, "disk_full while uploading is new.")
     assert found.evidence == (
         "34 attempts in the last week, 0 in the week before, first seen 27 Oct 2026 09:30 UTC; "
@@ -126,7 +126,7 @@ def test_a_new_failure_says_when_it_began_and_whom_it_hurt() -> None:
     ],
 )
 def test_a_trend_is_as_grave_as_what_it_does(row: dict[str, Any], severity: Severity) -> None:
-    assert [found.severity for found in changes.failing(failures(**row))] == [severity]
+    assert [found.severity for found in failures.failing(failing(**row))] == [severity]
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_a_trend_is_as_grave_as_what_it_does(row: dict[str, Any], severity: Seve
     ],
 )
 def test_a_failure_that_is_steady_or_rare_is_no_news(row: dict[str, Any]) -> None:
-    assert list(changes.failing(failures(**row))) == []
+    assert list(failures.failing(failing(**row))) == []
 
 
 def test_of_each_trend_three_are_said_that_touch_most_jobs() -> None:
@@ -147,12 +147,12 @@ def test_of_each_trend_three_are_said_that_touch_most_jobs() -> None:
         {"error_code": f"code{n}", "error_phase": "fetching", "trend": "new", "last_week": 9, "jobs": n}
         for n in range(6)
     ]
-    found = changes.failing(results(jobs=100, failures=rows))
+    found = failures.failing(results(jobs=100, failures=rows))
     assert [one.what for one in found] == [f"code{n} while fetching is new." for n in (5, 4, 3)]
 
 
 def test_a_slower_ffmpeg_is_said_with_its_evidence() -> None:
-    (found,) = changes.versions(regression(before=1.42, after=1.25, change=-0.12))
+    (found,) = speed.versions(regression(before=1.42, after=1.25, change=-0.12))
     assert (found.severity, found.what) == (Severity.bad, "av1 is 12 % slower with ffmpeg 9.1 than with 9.0.")
     assert found.evidence == "1.42× before, 1.25× now; 1,204 and 803 attempts, p < 0.001"
     assert found.weight == 0.5
@@ -184,11 +184,9 @@ def test_a_slower_ffmpeg_is_said_with_its_evidence() -> None:
     ],
 )
 def test_a_version_that_moved_something_is_said(row: dict[str, Any], severity: Severity, what: str) -> None:
-    assert [(found.severity, found.what) for found in changes.versions(regression(**row))] == [
-        (severity, what)
-    ]
+    assert [(found.severity, found.what) for found in speed.versions(regression(**row))] == [(severity, what)]
 
 
 def test_a_version_without_evidence_is_no_news() -> None:
-    assert list(changes.versions(regression(verdict="no evidence", change=-0.5))) == []
-    assert list(changes.versions(regression(verdict=None))) == []
+    assert list(speed.versions(regression(verdict="no evidence", change=-0.5))) == []
+    assert list(speed.versions(regression(verdict=None))) == []

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from euterpe.analytics.report.findings import shortfalls
-from euterpe.analytics.report.findings.finding import Severity
+from euterpe.analytics.marts import capacity, costs, fairness, refreshes, sizes, webhooks
+from euterpe.analytics.report.blocks import Severity
 from tests.analytics.report.sample import results
 
 
@@ -20,7 +20,7 @@ def test_late_receivers_are_counted_and_the_worst_is_named() -> None:
         receiver("b", 0.9),
         receiver("c", 0.2, dead_letter=31, worst_error="timeout"),
     ]
-    (found,) = shortfalls.late_webhooks(results(webhooks=rows))
+    (found,) = webhooks.late_webhooks(results(webhooks=rows))
     assert (found.severity, found.what) == (Severity.bad, "2 of 3 receivers miss the webhook objective.")
     assert found.evidence == (
         "worst is c: 20 % within 1 min, where 99 % are wanted; 31 events given up, mostly for timeout"
@@ -29,14 +29,14 @@ def test_late_receivers_are_counted_and_the_worst_is_named() -> None:
 
 
 def test_a_receiver_that_is_a_little_late_is_a_warning() -> None:
-    (found,) = shortfalls.late_webhooks(results(webhooks=[receiver("a", 0.9)]))
+    (found,) = webhooks.late_webhooks(results(webhooks=[receiver("a", 0.9)]))
     assert (found.severity, found.what) == (Severity.warning, "1 of 1 receiver misses the webhook objective.")
     assert found.evidence.endswith("0 events given up")
 
 
 @pytest.mark.parametrize("row", [receiver("a", 0.99), receiver("a", None), receiver("a", 0.0, judged=9)])
 def test_receivers_in_time_or_of_few_events_are_left_alone(row: dict[str, Any]) -> None:
-    assert list(shortfalls.late_webhooks(results(webhooks=[row]))) == []
+    assert list(webhooks.late_webhooks(results(webhooks=[row]))) == []
 
 
 def test_attempts_without_credentials_are_said_with_who_had_most() -> None:
@@ -44,7 +44,7 @@ def test_attempts_without_credentials_are_said_with_who_had_most() -> None:
         {"requester": "a", "jobs": 900, "credential_failures": 4},
         {"requester": "b", "jobs": 100, "credential_failures": 30},
     ]
-    (found,) = shortfalls.stale_credentials(results(refreshes=rows))
+    (found,) = refreshes.stale_credentials(results(refreshes=rows))
     assert (found.severity, found.what) == (
         Severity.warning,
         "34 attempts ended for want of working credentials.",
@@ -55,18 +55,18 @@ def test_attempts_without_credentials_are_said_with_who_had_most() -> None:
 @pytest.mark.parametrize(("jobs", "failed"), [(100, 4), (10_000, 40), (0, 0)])
 def test_a_few_attempts_without_credentials_are_no_news(jobs: int, failed: int) -> None:
     rows = [{"requester": "a", "jobs": jobs, "credential_failures": failed}]
-    assert list(shortfalls.stale_credentials(results(refreshes=rows))) == []
+    assert list(refreshes.stale_credentials(results(refreshes=rows))) == []
 
 
 def test_a_queue_that_needs_more_slots_says_what_happens_without() -> None:
     rows = [{"queue": "default", "slots_needed": 14, "slots_now": 10, "p95_wait_now_seconds": 240.0}]
-    (found,) = shortfalls.missing_slots(results(capacity=rows))
+    (found,) = capacity.missing_slots(results(capacity=rows))
     assert (found.severity, found.what) == (Severity.warning, "Queue default needs 14 slots in 30 days.")
     assert found.evidence == "at most 10 were seen in use: with those, 95 % would wait up to 4 min"
 
 
 def test_a_queue_that_cannot_keep_up_is_a_problem() -> None:
-    (found,) = shortfalls.missing_slots(results(capacity=[{"queue": "q", "slots_needed": 3, "slots_now": 1}]))
+    (found,) = capacity.missing_slots(results(capacity=[{"queue": "q", "slots_needed": 3, "slots_now": 1}]))
     assert found.severity is Severity.bad
     assert found.evidence == "at most 1 were seen in use: those cannot keep up"
 
@@ -74,7 +74,7 @@ def test_a_queue_that_cannot_keep_up_is_a_problem() -> None:
 @pytest.mark.parametrize(("needed", "now"), [(10, 10), (4, 10), (None, 10), (10, None), (None, None)])
 def test_a_queue_with_enough_slots_or_unknown_ones_is_left_alone(needed: int | None, now: int | None) -> None:
     rows = [{"queue": "q", "slots_needed": needed, "slots_now": now}]
-    assert list(shortfalls.missing_slots(results(capacity=rows))) == []
+    assert list(capacity.missing_slots(results(capacity=rows))) == []
 
 
 def test_wasted_work_is_said_in_money() -> None:
@@ -82,19 +82,19 @@ def test_wasted_work_is_said_in_money() -> None:
         {"requester": "a", "profile": "p", "cost": 100.0, "wasted_cost": 2.0},
         {"requester": "b", "profile": "p", "cost": 30.8, "wasted_cost": 10.3},
     ]
-    (found,) = shortfalls.wasted_work(results(costs=rows))
+    (found,) = costs.wasted_work(results(costs=rows))
     assert found.what == "9.4 % of the cost is processor time of attempts that did not succeed."
     assert found.evidence == "USD 12.30 of USD 130.80, USD 10.30 of it for b"
     hours = {"wasted_cpu_hours": 8.0, "wasted_estimated_hours": 2.0}
-    (found,) = shortfalls.wasted_work(results(costs=[{**row, **hours} for row in rows]))
+    (found,) = costs.wasted_work(results(costs=[{**row, **hours} for row in rows]))
     assert found.evidence == "USD 12.30 of USD 130.80, USD 10.30 of it for b; 25 % of it is estimated"
 
 
 @pytest.mark.parametrize("wasted", [0.0, 4.9])
 def test_a_little_waste_is_no_news(wasted: float) -> None:
     rows = [{"requester": "a", "profile": "p", "cost": 100.0, "wasted_cost": wasted}]
-    assert list(shortfalls.wasted_work(results(costs=rows))) == []
-    assert list(shortfalls.wasted_work(results())) == []
+    assert list(costs.wasted_work(results(costs=rows))) == []
+    assert list(costs.wasted_work(results())) == []
 
 
 def test_outputs_larger_than_their_sources_are_said_with_the_profile_that_makes_most() -> None:
@@ -102,7 +102,7 @@ def test_outputs_larger_than_their_sources_are_said_with_the_profile_that_makes_
         {"profile": "av1", "jobs": 150, "larger_than_source": 4},
         {"profile": "hls", "jobs": 50, "larger_than_source": 16},
     ]
-    (found,) = shortfalls.wasted_bits(results(sizes=rows))
+    (found,) = sizes.wasted_bits(results(sizes=rows))
     assert (found.severity, found.weight) == (Severity.warning, 0.1)
     assert found.what == "10 % of the jobs make more bytes than they read."
     assert found.evidence == "20 of 200 jobs; 16 of them with hls, which is 32 % of its own"
@@ -110,7 +110,7 @@ def test_outputs_larger_than_their_sources_are_said_with_the_profile_that_makes_
 
 def test_a_generous_bit_rate_is_noted() -> None:
     rows = [{"profile": "av1", "jobs": 90, "measured": 50, "generous": 31}]
-    (found,) = shortfalls.generous_bits(results(jobs=100, sizes=rows))
+    (found,) = sizes.generous_bits(results(jobs=100, sizes=rows))
     assert (found.severity, found.weight) == (Severity.note, 0.31)
     assert found.what == "62 % of av1 measured above VMAF 97: lower its bit rate."
 
@@ -126,7 +126,7 @@ def test_a_generous_bit_rate_is_noted() -> None:
 )
 def test_sizes_of_few_jobs_or_within_reason_are_no_news(row: dict[str, int]) -> None:
     made = results(sizes=[{"profile": "p", **row}])
-    assert [*shortfalls.wasted_bits(made), *shortfalls.generous_bits(made)] == []
+    assert [*sizes.wasted_bits(made), *sizes.generous_bits(made)] == []
 
 
 def waiting(jain: float, *ratios: float, queue: str = "bulk", **fields: Any) -> list[dict[str, Any]]:
@@ -148,7 +148,7 @@ def waiting(jain: float, *ratios: float, queue: str = "bulk", **fields: Any) -> 
 
 
 def test_uneven_waiting_names_the_queue_and_who_waits() -> None:
-    (found,) = shortfalls.uneven_waiting(results(fairness=waiting(0.6, 0.5, 3.0)))
+    (found,) = fairness.uneven_waiting(results(fairness=waiting(0.6, 0.5, 3.0)))
     assert found.what == "In queue bulk, r1 waits for others."
     assert found.evidence == (
         "95 % of its 90 jobs there within 3 min, 3.00× that of all jobs of the queue, though it has 30 % of "
@@ -162,7 +162,7 @@ def test_who_waits_in_another_queue_than_the_others_is_no_headline() -> None:
         *waiting(1.0, 1.0, 1.0, queue="default"),
         *waiting(0.5, 9.0, queue="bulk", requester="alone", is_compared=False),
     ]
-    assert list(shortfalls.uneven_waiting(results(fairness=rows))) == []
+    assert list(fairness.uneven_waiting(results(fairness=rows))) == []
 
 
 @pytest.mark.parametrize(
@@ -176,18 +176,18 @@ def test_who_waits_in_another_queue_than_the_others_is_no_headline() -> None:
 )
 def test_a_long_wait_of_ones_own_making_is_no_headline(own: dict[str, Any]) -> None:
     first, last = waiting(0.6, 0.5, 3.0)
-    assert list(shortfalls.uneven_waiting(results(fairness=[first, {**last, **own}]))) == []
+    assert list(fairness.uneven_waiting(results(fairness=[first, {**last, **own}]))) == []
 
 
 @pytest.mark.parametrize("rows", [waiting(0.6, 1.0), waiting(0.85, 0.5, 3.0), waiting(0.6, 0.9, 1.2), []])
 def test_even_waiting_or_a_single_requester_is_no_news(rows: list[dict[str, Any]]) -> None:
-    assert list(shortfalls.uneven_waiting(results(fairness=rows))) == []
+    assert list(fairness.uneven_waiting(results(fairness=rows))) == []
 
 
 def test_a_forecast_stands_beside_what_was_seen() -> None:
     row = {"queue": "default", "slots_needed": 14, "slots_now": 10, "p95_wait_now_seconds": 240.0}
     seen = {"p95_busiest_seconds": 4.0, "p95_model_seconds": 99.0, "model_gap": 20.0}
-    (found,) = shortfalls.missing_slots(results(capacity=[{**row, **seen}]))
+    (found,) = capacity.missing_slots(results(capacity=[{**row, **seen}]))
     assert found.evidence == (
         "at most 10 were seen in use: with those, 95 % would wait up to 4 min. In that hour 95 % really "
         "waited at most 4 s; the model says that the wait was at most 1 min 39 s: do not trust its forecast "

@@ -4,18 +4,19 @@ from math import nan
 
 import pytest
 
-from euterpe.analytics.marts.schema import MARTS
-from euterpe.analytics.report import Results, to_json
+from euterpe.analytics.marts import TABLES
+from euterpe.analytics.pipeline import to_json
+from euterpe.analytics.report.results import Results
 from tests.analytics.report.sample import empty, month, one_job, results
 
 
 def test_every_mart_is_there_with_what_its_columns_mean() -> None:
     made = month()
     marts = json.loads(to_json(made))["marts"]
-    assert list(marts) == list(MARTS)
+    assert list(marts) == list(TABLES)
     for name, mart in marts.items():
         assert len(mart["rows"]) == made.marts[name].num_rows
-        assert [column["name"] for column in mart["columns"]] == list(MARTS[name].names)
+        assert [column["name"] for column in mart["columns"]] == list(TABLES[name].names)
         assert all(column["meaning"] for column in mart["columns"])
 
 

@@ -1,9 +1,10 @@
-from euterpe.analytics.report.sections.failures import failure_name, failures
+from euterpe.analytics.marts import failures
+from euterpe.analytics.marts.failures import failure_name
 from tests.analytics.report.sample import empty, month, results
 
 
 def test_the_commonest_the_new_and_the_rising_are_named() -> None:
-    assert failures(month()).answer == (
+    assert failures.section(month()).answer == (
         "1,335 attempts failed, in 7 ways. The commonest is source_not_found while fetching: 30.1 % of them. "
         "New in the last week: output_forbidden while uploading. "
         "More frequent than the week before: source_unreachable while fetching."
@@ -18,7 +19,7 @@ def test_what_did_not_happen_for_two_weeks_is_in_the_table_alone() -> None:
         "last_week": 0,
         "week_before": 0,
     }
-    evidence = failures(results(failures=[old])).evidence
+    evidence = failures.section(results(failures=[old])).evidence
     assert "svg" not in evidence
     assert "disk_full" in evidence
 
@@ -29,4 +30,4 @@ def test_a_failure_without_code_or_phase_has_a_name() -> None:
 
 
 def test_no_failure_is_said() -> None:
-    assert failures(empty()).answer == "Nothing has failed."
+    assert failures.section(empty()).answer == "Nothing has failed."

@@ -1,4 +1,4 @@
-from euterpe.analytics.report.sections.webhooks import webhooks
+from euterpe.analytics.marts import webhooks
 from tests.analytics.report.sample import empty, results
 
 GOOD = {
@@ -28,7 +28,7 @@ DEAD = {
 
 
 def test_the_objective_and_who_missed_it_are_said() -> None:
-    assert webhooks(results(webhooks=[GOOD, DEAD])).answer == (
+    assert webhooks.section(results(webhooks=[GOOD, DEAD])).answer == (
         "90 % of 100 events arrived within 1 min; 10 were given up, 2 are pending, 1 of them never tried. "
         "What is pending for longer than 1 min counts as missed. "
         "The objective: 99 % of the events of each receiver delivered within 1 min. "
@@ -37,12 +37,14 @@ def test_the_objective_and_who_missed_it_are_said() -> None:
 
 
 def test_an_objective_that_is_met_is_said_to_be() -> None:
-    assert webhooks(results(webhooks=[GOOD])).answer.endswith("It was met.")
-    assert webhooks(results(webhooks=[GOOD, {**GOOD, "requester": "c"}])).answer.endswith("All 2 met it.")
+    assert webhooks.section(results(webhooks=[GOOD])).answer.endswith("It was met.")
+    assert webhooks.section(results(webhooks=[GOOD, {**GOOD, "requester": "c"}])).answer.endswith(
+        "All 2 met it."
+    )
 
 
 def test_a_receiver_that_took_nothing_is_in_the_table_and_not_in_the_chart() -> None:
-    evidence = webhooks(results(webhooks=[GOOD, DEAD])).evidence
+    evidence = webhooks.section(results(webhooks=[GOOD, DEAD])).evidence
     chart, table = evidence.split("<table>")
     assert ">a</text>" in chart
     assert ">b</text>" not in chart
@@ -51,11 +53,11 @@ def test_a_receiver_that_took_nothing_is_in_the_table_and_not_in_the_chart() -> 
 
 
 def test_all_together_are_counted_and_have_no_percentiles() -> None:
-    foot = webhooks(results(webhooks=[GOOD, DEAD])).evidence.split("<tfoot>")[1]
+    foot = webhooks.section(results(webhooks=[GOOD, DEAD])).evidence.split("<tfoot>")[1]
     assert "1 of 2" in foot
     assert foot.count("\N{EN DASH}") == 4
     assert ">2.2<" in foot  # tries for each of the 101 events that were tried
 
 
 def test_without_events_the_objective_is_said_all_the_same() -> None:
-    assert webhooks(empty()).answer.startswith("The objective: 99 %")
+    assert webhooks.section(empty()).answer.startswith("The objective: 99 %")

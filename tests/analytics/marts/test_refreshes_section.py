@@ -1,4 +1,4 @@
-from euterpe.analytics.report.sections.credentials import credentials
+from euterpe.analytics.marts import refreshes
 from tests.analytics.report.sample import empty, results
 
 ROWS = [
@@ -8,21 +8,21 @@ ROWS = [
 
 
 def test_renewals_and_their_failures_are_said() -> None:
-    assert credentials(results(refreshes=ROWS)).answer == (
+    assert refreshes.section(results(refreshes=ROWS)).answer == (
         "10 jobs (10 %) had their credentials renewed, 13 times in all. "
         "3 attempts ended for want of working credentials, 3 of them with b."
     )
 
 
 def test_without_failures_that_is_said_too() -> None:
-    assert credentials(results(refreshes=ROWS[:1])).answer.endswith(
+    assert refreshes.section(results(refreshes=ROWS[:1])).answer.endswith(
         "No attempt ended for want of working credentials."
     )
 
 
 def test_without_renewals_no_job_needed_credentials() -> None:
-    assert credentials(empty()).answer == "No job needed new credentials."
+    assert refreshes.section(empty()).answer == "No job needed new credentials."
     assert (
-        credentials(results(refreshes=[{"requester": "a", "jobs": 5}])).answer
+        refreshes.section(results(refreshes=[{"requester": "a", "jobs": 5}])).answer
         == "No job needed new credentials."
     )
