@@ -266,7 +266,11 @@ def test_the_example_of_outputs_makes_the_files_that_are_listed() -> None:
     film = StreamInfo(0, "video", "h264", 20.0, width=1920, height=1080, fps=25.0)
     sound = StreamInfo(1, "audio", "aac", 20.0, channels=2, sample_rate=48_000)
     made = plan(spec.outputs, MediaInfo("mov", 1000, 20.0, (film, sound)), threads=1)
-    listed = INTEGRATE.read_text().partition("Under the output prefix this makes")[2].partition("\n\n")[0]
+    listed = (
+        INTEGRATE.read_text()
+        .partition("Under the output prefix a source of 1080 lines makes")[2]
+        .partition("\n\n")[0]
+    )
     assert sorted(words(listed)) == sorted(file.path for file in made.files)
     assert {output.type for output in spec.outputs} == {kind for c in CODECS.values() for kind in c.outputs}
 
