@@ -18,7 +18,7 @@ from euterpe.log_budget import LogBudget
 _SECRET_NAME = re.compile(
     r"(?i)secret|password|passwd|token|authorization|api_?key|credentials$|signature|cookie"
 )
-_SECRET_TEXT = re.compile(r"\b(?:eut_[0-9A-Za-z]+_|whsec_)[0-9A-Za-z_-]+")
+_SECRET_TEXT = re.compile(r"\b(?:eut_[0-9A-Za-z]+_|whsec_)[0-9A-Za-z_+/=-]+")
 # In a URL, the query may hold a signature, and the part before the @ may hold a password.
 _URL = re.compile(r"\b([a-z][a-z0-9+.-]*://)(?:[^\s/?#@\"']*@)?([^\s?#\"']*)(?:[?#][^\s\"']*)?")
 _HIDDEN = "…"

@@ -175,6 +175,7 @@ _FIELDS: Mapping[str, Any] = MappingProxyType(
         "urls": {"mp4.mp4": "https://out.example/a.mp4?signature=…"},
         "vtt": True,
         "webhook_events": ["progress", "succeeded", "failed", "dead_letter"],
+        "webhook_format": "standard",
         "width": 1280,
         "CredentialPair.source": _S3,
         "CredentialPair.output": _S3,

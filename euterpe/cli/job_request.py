@@ -27,6 +27,7 @@ OPTIONS: Mapping[Loc, str] = {
     ("refresh_url",): "--refresh-url",
     ("status_webhook_url",): "--webhook",
     ("webhook_events",): "--webhook-event",
+    ("webhook_format",): "--webhook-format",
     ("queue",): "--queue",
     ("priority",): "--priority",
     ("group",): "--group",

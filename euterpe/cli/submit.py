@@ -72,6 +72,9 @@ def submit(
         list[str] | None,
         typer.Option(metavar="STATUS", help="Only this status, or progress; repeatable."),
     ] = None,
+    webhook_format: Annotated[
+        str | None, typer.Option(metavar="FORMAT", help="`standard` signs them by Standard Webhooks.")
+    ] = None,
     queue: Annotated[str | None, typer.Option(metavar="NAME", help="The queue that it waits in.")] = None,
     priority: Annotated[
         int | None, typer.Option(metavar="N", help="0 to 100, higher first, among your own jobs.")
@@ -117,6 +120,7 @@ def submit(
             "refresh_url": refresh_url,
             "status_webhook_url": webhook,
             "webhook_events": webhook_event or None,
+            "webhook_format": webhook_format,
             "queue": queue,
             "priority": priority,
             "group": group_of(group, group_limit),

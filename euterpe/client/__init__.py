@@ -27,7 +27,7 @@ from euterpe.client.errors import (
 from euterpe.client.receiver import MalformedBody, verify, verify_refresh
 from euterpe.client.retries import RetryPolicy
 from euterpe.crypto.errors import MalformedApiKey, SignatureError
-from euterpe.crypto.signing import MemoryNonces, NonceCache
+from euterpe.crypto.nonces import MemoryNonces, NonceCache
 
 __all__ = [
     "AsyncClient",

@@ -8,7 +8,7 @@ from typing import TypeVar
 from euterpe.client.documents import Event, Refresh
 from euterpe.crypto import signing
 from euterpe.crypto.errors import MalformedHeader, SignatureError
-from euterpe.crypto.signing import NonceCache
+from euterpe.crypto.nonces import NonceCache
 
 _Document = TypeVar("_Document", Event, Refresh)
 
@@ -35,10 +35,16 @@ def verify(
 
     Otherwise raise a `SignatureError`: respond 503 if the error is `retryable`, else 401. `body` is the raw
     body. A redelivery has a new nonce and passes, so deduplicate by the event's id. `now` is for tests.
+
+    A webhook in the format of Standard Webhooks is verified too. It has no nonce, so `replay_cache` is not
+    used: only its id tells a replay from a new event.
     """
     at = int(time()) if now is None else now
+    if signing.is_standard(headers):
+        signing.verify_standard(headers, body, secrets, now=at, skew_seconds=skew_seconds, nonces=None)
+        return _read(Event, headers, body, signing.STANDARD_ID_HEADER)
     signing.verify(headers, body, secrets, now=at, skew_seconds=skew_seconds, nonces=replay_cache)
-    return _read(Event, headers, body)
+    return _read(Event, headers, body, signing.EVENT_ID_HEADER)
 
 
 def verify_refresh(
@@ -50,19 +56,27 @@ def verify_refresh(
     now: int | None = None,
     skew_seconds: int = 300,
 ) -> Refresh:
-    """Return a verified call to `refresh_url`, like `verify`; `Refresh.answer` makes the response body."""
+    """Return a verified call to `refresh_url`, like `verify`; `Refresh.answer` makes the response body.
+
+    A call is never sent twice, so the id of a call in the format of Standard Webhooks is its nonce.
+    """
     at = int(time()) if now is None else now
+    if signing.is_standard(headers):
+        signing.verify_standard(
+            headers, body, secrets, now=at, skew_seconds=skew_seconds, nonces=replay_cache
+        )
+        return _read(Refresh, headers, body, signing.STANDARD_ID_HEADER)
     signing.verify(headers, body, secrets, now=at, skew_seconds=skew_seconds, nonces=replay_cache)
-    return _read(Refresh, headers, body)
+    return _read(Refresh, headers, body, signing.EVENT_ID_HEADER)
 
 
-def _read(kind: type[_Document], headers: Mapping[str, str], body: bytes) -> _Document:
+def _read(kind: type[_Document], headers: Mapping[str, str], body: bytes, id_header: str) -> _Document:
     try:
         document = kind.read(json.loads(body))
     except (ValueError, RecursionError):
         raise MalformedBody(kind.__name__.lower()) from None
-    # The header is not signed, but code may read it, so require that it equals the signed id.
+    # In the format `euterpe` the header is not signed, but code may read it: require the signed id.
     named = {name.lower(): value for name, value in headers.items()}
-    if named.get(signing.EVENT_ID_HEADER) != document.event_id:
-        raise MalformedHeader(signing.EVENT_ID_HEADER)
+    if named.get(id_header) != document.event_id:
+        raise MalformedHeader(id_header)
     return document

@@ -1,82 +1,45 @@
-"""HMAC-SHA256 signatures of webhooks and refresh calls (contract §8), for the sender and the receiver.
+"""HMAC-SHA256 signatures of webhooks and refresh calls, for the sender and the receiver, in two formats.
 
-Standard library only: the client package imports this.
+The format `euterpe` is that of the contract (§8). The format `standard` is Standard Webhooks 1.0.0, for which
+libraries exist in many languages (decision 38). Standard library only: the client package imports this.
 """
 
-import heapq
+import binascii
 import hmac
 import re
-import threading
-from collections.abc import Mapping, Sequence
+from base64 import b64decode, b64encode
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from secrets import token_hex, token_urlsafe
-from typing import Protocol
+from secrets import token_bytes, token_hex
+from typing import assert_never
 
-from euterpe.crypto.errors import (
-    BadSignature,
-    MalformedHeader,
-    MissingHeader,
-    NonceMemoryFull,
-    ReplayedNonce,
-    TimestampSkew,
-)
-
-MINIMUM_WINDOW_SECONDS = 300  # contract §8
-
-
-class NonceCache(Protocol):
-    def remember(self, nonce: str, *, now: int, keep_until: int) -> None:
-        """Store `nonce` through the second `keep_until`. Raise `ReplayedNonce` if it is stored already.
-
-        The check and the write must be atomic: of two copies that arrive together, only one is accepted.
-        """
-        ...
-
-
-class MemoryNonces:
-    """Nonces in the memory of one process, at most `capacity` of them. Thread-safe."""
-
-    def __init__(self, window_seconds: int = MINIMUM_WINDOW_SECONDS, *, capacity: int = 100_000) -> None:
-        if window_seconds < MINIMUM_WINDOW_SECONDS:
-            raise ValueError(f"window_seconds must be at least {MINIMUM_WINDOW_SECONDS}")
-        self._window_seconds = window_seconds
-        self._capacity = capacity
-        self._lock = threading.Lock()
-        self._latest = 0
-        self._live: set[str] = set()
-        self._expiries: list[tuple[int, str]] = []
-
-    def remember(self, nonce: str, *, now: int, keep_until: int) -> None:
-        with self._lock:
-            self._latest = max(self._latest, now)
-            self._forget_expired()
-            # When the clock steps back, the timestamps of forgotten deliveries become valid again, so a nonce
-            # that may have been forgotten counts as seen. `now` is always within the skew of a signed
-            # timestamp, so a clock that was wrong for a while causes no refusal of later deliveries.
-            if nonce in self._live or keep_until < self._latest:
-                raise ReplayedNonce
-            if len(self._live) >= self._capacity:
-                raise NonceMemoryFull(self._capacity)
-            self._live.add(nonce)
-            heapq.heappush(self._expiries, (max(keep_until, now + self._window_seconds), nonce))
-
-    def _forget_expired(self) -> None:
-        while self._expiries and self._expiries[0][0] < self._latest:
-            self._live.remove(heapq.heappop(self._expiries)[1])
-
+from euterpe.crypto.errors import BadSignature, MalformedHeader, MissingHeader, TimestampSkew
+from euterpe.crypto.nonces import NonceCache
+from euterpe.domain.events import WebhookFormat
 
 EVENT_ID_HEADER = "x-euterpe-event-id"
 TIMESTAMP_HEADER = "x-euterpe-timestamp"
 NONCE_HEADER = "x-euterpe-nonce"
 SIGNATURE_HEADER = "x-euterpe-signature"
+STANDARD_ID_HEADER = "webhook-id"
+STANDARD_TIMESTAMP_HEADER = "webhook-timestamp"
+STANDARD_SIGNATURE_HEADER = "webhook-signature"
 
 # `[0-9]`, because `\d` matches the digits of every script.
+_TIMESTAMP = re.compile(r"0|[1-9][0-9]{0,11}")
+_SIGNATURES = re.compile(r"[ -~]{1,4096}")  # room for sixty secrets; bounds the work
 _SHAPES = {
-    TIMESTAMP_HEADER: re.compile(r"0|[1-9][0-9]{0,11}"),
+    TIMESTAMP_HEADER: _TIMESTAMP,
     NONCE_HEADER: re.compile(r"[0-9a-fA-F]{32}"),
-    SIGNATURE_HEADER: re.compile(r"[ -~]{1,4096}"),  # room for sixty secrets; bounds the work
+    SIGNATURE_HEADER: _SIGNATURES,
+    STANDARD_ID_HEADER: re.compile(r"[0-9A-Za-z_-]{1,255}"),  # no full stop: it ends the id in the message
+    STANDARD_TIMESTAMP_HEADER: _TIMESTAMP,
+    STANDARD_SIGNATURE_HEADER: _SIGNATURES,
 }
 _V1 = re.compile(r"v1=([0-9a-fA-F]{64})")
+_STANDARD_V1 = re.compile(r"v1,([0-9A-Za-z+/]{43}=)")
+_ISSUED_PREFIX = "whsec_"  # the prefix of issued secrets
+_SECRET_BYTES = range(24, 65)  # what Standard Webhooks permits
 
 
 @dataclass(frozen=True)
@@ -87,12 +50,38 @@ class VerifiedHeaders:
     nonce: str
 
 
+@dataclass(frozen=True)
+class VerifiedStandardHeaders:
+    """The headers of Standard Webhooks, which are all signed."""
+
+    timestamp: int
+    event_id: str
+
+
 def mint_webhook_secret() -> str:
-    return f"whsec_{token_urlsafe(32)}"
+    """Return a secret for both formats: 32 random bytes in base64, as Standard Webhooks serializes them."""
+    return _ISSUED_PREFIX + b64encode(token_bytes(32)).decode()
 
 
 def new_nonce() -> str:
     return token_hex(16)
+
+
+def webhook_headers(
+    webhook_format: WebhookFormat,
+    secrets: Sequence[bytes | str],
+    event_id: str,
+    body: bytes,
+    timestamp: int,
+) -> dict[str, str]:
+    """Return the signed headers of one delivery in the job's format; `euterpe` has a new nonce each time."""
+    match webhook_format:
+        case "euterpe":
+            return signature_headers(secrets, event_id, body, timestamp, new_nonce())
+        case "standard":
+            return standard_headers(secrets, event_id, body, timestamp)
+        case _:
+            assert_never(webhook_format)
 
 
 def sign(secrets: Sequence[bytes | str], timestamp: int, nonce: str, body: bytes) -> str:
@@ -111,6 +100,34 @@ def signature_headers(
     }
 
 
+def standard_headers(
+    secrets: Sequence[bytes | str], event_id: str, body: bytes, timestamp: int
+) -> dict[str, str]:
+    """Return the headers of Standard Webhooks, with a signature for each secret, separated by spaces."""
+    macs = _standard_macs(secrets, event_id, str(timestamp), body)
+    return {
+        STANDARD_ID_HEADER: event_id,
+        STANDARD_TIMESTAMP_HEADER: str(timestamp),
+        STANDARD_SIGNATURE_HEADER: " ".join(f"v1,{b64encode(mac).decode()}" for mac in macs),
+    }
+
+
+def standard_key(secret: bytes | str) -> bytes:
+    """Return the key that a secret encodes after `whsec_`. Raise `ValueError` if it is no such secret.
+
+    Secrets of earlier releases are base64 in the URL-safe alphabet without padding.
+    """
+    text = (secret if isinstance(secret, str) else secret.decode("latin-1")).removeprefix(_ISSUED_PREFIX)
+    text = text.rstrip("=").replace("-", "+").replace("_", "/")
+    try:
+        key = b64decode(text + "=" * (-len(text) % 4), validate=True)
+    except (binascii.Error, ValueError):
+        key = b""
+    if len(key) not in _SECRET_BYTES:
+        raise ValueError("a secret of Standard Webhooks must be whsec_ and 24 to 64 bytes in base64")
+    return key
+
+
 def verify(
     headers: Mapping[str, str],
     body: bytes,
@@ -124,19 +141,55 @@ def verify(
 
     Otherwise raise a `SignatureError`. Without `nonces`, a replay within the skew is accepted.
     """
-    found = {name.lower(): value for name, value in headers.items()}
+    found = _by_name(headers)
     timestamp = _required(found, TIMESTAMP_HEADER)
     nonce = _required(found, NONCE_HEADER)
     signatures = _required(found, SIGNATURE_HEADER)
-    sent_at = int(timestamp)
-    if abs(sent_at - now) > skew_seconds:
-        raise TimestampSkew(sent_at - now, skew_seconds)
-    if not _any_match(_macs(secrets, timestamp, nonce, body), signatures):
+    sent_at = _recent(timestamp, now, skew_seconds)
+    given = (bytes.fromhex(v1[1]) for part in signatures.split(",") if (v1 := _V1.fullmatch(part.strip())))
+    if not _any_match(_macs(secrets, timestamp, nonce, body), given):
         raise BadSignature
     # The nonce is stored only now: a stranger must not be able to use up the nonce of a later delivery.
     if nonces is not None:
         nonces.remember(nonce, now=now, keep_until=sent_at + skew_seconds)
     return VerifiedHeaders(sent_at, nonce)
+
+
+def is_standard(headers: Mapping[str, str]) -> bool:
+    """Return whether a delivery has the signature of Standard Webhooks and none of the format `euterpe`."""
+    found = _by_name(headers)
+    return STANDARD_SIGNATURE_HEADER in found and SIGNATURE_HEADER not in found
+
+
+def verify_standard(
+    headers: Mapping[str, str],
+    body: bytes,
+    secrets: Sequence[bytes | str],
+    *,
+    now: int,
+    skew_seconds: int = 300,
+    nonces: NonceCache | None,
+) -> VerifiedStandardHeaders:
+    """Return the headers of Standard Webhooks under the conditions of `verify`.
+
+    With `nonces`, an event id is accepted once: right for calls that are never sent twice. A webhook keeps
+    its id when it is sent again, so verify webhooks without `nonces` and deduplicate them by the id.
+    """
+    found = _by_name(headers)
+    event_id = _required(found, STANDARD_ID_HEADER)
+    timestamp = _required(found, STANDARD_TIMESTAMP_HEADER)
+    signatures = _required(found, STANDARD_SIGNATURE_HEADER)
+    sent_at = _recent(timestamp, now, skew_seconds)
+    given = (b64decode(v1[1]) for part in signatures.split(" ") if (v1 := _STANDARD_V1.fullmatch(part)))
+    if not _any_match(_standard_macs(secrets, event_id, timestamp, body), given):
+        raise BadSignature
+    if nonces is not None:
+        nonces.remember(event_id, now=now, keep_until=sent_at + skew_seconds)
+    return VerifiedStandardHeaders(sent_at, event_id)
+
+
+def _by_name(headers: Mapping[str, str]) -> dict[str, str]:
+    return {name.lower(): value for name, value in headers.items()}
 
 
 def _required(found: Mapping[str, str], header: str) -> str:
@@ -147,20 +200,38 @@ def _required(found: Mapping[str, str], header: str) -> str:
     return found[header]
 
 
+def _recent(timestamp: str, now: int, skew_seconds: int) -> int:
+    sent_at = int(timestamp)
+    if abs(sent_at - now) > skew_seconds:
+        raise TimestampSkew(sent_at - now, skew_seconds)
+    return sent_at
+
+
 def _macs(secrets: Sequence[bytes | str], timestamp: str, nonce: str, body: bytes) -> list[bytes]:
+    keys = [secret.encode() if isinstance(secret, str) else secret for secret in _usable(secrets)]
+    return _digests(keys, f"{timestamp}.{nonce}.", body)
+
+
+def _standard_macs(secrets: Sequence[bytes | str], event_id: str, timestamp: str, body: bytes) -> list[bytes]:
+    return _digests([standard_key(secret) for secret in _usable(secrets)], f"{event_id}.{timestamp}.", body)
+
+
+def _usable(secrets: Sequence[bytes | str]) -> Sequence[bytes | str]:
     # A single string would be a sequence of one-letter secrets, and anyone can sign with an empty secret.
     if isinstance(secrets, str | bytes) or not secrets or not all(secrets):
         raise ValueError("secrets must be a list of at least one secret, none of them empty")
-    message = f"{timestamp}.{nonce}.".encode() + body
-    keys = (secret.encode() if isinstance(secret, str) else secret for secret in secrets)
+    return secrets
+
+
+def _digests(keys: Iterable[bytes], prefix: str, body: bytes) -> list[bytes]:
+    message = prefix.encode() + body
     return [hmac.digest(key, message, "sha256") for key in keys]
 
 
-def _any_match(macs: Sequence[bytes], signatures: str) -> bool:
+def _any_match(macs: Sequence[bytes], given: Iterable[bytes]) -> bool:
     """Compare every pair, each in constant time, without stopping at the first match."""
-    given = [bytes.fromhex(v1[1]) for part in signatures.split(",") if (v1 := _V1.fullmatch(part.strip()))]
     match = False
-    for mac in macs:
-        for signature in given:
+    for signature in given:
+        for mac in macs:
             match |= hmac.compare_digest(mac, signature)
     return match

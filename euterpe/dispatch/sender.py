@@ -12,7 +12,7 @@ import structlog
 
 from euterpe import __version__
 from euterpe.crypto.errors import KeyProviderUnavailable
-from euterpe.crypto.signing import new_nonce, signature_headers
+from euterpe.crypto.signing import webhook_headers
 from euterpe.dispatch.destination import Outcome, origin_of
 from euterpe.dispatch.signing_secrets import SigningSecrets
 from euterpe.domain.canonical import hide_query
@@ -107,7 +107,8 @@ class Sender:
     def _send(self, event: ClaimedEvent, url: str) -> EgressResponse:
         body = event.body.encode()
         secrets = self._secrets.of(event.requester_id)
-        signed = signature_headers(secrets, event.event_id, body, int(self._wall_clock()), new_nonce())
+        sent_at = int(self._wall_clock())
+        signed = webhook_headers(event.webhook_format, secrets, event.event_id, body, sent_at)
         return self._egress.request(
             "POST",
             url,

@@ -1,12 +1,16 @@
 """Events: one for each transition, with a webhook body that never changes."""
 
 from collections.abc import Sequence
+from typing import Literal
 
 from euterpe.domain.states import JobStatus
 from euterpe.domain.units import iso
 
 _SHOWS_ERROR = (JobStatus.FAILED, JobStatus.DEAD_LETTER)
 PROGRESS = "job.progress"
+
+WebhookFormat = Literal["euterpe", "standard"]
+"""How calls to the requester are signed: by the contract (§8), or by Standard Webhooks (decision 38)."""
 
 
 def event_type(status: str) -> str:

@@ -16,6 +16,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from euterpe.domain.credentials import Credentials, Side, credentials_mismatch
 from euterpe.domain.errors import InvalidSpec
+from euterpe.domain.events import WebhookFormat
 from euterpe.domain.field_errors import field_errors
 from euterpe.domain.locations import CallbackUrl, OutputPrefix, SignedUrl, SourceUrl, scheme_of
 from euterpe.domain.model import Instant, Items, StrictModel, exactly_one_schema, exactly_one_with
@@ -137,6 +138,8 @@ class JobSpec(StrictModel):
     """The URL that receives signed webhooks."""
     webhook_events: WebhookEvents | None = None
     """The events to send: `job.` and the name. Without a list: every change of status, no progress."""
+    webhook_format: WebhookFormat = "euterpe"
+    """How webhooks and refresh calls are signed: by Euterpe's own scheme, or by Standard Webhooks."""
     queue: Name = "default"
     """The queue to wait in."""
     priority: Annotated[int, Field(ge=0, le=100)] = 50

@@ -8,7 +8,7 @@ from typing import Literal, TypeVar
 
 import structlog
 
-from euterpe.crypto.signing import new_nonce, signature_headers
+from euterpe.crypto.signing import webhook_headers
 from euterpe.domain.canonical import join_secrets
 from euterpe.domain.credentials import Side, StorageCredentials, credentials_for
 from euterpe.domain.documents import RefreshDocument, members
@@ -138,7 +138,8 @@ class CredentialAccess:
             occurred_at=iso(int(time.time() * 1000)),
         )
         body = json.dumps(members(call)).encode()
-        headers = signature_headers(secrets, call.event_id, body, int(time.time()), new_nonce())
+        signing, sent_at = self.spec.webhook_format, int(time.time())
+        headers = webhook_headers(signing, secrets, call.event_id, body, sent_at)
         try:
             answer = self._egress.request(
                 "POST",

@@ -4,7 +4,7 @@ import pytest
 
 from euterpe.net.policy import EgressPolicy
 from euterpe.store.store import Store
-from tests.api.serving import CREDENTIALS, Requester, field_errors, serving
+from tests.api.serving import CREDENTIALS, Requester, assert_problem, field_errors, serving
 from tests.domain.documents import MINIMAL
 
 FIELDS = ("refresh_url", "status_webhook_url")
@@ -61,3 +61,22 @@ def test_a_job_of_before_the_operator_closed_an_address_still_takes_credentials(
         headers = {"x-api-key": requester.key}
         answer = served.anonymous.put(call, json={"credentials": CREDENTIALS}, headers=headers)
         assert answer.json() == {"credential_version": 2}
+
+
+@pytest.mark.parametrize("wrong", ["Standard", "svix", "", None, 1, ["standard"]])
+def test_an_unknown_webhook_format_is_refused_by_its_field(requester: Requester, wrong: object) -> None:
+    errors = field_errors(requester.post({**MINIMAL, "webhook_format": wrong}))
+    assert errors == {("webhook_format",): "must be 'euterpe' or 'standard'"}
+
+
+def test_the_webhook_format_is_part_of_the_meaning_of_a_request(requester: Requester) -> None:
+    standard = {**MINIMAL, "webhook_format": "standard"}
+    first = requester.post(standard, idempotency_key="k")
+    again = requester.post(standard, idempotency_key="k")
+    assert (again.status_code, again.json()["job_id"]) == (202, first.json()["job_id"])
+    assert_problem(requester.post(MINIMAL, idempotency_key="k"), 409, "idempotency_conflict")
+    requester.post(MINIMAL, idempotency_key="default")
+    named = requester.post({**MINIMAL, "webhook_format": "euterpe"}, idempotency_key="default")
+    assert named.headers["idempotent-replayed"] == "true", (
+        "the default is the same with and without the field"
+    )

@@ -22,7 +22,7 @@ import pytest
 import euterpe.client
 from euterpe.client import Client, ClientError
 from euterpe.crypto import apikeys
-from euterpe.crypto.signing import new_nonce, sign, signature_headers
+from euterpe.crypto.signing import new_nonce, sign, signature_headers, standard_headers
 from euterpe.domain.spec import parse_spec
 from tests.client.scripted_server import HELLO, JOB_ID, Answer, Server, SseStream, event, frame, job, progress
 
@@ -40,7 +40,7 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
 
 
-POLL, SYNC, ASYNC, ASGI, FLASK, CREDS = blocks("python")
+POLL, SYNC, ASYNC, ASGI, FLASK, STANDARD, CREDS = blocks("python")
 
 
 @pytest.fixture
@@ -222,6 +222,17 @@ def test_the_flask_receiver_takes_an_event_once_and_again_after_a_failure(
         sent = [delivery(), delivery(), delivery(), delivery(secret="whsec_of_somebody_else")]
         assert [sender.post("/hook", **one).status_code for one in sent] == [500, 204, 204, 401]
     assert capsys.readouterr().out == f"{JOB_ID} 4 succeeded\n"
+
+
+def test_the_standard_receiver_verifies_and_refuses(load: Load) -> None:
+    verified = load(STANDARD).verified
+    document = event(4, "succeeded", outputs=OUTPUTS)
+    body = json.dumps(document).encode()
+    headers = standard_headers([SECRET], EVENT_ID, body, int(time.time()))
+    assert verified(headers, body) == document
+    assert verified(headers, body.replace(b"succeeded", b"failed")) is None
+    assert verified({**headers, "webhook-signature": "nonsense"}, body) is None
+    assert verified({}, body) is None
 
 
 def test_the_refresh_endpoint_answers_with_credentials(load: Load) -> None:

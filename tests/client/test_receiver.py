@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from euterpe.client import Event, MalformedBody, MemoryNonces, SignatureError, verify, verify_refresh
 from euterpe.crypto.errors import BadSignature, MalformedHeader, ReplayedNonce, TimestampSkew
-from euterpe.crypto.signing import new_nonce, signature_headers
+from euterpe.crypto.signing import new_nonce, signature_headers, standard_headers
 from euterpe.domain.events import event_body
 from tests.client.scripted_server import event
 
@@ -94,6 +94,47 @@ def test_a_refresh_call_is_read_and_answered() -> None:
     assert (call.job_id, call.credential_version, call.reason) == ("j-1", 1, "source answered 403")
     assert json.loads(call.answer({"type": "s3"})) == {"credentials": {"type": "s3"}}
     assert json.loads(call.answer(source_url="https://cdn/a?s=1")) == {"source_url": "https://cdn/a?s=1"}
+
+
+# -- the format of Standard Webhooks
+
+
+def signed_standard(document: Any, event_id: str | None = None) -> tuple[dict[str, str], bytes]:
+    body = json.dumps(document).encode()
+    return standard_headers([SECRET], event_id or document["event_id"], body, NOW), body
+
+
+def test_a_webhook_in_the_standard_format_is_read_without_being_told() -> None:
+    sent = event(1, "claimed")
+    assert receive(*signed_standard(sent)).event_id == sent["event_id"]
+
+
+def test_a_standard_webhook_may_come_again_with_its_id() -> None:
+    nonces, (headers, body) = MemoryNonces(), signed_standard(event(1, "claimed"))
+    for _ in range(2):
+        assert verify(headers, body, [SECRET], replay_cache=nonces, now=NOW).sequence == 1
+
+
+def test_a_standard_refresh_call_is_accepted_once() -> None:
+    nonces, (headers, body) = MemoryNonces(), signed_standard(REFRESH)
+    assert verify_refresh(headers, body, [SECRET], replay_cache=nonces, now=NOW).job_id == "j-1"
+    with pytest.raises(ReplayedNonce):
+        verify_refresh(headers, body, [SECRET], replay_cache=nonces, now=NOW)
+
+
+def test_a_standard_webhook_that_was_changed_or_is_old_is_refused() -> None:
+    headers, body = signed_standard(event(1, "claimed"))
+    with pytest.raises(BadSignature):
+        receive(headers, body + b" ")
+    with pytest.raises(TimestampSkew):
+        receive(headers, body, now=NOW + 301)
+
+
+def test_a_standard_webhook_whose_id_is_not_that_of_its_body_is_refused() -> None:
+    with pytest.raises(MalformedHeader, match="webhook-id"):
+        receive(*signed_standard(event(1, "claimed"), event_id="other"))
+    with pytest.raises(MalformedBody, match="no refresh"):
+        verify_refresh(*signed_standard(event(1, "claimed")), [SECRET], replay_cache=None, now=NOW)
 
 
 @given(st.dictionaries(st.sampled_from([*event(1, "x"), "else"]), st.none() | st.integers() | st.text()))

@@ -6,7 +6,8 @@ from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any
 
-from euterpe.crypto.signing import MemoryNonces, verify
+from euterpe.crypto.nonces import MemoryNonces
+from euterpe.crypto.signing import verify
 from euterpe.dispatch.dispatcher import Dispatcher
 from euterpe.domain.retry import DeliverySchedule
 from euterpe.net.egress import Egress
@@ -82,10 +83,13 @@ def dispatching(store: Store, worker_id: str = "d1", **options: Any) -> Iterator
 
 
 def add_events(
-    store: Store, requester: NewRequester, url: str, *, jobs: int = 1, steps: int = 1
+    store: Store, requester: NewRequester, url: str, *, jobs: int = 1, steps: int = 1, **fields: Any
 ) -> list[str]:
-    """Create jobs, each with its first `steps` events to deliver at `url`; return their ids."""
-    spec = {**SPEC, "status_webhook_url": url}
+    """Create jobs, each with its first `steps` events to deliver at `url`; return their ids.
+
+    `fields` are further fields of their specs.
+    """
+    spec = {**SPEC, "status_webhook_url": url, **fields}
     job_ids = enqueue(store, jobs, requester_id=requester.requester_id, spec=spec)
     claimed = store.inbox.claim("w1", jobs)
     for source, target in pairwise(PATH[:steps]):

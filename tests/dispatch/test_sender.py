@@ -16,7 +16,8 @@ from euterpe import __version__
 from euterpe.crypto.errors import BadSignature
 from euterpe.crypto.keyfile import KeySet
 from euterpe.crypto.local_key_ring import LocalKeyRing
-from euterpe.crypto.signing import MemoryNonces, verify
+from euterpe.crypto.nonces import MemoryNonces
+from euterpe.crypto.signing import verify
 from euterpe.dispatch.destination import Outcome
 from euterpe.dispatch.sender import DeliveryPolicy, Sender
 from euterpe.dispatch.signing_secrets import SigningSecrets
@@ -319,7 +320,7 @@ def test_a_bug_is_a_failed_attempt_and_no_more(
     def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr("euterpe.dispatch.sender.signature_headers", broken)
+    monkeypatch.setattr("euterpe.dispatch.sender.webhook_headers", broken)
     delivery, outcome = build().deliver(event)
     assert isinstance(delivery.decision, Redeliver)
     assert delivery.decision.reason == "internal_error: ZeroDivisionError"

@@ -45,6 +45,7 @@ EXAMPLE: Document = {
     "refresh_url": "https://requester.example/creds",
     "status_webhook_url": "https://requester.example/hook",
     "webhook_events": ["progress", "succeeded", "failed", "dead_letter"],
+    "webhook_format": "euterpe",
     "queue": "default",
     "priority": 50,
     "group": None,

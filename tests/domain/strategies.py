@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from euterpe.domain.codecs import codecs_for
+from euterpe.domain.events import WebhookFormat
 from euterpe.domain.profiles import PROFILES
 from euterpe.domain.spec import WebhookEvent
 from euterpe.domain.strict_json import MIN_NUMBER
@@ -176,6 +177,7 @@ settings = st.fixed_dictionaries(
         "refresh_url": st.none() | callback_urls,
         "status_webhook_url": st.none() | callback_urls,
         "webhook_events": st.none() | st.lists(st.sampled_from(get_args(WebhookEvent)), unique=True),
+        "webhook_format": st.sampled_from(get_args(WebhookFormat)),
         "queue": names,
         "priority": st.integers(0, 100),
         "group": st.none() | groups,

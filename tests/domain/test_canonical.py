@@ -145,6 +145,7 @@ def test_new_credentials_and_signatures_do_not_make_another_request() -> None:
         {"refresh_url": "https://requester.example/creds"},
         {"status_webhook_url": "https://requester.example/hook"},
         {"webhook_events": []},
+        {"webhook_format": "standard"},
         {"queue": "other"},
         {"priority": 51},
         {"group": "a"},

@@ -23,6 +23,7 @@ class Receiver:
         self.token = f"callbacktoken{token_hex(8)}"  # a call without it is refused
         self.bodies: dict[str, list[bytes]] = defaultdict(list)  # by event id, one for each delivery
         self.refreshes: list[Refresh] = []
+        self.refresh_requests: list[tuple[dict[str, str], bytes]] = []
         self.hook: Callable[[Event], Answer] = lambda _: (204, b"")
         self.refresh: Callable[[Refresh], Answer] = lambda _: (503, b"")
         self.errors: list[BaseException] = []
@@ -87,6 +88,7 @@ class Receiver:
             if address == "/refresh":
                 call = verify_refresh(headers, body, self.secrets, replay_cache=self._nonces)
                 self.refreshes.append(call)
+                self.refresh_requests.append(({name.lower(): v for name, v in headers.items()}, body))
                 return self.refresh(call)
             event = verify(headers, body, self.secrets, replay_cache=self._nonces)
         except Exception as error:  # noqa: BLE001  `receiving` checks it when the test ends

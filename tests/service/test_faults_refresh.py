@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from standardwebhooks import Webhook
 
 from euterpe.client.documents import Refresh
 from euterpe.domain.replacement import new_secret
@@ -123,6 +124,19 @@ def test_a_job_goes_on_with_the_credentials_of_the_answer(
     (refresh,) = requester.refreshes
     assert (refresh.job_id, refresh.credential_version, refresh.reason) == (job_id, 1, "forbidden")
     assert proxy.count("DELETE", "uploadId") == proxy.count("POST", "uploads") - 1, "no part is left"
+
+
+def test_a_refresh_call_has_the_format_of_the_jobs_webhooks(
+    harness: WorkerHarness, tokens: TokenStore, requester: Receiver
+) -> None:
+    tokens.accepted = {"second"}
+    requester.refresh = bring_token(harness, "second")
+    url, credentials = requester.refresh_url, token(harness, "first")
+    job_id = harness.submit(credentials=credentials, refresh_url=url, webhook_format="standard")
+    assert harness.await_end(job_id)["status"] == "succeeded"
+    ((headers, body),) = requester.refresh_requests
+    document = Webhook(harness.webhook_secret).verify(body, headers)
+    assert (document["job_id"], document["event_id"]) == (job_id, headers["webhook-id"])
 
 
 @pytest.mark.parametrize("refresh_timings", [replace(SHORT, promise_s=60.0)], ids=["long promise"])

@@ -10,6 +10,7 @@ from typing import Any, assert_never
 import sqlalchemy as sa
 
 from euterpe.crypto.envelope import Sealed
+from euterpe.domain.events import WebhookFormat
 from euterpe.domain.retry import Delivered, DeliveryDecision, Redeliver, Undeliverable
 from euterpe.domain.states import Lane, OutboxStatus, check_outbox_transition
 from euterpe.domain.text import to_storable
@@ -34,6 +35,7 @@ _event = job_outbox_events.c
 _URLS = sa.select(
     inbox_jobs.c.job_id,
     inbox_jobs.c.spec["status_webhook_url"].as_string().label("url"),
+    inbox_jobs.c.spec["webhook_format"].as_string().label("webhook_format"),
     *SEALED_CALLBACKS,
 ).where(inbox_jobs.c.job_id.in_(sa.bindparam("job_ids", expanding=True)))
 
@@ -56,6 +58,7 @@ class ClaimedEvent:
     attempt_count: int
     worker_id: str
     sealed_callbacks: Sealed | None = field(default=None, repr=False)
+    webhook_format: WebhookFormat = "euterpe"
 
     @property
     def holding(self) -> Holding:
@@ -157,6 +160,7 @@ class Outbox:
                 held[row.event_id].attempt_count,
                 worker_id,
                 sealed_callbacks(urls[row.job_id]),
+                urls[row.job_id].webhook_format or "euterpe",  # NULL in jobs of earlier releases
             )
             for row in picked
             if row.event_id in held and row.job_id in urls

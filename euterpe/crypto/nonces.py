@@ -1,0 +1,50 @@
+"""The nonces of verified calls, which tell a replay from a new call (contract §8). Standard library only."""
+
+import heapq
+import threading
+from typing import Protocol
+
+from euterpe.crypto.errors import NonceMemoryFull, ReplayedNonce
+
+MINIMUM_WINDOW_SECONDS = 300  # contract §8
+
+
+class NonceCache(Protocol):
+    def remember(self, nonce: str, *, now: int, keep_until: int) -> None:
+        """Store `nonce` through the second `keep_until`. Raise `ReplayedNonce` if it is stored already.
+
+        The check and the write must be atomic: of two copies that arrive together, only one is accepted.
+        """
+        ...
+
+
+class MemoryNonces:
+    """Nonces in the memory of one process, at most `capacity` of them. Thread-safe."""
+
+    def __init__(self, window_seconds: int = MINIMUM_WINDOW_SECONDS, *, capacity: int = 100_000) -> None:
+        if window_seconds < MINIMUM_WINDOW_SECONDS:
+            raise ValueError(f"window_seconds must be at least {MINIMUM_WINDOW_SECONDS}")
+        self._window_seconds = window_seconds
+        self._capacity = capacity
+        self._lock = threading.Lock()
+        self._latest = 0
+        self._live: set[str] = set()
+        self._expiries: list[tuple[int, str]] = []
+
+    def remember(self, nonce: str, *, now: int, keep_until: int) -> None:
+        with self._lock:
+            self._latest = max(self._latest, now)
+            self._forget_expired()
+            # When the clock steps back, the timestamps of forgotten deliveries become valid again, so a nonce
+            # that may have been forgotten counts as seen. `now` is always within the skew of a signed
+            # timestamp, so a clock that was wrong for a while causes no refusal of later deliveries.
+            if nonce in self._live or keep_until < self._latest:
+                raise ReplayedNonce
+            if len(self._live) >= self._capacity:
+                raise NonceMemoryFull(self._capacity)
+            self._live.add(nonce)
+            heapq.heappush(self._expiries, (max(keep_until, now + self._window_seconds), nonce))
+
+    def _forget_expired(self) -> None:
+        while self._expiries and self._expiries[0][0] < self._latest:
+            self._live.remove(heapq.heappop(self._expiries)[1])
