@@ -15,7 +15,7 @@ from euterpe import logs
 from euterpe.cli.commands import command, importing
 from euterpe.cli.follow import follow
 from euterpe.cli.listen import WebhookListener, WebhookServer
-from euterpe.cli.output import out
+from euterpe.cli.output import out, terminal_width
 from euterpe.client import Client, Event
 from euterpe.crypto import keyfile
 from euterpe.domain.errors import EuterpeError
@@ -150,8 +150,11 @@ def _transcode(settings: Settings, clip: Path, collector: Collector) -> None:
             out(f"job        {job.job_id}")
             follow(client.watch(job.job_id), as_json=False)
         events = collector.await_end()
+    if terminal_width():
+        out("")
     out(f"webhooks   {len(events)} signed and verified: {', '.join(event.status for event in events)}")
-    out(f"output     {json.dumps(events[-1].outputs[0])}")
+    if not terminal_width():  # a terminal has the table of the outputs already
+        out(f"output     {json.dumps(events[-1].outputs[0])}")
 
 
 def _report(settings: Settings, folder: Path) -> None:

@@ -10,9 +10,11 @@ from rich.progress import BarColumn, ProgressColumn, Task, TextColumn
 from rich.progress import Progress as Bars
 from rich.text import Text
 
+from euterpe.cli.job_view import show_outputs
 from euterpe.cli.output import out
 from euterpe.client import Event, JobFailed, Progress
 from euterpe.domain.states import JobStatus
+from euterpe.domain.units import format_clock
 
 Show = Callable[[Event | Progress], None]
 
@@ -27,9 +29,13 @@ def follow(told: Iterable[Event | Progress], *, as_json: bool, console: Console 
             last = update if isinstance(update, Event) else last
     if last is None or last.status != JobStatus.SUCCEEDED:
         raise JobFailed(_why(last))
-    if not as_json:
-        for output in last.outputs:
-            out(f"{output.get('name')}  {output.get('url')}")
+    if as_json:
+        return
+    if console.is_terminal:
+        show_outputs(last.outputs)
+        return
+    for output in last.outputs:
+        out(f"{output.get('name')}  {output.get('url')}")
 
 
 def _why(last: Event | None) -> str:
@@ -50,13 +56,19 @@ def _lines(as_json: bool) -> Iterator[Show]:
     yield show
 
 
+def _phase(update: Event | Progress) -> str:
+    """Return the status; a job that is queued again names the attempt that failed."""
+    tried = update.document.get("attempt_count")
+    return f"queued, attempt {tried} failed" if update.status == JobStatus.QUEUED and tried else update.status
+
+
 class _Pace(ProgressColumn):
     """A column with the speed and the remaining time that the worker reports."""
 
     def render(self, task: Task) -> Text:
         speed, eta = task.fields["speed"], task.fields["eta"]
         shown = [f"{speed:.1f}x"] if speed is not None else []
-        shown += [f"{_clock(eta)} to go"] if eta is not None else []
+        shown += [f"{format_clock(eta)} to go"] if eta is not None else []
         return Text(", ".join(shown))
 
 
@@ -78,16 +90,10 @@ def _bar(console: Console) -> Iterator[Show]:
             running = isinstance(update, Progress)
             bars.update(
                 task,
-                description=update.status,
+                description=_phase(update),
                 completed=percent,
                 speed=update.document.get("speed") if running else None,
                 eta=update.document.get("eta_seconds") if running else None,
             )
 
         yield show
-
-
-def _clock(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

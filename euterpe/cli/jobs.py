@@ -1,12 +1,13 @@
 """`euterpe jobs`: list, show, retry and cancel jobs."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
 
 from euterpe.cli.commands import AsJson, check_id, command, group, opened
-from euterpe.cli.output import age, document, job_fields, json_document, out, table
+from euterpe.cli.job_view import SHOWN_ROWS, show_attempts, show_events, show_job
+from euterpe.cli.output import age, document, job_fields, json_document, out, table, terminal_width
 from euterpe.domain.states import JobStatus
 from euterpe.domain.status import status_document
 from euterpe.store.store import Store
@@ -38,26 +39,49 @@ def list_(
 
 
 @command(app, "show", example="euterpe jobs show 0199a7c4-5b1e-7000-8000-000000000001")
-def show(job_id: Job, as_json: AsJson = False) -> None:
+def show(
+    job_id: Job,
+    *,
+    all_: Annotated[
+        bool,
+        typer.Option("--all", help=f"Not only the last {SHOWN_ROWS} attempts and events."),
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
     """Show one job with its attempts and its events."""
     with opened() as store:
         job = _document(store.jobs.get(job_id))
-        attempts, events = store.jobs.attempts(job_id), store.jobs.events(job_id)
+        attempts = [document(row) for row in store.jobs.attempts(job_id)]
+        events = [document(row) for row in _events(store, job_id)]
     if as_json:
-        more = {"attempts": [document(row) for row in attempts], "events": [document(row) for row in events]}
-        json_document({**job, **more})
-        return
+        json_document({**job, "attempts": attempts, "events": events})
+    elif terminal_width():
+        show_job(job)
+        show_attempts(attempts, job, all_=all_)
+        show_events(events, job, all_=all_)
+    else:
+        _print_plainly(job, attempts, events)
+
+
+def _events(store: Store, job_id: str) -> Iterator[dict[str, Any]]:
+    """Yield all events of a job, page by page."""
+    after = 0
+    while page := store.jobs.events(job_id, after=after):
+        yield from page
+        after = page[-1]["sequence"]
+
+
+def _print_plainly(
+    job: Mapping[str, Any], attempts: Sequence[Mapping[str, Any]], events: Sequence[Mapping[str, Any]]
+) -> None:
+    """Print one line for each field, attempt and event, for programs that read text."""
     job_fields(job)
     out("")
     table(
         ("attempt", "worker", "started", "ended", "outcome", "cpu s", "bytes in", "bytes out", "error"),
         [
             (
-                row["attempt_no"],
-                row["worker_id"],
-                document(row)["started_at"],
-                document(row)["ended_at"],
-                row["outcome"],
+                *(row[name] for name in ("attempt_no", "worker_id", "started_at", "ended_at", "outcome")),
                 *_used(row["timings"]),
                 row["error"] and row["error"]["message"],
             )
@@ -65,21 +89,9 @@ def show(job_id: Job, as_json: AsJson = False) -> None:
         ],
     )
     out("")
-    table(
-        ("sequence", "event", "type", "status", "attempts", "answer", "error"),
-        [
-            (
-                row["sequence"],
-                row["event_id"],
-                row["type"],
-                row["status"],
-                row["attempt_count"],
-                row["last_status_code"],
-                row["last_error"],
-            )
-            for row in events
-        ],
-    )
+    names = ("sequence", "event_id", "type", "status", "attempt_count", "last_status_code", "last_error")
+    columns = ("sequence", "event", "type", "status", "attempts", "answer", "error")
+    table(columns, [[row[name] for name in names] for row in events])
 
 
 @command(app, "retry", example="euterpe jobs retry 0199a7c4-5b1e-7000-8000-000000000001")

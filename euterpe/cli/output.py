@@ -1,50 +1,64 @@
 """Print the output of commands: tables and lines for people, one JSON document for programs."""
 
 import json
+import shutil
+import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import typer
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
+from euterpe.cli.layout import field_lines, printable, table_lines
 from euterpe.domain.states import FINISHED
-from euterpe.domain.units import iso_or_none
+from euterpe.domain.units import format_largest_unit, iso_or_none
+
+_COLOURS = {"succeeded": "green", "failed": "red", "dead_letter": "red", "queued": "yellow"}
+# What is printed where the terminal's encoding has no such character; others become escapes.
+_ASCII = str.maketrans({"×": "x", "≥": ">=", "…": "...", "━": "#", "─": "-"})
 
 
 def out(line: str) -> None:
-    typer.echo(_printable(line))
+    typer.echo(_encodable(printable(line)))
 
 
 def note(line: str) -> None:
     """Print a line for people on stderr: a program that reads stdout must not get the line."""
-    typer.echo(_printable(line), err=True)
+    typer.echo(printable(line), err=True)
 
 
 def complain(*lines: str) -> None:
     for line in lines:
-        typer.echo(f"error: {_printable(' '.join(line.split()))}", err=True)
+        typer.echo(f"error: {printable(' '.join(line.split()))}", err=True)
 
 
 def json_document(document: object) -> None:
     typer.echo(json.dumps(document, indent=2))
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    shown = Table(*columns, box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for row in rows:
-        shown.add_row(*(Text(_cell(value)) for value in row))
-    _print(shown)
+def terminal_width() -> int | None:
+    """Return the columns of the terminal, or None if stdout is no terminal: then no line is wrapped."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def title(text: str, status: str = "") -> None:
+    """Print a heading, in bold, with a status in its colour. NO_COLOR and dumb terminals get plain text."""
+    heading = Text.assemble(
+        (printable(text), "bold"), "  " if status else "", (status, _COLOURS.get(status, ""))
+    )
+    Console(highlight=False).print(heading, soft_wrap=True)
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, below: int = 1) -> None:
+    for line in table_lines(columns, rows, terminal_width(), below=below):
+        out(line)
 
 
 def fields(values: Mapping[str, object]) -> None:
-    shown = Table.grid(padding=(0, 2, 0, 0))
-    for name, value in values.items():
-        if value is not None:
-            shown.add_row(Text(name), Text(_cell(value)))
-    _print(shown)
+    for line in field_lines(values, terminal_width()):
+        out(line)
 
 
 def job_fields(job: Mapping[str, Any]) -> None:
@@ -64,30 +78,12 @@ def document(row: Mapping[str, Any]) -> dict[str, Any]:
 
 def age(since_ms: int) -> str:
     """Return how long ago an instant was, in the largest unit that fits."""
-    seconds = max(0, int(time.time() - since_ms / 1000))
-    for unit, length in (("d", 86_400), ("h", 3_600), ("m", 60)):
-        if seconds >= length:
-            return f"{seconds // length}{unit}"
-    return f"{seconds}s"
+    return format_largest_unit(int(time.time() * 1000) - since_ms)
 
 
-def _print(shown: Table) -> None:
-    # Lines are not wrapped, not even on a terminal: ids stay whole, for grep and for copying.
-    console = Console(width=1_000_000, color_system=None)
-    with console.capture() as captured:
-        console.print(shown)
-    for line in captured.get().splitlines():
-        typer.echo(line.rstrip())
-
-
-def _cell(value: object) -> str:
-    if value is None:
-        return ""
-    return _printable(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
-
-
-def _printable(text: str) -> str:
-    """Escape unprintable characters: a requester's text must not control the operator's terminal."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+def _encodable(text: str) -> str:
+    try:
+        text.encode(sys.stdout.encoding or "utf-8")
+    except UnicodeEncodeError:
+        return text.translate(_ASCII)
+    return text

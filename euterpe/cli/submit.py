@@ -1,7 +1,6 @@
 """`euterpe submit`, `status`, `watch`: a requester's client, which speaks HTTP and needs no database."""
 
 import os
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,7 +20,8 @@ from euterpe.cli.job_request import (
     read_spec,
     source_url,
 )
-from euterpe.cli.output import job_fields, json_document, note, out
+from euterpe.cli.job_view import show_job
+from euterpe.cli.output import job_fields, json_document, note, out, terminal_width
 from euterpe.client import Client, ClientError, Invalid, MalformedApiKey
 from euterpe.domain.text import check_text
 from euterpe.domain.units import iso
@@ -145,7 +145,7 @@ def submit(
             json_document(job.document)
         elif not as_json:
             # Without a terminal, print the id alone, for JOB=$(euterpe submit …).
-            out(f"{job.job_id} is {job.status}" if sys.stdout.isatty() else job.job_id)
+            out(f"{job.job_id} is {job.status}" if terminal_width() else job.job_id)
         if watch_it:
             _watch(client, job.job_id, as_json)
 
@@ -154,7 +154,10 @@ def status(job_id: Job, as_json: AsJson = False, url: Url = HERE) -> None:
     """Show the status of a job. The API key is in EUTERPE_API_KEY."""
     with connected(url) as client:
         job = client.status(job_id)
-    (json_document if as_json else job_fields)(job.document)
+    if as_json:
+        json_document(job.document)
+    else:
+        (show_job if terminal_width() else job_fields)(job.document)
 
 
 def watch(job_id: Job, as_json: AsLines = False, url: Url = HERE) -> None:

@@ -1,6 +1,7 @@
 import pytest
 
 from euterpe.cli.commands import opened
+from euterpe.store.queue.jobs import Jobs
 from tests.cli.command_runner import CANARY, Cli, fail_one, submit
 from tests.store.jobs import claim_one
 
@@ -51,6 +52,34 @@ def test_one_job_is_shown_with_its_attempts_and_events(installed: Cli) -> None:
     assert "the source answered 403" in shown
     assert all(event["event_id"] in shown for event in job["events"])
     assert "\x1b" not in shown, "a requester's text must not steer the terminal"
+
+
+def test_on_a_terminal_a_job_is_shown_for_people(installed: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    job_id = submit(external_id="asset-42", metadata={"show": "news"}, timeout_seconds=5400)
+    fail_one()
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("TERM", "dumb")
+    text = installed.ok("jobs", "show", job_id).out
+    assert text.startswith(f"{job_id}  failed\n")
+    assert text.count("the source answered 403") == 1
+    assert text.count("asset-42") == 1
+    assert "90m" in text
+    assert not set('{}[]"') & set(text)
+    assert all(len(line) <= 80 for line in text.splitlines())
+    assert "attempts\n" in text
+    assert "events and their webhooks\n" in text
+    assert installed.json("jobs", "show", job_id)["external_id"] == "asset-42"
+
+
+def test_a_job_with_very_many_events_is_shown_whole(installed: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    job_id = submit()
+    page = Jobs.events
+    monkeypatch.setattr(
+        Jobs, "events", lambda jobs, job_id, *, after: page(jobs, job_id, after=after, limit=1)
+    )
+    fail_one()
+    assert [event["sequence"] for event in installed.json("jobs", "show", job_id)["events"]] == [1, 2]
 
 
 def test_a_shown_attempt_has_what_it_used_and_whether_that_is_final(installed: Cli) -> None:

@@ -85,6 +85,21 @@ def test_a_job_is_shown_for_people_and_for_programs(cli: Cli, server: Server) ->
     assert "progress            41.5" in cli.ok("status", JOB_ID).out
 
 
+def test_on_a_terminal_a_job_is_shown_without_json(
+    cli: Cli, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    document = job("succeeded", outputs=OUTPUTS, metadata={"show": "news"})
+    server.script(Answer(200, document), Answer(200, document))
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("TERM", "dumb")
+    text = cli.ok("status", JOB_ID).out
+    assert text.startswith(f"{JOB_ID}  succeeded\n")
+    assert "show=news" in text
+    assert "s3://out/a/mp4.mp4" in text
+    assert not set('{}[]"') & set(text)
+    assert cli.json("status", JOB_ID) == document
+
+
 def test_the_error_of_a_job_that_goes_on_is_that_of_the_attempt_before(cli: Cli, server: Server) -> None:
     server.script(Answer(200, job("queued", error=ERROR)), Answer(200, job("failed", error=ERROR)))
     queued, failed = (cli.ok("status", JOB_ID).out.splitlines() for _ in range(2))
@@ -148,6 +163,15 @@ def test_an_interrupted_watch_prints_how_to_resume_it(
     assert not server.requests
 
 
+def test_on_a_terminal_the_outputs_of_a_watched_job_are_printed_once(
+    cli: Cli, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.script(SUCCESS)
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("TERM", "dumb")
+    assert cli.ok("watch", JOB_ID).out.count("s3://out/a/mp4.mp4") == 1
+
+
 def on_a_terminal(updates: list[Event | Progress]) -> str:
     screen = StringIO()
     console = Console(file=screen, force_terminal=True, width=100, color_system=None)
@@ -163,6 +187,11 @@ def test_on_a_terminal_a_bar_shows_how_far_how_fast_and_how_long() -> None:
     assert "41.5 %" in shown
     assert "3.1x, 1:01:12 to go" in shown
     assert "0:07 to go" in on_a_terminal([Progress.read({**pace, "eta_seconds": 7.0})])
+
+
+def test_a_job_that_is_tried_again_names_the_attempt_that_failed() -> None:
+    again = {**event(4, "queued"), "attempt_count": 2}
+    assert "queued, attempt 2 failed" in on_a_terminal([Event.read(again)])
 
 
 def test_the_bar_of_a_job_that_succeeded_is_full() -> None:
