@@ -36,8 +36,6 @@ _log = structlog.get_logger(__name__)
 # SQLite sends a wake-up at every commit, our own commits included: without this pause each commit would cause
 # a claim that finds little.
 _CLAIM_PAUSE_S = 0.005
-# The longest wait of a stopping dispatcher for its database: unsettled events are delivered again.
-_SETTLE_GIVE_UP_S = 3.0
 # The pause of an event while the key provider is unavailable. It keeps its attempts, and holds neither a
 # lease nor a send slot.
 _KEYS_PAUSE_S = 5.0
@@ -46,7 +44,8 @@ _KEYS_PAUSE_S = 5.0
 class Dispatcher:
     """A context manager whose threads deliver the outbox between `start` and `stop`.
 
-    `egress` needs `max_concurrent_sends(concurrency)` connections.
+    `egress` needs `max_concurrent_sends(concurrency)` connections. Its `listener` wakes it for new
+    events; the dispatcher closes it.
     """
 
     def __init__(
@@ -65,6 +64,7 @@ class Dispatcher:
         deadline_s: float = 10.0,
         max_answer_bytes: int = 4096,
         keys_pause_s: float = _KEYS_PAUSE_S,
+        listener: Listener | None = None,
     ) -> None:
         if deadline_s * 1000 > lease_ms / 2:
             raise ValueError("deadline_s must be at most half of the lease, or deliveries would overlap")
@@ -73,9 +73,7 @@ class Dispatcher:
         policy = DeliveryPolicy(max_attempts, schedule or DeliverySchedule(), deadline_s, max_answer_bytes)
         self._sender = Sender(egress, SigningSecrets(store.requesters), policy, store.callbacks)
         self._lease_keeper = EventLeaseKeeper(store.outbox, lease_ms=lease_ms, heartbeat_ms=heartbeat_ms)
-        self._result_writer = ResultWriter(
-            store.outbox, self._lease_keeper.forget, give_up_s=_SETTLE_GIVE_UP_S
-        )
+        self._result_writer = ResultWriter(store.outbox, self._lease_keeper.forget)
         self._scheduler = SendScheduler(concurrency, batch, time.monotonic, max_attempts=max_attempts)
         self._lock = threading.Lock()  # guards the scheduler and the next two fields
         self._outbox_has_more = False  # the last claim was full
@@ -83,10 +81,9 @@ class Dispatcher:
         self._failed_claims = 0  # in a row
         self._senders = ThreadPoolExecutor(max_concurrent_sends(concurrency), "euterpe-dispatch-send")
         self._loop = BackgroundLoop("euterpe-dispatch-claim", self._claim_once, on_error=self._pause_claims)
-        self._listener: Listener
+        self._listener = listener or store.database.listen(Topic.OUTBOX)
 
     def start(self) -> None:
-        self._listener = self._store.database.listen(Topic.OUTBOX)
         for part in (self._lease_keeper, self._result_writer, self._loop):
             part.start()
 

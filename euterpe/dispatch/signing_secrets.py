@@ -9,7 +9,7 @@ from euterpe.store.secrets.requesters import Requesters
 
 # The longest time until a new secret is used and an expired secret is not used any more.
 _FRESH_S = 3.0
-_REMEMBERED = 1_000
+_CAPACITY = 1_000
 
 
 class NoWebhookSecret(EuterpeError):
@@ -23,8 +23,14 @@ class NoWebhookSecret(EuterpeError):
 
 
 class SigningSecrets:
-    def __init__(self, requesters: Requesters, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self._requesters, self._clock = requesters, clock
+    def __init__(
+        self,
+        requesters: Requesters,
+        *,
+        capacity: int = _CAPACITY,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._requesters, self._capacity, self._clock = requesters, capacity, clock
         self._guard = threading.Lock()
         self._remembered: dict[str, tuple[float, list[str]]] = {}
 
@@ -44,5 +50,5 @@ class SigningSecrets:
         with self._guard:
             self._remembered.pop(requester_id, None)
             self._remembered[requester_id] = (now, secrets)
-            if len(self._remembered) > _REMEMBERED:
+            if len(self._remembered) > self._capacity:
                 del self._remembered[next(iter(self._remembered))]  # the secrets read longest ago

@@ -15,9 +15,11 @@ from euterpe.domain.spec import parse_spec
 from euterpe.domain.states import OutboxStatus
 from euterpe.net.egress import Egress
 from euterpe.store.engine.engines import EngineKind
+from euterpe.store.engine.wakeup import Topic
 from euterpe.store.secrets.requesters import NewRequester
 from euterpe.store.store import Store
 from euterpe.store.tables import inbox_jobs, job_deliveries, job_outbox_events, metadata
+from tests.breaking_listener import BreakingListener
 from tests.dispatch.dispatcher_harness import LOOPBACK, WatchedOutbox, add_events, assert_signed, dispatching
 from tests.dispatch.fake_receivers import TIMEOUT_S, BlackHole, Received, Receiver, Reply
 from tests.store.jobs import SPEC
@@ -298,20 +300,11 @@ def test_deliveries_must_end_long_before_their_lease(store: Store) -> None:
 
 @SQLITE
 def test_a_listener_that_breaks_ends_no_deliveries(
-    store: Store, requester: NewRequester, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+    store: Store, requester: NewRequester, receiver: Receiver
 ) -> None:
-    broke = threading.Event()
-
-    def breaks_once(timeout_s: float) -> bool:
-        if not broke.is_set():
-            broke.set()
-            raise RuntimeError("it broke")
-        return wait(timeout_s)
-
-    with dispatching(store) as dispatcher:
-        wait = dispatcher._listener.wait
-        monkeypatch.setattr(dispatcher._listener, "wait", breaks_once)
-        assert broke.wait(TIMEOUT_S)
+    listener = BreakingListener(store.database.listen(Topic.OUTBOX))
+    with dispatching(store, listener=listener):
+        assert listener.broke.wait(TIMEOUT_S)
         add_events(store, requester, receiver.url)
         receiver.wait_for(1)
 

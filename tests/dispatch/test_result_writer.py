@@ -7,11 +7,10 @@ from typing import Any
 import pytest
 import structlog
 
-from euterpe.dispatch import result_writer
 from euterpe.dispatch.result_writer import ResultWriter
 from euterpe.domain.retry import Delivered, Redeliver
 from euterpe.domain.states import OutboxStatus
-from euterpe.store.queue.outbox import ClaimedEvent, Delivery
+from euterpe.store.queue.outbox import ClaimedEvent, Delivery, Outbox
 from euterpe.store.secrets.requesters import NewRequester
 from euterpe.store.store import Store
 from tests.dispatch.dispatcher_harness import WatchedOutbox, add_events, watch
@@ -70,10 +69,9 @@ def test_a_single_result_does_not_wait_for_others(
     store: Store,
     requester: NewRequester,
     outbox: WatchedOutbox,
-    writer: ResultWriter,
-    monkeypatch: pytest.MonkeyPatch,
+    settled: Settled,
 ) -> None:
-    monkeypatch.setattr(result_writer, "GATHER_MORE_S", TIMEOUT_S)
+    writer = ResultWriter(outbox, settled, gather_more_s=TIMEOUT_S)
     writer.start()
     for count, event in enumerate(claimed(store, requester, 3), 1):
         writer.put(Delivery(event, Delivered(), 200))
@@ -86,10 +84,9 @@ def test_after_many_results_the_next_wait_for_more(
     store: Store,
     requester: NewRequester,
     outbox: WatchedOutbox,
-    writer: ResultWriter,
-    monkeypatch: pytest.MonkeyPatch,
+    settled: Settled,
 ) -> None:
-    monkeypatch.setattr(result_writer, "GATHER_MORE_S", TIMEOUT_S)
+    writer = ResultWriter(outbox, settled, gather_more_s=TIMEOUT_S)
     many, more = (claimed(store, requester, count) for count in (10, 50))
     for event in many:
         writer.put(Delivery(event, Delivered(), 200))
@@ -181,20 +178,22 @@ def test_a_stop_does_not_wait_for_a_database_for_ever(
     assert {line["event"] for line in logs} == {"settle_failed"}
 
 
+class BrokenOutbox(Outbox):
+    """An outbox with a bug that the writer does not expect: `settle` returns no set."""
+
+    def settle(self, deliveries: Sequence[Delivery]) -> Any:
+        del deliveries
+
+
 def test_an_error_outside_of_the_store_keeps_no_lease_alive(
     store: Store,
     requester: NewRequester,
-    writer: ResultWriter,
     settled: Settled,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """An event that is neither settled nor forgotten would be extended until the dispatcher restarts."""
     (event,) = claimed(store, requester, 1)
 
-    def broken(*_: object) -> None:
-        raise RuntimeError("unexpected")
-
-    monkeypatch.setattr(writer, "_write", broken)
+    writer = ResultWriter(BrokenOutbox(store.database), settled)
     writer.put(Delivery(event, Delivered(), 200))
     with structlog.testing.capture_logs() as logs:
         writer.start()

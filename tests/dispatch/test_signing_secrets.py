@@ -47,10 +47,8 @@ def test_a_requester_without_a_secret_is_an_error_that_names_the_remedy(secrets:
             secrets.of("stranger")
 
 
-def test_the_cache_of_secrets_is_bounded(
-    store: Store, requester: NewRequester, secrets: SigningSecrets, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("euterpe.dispatch.signing_secrets._REMEMBERED", 1)
+def test_the_cache_of_secrets_is_bounded(store: Store, requester: NewRequester, clock: Clock) -> None:
+    secrets = SigningSecrets(store.requesters, capacity=1, clock=clock)
     other = store.requesters.create("other")
     secrets.of(requester.requester_id)
     secrets.of(other.requester_id)

@@ -15,12 +15,13 @@ from euterpe.crypto.keyfile import activate_key, add_key, remove_key
 from euterpe.crypto.local_key_ring import FileKeyRing
 from euterpe.domain.spec import parse_spec
 from euterpe.domain.states import FINISHED
-from euterpe.store.engine.wakeup import Listener, Topic
+from euterpe.store.engine.wakeup import Topic
 from euterpe.store.errors import StoreUnavailable
 from euterpe.store.queue.inbox import ClaimedJob
 from euterpe.store.store import Store
 from euterpe.worker.attempt import Tools
 from euterpe.worker.worker import Worker, WorkerTimings
+from tests.breaking_listener import BreakingListener
 from tests.media.clips import Clips
 from tests.worker.job_secrets import alter_seal, submit
 
@@ -87,25 +88,6 @@ def test_a_rotation_reaches_a_worker_that_runs(url: str, store: Store, tools: To
             assert error["code"] == "endpoint_not_allowed", "they were opened"
             assert len(worker_store.jobs.attempts(job_id)) == 1
             erase_jobs(worker_store.database, "r1")
-
-
-class BreakingListener:
-    """A listener whose first `wait` after `may_break` raises."""
-
-    def __init__(self, listener: Listener, may_break: threading.Event) -> None:
-        self._listener, self._may_break, self.broke = listener, may_break, threading.Event()
-
-    def wait(self, timeout_s: float) -> bool:
-        if self._may_break.is_set() and not self.broke.is_set():
-            self.broke.set()
-            raise RuntimeError("it broke")
-        return self._listener.wait(timeout_s)
-
-    def wake(self) -> None:
-        self._listener.wake()
-
-    def close(self) -> None:
-        self._listener.close()
 
 
 def test_claims_go_on_after_the_listener_broke(
