@@ -7,7 +7,8 @@ import ctypes
 import os
 import sqlite3
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from io import FileIO
 from pathlib import Path
@@ -23,10 +24,11 @@ _IN_MODIFY = 0x00000002
 
 class FileWatch:
     """An inotify watch on files. `sources` holds a descriptor that becomes readable when any process on this
-    host writes to a file. It is empty without inotify, or if all of the user's 128 instances are in use."""
+    host writes to a file. It is empty without paths or inotify, or if all of the user's 128 instances are in
+    use."""
 
-    def __init__(self, paths: Iterable[Path]) -> None:
-        descriptor = _inotify(paths)
+    def __init__(self, paths: Sequence[Path]) -> None:
+        descriptor = _inotify(paths) if paths else None
         self._file = None if descriptor is None else FileIO(descriptor)
         self.sources: tuple[int, ...] = () if descriptor is None else (descriptor,)
 
@@ -40,7 +42,7 @@ class FileWatch:
             self._file.close()
 
 
-def _inotify(paths: Iterable[Path]) -> int | None:
+def _inotify(paths: Sequence[Path]) -> int | None:
     libc = ctypes.CDLL(None, use_errno=True)
     if not hasattr(libc, "inotify_init1"):
         return None
@@ -54,14 +56,22 @@ def _inotify(paths: Iterable[Path]) -> int | None:
     return None
 
 
-# Interval between reads of `data_version` where files cannot be watched. A read loads one word of shared
-# memory; eighty passes of the loop per second cost 0.9 % of a core.
-_LOOK_EVERY_S = 0.0125
-# Interval where files are watched: inotify misses some writes, for example those of another machine.
-_LOOK_ANYWAY_S = 0.1
-# A commit is visible within 0.1 s of the write to the file, unless the disk is very slow. Until then each
-# pause before a read is as long as the time since the write, but at least `_SHORTEST_PAUSE_S`.
-_SEEN_WITHIN_S, _SHORTEST_PAUSE_S = 0.1, 0.0005
+@dataclass(frozen=True, kw_only=True)
+class WakeupTimings:
+    """Durations between the reads of SQLite's `data_version`, in seconds."""
+
+    # Where files cannot be watched. A read loads one word of shared memory; eighty passes of the loop per
+    # second cost 0.9 % of a core.
+    look_every_s: float = 0.0125
+    # Where files are watched: inotify misses some writes, for example those of another machine.
+    look_anyway_s: float = 0.1
+    # A commit is visible within 0.1 s of the write to the file, unless the disk is very slow. Until then each
+    # pause before a read is as long as the time since the write, but at least `shortest_pause_s`.
+    seen_within_s: float = 0.1
+    shortest_pause_s: float = 0.0005
+
+
+DEFAULT_TIMINGS = WakeupTimings()
 
 
 class Topic(StrEnum):
@@ -141,43 +151,55 @@ class SqliteListener:
     """A listener that reads `PRAGMA data_version`, which changes when any other connection, of any process,
     has committed. An inotify watch triggers the reads, but fires before the commit is visible."""
 
-    def __init__(self, url: sa.URL) -> None:
+    def __init__(
+        self,
+        url: sa.URL,
+        *,
+        timings: WakeupTimings = DEFAULT_TIMINGS,
+        watches_files: bool = True,
+        self_pipe: SelfPipe | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._timings, self._clock = timings, clock
         self._path = Path(str(url.database)).resolve()  # the WAL is beside the file, not beside a link to it
-        self._self_pipe = SelfPipe()
+        self._self_pipe = self_pipe or SelfPipe()
         self._connection: sqlite3.Connection | None = None
         self._seen = 0
         self._seen = self._version()
         # Both files exist now, and the WAL stays as long as this connection is open.
-        self._watch = FileWatch([self._path, self._path.with_name(self._path.name + "-wal")])
+        wal = self._path.with_name(self._path.name + "-wal")
+        self._watch = FileWatch([self._path, wal] if watches_files else [])
         self._written = self._woke = float("-inf")  # instants of the last write and of the last hint
 
     def wait(self, timeout_s: float) -> bool:
-        deadline = time.monotonic() + timeout_s
-        # Limit hints to one per `_LOOK_EVERY_S`: each hint leads to a claim, which takes the write lock.
-        if self._self_pipe.wait((), min(max(0.0, self._woke + _LOOK_EVERY_S - time.monotonic()), timeout_s)):
+        deadline = self._clock() + timeout_s
+        # Limit hints to one per `look_every_s`: each hint leads to a claim, which takes the write lock.
+        next_hint_s = max(0.0, self._woke + self._timings.look_every_s - self._clock())
+        if self._self_pipe.wait((), min(next_hint_s, timeout_s)):
             return False
         while True:
             if self._watch.was_written():
-                self._written = time.monotonic()
+                self._written = self._clock()
             version = self._version()
             if version != self._seen:
-                self._seen, self._woke = version, time.monotonic()
+                self._seen, self._woke = version, self._clock()
                 return True
-            now = time.monotonic()
+            now = self._clock()
             if now >= deadline:
                 return False
             since = now - self._written
             # Do not wait on inotify right after a write: otherwise each page of a long write would cause a
             # read, which took two thirds of a core.
-            sources = self._watch.sources if since >= _SHORTEST_PAUSE_S else ()
+            sources = self._watch.sources if since >= self._timings.shortest_pause_s else ()
             if self._self_pipe.wait(sources, min(self._pause(since), deadline - now)):
                 return False
 
     def _pause(self, since_written_s: float) -> float:
         """Return the longest sleep before `data_version` is read again."""
-        if since_written_s < _SEEN_WITHIN_S:
-            return max(_SHORTEST_PAUSE_S, since_written_s)
-        return _LOOK_ANYWAY_S if self._watch.sources else _LOOK_EVERY_S
+        timings = self._timings
+        if since_written_s < timings.seen_within_s:
+            return max(timings.shortest_pause_s, since_written_s)
+        return timings.look_anyway_s if self._watch.sources else timings.look_every_s
 
     def _version(self) -> int:
         try:

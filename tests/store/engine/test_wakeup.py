@@ -1,24 +1,26 @@
 """Wake-ups: a listener returns soon after a commit if the engine sends hints, else at its timeout."""
 
 import contextlib
+import os
 import resource
 import sqlite3
 import threading
-import time
-from collections.abc import Iterator
-from itertools import count
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from queue import SimpleQueue
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
 
-from euterpe.store.engine import wakeup
-from euterpe.store.engine.wakeup import Listener, Topic
+from euterpe.store.engine.self_pipe import SelfPipe
+from euterpe.store.engine.wakeup import FileWatch, Listener, SqliteListener, Topic, WakeupTimings
+from euterpe.store.engine.wakeup_postgres import PostgresAnnouncer
 from euterpe.store.store import Store
 from tests.store.jobs import claim_one, enqueue
 
 LONG_S = 30.0
+NEVER = WakeupTimings(look_every_s=LONG_S, look_anyway_s=LONG_S)  # no poll finds anything
 # libSQL sends no hints and is only polled.
 WITH_HINTS = pytest.mark.parametrize("engine", ["sqlite", "postgres"], indirect=True)
 
@@ -28,6 +30,18 @@ def listener(store: Store) -> Iterator[Listener]:
     listener = store.database.listen(Topic.INBOX)
     yield listener
     listener.close()
+
+
+@contextlib.contextmanager
+def sqlite_listener(url: str, **options: Any) -> Iterator[SqliteListener]:
+    with contextlib.closing(SqliteListener(sa.make_url(url), **options)) as listener:
+        yield listener
+
+
+@contextlib.contextmanager
+def closing_descriptor(descriptor: int) -> Iterator[int]:
+    yield descriptor
+    os.close(descriptor)
 
 
 def wakes_on_enqueue(listener: Listener, store: Store) -> bool:
@@ -55,67 +69,64 @@ def test_work_that_came_before_the_wait_is_not_missed(store: Store, listener: Li
 @pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
 @pytest.mark.parametrize("has_inotify", [True, False])
 def test_sqlite_is_polled_on_file_events_and_periodically_without_inotify(
-    store: Store, has_inotify: bool, monkeypatch: pytest.MonkeyPatch
+    store: Store, url: str, has_inotify: bool
 ) -> None:
-    monkeypatch.setattr(wakeup, "_LOOK_ANYWAY_S", LONG_S)
-    if has_inotify:
-        monkeypatch.setattr(wakeup, "_LOOK_EVERY_S", LONG_S)
-    else:
-        monkeypatch.setattr(wakeup, "_inotify", lambda _: None)
-    listener = store.database.listen(Topic.INBOX)
-    assert wakes_on_enqueue(listener, store)
-    listener.close()
+    timings = NEVER if has_inotify else WakeupTimings(look_anyway_s=LONG_S)
+    with sqlite_listener(url, timings=timings, watches_files=has_inotify) as listener:
+        assert wakes_on_enqueue(listener, store)
 
 
 @pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
-def test_a_link_to_the_database_is_followed_to_its_log(
-    store: Store, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for pause in ("_LOOK_ANYWAY_S", "_LOOK_EVERY_S"):
-        monkeypatch.setattr(wakeup, pause, LONG_S)
+def test_a_link_to_the_database_is_followed_to_its_log(store: Store, url: str, tmp_path: Path) -> None:
     (tmp_path / "link.db").symlink_to(url.removeprefix("sqlite:///"))
-    listener = wakeup.SqliteListener(sa.make_url(f"sqlite:///{tmp_path / 'link.db'}"))
-    assert wakes_on_enqueue(listener, store)
-    listener.close()
+    with sqlite_listener(f"sqlite:///{tmp_path / 'link.db'}", timings=NEVER) as listener:
+        assert wakes_on_enqueue(listener, store)
+
+
+class ScriptedPipe(SelfPipe):
+    """A self-pipe that records its waits, and passes their time on a clock instead of sleeping."""
+
+    def __init__(self, *, waits: int, before_wait: Callable[[], object] = lambda: None) -> None:
+        super().__init__()
+        self.now, self.waits = 100.0, list[tuple[tuple[int, ...], float]]()
+        self._left, self._before_wait = waits, before_wait
+
+    def wait(self, others: Iterable[int], timeout_s: float) -> bool:
+        """Return True, as if `wake` was called, once the number of waits is reached."""
+        self._before_wait()
+        self.waits.append((tuple(others), timeout_s))
+        self.now += timeout_s
+        self._left -= 1
+        return self._left <= 0
 
 
 @pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
-def test_a_long_write_is_not_polled_page_by_page(
-    store: Store, url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    listener = store.database.listen(Topic.INBOX)
-    assert isinstance(listener, wakeup.SqliteListener)
-    looks, look = count(1), listener._version
-    monkeypatch.setattr(listener, "_version", lambda: (next(looks), look())[1])
-    began = time.monotonic()
-    waiting = threading.Thread(target=listener.wait, args=(LONG_S,))
-    waiting.start()
-    with contextlib.closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as writer:
-        writer.execute("PRAGMA cache_size = 10")  # pages beyond the cache go to the file before the commit
-        writer.execute("CREATE TABLE bulk (text)")
-        writer.executemany("INSERT INTO bulk VALUES (?)", [("x" * 4_000,)] * 5_000)
-        listener.wake()
-        waiting.join()
-        writer.rollback()
-    assert next(looks) <= 10 + (time.monotonic() - began) / wakeup._SHORTEST_PAUSE_S
-    listener.close()
+def test_a_long_write_is_not_polled_page_by_page(store: Store, url: str) -> None:
+    enqueue(store)
+    path = Path(url.removeprefix("sqlite:///"))
+    wal = path.with_name(path.name + "-wal")
+    pipe = ScriptedPipe(waits=50, before_wait=lambda: os.pwrite(log, os.pread(log, 1, 0), 0))
+    with (
+        sqlite_listener(url, self_pipe=pipe, clock=lambda: pipe.now) as listener,
+        closing_descriptor(os.open(wal, os.O_RDWR)) as log,
+    ):
+        assert not listener.wait(LONG_S)
+    shortest = WakeupTimings().shortest_pause_s
+    assert pipe.waits == [((), 0.0), *[((), shortest)] * 49], "no wait for the next write to the log"
 
 
 @pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
-def test_hints_come_no_more_often_than_polls(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hints_come_no_more_often_than_polls(store: Store, url: str) -> None:
     """Each hint leads to a claim, which takes the write lock."""
-    listener = store.database.listen(Topic.INBOX)
-    enqueue(store)
-    assert isinstance(listener, wakeup.SqliteListener)
-    assert listener.wait(LONG_S)
-    enqueue(store)
-    pauses: list[float] = []
-    monkeypatch.setattr(listener._self_pipe, "wait", lambda _, timeout_s: pauses.append(timeout_s))
-    monkeypatch.setattr(wakeup, "_LOOK_EVERY_S", LONG_S)
-    assert listener.wait(2 * LONG_S)
-    assert len(pauses) == 1
-    assert LONG_S / 2 < pauses[0] <= LONG_S
-    listener.close()
+    pipe = ScriptedPipe(waits=100)
+    timings = WakeupTimings(look_every_s=7.0)
+    with sqlite_listener(url, timings=timings, self_pipe=pipe, clock=lambda: pipe.now) as listener:
+        enqueue(store)
+        assert listener.wait(LONG_S)
+        enqueue(store)
+        pipe.waits.clear()
+        assert listener.wait(LONG_S)
+    assert pipe.waits == [((), 7.0)]
 
 
 @pytest.mark.parametrize("engine", ["sqlite", "libsql"], indirect=True)
@@ -134,13 +145,13 @@ def test_a_wait_opens_no_file_descriptor(listener: Listener) -> None:
 def test_a_file_watch_reports_each_write_once(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     path.touch()
-    watch = wakeup.FileWatch([path])
+    watch = FileWatch([path])
     assert not watch.was_written()
     path.write_bytes(b"1")
     assert watch.was_written()
     assert not watch.was_written()
     watch.close()
-    assert wakeup.FileWatch([path, tmp_path / "there is none"]).sources == ()
+    assert FileWatch([path, tmp_path / "there is none"]).sources == ()
 
 
 @pytest.mark.parametrize("engine", ["postgres"], indirect=True)
@@ -207,7 +218,7 @@ def test_a_file_that_is_being_written_over_ends_no_wait_in_an_error(
 ) -> None:
     path = tmp_path / "restored.db"
     path.write_bytes(b"half of a backup" * 512)
-    with contextlib.closing(wakeup.SqliteListener(sa.make_url(f"sqlite:///{path}"))) as listener:
+    with contextlib.closing(SqliteListener(sa.make_url(f"sqlite:///{path}"))) as listener:
         assert not listener.wait(0.01)
         enqueue(store)
         with (
@@ -217,3 +228,22 @@ def test_a_file_that_is_being_written_over_ends_no_wait_in_an_error(
             whole.backup(copy)
         path.write_bytes((tmp_path / "whole.db").read_bytes())
         assert listener.wait(LONG_S)
+
+
+@pytest.mark.parametrize("engine", ["postgres"], indirect=True)
+def test_an_announcer_whose_thread_could_not_start_starts_it_at_the_next_announcement(
+    store: Store, listener: Listener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise the topic would stay due, and no announcement of it would ever be sent."""
+    announcer = PostgresAnnouncer(store.database.engines.write)
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", fail_to_start)
+        with pytest.raises(RuntimeError, match="new thread"):
+            announcer.announce(Topic.INBOX)
+    announcer.announce(Topic.INBOX)
+    assert listener.wait(LONG_S)
+    announcer.stop()
+
+
+def fail_to_start(_: threading.Thread) -> None:
+    raise RuntimeError("can't start new thread")
