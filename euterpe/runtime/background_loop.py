@@ -17,7 +17,7 @@ class BackgroundLoop:
     `on_error` raises, the exception is logged and the loop sleeps for a second.
 
     With `drains` the loop goes on after `stop` until `run_once` returns None. It then sleeps only after an
-    exception.
+    exception, by `drain_sleep`.
     """
 
     def __init__(
@@ -28,9 +28,10 @@ class BackgroundLoop:
         on_error: Callable[[Exception], float] | None = None,
         first_pause_s: float = 0.0,
         drains: bool = False,
+        drain_sleep: Callable[[float], object] = time.sleep,
     ) -> None:
         self._run_once, self._on_error = run_once, on_error or self._log_error
-        self._first_pause_s, self._drains = first_pause_s, drains
+        self._first_pause_s, self._drains, self._drain_sleep = first_pause_s, drains, drain_sleep
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
@@ -66,7 +67,7 @@ class BackgroundLoop:
             except Exception as error:  # noqa: BLE001  a service without this thread looks alive and does nothing
                 pause = self._pause_after(error)
                 if is_stopped:
-                    time.sleep(pause)
+                    self._drain_sleep(pause)
 
     def _pause_after(self, error: Exception) -> float:
         try:

@@ -139,5 +139,29 @@ def test_a_draining_loop_goes_on_after_stop_until_nothing_is_left() -> None:
     assert work == []
 
 
+def test_a_draining_loop_sleeps_after_an_exception_and_goes_on() -> None:
+    """Otherwise it would repeat a failing call without a pause for as long as it drains."""
+    begun, go_on = threading.Event(), threading.Event()
+    pauses: list[float] = []
+    steps = iter(["wait for the stop", "fail", "fail", "end"])
+
+    def run_once() -> float | None:
+        step = next(steps)
+        if step == "fail":
+            raise ZeroDivisionError(step)
+        begun.set()
+        assert go_on.wait(TIMEOUT_S)
+        return None if step == "end" else 3600.0
+
+    loop = BackgroundLoop("test", run_once, on_error=lambda _: 7.0, drains=True, drain_sleep=pauses.append)
+    loop.start()
+    assert begun.wait(TIMEOUT_S)
+    loop.begin_stop()
+    go_on.set()
+    loop.stop()
+    assert pauses == [7.0, 7.0]
+    assert next(steps, None) is None
+
+
 def test_a_loop_that_never_started_can_be_stopped() -> None:
     BackgroundLoop("test", lambda: 0.0).stop()
