@@ -113,13 +113,21 @@ def require_current(database: Database) -> None:
         )
 
 
-def migrate(database: Database) -> list[Migration]:
-    """Apply and verify all pending migrations in one transaction; return those that were applied."""
+def migrate(database: Database, *, up_to: int | None = None) -> list[Migration]:
+    """Apply and verify all pending migrations in one transaction; return those that were applied.
+
+    With `up_to`, apply the migrations up to this version, and do not compare the result with the tables of
+    this program.
+    """
     with database.transaction() as connection:
         if database.kind is EngineKind.POSTGRES:
             connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_ADVISORY_LOCK)))
         connection.exec_driver_sql(_BOOKKEEPING)
-        pending = list(_compare(connection, database.kind).pending)
+        pending = [
+            migration
+            for migration in _compare(connection, database.kind).pending
+            if up_to is None or migration.version <= up_to
+        ]
         for migration in pending:
             _apply(connection, migration, database.kind)
             connection.execute(
@@ -130,7 +138,8 @@ def migrate(database: Database) -> list[Migration]:
                     applied_at=database.now,
                 )
             )
-        _verify(connection)
+        if up_to is None:
+            _verify(connection)
         if database.kind is EngineKind.POSTGRES:
             _reset_future_positions(connection)
     return pending
