@@ -5,12 +5,14 @@ Kubernetes sets `EUTERPE_SERVICE_HOST` and the like for a service that is called
 """
 
 import os
+import re
 import tomllib
 from collections.abc import Mapping
 from difflib import get_close_matches
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 from uuid import uuid4
 
 from pydantic import (
@@ -48,6 +50,9 @@ _MOST_RETRY_DELAYS = 100
 _SHORTEST_RETRY_DELAY_MS, _LONGEST_RETRY_DELAY_MS = 1_000, 7 * _DAY_MS  # a row waits a week at most
 _LONGEST_WORKER_ID = 255  # the store accepts no more
 
+_PLAIN_VAULTS = {("http", "127.0.0.1"), ("http", "::1"), ("http", "localhost")}
+_VAULT_PATH = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*(/[A-Za-z0-9_-][A-Za-z0-9._-]*)*")
+
 _MESSAGES = {
     "bool_parsing": "must be true or false",
     "bool_type": "must be true or false",
@@ -73,6 +78,29 @@ def _queues(words: tuple[str, ...]) -> tuple[str, ...]:
     if not words:
         raise ValueError("must name a queue")
     return tuple(NAME(word) for word in words)
+
+
+def _vault_url(url: str | None) -> str | None:
+    """Accept the origin of a Vault. Over a network it needs TLS, because tokens and data keys pass there."""
+    if url is None:
+        return None
+    try:
+        parts = urlsplit(url)
+        is_origin = parts.hostname and not (parts.username or parts.path.strip("/") or parts.query)
+        is_origin = is_origin and not parts.fragment and parts.port != 0
+    except ValueError:
+        is_origin = False
+    if not is_origin:
+        raise ValueError("must be an origin, like https://vault.internal:8200")
+    if parts.scheme != "https" and (parts.scheme, parts.hostname) not in _PLAIN_VAULTS:
+        raise ValueError("must be https://, or http:// on 127.0.0.1, ::1 or localhost")
+    return url.rstrip("/")
+
+
+def _vault_path(path: str) -> str:
+    if not _VAULT_PATH.fullmatch(path):
+        raise ValueError("must be of the letters A-Z a-z, digits, . _ - and /, without a / at either end")
+    return path
 
 
 def _retry_delays(value: object) -> tuple[int, ...]:
@@ -130,6 +158,13 @@ class Settings(BaseSettings):
     database_url: SecretStr = SecretStr("sqlite:///euterpe.db")  # may hold a password
     kek_file: Path | None = None
     keks: SecretStr | None = None
+    vault_url: Annotated[str | None, AfterValidator(_vault_url)] = None
+    vault_token_file: Annotated[Path | None, Field(validate_default=True)] = None
+    vault_key: Annotated[str, AfterValidator(_vault_path)] = "euterpe"
+    vault_mount: Annotated[str, AfterValidator(_vault_path)] = "transit"
+    vault_namespace: str | None = None
+    vault_ca_file: Path | None = None  # default: the authorities of the system
+    key_provider: Literal["local", "vault"] = "local"  # the one that wraps; every configured one unwraps
 
     lease_ttl_ms: Annotated[int, Field(ge=100, le=_DAY_MS)] = 60_000
     heartbeat_interval_ms: Annotated[int, Field(ge=10, default_factory=_default_heartbeat)]
@@ -177,6 +212,20 @@ class Settings(BaseSettings):
     limit_priority: Annotated[int, Field(ge=0, le=100)] = 100
 
     log_level: Literal["debug", "info", "warning", "error"] = "info"
+
+    @field_validator("vault_token_file")
+    @classmethod
+    def _is_there_for_vault(cls, value: Path | None, info: ValidationInfo) -> Path | None:
+        if value is None and info.data.get("vault_url") is not None:
+            raise ValueError("must be set with vault_url")
+        return value
+
+    @field_validator("key_provider")
+    @classmethod
+    def _is_configured(cls, value: str, info: ValidationInfo) -> str:
+        if value == "vault" and info.data.get("vault_url", "") is None:
+            raise ValueError("must be local, or vault_url must be set")
+        return value
 
     @field_validator("max_body_bytes")
     @classmethod

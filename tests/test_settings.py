@@ -32,6 +32,13 @@ def test_the_defaults_are_those_of_the_interface() -> None:
     assert settings.model_dump(exclude={"database_url"}) == {
         "kek_file": None,
         "keks": None,
+        "vault_url": None,
+        "vault_token_file": None,
+        "vault_key": "euterpe",
+        "vault_mount": "transit",
+        "vault_namespace": None,
+        "vault_ca_file": None,
+        "key_provider": "local",
         "lease_ttl_ms": 60_000,
         "heartbeat_interval_ms": 15_000,
         "worker_slots": max(1, (os.cpu_count() or 1) // 2),
@@ -148,6 +155,52 @@ def test_every_error_is_reported_at_once_and_where_to_correct_it(monkeypatch: py
         "euterpe.toml: backoff_cap_ms must be an integer",
         "EUTERPE_IDEMPOTENCY_TTL_MS must be at most 31536000000",
     ]
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["https://vault.internal:8200", "https://vault.internal/", "http://127.0.0.1:8200", "http://[::1]:1"],
+)
+def test_a_vault_is_an_origin(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    monkeypatch.setenv("EUTERPE_VAULT_URL", url)
+    monkeypatch.setenv("EUTERPE_VAULT_TOKEN_FILE", "token")
+    monkeypatch.setenv("EUTERPE_KEY_PROVIDER", "vault")
+    monkeypatch.setenv("EUTERPE_VAULT_MOUNT", "team/transit")
+    assert load().vault_url == url.rstrip("/")
+
+
+@pytest.mark.parametrize(
+    ("url", "says"),
+    [
+        ("vault.internal:8200", "must be an origin"),
+        (f"https://user:{CANARY}@vault.internal", "must be an origin"),
+        ("https://vault.internal/v1/transit", "must be an origin"),
+        ("https://vault.internal:port", "must be an origin"),
+        ("https://[vault", "must be an origin"),
+        ("http://vault.internal:8200", "must be https://, or http:// on 127.0.0.1"),
+        ("unix://vault", "must be https://"),
+    ],
+)
+def test_a_vault_over_a_network_needs_tls(monkeypatch: pytest.MonkeyPatch, url: str, says: str) -> None:
+    monkeypatch.setenv("EUTERPE_VAULT_URL", url)
+    monkeypatch.setenv("EUTERPE_KEY_PROVIDER", "vault")
+    (line,) = load_errors()
+    assert line.startswith(f"EUTERPE_VAULT_URL {says}")
+    assert CANARY not in line
+
+
+def test_a_vault_needs_its_address_and_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EUTERPE_KEY_PROVIDER", "vault")
+    assert load_errors() == ["EUTERPE_KEY_PROVIDER must be local, or vault_url must be set"]
+    monkeypatch.setenv("EUTERPE_VAULT_URL", "https://vault.internal:8200")
+    assert load_errors() == ["EUTERPE_VAULT_TOKEN_FILE must be set with vault_url"]
+
+
+@pytest.mark.parametrize("path", ["/transit", "transit/", "a//b", "../sys", "a?b", "ключ"])
+def test_a_path_in_vault_has_no_surprises(monkeypatch: pytest.MonkeyPatch, path: str) -> None:
+    monkeypatch.setenv("EUTERPE_VAULT_MOUNT", path)
+    monkeypatch.setenv("EUTERPE_VAULT_KEY", path)
+    assert [line.split()[0] for line in load_errors()] == ["EUTERPE_VAULT_KEY", "EUTERPE_VAULT_MOUNT"]
 
 
 def test_a_value_that_is_not_a_choice_is_refused_with_the_choices(monkeypatch: pytest.MonkeyPatch) -> None:

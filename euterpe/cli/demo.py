@@ -107,6 +107,8 @@ def _settings(folder: Path, collector: Collector) -> Settings:
         database_url=f"sqlite:///{folder / 'euterpe.db'}",
         kek_file=folder / "keks.json",
         keks=None,
+        key_provider="local",
+        vault_url=None,
         work_dir=folder / "work",
         storage_roots=(str(folder),),
         egress_allow=(collector.address,),

@@ -27,6 +27,7 @@ from euterpe.wiring.database import (
     key_provider,
     open_database,
     open_store,
+    proven_key_provider,
     require_database_file,
     ring_file,
 )
@@ -174,12 +175,11 @@ def _reach(settings: Settings) -> str:
 
 
 def _key_ring(settings: Settings) -> str:
-    if settings.keks is None and settings.kek_file is None:
-        path = ring_file(settings)
-        if not path.exists():
-            return f"{path} will be made when the first secret is stored"
-    ring = key_provider(settings)
-    return f"KEK {ring.active_id} is active, one of {len(ring.ids)}"
+    is_ring_needed = settings.key_provider == "local" and settings.keks is None and settings.kek_file is None
+    if is_ring_needed and not (path := ring_file(settings)).exists():
+        return f"{path} will be made when the first secret is stored"
+    keys = proven_key_provider(settings)
+    return f"KEK {keys.active_id} is active, one of {len(keys.ids)}"
 
 
 def _database(settings: Settings) -> str:

@@ -1,5 +1,7 @@
 """`euterpe keys`: list the KEKs of the key ring and rotate them (add, activate, rewrap, retire)."""
 
+import time
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -12,7 +14,7 @@ from euterpe.crypto import keyfile
 from euterpe.settings import load
 from euterpe.store.errors import Conflict
 from euterpe.store.secrets.rewrap import RewrapProgress
-from euterpe.wiring.database import key_provider, open_store, ring_file
+from euterpe.wiring.database import key_provider, open_store, proven_key_provider, ring_file
 
 app = group(
     "The keys that encrypt stored secrets. To rotate: add a key, activate it, rewrap, retire the old one. "
@@ -52,7 +54,7 @@ def add(
     as_json: AsJson = False,
 ) -> None:
     """Add a random key that only decrypts until it is activated; in a new file it is active at once."""
-    path = ring_file(load())
+    path = _file_to_change()
     added = keyfile.add_key(path, kek_id)
     active = keyfile.read(path).active == added
     if as_json:
@@ -68,7 +70,7 @@ def add(
 @command(app, "activate", example="euterpe keys activate 2030-06")
 def activate(kek_id: Kek) -> None:
     """Encrypt with this key from now on. Every machine must have it already."""
-    keyfile.activate_key(ring_file(load()), kek_id)
+    keyfile.activate_key(_file_to_change(), kek_id)
     out(f"{kek_id} is active; {_EVERYWHERE} `euterpe keys rewrap`")
 
 
@@ -97,14 +99,36 @@ def rewrap(as_json: AsJson = False) -> None:
 @command(app, "retire", example="euterpe keys retire 2029-06")
 def retire(kek_id: Kek) -> None:
     """Remove a key that wraps nothing any more. Backups of the database may still need it: keep a copy."""
+    path = _file_to_change()
     with opened() as store:
         wraps = store.rewrap.in_use().get(kek_id, 0)
     if wraps:
         raise Conflict(
             f"key {kek_id} still wraps {wraps} secrets; activate another one and run `euterpe keys rewrap`"
         )
-    keyfile.remove_key(ring_file(load()), kek_id)
+    keyfile.remove_key(path, kek_id)
     out(f"{kek_id} is gone; to open a backup of its time, put it back from a copy of the file")
+
+
+@command(app, "prove", example="euterpe keys prove")
+def prove(as_json: AsJson = False) -> None:
+    """Encrypt and decrypt a test key with the active key, wherever that is, and measure the time."""
+    began = time.monotonic()
+    keys = proven_key_provider(load())
+    took_ms = int((time.monotonic() - began) * 1000)
+    if as_json:
+        json_document({"kek_id": keys.active_id, "took_ms": took_ms})
+        return
+    out(f"{keys.active_id} encrypts and decrypts; that took {took_ms} ms")
+
+
+def _file_to_change() -> Path:
+    """Return the path of the key ring file. Raise Conflict if the active key is in Vault."""
+    settings = load()
+    if settings.key_provider == "vault":
+        rotate = f"vault write -f {settings.vault_mount}/keys/{settings.vault_key}/rotate"
+        raise Conflict(f"the active key is in Vault: run `{rotate}` and `euterpe keys rewrap`")
+    return ring_file(settings)
 
 
 def _state(kek_id: str, active_id: str, known: tuple[str, ...]) -> str:

@@ -7,8 +7,10 @@ from pathlib import Path
 
 from euterpe.crypto import keyfile
 from euterpe.crypto.errors import KeyRingError
-from euterpe.crypto.key_provider import KeyProvider
+from euterpe.crypto.key_provider import JoinedKeyProviders, KeyProvider, prove
 from euterpe.crypto.local_key_ring import FileKeyRing, LocalKeyRing, load_value
+from euterpe.crypto.vault_client import VaultTransit
+from euterpe.crypto.vault_key_provider import VaultKeyProvider
 from euterpe.domain.retry import Backoff, DeliverySchedule
 from euterpe.settings import Settings
 from euterpe.store.engine.database import Database
@@ -55,12 +57,13 @@ class LazyKeyProvider:
 def open_store(settings: Settings, keys: KeyProvider | None = None) -> Store:
     """Open the store with `keys`, or with the key provider that the settings name.
 
+    The latter is tried first: a program that could open no secret does not start.
     Raise `StoreError` if the SQLite file is not writable, and `SchemaMismatch` if it is missing."""
     require_database_file(settings)
     _refuse_read_only(settings)
     return Store(
         settings.database_url.get_secret_value(),
-        key_provider(settings) if keys is None else keys,
+        proven_key_provider(settings) if keys is None else keys,
         backoff=backoff_of(settings),
         job_max_attempts=settings.job_max_attempts,
         outbox_max_attempts=settings.outbox_max_attempts,
@@ -105,7 +108,40 @@ def _refuse_read_only(settings: Settings) -> None:
         raise StoreError(f"{denied[0]} cannot be written to by this user; SQLite writes beside its file, too")
 
 
-def key_provider(settings: Settings) -> LocalKeyRing | FileKeyRing:
+def key_provider(settings: Settings) -> KeyProvider:
+    """Return the provider that EUTERPE_KEY_PROVIDER names.
+
+    If a key ring and Vault are both configured, both unwrap: secrets can be moved from one to the other."""
+    if settings.vault_url is None or settings.vault_token_file is None:
+        return _key_ring(settings)
+    transit = VaultTransit(
+        settings.vault_url,
+        settings.vault_token_file,
+        mount=settings.vault_mount,
+        namespace=settings.vault_namespace,
+        ca_file=settings.vault_ca_file,
+    )
+    vault = VaultKeyProvider(transit, settings.vault_key)
+    if settings.key_provider == "local":
+        return JoinedKeyProviders(_key_ring(settings), vault)
+    return JoinedKeyProviders(vault, _key_ring(settings)) if _has_key_ring(settings) else vault
+
+
+def proven_key_provider(settings: Settings) -> KeyProvider:
+    """Return the key provider once it has wrapped and unwrapped a data key. Raise what prevents it."""
+    provider = key_provider(settings)
+    prove(provider)
+    return provider
+
+
+def _has_key_ring(settings: Settings) -> bool:
+    """Return whether a ring is configured, or was made beside the SQLite database before Vault was used."""
+    if settings.keks is not None or settings.kek_file is not None:
+        return True
+    return database_file(settings) is not None and ring_file(settings).exists()
+
+
+def _key_ring(settings: Settings) -> LocalKeyRing | FileKeyRing:
     """Load the key ring from EUTERPE_KEKS, else from `ring_file`.
 
     On the first use of an SQLite database the file is created."""

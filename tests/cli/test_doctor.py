@@ -10,6 +10,7 @@ from euterpe.runtime.installation import install_hint
 from euterpe.store.engine.database import Database
 from tests.cli.command_runner import CANARY, Cli, submit
 from tests.engines import free_port
+from tests.vault_server import VaultServer
 
 RING = Path("euterpe.db.keks.json")
 
@@ -125,6 +126,24 @@ def test_a_ring_that_is_lost(installed: Cli) -> None:
     ((check, detail),) = failed_checks(installed)
     assert check == "stored secrets"
     assert "put it back" in detail
+
+
+def test_a_vault_that_works_and_one_that_refuses(
+    installed: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (folder := tmp_path / "vault").mkdir()
+    with VaultServer(folder) as vault:
+        for name, value in vault.settings().items():
+            monkeypatch.setenv(name, value)
+        installed.json("requester", "create", "newsroom")
+        checks = {finding["check"]: finding["detail"] for finding in installed.json("doctor")}
+        assert checks["key ring"] == "KEK vault:transit/euterpe:v1 is active, one of 1"
+        assert checks["stored secrets"].startswith("1 credentials and webhook secrets")
+        vault.token = "revoked"
+        failed = dict(failed_checks(installed))
+    assert set(failed) == {"key ring", "stored secrets"}
+    assert "renew the token" in failed["key ring"]
+    assert vault.token_file.read_text().strip() not in str(failed)
 
 
 def test_a_key_that_is_missing_from_the_ring(installed: Cli, monkeypatch: pytest.MonkeyPatch) -> None:

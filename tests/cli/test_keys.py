@@ -1,11 +1,14 @@
 import json
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from euterpe.cli.commands import opened
 from tests.cli.command_runner import Cli, submit
+from tests.store.jobs import claim_one
+from tests.vault_server import VaultServer, errors
 
 RING = Path("euterpe.db.keks.json")
 
@@ -121,3 +124,83 @@ def test_no_key_is_ever_shown(installed: Cli, monkeypatch: pytest.MonkeyPatch) -
     shown += [installed("keys", "list"), installed("doctor")]
     assert not any(secret in ran.out + ran.err for ran in shown)
     assert shown[-1].code == 1
+
+
+@pytest.fixture
+def vault(tmp_path: Path) -> Iterator[VaultServer]:
+    """Yield a Vault that is not in the settings yet."""
+    (folder := tmp_path / "vault").mkdir()
+    with VaultServer(folder) as server:
+        yield server
+
+
+def use(vault: VaultServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in vault.settings().items():
+        monkeypatch.setenv(name, value)
+
+
+V1, V2 = "vault:transit/euterpe:v1", "vault:transit/euterpe:v2"
+
+
+def test_every_secret_is_moved_from_a_file_to_vault_and_back(
+    installed: Cli, vault: VaultServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    requester = installed.json("requester", "create", "newsroom")
+    submit()
+    (old,) = keks(installed)
+    use(vault, monkeypatch)
+    assert keks(installed) == {V1: ("active", 0), old: ("decrypts", 2)}
+    assert installed.json("keys", "rewrap") == {"kek_id": V1, "rewrapped": 2}
+    assert keks(installed) == {V1: ("active", 2), old: ("decrypts", 0)}
+    RING.rename("backup.json")
+    assert keks(installed) == {V1: ("active", 2)}
+    with opened() as store:
+        assert store.requesters.webhook_secrets(requester["requester_id"]) == [requester["webhook_secret"]]
+        assert store.credentials.open(claim_one(store))[0] is not None
+    monkeypatch.setenv("EUTERPE_KEY_PROVIDER", "local")
+    monkeypatch.setenv("EUTERPE_KEK_FILE", "backup.json")
+    assert keks(installed) == {old: ("active", 0), V1: ("decrypts", 2)}
+    assert installed.json("keys", "rewrap") == {"kek_id": old, "rewrapped": 2}
+    monkeypatch.delenv("EUTERPE_VAULT_URL")
+    vault.is_sealed = True
+    assert keks(installed) == {old: ("active", 2)}
+
+
+def test_a_key_in_vault_is_rotated_there_and_rewrapped_here(
+    installed: Cli, vault: VaultServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use(vault, monkeypatch)
+    installed.json("requester", "create", "newsroom")
+    assert not RING.exists()
+    for command in (("add",), ("activate", "k1"), ("retire", "k1")):
+        line = installed.fails("keys", *command)
+        assert "`vault write -f transit/keys/euterpe/rotate` and `euterpe keys rewrap`" in line
+    vault.rotate()
+    assert keks(installed) == {V2: ("active", 0), V1: ("decrypts", 1)}
+    assert installed.json("keys", "rewrap") == {"kek_id": V2, "rewrapped": 1}
+    vault.min_decryption_version = 2
+    assert keks(installed) == {V2: ("active", 1)}
+
+
+def test_a_proof_names_the_active_key_and_its_time(
+    installed: Cli, vault: VaultServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed.ok("keys", "add", "--id", "k1")
+    assert installed.json("keys", "prove")["kek_id"] == "k1"
+    use(vault, monkeypatch)
+    assert installed.ok("keys", "prove").out.startswith(f"{V1} encrypts and decrypts; that took ")
+    vault.answers = [errors(403, "permission denied")]
+    line = installed.fails("keys", "prove")
+    assert "renew the token" in line
+    assert vault.token not in line
+
+
+def test_an_outage_of_vault_ends_a_command_with_one_line(
+    installed: Cli, vault: VaultServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use(vault, monkeypatch)
+    installed.json("requester", "create", "newsroom")
+    vault.token = "revoked"
+    assert "with 403" in installed.fails("keys", "rewrap")
+    assert "with 403" in installed.fails("requester", "create", "archive")
+    assert [row["name"] for row in installed.json("requester", "list")] == ["newsroom"], "this needs no key"
