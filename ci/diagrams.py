@@ -8,6 +8,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TypeVar
 
+from ci import error_tables
 from euterpe.analytics.facts_schema import FACTS
 from euterpe.analytics.marts import TABLES
 from euterpe.analytics.schema import Table
@@ -21,7 +22,7 @@ from euterpe.settings import Settings
 
 _DOCS = Path(__file__).parents[1] / "docs"
 PAGE, ANALYTICS = _DOCS / "states.md", _DOCS / "analytics.md"
-PAGES = (PAGE, ANALYTICS, _DOCS / "integrate.md", _DOCS / "operate.md")
+PAGES = (PAGE, ANALYTICS, _DOCS / "errors.md", _DOCS / "integrate.md", _DOCS / "operate.md")
 _MAX_ATTEMPTS = int(Settings.model_fields["outbox_max_attempts"].default)
 _BLOCK = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 _State = TypeVar("_State", bound=StrEnum)
@@ -81,6 +82,8 @@ _GENERATED: Mapping[str, Callable[[], str]] = {
     "event": lambda: fields_table(EventDocument),
     "refresh": lambda: fields_table(RefreshDocument),
     "retries": lambda: retries(_MAX_ATTEMPTS),
+    "job_errors": error_tables.job_errors,
+    "release_reasons": error_tables.release_reasons,
     "lake": lambda: definitions(HISTORY.values()),
     "facts": lambda: definitions(FACTS.values()),
     "marts": lambda: definitions(TABLES.values()),

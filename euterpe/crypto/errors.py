@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from euterpe.domain.error_codes import ErrorCode
 from euterpe.domain.errors import EuterpeError
 
 _BACK_IN_THE_RING = "put it back into EUTERPE_KEK_FILE, or into EUTERPE_KEKS and start again"
@@ -11,14 +12,14 @@ _BACK_IN_VAULT = "set EUTERPE_VAULT_URL, or lower the key's min_decryption_versi
 class CannotDecrypt(EuterpeError):
     """The secret was tampered with, truncated, or moved to another row; the error does not reveal which."""
 
-    code = "cannot_decrypt"
+    code = ErrorCode.CANNOT_DECRYPT
 
     def __init__(self) -> None:
         super().__init__("a stored secret cannot be decrypted for this row: store it again")
 
 
 class UnknownKek(EuterpeError):
-    code = "unknown_kek"
+    code = ErrorCode.UNKNOWN_KEK
     retryable = True  # while a new key is being rolled out, another worker may have it
 
     def __init__(self, kek_id: str) -> None:
@@ -33,7 +34,7 @@ class UnknownKek(EuterpeError):
 class KeyProviderUnavailable(EuterpeError):
     """The key provider did not answer or refused to; the same call may succeed later. No data was changed."""
 
-    code = "key_provider_unavailable"
+    code = ErrorCode.KEY_PROVIDER_UNAVAILABLE
     retryable = True
 
 
@@ -49,7 +50,7 @@ class UnboundKeys(EuterpeError):
 
 
 class UnknownFormat(EuterpeError):
-    code = "unknown_encryption_version"
+    code = ErrorCode.UNKNOWN_ENCRYPTION_VERSION
     retryable = True  # while a new release is being rolled out, another worker may read it
 
     def __init__(self, version: int) -> None:

@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 
 import structlog
 
-from euterpe.domain.retry import Backoff, RetryClass
+from euterpe.domain.error_codes import RetryClass
+from euterpe.domain.retry import Backoff
 from euterpe.runtime.background_loop import BackgroundLoop
 from euterpe.runtime.retry import draw
 from euterpe.store.errors import StoreUnavailable

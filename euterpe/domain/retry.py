@@ -5,19 +5,10 @@ outbox deliveries. Each function here reads the counter of one budget only.
 """
 
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any
 
+from euterpe.domain.error_codes import ErrorCode, RetryClass
 from euterpe.domain.text import to_storable
-
-
-class RetryClass(StrEnum):
-    TRANSIENT = "transient"  # try again after a backoff
-    THROTTLED = "throttled"  # try again after a longer backoff
-    CREDENTIALS = "credentials"  # refresh the credentials first (contract §7)
-    PERMANENT = "permanent"  # stays in `failed`; a person may retry it
-    UNRECOVERABLE = "unrecoverable"  # no retry can help: dead letter at once
-
 
 _TRANSIENT_STATUS = frozenset({423, 500, 502, 503, 504})
 _CREDENTIAL_STATUS = frozenset({401, 403})
@@ -36,30 +27,35 @@ def classify_status(status: int) -> RetryClass:
 
 @dataclass(frozen=True)
 class JobError:
-    """The error of a failed attempt, as shown to the requester, and its retry class."""
+    """The error of a failed attempt, as shown to the requester.
 
-    code: str
+    `exception` is the retry class of an error that differs from its code's.
+    """
+
+    code: ErrorCode
     message: str
     phase: str
-    retry_class: RetryClass = RetryClass.PERMANENT
+    exception: RetryClass | None = None
 
     def __post_init__(self) -> None:
-        for name in ("code", "message", "phase"):
+        for name in ("message", "phase"):
             object.__setattr__(self, name, to_storable(getattr(self, name)))
+
+    @property
+    def retry_class(self) -> RetryClass:
+        return self.exception or self.code.retry
 
     def document(self) -> dict[str, Any]:
         retryable = self.retry_class not in (RetryClass.PERMANENT, RetryClass.UNRECOVERABLE)
-        return {"code": self.code, "message": self.message, "retryable": retryable, "phase": self.phase}
+        return {"code": self.code.value, "message": self.message, "retryable": retryable, "phase": self.phase}
 
 
 def canceled(phase: str) -> JobError:
-    return JobError("canceled", "the job was canceled", phase)
+    return JobError(ErrorCode.CANCELED, "the job was canceled", phase)
 
 
 def lease_expired(phase: str) -> JobError:
-    return JobError(
-        "lease_expired", "the worker stopped answering before it finished", phase, RetryClass.TRANSIENT
-    )
+    return JobError(ErrorCode.LEASE_EXPIRED, "the worker stopped answering before it finished", phase)
 
 
 @dataclass(frozen=True)
@@ -147,7 +143,7 @@ def decide_job(
 ) -> JobDecision:
     """Return the outcome of a failed attempt; a spent budget or an unrecoverable error is a dead letter."""
     # A canceled job stays in `failed`.
-    if cancel_requested or error.code == "canceled":
+    if cancel_requested or error.code is ErrorCode.CANCELED:
         return Fail(canceled(error.phase))
     if error.retry_class is RetryClass.UNRECOVERABLE or attempt_count >= max_attempts:
         return DeadLetter(error)

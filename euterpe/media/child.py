@@ -14,6 +14,7 @@ from pathlib import Path
 from selectors import EVENT_READ, DefaultSelector
 from typing import Any, Self
 
+from euterpe.domain.error_codes import ErrorCode
 from euterpe.media.errors import MediaError
 
 # A timeout for steps that cost milliseconds: long enough for a machine under heavy load.
@@ -142,7 +143,7 @@ def receive_first_message(line: socket.socket) -> tuple[dict[str, Any], list[int
     try:
         return _receive_message(line)
     except TimeoutError:
-        raise MediaError("sandbox_failed", "the sandbox's helper process does not answer") from None
+        raise MediaError(ErrorCode.SANDBOX_FAILED, "the sandbox's helper process does not answer") from None
 
 
 def _receive_message(line: socket.socket) -> tuple[dict[str, Any], list[int]]:
@@ -152,10 +153,10 @@ def _receive_message(line: socket.socket) -> tuple[dict[str, Any], list[int]]:
     except ConnectionResetError:  # the peer closed without reading our message, but we can read the peer's
         data, fds = _receive(line)
     if not data:
-        raise MediaError("sandbox_failed", "the sandbox's helper process is gone")
+        raise MediaError(ErrorCode.SANDBOX_FAILED, "the sandbox's helper process is gone")
     message: dict[str, Any] = json.loads(data)
     if "failed" in message:
-        raise MediaError("sandbox_failed", f"a child process could not start: {message['failed']}")
+        raise MediaError(ErrorCode.SANDBOX_FAILED, f"a child process could not start: {message['failed']}")
     return message, fds
 
 

@@ -8,6 +8,7 @@ from typing import Annotated, TypeVar
 
 from pydantic import Field, TypeAdapter, ValidationError
 
+from euterpe.domain.error_codes import ErrorCode
 from euterpe.domain.text import matching, printable
 from euterpe.media.errors import MediaError
 
@@ -24,7 +25,7 @@ Word = Annotated[str, matching(r"[A-Za-z0-9_.-]{1,64}", "a name of ffmpeg's")]
 Line = Annotated[str, printable(600)]
 
 
-def checked(kind: TypeAdapter[Answer], answer: object, blame: str) -> Answer:
+def checked(kind: TypeAdapter[Answer], answer: object, blame: ErrorCode) -> Answer:
     """Return an answer as a value of this type. Raise `MediaError` with the code `blame` if it is invalid."""
     try:
         return kind.validate_python(answer)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic, sleep
 
+from euterpe.domain.error_codes import ErrorCode
 from euterpe.media.child import Child
 from euterpe.media.confine import ResourceLimits
 from euterpe.media.errors import MediaError
@@ -117,7 +118,7 @@ def _follow(
             case (_, data):
                 evidence.add(data)
         if monotonic() >= deadline:
-            raise MediaError("encode_timeout", "the encode took longer than the job's timeout")
+            raise MediaError(ErrorCode.ENCODE_TIMEOUT, "the encode took longer than the job's timeout")
         if monotonic() >= next_check:
             watch.check()
             on_progress(watch.progress())
@@ -150,7 +151,7 @@ class _Watch:
         for output, size in self.count().items():
             if size > self._max_output_bytes:
                 raise MediaError(
-                    "output_too_large", f"output {output} grew beyond {self._max_output_bytes} bytes"
+                    ErrorCode.OUTPUT_TOO_LARGE, f"output {output} grew beyond {self._max_output_bytes} bytes"
                 )
         self.held_memory_bytes = max(self.held_memory_bytes, _data_bytes(self._pid))
         # Written bytes count as progress too: moving the index of a large file to its front takes minutes
@@ -159,14 +160,14 @@ class _Watch:
         if signs != self._signs:
             self._signs, self._moved_at = signs, monotonic()
         elif monotonic() - self._moved_at > self._stall_seconds:
-            raise MediaError("encode_stalled", f"ffmpeg got nowhere for {self._stall_seconds:g} s")
+            raise MediaError(ErrorCode.ENCODE_STALLED, f"ffmpeg got nowhere for {self._stall_seconds:g} s")
 
     def refuse_a_full_file(self) -> None:
         """Raise when a file has reached its limit. ffmpeg may catch SIGXFSZ and exit with its own error."""
         for output, size in self._folder.lengths():
             if size >= self._max_output_bytes:
                 raise MediaError(
-                    "output_too_large", f"output {output} grew to {self._max_output_bytes} bytes"
+                    ErrorCode.OUTPUT_TOO_LARGE, f"output {output} grew to {self._max_output_bytes} bytes"
                 )
 
     def refuse_an_early_end(self) -> None:
@@ -174,7 +175,7 @@ class _Watch:
         done, least = self.report.done_seconds, self._plan.least_seconds
         if done is not None and least is not None and done < least:
             raise MediaError(
-                "source_truncated",
+                ErrorCode.SOURCE_TRUNCATED,
                 f"the source is cut off: it ends after {done:.2f} s of {self._plan.duration_seconds:.2f} s",
             )
 

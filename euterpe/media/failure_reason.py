@@ -8,6 +8,7 @@ among codes that are all permanent and all the source's fault.
 import re
 import signal
 
+from euterpe.domain.error_codes import ErrorCode
 from euterpe.media.child import Exit
 from euterpe.media.confine import ResourceLimits
 from euterpe.media.errors import MediaError
@@ -32,15 +33,15 @@ _STDERR_PATTERNS = (
     (
         r"in#0/(?:mov|matroska|avi|wav)\S* .*corrupt input packet"
         r"|partial file|moov atom not found|ended prematurely|[Tt]runcated|end of file",
-        "source_truncated",
+        ErrorCode.SOURCE_TRUNCATED,
         "the source is cut off",
     ),
     (
         r"not on whitelist|[Dd]ecoder .*not found|no decoder found|size .* is invalid|not implemented",
-        "source_unsupported",
+        ErrorCode.SOURCE_UNSUPPORTED,
         "the source has something in it that is not supported",
     ),
-    (r"Invalid data|[Ee]rror .*decod|[Cc]orrupt", "source_damaged", "the source is damaged"),
+    (r"Invalid data|[Ee]rror .*decod|[Cc]orrupt", ErrorCode.SOURCE_DAMAGED, "the source is damaged"),
 )
 
 # After the first error each further component of ffmpeg stops, and logs one of these messages.
@@ -78,7 +79,7 @@ class FailureReason:
             if re.search(pattern, text):
                 return MediaError(code, self._with_stderr(message))
         how = f"died of {_signal_name(-end.code)}" if end.code < 0 else f"failed with exit code {end.code}"
-        return MediaError("encode_failed", self._with_stderr(f"ffmpeg {how}"))
+        return MediaError(ErrorCode.ENCODE_FAILED, self._with_stderr(f"ffmpeg {how}"))
 
     def _with_stderr(self, message: str) -> str:
         lines = [
@@ -91,13 +92,17 @@ class FailureReason:
 def error_from_exit(end: Exit, limits: ResourceLimits, held_memory_bytes: int = 0) -> MediaError | None:
     """Return the error that the exit status and resource usage prove, or None when they prove nothing."""
     if end.code == -signal.SIGXFSZ:
-        return MediaError("output_too_large", "an output grew larger than is allowed")
+        return MediaError(ErrorCode.OUTPUT_TOO_LARGE, "an output grew larger than is allowed")
     if _used_up_its_time(end, limits):
-        return MediaError("encode_timeout", "the process used more processor time than is allowed")
+        return MediaError(ErrorCode.ENCODE_TIMEOUT, "the process used more processor time than is allowed")
     if max(end.peak_memory_bytes, held_memory_bytes) >= limits.memory_bytes * _MEMORY_SHARE:
-        return MediaError("out_of_memory", "the job needs more memory than its slot on this worker has")
+        return MediaError(
+            ErrorCode.OUT_OF_MEMORY, "the job needs more memory than its slot on this worker has"
+        )
     if end.code == -signal.SIGKILL:
-        return MediaError("encode_killed", "the process was killed from outside, within its own limits")
+        return MediaError(
+            ErrorCode.ENCODE_KILLED, "the process was killed from outside, within its own limits"
+        )
     return None
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
+from euterpe.domain.error_codes import ErrorCode
 from euterpe.media.errors import MediaError
 
 # In older versions a playlist bypasses the format whitelist (CVE-2026-107697).
@@ -30,7 +31,7 @@ def find_ffmpeg(named: Path | None = None) -> Path:
     """Return the path of `named`, or of the bundled ffmpeg. Raise `ffmpeg_missing` if there is none."""
     path = named or _bundled()
     if not path.is_file():
-        raise MediaError("ffmpeg_missing", f"there is no ffmpeg at {path}: correct EUTERPE_FFMPEG")
+        raise MediaError(ErrorCode.FFMPEG_MISSING, f"there is no ffmpeg at {path}: correct EUTERPE_FFMPEG")
     return path.resolve()
 
 
@@ -38,7 +39,9 @@ def _bundled() -> Path:
     """Return the wheel's binary. The wheel's own finder may return any ffmpeg of the machine, however old."""
     carried = sorted(Path(str(files("imageio_ffmpeg"))).glob("binaries/ffmpeg-*"))
     if not carried:
-        raise MediaError("ffmpeg_missing", "imageio-ffmpeg has none for this platform: set EUTERPE_FFMPEG")
+        raise MediaError(
+            ErrorCode.FFMPEG_MISSING, "imageio-ffmpeg has none for this platform: set EUTERPE_FFMPEG"
+        )
     return carried[-1]
 
 
@@ -49,7 +52,7 @@ def examine_ffmpeg(path: Path) -> Ffmpeg:
             [path, "-version"], stdin=subprocess.DEVNULL, capture_output=True, timeout=30, check=True, env={}
         ).stdout.decode(errors="replace")
     except (OSError, subprocess.SubprocessError):
-        raise MediaError("ffmpeg_missing", f"{path} does not run: correct EUTERPE_FFMPEG") from None
+        raise MediaError(ErrorCode.FFMPEG_MISSING, f"{path} does not run: correct EUTERPE_FFMPEG") from None
     if (found := _VERSION.match(shown)) is None:
-        raise MediaError("ffmpeg_missing", f"{path} is not ffmpeg: correct EUTERPE_FFMPEG")
+        raise MediaError(ErrorCode.FFMPEG_MISSING, f"{path} is not ffmpeg: correct EUTERPE_FFMPEG")
     return Ffmpeg(path, found[1])

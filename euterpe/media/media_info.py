@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, TypeAdapter, with_config
 
+from euterpe.domain.error_codes import ErrorCode
 from euterpe.domain.model import Items
 from euterpe.domain.text import matching
 from euterpe.media.child_results import Flag, Ratio, Seconds, Whole, Word, checked
@@ -65,7 +66,7 @@ class MediaInfo:
     def parse(found: object, size_bytes: int) -> "MediaInfo":
         """Return the prober's answer, validated. Raise when it is invalid: the prober was compromised."""
         answer = {**found, "size_bytes": size_bytes} if isinstance(found, dict) else found
-        return checked(_MEDIA_INFO, answer, blame="source_unsupported")
+        return checked(_MEDIA_INFO, answer, blame=ErrorCode.SOURCE_UNSUPPORTED)
 
     @property
     def video(self) -> StreamInfo | None:

@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from euterpe.domain.error_codes import ErrorCode
 from euterpe.media.errors import MediaError
 from euterpe.media.plan import Plan
 
@@ -40,7 +41,9 @@ class OutputFolder:
         sizes, disk_bytes = dict(self._empty), self._nameless_bytes()
         for count, (name, status) in enumerate(_files_in(self._folder)):
             if count >= self._most_names:
-                raise MediaError("output_too_large", f"ffmpeg made more than {self._most_names} files")
+                raise MediaError(
+                    ErrorCode.OUTPUT_TOO_LARGE, f"ffmpeg made more than {self._most_names} files"
+                )
             # Allocated blocks count, not the length: a file may have holes, or space reserved behind its end.
             disk_bytes += status.st_blocks * _BLOCK
             if (output := self._output_of(name)) is not None:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from euterpe.domain.codecs import CODECS
+from euterpe.domain.error_codes import ErrorCode
 from euterpe.media.errors import MediaError
 from euterpe.media.media_info import StreamInfo
 from euterpe.media.whitelist import MAX_PIXELS
@@ -19,10 +20,10 @@ class Size:
 def shown_size(video: StreamInfo) -> Size:
     """Return the size that a viewer sees: upright, with square pixels and even sides."""
     if not video.width or not video.height:
-        raise MediaError("source_unsupported", "the source does not tell the size of its pictures")
+        raise MediaError(ErrorCode.SOURCE_UNSUPPORTED, "the source does not tell the size of its pictures")
     if video.width * video.height > MAX_PIXELS:
         raise MediaError(
-            "source_unsupported",
+            ErrorCode.SOURCE_UNSUPPORTED,
             f"pictures of {video.width}×{video.height} are too large: at most {MAX_PIXELS} pixels",
         )
     width, height = video.width * video.pixel_aspect, float(video.height)
@@ -39,7 +40,7 @@ def fitted_size(video: StreamInfo, height: int | None, codec: str) -> Size:
     least = CODECS[codec].least_side
     if min(shown.width, shown.height) < least or max(shown.width, shown.height) > _LONGEST_SIDE:
         raise MediaError(
-            "output_unsupported",
+            ErrorCode.OUTPUT_UNSUPPORTED,
             f"{codec} cannot hold pictures of {shown.width}×{shown.height}: "
             f"each side must be {least} to {_LONGEST_SIDE}",
         )

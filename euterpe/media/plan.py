@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import assert_never
 
+from euterpe.domain.error_codes import ErrorCode
 from euterpe.domain.outputs import HlsOutput, ImageOutput, M4aOutput, Mp4Output, OutputSpec, SpriteOutput
 from euterpe.media.encoders import BITEXACT, MUXING_QUEUE, NO_TAGS, audio_arguments, video_arguments
 from euterpe.media.errors import MediaError
@@ -69,7 +70,9 @@ def _refuse_a_clash(files: Sequence[PlannedFile]) -> None:
     """Raise when a file and a folder would share a name: HLS output `a.mp4` and MP4 output `a`, say."""
     folders = {str(PurePosixPath(file.path).parent) for file in files}
     if both := sorted(folders & {file.path for file in files}):
-        raise MediaError("output_unsupported", f"{both[0]} would be a file and a folder: rename an output")
+        raise MediaError(
+            ErrorCode.OUTPUT_UNSUPPORTED, f"{both[0]} would be a file and a folder: rename an output"
+        )
 
 
 def _plan_one(output: OutputSpec, info: MediaInfo) -> Planned:
@@ -105,7 +108,7 @@ def _mp4(output: Mp4Output, info: MediaInfo) -> Planned:
 def _m4a(output: M4aOutput, info: MediaInfo) -> Planned:
     """Return the plan of an M4A output. Raise `no_audio_stream` when the source has no sound."""
     if (audio := info.audio) is None:
-        raise MediaError("no_audio_stream", f"output {output.name} is sound, and the source has none")
+        raise MediaError(ErrorCode.NO_AUDIO_STREAM, f"output {output.name} is sound, and the source has none")
     track = Track("audio", output.audio.codec, least_seconds(info, audio))
     file = PlannedFile(output.name, f"{output.name}.m4a", "audio/mp4", "mov", (track,))
     words = [*mapped(audio), *audio_arguments(output.audio, audio)]

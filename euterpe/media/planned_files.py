@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from euterpe.domain.error_codes import ErrorCode
 from euterpe.media.errors import MediaError
 from euterpe.media.media_info import MediaInfo, StreamInfo
 
@@ -53,7 +54,7 @@ class Planned:
 
 def video_of(info: MediaInfo, output: str) -> StreamInfo:
     if (video := info.video) is None:
-        raise MediaError("no_video_stream", f"output {output} has pictures, and the source has none")
+        raise MediaError(ErrorCode.NO_VIDEO_STREAM, f"output {output} has pictures, and the source has none")
     return video
 
 

@@ -13,6 +13,7 @@ from av.stream import Disposition, Stream
 from av.video.frame import VideoFrame
 from av.video.stream import VideoStream
 
+from euterpe.domain.error_codes import ErrorCode
 from euterpe.media.child_results import LONGEST_SECONDS
 from euterpe.media.errors import MediaError
 from euterpe.media.media_info import MediaInfo, StreamInfo
@@ -63,7 +64,7 @@ def probe(fd: int) -> dict[str, Any]:
         if container.format.name.startswith("mov") and is_cut_off(fd):
             raise _cut_off()
         if len(container.streams) >= MAX_STREAMS:  # a demuxer may stop at the limit without an error
-            raise MediaError("source_unsupported", f"the source has {MAX_STREAMS} streams or more")
+            raise MediaError(ErrorCode.SOURCE_UNSUPPORTED, f"the source has {MAX_STREAMS} streams or more")
         streams = [_describe(stream) for stream in container.streams]
         info = MediaInfo(container.format.name.split(",")[0], 0, _seconds(container.duration), tuple(streams))
         if (video := info.video) is not None:
@@ -77,19 +78,21 @@ def probe(fd: int) -> dict[str, Any]:
 
 
 def _cut_off() -> MediaError:
-    return MediaError("source_truncated", "the source is cut off: it ends within one of its boxes")
+    return MediaError(ErrorCode.SOURCE_TRUNCATED, "the source is cut off: it ends within one of its boxes")
 
 
 def _refusal(error: av.FFmpegError, complaints: str, fd: int) -> MediaError:
     if "moov atom not found" in complaints:
-        return MediaError("source_truncated", "the source is cut off: its index (moov) is missing")
+        return MediaError(ErrorCode.SOURCE_TRUNCATED, "the source is cut off: its index (moov) is missing")
     if is_cut_off(fd):
         return _cut_off()
     if isinstance(error, av.InvalidDataError):
         return MediaError(
-            "source_not_media", "the source is not a media file, or is damaged at its beginning"
+            ErrorCode.SOURCE_NOT_MEDIA, "the source is not a media file, or is damaged at its beginning"
         )
-    return MediaError("source_unsupported", f"the source's format is not supported ({error.strerror})")
+    return MediaError(
+        ErrorCode.SOURCE_UNSUPPORTED, f"the source's format is not supported ({error.strerror})"
+    )
 
 
 def _describe(stream: Stream) -> StreamInfo:

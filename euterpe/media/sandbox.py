@@ -18,7 +18,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any, Self
 
-from euterpe.domain.retry import RetryClass
+from euterpe.domain.error_codes import ErrorCode, Fault, RetryClass
 from euterpe.media.child import HELPER_TIMEOUT_S, Child, Exit, receive_first_message
 from euterpe.media.confine import ResourceLimits
 from euterpe.media.errors import MediaError
@@ -91,16 +91,18 @@ class Sandbox:
             deadline = monotonic() + HELPER_TIMEOUT_S
             for _ in child.events(_TICK_S):
                 if monotonic() > deadline:
-                    raise MediaError("sandbox_failed", "a trivial child process does not end")
+                    raise MediaError(ErrorCode.SANDBOX_FAILED, "a trivial child process does not end")
             if child.end.code != 0:
-                raise MediaError("sandbox_failed", f"a trivial child ended with code {child.end.code}")
+                raise MediaError(
+                    ErrorCode.SANDBOX_FAILED, f"a trivial child ended with code {child.end.code}"
+                )
 
     def call(
         self,
         task: str,
         arguments: Mapping[str, Any],
         *,
-        blame: str,
+        blame: ErrorCode,
         fds: Mapping[int, int] | None = None,
         cwd: Path | None = None,
         on_tick: Callable[[], None] = lambda: None,
@@ -117,7 +119,9 @@ class Sandbox:
     def probe(self, fd: int, *, on_tick: Callable[[], None] = lambda: None) -> MediaInfo:
         """Return container and streams of a source. The offset of `fd` is not used and does not change."""
         with reopened(fd) as own:
-            found = self.call("probe", {"fd": 3}, blame="source_unsupported", fds={3: own}, on_tick=on_tick)
+            found = self.call(
+                "probe", {"fd": 3}, blame=ErrorCode.SOURCE_UNSUPPORTED, fds={3: own}, on_tick=on_tick
+            )
         return MediaInfo.parse(found, os.fstat(fd).st_size)
 
     def _start_child(
@@ -149,7 +153,7 @@ class Sandbox:
     def _send(self, fds: Sequence[int]) -> None:
         with self._lock:
             if self._control is None:
-                raise MediaError("sandbox_failed", "the sandbox is not started")
+                raise MediaError(ErrorCode.SANDBOX_FAILED, "the sandbox is not started")
             try:
                 socket.send_fds(self._control, [b"order"], fds)
             except (ConnectionError, TimeoutError):
@@ -210,7 +214,7 @@ def _order_to_execute(argv: Sequence[str], *, writable: bool) -> dict[str, Any]:
     return {"argv": [*argv], "readable": readable, "writable": writable}
 
 
-def answer_of(child: Child, blame: str, on_tick: Callable[[], None], limits: ResourceLimits) -> Any:
+def answer_of(child: Child, blame: ErrorCode, on_tick: Callable[[], None], limits: ResourceLimits) -> Any:
     """Return the result of a child's task. Raise with the code `blame` when the file made the child fail."""
     output, deadline = bytearray(), monotonic() + HELPER_TIMEOUT_S
     for event in child.events(_TICK_S):
@@ -225,18 +229,22 @@ def answer_of(child: Child, blame: str, on_tick: Callable[[], None], limits: Res
         answer = json.loads(output)
         if "error" not in answer:
             return answer["found"]
-        error = MediaError(*answer["error"])
+        code, message = answer["error"]
+        error = MediaError(ErrorCode[str(code).upper()], message)
     except (KeyError, TypeError, ValueError, RecursionError):  # "[[[[…" raises RecursionError
         raise MediaError(blame, "makes the process that looks into it lie") from None
-    # A compromised child may report any error; accept only permanent errors, which blame the file.
-    raise error if error.retry_class is RetryClass.PERMANENT else MediaError(blame, str(error))
+    # A compromised child may report any error; accept only permanent errors that blame the file.
+    blames_the_file = error.code.fault is Fault.SOURCE and error.retry_class is RetryClass.PERMANENT
+    raise error if blames_the_file else MediaError(blame, str(error))
 
 
-def _failure_of(end: Exit, blame: str, limits: ResourceLimits) -> MediaError:
+def _failure_of(end: Exit, blame: ErrorCode, limits: ResourceLimits) -> MediaError:
     """Return why the examination of a file failed. The file is at fault unless facts prove otherwise."""
     proved = error_from_exit(end, limits)
-    if proved is not None and proved.code == "encode_killed":
-        return MediaError("sandbox_failed", "the process that looked into a file was killed from outside")
-    if proved is not None and proved.code == "out_of_memory":
+    if proved is not None and proved.code is ErrorCode.ENCODE_KILLED:
+        return MediaError(
+            ErrorCode.SANDBOX_FAILED, "the process that looked into a file was killed from outside"
+        )
+    if proved is not None and proved.code is ErrorCode.OUT_OF_MEMORY:
         return proved
     return MediaError(blame, f"breaks the process that looks into it (exit code {end.code})")

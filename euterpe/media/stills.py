@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from math import ceil
 
 from euterpe.domain.codecs import CODECS
+from euterpe.domain.error_codes import ErrorCode
 from euterpe.domain.outputs import ImageOutput, SpriteOutput
 from euterpe.media.encoders import BITEXACT
 from euterpe.media.errors import MediaError
@@ -75,7 +76,7 @@ def refuse_too_many(sprites: Iterable[SpriteOutput], info: MediaInfo) -> None:
     count = sum(_count(sprite, info) for sprite in sprites)
     if count > _MOST_SMALL_PICTURES:
         raise MediaError(
-            "output_unsupported",
+            ErrorCode.OUTPUT_UNSUPPORTED,
             f"{count} pictures in the job's sprites: at most {_MOST_SMALL_PICTURES} are made; "
             "a larger interval_seconds makes fewer",
         )
@@ -95,7 +96,7 @@ def sprite(output: SpriteOutput, info: MediaInfo) -> Planned:
     grid = _Grid(output.columns, rows, fitted_size(video, _THUMBNAIL_LINES, _CODEC.name))
     if max(grid.sheet.width, grid.sheet.height) > _LONGEST_JPEG_SIDE:
         raise MediaError(
-            "output_unsupported", f"output {output.name}: its sheets would be too large for a JPEG"
+            ErrorCode.OUTPUT_UNSUPPORTED, f"output {output.name}: its sheets would be too large for a JPEG"
         )
     files = [
         _jpeg(output.name, f"{output.name}/{number + 1}.jpg", grid.sheet)
@@ -127,7 +128,8 @@ def _clock(seconds: float) -> str:
 def _length(info: MediaInfo, video: StreamInfo) -> float:
     if (length := video.duration_seconds or info.duration_seconds) is None:
         raise MediaError(
-            "source_unsupported", "the source does not tell how long it is: no moment in it can be found"
+            ErrorCode.SOURCE_UNSUPPORTED,
+            "the source does not tell how long it is: no moment in it can be found",
         )
     return length
 

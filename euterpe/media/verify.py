@@ -8,6 +8,7 @@ from typing import Annotated
 
 from pydantic import TypeAdapter, with_config
 
+from euterpe.domain.error_codes import ErrorCode
 from euterpe.domain.model import Items
 from euterpe.media.child_results import Line, Seconds, Whole, Word, checked
 from euterpe.media.encoders import KEYFRAME_SECONDS
@@ -76,7 +77,9 @@ def verify(
         if file.demuxer
     ]
     arguments = {"files": asked, "keyframe_seconds": KEYFRAME_SECONDS}
-    found = sandbox.call("inspect", arguments, blame="output_undecodable", cwd=folder, on_tick=on_tick)
+    found = sandbox.call(
+        "inspect", arguments, blame=ErrorCode.OUTPUT_UNDECODABLE, cwd=folder, on_tick=on_tick
+    )
     facts = dict(zip((path for path, _, _ in asked), _facts_of(found, len(asked)), strict=True))
     made = tuple(
         made
@@ -92,19 +95,19 @@ def _parts_of(file: PlannedFile, folder: Path) -> list[Path]:
     """Return the parts of a playlist. Raise for an unexpected name, which a compromised ffmpeg may use."""
     parts = sorted(folder.glob(file.parts)) if file.parts else []
     if not all(_PART_NAME.fullmatch(part.name) for part in parts):
-        raise MediaError("output_undecodable", f"{file.path}: one of its parts has a strange name")
+        raise MediaError(ErrorCode.OUTPUT_UNDECODABLE, f"{file.path}: one of its parts has a strange name")
     return parts
 
 
 def _facts_of(found: object, count: int) -> list[_FileFacts]:
     if not isinstance(found, list) or len(found) != count:
-        raise MediaError("output_undecodable", f"the check of {count} files speaks of something else")
-    return [checked(_FILE_FACTS, facts, blame="output_undecodable") for facts in found]
+        raise MediaError(ErrorCode.OUTPUT_UNDECODABLE, f"the check of {count} files speaks of something else")
+    return [checked(_FILE_FACTS, facts, blame=ErrorCode.OUTPUT_UNDECODABLE) for facts in found]
 
 
 def _checked(file: PlannedFile, facts: _FileFacts, folder: Path, parts: Sequence[Path]) -> Iterator[MadeFile]:
     if facts.problem is not None:
-        raise MediaError("output_undecodable", f"{file.path}: {facts.problem}")
+        raise MediaError(ErrorCode.OUTPUT_UNDECODABLE, f"{file.path}: {facts.problem}")
     _check_streams(file, facts.streams)
     for part in parts:
         name = part.relative_to(folder).as_posix()
@@ -124,7 +127,8 @@ def _checked(file: PlannedFile, facts: _FileFacts, folder: Path, parts: Sequence
 def _check_streams(file: PlannedFile, streams: Sequence[_StreamFacts]) -> None:
     if len(streams) != len(file.tracks):
         raise MediaError(
-            "output_truncated", f"{file.path} has {len(streams)} streams instead of {len(file.tracks)}"
+            ErrorCode.OUTPUT_TRUNCATED,
+            f"{file.path} has {len(streams)} streams instead of {len(file.tracks)}",
         )
     for track, stream in zip(file.tracks, streams, strict=True):
         _check_track(file.path, track, stream)
@@ -133,19 +137,19 @@ def _check_streams(file: PlannedFile, streams: Sequence[_StreamFacts]) -> None:
 def _check_regular(made: MadeFile) -> None:
     """Raise for a link or special file: without Landlock a compromised ffmpeg could link to other files."""
     if made.path.parent.is_symlink() or made.path.is_symlink() or not made.path.is_file():
-        raise MediaError("output_undecodable", f"{made.name} is not a regular file")
+        raise MediaError(ErrorCode.OUTPUT_UNDECODABLE, f"{made.name} is not a regular file")
 
 
 def _check_track(path: str, track: Track, stream: _StreamFacts) -> None:
     for what in ("kind", "codec", "width", "height"):
         is_, planned = getattr(stream, what), getattr(track, what)
         if is_ != planned:
-            raise MediaError("output_undecodable", f"{path}: {what} is {is_} and not {planned}")
+            raise MediaError(ErrorCode.OUTPUT_UNDECODABLE, f"{path}: {what} is {is_} and not {planned}")
     if not stream.frames:
-        raise MediaError("output_truncated", f"{path}: there is nothing in its {track.kind} stream")
+        raise MediaError(ErrorCode.OUTPUT_TRUNCATED, f"{path}: there is nothing in its {track.kind} stream")
     if track.least_seconds is not None and stream.end_seconds < track.least_seconds:
         raise MediaError(
-            "output_truncated",
+            ErrorCode.OUTPUT_TRUNCATED,
             f"{path}: its {track.kind} ends after {stream.end_seconds:.2f} s, and after "
             f"{track.least_seconds:.2f} s at the earliest in the source",
         )

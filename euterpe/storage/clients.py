@@ -9,9 +9,8 @@ from euterpe.domain.credentials import (
     Side,
     StorageCredentials,
 )
-from euterpe.domain.retry import RetryClass
 from euterpe.net.egress import Egress
-from euterpe.storage.errors import StorageError
+from euterpe.storage.errors import SideCode, StorageError
 from euterpe.storage.objects.azure_signer import AccountKey, SharedAccessSignature
 from euterpe.storage.objects.client import ObjectClient
 from euterpe.storage.objects.google_signer import BearerToken, ServiceAccount
@@ -55,7 +54,7 @@ def open_client(
 
 
 def _unusable(problem: str, side: Side) -> StorageError:
-    return StorageError(f"{side}_forbidden", problem, side=side, retry_class=RetryClass.CREDENTIALS)
+    return StorageError(SideCode.FORBIDDEN.of(side), problem, side=side)
 
 
 def _endpoint(credentials: StorageCredentials) -> str:

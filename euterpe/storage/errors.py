@@ -1,47 +1,71 @@
 """Storage errors with a code and a retry class. No message holds a key, a query or a response body."""
 
 import re
+from enum import StrEnum
 
 from euterpe.domain.credentials import Side
+from euterpe.domain.error_codes import ErrorCode, RetryClass
 from euterpe.domain.errors import EuterpeError
-from euterpe.domain.retry import JobError, RetryClass, classify_status
+from euterpe.domain.retry import JobError, classify_status
+
+
+class SideCode(StrEnum):
+    """The errors that both the source and the outputs may have, each under a code of its own."""
+
+    NOT_FOUND = "not_found"
+    FORBIDDEN = "forbidden"
+    REFUSED = "refused"
+    UNREACHABLE = "unreachable"
+    TOO_SLOW = "too_slow"
+
+    def of(self, side: Side) -> ErrorCode:
+        return ErrorCode[f"{side}_{self}".upper()]
 
 
 class StorageError(EuterpeError):
-    """An error of a source or an output. `retry_class`: try again, refresh the credentials, or fail."""
+    """An error of a source or an output. `retry_class`: try again, refresh the credentials, or fail.
+
+    `exception` is the retry class of an error that differs from its code's.
+    """
+
+    code: ErrorCode
 
     def __init__(
         self,
-        code: str,
+        code: ErrorCode,
         message: str,
         *,
         side: Side,
-        retry_class: RetryClass = RetryClass.PERMANENT,
+        exception: RetryClass | None = None,
         status: int | None = None,
         reason: str = "",
     ) -> None:
         super().__init__(message)
-        self.code, self.side, self.retry_class = code, side, retry_class
+        self.code, self.side, self._exception = code, side, exception
         self.status, self.reason = status, reason  # from the store's response, if any
-        self.retryable = retry_class not in (RetryClass.PERMANENT, RetryClass.UNRECOVERABLE)
+        self.retryable = self.retry_class not in (RetryClass.PERMANENT, RetryClass.UNRECOVERABLE)
+
+    @property
+    def retry_class(self) -> RetryClass:
+        return self._exception or self.code.retry
 
     def job_error(self, phase: str) -> JobError:
-        return JobError(self.code, str(self), phase, self.retry_class)
+        return JobError(self.code, str(self), phase, self._exception)
 
     def for_good(self) -> "StorageError":
         """Return this error with the retry class `PERMANENT`."""
-        return StorageError(self.code, str(self), side=self.side)
+        return StorageError(self.code, str(self), side=self.side, exception=RetryClass.PERMANENT)
 
 
 class StorageUnreachable(StorageError):
     """A passing failure: the store is unavailable or busy, or the connection broke. A retry may succeed."""
 
-    def __init__(self, where: str, problem: str, *, side: Side, code: str | None = None) -> None:
+    def __init__(self, where: str, problem: str, *, side: Side, code: ErrorCode | None = None) -> None:
         super().__init__(
-            code or f"{side}_unreachable",
+            code or SideCode.UNREACHABLE.of(side),
             f"{where}: {problem}",
             side=side,
-            retry_class=RetryClass.TRANSIENT,
+            exception=RetryClass.TRANSIENT,
         )
 
 
@@ -74,35 +98,30 @@ def status_error(where: str, status: int, side: Side, reason: str = "") -> Stora
     """Return the error for a status other than 2xx; `reason` is the store's own code, like `NoSuchBucket`."""
     if 300 <= status < 400:
         problem = f"{where}: answered {status}: redirects are not followed: name the right region or endpoint"
-        return StorageError(f"{side}_refused", problem, side=side)
+        return StorageError(SideCode.REFUSED.of(side), problem, side=side)
     answer = f"answered {status}" + (f" ({reason})" if reason else "")
     retry_class = RetryClass.CREDENTIALS if reason in _STALE_CREDENTIALS else classify_status(status)
     if retry_class is RetryClass.TRANSIENT or reason in _PASSING:
         return StorageUnreachable(where, answer, side=side)
     if retry_class is RetryClass.THROTTLED:
-        code, advice = "storage_throttled", "it asks for fewer requests"
+        code, advice = ErrorCode.STORAGE_THROTTLED, "it asks for fewer requests"
     elif retry_class is RetryClass.CREDENTIALS:
-        code, advice = f"{side}_forbidden", _FORBIDDEN[side]
+        code, advice = SideCode.FORBIDDEN.of(side), _FORBIDDEN[side]
     elif status in (404, 410):
-        code, advice = f"{side}_not_found", _NOT_FOUND[side]
+        code, advice = SideCode.NOT_FOUND.of(side), _NOT_FOUND[side]
     elif side == "source" and status in (412, 416):
-        code, advice = "source_changed", "it is no longer the object that it was"
+        code, advice = ErrorCode.SOURCE_CHANGED, "it is no longer the object that it was"
     else:
-        code, advice = f"{side}_refused", "the store does not do this: check the URL and the store's settings"
-    return StorageError(
-        code, f"{where}: {answer}: {advice}", side=side, retry_class=retry_class, status=status, reason=reason
-    )
+        code = SideCode.REFUSED.of(side)
+        advice = "the store does not do this: check the URL and the store's settings"
+    return StorageError(code, f"{where}: {answer}: {advice}", side=side, status=status, reason=reason)
 
 
 def too_slow(where: str, side: Side, problem: str) -> StorageError:
     """Return the error for a transfer below the minimum pace. It is transient: a retry may be faster."""
-    return StorageError(
-        f"{side}_too_slow", f"{where}: {problem}", side=side, retry_class=RetryClass.TRANSIENT
-    )
+    return StorageError(SideCode.TOO_SLOW.of(side), f"{where}: {problem}", side=side)
 
 
 def disk_full(what: str, side: Side) -> StorageError:
     """Return the error for a full disk. It is transient: other workers, or later this one, may have room."""
-    return StorageError(
-        "disk_full", f"{what}: no space left on the disk", side=side, retry_class=RetryClass.TRANSIENT
-    )
+    return StorageError(ErrorCode.DISK_FULL, f"{what}: no space left on the disk", side=side)

@@ -13,8 +13,9 @@ from pathlib import Path
 from time import monotonic
 
 from euterpe.domain.credentials import Side
+from euterpe.domain.error_codes import ErrorCode, RetryClass
 from euterpe.net.pace import TransferPace
-from euterpe.storage.errors import StorageError, StorageUnreachable, disk_full, too_slow
+from euterpe.storage.errors import SideCode, StorageError, StorageUnreachable, disk_full, too_slow
 from euterpe.storage.file_replacement import FileReplacement, Part, identity_of, lock
 from euterpe.storage.policy import ROOT_ADVICE, StoragePolicy, path_of
 from euterpe.storage.publication import Owner
@@ -57,7 +58,9 @@ class FileReader:
             descriptor = os.open(name, _READ, dir_fd=folder)
         try:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise StorageError("source_not_found", f"{self.where}: is not a regular file", side="source")
+                raise StorageError(
+                    ErrorCode.SOURCE_NOT_FOUND, f"{self.where}: is not a regular file", side="source"
+                )
             yield descriptor
         finally:
             os.close(descriptor)
@@ -119,7 +122,7 @@ def _below_a_root(policy: StoragePolicy, url: str, side: Side) -> tuple[Path, tu
     path = path_of(url)
     root = policy.root_of(path)
     if root is None or root == path or ".." in path.parts:
-        raise StorageError("file_outside_roots", f"{url}: {ROOT_ADVICE}", side=side)
+        raise StorageError(ErrorCode.FILE_OUTSIDE_ROOTS, f"{url}: {ROOT_ADVICE}", side=side)
     return root, path.relative_to(root).parts
 
 
@@ -193,11 +196,13 @@ def os_error_as_storage_error(where: str, side: Side, error: OSError) -> Storage
         case errno.ENOSPC | errno.EDQUOT | errno.EFBIG:
             return disk_full(where, side)
         case errno.ENOENT:
-            return StorageError(f"{side}_not_found", f"{where}: there is no such file", side=side)
+            return StorageError(SideCode.NOT_FOUND.of(side), f"{where}: there is no such file", side=side)
         case errno.ELOOP | errno.ENOTDIR:
             problem = "its path leads through a link, or through something that is not a folder"
-            return StorageError("file_outside_roots", f"{where}: {problem}", side=side)
+            return StorageError(ErrorCode.FILE_OUTSIDE_ROOTS, f"{where}: {problem}", side=side)
         case errno.EACCES | errno.EPERM | errno.EROFS:
-            return StorageError(f"{side}_forbidden", f"{where}: {error.strerror}", side=side)
+            # No credentials open a file: a person must change its permissions.
+            code, problem = SideCode.FORBIDDEN.of(side), f"{where}: {error.strerror}"
+            return StorageError(code, problem, side=side, exception=RetryClass.PERMANENT)
         case _:  # a failing disk, an unavailable server, no file descriptors or memory left
             return StorageUnreachable(where, str(error.strerror), side=side)

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from euterpe.domain.retry import RetryClass
+from euterpe.domain.error_codes import ErrorCode
 from euterpe.storage.errors import StorageError
 from euterpe.storage.transfer import Stored
 
@@ -82,7 +82,7 @@ class Owner:
             return conflict(where)
         what = "is gone" if found is None else "was replaced"
         problem = f"{where}: {what} after it was published and before the job had succeeded"
-        return StorageError("output_changed", problem, side="output", retry_class=RetryClass.TRANSIENT)
+        return StorageError(ErrorCode.OUTPUT_CHANGED, problem, side="output")
 
 
 def is_same(found: ObjectState | None, stored: Stored) -> bool:
@@ -94,4 +94,4 @@ def is_same(found: ObjectState | None, stored: Stored) -> bool:
 
 def conflict(where: str) -> StorageError:
     problem = f"{where}: another job wrote it at the same time: give each job an output prefix of its own"
-    return StorageError("output_conflict", problem, side="output")
+    return StorageError(ErrorCode.OUTPUT_CONFLICT, problem, side="output")

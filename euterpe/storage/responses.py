@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
 from euterpe.domain.credentials import Side
+from euterpe.domain.error_codes import ErrorCode
 from euterpe.net.egress import OpenResponse
 from euterpe.net.errors import EgressError, EgressRefused, EgressTooSlow
 from euterpe.storage.errors import StorageError, StorageUnreachable, reason_in, status_error, too_slow
@@ -56,7 +57,7 @@ def storage_errors(where: str, side: Side) -> Iterator[None]:
     try:
         yield
     except EgressRefused as refused:
-        raise StorageError("egress_refused", str(refused), side=side) from None
+        raise StorageError(ErrorCode.EGRESS_REFUSED, str(refused), side=side) from None
     except EgressTooSlow as slow:
         raise too_slow(where, side, _without_origin(slow)) from None
     except EgressError as error:

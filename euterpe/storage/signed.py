@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from euterpe.domain.error_codes import ErrorCode
 from euterpe.domain.locations import split_query
 from euterpe.net.egress import Egress, OpenResponse
 from euterpe.net.pace import TransferPace
@@ -100,7 +101,7 @@ class SignedDestination:
     ) -> Stored:
         if name not in self._urls:
             raise StorageError(
-                "output_not_found", f"output.urls has no URL for {name}: add it", side="output"
+                ErrorCode.OUTPUT_NOT_FOUND, f"output.urls has no URL for {name}: add it", side="output"
             )
         url = self._urls[name]
         where, outgoing = split_query(url)[0], Outgoing(file, on_chunk)

@@ -3,6 +3,7 @@
 import errno
 from typing import BinaryIO
 
+from euterpe.domain.error_codes import ErrorCode
 from euterpe.storage.errors import StorageError, StorageUnreachable, disk_full
 from euterpe.storage.transfer import DEFAULT_RETRY, FetchedInfo, ObjectInfo, OnChunk, Reader, TransferRetry
 
@@ -17,7 +18,7 @@ class SourceObject:
     def check_announced(self, expect: ObjectInfo, max_bytes: int) -> None:
         """Raise when the announced size is zero or above the limit, before a byte is requested."""
         if expect.size == 0:
-            raise self._error("source_empty", "is empty")
+            raise self._error(ErrorCode.SOURCE_EMPTY, "is empty")
         if expect.size is not None and expect.size > max_bytes:
             raise self._too_large(max_bytes)
 
@@ -31,7 +32,7 @@ class SourceObject:
         if file.tell() != expect.size:
             self._retry.run(lambda: self._try(file, expect, max_bytes, on_chunk), progress=file.tell)
         if (size := file.tell()) == 0:
-            raise self._error("source_empty", "is empty")
+            raise self._error(ErrorCode.SOURCE_EMPTY, "is empty")
         return FetchedInfo(size)
 
     def _try(self, file: BinaryIO, expect: ObjectInfo, max_bytes: int, on_chunk: OnChunk) -> None:
@@ -71,22 +72,27 @@ class SourceObject:
         for before, now in ((expect.etag, found.etag), (expect.size, found.size)):
             if before is not None and now is not None and before != now:
                 raise self._error(
-                    "source_changed", "changed while it was fetched: retry the job to take it as it is now"
+                    ErrorCode.SOURCE_CHANGED,
+                    "changed while it was fetched: retry the job to take it as it is now",
                 )
 
     def _check_length(self, length: int, expect: ObjectInfo, max_bytes: int) -> None:
         if expect.size is not None and length > expect.size:
-            raise self._error("source_overlong", f"sent more than the {expect.size} bytes that it announced")
+            raise self._error(
+                ErrorCode.SOURCE_OVERLONG, f"sent more than the {expect.size} bytes that it announced"
+            )
         if length > max_bytes:
             raise self._too_large(max_bytes)
 
     def _broke_off(self, received: int, expect: ObjectInfo, cause: str) -> StorageUnreachable:
         whole = "unknown" if expect.size is None else expect.size
         problem = f"broke off after {received} of {whole} bytes ({cause})"
-        return StorageUnreachable(self._reader.where, problem, side="source", code="source_truncated")
+        return StorageUnreachable(self._reader.where, problem, side="source", code=ErrorCode.SOURCE_TRUNCATED)
 
     def _too_large(self, max_bytes: int) -> StorageError:
-        return self._error("source_too_large", f"is larger than the {max_bytes} bytes that are allowed")
+        return self._error(
+            ErrorCode.SOURCE_TOO_LARGE, f"is larger than the {max_bytes} bytes that are allowed"
+        )
 
-    def _error(self, code: str, problem: str) -> StorageError:
+    def _error(self, code: ErrorCode, problem: str) -> StorageError:
         return StorageError(code, f"{self._reader.where}: {problem}", side="source")

@@ -5,6 +5,7 @@ from copy import copy
 from urllib.parse import urlsplit
 
 from euterpe.domain.credentials import Side, StorageCredentials
+from euterpe.domain.error_codes import ErrorCode
 from euterpe.domain.spec import Output, Source
 from euterpe.net.egress import Egress
 from euterpe.net.pace import MinimumPace, TransferPace
@@ -89,7 +90,7 @@ class Storage:
         """Raise if the endpoint is not allowed: refreshed credentials may name an unchecked endpoint."""
         if credentials and not self._policy.allows(credentials.endpoint):
             problem = f"{credentials.endpoint}: {ENDPOINT_ADVICE}"
-            raise StorageError("endpoint_not_allowed", problem, side=side)
+            raise StorageError(ErrorCode.ENDPOINT_NOT_ALLOWED, problem, side=side)
 
 
 def _pair(endpoint: str) -> str:

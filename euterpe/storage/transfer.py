@@ -12,6 +12,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import BinaryIO, Protocol, TypeVar
 
+from euterpe.domain.error_codes import ErrorCode
 from euterpe.runtime.retry import jittered
 from euterpe.storage.errors import StorageError, StorageUnreachable
 
@@ -151,7 +152,7 @@ def _opened(file: Path) -> Iterator[BinaryIO]:
 
 
 def _not_a_file(file: Path) -> StorageError:
-    return StorageError("output_undecodable", f"{file.name} is not a regular file", side="output")
+    return StorageError(ErrorCode.OUTPUT_UNDECODABLE, f"{file.name} is not a regular file", side="output")
 
 
 @dataclass(frozen=True, kw_only=True)

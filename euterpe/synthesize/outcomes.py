@@ -4,7 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from euterpe.domain.retry import JobError, RetryClass, canceled, lease_expired
+from euterpe.domain.error_codes import ErrorCode, RetryClass
+from euterpe.domain.retry import JobError, canceled, lease_expired
 from euterpe.domain.states import IN_PROGRESS
 
 CLAIMED, FETCHING, PROCESSING, UPLOADING, QUEUED = range(5)
@@ -55,4 +56,4 @@ def job_error(code: str, phase: str) -> JobError:
     if code == "lease_expired":
         return lease_expired(phase)
     fate = FATES[BY_CODE[code]]
-    return JobError(code, fate.message, phase, fate.retry_class)
+    return JobError(ErrorCode[code.upper()], fate.message, phase, fate.retry_class)

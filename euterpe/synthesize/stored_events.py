@@ -3,8 +3,9 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from euterpe.domain.error_codes import RetryClass
 from euterpe.domain.events import PROGRESS, event_body
-from euterpe.domain.retry import Backoff, RetryClass
+from euterpe.domain.retry import Backoff
 from euterpe.domain.states import JobStatus, Lane, OutboxStatus
 from euterpe.store.queue.event_rows import as_json
 from euterpe.synthesize.customers import RequesterProfile

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from euterpe.domain.retry import Backoff, RetryClass
+from euterpe.domain.error_codes import RetryClass
+from euterpe.domain.retry import Backoff
 from euterpe.domain.states import IN_PROGRESS
 from euterpe.synthesize.arrivals import Ints, pressure
 from euterpe.synthesize.attempts import Course, draw_fates, run

@@ -9,6 +9,7 @@ from typing import TypeVar
 import structlog
 
 from euterpe.crypto.errors import KeyProviderUnavailable
+from euterpe.domain.error_codes import ErrorCode
 from euterpe.domain.errors import EuterpeError
 from euterpe.runtime.retry import retry
 from euterpe.store.errors import StoreUnavailable
@@ -50,7 +51,7 @@ class LeaseLost(Interruption):
 
 
 class CancelRequested(Interruption):
-    code = "canceled"
+    code = ErrorCode.CANCELED
 
 
 class WorkerStopping(Interruption):
@@ -60,7 +61,7 @@ class WorkerStopping(Interruption):
 
 
 class AttemptTimeout(Interruption):
-    code = "attempt_timeout"
+    code = ErrorCode.ATTEMPT_TIMEOUT
 
 
 class AttemptControl:

@@ -11,7 +11,8 @@ from typing import Any
 import structlog
 
 from euterpe.crypto.errors import CannotDecrypt, KeyProviderUnavailable, UnknownFormat, UnknownKek
-from euterpe.domain.retry import Backoff, JobError, RetryClass, canceled
+from euterpe.domain.error_codes import ErrorCode, Release, RetryClass
+from euterpe.domain.retry import Backoff, JobError, canceled
 from euterpe.media.errors import MediaError
 from euterpe.runtime.retry import draw
 from euterpe.storage.errors import StorageError
@@ -66,11 +67,11 @@ def _known_verdict(error: Exception, phase: str) -> Verdict | None:
             verdict = Charge(JobError(error.code, str(error), phase))
         case UnknownKek() | UnknownFormat():
             # The requester reads this message too, so it does not name our keys.
-            reason = JobError(error.code, _OUT_OF_REACH, phase, RetryClass.TRANSIENT)
+            reason = JobError(error.code, _OUT_OF_REACH, phase)
             verdict = NoCharge(reason, suspects_worker=False)
         case KeyProviderUnavailable():
             # The requester reads this message too, so it does not name our servers.
-            reason = JobError(error.code, _KEYS_AWAY, phase, RetryClass.TRANSIENT)
+            reason = JobError(error.code, _KEYS_AWAY, phase)
             verdict = NoCharge(reason, suspects_worker=False)
         case TooLargeForWorker():
             verdict = Charge(error.job_error(phase))
@@ -86,15 +87,15 @@ def _own_failure(error: Exception, phase: str) -> JobError:
         return error.job_error(phase)
     if isinstance(error, OSError) and error.errno == errno.EFBIG:
         message = "the source is larger than any file that this worker may write"
-        return JobError("disk_full", message, phase, RetryClass.TRANSIENT)
+        return JobError(ErrorCode.DISK_FULL, message, phase)
     _log.error("attempt_unexpected_error", exc_info=error)
     # Only the type is shown: the text of an unknown error may contain secrets.
     message = f"the worker met an unexpected {type(error).__name__}"
-    return JobError("internal_error", message, phase, RetryClass.TRANSIENT)
+    return JobError(ErrorCode.INTERNAL_ERROR, message, phase)
 
 
 # Codes that a job could cause itself, again and again, for example by crashing the helper or killing a child.
-LIMITED_CODES = frozenset({"sandbox_failed", "encode_killed", "worker_exhausted", "worker_broken"})
+LIMITED_CODES = frozenset(code for code in ErrorCode if code.release is Release.LIMITED)
 
 
 @dataclass(frozen=True)

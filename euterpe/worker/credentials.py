@@ -12,9 +12,9 @@ from euterpe.crypto.signing import webhook_headers
 from euterpe.domain.canonical import join_secrets
 from euterpe.domain.credentials import Side, StorageCredentials, credentials_for
 from euterpe.domain.documents import RefreshDocument, members
+from euterpe.domain.error_codes import RetryClass
 from euterpe.domain.errors import InvalidSpec
 from euterpe.domain.replacement import new_secret
-from euterpe.domain.retry import RetryClass
 from euterpe.domain.spec import JobSpec
 from euterpe.domain.strict_json import parse_json
 from euterpe.domain.units import iso

@@ -5,8 +5,9 @@ from collections.abc import Callable
 
 import structlog
 
+from euterpe.domain.error_codes import ErrorCode
 from euterpe.domain.errors import EuterpeError
-from euterpe.domain.retry import JobError, RetryClass
+from euterpe.domain.retry import JobError
 
 _log = structlog.get_logger(__name__)
 # Writes fail before the free space is zero, because the file system keeps blocks for itself.
@@ -24,23 +25,23 @@ _OVER_ITS_SHARE = "the source, which tells no size, is larger than a slot's shar
 class DiskFull(EuterpeError):
     """Raised when the disk is below its reserve, but not because of this attempt: the job is released."""
 
-    code = "disk_full"
+    code: ErrorCode = ErrorCode.DISK_FULL
     retryable = True
 
     def job_error(self, phase: str) -> JobError:
-        return JobError(self.code, str(self), phase, RetryClass.TRANSIENT)
+        return JobError(self.code, str(self), phase)
 
 
 class TooLargeForWorker(DiskFull):
     """Raised when a job needs more disk than it may have here: charged, as a larger worker may run it."""
 
-    code = "too_large_for_worker"
+    code = ErrorCode.TOO_LARGE_FOR_WORKER
 
 
 class NoRoomNow(DiskFull):
     """Raised when a job will fit only after other jobs of this worker have ended: it is released."""
 
-    code = "waits_for_disk"
+    code = ErrorCode.WAITS_FOR_DISK
 
 
 class DiskLedger:

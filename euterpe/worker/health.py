@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 import structlog
 
-from euterpe.domain.retry import JobError, RetryClass
+from euterpe.domain.error_codes import ErrorCode, RetryClass
+from euterpe.domain.retry import JobError
 from euterpe.media.errors import MediaError
 from euterpe.media.sandbox import Sandbox
 from euterpe.storage.errors import StorageError
@@ -32,7 +33,7 @@ _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 class WorkerFault:
     """A resource that this worker lacks, whatever the job."""
 
-    code: str
+    code: ErrorCode
     message: str
 
     def job_error(self, phase: str) -> JobError:
@@ -47,14 +48,14 @@ def exhaustion_in(error: BaseException | None) -> WorkerFault | None:
     for cause in _chain(error):
         if isinstance(cause, OSError) and cause.errno in _EXHAUSTED:
             return WorkerFault(
-                "worker_exhausted", "the worker ran out of file descriptors, threads or memory"
+                ErrorCode.WORKER_EXHAUSTED, "the worker ran out of file descriptors, threads or memory"
             )
         # The interpreter itself raises this when the system gives it no thread.
         if isinstance(cause, MemoryError) or (type(cause), str(cause)) == (
             RuntimeError,
             "can't start new thread",
         ):
-            return WorkerFault("worker_exhausted", "the worker ran out of threads or memory")
+            return WorkerFault(ErrorCode.WORKER_EXHAUSTED, "the worker ran out of threads or memory")
     return None
 
 
@@ -63,7 +64,7 @@ def full_disk_in(error: Exception) -> WorkerFault | None:
     if isinstance(error, StorageError) and error.side == "output":
         return None  # the disk of a `file://` output is not the worker's
     if any(isinstance(cause, OSError) and cause.errno in _FULL for cause in _chain(error)):
-        return WorkerFault("disk_full", "the worker's disk took no more, and not because of this job")
+        return WorkerFault(ErrorCode.DISK_FULL, "the worker's disk took no more, and not because of this job")
     return None
 
 
@@ -119,7 +120,7 @@ class SelfCheck:
 
     def _try_disk(self) -> WorkerFault | None:
         if self._disk.is_short():
-            return WorkerFault("disk_full", "the worker's disk is below its reserve")
+            return WorkerFault(ErrorCode.DISK_FULL, "the worker's disk is below its reserve")
         self._workdir.try_to_write()
         return None
 
@@ -139,10 +140,12 @@ class SelfCheck:
 
 def _fault_of(error: Exception) -> WorkerFault:
     if isinstance(error, OSError) and error.errno in _FULL:
-        return WorkerFault("disk_full", "the worker's disk takes no more files")
+        return WorkerFault(ErrorCode.DISK_FULL, "the worker's disk takes no more files")
     if isinstance(error, MediaError):
         return WorkerFault(error.code, str(error))
-    return exhaustion_in(error) or WorkerFault("worker_broken", f"the worker met {type(error).__name__}")
+    return exhaustion_in(error) or WorkerFault(
+        ErrorCode.WORKER_BROKEN, f"the worker met {type(error).__name__}"
+    )
 
 
 class ClaimGate:

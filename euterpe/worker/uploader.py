@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 
 from euterpe.domain.credentials import StorageCredentials
+from euterpe.domain.error_codes import ErrorCode
 from euterpe.domain.own_source import ADVICE, find_overwritten_source
 from euterpe.domain.spec import JobSpec
 from euterpe.media.verify import MadeFile
@@ -42,7 +43,7 @@ class Uploader:
     def publish(self, made: Sequence[MadeFile]) -> Iterator[Stored]:
         """Yield each file once it is stored, in the given order: a file that refers to others comes last."""
         if (name := find_overwritten_source(self._access.spec, [file.name for file in made])) is not None:
-            raise StorageError("output_is_source", f"{name}: {ADVICE}", side="output")
+            raise StorageError(ErrorCode.OUTPUT_IS_SOURCE, f"{name}: {ADVICE}", side="output")
         for file in made:
             yield self._put(file)
 

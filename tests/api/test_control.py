@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from euterpe.domain.canonical import join_secrets
+from euterpe.domain.error_codes import ErrorCode
 from euterpe.domain.retry import JobError
 from euterpe.domain.scopes import Scope
 from euterpe.domain.states import JobStatus
@@ -17,7 +18,7 @@ CALLS = (("POST", "cancel"), ("POST", "retry"), ("PUT", "credentials"))
 
 
 def fail_one(store: Store) -> None:
-    store.inbox.fail(claim_one(store), JobError("source_empty", "the source is empty", "claimed"))
+    store.inbox.fail(claim_one(store), JobError(ErrorCode.SOURCE_EMPTY, "the source is empty", "claimed"))
 
 
 def test_a_queued_job_is_canceled_at_once(on_every_engine: Served) -> None:

@@ -6,7 +6,8 @@ from itertools import pairwise
 import pytest
 
 from euterpe.api.backpressure import ApiLimits
-from euterpe.domain.retry import JobError, RetryClass
+from euterpe.domain.error_codes import ErrorCode, RetryClass
+from euterpe.domain.retry import JobError
 from euterpe.domain.scopes import Scope
 from euterpe.domain.states import JobStatus
 from euterpe.store.queue.progress import ProgressReport
@@ -22,7 +23,7 @@ EVENTS_OF_SUCCESS = [f"job.{status}" for status in PATH]
 def fail(store: Store, *, unrecoverable: bool = False) -> None:
     retry_class = RetryClass.UNRECOVERABLE if unrecoverable else RetryClass.PERMANENT
     store.inbox.fail(
-        claim_one(store), JobError("source_empty", "the source is empty", "claimed", retry_class)
+        claim_one(store), JobError(ErrorCode.SOURCE_EMPTY, "the source is empty", "claimed", retry_class)
     )
 
 

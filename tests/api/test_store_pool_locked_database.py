@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from euterpe.crypto.local_key_ring import LocalKeyRing
+from euterpe.domain.error_codes import ErrorCode, RetryClass
 from euterpe.domain.retry import JobError
 from euterpe.store.engine.engines import sqlite_file
 from euterpe.store.store import Store
@@ -72,7 +73,9 @@ def calls_to(requester: Requester, waiting: str, failed: str) -> list[Callable[[
 def test_fifty_callers_on_a_locked_database_all_get_their_answer(served: Served, url: str) -> None:
     requester = served.requester()
     failed = requester.submit(credentials=CREDENTIALS)
-    served.store.inbox.fail(claim_one(served.store), JobError("source_forbidden", "403", "claimed"))
+    served.store.inbox.fail(
+        claim_one(served.store), JobError(ErrorCode.SOURCE_FORBIDDEN, "403", "claimed", RetryClass.PERMANENT)
+    )
     waiting = requester.submit(credentials=CREDENTIALS)
     calls = calls_to(requester, waiting, failed)
     with ThreadPoolExecutor(len(calls)) as threads:

@@ -12,6 +12,7 @@ import pytest
 from euterpe.batch.submission import Submission
 from euterpe.client import Client
 from euterpe.crypto import apikeys
+from euterpe.domain.error_codes import ErrorCode, RetryClass
 from euterpe.domain.retry import JobError
 from tests.api.serving import FORBIDDEN_BUCKET, Requester, Served
 from tests.batch.manifests import KINDS, cells, write
@@ -266,7 +267,10 @@ def test_the_status_is_that_of_the_jobs_of_the_manifest(
     write(folder / "june.csv", [cells(n) for n in range(3)])
     assert counts(submit("june.csv")) == (3, 0)
     failed = claim_one(served.store)
-    served.store.inbox.fail(failed, JobError("source_forbidden", "the source answered 403", "claimed"))
+    served.store.inbox.fail(
+        failed,
+        JobError(ErrorCode.SOURCE_FORBIDDEN, "the source answered 403", "claimed", RetryClass.PERMANENT),
+    )
     ran = with_spark("batch", "status", "june.csv", "--json")
     assert (ran.code, ran.json["by_status"]) == (1, {"queued": 2, "failed": 1})
     assert ran.err == "error: 2 of 3 jobs have not finished\n"

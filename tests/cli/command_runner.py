@@ -9,6 +9,7 @@ import pytest
 
 from euterpe.cli import main
 from euterpe.cli.commands import opened
+from euterpe.domain.error_codes import ErrorCode, RetryClass
 from euterpe.domain.retry import Delivered, DeliveryDecision, JobError, Undeliverable
 from euterpe.domain.spec import parse_spec
 from euterpe.store.queue.outbox import Delivery
@@ -75,7 +76,10 @@ def fail_one(queue: str = "default") -> str:
     """Claim the next job of the queue, fail it, and return its id."""
     with opened() as store:
         job = claim_one(store, queues=[queue])
-        store.inbox.fail(job, JobError("source_forbidden", "the source answered 403", "claimed"))
+        store.inbox.fail(
+            job,
+            JobError(ErrorCode.SOURCE_FORBIDDEN, "the source answered 403", "claimed", RetryClass.PERMANENT),
+        )
     return job.job_id
 
 

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from euterpe.domain.error_codes import ErrorCode, RetryClass
 from euterpe.domain.retry import (
     Backoff,
     DeadLetter,
@@ -14,7 +15,6 @@ from euterpe.domain.retry import (
     JobError,
     Redeliver,
     Requeue,
-    RetryClass,
     Undeliverable,
     canceled,
     classify_status,
@@ -45,7 +45,7 @@ def decide(error: JobError, *, attempts: int = 1, of: int = 3, canceled: bool = 
 
 
 def error(kind: RetryClass) -> JobError:
-    return JobError("code", "message", "fetching", kind)
+    return JobError(ErrorCode.ENCODE_FAILED, "message", "fetching", kind)
 
 
 def test_the_status_codes_of_the_contract_and_no_others_are_retryable() -> None:
@@ -147,7 +147,7 @@ def test_retry_after_is_honoured_within_bounds() -> None:
 
 
 def test_an_errors_message_can_always_be_stored() -> None:
-    odd = JobError("ffmpeg", f"bad \0 byte \ud800 and {'x' * 10_000}", "processing").message
+    odd = JobError(ErrorCode.ENCODE_FAILED, f"bad \0 byte \ud800 and {'x' * 10_000}", "processing").message
     assert "\0" not in odd
     assert odd.encode()
     assert len(odd) < 2_100

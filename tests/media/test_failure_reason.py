@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from euterpe.domain.retry import RetryClass
+from euterpe.domain.error_codes import ErrorCode, Fault, RetryClass
 from euterpe.media.child import Exit
 from euterpe.media.confine import ResourceLimits
-from euterpe.media.errors import MEDIA_CODES, MediaError
+from euterpe.media.errors import MediaError
 from euterpe.media.failure_reason import FailureReason
 from euterpe.media.plan import Plan, plan
 from euterpe.media.progress import EncodeProgress
@@ -168,8 +168,10 @@ def test_a_work_directory_that_cannot_be_written_is_an_error(
 def test_every_exit_has_a_code(code: int, stderr: str, expected: str) -> None:
     evidence = FailureReason()
     evidence.add(stderr.encode())
-    assert evidence.verdict(Exit(code, 0.0, 0), LIMITS).code == expected
-    assert expected in MEDIA_CODES
+    found = evidence.verdict(Exit(code, 0.0, 0), LIMITS).code
+    assert found is ErrorCode[expected.upper()]
+    if stderr:  # a source may write anything there, so it may blame only the source
+        assert (found.fault, found.retry) == (Fault.SOURCE, RetryClass.PERMANENT)
 
 
 @pytest.mark.parametrize("code", [1, 255, -signal.SIGKILL, -signal.SIGABRT])

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from euterpe.domain.retry import RetryClass
+from euterpe.domain.error_codes import ErrorCode, RetryClass
 from euterpe.media.confine import ResourceLimits
 from euterpe.media.errors import MediaError
 from euterpe.media.failure_reason import FailureReason
@@ -62,7 +62,7 @@ def test_blame_an_exception_in_the_prober_is_the_fault_of_the_file(sandbox: Sand
     """It was `sandbox_failed`, and the worker paused. `TypeError` stands for all, also `MemoryError`."""
     arguments = {"files": [["film.mp4", "mov", None]], "keyframe_seconds": 1.0}
     with pytest.raises(MediaError) as failed:
-        sandbox.call("inspect", arguments, blame="source_unsupported")
+        sandbox.call("inspect", arguments, blame=ErrorCode.SOURCE_UNSUPPORTED)
     assert (failed.value.code, failed.value.retry_class) == ("source_unsupported", RetryClass.PERMANENT)
 
 
@@ -71,7 +71,10 @@ def test_blame_an_exception_in_the_prober_is_the_fault_of_the_file(sandbox: Sand
     [
         '{"error": ["sandbox_failed", "it was not me"]}',
         '{"error": ["out_of_memory", "it was not me"]}',
+        '{"error": ["canceled", "it was not me"]}',
+        '{"error": ["output_is_source", "it was not me"]}',
         '{"error": ["no_such_code", "it was not me"]}',
+        '{"error": [1, "it was not me"]}',
         '{"error": []}',
         "{}",
         "[]",
@@ -84,7 +87,7 @@ def test_blame_a_prober_that_was_taken_over_cannot_accuse_the_worker(
     sandbox: Sandbox, tmp_path: Path, answer: str
 ) -> None:
     with shell(sandbox, f"echo '{answer}'", tmp_path) as child, pytest.raises(MediaError) as failed:
-        answer_of(child, "source_unsupported", lambda: None, LIMITS)
+        answer_of(child, ErrorCode.SOURCE_UNSUPPORTED, lambda: None, LIMITS)
     assert (failed.value.code, failed.value.retry_class) == ("source_unsupported", RetryClass.PERMANENT)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from euterpe.domain.error_codes import ErrorCode
 from euterpe.media.errors import MediaError
 from euterpe.media.sandbox import Sandbox
 from tests.media.children import LIMITS, helper_of, output, shell, sleeper, wait_until_reaped
@@ -68,7 +69,7 @@ def test_a_helper_survives_callers_that_hang_up_without_reading(
 ) -> None:
     def hang_up(sock: socket.socket) -> None:
         assert select.select([sock], [], [], TIMEOUT_S)[0]  # its reply stays unread
-        raise MediaError("sandbox_failed", "hung up")
+        raise MediaError(ErrorCode.SANDBOX_FAILED, "hung up")
 
     helper = helper_of(sandbox)
     with monkeypatch.context() as patched:

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from euterpe.domain.error_codes import RetryClass
 from euterpe.domain.outputs import HlsOutput, HlsVideo, ImageOutput, SpriteOutput
-from euterpe.domain.retry import RetryClass
 from euterpe.media.errors import MediaError
 from euterpe.media.media_info import MediaInfo, StreamInfo
 from euterpe.media.plan import plan

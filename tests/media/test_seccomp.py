@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from euterpe.domain.error_codes import ErrorCode
 from euterpe.media import seccomp
 from euterpe.media.sandbox import Sandbox
 from euterpe.media.system_calls import NUMBERS, rules_for
@@ -113,7 +114,7 @@ def test_a_probe_has_the_filter_and_no_way_to_the_worker(sandbox: Sandbox) -> No
 
     wait_until_reaped(sandbox, Path("/"))
     with pytest.raises(ProbeState) as state:
-        sandbox.call("probe", {"fd": 3}, blame="source_unsupported", fds={3: never}, on_tick=inspect)
+        sandbox.call("probe", {"fd": 3}, blame=ErrorCode.SOURCE_UNSUPPORTED, fds={3: never}, on_tick=inspect)
     os.close(never)
     os.close(held)
     assert state.value.args == ("2", {os.devnull, "pipe"})

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from euterpe.domain.error_codes import RetryClass
 from euterpe.domain.outputs import HlsOutput, HlsVideo, ImageOutput
-from euterpe.domain.retry import RetryClass
 from euterpe.media.errors import MediaError
 from euterpe.media.media_info import MediaInfo, StreamInfo
 from euterpe.media.plan import Plan, plan

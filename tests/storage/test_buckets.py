@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import pytest
 
-from euterpe.domain.retry import RetryClass
+from euterpe.domain.error_codes import RetryClass
 from euterpe.storage.buckets import PART, part_size
 from euterpe.storage.errors import StorageError
 from euterpe.storage.storage import Storage

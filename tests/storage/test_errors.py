@@ -3,7 +3,7 @@
 import pytest
 
 from euterpe.domain.credentials import Side
-from euterpe.domain.retry import RetryClass
+from euterpe.domain.error_codes import ErrorCode, RetryClass
 from euterpe.storage.errors import StorageError, StorageUnreachable, disk_full, reason_in, status_error
 
 
@@ -52,7 +52,7 @@ def test_a_storage_error_becomes_the_error_of_a_job() -> None:
         "retryable": True,
         "phase": "fetching",
     }
-    assert not StorageError("source_empty", "is empty", side="source").retryable
+    assert not StorageError(ErrorCode.SOURCE_EMPTY, "is empty", side="source").retryable
 
 
 def test_a_full_disk_is_transient_but_not_retried_at_once() -> None:

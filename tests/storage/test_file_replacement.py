@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from euterpe.domain.retry import RetryClass
+from euterpe.domain.error_codes import RetryClass
 from euterpe.domain.spec import Output
 from euterpe.storage.errors import StorageError
 from euterpe.storage.publication import Owner

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from euterpe.domain.retry import RetryClass
+from euterpe.domain.error_codes import RetryClass
 from euterpe.storage.errors import StorageError
 from euterpe.storage.files import os_error_as_storage_error
 from euterpe.storage.storage import Storage

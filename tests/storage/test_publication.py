@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from euterpe.domain.credentials import StorageCredentials
-from euterpe.domain.retry import RetryClass
+from euterpe.domain.error_codes import RetryClass
 from euterpe.domain.spec import Output
 from euterpe.net.egress import Egress
 from euterpe.net.pace import TransferPace

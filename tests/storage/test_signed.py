@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from euterpe.domain.retry import RetryClass
+from euterpe.domain.error_codes import RetryClass
 from euterpe.net.egress import Egress
 from euterpe.net.policy import EgressPolicy
 from euterpe.storage.errors import StorageError

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from euterpe.domain.retry import RetryClass
+from euterpe.domain.error_codes import RetryClass
 from euterpe.storage.errors import StorageError
 from euterpe.storage.source import SourceObject
 from euterpe.storage.storage import Storage

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import pytest
 
-from euterpe.domain.retry import RetryClass
+from euterpe.domain.error_codes import RetryClass
 from euterpe.storage.errors import StorageError
 from euterpe.storage.storage import Storage
 from tests.s3 import S3Server

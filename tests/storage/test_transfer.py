@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from euterpe.domain.error_codes import ErrorCode
 from euterpe.storage.errors import StorageError, StorageUnreachable
 from euterpe.storage.transfer import CHUNK, Outgoing, Stored, TransferRetry
 
@@ -58,7 +59,7 @@ def test_a_permanent_error_is_not_retried() -> None:
 
     def refuse() -> None:
         calls.append(1)
-        raise StorageError("source_not_found", "gone", side="source")
+        raise StorageError(ErrorCode.SOURCE_NOT_FOUND, "gone", side="source")
 
     with pytest.raises(StorageError):
         AT_ONCE.run(refuse)

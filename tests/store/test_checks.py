@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from euterpe.domain.error_codes import ErrorCode
 from euterpe.domain.errors import InvalidSpec, InvalidTransition
 from euterpe.domain.retry import JobError
 from euterpe.domain.states import JobStatus
@@ -70,14 +71,16 @@ def test_a_workers_documents_are_json_or_refused_whole(store: Store) -> None:
                 [Transition.advance(job, JobStatus.CLAIMED, JobStatus.FETCHING, {"source_info": odd})]
             )
         with pytest.raises(InvalidSpec, match="timings"):
-            store.inbox.fail(job, JobError("io", "it broke", "claimed"), timings=odd)
+            store.inbox.fail(job, JobError(ErrorCode.SOURCE_UNREACHABLE, "it broke", "claimed"), timings=odd)
     assert statuses(store, [job_id]) == [JobStatus.CLAIMED]
 
 
 def test_any_program_output_can_be_an_error_message(store: Store) -> None:
     (job_id,) = enqueue(store)
-    store.inbox.fail(claim_one(store), JobError("ffmpeg", "\0\ud800\x1b[31m" + "é" * 100_000, "processing"))
-    assert store.jobs.get(job_id)["last_error"]["code"] == "ffmpeg"
+    store.inbox.fail(
+        claim_one(store), JobError(ErrorCode.ENCODE_FAILED, "\0\ud800\x1b[31m" + "é" * 100_000, "processing")
+    )
+    assert store.jobs.get(job_id)["last_error"]["code"] == "encode_failed"
 
 
 def test_unusual_but_good_documents_come_back_as_they_were(store: Store) -> None:

@@ -10,7 +10,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from euterpe.crypto.local_key_ring import LocalKeyRing
-from euterpe.domain.retry import JobError, RetryClass
+from euterpe.domain.error_codes import ErrorCode, RetryClass
+from euterpe.domain.retry import JobError
 from euterpe.domain.strict_json import canonical_text
 from euterpe.store.store import Store
 from euterpe.worker.attempt import Attempt, Tools
@@ -68,7 +69,7 @@ def test_charged_failures_do_not_lengthen_the_delay(store: Store, clock: Settabl
     job_id = submit(store, max_attempts=5)
     for _ in range(4):
         store.inbox.fail(
-            claim_one(store), JobError("source_unreachable", "…", "fetching", RetryClass.TRANSIENT)
+            claim_one(store), JobError(ErrorCode.SOURCE_UNREACHABLE, "…", "fetching", RetryClass.TRANSIENT)
         )
         clock.now_ms = store.jobs.get(job_id)["available_at"]
     alter_seal(store, job_id, kek_id="k9")

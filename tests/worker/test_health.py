@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from euterpe.domain.error_codes import ErrorCode
 from euterpe.net.errors import EgressUnreachable
 from euterpe.storage.errors import StorageError, StorageUnreachable, disk_full
 from euterpe.storage.files import os_error_as_storage_error
@@ -69,7 +70,7 @@ def test_pauses_double_up_to_a_minute_until_a_check_passes(
     gate: ClaimGate, check: ScriptedCheck, now: FakeMonotonic
 ) -> None:
     gate.suspect()
-    check.fault = WorkerFault("sandbox_failed", "it cannot start")
+    check.fault = WorkerFault(ErrorCode.SANDBOX_FAILED, "it cannot start")
     for pause_s in (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0):
         assert not gate.may_claim()
         checks = check.checks
@@ -82,7 +83,7 @@ def test_pauses_double_up_to_a_minute_until_a_check_passes(
     now.s += 60.0
     assert gate.may_claim()
     gate.suspect()
-    check.fault = WorkerFault("sandbox_failed", "again")
+    check.fault = WorkerFault(ErrorCode.SANDBOX_FAILED, "again")
     assert not gate.may_claim()
     now.s += 0.5
     check.fault = None
@@ -153,7 +154,7 @@ def test_exhaustion_is_found_below_any_error_that_wraps_it(number: int) -> None:
 
 def test_blame_a_text_that_mentions_exhaustion_is_no_exhaustion() -> None:
     for text in ("[Errno 24] Too many open files", "can't start new thread", "Cannot allocate memory"):
-        assert exhaustion_in(StorageError("source_refused", text, side="source")) is None
+        assert exhaustion_in(StorageError(ErrorCode.SOURCE_REFUSED, text, side="source")) is None
         assert exhaustion_in(ValueError(text)) is None
     assert exhaustion_in(wrapped_os_error(errno.ECONNRESET)) is None
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from euterpe.domain.error_codes import ErrorCode
 from euterpe.domain.retry import JobError
 from euterpe.domain.states import JobStatus
 from euterpe.store.errors import StoreUnavailable
@@ -49,7 +50,7 @@ def test_a_step_without_the_lease_is_refused(
         recorder.report(10.0)
     with pytest.raises(LeaseLost):
         recorder.prove_ownership()
-    recorder.fail(JobError("encode_failed", "…", "claimed"), {})
+    recorder.fail(JobError(ErrorCode.ENCODE_FAILED, "…", "claimed"), {})
     recorder.release({})
     assert event_types(store, job.job_id) == ["claimed", "queued"]
 

@@ -28,6 +28,7 @@ from euterpe.analytics.permutation_test import FEWEST_BLOCKS, Blocks, equal_rati
 from euterpe.analytics.report.results import Row
 from euterpe.analytics.schema import Table, columns
 from euterpe.analytics.statistics import holm
+from euterpe.domain.error_codes import ErrorCode
 
 TABLE = Table(
     "regressions",
@@ -50,66 +51,10 @@ TABLE = Table(
 
 # While a job is `processing`, ffmpeg decodes and encodes, and its output is verified. A version can fail,
 # hang, be slow, need more memory, write wrong files, or refuse sources that an older version decoded.
-ENCODER_CODES = frozenset(
-    {
-        "attempt_timeout",
-        "encode_failed",
-        "encode_killed",
-        "encode_stalled",
-        "encode_timeout",
-        "out_of_memory",
-        "output_too_large",
-        "output_truncated",
-        "output_undecodable",
-        "source_damaged",
-        "source_truncated",
-        "source_unsupported",
-    }
-)
-
-# Caused by storage, network, credentials, the request, the machine or a person: no version of ffmpeg changes
-# how often these codes occur. A version that kills its whole worker shows as `lease_expired`, but failing
-# machines cause that code far more often.
-OTHER_CODES = frozenset(
-    {
-        "canceled",
-        "cannot_decrypt",
-        "disk_full",
-        "egress_refused",
-        "endpoint_not_allowed",
-        "ffmpeg_missing",
-        "file_outside_roots",
-        "internal_error",
-        "lease_expired",
-        "no_audio_stream",
-        "no_video_stream",
-        "output_changed",
-        "output_conflict",
-        "output_forbidden",
-        "output_is_source",
-        "output_not_found",
-        "output_refused",
-        "output_too_slow",
-        "output_unreachable",
-        "output_unsupported",
-        "sandbox_failed",
-        "source_changed",
-        "source_empty",
-        "source_forbidden",
-        "source_not_found",
-        "source_not_media",
-        "source_overlong",
-        "source_refused",
-        "source_too_large",
-        "source_too_slow",
-        "source_unreachable",
-        "storage_throttled",
-        "too_large_for_worker",
-        "worker_broken",
-        "worker_exhausted",
-    }
-)
-
+# Storage, network, credentials, the request, the machine or a person cause the other codes: no version of
+# ffmpeg changes how often they occur. A version that kills its whole worker shows as `lease_expired`, but
+# failing machines cause that code far more often.
+ENCODER_CODES = frozenset(code.value for code in ErrorCode if code.of_ffmpeg)
 # The only phase in which ffmpeg runs. `source_truncated` while fetching is caused by storage.
 ENCODER_PHASE = "processing"
 _NOISE = 0.01

@@ -5,6 +5,7 @@ from typing import Any, assert_never
 
 import sqlalchemy as sa
 
+from euterpe.domain.error_codes import ErrorCode
 from euterpe.domain.retry import Backoff, DeadLetter, Fail, JobDecision, JobError, Requeue, decide_job
 from euterpe.domain.states import JobStatus, Lane, lane_when_queued
 from euterpe.runtime.retry import draw
@@ -91,8 +92,8 @@ def _end(
 
 
 def _outcome(decision: JobDecision) -> str:
-    if decision.error.code in ("lease_expired", "canceled"):
-        return decision.error.code
+    if decision.error.code in (ErrorCode.LEASE_EXPIRED, ErrorCode.CANCELED):
+        return decision.error.code.value
     return "requeued" if isinstance(decision, Requeue) else "failed"
 
 

@@ -19,6 +19,7 @@ from euterpe.analytics.ingest import ingest
 from euterpe.analytics.lake import Lake
 from euterpe.analytics.lake.upkeep import compact
 from euterpe.analytics.spark_errors import failures_in_words
+from euterpe.domain.error_codes import ErrorCode
 from euterpe.domain.retry import Delivered, JobError
 from euterpe.domain.states import JobStatus
 from euterpe.store.engine.database import Database
@@ -154,7 +155,7 @@ def test_what_a_restore_has_undone_is_undone_in_the_lake(
     with sqlite3.connect(file) as now, sqlite3.connect(backup) as then:
         then.backup(now)
     for job in store.inbox.claim("w1", 2):
-        store.inbox.fail(job, JobError("bad", "not media", "claimed"))
+        store.inbox.fail(job, JobError(ErrorCode.SOURCE_NOT_MEDIA, "not media", "claimed"))
     assert ingest(spark, lake, url).anew
     jobs = facts(lake.read(spark)).jobs.select("job_id", "outcome", "attempts").collect()
     assert {job.job_id: job.outcome for job in jobs}.pop(pruned) == "succeeded"

@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from euterpe.analytics.source import read_table, register
 from euterpe.analytics.tables import HISTORY
+from euterpe.domain.error_codes import ErrorCode
 from euterpe.domain.retry import Delivered, JobError, Redeliver
 from euterpe.domain.states import JobStatus
 from euterpe.store.history.feed import HistoryFeed
@@ -31,7 +32,7 @@ def filled(store: Store) -> Store:
     advance(store, claim_one(store), until=JobStatus.SUCCEEDED)
     job = claim_one(store)
     advance(store, job, until=JobStatus.PROCESSING)
-    store.inbox.fail(job, JobError("encode_failed", f"ffmpeg said {SECRET}", "processing"))
+    store.inbox.fail(job, JobError(ErrorCode.ENCODE_FAILED, f"ffmpeg said {SECRET}", "processing"))
     first, *events = store.outbox.claim("d1", 100)
     failed = Redeliver(1_000, f"egress_timeout: https://{SECRET}.example: no answer")
     store.outbox.settle([Delivery(event, Delivered(), 200, 3, SECRET) for event in events])

@@ -16,7 +16,8 @@ from hypothesis.stateful import (
 )
 
 from euterpe.crypto.local_key_ring import LocalKeyRing
-from euterpe.domain.retry import Backoff, DeadLetter, Fail, JobError, Requeue, RetryClass
+from euterpe.domain.error_codes import ErrorCode, RetryClass
+from euterpe.domain.retry import Backoff, DeadLetter, Fail, JobError, Requeue
 from euterpe.domain.states import FINISHED, IN_PROGRESS, JobStatus, Lane
 from euterpe.store.queue.enqueue import Accepted
 from euterpe.store.queue.inbox import ClaimedJob
@@ -30,7 +31,7 @@ from tests.store.model import Model, ModelJob
 
 LEASE_MS = 5_000
 QUEUES = ("a", "b")
-ERRORS = {kind: JobError("code", "message", "phase", kind) for kind in RetryClass}
+ERRORS = {kind: JobError(ErrorCode.ENCODE_FAILED, "message", "phase", kind) for kind in RetryClass}
 
 
 @dataclass

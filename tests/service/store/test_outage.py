@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from euterpe.domain.error_codes import ErrorCode
 from euterpe.domain.retry import Backoff, Delivered, JobError
 from euterpe.domain.spec import parse_spec
 from euterpe.domain.states import JobStatus
@@ -94,7 +95,7 @@ def _calls(store: Store) -> dict[str, Call]:
     job, other = store.inbox.claim("w1", 2)
     (event,) = store.outbox.claim("d1", 1)
     step = Transition.advance(job, JobStatus.CLAIMED, JobStatus.FETCHING)
-    error = JobError("test", "on purpose", JobStatus.CLAIMED)
+    error = JobError(ErrorCode.INTERNAL_ERROR, "on purpose", JobStatus.CLAIMED)
     return {
         "claim": lambda: store.inbox.claim("w1", 1),
         "sweep": store.inbox.sweep,

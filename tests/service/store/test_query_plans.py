@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from euterpe.domain.error_codes import ErrorCode
 from euterpe.domain.retry import Delivered, JobError, Redeliver
 from euterpe.domain.states import JobStatus
 from euterpe.store.engine.database import Database
@@ -44,7 +45,7 @@ def busy(store: Store) -> Store:
     for number in range(50):  # with few requesters an index that begins with them would look cheap
         enqueue(store, 4, requester_id=f"small {number}")
     for job in store.inbox.claim("w1", 300):
-        store.inbox.fail(job, JobError("bad", "not media", "fetching"))
+        store.inbox.fail(job, JobError(ErrorCode.SOURCE_NOT_MEDIA, "not media", "fetching"))
     store.enqueue.many([new_job(group_id=f"album {number % 200}") for number in range(400)])
     store.inbox.claim("w1", 10)
     later = Redeliver(3_600_000, "answered 503")
@@ -78,7 +79,7 @@ def statements_of(store: Store) -> dict[str, tuple[str, Any]]:
     jobs = store.inbox.claim("w1", 10)
     store.inbox.heartbeat(jobs)
     store.inbox.advance([Transition.advance(job, JobStatus.CLAIMED, JobStatus.FETCHING) for job in jobs[:5]])
-    store.inbox.fail(jobs[6], JobError("bad", "not media", "claimed"))
+    store.inbox.fail(jobs[6], JobError(ErrorCode.SOURCE_NOT_MEDIA, "not media", "claimed"))
     store.inbox.sweep()
     events = store.outbox.claim("d1", 5)
     store.outbox.heartbeat(events)
@@ -113,7 +114,7 @@ def test_statistics_of_an_idle_moment_make_no_statement_scan_a_table(store: Stor
     """After an ANALYZE that saw an empty lane SQLite ignored its index and read all jobs by their key."""
     enqueue(store, 400)
     for job in store.inbox.claim("w1", 300):
-        store.inbox.fail(job, JobError("bad", "not media", "fetching"))
+        store.inbox.fail(job, JobError(ErrorCode.SOURCE_NOT_MEDIA, "not media", "fetching"))
     store.outbox.settle([Delivery(event, Delivered(), 200) for event in store.outbox.claim("d0", 200)])
     analyze(store)
     for text, call in statements_of(store).items():

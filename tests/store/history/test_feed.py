@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from euterpe.domain.retry import Delivered, JobError, Redeliver, RetryClass
+from euterpe.domain.error_codes import ErrorCode, RetryClass
+from euterpe.domain.retry import Delivered, JobError, Redeliver
 from euterpe.domain.states import JobStatus
 from euterpe.store.engine.database import Database
 from euterpe.store.engine.engines import EngineKind
@@ -100,7 +101,9 @@ def test_figures_and_codes_come_out_of_the_documents(store: Store, history: Hist
                 ]
             )
         else:
-            store.inbox.fail(job, JobError("not_media", "no: it is text", "claimed", RetryClass.PERMANENT))
+            store.inbox.fail(
+                job, JobError(ErrorCode.SOURCE_NOT_MEDIA, "no: it is text", "claimed", RetryClass.PERMANENT)
+            )
     jobs = {row["job_id"]: row for row in read(history, "jobs", Cut(), history.now().cut)}
     attempts = {row["job_id"]: row for row in read(history, "attempts", Cut(), history.now().cut)}
     assert (jobs[good]["outputs"], jobs[good]["output_seconds"], jobs[good]["output_bytes"]) == (
@@ -116,11 +119,14 @@ def test_figures_and_codes_come_out_of_the_documents(store: Store, history: Hist
         "9.0.2",
     )
     assert (jobs[bad]["error_code"], jobs[bad]["error_phase"], jobs[bad]["outputs"]) == (
-        "not_media",
+        "source_not_media",
         "claimed",
         0,
     )
-    assert (attempts[bad]["error_code"], bool(attempts[bad]["error_retryable"])) == ("not_media", False)
+    assert (attempts[bad]["error_code"], bool(attempts[bad]["error_retryable"])) == (
+        "source_not_media",
+        False,
+    )
 
 
 def test_an_instant_in_the_spec_becomes_milliseconds(store: Store, history: HistoryFeed) -> None:

@@ -9,7 +9,8 @@ import pytest
 import sqlalchemy as sa
 
 from euterpe.crypto.local_key_ring import LocalKeyRing
-from euterpe.domain.retry import JobError, RetryClass
+from euterpe.domain.error_codes import ErrorCode, RetryClass
+from euterpe.domain.retry import JobError
 from euterpe.domain.states import FINISHED, JobStatus, Lane
 from euterpe.store.engine.engines import Engines
 from euterpe.store.errors import Conflict, StoreUnavailable
@@ -21,7 +22,7 @@ from euterpe.store.tables import inbox_jobs
 from tests.clock import SettableClock
 from tests.store.jobs import SPEC, advance, claim_one, enqueue, new_job, statuses
 
-FLAKY = JobError("io", "it broke", "fetching", RetryClass.TRANSIENT)
+FLAKY = JobError(ErrorCode.SOURCE_UNREACHABLE, "it broke", "fetching", RetryClass.TRANSIENT)
 
 
 def ids(jobs: list[ClaimedJob]) -> list[str]:
@@ -109,7 +110,7 @@ def test_a_group_runs_as_many_as_its_limit(store: Store) -> None:
     jobs = enqueue(store, 5, group_id="album", group_limit=2)
     running = store.inbox.claim("w1", 10) + store.inbox.claim("w1", 10) + store.inbox.claim("w1", 10)
     assert ids(running) == jobs[:2]
-    store.inbox.fail(running[0], JobError("bad", "not media", "processing"))
+    store.inbox.fail(running[0], JobError(ErrorCode.SOURCE_NOT_MEDIA, "not media", "processing"))
     assert ids(store.inbox.claim("w1", 10)) == jobs[2:3]
 
 
@@ -268,7 +269,7 @@ def test_cancels_retries_claims_and_endings_of_one_group_never_deadlock(store: S
     def work_off() -> None:
         while not all(status in FINISHED for status in statuses(store, jobs)):
             for job in store.inbox.claim("w", 3):
-                store.inbox.fail(job, JobError("bad", "not media", "claimed"))
+                store.inbox.fail(job, JobError(ErrorCode.SOURCE_NOT_MEDIA, "not media", "claimed"))
 
     def cancel_all(some: list[str]) -> None:
         for job_id in some:

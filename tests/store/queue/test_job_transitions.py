@@ -5,8 +5,9 @@ import json
 import pytest
 import sqlalchemy as sa
 
+from euterpe.domain.error_codes import ErrorCode, RetryClass
 from euterpe.domain.errors import InvalidTransition
-from euterpe.domain.retry import Backoff, DeadLetter, Fail, JobError, Requeue, RetryClass
+from euterpe.domain.retry import Backoff, DeadLetter, Fail, JobError, Requeue
 from euterpe.domain.states import (
     FINISHED,
     IN_PROGRESS,
@@ -26,9 +27,11 @@ from euterpe.store.tables import inbox_jobs, job_outbox_events
 from tests.clock import SettableClock
 from tests.store.jobs import SPEC, advance, claim_one, enqueue, event_types, statuses
 
-FLAKY = JobError("io", "it broke", "fetching", RetryClass.TRANSIENT)
-HOPELESS = JobError("codec", "there is no such codec", "processing", RetryClass.UNRECOVERABLE)
-REFUSED = JobError("not_media", "not a media file", "fetching")
+FLAKY = JobError(ErrorCode.SOURCE_UNREACHABLE, "it broke", "fetching", RetryClass.TRANSIENT)
+HOPELESS = JobError(
+    ErrorCode.OUTPUT_UNSUPPORTED, "there is no such codec", "processing", RetryClass.UNRECOVERABLE
+)
+REFUSED = JobError(ErrorCode.SOURCE_NOT_MEDIA, "not a media file", "fetching")
 
 
 def lane_of(status: JobStatus) -> Lane:

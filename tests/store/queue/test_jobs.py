@@ -2,6 +2,7 @@
 
 import pytest
 
+from euterpe.domain.error_codes import ErrorCode
 from euterpe.domain.retry import JobError
 from euterpe.domain.states import JobStatus
 from euterpe.store.queue.inbox import ClaimedJob
@@ -51,7 +52,7 @@ def test_the_attempt_counts_and_not_the_job(store: Store, clock: SettableClock, 
 def test_a_job_that_failed_describes_no_object(store: Store, other: ClaimedJob) -> None:
     enqueue(store)
     ours = claim_one(store)
-    store.inbox.fail(other, JobError("bad", "not media", "claimed"))
+    store.inbox.fail(other, JobError(ErrorCode.SOURCE_NOT_MEDIA, "not media", "claimed"))
     assert is_rival(store, ours, other) is False
 
 

@@ -5,8 +5,9 @@ from dataclasses import replace
 
 import pytest
 
+from euterpe.domain.error_codes import ErrorCode, RetryClass
 from euterpe.domain.errors import InvalidTransition
-from euterpe.domain.retry import JobError, RetryClass
+from euterpe.domain.retry import JobError
 from euterpe.domain.states import JobStatus
 from euterpe.store.queue.inbox import ClaimedJob
 from euterpe.store.queue.transition import Transition
@@ -14,7 +15,7 @@ from euterpe.store.store import Store
 from tests.clock import SettableClock
 from tests.store.jobs import advance, claim_one, enqueue, event_types
 
-FLAKY = JobError("io", "it broke", "fetching", RetryClass.TRANSIENT)
+FLAKY = JobError(ErrorCode.SOURCE_UNREACHABLE, "it broke", "fetching", RetryClass.TRANSIENT)
 
 WRITES: dict[str, Callable[[Store, ClaimedJob], object]] = {
     "advance": lambda store, job: store.inbox.advance(
@@ -67,7 +68,7 @@ def test_a_heartbeat_does_not_revive_a_lease_that_has_run_out(store: Store, cloc
 def test_one_heartbeat_serves_all_the_jobs_of_a_worker(store: Store, clock: SettableClock) -> None:
     enqueue(store, 5)
     jobs = store.inbox.claim("w1", 5, lease_ms=1_000)
-    store.inbox.fail(jobs[0], JobError("bad", "not media", "claimed"))
+    store.inbox.fail(jobs[0], JobError(ErrorCode.SOURCE_NOT_MEDIA, "not media", "claimed"))
     clock.advance(500)
     assert store.inbox.heartbeat(jobs, lease_ms=1_000).held == {job.job_id for job in jobs[1:]}
     clock.advance(800)

@@ -10,7 +10,8 @@ from euterpe.crypto.envelope import rewrap
 from euterpe.crypto.errors import CannotDecrypt, KeyProviderUnavailable, UnknownKek
 from euterpe.crypto.keyfile import KeySet
 from euterpe.domain.canonical import join_secrets
-from euterpe.domain.retry import JobError, RetryClass
+from euterpe.domain.error_codes import ErrorCode, RetryClass
+from euterpe.domain.retry import JobError
 from euterpe.domain.spec import parse_spec
 from euterpe.domain.states import JobStatus
 from euterpe.store.errors import Conflict, NotFound
@@ -34,8 +35,8 @@ SEALED = parse_spec(
         },
     }
 )
-REFUSED = JobError("not_media", "not a media file", "fetching")
-HOPELESS = replace(REFUSED, retry_class=RetryClass.UNRECOVERABLE)
+REFUSED = JobError(ErrorCode.SOURCE_NOT_MEDIA, "not a media file", "fetching")
+HOPELESS = replace(REFUSED, exception=RetryClass.UNRECOVERABLE)
 
 
 def submit(store: Store, **changes: Any) -> str:
@@ -297,7 +298,7 @@ def test_a_retry_may_refresh_anew(store: Store) -> None:
     job = claim_one(store)
     assert store.credentials.begin_refresh(job, 1)
     assert not store.credentials.begin_refresh(job, 1)
-    store.inbox.fail(job, JobError("source_forbidden", "…", "claimed"))
+    store.inbox.fail(job, JobError(ErrorCode.SOURCE_FORBIDDEN, "…", "claimed", RetryClass.PERMANENT))
     store.control.retry(job_id)
     assert store.credentials.begin_refresh(claim_one(store, "w2"), 1)
 

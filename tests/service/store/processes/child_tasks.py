@@ -12,7 +12,8 @@ from itertools import pairwise
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from euterpe.domain.retry import DeadLetter, Delivered, JobError, Redeliver, Requeue, RetryClass
+from euterpe.domain.error_codes import ErrorCode, RetryClass
+from euterpe.domain.retry import DeadLetter, Delivered, JobError, Redeliver, Requeue
 from euterpe.domain.spec import parse_spec
 from euterpe.domain.states import IN_PROGRESS, JobStatus, OutboxStatus
 from euterpe.store.engine.wakeup import Topic
@@ -324,7 +325,7 @@ def _fail(parent: ParentChannel, job: ClaimedJob, phase: JobStatus) -> Sequence[
 
 
 def _error(phase: JobStatus, retry_class: RetryClass) -> JobError:
-    return JobError("test", "on purpose", phase, retry_class)
+    return JobError(ErrorCode.INTERNAL_ERROR, "on purpose", phase, retry_class)
 
 
 def _report(parent: ParentChannel, job: ClaimedJob, statuses: Sequence[JobStatus] | None) -> None:

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from euterpe.domain.retry import Backoff, JobError, RetryClass
+from euterpe.domain.error_codes import ErrorCode, RetryClass
+from euterpe.domain.retry import Backoff, JobError
 from euterpe.domain.states import JobStatus
 from euterpe.store.engine.ids import new_id
 from euterpe.store.queue.enqueue import Accepted, Key
@@ -24,8 +25,8 @@ from tests.store.jobs import advance, claim_one, enqueue, new_job
 TABLES = (inbox_jobs, job_attempts, job_outbox_events, job_groups, idempotency_keys)
 StoreCall = tuple[str, tuple[Any, ...], dict[str, Any]]
 HOUR_MS = 3_600_000
-PASSING = JobError("test", "on purpose", "processing", RetryClass.TRANSIENT)
-FATAL = JobError("test", "on purpose", "processing", RetryClass.UNRECOVERABLE)
+PASSING = JobError(ErrorCode.INTERNAL_ERROR, "on purpose", "processing", RetryClass.TRANSIENT)
+FATAL = JobError(ErrorCode.INTERNAL_ERROR, "on purpose", "processing", RetryClass.UNRECOVERABLE)
 
 
 def _claimed_job(

@@ -10,7 +10,8 @@ import pytest
 import sqlalchemy as sa
 
 from euterpe.crypto.local_key_ring import LocalKeyRing
-from euterpe.domain.retry import JobError, RetryClass
+from euterpe.domain.error_codes import ErrorCode, RetryClass
+from euterpe.domain.retry import JobError
 from euterpe.domain.states import JobStatus
 from euterpe.store.queue.enqueue import Key
 from euterpe.store.queue.fairness.fair_shares import DEFAULT_WEIGHT, JOB_COST, FairShares
@@ -20,7 +21,7 @@ from euterpe.store.tables import fair_shares, inbox_jobs, queues, requesters
 from tests.clock import SettableClock
 from tests.store.jobs import SPEC, advance, claim_one, enqueue, new_job, statuses
 
-FLAKY = JobError("io", "it broke", "fetching", RetryClass.TRANSIENT)
+FLAKY = JobError(ErrorCode.SOURCE_UNREACHABLE, "it broke", "fetching", RetryClass.TRANSIENT)
 
 
 def owners(jobs: Sequence[ClaimedJob]) -> list[str]:
@@ -349,7 +350,7 @@ def test_a_cap_holds_for_groups_retries_and_delayed_jobs(
         advance(store, job, until=JobStatus.SUCCEEDED)
     assert statuses(store, [first]) == [JobStatus.SUCCEEDED]
     (failed,) = enqueue(store, 1, requester_id=newsroom)
-    store.inbox.fail(claim_one(store), JobError("bad", "not media", "fetching"))
+    store.inbox.fail(claim_one(store), JobError(ErrorCode.SOURCE_NOT_MEDIA, "not media", "fetching"))
     enqueue(store, 1, requester_id=newsroom)
     running = claim_one(store)
     store.control.retry(failed)

@@ -1,0 +1,48 @@
+"""The tables of docs/errors.md, from the enums that define the error codes, for ci/diagrams."""
+
+from collections.abc import Iterable, Sequence
+
+from euterpe.domain.error_codes import ErrorCode, Release, RetryClass
+
+_RELEASED = "[no attempt is charged](guarantees.md#releases-without-a-charge)"
+_RETRIED = {
+    RetryClass.TRANSIENT: "yes",
+    RetryClass.THROTTLED: "yes, with a longer pause",
+    RetryClass.CREDENTIALS: "no: after its [refreshes](#of-refresh-calls) the job stays in `failed`",
+    RetryClass.PERMANENT: "no",
+    RetryClass.UNRECOVERABLE: "never",
+}
+
+
+def job_errors() -> str:
+    """Return the table of the errors of jobs."""
+    failures = (code for code in ErrorCode if code.release is not Release.ALWAYS)
+    rows = (
+        (f"`{code}`", code.summary, code.fault, ", ".join(code.phases) or "none", _retried(code), code.advice)
+        for code in failures
+    )
+    return table(("code", "when", "fault", "phase", "retried", "what to do"), rows)
+
+
+def release_reasons() -> str:
+    """Return the table of the codes that only ever release a job."""
+    reasons = (code for code in ErrorCode if code.release is Release.ALWAYS)
+    return table(
+        ("code", "when", "what to do"), ((f"`{code}`", code.summary, code.advice) for code in reasons)
+    )
+
+
+def _retried(code: ErrorCode) -> str:
+    if not code.phases:
+        return "no job is claimed"
+    if code.release is Release.LIMITED:
+        return f"yes; {_RELEASED} for the first five times of the job"
+    if code.release is Release.BY_CAUSE:
+        return f"yes; {_RELEASED} if other jobs or programs filled the worker's disk"
+    return _RETRIED[code.retry] + (f": {code.retry_note}" if code.retry_note else "")
+
+
+def table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a markdown table."""
+    lines = (titles, ["---"] * len(titles), *rows)
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)

@@ -1,0 +1,394 @@
+"""The error codes of jobs: the retry class of each, whose fault it is, when it occurs and what helps.
+
+This table is the only list of these codes. `docs/errors.md` is generated from it (ci/error_tables.py), and
+every constructor of a job's error takes a member. The codes are public: a member may be added, never renamed.
+"""
+
+from dataclasses import dataclass
+from enum import Enum, StrEnum, auto
+
+
+class RetryClass(StrEnum):
+    TRANSIENT = "transient"  # try again after a backoff
+    THROTTLED = "throttled"  # try again after a longer backoff
+    CREDENTIALS = "credentials"  # refresh the credentials first (contract §7)
+    PERMANENT = "permanent"  # stays in `failed`; a person may retry it
+    UNRECOVERABLE = "unrecoverable"  # no retry can help: dead letter at once
+
+
+class Fault(StrEnum):
+    """The party that can correct an error."""
+
+    SOURCE = "source"  # the media file
+    REQUEST = "request"  # the fields of the job
+    REQUESTER = "requester"  # what the requester does while the job runs, such as sending credentials
+    STORAGE = "storage"  # the store of the source or of the outputs
+    WORKER = "worker"  # the machine, the program or its operator
+
+
+class Release(Enum):
+    """The rule by which an attempt that ends with a code is released without a charge."""
+
+    NEVER = auto()  # every attempt is charged
+    LIMITED = auto()  # the first few of a job are released: a job could cause the error itself, endlessly
+    BY_CAUSE = auto()  # released unless this job, or the disk of a `file://` output, is the cause
+    ALWAYS = auto()  # never charged: the job waits for something that this worker lacks
+
+
+@dataclass(frozen=True)
+class _Kind:
+    fault: Fault
+    retry: RetryClass
+    phases: str
+    of_ffmpeg: bool = False
+    release: Release = Release.NEVER
+    retry_note: str = ""
+
+
+_NO, _YES = RetryClass.PERMANENT, RetryClass.TRANSIENT
+_SOURCE, _REQUEST, _REQUESTER, _STORAGE, _WORKER = Fault
+
+
+class ErrorCode(StrEnum):
+    """A code in the `error` of a job.
+
+    `retry` is the usual retry class; the few errors that differ say so where they are raised. `phases` is
+    empty for a code that never ends an attempt. `of_ffmpeg` marks the codes whose frequency a version of
+    ffmpeg can change; analytics compares versions by them. `summary`, `advice` and `retry_note` are Markdown
+    for docs/errors.md.
+    """
+
+    fault: Fault
+    retry: RetryClass
+    phases: tuple[str, ...]
+    of_ffmpeg: bool
+    release: Release
+    retry_note: str
+    summary: str
+    advice: str
+
+    def __new__(cls, code: str, kind: _Kind, summary: str, advice: str) -> "ErrorCode":
+        member = str.__new__(cls, code)
+        member._value_ = code
+        member.fault, member.retry, member.phases = kind.fault, kind.retry, tuple(kind.phases.split())
+        member.of_ffmpeg, member.release, member.retry_note = kind.of_ffmpeg, kind.release, kind.retry_note
+        member.summary, member.advice = summary, advice
+        return member
+
+    SOURCE_NOT_FOUND = (
+        "source_not_found",
+        _Kind(_SOURCE, _NO, "fetching"),
+        "the object, file, bucket or container does not exist",
+        "check the URL",
+    )
+    SOURCE_FORBIDDEN = (
+        "source_forbidden",
+        _Kind(_REQUESTER, RetryClass.CREDENTIALS, "fetching"),
+        "storage answered 401 or 403, or the credentials do not fit the source, and no refresh brought "
+        "credentials that work",
+        "send credentials that may read the source, then retry",
+    )
+    SOURCE_REFUSED = (
+        "source_refused",
+        _Kind(_STORAGE, _NO, "fetching"),
+        "storage answered with a status that no retry changes, or with a redirect, which is not followed",
+        "check the URL, the region or endpoint, and the store's settings",
+    )
+    SOURCE_UNREACHABLE = (
+        "source_unreachable",
+        _Kind(_STORAGE, _YES, "fetching"),
+        "storage was unavailable, failed, or closed the connection, five times in a row",
+        "check the store if it repeats",
+    )
+    SOURCE_EMPTY = (
+        "source_empty",
+        _Kind(_SOURCE, _NO, "fetching"),
+        "the object has no bytes",
+        "upload the source again",
+    )
+    SOURCE_TOO_LARGE = (
+        "source_too_large",
+        _Kind(_SOURCE, _NO, "fetching"),
+        "the source is larger than `max_source_bytes` or than the operator allows; reading stops at the "
+        "limit, whether the size was announced or not",
+        "raise the limit of the job, or ask the operator",
+    )
+    SOURCE_OVERLONG = (
+        "source_overlong",
+        _Kind(_STORAGE, _NO, "fetching"),
+        "the server sent more bytes than it had announced",
+        "correct the server",
+    )
+    SOURCE_CHANGED = (
+        "source_changed",
+        _Kind(_SOURCE, _NO, "fetching"),
+        "the source was replaced while it was fetched",
+        "retry: the next attempt fetches the new source",
+    )
+    SOURCE_TRUNCATED = (
+        "source_truncated",
+        _Kind(_SOURCE, _NO, "fetching processing", of_ffmpeg=True, retry_note="see `retryable`"),
+        "the transfer ended before the announced length (retried), or the file itself is incomplete (not "
+        "retried)",
+        "upload the source again",
+    )
+    SOURCE_NOT_MEDIA = (
+        "source_not_media",
+        _Kind(_SOURCE, _NO, "fetching"),
+        "the source is not a media file, or is damaged at its beginning; playlists do not count as media",
+        "check what was uploaded",
+    )
+    SOURCE_DAMAGED = (
+        "source_damaged",
+        _Kind(_SOURCE, _NO, "processing", of_ffmpeg=True),
+        "the source cannot be decoded to its end",
+        "upload the source again",
+    )
+    SOURCE_UNSUPPORTED = (
+        "source_unsupported",
+        _Kind(_SOURCE, _NO, "fetching processing", of_ffmpeg=True),
+        "a container, codec or picture size that is not accepted",
+        "convert the source first",
+    )
+    NO_VIDEO_STREAM = (
+        "no_video_stream",
+        _Kind(_REQUEST, _NO, "processing"),
+        "an output needs video, and the source has none",
+        "request audio only",
+    )
+    NO_AUDIO_STREAM = (
+        "no_audio_stream",
+        _Kind(_REQUEST, _NO, "processing"),
+        "an output needs audio, and the source has none",
+        "request video only",
+    )
+    SOURCE_TOO_SLOW = (
+        "source_too_slow",
+        _Kind(_STORAGE, _YES, "fetching"),
+        "the source arrived more slowly than the operator's least pace ([64 KiB a second over a "
+        "minute](operate.md#settings))",
+        "use a faster server",
+    )
+    STORAGE_THROTTLED = (
+        "storage_throttled",
+        _Kind(_STORAGE, RetryClass.THROTTLED, "fetching uploading"),
+        "storage answered 429",
+        "ask the store for a higher rate",
+    )
+    ENDPOINT_NOT_ALLOWED = (
+        "endpoint_not_allowed",
+        _Kind(_REQUESTER, _NO, "fetching uploading"),
+        "a refresh brought an `endpoint` that the operator does not allow",
+        "ask the operator for `EUTERPE_STORAGE_ENDPOINTS`",
+    )
+    FILE_OUTSIDE_ROOTS = (
+        "file_outside_roots",
+        _Kind(_REQUEST, _NO, "fetching uploading"),
+        "a `file://` path outside the operator's folders, or through a link",
+        "ask the operator for `EUTERPE_STORAGE_ROOTS`",
+    )
+    EGRESS_REFUSED = (
+        "egress_refused",
+        _Kind(_REQUEST, _NO, "fetching uploading"),
+        "a signed URL leads to an address that is not public",
+        "ask the operator for `EUTERPE_EGRESS_ALLOW`",
+    )
+    OUTPUT_NOT_FOUND = (
+        "output_not_found",
+        _Kind(_REQUEST, _NO, "uploading"),
+        "there is no such bucket or container, or `output.urls` lacks a file of the job",
+        "create the bucket or container, or correct the request",
+    )
+    OUTPUT_FORBIDDEN = (
+        "output_forbidden",
+        _Kind(_REQUESTER, RetryClass.CREDENTIALS, "uploading"),
+        "storage answered 401 or 403, or the credentials do not fit the output, and no refresh brought "
+        "credentials that work",
+        "send credentials that may write under the prefix, then retry",
+    )
+    OUTPUT_REFUSED = (
+        "output_refused",
+        _Kind(_STORAGE, _NO, "uploading"),
+        "storage answered with a status that no retry changes, or with a redirect, which is not followed",
+        "check the URL, the region or endpoint, and the store's settings",
+    )
+    OUTPUT_UNREACHABLE = (
+        "output_unreachable",
+        _Kind(_STORAGE, _YES, "uploading"),
+        "storage was unavailable, failed, or closed the connection, several times in a row",
+        "check the store if it repeats",
+    )
+    OUTPUT_TOO_SLOW = (
+        "output_too_slow",
+        _Kind(_STORAGE, _YES, "uploading"),
+        "the store accepted an output more slowly than the operator's least pace ([64 KiB a second over a "
+        "minute](operate.md#settings))",
+        "check the store if it repeats",
+    )
+    OUTPUT_CONFLICT = (
+        "output_conflict",
+        _Kind(_REQUEST, _NO, "uploading"),
+        "another job wrote a different file under this name while this job ran",
+        "give each job an output prefix of its own",
+    )
+    OUTPUT_CHANGED = (
+        "output_changed",
+        _Kind(_REQUESTER, _YES, "uploading"),
+        "an output was replaced or removed after it was published and before the job had succeeded",
+        "let no other program write there",
+    )
+    OUTPUT_IS_SOURCE = (
+        "output_is_source",
+        _Kind(_REQUEST, _NO, "uploading"),
+        "an output would replace the job's own source; if the request already shows this, the answer is 422",
+        "choose another prefix or name",
+    )
+    OUTPUT_UNSUPPORTED = (
+        "output_unsupported",
+        _Kind(_REQUEST, _NO, "processing"),
+        "this type of output, its picture size, or this number of small pictures is not supported (choose a "
+        "larger `interval_seconds`)",
+        "change the request",
+    )
+    OUTPUT_TOO_LARGE = (
+        "output_too_large",
+        _Kind(_REQUEST, _NO, "processing", of_ffmpeg=True),
+        "an output grew beyond twice the size of a source of more than 1 GB, or beyond 10 GB for a smaller "
+        "source",
+        "request a lower quality",
+    )
+    OUTPUT_TRUNCATED = (
+        "output_truncated",
+        _Kind(_SOURCE, _NO, "processing", of_ffmpeg=True),
+        "the output ends before the source does",
+        "check the source",
+    )
+    OUTPUT_UNDECODABLE = (
+        "output_undecodable",
+        _Kind(_WORKER, _NO, "processing uploading", of_ffmpeg=True),
+        "the output cannot be decoded, or is not as requested",
+        "tell the operator",
+    )
+    ENCODE_FAILED = (
+        "encode_failed",
+        _Kind(_SOURCE, _NO, "processing", of_ffmpeg=True),
+        "ffmpeg failed; the message has the reason",
+        "check the source",
+    )
+    ENCODE_STALLED = (
+        "encode_stalled",
+        _Kind(_SOURCE, _YES, "processing", of_ffmpeg=True),
+        "ffmpeg made no progress for two minutes (`EUTERPE_STALL_TIMEOUT_MS`)",
+        "check the source if it repeats",
+    )
+    ENCODE_KILLED = (
+        "encode_killed",
+        _Kind(_WORKER, _YES, "processing", of_ffmpeg=True, release=Release.LIMITED),
+        "ffmpeg was killed from outside, within its own limits",
+        "tell the operator if it repeats",
+    )
+    ENCODE_TIMEOUT = (
+        "encode_timeout",
+        _Kind(_REQUEST, _NO, "processing", of_ffmpeg=True),
+        "ffmpeg used more processor time than the job's `timeout_seconds` allow",
+        "raise `timeout_seconds`",
+    )
+    ATTEMPT_TIMEOUT = (
+        "attempt_timeout",
+        _Kind(_REQUEST, _NO, "any", of_ffmpeg=True),
+        "the attempt took longer than `timeout_seconds`",
+        "raise `timeout_seconds`",
+    )
+    CANCELED = (
+        "canceled",
+        _Kind(_REQUESTER, _NO, "any"),
+        "the job was canceled on request",
+        "retry the job if you need it after all",
+    )
+    LEASE_EXPIRED = (
+        "lease_expired",
+        _Kind(_WORKER, _YES, "any"),
+        "the worker died, or could not reach the database in time",
+        "nothing",
+    )
+    DISK_FULL = (
+        "disk_full",
+        _Kind(_WORKER, _YES, "any", release=Release.BY_CAUSE),
+        "the disk of the worker, or of a `file://` output, is full, or has less free space than the operator"
+        " reserves",
+        "tell the operator if it repeats",
+    )
+    TOO_LARGE_FOR_WORKER = (
+        "too_large_for_worker",
+        _Kind(_WORKER, _YES, "fetching processing", retry_note="another worker may be larger"),
+        "the source or its outputs need more of a worker's disk [than one job may "
+        "have](guarantees.md#shares-of-the-disk)",
+        "announce the size of the source, or ask the operator for a larger worker",
+    )
+    OUT_OF_MEMORY = (
+        "out_of_memory",
+        _Kind(_WORKER, _YES, "fetching processing", of_ffmpeg=True),
+        "the job needs more memory than its slot on this worker has",
+        "request smaller pictures, or ask the operator for a larger worker",
+    )
+    SANDBOX_FAILED = (
+        "sandbox_failed",
+        _Kind(_WORKER, _YES, "fetching processing", release=Release.LIMITED),
+        "the fork server of the sandbox was killed, or could not start a child",
+        "tell the operator if it repeats",
+    )
+    WORKER_EXHAUSTED = (
+        "worker_exhausted",
+        _Kind(_WORKER, _YES, "any", release=Release.LIMITED),
+        "the worker has no file descriptors, threads or memory left",
+        "tell the operator if it repeats",
+    )
+    WORKER_BROKEN = (
+        "worker_broken",
+        _Kind(_WORKER, _YES, "any", release=Release.LIMITED),
+        "the worker's self-check failed for another reason, which the worker's log has",
+        "tell the operator if it repeats",
+    )
+    FFMPEG_MISSING = (
+        "ffmpeg_missing",
+        _Kind(_WORKER, _YES, ""),
+        "the worker has no working ffmpeg, and reports this at start",
+        "the operator corrects `EUTERPE_FFMPEG`",
+    )
+    CANNOT_DECRYPT = (
+        "cannot_decrypt",
+        _Kind(_WORKER, _NO, "claimed"),
+        "the stored credentials were changed",
+        "send new credentials, then retry; tell the operator",
+    )
+    INTERNAL_ERROR = (
+        "internal_error",
+        _Kind(_WORKER, _YES, "any"),
+        "a bug; the worker's log has the details, under the job's id",
+        "tell the operator",
+    )
+    WAITS_FOR_DISK = (
+        "waits_for_disk",
+        _Kind(_WORKER, _YES, "fetching processing", release=Release.ALWAYS),
+        "other jobs of the worker hold the disk space that this job needs",
+        "nothing",
+    )
+    UNKNOWN_KEK = (
+        "unknown_kek",
+        _Kind(_WORKER, _YES, "claimed", release=Release.ALWAYS),
+        "the worker lacks the key of the credentials",
+        "if the operator has [lost the key](operate.md#when-a-key-is-missing), send new credentials: `PUT "
+        "/transcode/{job_id}/credentials`",
+    )
+    UNKNOWN_ENCRYPTION_VERSION = (
+        "unknown_encryption_version",
+        _Kind(_WORKER, _YES, "claimed", release=Release.ALWAYS),
+        "the credentials were stored by a newer release",
+        "the operator updates the workers",
+    )
+    KEY_PROVIDER_UNAVAILABLE = (
+        "key_provider_unavailable",
+        _Kind(_WORKER, _YES, "claimed", release=Release.ALWAYS),
+        "the worker could not reach [the keys](operate.md#keys) for a minute",
+        "nothing; the operator makes the key provider available",
+    )
