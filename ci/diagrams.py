@@ -83,6 +83,7 @@ _GENERATED: Mapping[str, Callable[[], str]] = {
     "refresh": lambda: fields_table(RefreshDocument),
     "retries": lambda: retries(_MAX_ATTEMPTS),
     "job_errors": error_tables.job_errors,
+    "problems": error_tables.problems,
     "release_reasons": error_tables.release_reasons,
     "lake": lambda: definitions(HISTORY.values()),
     "facts": lambda: definitions(FACTS.values()),

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
+from euterpe.api.problems import ProblemCode
 from euterpe.domain.error_codes import ErrorCode, Release, RetryClass
 
 _RELEASED = "[no attempt is charged](guarantees.md#releases-without-a-charge)"
@@ -30,6 +31,12 @@ def release_reasons() -> str:
     return table(
         ("code", "when", "what to do"), ((f"`{code}`", code.summary, code.advice) for code in reasons)
     )
+
+
+def problems() -> str:
+    """Return the table of the problem documents of the API."""
+    rows = ((f"`{code}`", str(code.status), code.summary, code.advice) for code in ProblemCode)
+    return table(("code", "status", "when", "what to do"), rows)
 
 
 def _retried(code: ErrorCode) -> str:

@@ -11,7 +11,7 @@ from starlette.requests import Request
 
 from euterpe.api.auth_rate_limit import AuthRateLimit
 from euterpe.api.middleware import context_of
-from euterpe.api.problems import Refused
+from euterpe.api.problems import ProblemCode, Refused
 from euterpe.api.store_pool import StorePool
 from euterpe.crypto.apikeys import parse
 from euterpe.crypto.errors import MalformedApiKey
@@ -50,7 +50,7 @@ class Authenticator:
         context_of(request).requester_id = principal.requester_id
         if scope not in principal.scopes:
             raise Refused(
-                "forbidden",
+                ProblemCode.FORBIDDEN,
                 f"this needs a key with the scope {scope}",
                 headers={
                     "www-authenticate": f'Bearer realm="euterpe", error="insufficient_scope", scope="{scope}"'
@@ -107,7 +107,7 @@ def _key_in(request: Request) -> str:
     if key:
         return key
     raise _NoKey(
-        "unauthorized",
+        ProblemCode.UNAUTHORIZED,
         "send an API key, as `Authorization: Bearer …` or as `X-API-Key`",
         headers={"www-authenticate": 'Bearer realm="euterpe"'},
     )

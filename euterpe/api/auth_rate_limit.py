@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from ipaddress import IPv6Address, ip_address
 from math import ceil
 
-from euterpe.api.problems import Refused
+from euterpe.api.problems import ProblemCode, Refused
 
 # 30 wrong keys at once, then one per second, are enough for a fleet of clients with a wrong key.
 _BURST, _PER_S = 30, 1.0
@@ -118,7 +118,7 @@ def network_of(address: str) -> str:
 
 def _too_many(retry_after_s: int) -> Refused:
     return Refused(
-        "too_many_wrong_keys",
+        ProblemCode.TOO_MANY_WRONG_KEYS,
         "too many requests without a valid API key came from this address",
         retry_after_s=retry_after_s,
         headers={"connection": "close"},

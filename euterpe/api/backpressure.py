@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
-from euterpe.api.problems import Refused
+from euterpe.api.problems import ProblemCode, Refused
 from euterpe.api.store_pool import StorePool
 from euterpe.domain.job_limits import NO_LIMITS, JobLimits
 
@@ -36,7 +36,7 @@ _RETRY_S = 5
 _MOST_QUOTAS = 1_000
 
 Clock = Callable[[], float]
-Refusal = tuple[str, str]  # code and detail
+Refusal = tuple[ProblemCode, str]  # code and detail
 
 
 @dataclass
@@ -112,7 +112,7 @@ class Backpressure:
         self, jobs: Counts, limits: ApiLimits, pool: StorePool, clock: Clock = time.monotonic
     ) -> None:
         self._jobs, self._limits, self._pool, self._clock = jobs, limits, pool, clock
-        full = "queue_full", "too many jobs are unfinished"
+        full = ProblemCode.QUEUE_FULL, "too many jobs are unfinished"
         self._queue = CountedLimit(jobs.unfinished_of_all, limits.max_unfinished_of_all, full, pool, clock)
         self._quotas: OrderedDict[str, CountedLimit] = OrderedDict()
 
@@ -135,7 +135,7 @@ class Backpressure:
 
     def _new_quota(self, requester_id: str) -> CountedLimit:
         most = self._limits.max_unfinished
-        reached = "quota_exceeded", f"at most {most} of your jobs may be unfinished at once"
+        reached = ProblemCode.QUOTA_EXCEEDED, f"at most {most} of your jobs may be unfinished at once"
         count = partial(self._jobs.unfinished, requester_id)
         return CountedLimit(count, most, reached, self._pool, self._clock)
 
@@ -153,12 +153,12 @@ class StreamSlots:
         most = self._limits.waits_per_requester
         if self._taken[requester_id] >= most:
             raise Refused(
-                "too_many_waits",
+                ProblemCode.TOO_MANY_WAITS,
                 f"at most {most} event streams and long polls at once",
                 retry_after_s=_RETRY_S,
             )
         if self._taken.total() >= self._limits.waits:
-            raise Refused("overloaded", "too many clients are waiting here", retry_after_s=_RETRY_S)
+            raise Refused(ProblemCode.OVERLOADED, "too many clients are waiting here", retry_after_s=_RETRY_S)
         self._add(requester_id, 1)
         try:
             yield

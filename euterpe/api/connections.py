@@ -13,7 +13,7 @@ import h11
 import structlog
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from euterpe.api.problems import problem
+from euterpe.api.problems import ProblemCode, problem
 from euterpe.api.strict_http import StrictConnection
 
 _log = structlog.get_logger(__name__)
@@ -64,7 +64,9 @@ class Connection(H11Protocol):
         self.transport.close()
 
     def _refusal(self, request_id: str) -> bytes:
-        answer = problem("malformed_http", "the request is malformed or ambiguous; the connection is closed")
+        answer = problem(
+            ProblemCode.MALFORMED_HTTP, "the request is malformed or ambiguous; the connection is closed"
+        )
         headers = [*answer.raw_headers, (b"x-request-id", request_id.encode()), (b"connection", b"close")]
         events = (
             h11.Response(status_code=answer.status_code, headers=headers, reason=b"Bad Request"),

@@ -14,7 +14,7 @@ from starlette.staticfiles import StaticFiles
 from euterpe.api.backpressure import ApiLimits
 from euterpe.api.json_body import encoded
 from euterpe.api.openapi import openapi_document
-from euterpe.api.problems import PROBLEMS
+from euterpe.api.problems import ProblemCode
 
 _STATIC = Path(__file__).parent / "static"
 # The page loads from this service alone; Swagger UI draws its icons from data: URLs.
@@ -55,9 +55,9 @@ class _RevalidatedFiles(StaticFiles):
 def docs_html() -> str:
     """Return the page, with a row for each code that the `type` of a problem document links to."""
     rows = (
-        f'<tr id="{code}"><td>{kind.status}</td><td><code>{code}</code></td>'
-        f"<td>{_text(kind.title)}</td><td>{_text(kind.advice)}</td></tr>"
-        for code, kind in PROBLEMS.items()
+        f'<tr id="{code}"><td>{code.status}</td><td><code>{code}</code></td>'
+        f"<td>{_text(code.headline)}</td><td>{_text(code.advice)}</td></tr>"
+        for code in ProblemCode
     )
     return Template((_STATIC / "docs.html").read_text()).substitute(errors="\n".join(rows))
 

@@ -8,7 +8,7 @@ from hashlib import blake2b
 from starlette.requests import Request
 from starlette.responses import Response
 
-from euterpe.api.problems import Refused
+from euterpe.api.problems import ProblemCode, Refused
 
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 
@@ -27,7 +27,7 @@ async def read_json_bytes(request: Request, max_bytes: int, timeout_s: float) ->
                 if len(read) > max_bytes:
                     raise _too_large(max_bytes)
     except TimeoutError:
-        raise Refused("body_timeout", "the body did not arrive in time", headers=_CLOSE) from None
+        raise Refused(ProblemCode.BODY_TIMEOUT, "the body did not arrive in time", headers=_CLOSE) from None
     return bytes(read)
 
 
@@ -35,7 +35,9 @@ _CLOSE = {"connection": "close"}  # the rest of the body is not read
 
 
 def _too_large(max_bytes: int) -> Refused:
-    return Refused("request_too_large", f"the body may take at most {max_bytes} bytes", headers=_CLOSE)
+    return Refused(
+        ProblemCode.REQUEST_TOO_LARGE, f"the body may take at most {max_bytes} bytes", headers=_CLOSE
+    )
 
 
 def _require_json(request: Request) -> None:
@@ -43,7 +45,9 @@ def _require_json(request: Request) -> None:
     charset = parameters.strip().lower().replace('"', "")
     plain = request.headers.get("content-encoding", "identity").strip().lower() == "identity"
     if kind.strip().lower() != "application/json" or charset not in ("", "charset=utf-8") or not plain:
-        raise Refused("unsupported_media_type", "the body must be application/json in UTF-8, not compressed")
+        raise Refused(
+            ProblemCode.UNSUPPORTED_MEDIA_TYPE, "the body must be application/json in UTF-8, not compressed"
+        )
 
 
 def json_response(document: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:

@@ -15,6 +15,7 @@ from euterpe.api.openapi_nodes import (
     path,
     query,
 )
+from euterpe.api.problems import ProblemCode
 from euterpe.api.schemas import ref, schemas
 from euterpe.domain.json_schema import Schema
 from euterpe.domain.states import JobStatus
@@ -31,8 +32,13 @@ _TAGS = {
     "webhooks": "The requests that Euterpe sends to you.",
     "operation": "Health, metrics and this document; they need no key.",
 }
-_ONE_JOB = ("not_found", "pruned")
-_BODY = ("body_timeout", "request_too_large", "unsupported_media_type", "invalid_request")
+_ONE_JOB = (ProblemCode.NOT_FOUND, ProblemCode.PRUNED)
+_BODY = (
+    ProblemCode.BODY_TIMEOUT,
+    ProblemCode.REQUEST_TOO_LARGE,
+    ProblemCode.UNSUPPORTED_MEDIA_TYPE,
+    ProblemCode.INVALID_REQUEST,
+)
 _WRITE, _READ = "transcode:write", "transcode:read"
 
 
@@ -100,7 +106,7 @@ def _submit(limits: ApiLimits) -> Node:
         ],
         body=json_body("JobSpec", SUBMIT_EXAMPLES),
         responses={"202": accepted},
-        codes=(*_BODY, "idempotency_conflict", "quota_exceeded", "queue_full"),
+        codes=(*_BODY, ProblemCode.IDEMPOTENCY_CONFLICT, ProblemCode.QUOTA_EXCEEDED, ProblemCode.QUEUE_FULL),
     )
 
 
@@ -133,7 +139,7 @@ def _status() -> Node:
             "200": {**found, "headers": etag},
             "304": {"description": "Unchanged since that `ETag`.", "headers": etag},
         },
-        codes=(*_ONE_JOB, "invalid_request", "too_many_waits"),
+        codes=(*_ONE_JOB, ProblemCode.INVALID_REQUEST, ProblemCode.TOO_MANY_WAITS),
     )
 
 
@@ -152,7 +158,7 @@ def _jobs() -> Node:
             query("cursor", cursor, "The `next_cursor` before."),
         ],
         responses={"200": json_response("A page.", "JobPage")},
-        codes=("invalid_request",),
+        codes=(ProblemCode.INVALID_REQUEST,),
     )
 
 
@@ -173,21 +179,23 @@ def _events(limits: ApiLimits) -> Node:
             "200": content("The events.", "text/event-stream", ref("EventFrame")),
             "204": {"description": "You have all events, and no more will follow."},
         },
-        codes=(*_ONE_JOB, "invalid_request", "too_many_waits"),
+        codes=(*_ONE_JOB, ProblemCode.INVALID_REQUEST, ProblemCode.TOO_MANY_WAITS),
     )
 
 
 def _cancel() -> Node:
     text = "A waiting job fails at once; a running one is stopped by its worker, at its next heartbeat."
-    return _change("cancel_job", "Cancel a job", text, "conflict")
+    return _change("cancel_job", "Cancel a job", text, ProblemCode.CONFLICT)
 
 
 def _retry() -> Node:
     text = "Queues a failed job again, while it has attempts left."
-    return _change("retry_job", "Retry a failed job", text, "conflict", "invalid_transition")
+    return _change(
+        "retry_job", "Retry a failed job", text, ProblemCode.CONFLICT, ProblemCode.INVALID_TRANSITION
+    )
 
 
-def _change(name: str, summary: str, text: str, *codes: str) -> Node:
+def _change(name: str, summary: str, text: str, *codes: ProblemCode) -> Node:
     return operation(
         name,
         summary,
@@ -213,7 +221,7 @@ def _credentials() -> Node:
         parameters=[_job_id()],
         body=json_body("NewCredentials", CREDENTIALS_EXAMPLES),
         responses={"200": json_response("Stored.", "CredentialVersion")},
-        codes=(*_ONE_JOB, *_BODY, "conflict"),
+        codes=(*_ONE_JOB, *_BODY, ProblemCode.CONFLICT),
     )
 
 
@@ -232,13 +240,13 @@ def _open_paths() -> Node:
     """Return the paths that need no key."""
     text: Schema = {"type": "string"}
 
-    def get(name: str, summary: str, description: str, response: Node, *codes: str) -> Node:
+    def get(name: str, summary: str, description: str, response: Node, *codes: ProblemCode) -> Node:
         responses = {"200": response}
         return {
             "get": operation(name, summary, description, tag="operation", responses=responses, codes=codes)
         }
 
-    ready = ("database_unavailable", "schema_mismatch", "overloaded")
+    ready = (ProblemCode.DATABASE_UNAVAILABLE, ProblemCode.SCHEMA_MISMATCH, ProblemCode.OVERLOADED)
     return {
         "/healthz": get("healthz", "Liveness probe", "Answers while the process runs.", _health("Alive.")),
         "/readyz": get(
@@ -249,7 +257,7 @@ def _open_paths() -> Node:
             "Metrics",
             "Needs no key: keep it private.",
             content("Prometheus text.", "text/plain", text),
-            "overloaded",
+            ProblemCode.OVERLOADED,
         ),
         "/openapi.json": get(
             "openapi",

@@ -4,20 +4,20 @@ from collections.abc import Mapping
 from itertools import groupby
 from typing import Any
 
-from euterpe.api.problems import PROBLEMS
+from euterpe.api.problems import ProblemCode
 from euterpe.api.schemas import ref
 from euterpe.domain.json_schema import Schema
 
 Node = dict[str, Any]
 
-_EVERYWHERE = ("malformed_http", "internal")
+_EVERYWHERE = (ProblemCode.MALFORMED_HTTP, ProblemCode.INTERNAL)
 _KEYED = (
-    "unauthorized",
-    "malformed_api_key",
-    "too_many_wrong_keys",
-    "forbidden",
-    "database_unavailable",
-    "overloaded",
+    ProblemCode.UNAUTHORIZED,
+    ProblemCode.MALFORMED_API_KEY,
+    ProblemCode.TOO_MANY_WRONG_KEYS,
+    ProblemCode.FORBIDDEN,
+    ProblemCode.DATABASE_UNAVAILABLE,
+    ProblemCode.OVERLOADED,
     *_EVERYWHERE,
 )
 _RETRY_AFTER: Node = {
@@ -32,7 +32,7 @@ def operation(
     *,
     tag: str,
     responses: Node,
-    codes: tuple[str, ...] = (),
+    codes: tuple[ProblemCode, ...] = (),
     scope: str | None = None,
     parameters: list[Node] | None = None,
     body: Node | None = None,
@@ -49,13 +49,13 @@ def operation(
     return node
 
 
-def _errors(codes: tuple[str, ...]) -> Node:
-    def status(code: str) -> int:
-        return PROBLEMS[code].status
+def _errors(codes: tuple[ProblemCode, ...]) -> Node:
+    def status(code: ProblemCode) -> int:
+        return code.status
 
     errors: Node = {}
     for number, same_status in groupby(sorted(set(codes), key=lambda code: (status(code), code)), status):
-        text = "; ".join(f"`{code}`: {PROBLEMS[code].title}" for code in same_status)
+        text = "; ".join(f"`{code}`: {code.headline}" for code in same_status)
         errors[str(number)] = content(text, "application/problem+json", ref("Problem"))
         if number in (429, 503):
             errors[str(number)]["headers"] = _RETRY_AFTER

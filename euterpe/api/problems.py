@@ -2,8 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from types import MappingProxyType
+from enum import StrEnum
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -14,77 +13,204 @@ from euterpe.domain.errors import EuterpeError, FieldError, InvalidSpec
 _RETRY_S = 2
 
 
-@dataclass(frozen=True)
-class ProblemKind:
+class ProblemCode(StrEnum):
+    """The `code` of a problem document: its status, title, when it occurs and what to do about it.
+
+    `headline` is the document's title. `public_detail` replaces the messages of lower layers, which are only
+    for the operator: they may name hosts and files. docs/errors.md shows `summary` and `advice`.
+    """
+
     status: int
-    title: str
+    headline: str
+    summary: str
     advice: str
+    public_detail: str
 
+    def __new__(  # noqa: PLR0917  one row of the table
+        cls, code: str, status: int, headline: str, summary: str, advice: str, public_detail: str = ""
+    ) -> "ProblemCode":
+        member = str.__new__(cls, code)
+        member._value_ = code
+        member.status, member.headline = status, headline
+        member.summary, member.advice, member.public_detail = summary, advice, public_detail
+        return member
 
-PROBLEMS: Mapping[str, ProblemKind] = MappingProxyType(
-    {
-        "malformed_http": ProblemKind(400, "Malformed HTTP", "Send HTTP/1.1 exactly as RFC 9112 defines it."),
-        "unauthorized": ProblemKind(
-            401, "No valid API key", "Send a key that is known, not expired and enabled."
-        ),
-        "malformed_api_key": ProblemKind(
-            401, "Not an API key", "Copy the key again: its checksum does not match."
-        ),
-        "forbidden": ProblemKind(403, "Scope missing", "Use a key that has the scope that the detail names."),
-        "not_found": ProblemKind(404, "No such job", "Check the id; a requester sees its own jobs only."),
-        "no_route": ProblemKind(404, "No such address", "See /docs for the existing addresses."),
-        "method_not_allowed": ProblemKind(405, "Method not allowed", "Use a method that `Allow` names."),
-        "body_timeout": ProblemKind(408, "Body too slow", "Send the whole body within 30 seconds."),
-        "conflict": ProblemKind(409, "Not in this state", "Read the job's status: it no longer allows this."),
-        "invalid_transition": ProblemKind(
-            409, "Not in this state", "Submit a new job: this one has no attempt left."
-        ),
-        "idempotency_conflict": ProblemKind(
-            409, "Idempotency key in use", "Use a new key: this one stands for another request."
-        ),
-        "pruned": ProblemKind(410, "Job pruned", "It was finished, and its history has been removed."),
-        "request_too_large": ProblemKind(413, "Request too large", "Send a smaller body."),
-        "unsupported_media_type": ProblemKind(
-            415, "Not JSON", "Send `content-type: application/json`, unencoded."
-        ),
-        "invalid_request": ProblemKind(
-            422, "Invalid request", "Fix what `errors` lists; the list is complete."
-        ),
-        "quota_exceeded": ProblemKind(
-            429, "Too many unfinished jobs", "Wait for some of your jobs to finish, at least `Retry-After`."
-        ),
-        "queue_full": ProblemKind(429, "The queue is full", "Try again after `Retry-After`."),
-        "too_many_wrong_keys": ProblemKind(
-            429, "Too many wrong API keys", "Send a valid key; wrong ones are answered after `Retry-After`."
-        ),
-        "too_many_waits": ProblemKind(
-            429, "Too many streams and long polls", "Close some, or try again after `Retry-After`."
-        ),
-        "internal": ProblemKind(
-            500, "Internal error", "Tell the operator the `x-request-id` of this answer."
-        ),
-        "database_unavailable": ProblemKind(503, "Database unavailable", "Try again after `Retry-After`."),
-        "key_provider_unavailable": ProblemKind(
-            503, "Keys unavailable", "Try again after `Retry-After`: secrets cannot be encrypted right now."
-        ),
-        "schema_mismatch": ProblemKind(503, "Not ready", "The operator runs `euterpe migrate`."),
-        "overloaded": ProblemKind(503, "Overloaded", "Try again after `Retry-After`."),
-    }
-)
-# Details that replace the store's messages, which are only for the operator: they may name hosts and files.
-_PUBLIC_DETAILS = {
-    "database_unavailable": "the database cannot be reached right now; try again",
-    "key_provider_unavailable": "the keys that encrypt secrets cannot be reached right now; try again",
-    "schema_mismatch": "the program and the database are of different versions",
-}
+    MALFORMED_HTTP = (
+        "malformed_http",
+        400,
+        "Malformed HTTP",
+        "the request is not HTTP/1.1, or two parsers could disagree on where the request ends: "
+        "`Content-Length` beside `Transfer-Encoding` or twice, a bare LF or CR, a folded header line, a "
+        "control character, a malformed chunk. The connection is closed",
+        "Send HTTP/1.1 exactly as RFC 9112 defines it.",
+    )
+    UNAUTHORIZED = (
+        "unauthorized",
+        401,
+        "No valid API key",
+        "the API key is missing, unknown, expired or disabled",
+        "Send a key that is known, not expired and enabled.",
+    )
+    MALFORMED_API_KEY = (
+        "malformed_api_key",
+        401,
+        "Not an API key",
+        "the key's checksum does not match",
+        "Copy the key again: its checksum does not match.",
+    )
+    FORBIDDEN = (
+        "forbidden",
+        403,
+        "Scope missing",
+        "the key lacks the scope that the detail names",
+        "Use a key that has the scope that the detail names.",
+    )
+    NOT_FOUND = (
+        "not_found",
+        404,
+        "No such job",
+        "the job does not exist, or belongs to another requester",
+        "Check the id; a requester sees its own jobs only.",
+    )
+    NO_ROUTE = (
+        "no_route",
+        404,
+        "No such address",
+        "no route has this address",
+        "See /docs for the existing addresses.",
+    )
+    METHOD_NOT_ALLOWED = (
+        "method_not_allowed",
+        405,
+        "Method not allowed",
+        "the address exists, but not with this method",
+        "Use a method that `Allow` names.",
+    )
+    BODY_TIMEOUT = (
+        "body_timeout",
+        408,
+        "Body too slow",
+        "the body took longer than 30 seconds",
+        "Send the whole body within 30 seconds.",
+    )
+    CONFLICT = (
+        "conflict",
+        409,
+        "Not in this state",
+        "the job's status does not allow this call",
+        "Read the job's status: it no longer allows this.",
+    )
+    INVALID_TRANSITION = (
+        "invalid_transition",
+        409,
+        "Not in this state",
+        "the job to retry has no attempts left",
+        "Submit a new job: this one has no attempt left.",
+    )
+    IDEMPOTENCY_CONFLICT = (
+        "idempotency_conflict",
+        409,
+        "Idempotency key in use",
+        "the `Idempotency-Key` belongs to a different request",
+        "Use a new key: this one stands for another request.",
+    )
+    PRUNED = (
+        "pruned",
+        410,
+        "Job pruned",
+        "the job had finished, and was pruned",
+        "It was finished, and its history has been removed.",
+    )
+    REQUEST_TOO_LARGE = (
+        "request_too_large",
+        413,
+        "Request too large",
+        "the body is larger than `EUTERPE_MAX_BODY_BYTES`",
+        "Send a smaller body.",
+    )
+    UNSUPPORTED_MEDIA_TYPE = (
+        "unsupported_media_type",
+        415,
+        "Not JSON",
+        "the content type is not plain `application/json`",
+        "Send `content-type: application/json`, unencoded.",
+    )
+    INVALID_REQUEST = (
+        "invalid_request",
+        422,
+        "Invalid request",
+        "fields are invalid; `errors` lists all of them",
+        "Fix what `errors` lists; the list is complete.",
+    )
+    QUOTA_EXCEEDED = (
+        "quota_exceeded",
+        429,
+        "Too many unfinished jobs",
+        "you have too many unfinished jobs",
+        "Wait for some of your jobs to finish, at least `Retry-After`.",
+    )
+    QUEUE_FULL = (
+        "queue_full",
+        429,
+        "The queue is full",
+        "all requesters together have too many unfinished jobs",
+        "Try again after `Retry-After`.",
+    )
+    TOO_MANY_WRONG_KEYS = (
+        "too_many_wrong_keys",
+        429,
+        "Too many wrong API keys",
+        "too many requests without a valid key from this address",
+        "Send a valid key; wrong ones are answered after `Retry-After`.",
+    )
+    TOO_MANY_WAITS = (
+        "too_many_waits",
+        429,
+        "Too many streams and long polls",
+        "you have too many open streams and long polls",
+        "Close some, or try again after `Retry-After`.",
+    )
+    INTERNAL = (
+        "internal",
+        500,
+        "Internal error",
+        "a bug",
+        "Tell the operator the `x-request-id` of this answer.",
+    )
+    DATABASE_UNAVAILABLE = (
+        "database_unavailable",
+        503,
+        "Database unavailable",
+        "the database is unavailable, refuses writes, or was locked by another process for 30 seconds",
+        "Try again after `Retry-After`.",
+        "the database cannot be reached right now; try again",
+    )
+    KEY_PROVIDER_UNAVAILABLE = (
+        "key_provider_unavailable",
+        503,
+        "Keys unavailable",
+        "the keys that encrypt the request's secrets cannot be reached; nothing was stored, and requests "
+        "without secrets are accepted",
+        "Try again after `Retry-After`: secrets cannot be encrypted right now.",
+        "the keys that encrypt secrets cannot be reached right now; try again",
+    )
+    SCHEMA_MISMATCH = (
+        "schema_mismatch",
+        503,
+        "Not ready",
+        "the program and the database are of different versions",
+        "The operator runs `euterpe migrate`.",
+        "the program and the database are of different versions",
+    )
+    OVERLOADED = ("overloaded", 503, "Overloaded", "too many calls at once", "Try again after `Retry-After`.")
 
 
 class Refused(EuterpeError):
-    """The request is refused; `code` is one of PROBLEMS."""
+    """The request is refused; the caller gets a problem document."""
 
     def __init__(
         self,
-        code: str,
+        code: ProblemCode,
         says: str,
         *,
         retry_after_s: int | None = None,
@@ -102,30 +228,29 @@ def invalid(field: str, says: str) -> InvalidSpec:
 
 
 def problem(
-    code: str,
+    code: ProblemCode,
     detail: str,
     *,
     errors: Sequence[FieldError] | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> Response:
-    kind = PROBLEMS[code]
     document: dict[str, object] = {
         "type": f"/docs#{code}",
-        "title": kind.title,
-        "status": kind.status,
+        "title": code.headline,
+        "status": code.status,
         "detail": detail,
-        "code": code,
+        "code": code.value,
     }
     if errors is not None:
         document["errors"] = [{"loc": list(error.loc), "msg": error.msg} for error in errors]
     body = json.dumps(document, ensure_ascii=False).encode()
-    return Response(body, kind.status, headers, media_type="application/problem+json")
+    return Response(body, code.status, headers, media_type="application/problem+json")
 
 
 async def answer_known_error(_: Request, error: Exception) -> Response:
     """Return the problem document for an EuterpeError. Re-raise an unknown code: it becomes a 500."""
-    code = getattr(error, "code", "")
-    if code not in PROBLEMS:
+    code = ProblemCode.__members__.get(getattr(error, "code", "").upper())
+    if code is None:
         raise error
     if isinstance(error, Refused):
         return problem(code, str(error), headers=error.headers)
@@ -133,10 +258,10 @@ async def answer_known_error(_: Request, error: Exception) -> Response:
         count = len(error.errors)
         detail = f"the request has {count} error{'s' if count > 1 else ''}"
         return problem(code, detail, errors=error.errors)
-    headers = {"retry-after": str(_RETRY_S)} if PROBLEMS[code].status == 503 else {}
-    if PROBLEMS[code].status == 401:
+    headers = {"retry-after": str(_RETRY_S)} if code.status == 503 else {}
+    if code.status == 401:
         headers = {"www-authenticate": 'Bearer realm="euterpe", error="invalid_token"'}
-    return problem(code, _PUBLIC_DETAILS.get(code, str(error)), headers=headers)
+    return problem(code, code.public_detail or str(error), headers=headers)
 
 
 async def answer_routing_error(_: Request, error: Exception) -> Response:
@@ -144,10 +269,10 @@ async def answer_routing_error(_: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)  # noqa: S101  the handler is registered for this type
     if error.status_code == 405:
         return problem(
-            "method_not_allowed", "the address exists, this method does not", headers=error.headers
+            ProblemCode.METHOD_NOT_ALLOWED, "the address exists, this method does not", headers=error.headers
         )
-    return problem("no_route", "there is nothing at this address; see /docs")
+    return problem(ProblemCode.NO_ROUTE, "there is nothing at this address; see /docs")
 
 
 def internal_error() -> Response:
-    return problem("internal", "something went wrong here; it has been logged")
+    return problem(ProblemCode.INTERNAL, "something went wrong here; it has been logged")

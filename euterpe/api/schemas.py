@@ -3,7 +3,7 @@
 import json
 
 from euterpe.api.openapi_examples import example_of
-from euterpe.api.problems import PROBLEMS
+from euterpe.api.problems import ProblemCode
 from euterpe.domain.documents import StatusDocument
 from euterpe.domain.json_schema import Schema, object_schema
 from euterpe.domain.profiles import PROFILES
@@ -94,7 +94,7 @@ def _problem() -> Schema:
         title=_TEXT,
         status={"type": "integer", "minimum": 400, "maximum": 599},
         detail=_TEXT,
-        code={"type": "string", "enum": sorted(PROBLEMS)},
+        code={"type": "string", "enum": sorted(ProblemCode)},
     )
     problem["properties"]["errors"] = _list(_object(loc=_list({"type": ["string", "integer"]}), msg=_TEXT))
     return problem

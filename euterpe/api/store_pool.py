@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TypeVar
 
-from euterpe.api.problems import Refused
+from euterpe.api.problems import ProblemCode, Refused
 from euterpe.store.engine.write_wait import WRITE_WAIT_S, deadline_after, write_deadline
 
 T = TypeVar("T")
@@ -80,4 +80,4 @@ def _call_with_deadline(deadline: float, call: Callable[[], T]) -> T:
 
 
 def _overloaded() -> Refused:
-    return Refused("overloaded", "too many requests are being answered; try again", retry_after_s=1)
+    return Refused(ProblemCode.OVERLOADED, "too many requests are being answered; try again", retry_after_s=1)

@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import expect
 
 import euterpe.api
-from euterpe.api.problems import PROBLEMS
+from euterpe.api.problems import ProblemCode
 from tests.api.serving import Requester, Served
 from tests.browser import WatchedPage, browser_page
 from tests.domain.documents import MINIMAL
@@ -71,7 +71,7 @@ def test_nothing_else_is_served_from_the_folder(served: Served, name: str) -> No
 
 
 def test_the_type_of_every_problem_leads_to_its_advice(served: Served) -> None:
-    assert set(PROBLEMS) <= set(PageLinks(served.anonymous.get("/docs").text).ids)
+    assert set(ProblemCode) <= set(PageLinks(served.anonymous.get("/docs").text).ids)
     assert served.anonymous.get("/transcode/jobs").json()["type"] == "/docs#unauthorized"
 
 

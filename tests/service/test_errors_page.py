@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import get_args
 
 import euterpe
-from euterpe.api.problems import PROBLEMS
+from euterpe.api.problems import ProblemCode
 from euterpe.client import errors as client_errors
 from euterpe.client.receiver import MalformedBody
 from euterpe.crypto import errors as crypto_errors
@@ -92,7 +92,7 @@ def test_the_page_has_the_failures_and_then_the_reasons_of_releases() -> None:
 
 def test_every_problem_of_a_call_has_a_row_with_its_status() -> None:
     shown = [(row[0].strip("`"), int(row[1])) for row in table("Of HTTP calls")]
-    assert shown == [(code, kind.status) for code, kind in PROBLEMS.items()]
+    assert shown == [(code.value, code.status) for code in ProblemCode]
 
 
 def test_every_failure_of_a_delivery_has_a_row() -> None:
@@ -113,4 +113,4 @@ def test_every_flaw_of_a_signed_request_has_a_row() -> None:
 def test_every_error_of_the_client_has_a_row() -> None:
     kinds = [kind for kind in vars(client_errors).values() if isinstance(kind, type)]
     expected = {kind.code for kind in kinds if issubclass(kind, client_errors.ClientError)}
-    assert sorted(codes("In a client")) == sorted(expected - PROBLEMS.keys())
+    assert sorted(codes("In a client")) == sorted(expected - set(ProblemCode))
