@@ -31,7 +31,7 @@ from euterpe.analytics.lake import Lake
 from euterpe.analytics.options import Options
 from euterpe.analytics.pipeline import Question, analyse
 from euterpe.analytics.session import spark_session
-from euterpe.analytics.source import history_of
+from euterpe.analytics.source import open_history
 from euterpe.analytics.source.reading import as_batches
 from euterpe.analytics.tables import HISTORY
 from euterpe.bench.figures import Figure
@@ -149,7 +149,7 @@ def _copy_and_write(url: str, table: str, root: Path) -> None:
     """Copy the same columns with COPY and write them with pyarrow: the hand-written baseline."""
     columns, path = HISTORY[table].columns, root / f"{table}.parquet"
     select = sa.select(*(COLUMNS[table][column.name].label(column.name) for column in columns))
-    with history_of(url) as history:
+    with open_history(url) as history:
         writer = None
         for batch in as_batches(history, select, columns):
             writer = writer or pq.ParquetWriter(path, batch.schema)

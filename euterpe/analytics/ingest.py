@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from euterpe.analytics.errors import LakeError
 from euterpe.analytics.lake import Append, Lake
 from euterpe.analytics.lake.commits import Commit, partition_column
-from euterpe.analytics.source import history_of, read_table
+from euterpe.analytics.source import open_history, read_table
 from euterpe.analytics.tables import HISTORY
 from euterpe.store.history.feed import Bookmark, Cut, HistoryFeed
 
@@ -34,7 +34,7 @@ def ingest(
     on_table: Progress = lambda table, rows: None,  # noqa: ARG005
 ) -> Ingested:
     """Append the rows beyond the lake's positions; `metadata` names the metadata keys that are included."""
-    with lake.append("ingest") as append, history_of(url) as history:
+    with lake.append("ingest") as append, open_history(url) as history:
         _check_installation(lake, append.before, history)
         append.read_ms, now = history.clock_ms(), history.now()
         since = _resume_cut(append.before.positions, history)

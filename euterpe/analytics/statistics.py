@@ -48,7 +48,7 @@ def equal_counts(one: int, other: int) -> float:
     return min(1.0, 2 * regularised_beta(high, low + 1, 0.5))
 
 
-def holm(p_values: Sequence[float]) -> list[float]:
+def holm_bonferroni(p_values: Sequence[float]) -> list[float]:
     """Return Holm-Bonferroni-adjusted p-values, in input order."""
     adjusted, largest = [0.0] * len(p_values), 0.0
     for rank, index in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):

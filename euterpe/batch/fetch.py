@@ -17,8 +17,7 @@ from obstore.exceptions import (
 )
 from obstore.store import S3Store
 
-from euterpe.batch.errors import ManifestError
-from euterpe.batch.files import File, check_text, is_pattern, kind_of, wanted
+from euterpe.batch.files import File, ManifestError, check_text, is_pattern, kind_of, wanted
 
 if TYPE_CHECKING:
     from obstore.store import RetryConfig

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from euterpe.batch.errors import ManifestError
+from euterpe.analytics.errors import AnalyticsError
 
 Kind = Literal["csv", "jsonl", "parquet"]
 
@@ -25,6 +25,12 @@ KINDS: dict[str, Kind] = {
 _ENDINGS = ", ".join(KINDS)
 _GLOB = re.compile(r"[*?\[]")
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
+
+
+class ManifestError(AnalyticsError):
+    """The manifest cannot be read as it is; the message begins with the file's name."""
+
+    code = "manifest"
 
 
 @dataclass(frozen=True)

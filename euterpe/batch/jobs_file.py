@@ -9,7 +9,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from euterpe.batch.errors import JobsFileError
+from euterpe.analytics.errors import AnalyticsError
+
+
+class JobsFileError(AnalyticsError):
+    """The jobs file is missing, in use or malformed."""
+
+    code = "jobs_file"
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from euterpe.batch.column_mapping import NUMBERS, Document, nested, value_of, with_defaults
-from euterpe.batch.errors import ManifestError
+from euterpe.batch.files import ManifestError
 from euterpe.batch.splits import Piece
 from euterpe.domain.canonical import request_hash, split_secrets
 from euterpe.domain.errors import FieldError, InvalidSpec

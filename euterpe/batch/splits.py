@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import IO
 
 from euterpe.batch.column_mapping import unknown
-from euterpe.batch.errors import ManifestError
-from euterpe.batch.files import File, Kind
+from euterpe.batch.files import File, Kind, ManifestError
 
 _PIECE = 4 * 1024 * 1024
 _LONGEST_LINE = 1024 * 1024  # four times the largest request

@@ -6,6 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from euterpe.analytics.errors import AnalyticsError
 from euterpe.batch.jobs_file import Batch, Submitted
 from euterpe.client import Gone, Job, NotFound, StillRunning
 from euterpe.domain.states import FINISHED, JobStatus
@@ -13,6 +14,12 @@ from euterpe.domain.states import FINISHED, JobStatus
 _FIRST = 5  # number of rows listed for each error
 _PAUSE_S = 2.0
 GONE = "gone"  # pruned, or belongs to another requester
+
+
+class BatchIncomplete(AnalyticsError):
+    """Part of the batch was not accepted or has not succeeded; the message names the part."""
+
+    code = "batch_incomplete"
 
 
 @dataclass

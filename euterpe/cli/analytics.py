@@ -215,7 +215,6 @@ def _lake(root: Path) -> "Lake":
 @contextmanager
 def _spark(master: str) -> Iterator["SparkSession"]:
     with importing("analytics"):
-        from euterpe.analytics.session import spark_session
-        from euterpe.analytics.spark_errors import files_in_words
-    with files_in_words(), spark_session(master) as session:
+        from euterpe.analytics.session import explain_file_errors, spark_session
+    with explain_file_errors(), spark_session(master) as session:
         yield session

@@ -88,9 +88,9 @@ def submit(
     as_json: AsJson = False,
 ) -> None:
     """Check every row, then submit each once, even over several runs. The API key is in EUTERPE_API_KEY."""
-    from euterpe.batch.errors import BatchIncomplete
     from euterpe.batch.jobs_file import jobs_path
     from euterpe.batch.rows import requests
+    from euterpe.batch.status import BatchIncomplete
     from euterpe.batch.submission import Tally, refusal_reason
 
     if manifest.startswith("s3://") and not master.startswith("local"):
@@ -124,9 +124,8 @@ def status(
     as_json: AsJson = False,
 ) -> None:
     """Show the status of a batch; exit 1 unless all its jobs succeeded. The API key is in EUTERPE_API_KEY."""
-    from euterpe.batch.errors import BatchIncomplete
     from euterpe.batch.jobs_file import jobs_path, read_batch
-    from euterpe.batch.status import fetch_status, follow
+    from euterpe.batch.status import BatchIncomplete, fetch_status, follow
 
     if not (manifest or jobs):
         raise typer.BadParameter("give the manifest, or the file of its jobs with --jobs")
@@ -182,8 +181,7 @@ class _Read:
 
 @contextmanager
 def _read(manifest: str) -> Iterator[_Read]:
-    from euterpe.batch.errors import ManifestError
-    from euterpe.batch.files import files_of
+    from euterpe.batch.files import ManifestError, files_of
     from euterpe.batch.splits import split
 
     with ExitStack() as opened:

@@ -8,7 +8,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from euterpe.analytics.schema import ARROW, Table, arrow_schema
-from euterpe.synthesize.arrivals import Ints
+from euterpe.synthesize.history_plan import Ints
 from euterpe.synthesize.jobs import Bools
 
 

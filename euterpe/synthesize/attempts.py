@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from euterpe.synthesize.arrivals import Floats, Ints
+from euterpe.synthesize.history_plan import Floats, Ints
 from euterpe.synthesize.jobs import (
     FAILS_MORE,
     FAILS_MORE_SINCE,

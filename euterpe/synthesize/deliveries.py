@@ -7,10 +7,9 @@ import pyarrow as pa
 
 from euterpe.analytics.tables import DELIVERIES
 from euterpe.domain.retry import DeliverySchedule
-from euterpe.synthesize.arrivals import Floats, Ints
 from euterpe.synthesize.arrow import ids, instants, numbers, table_of, words
 from euterpe.synthesize.customers import NO_RECEIVER, WebhookReceiver, customer, requester_id
-from euterpe.synthesize.history_plan import HistoryPlan
+from euterpe.synthesize.history_plan import Floats, HistoryPlan, Ints
 from euterpe.synthesize.jobs import Bools
 from euterpe.synthesize.snapshot import Snapshot
 from euterpe.synthesize.timeline import EVENTS

@@ -1,10 +1,20 @@
-"""The parameters of a synthetic history. A plan always yields the same rows, in independent blocks."""
+"""The plan of a synthetic history, and the arrival times of its jobs.
+
+A plan always yields the same rows, in independent blocks. More jobs arrive by day than by night, fewer on
+Sundays, and a little more every week.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
 
 from euterpe.analytics.errors import AnalyticsError
 
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
 OnProgress = Callable[[int], object]  # called with the number of jobs generated so far
 
 BLOCK = 10_000  # jobs
@@ -57,3 +67,46 @@ class HistoryPlan:
 
     def jobs_of(self, index: int) -> range:
         return range(index * BLOCK, min((index + 1) * BLOCK, self.jobs))
+
+
+_WEEKDAYS = np.array([1.0, 1.05, 1.1, 1.05, 0.95, 0.6, 0.5])  # Monday first
+_WEEKLY_GROWTH = 0.03
+_BUSIEST = 15  # o'clock
+# The first day of the epoch was a Thursday.
+_THURSDAY = 3
+_STEP_MS = 300_000
+# The last few jobs arrive in the last minutes, so that even a quiet history ends with jobs in flight.
+_RUSH, _RUSH_MS = 12, 120_000
+# The share of slots in use at the busiest moment of the week: the closer to 1, the longer the queue then.
+_PEAK_LOAD = 0.97
+
+
+def cycle(at_ms: Ints) -> Floats:
+    """Return how busy each moment of the week is, from 0 to 1."""
+    day = (at_ms // DAY_MS + _THURSDAY) % 7
+    of_day = (1 + np.cos(2 * np.pi * (at_ms / DAY_MS - _BUSIEST / 24))) / 2
+    return np.asarray(_WEEKDAYS[day] * (0.2 + 0.8 * of_day**1.5) / _WEEKDAYS.max())
+
+
+def pressure(at_ms: Ints) -> Floats:
+    """Return the share of slots in use at each moment; the number of slots grows with the load."""
+    return _PEAK_LOAD * cycle(at_ms)
+
+
+@lru_cache(maxsize=4)
+def _curve(plan: HistoryPlan) -> tuple[Floats, Floats]:
+    """Return the cumulative shares of the jobs, without the last few, and the instants of these shares."""
+    instants = np.arange(plan.since_ms, plan.until_ms - _RUSH_MS + 1, _STEP_MS)
+    weeks = (instants - plan.since_ms) / (7 * DAY_MS)
+    come = np.cumsum(cycle(instants) * (1 + _WEEKLY_GROWTH) ** weeks)
+    return (come - come[0]) / (come[-1] - come[0]), instants.astype(np.float64)
+
+
+def arrivals(plan: HistoryPlan, index: int, rng: np.random.Generator) -> Ints:
+    """Return the block's arrival times in ascending order; they do not overlap with the next block's."""
+    jobs, late = plan.jobs_of(index), min(_RUSH, plan.jobs // 20)
+    place = np.sort(rng.uniform(jobs.start, jobs.stop, len(jobs)))
+    usual = np.interp(place / (plan.jobs - late), *_curve(plan))
+    rush = plan.until_ms - (plan.jobs - place) / max(late, 1) * _RUSH_MS
+    found = np.where(place < plan.jobs - late, usual, rush).astype(np.int64)
+    return np.minimum(found, plan.until_ms - 1)

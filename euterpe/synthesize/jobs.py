@@ -7,9 +7,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from euterpe.synthesize.arrivals import Floats, Ints, arrivals
 from euterpe.synthesize.customers import customer
-from euterpe.synthesize.history_plan import HistoryPlan
+from euterpe.synthesize.history_plan import Floats, HistoryPlan, Ints, arrivals
 
 
 class EncodeProfile(NamedTuple):

@@ -1,5 +1,10 @@
-"""The ways in which attempts end, with their probabilities. Codes and phases are those of docs/errors.md."""
+"""The ways in which attempts end, with their probabilities, and outages in which every attempt ends alike.
 
+Codes and phases are those of docs/errors.md. In an outage, every attempt with one profile fails for the same
+reason.
+"""
+
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -7,6 +12,8 @@ import numpy as np
 from euterpe.domain.error_codes import ErrorCode, RetryClass
 from euterpe.domain.retry import JobError, canceled, lease_expired
 from euterpe.domain.states import IN_PROGRESS
+from euterpe.synthesize.history_plan import HistoryPlan, Ints
+from euterpe.synthesize.jobs import JobColumns
 
 CLAIMED, FETCHING, PROCESSING, UPLOADING, QUEUED = range(5)
 # The names of the phases, indexed by the numbers above. A job in `queued` is canceled while it waits.
@@ -48,6 +55,7 @@ NEVER_AGAIN = np.array([fate.retry_class is _NEVER for fate in FATES] + [False])
 RELEASED, LEASE_EXPIRED, CANCELED = BY_CODE["released"], BY_CODE["lease_expired"], BY_CODE["canceled"]
 NOT_MEDIA, ENCODE_FAILED = BY_CODE["source_not_media"], BY_CODE["encode_failed"]
 FORBIDDEN = (BY_CODE["source_forbidden"], BY_CODE["output_forbidden"])
+JOBS_OF_AN_OUTAGE = 20
 
 
 def job_error(code: str, phase: str) -> JobError:
@@ -57,3 +65,39 @@ def job_error(code: str, phase: str) -> JobError:
         return lease_expired(phase)
     fate = FATES[BY_CODE[code]]
     return JobError(ErrorCode[code.upper()], fate.message, phase, fate.retry_class)
+
+
+@dataclass(frozen=True)
+class WorkerOutages:
+    """Periods of time, each with the profile whose attempts fail then."""
+
+    spans: tuple[tuple[int, int, int], ...]  # begins, ends, profile
+    fate: int
+
+    def strike(self, fates: tuple[Ints, Ints], claimed: Ints, profile: Ints) -> tuple[Ints, Ints]:
+        """Return the fates and phases, replaced for the attempts that fall into an outage."""
+        fate, phase = fates
+        for begins, ends, affected in self.spans:
+            is_hit = (claimed >= begins) & (claimed < ends) & (profile == affected)
+            fate = np.where(is_hit, self.fate, fate)
+            phase = np.where(is_hit, FATES[self.fate].phase, phase)
+        return fate, phase
+
+
+def draw_outages(plan: HistoryPlan, jobs: JobColumns, rng: np.random.Generator) -> WorkerOutages:
+    """Return outages at random times of the block, each as long as 20 jobs of one profile take to arrive."""
+    fate = BY_CODE[plan.outage_code]
+    if not plan.outages:
+        return WorkerOutages(
+            (), fate
+        )  # no draw from `rng`: a plan without outages must give the same history as before outages existed
+    firsts = rng.integers(0, len(jobs), plan.outages)
+    return WorkerOutages(tuple(_span(jobs, int(first)) for first in firsts), fate)
+
+
+def _span(jobs: JobColumns, first: int) -> tuple[int, int, int]:
+    profile = int(jobs.profile[first])
+    ready = np.maximum(jobs.created_ms, jobs.not_before_ms)
+    same = np.sort(ready[(jobs.profile == profile) & (ready >= ready[first])])
+    last = same[min(JOBS_OF_AN_OUTAGE, len(same) - 1)]
+    return int(ready[first]), int(last) + 1, profile

@@ -6,9 +6,8 @@ from heapq import heappop, heappush
 import numpy as np
 import pyarrow as pa
 
-from euterpe.synthesize.arrivals import Ints
 from euterpe.synthesize.arrow import ids, words
-from euterpe.synthesize.history_plan import HistoryPlan
+from euterpe.synthesize.history_plan import HistoryPlan, Ints
 from euterpe.synthesize.jobs import Bools, JobColumns, draw_jobs
 from euterpe.synthesize.timeline import Columns, Lives
 

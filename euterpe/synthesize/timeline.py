@@ -12,11 +12,9 @@ import numpy as np
 from euterpe.domain.error_codes import RetryClass
 from euterpe.domain.retry import Backoff
 from euterpe.domain.states import IN_PROGRESS
-from euterpe.synthesize.arrivals import Ints, pressure
 from euterpe.synthesize.attempts import Course, draw_fates, run
-from euterpe.synthesize.history_plan import HistoryPlan
+from euterpe.synthesize.history_plan import HistoryPlan, Ints, pressure
 from euterpe.synthesize.jobs import Bools, JobColumns
-from euterpe.synthesize.outages import draw_outages
 from euterpe.synthesize.outcomes import (
     CANCELED,
     FATES,
@@ -26,6 +24,7 @@ from euterpe.synthesize.outcomes import (
     QUEUED,
     RELEASED,
     SUCCESS,
+    draw_outages,
 )
 
 Columns = dict[str, Any]  # arrays of equal length

@@ -9,7 +9,7 @@ import pytest
 from euterpe.analytics.statistics import (
     equal_counts,
     equal_rates,
-    holm,
+    holm_bonferroni,
     regularised_beta,
     slope,
 )
@@ -62,10 +62,10 @@ def test_the_beta_function_is_a_sum_of_binomials(a: int, b: int) -> None:
 
 
 def test_holm_raises_the_smallest_most_and_keeps_the_order() -> None:
-    assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
-    assert holm([0.9, 0.001]) == pytest.approx([0.9, 0.002])
-    assert holm([0.8, 0.8]) == [1, 1]
-    assert holm([]) == []
+    assert holm_bonferroni([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
+    assert holm_bonferroni([0.9, 0.001]) == pytest.approx([0.9, 0.002])
+    assert holm_bonferroni([0.8, 0.8]) == [1, 1]
+    assert holm_bonferroni([]) == []
 
 
 def test_a_line_is_found_through_noise_that_cancels_out() -> None:

@@ -5,9 +5,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from euterpe.batch.errors import ManifestError
 from euterpe.batch.fetch import fetched
-from euterpe.batch.files import files_of
+from euterpe.batch.files import ManifestError, files_of
 from euterpe.batch.splits import split
 from euterpe.batch.validation import examine
 from tests.batch.manifests import cells, write

@@ -3,8 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from euterpe.batch.errors import ManifestError
-from euterpe.batch.files import files_of
+from euterpe.batch.files import ManifestError, files_of
 
 
 def names(manifest: str) -> list[str]:

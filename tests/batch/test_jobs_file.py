@@ -2,8 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from euterpe.batch.errors import JobsFileError
-from euterpe.batch.jobs_file import Batch, JobsFile, Submitted, jobs_path, read_batch
+from euterpe.batch.jobs_file import Batch, JobsFile, JobsFileError, Submitted, jobs_path, read_batch
 
 
 def written(path: Path) -> Path:

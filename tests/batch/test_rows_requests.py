@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from euterpe.batch.errors import ManifestError
+from euterpe.batch.files import ManifestError
 from euterpe.batch.row_problems import RowPlace
 from euterpe.batch.rows import key_of, requests, secret_of
 from euterpe.domain.spec import parse_spec

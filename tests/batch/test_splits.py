@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from euterpe.batch.errors import ManifestError
+from euterpe.batch.files import ManifestError
 from tests.batch.manifests import KINDS, Cells, cells, pieces_of, read, write
 
 TABLE: list[Cells] = [cells(n, metadata__title=f'"{n}",\r\n\n{"é" * n}') for n in range(60)]

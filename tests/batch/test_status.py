@@ -1,3 +1,5 @@
+import subprocess
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -79,3 +81,9 @@ def test_a_batch_is_followed_to_its_end_and_no_job_longer_than_to_its_own() -> N
     assert service.requests == [["j0", "j1", "j2", "j3"], ["j1", "j2"], ["j2"]]
     assert [now.finished for now in shown] == [2, 3, 4]
     assert end.by_status == {"succeeded": 2, "failed": 1, "gone": 1}
+
+
+def test_the_status_of_a_batch_needs_no_spark() -> None:
+    loaded = "import sys, euterpe.batch.status, euterpe.batch.jobs_file; print('pyspark' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"

@@ -27,7 +27,7 @@ from euterpe.analytics.options import Options
 from euterpe.analytics.permutation_test import FEWEST_BLOCKS, Blocks, equal_ratios
 from euterpe.analytics.report.results import Row
 from euterpe.analytics.schema import Table, columns
-from euterpe.analytics.statistics import holm
+from euterpe.analytics.statistics import holm_bonferroni
 from euterpe.domain.error_codes import ErrorCode
 
 TABLE = Table(
@@ -146,7 +146,7 @@ def compared(atoms: Iterable[Row]) -> list[dict[str, Any]]:
     pairs = [(old, new) for old, new in pairwise(versions) if old.profile == new.profile]
     found = [row for pair in pairs for row in _compare(*pair)]
     tested = [row for row in found if row["p_value"] is not None]
-    for row, p_value in zip(tested, holm([row["p_value"] for row in tested]), strict=True):
+    for row, p_value in zip(tested, holm_bonferroni([row["p_value"] for row in tested]), strict=True):
         row["p_value"] = p_value
     return [{**row, "verdict": _verdict(row)} for row in found]
 

@@ -11,6 +11,7 @@ Name the columns you need with `.schema(…)`: Spark does not pass a query's col
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,7 +45,7 @@ class SourceOptions:
     metadata: frozenset[str]
 
     def parts(self, since: Cut, until: Cut | None) -> list[spark.InputPartition]:
-        with history_of(self.url) as history:
+        with open_history(self.url) as history:
             ranges = history.ranges(self.table.name, since, until or history.now().cut, self.rows)
         return [spark.InputPartition(part) for part in ranges]
 
@@ -57,7 +58,7 @@ class SourceOptions:
         where = pushed.conditions(self.table, filters)
         # Without an allowed key, metadata does not leave the database.
         read = [column for column in self.columns if self.metadata or column.name != "metadata"]
-        with history_of(self.url) as history:
+        with open_history(self.url) as history:
             for piece in history.answers(part):
                 for batch in read_part(history, self.table.name, piece, read, where):
                     yield keep_allowed(batch, self.columns, self.metadata)
@@ -132,7 +133,7 @@ class _StreamReader(spark.DataSourceStreamReader):
         return {**Cut()._asdict(), "marks": ""}
 
     def latestOffset(self, start: Offset, limit: Any) -> Offset:  # noqa: N802, ARG002
-        with history_of(self._source.url) as history:
+        with open_history(self._source.url) as history:
             began = _cut_of(start)
             if began != Cut() and not history.knows(Bookmark(began, json.loads(str(start["marks"])))):
                 raise AnalyticsError(
@@ -149,17 +150,14 @@ class _StreamReader(spark.DataSourceStreamReader):
         return self._source.read(partition)
 
 
-class history_of:  # noqa: N801  a context manager
-    """A context manager that opens a database and yields its `HistoryFeed`."""
-
-    def __init__(self, url: str) -> None:
-        self._database = Database(url)
-
-    def __enter__(self) -> HistoryFeed:
-        return HistoryFeed(self._database)
-
-    def __exit__(self, *_: object) -> None:
-        self._database.close()
+@contextmanager
+def open_history(url: str) -> Iterator[HistoryFeed]:
+    """Open a database and yield its `HistoryFeed`; close the database at the end."""
+    database = Database(url)
+    try:
+        yield HistoryFeed(database)
+    finally:
+        database.close()
 
 
 def _count(text: str) -> int:

@@ -14,9 +14,15 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from euterpe.analytics.errors import AnalyticsError, JavaMissing, SparkMissing
-from euterpe.analytics.session import driver_memory, find_java, package, spark_session
+from euterpe.analytics.session import (
+    driver_memory,
+    explain_file_errors,
+    explain_spark_failures,
+    find_java,
+    package,
+    spark_session,
+)
 from euterpe.analytics.source import read_table
-from euterpe.analytics.spark_errors import failures_in_words, files_in_words
 from tests.analytics.cluster.spark_cluster import ClusterFolder
 from tests.engines import free_port
 
@@ -114,7 +120,7 @@ class TestFailures:
         """Return a function that runs a failing Spark call and returns its error message."""
 
         def fail(call: Callable[[], object]) -> str:
-            with pytest.raises(AnalyticsError) as caught, failures_in_words("spark://h:7077"):
+            with pytest.raises(AnalyticsError) as caught, explain_spark_failures("spark://h:7077"):
                 call()
             message = str(caught.value)
             assert message.startswith("a worker of spark://h:7077 cannot go on: ")
@@ -193,11 +199,11 @@ class TestFailures:
         ],
     )
     def test_a_file_that_cannot_be_written_is_named(self, error: OSError, message: str) -> None:
-        with pytest.raises(AnalyticsError, match=message), files_in_words():
+        with pytest.raises(AnalyticsError, match=message), explain_file_errors():
             raise error
 
     def test_an_unknown_error_is_raised_unchanged(self, spark: SparkSession) -> None:
-        with pytest.raises(AnalysisException, match="UNRESOLVED_COLUMN"), failures_in_words("local[2]"):
+        with pytest.raises(AnalysisException, match="UNRESOLVED_COLUMN"), explain_spark_failures("local[2]"):
             spark.range(1).select("other")
 
 

@@ -18,7 +18,7 @@ from euterpe.analytics.facts import facts
 from euterpe.analytics.ingest import ingest
 from euterpe.analytics.lake import Lake
 from euterpe.analytics.lake.upkeep import compact
-from euterpe.analytics.spark_errors import failures_in_words
+from euterpe.analytics.session import explain_spark_failures
 from euterpe.domain.error_codes import ErrorCode
 from euterpe.domain.retry import Delivered, JobError
 from euterpe.domain.states import JobStatus
@@ -209,7 +209,7 @@ def test_a_damaged_file_of_the_lake_is_named(store: Store, url: str, spark: Spar
         whole[:4] + bytes(200) + whole[204:],
     ):
         path.write_bytes(damaged)
-        with pytest.raises(AnalyticsError, match=f"{path} is damaged"), failures_in_words("local[2]"):
+        with pytest.raises(AnalyticsError, match=f"{path} is damaged"), explain_spark_failures("local[2]"):
             lake.read(spark).jobs.collect()
     path.unlink()
     with pytest.raises(LakeError, match=str(path)):

@@ -4,8 +4,7 @@ from collections import Counter
 
 import numpy as np
 
-from euterpe.synthesize.arrivals import arrivals, pressure
-from euterpe.synthesize.history_plan import DAY_MS, HistoryPlan
+from euterpe.synthesize.history_plan import DAY_MS, HistoryPlan, arrivals, pressure
 from tests.synthesize.made_history import UNTIL_MS
 
 PLAN = HistoryPlan(jobs=10_000, seed=5, until_ms=UNTIL_MS)
