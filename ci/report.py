@@ -14,7 +14,7 @@ from typing import Any
 from euterpe.bench.figures import Figure
 
 BATCHES = (25, 100, 250)
-_PACKAGES = ("euterpe", "SQLAlchemy", "psycopg", "procrastinate", "pgqueuer")
+_PACKAGES = ("euterpe-transcode", "SQLAlchemy", "psycopg", "procrastinate", "pgqueuer")
 Rounds = Sequence[Mapping[str, Any]]
 
 _HEAD = """# Benchmarks
@@ -218,7 +218,7 @@ Machine: {machine}. Versions: {versions}.
 
 
 def render_analytics(found: Mapping[str, Sequence[Figure]]) -> str:
-    packages = ("euterpe", "pyspark", "pyarrow", "duckdb", "pandas")
+    packages = ("euterpe-transcode", "pyspark", "pyarrow", "duckdb", "pandas")
     head = _ANALYTICS.format(machine=_machine(), versions=_versions(packages))
     return "\n".join([head, *_tables(found)[1:], ""])
 

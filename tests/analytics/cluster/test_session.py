@@ -110,7 +110,7 @@ def test_the_package_that_workers_get_is_whole_and_needs_what_the_docs_name(
     done = ran(
         f"{start}; import {modules}; print(*{{name.partition('.')[0] for name in {{*sys.modules}} - had}})"
     )
-    ours = {re.split(r"[^\w-]", requirement)[0] for requirement in requires("euterpe") or ()}
+    ours = {re.split(r"[^\w-]", requirement)[0] for requirement in requires("euterpe-transcode") or ()}
     assert ours & set(done.stdout.split()) == {"pyarrow", "pydantic", "pyspark", "sqlalchemy"}, done.stderr
 
 
