@@ -53,7 +53,7 @@ def test_a_signature_is_the_hmac_of_the_contract() -> None:
 
 
 def test_the_signature_never_changes() -> None:
-    """docs/integrate.md publishes this vector for receivers in other languages."""
+    """docs/receivers.md publishes this vector for receivers in other languages."""
     assert (
         sign([SECRET], NOW, NONCE, BODY)
         == "v1=39ca7488b0159a6965c1b77349a15d4054b772cd05593075d3760ea6f4c9ef47"

@@ -48,7 +48,7 @@ def receive(
 
 
 def test_the_signature_never_changes() -> None:
-    """docs/webhooks.md publishes this vector."""
+    """docs/receivers.md has the same secret and body in the format `euterpe`."""
     assert headers_at() == {
         "webhook-id": "e-1",
         "webhook-timestamp": "1763460000",
