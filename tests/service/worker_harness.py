@@ -11,8 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from euterpe.crypto.keyfile import KeySet
-from euterpe.crypto.local_key_ring import LocalKeyRing
 from euterpe.domain.retry import Backoff
 from euterpe.domain.spec import parse_spec
 from euterpe.domain.states import FINISHED, JobStatus
@@ -33,6 +31,7 @@ from euterpe.worker.disk import DiskLedger
 from euterpe.worker.workdir import WorkDir, free_bytes_of
 from euterpe.worker.worker import Worker, WorkerTimings
 from tests.engines import Sqlite
+from tests.key_providers import checked_ring
 from tests.net.servers import Authority, Server
 from tests.s3 import ACCESS_KEY_ID, SECRET_ACCESS_KEY, S3Server
 from tests.service.process_table import at_home_in
@@ -271,11 +270,10 @@ def run_worker(
         **overrides,
     }
     authority = Authority(folder)
-    ring = LocalKeyRing(KeySet(where="the tests", active="k1", keys={"k1": b"1" * 32}))
     with ExitStack() as open_parts:
         enter = open_parts.enter_context
         url = enter(Sqlite(folder).fresh())
-        store = enter(Store(url, ring, backoff=Backoff(20, 100, 20), sweep_every_ms=0))
+        store = enter(Store(url, checked_ring(), backoff=Backoff(20, 100, 20), sweep_every_ms=0))
         egress = enter(Egress(EgressPolicy(LOOPBACK), ssl_context=authority.client_context()))
         settings = Settings(**values)
         tools = worker_tools(settings, store, egress)
