@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Sequence
 
 from euterpe.api.problems import ProblemCode
+from euterpe.client.errors import ClientCode
+from euterpe.domain.callback_codes import DeliveryCode, ReceiverCode
 from euterpe.domain.error_codes import ErrorCode, Release, RetryClass
 
 _RELEASED = "[no attempt is charged](guarantees.md#releases-without-a-charge)"
@@ -37,6 +39,28 @@ def problems() -> str:
     """Return the table of the problem documents of the API."""
     rows = ((f"`{code}`", str(code.status), code.summary, code.advice) for code in ProblemCode)
     return table(("code", "status", "when", "what to do"), rows)
+
+
+def delivery_errors() -> str:
+    """Return the table of the reasons for which a delivery failed."""
+    rows = (
+        (f"`{code}`", code.summary, "yes" if code.retryable else "no", code.advice) for code in DeliveryCode
+    )
+    return table(("code", "when", "retried", "what to do"), rows)
+
+
+def receiver_errors() -> str:
+    """Return the table of the errors of `euterpe.client.verify`."""
+    rows = (
+        (f"`{code}`", code.summary, "503" if code.retryable else "401", code.advice) for code in ReceiverCode
+    )
+    return table(("code", "when", "answer", "what to do"), rows)
+
+
+def client_errors() -> str:
+    """Return the table of the errors of `euterpe.client` without a problem document."""
+    rows = ((f"`{code}`", code.summary, code.advice) for code in ClientCode)
+    return table(("code", "when", "what to do"), rows)
 
 
 def _retried(code: ErrorCode) -> str:

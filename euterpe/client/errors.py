@@ -2,13 +2,42 @@
 
 from collections.abc import Sequence
 
+from euterpe.domain.callback_codes import DescribedCode
 from euterpe.domain.errors import EuterpeError, FieldError
+
+
+class ClientCode(DescribedCode):
+    """The codes of errors without a problem document. With one, the error has the code of the document."""
+
+    CLIENT_ERROR = ("client_error", False, "another refusal without a code", "read the message")
+    TOO_LARGE = ("too_large", False, "413 without a problem document", "send less")
+    BUSY = ("busy", True, "429 without a problem document", "try again after `retry_after`")
+    SERVER_ERROR = ("server_error", True, "5xx without a problem document", "try again; tell the operator")
+    UNREACHABLE = (
+        "unreachable",
+        True,
+        "no answer",
+        "try again; the same idempotency key makes no second job",
+    )
+    UNEXPECTED_ANSWER = (
+        "unexpected_answer",
+        False,
+        "the answer is not from Euterpe",
+        "check the URL, and the proxies on the way",
+    )
+    STILL_RUNNING = ("still_running", False, "the timeout of `wait` is over; the job continues", "wait again")
+    JOB_FAILED = (
+        "job_failed",
+        False,
+        "`raise_for_failure` was called on a job without an error code",
+        "read the job's status",
+    )
 
 
 class ClientError(EuterpeError):
     """Base of the client's errors, with the `code` and `request_id` of the server's response, if any."""
 
-    code = "client_error"
+    code: str = ClientCode.CLIENT_ERROR
     not_applied = False  # True: the request certainly had no effect, so a retry is safe
     retry_after: float | None = None  # seconds
 
@@ -45,7 +74,7 @@ class Conflict(ClientError):
 
 
 class TooLarge(ClientError):
-    code = "too_large"
+    code = ClientCode.TOO_LARGE
 
 
 class Invalid(ClientError):
@@ -58,16 +87,16 @@ class Invalid(ClientError):
 class Busy(ClientError):
     """The quota is used up, or the queue is full: retry after `retry_after` seconds."""
 
-    code = "busy"
-    retryable = True
+    code = ClientCode.BUSY
+    retryable = code.retryable
     not_applied = True
 
 
 class ServerError(ClientError):
     """The server failed. Its operator finds the cause in the logs by the request id."""
 
-    code = "server_error"
-    retryable = True
+    code = ClientCode.SERVER_ERROR
+    retryable = code.retryable
 
     def __str__(self) -> str:
         message = super().__str__()
@@ -77,8 +106,8 @@ class ServerError(ClientError):
 class Unreachable(ClientError):
     """There was no response: the connection was refused, lost or too slow."""
 
-    code = "unreachable"
-    retryable = True
+    code = ClientCode.UNREACHABLE
+    retryable = code.retryable
 
     def __init__(self, message: str, *, not_applied: bool = False) -> None:
         super().__init__(message)
@@ -88,16 +117,16 @@ class Unreachable(ClientError):
 class UnexpectedAnswer(ClientError):
     """The response is not from Euterpe: the URL belongs to another program or a proxy."""
 
-    code = "unexpected_answer"
+    code = ClientCode.UNEXPECTED_ANSWER
 
 
 class StillRunning(ClientError):
     """The timeout of a `wait` has passed. The job goes on."""
 
-    code = "still_running"
+    code = ClientCode.STILL_RUNNING
 
 
 class JobFailed(ClientError):
     """Raised by `Job.raise_for_failure`; `code` is the code of the job's error."""
 
-    code = "job_failed"
+    code = ClientCode.JOB_FAILED

@@ -9,6 +9,7 @@ from euterpe.client.documents import Event, Refresh
 from euterpe.crypto import signing
 from euterpe.crypto.errors import MalformedHeader, SignatureError
 from euterpe.crypto.nonces import NonceCache
+from euterpe.domain.callback_codes import ReceiverCode
 
 _Document = TypeVar("_Document", Event, Refresh)
 
@@ -16,7 +17,7 @@ _Document = TypeVar("_Document", Event, Refresh)
 class MalformedBody(SignatureError):
     """The body is signed but of the wrong kind, such as a webhook at the refresh URL."""
 
-    code = "signed_body_malformed"
+    code = ReceiverCode.SIGNED_BODY_MALFORMED
 
     def __init__(self, kind: str) -> None:
         super().__init__(f"the body is signed, but it is no {kind}: check which URL is for which kind")

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from euterpe.domain.callback_codes import ReceiverCode
 from euterpe.domain.error_codes import ErrorCode
 from euterpe.domain.errors import EuterpeError
 
@@ -79,7 +80,7 @@ class SignatureError(EuterpeError):
 
 
 class MissingHeader(SignatureError):
-    code = "signature_header_missing"
+    code = ReceiverCode.SIGNATURE_HEADER_MISSING
 
     def __init__(self, header: str) -> None:
         super().__init__(f"the header {header} is missing")
@@ -87,7 +88,7 @@ class MissingHeader(SignatureError):
 
 
 class MalformedHeader(SignatureError):
-    code = "signature_header_malformed"
+    code = ReceiverCode.SIGNATURE_HEADER_MALFORMED
 
     def __init__(self, header: str) -> None:
         super().__init__(f"the header {header} is malformed")
@@ -95,7 +96,7 @@ class MalformedHeader(SignatureError):
 
 
 class TimestampSkew(SignatureError):
-    code = "signature_timestamp_skew"
+    code = ReceiverCode.SIGNATURE_TIMESTAMP_SKEW
 
     def __init__(self, ahead_seconds: int, allowed_seconds: int) -> None:
         super().__init__(
@@ -104,14 +105,14 @@ class TimestampSkew(SignatureError):
 
 
 class BadSignature(SignatureError):
-    code = "signature_bad"
+    code = ReceiverCode.SIGNATURE_BAD
 
     def __init__(self) -> None:
         super().__init__("no signature matches: check the secret, and that the body is the raw bytes")
 
 
 class ReplayedNonce(SignatureError):
-    code = "signature_replayed"
+    code = ReceiverCode.SIGNATURE_REPLAYED
 
     def __init__(self) -> None:
         super().__init__("this delivery was seen before, or is too old to tell")
@@ -120,8 +121,8 @@ class ReplayedNonce(SignatureError):
 class NonceMemoryFull(SignatureError):
     """The memory is full of live nonces. Answer 503: forgetting a nonce would let its replay pass."""
 
-    code = "signature_nonce_memory_full"
-    retryable = True
+    code = ReceiverCode.SIGNATURE_NONCE_MEMORY_FULL
+    retryable = code.retryable
 
     def __init__(self, capacity: int) -> None:
         super().__init__(f"all {capacity} nonces in memory are still live: raise the capacity")

@@ -15,6 +15,7 @@ from euterpe.crypto.errors import KeyProviderUnavailable
 from euterpe.crypto.signing import webhook_headers
 from euterpe.dispatch.destination import Outcome, origin_of
 from euterpe.dispatch.signing_secrets import SigningSecrets
+from euterpe.domain.callback_codes import DeliveryCode
 from euterpe.domain.canonical import hide_query
 from euterpe.domain.errors import EuterpeError
 from euterpe.domain.retry import (
@@ -86,7 +87,8 @@ class Sender:
             outcome = Outcome.SILENCE if isinstance(failure, EgressError) else Outcome.NOTHING
         except Exception as error:  # noqa: BLE001  one bad event must not stop the others
             _log.exception("delivery_unexpected_error", event_id=event.event_id, job_id=event.job_id)
-            decision, outcome = self._retry(event, f"internal_error: {type(error).__name__}"), Outcome.NOTHING
+            reason = f"{DeliveryCode.INTERNAL_ERROR}: {type(error).__name__}"
+            decision, outcome = self._retry(event, reason), Outcome.NOTHING
         took_ms = int((time.monotonic() - began) * 1000)
         delivery = _delivery(event, decision, answer, took_ms, url)
         _log_delivery(delivery)
@@ -94,7 +96,8 @@ class Sender:
 
     def refuse(self, event: ClaimedEvent, failures: int) -> Delivery:
         """Return a delivery that failed without a send because the receiver's circuit breaker is open."""
-        reason = f"receiver_down: {failures} sends in a row were not answered, and this one was not made"
+        problem = f"{failures} sends in a row were not answered, and this one was not made"
+        reason = f"{DeliveryCode.RECEIVER_DOWN}: {problem}"
         delivery = _delivery(event, self._retry(event, reason), None, 0, event.url)
         _log_delivery(delivery)
         return delivery

@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Callable
 
+from euterpe.domain.callback_codes import DeliveryCode
 from euterpe.domain.errors import EuterpeError
 from euterpe.store.secrets.requesters import Requesters
 
@@ -15,8 +16,8 @@ _CAPACITY = 1_000
 class NoWebhookSecret(EuterpeError):
     """The requester has no valid secret. Its events are not sent, as receivers could not verify them."""
 
-    code = "no_webhook_secret"
-    retryable = True
+    code = DeliveryCode.NO_WEBHOOK_SECRET
+    retryable = code.retryable
 
     def __init__(self, requester_id: str) -> None:
         super().__init__(f"{requester_id} has no valid secret; run `euterpe requester rotate-secret`")

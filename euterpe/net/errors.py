@@ -1,5 +1,6 @@
 """Errors of egress requests. A message names `scheme://host:port`, never a path, query or response."""
 
+from euterpe.domain.callback_codes import DeliveryCode
 from euterpe.domain.errors import EuterpeError
 
 
@@ -16,12 +17,12 @@ class EgressError(EuterpeError):
 class EgressRefused(EgressError):
     """The policy of this installation forbids the request, or its URL is ambiguous. Nothing was dialled."""
 
-    code = "egress_refused"
+    code = DeliveryCode.EGRESS_REFUSED
 
 
 class EgressTimeout(EgressError):
-    code = "egress_timeout"
-    retryable = True
+    code = DeliveryCode.EGRESS_TIMEOUT
+    retryable = code.retryable
 
 
 class EgressTooSlow(EgressTimeout):
@@ -31,19 +32,21 @@ class EgressTooSlow(EgressTimeout):
 class EgressUnreachable(EgressError):
     """The host has no address, the connection could not be made, or it was cut."""
 
-    code = "egress_unreachable"
-    retryable = True
+    code = DeliveryCode.EGRESS_UNREACHABLE
+    retryable = code.retryable
 
 
 class EgressUntrusted(EgressError):
     """The certificate is not valid for the host. Nothing was sent."""
 
-    code = "egress_untrusted"
-    retryable = True  # a certificate that expires at night is renewed in the morning: a delivery must wait
+    # A certificate that expires at night is renewed in the morning: a delivery must wait.
+    code = DeliveryCode.EGRESS_UNTRUSTED
+    retryable = code.retryable
 
 
 class EgressBadAnswer(EgressError):
     """The response is not HTTP, or has no end."""
 
-    code = "egress_bad_answer"
-    retryable = True  # a proxy may send garbage in the middle of a deployment
+    # A proxy may send garbage in the middle of a deployment.
+    code = DeliveryCode.EGRESS_BAD_ANSWER
+    retryable = code.retryable

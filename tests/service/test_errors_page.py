@@ -9,9 +9,11 @@ from typing import get_args
 import euterpe
 from euterpe.api.problems import ProblemCode
 from euterpe.client import errors as client_errors
+from euterpe.client.errors import ClientCode
 from euterpe.client.receiver import MalformedBody
 from euterpe.crypto import errors as crypto_errors
 from euterpe.dispatch.signing_secrets import NoWebhookSecret
+from euterpe.domain.callback_codes import DeliveryCode, ReceiverCode
 from euterpe.domain.credentials import Side
 from euterpe.domain.error_codes import ErrorCode, Release
 from euterpe.domain.errors import EuterpeError
@@ -95,22 +97,27 @@ def test_every_problem_of_a_call_has_a_row_with_its_status() -> None:
     assert shown == [(code.value, code.status) for code in ProblemCode]
 
 
-def test_every_failure_of_a_delivery_has_a_row() -> None:
+def test_every_failure_of_a_delivery_is_in_the_table_and_on_the_page() -> None:
     sealed = {
         crypto_errors.CannotDecrypt.code,
         crypto_errors.UnknownKek.code,
         crypto_errors.UnknownFormat.code,
     }
     expected = leaf_codes(EgressError) | sealed | {NoWebhookSecret.code, "internal_error", "receiver_down"}
-    assert sorted(codes("Of webhooks")) == sorted(expected)
+    assert codes("Of webhooks") == list(DeliveryCode)
+    assert set(DeliveryCode) == expected
 
 
-def test_every_flaw_of_a_signed_request_has_a_row() -> None:
-    expected = leaf_codes(crypto_errors.SignatureError) | {MalformedBody.code}
-    assert sorted(codes("In a receiver")) == sorted(expected)
+def test_every_flaw_of_a_signed_request_is_in_the_table_and_on_the_page() -> None:
+    assert codes("In a receiver") == list(ReceiverCode)
+    assert set(ReceiverCode) == leaf_codes(crypto_errors.SignatureError) | {MalformedBody.code}
 
 
-def test_every_error_of_the_client_has_a_row() -> None:
+def test_every_error_of_the_client_is_in_its_table_or_that_of_the_api() -> None:
     kinds = [kind for kind in vars(client_errors).values() if isinstance(kind, type)]
     expected = {kind.code for kind in kinds if issubclass(kind, client_errors.ClientError)}
-    assert sorted(codes("In a client")) == sorted(expected - set(ProblemCode))
+    assert codes("In a client") == list(ClientCode)
+    assert set(ClientCode) == expected - set(ProblemCode)
+    for kind in kinds:
+        if issubclass(kind, client_errors.ClientError) and isinstance(kind.code, ClientCode):
+            assert kind.retryable == kind.code.retryable, kind
