@@ -3,6 +3,7 @@
 import euterpe
 from euterpe.api import parameters
 from euterpe.api.backpressure import ApiLimits
+from euterpe.api.openapi_callbacks import callbacks, webhooks
 from euterpe.api.openapi_examples import CREDENTIALS_EXAMPLES, JOB_ID, SUBMIT_EXAMPLES
 from euterpe.api.openapi_nodes import (
     Node,
@@ -64,6 +65,7 @@ def openapi_document(limits: ApiLimits) -> Node:
             "/transcode/profiles": {"get": _profiles()},
             **_open_paths(),
         },
+        "webhooks": webhooks(),
         "components": {
             "securitySchemes": {
                 "bearer": {"type": "http", "scheme": "bearer", "description": "An API key, `eut_…`."},
@@ -88,7 +90,7 @@ def _submit(limits: ApiLimits) -> Node:
             "schema": {"type": "string", "enum": ["true"]},
         },
     }
-    return operation(
+    submit = operation(
         "submit_job",
         "Submit a job",
         "Accepts a job: after the response, it survives a crash and a power loss. With an `Idempotency-Key` "
@@ -108,6 +110,7 @@ def _submit(limits: ApiLimits) -> Node:
         responses={"202": accepted},
         codes=(*_BODY, ProblemCode.IDEMPOTENCY_CONFLICT, ProblemCode.QUOTA_EXCEEDED, ProblemCode.QUEUE_FULL),
     )
+    return {**submit, "callbacks": callbacks()}
 
 
 def _status() -> Node:

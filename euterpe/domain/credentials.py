@@ -45,6 +45,8 @@ class _Credentials(StrictModel):
 
 
 class S3Credentials(_Credentials):
+    """Access to S3, or to a store that speaks its protocol."""
+
     type: Literal["s3"]
     """S3, and stores that speak its protocol."""
     access_key_id: Secret
@@ -58,6 +60,8 @@ class S3Credentials(_Credentials):
 
 
 class GsCredentials(_Credentials):
+    """Access to Google Cloud Storage."""
+
     model_config = ConfigDict(json_schema_extra=exactly_one_schema("service_account_json", "access_token"))
 
     type: Literal["gs"]
@@ -71,6 +75,8 @@ class GsCredentials(_Credentials):
 
 
 class AzCredentials(_Credentials):
+    """Access to Azure Blob Storage."""
+
     model_config = ConfigDict(json_schema_extra=exactly_one_schema("sas_token", "account_key"))
 
     type: Literal["az"]

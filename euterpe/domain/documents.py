@@ -93,11 +93,14 @@ class OutputDocument:
 
     name: Annotated[str, about("the name of the output in the request", "mp4")]
     url: Annotated[
-        str, about("of the file to open: the playlist, the video or the last picture", "s3://out/a/mp4.mp4")
+        str,
+        about(
+            "the URL of the file to open: the playlist, the video or the last picture", "s3://out/a/mp4.mp4"
+        ),
     ]
-    content_type: Annotated[str, about("of that file", "video/mp4")]
-    size_bytes: Annotated[int, about("of all files of the output together", 7_340_032, minimum=0)]
-    sha256: Annotated[str, about("of the file at `url`", _SHA256, pattern="^[0-9a-f]{64}$")]
+    content_type: Annotated[str, about("the media type of that file", "video/mp4")]
+    size_bytes: Annotated[int, about("the size of all files of the output together", 7_340_032, minimum=0)]
+    sha256: Annotated[str, about("the checksum of the file at `url`", _SHA256, pattern="^[0-9a-f]{64}$")]
     duration_seconds: Annotated[float | None, about("the length of the media; null for pictures", 60.0)]
     width: Annotated[int | None, about("the width of a video or a picture in pixels", 1280, minimum=0)]
     height: Annotated[int | None, about("the height of a video or a picture in pixels", 720, minimum=0)]
@@ -142,7 +145,9 @@ class JobColumns:
     speed: Speed
     attempt_count: AttemptCount
     max_attempts: Annotated[int, about("how many attempts the job may use", 3, minimum=0)]
-    credential_version: Annotated[int, about("raised by each replacement of credentials", 1, minimum=0)]
+    credential_version: Annotated[
+        int, about("the version of the credentials; each replacement raises it", 1, minimum=0)
+    ]
     queue: Annotated[str, about("the queue that the job is in", "default")]
     priority: Annotated[
         int, about("the order among the requester's jobs, higher first", 50, minimum=0, maximum=100)

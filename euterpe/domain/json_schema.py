@@ -1,6 +1,6 @@
 """JSON Schema of the documents that `documents.py` defines."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import NoneType, UnionType
 from typing import Any, get_args, get_origin
 
@@ -11,32 +11,38 @@ Schema = dict[str, Any]
 _SCALARS: Mapping[object, str] = {str: "string", int: "integer", float: "number", bool: "boolean"}
 
 
-def object_schema(document: type) -> Schema:
-    """Return the schema of a document: all its fields, with their types, descriptions and examples."""
+def object_schema(document: type, link: Callable[[type], Schema] | None = None) -> Schema:
+    """Return the schema of a document: all its fields, with their types, descriptions and examples.
+
+    `link` returns the reference to the schema of an inner document; without it, inner schemas are included.
+    """
     known = fields_of(document)
+    inner = link or object_schema
     return {
         "type": "object",
-        "properties": {one.name: _field_schema(one) for one in known},
+        "properties": {one.name: _field_schema(one, inner) for one in known},
         "required": [one.name for one in known if one.about.is_required],
     }
 
 
-def _field_schema(one: DocumentField) -> Schema:
+def _field_schema(one: DocumentField, inner: Callable[[type], Schema]) -> Schema:
     about = one.about
-    described = {"description": about.text, "examples": [about.example]}
-    return {**_type_schema(one.type, about.form), **about.schema, **described}
+    described = {"description": f"{about.text[0].upper()}{about.text[1:]}.", "examples": [about.example]}
+    return {**_type_schema(one.type, about.form, inner), **about.schema, **described}
 
 
-def _type_schema(annotation: object, form: type | None) -> Schema:
+def _type_schema(annotation: object, form: type | None, inner: Callable[[type], Schema]) -> Schema:
     if isinstance(annotation, UnionType):  # `X | None`: no document has another union
         (kind,) = (part for part in get_args(annotation) if part is not NoneType)
-        schema = _type_schema(kind, form)
+        schema = _type_schema(kind, form, inner)
+        if "$ref" in schema:
+            return {"anyOf": [schema, {"type": "null"}]}
         return {**schema, "type": [schema["type"], "null"]}
     if annotation in _SCALARS:
         return {"type": _SCALARS[annotation]}
     if get_origin(annotation) is Sequence:
         (item,) = get_args(annotation)
-        return {"type": "array", "items": _type_schema(item, form)}
+        return {"type": "array", "items": _type_schema(item, form, inner)}
     if get_origin(annotation) is Mapping:
-        return {"type": "object", "additionalProperties": True} if form is None else object_schema(form)
+        return {"type": "object", "additionalProperties": True} if form is None else inner(form)
     raise TypeError(f"a field of a document cannot be {annotation!r}")

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import jsonschema_rs
 import pytest
 import requests
 import schemathesis
@@ -19,7 +20,7 @@ from euterpe.api.openapi import openapi_document
 from euterpe.domain.states import JobStatus
 from euterpe.net.policy import EgressPolicy
 from euterpe.store.store import Store
-from tests.api.serving import OneBucketForbidden, Served, serving
+from tests.api.serving import OneBucketForbidden, Requester, Served, serving
 from tests.store.jobs import advance, claim_one
 
 DOCUMENT = openapi_document(ApiLimits())
@@ -63,6 +64,42 @@ def test_every_address_is_described_and_nothing_else(sqlite_store: Store) -> Non
 def test_the_document_is_valid_and_is_what_the_service_gives_out(served: Served) -> None:
     SCHEMA.validate()
     assert served.anonymous.get("/openapi.json").json() == DOCUMENT
+
+
+def test_every_field_has_a_description_and_a_valid_example() -> None:
+    fields = {
+        (name, field): node
+        for name, schema in DOCUMENT["components"]["schemas"].items()
+        for field, node in schema["properties"].items()
+    }
+    assert len(fields) > 110
+    for (name, field), node in fields.items():
+        assert node["description"].endswith("."), (name, field)
+        pointer = {"$ref": f"#/components/schemas/{name}/properties/{field}"}
+        validator = jsonschema_rs.validator_for({**pointer, "components": DOCUMENT["components"]})
+        for example in node.get("examples", [node.get("const")]):
+            validator.validate(example)
+
+
+def test_every_example_of_a_job_is_accepted(requester: Requester) -> None:
+    body = DOCUMENT["paths"]["/transcode"]["post"]["requestBody"]["content"]["application/json"]
+    for name, example in body["examples"].items():
+        answer = requester.post(example["value"])
+        assert answer.status_code == 202, (name, answer.text)
+    made = (output for one in body["examples"].values() for output in one["value"].get("outputs", ()))
+    forms = DOCUMENT["components"]["schemas"]["JobSpec"]["properties"]["outputs"]["anyOf"][0]["items"]
+    assert {output["type"] for output in made} == set(forms["discriminator"]["mapping"])
+
+
+def test_webhooks_and_callbacks_are_the_same_requests() -> None:
+    sent = {name: node["post"] for name, node in DOCUMENT["webhooks"].items()}
+    called = DOCUMENT["paths"]["/transcode"]["post"]["callbacks"]
+    fields = DOCUMENT["components"]["schemas"]["JobSpec"]["properties"]
+    assert list(called) == list(sent)
+    for name, callback in called.items():
+        ((expression, node),) = callback.items()
+        assert expression.removeprefix("{$request.body#/").removesuffix("}") in fields
+        assert {**node["post"], "operationId": f"{name}_webhook"} == sent[name]
 
 
 _LONGEST_WAIT_MS = 5
