@@ -1,10 +1,14 @@
 """Test one job from POST /transcode to its verified webhook, with all parts real."""
 
+import json
+import re
 from pathlib import Path
+from typing import Any
 
 import av
 import pytest
 
+from euterpe.client import Invalid
 from tests.service.installation import Installation
 
 pytestmark = pytest.mark.parametrize("engine", ["sqlite", "postgres"], indirect=True)
@@ -27,3 +31,26 @@ def test_a_clip_becomes_a_film_and_its_requester_hears_of_it(installation: Insta
     types = [each.type.removeprefix("job.") for each in installation.receiver.events(job.job_id)]
     assert types == ["claimed", "fetching", "processing", "uploading", "succeeded"]
     assert installation.leftovers() == []
+
+
+def own_storage_request(installation: Installation) -> dict[str, Any]:
+    """Return the job of docs/integrate.md on a store of one's own, with the address and keys of ours."""
+    page = (Path(__file__).parents[2] / "docs" / "integrate.md").read_text()
+    section = page.partition("### Storage of your own\n")[2]
+    (text,) = re.findall(r"^```json\n(.*?)^```$", section.partition("\n### ")[0], re.DOTALL | re.MULTILINE)
+    request: dict[str, Any] = json.loads(text)
+    keys = installation.s3.document()
+    request["credentials"] |= {name: keys[name] for name in request["credentials"]}
+    return request
+
+
+def test_the_example_of_a_store_with_the_s3_protocol_runs(installation: Installation, media: Path) -> None:
+    (media / "a.mov").write_bytes((media / "clip.mp4").read_bytes())
+    request = own_storage_request(installation)
+    with installation.served() as client:
+        done = client.wait(client.submit(request).job_id, timeout=60).raise_for_failure()
+        assert [output["url"] for output in done.outputs] == ["s3://media/out/audio.m4a"]
+        request["credentials"]["endpoint"] = "http://minio.internal:9000"
+        with pytest.raises(Invalid, match="EUTERPE_STORAGE_ENDPOINTS"):
+            client.submit(request)
+    assert (media / "out" / "audio.m4a").stat().st_size == done.outputs[0]["size_bytes"]
