@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from ci import error_tables
-from euterpe.analytics.facts_schema import FACTS
 from euterpe.analytics.marts import TABLES
 from euterpe.analytics.schema import Table
-from euterpe.analytics.tables import HISTORY
+from euterpe.analytics.tables import FACTS, HISTORY
 from euterpe.domain.documents import EventDocument, OutputDocument, RefreshDocument, StatusDocument
 from euterpe.domain.json_schema import object_schema
 from euterpe.domain.retry import DeliverySchedule

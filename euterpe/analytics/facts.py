@@ -10,9 +10,8 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import DoubleType, StructField
 
-from euterpe.analytics.facts_schema import ATTEMPT_FACTS, DELIVERY_FACTS, JOB_FACTS
 from euterpe.analytics.schema import Table, spark_schema
-from euterpe.analytics.tables import ATTEMPTS
+from euterpe.analytics.tables import ATTEMPT_FACTS, ATTEMPTS, DELIVERY_FACTS, JOB_FACTS
 
 
 class HistoryFrames(NamedTuple):

@@ -1,6 +1,6 @@
 """The types in which all tables of the pipeline are declared, and their Arrow and Spark schemas.
 
-tables.py, facts_schema.py and each module of marts/ declare the tables. These declarations determine the
+tables.py and each module of marts/ declare the tables. These declarations determine the
 shape of every output and the tables of docs/analytics.md. Instants and days are UTC.
 """
 
@@ -33,10 +33,14 @@ class Table:
         return tuple(column.name for column in self.columns)
 
 
-def columns(text: str) -> tuple[Column, ...]:
-    """Parse one column per line: name, type and meaning."""
+def columns(text: str, *sources: Table) -> tuple[Column, ...]:
+    """Parse one column per line: name, type and meaning, or the name alone of a column of `sources`.
+
+    A column that is the same in several tables is written once, and all of them have the same meaning.
+    """
+    known = {column.name: column for table in reversed(sources) for column in table.columns}
     rows = (line.split(maxsplit=2) for line in text.strip().splitlines())
-    return tuple(Column(name, kind, meaning) for name, kind, meaning in rows)  # type: ignore[arg-type]
+    return tuple(known[row[0]] if len(row) == 1 else Column(*row) for row in rows)  # type: ignore[arg-type]
 
 
 ARROW: dict[str, pa.DataType] = {

@@ -19,14 +19,16 @@ from euterpe.analytics.report.charts.horizontal import Bar, bars
 from euterpe.analytics.report.html import Content, Html, join
 from euterpe.analytics.report.results import Results, Row, share, top_n, total
 from euterpe.analytics.schema import Table, columns
+from euterpe.analytics.tables import JOB_FACTS
 
 TABLE = Table(
     "costs",
     "Show what each requester and profile cost.",
     ("requester", "profile"),
-    columns("""
-        requester string The requester.
-        profile string The profile.
+    columns(
+        """
+        requester
+        profile
         jobs long Jobs with at least one ended attempt.
         cpu_hours double Processor time; where it is unknown, the time that the attempt held its slot.
         estimated_hours double The part of cpu_hours that is slot time.
@@ -38,7 +40,9 @@ TABLE = Table(
         cost double cpu_hours, gib_in and gib_out, each times its price.
         wasted_cost double wasted_cpu_hours times its price.
         cost_per_output_minute double cost / output_minutes; null when none.
-    """),
+    """,
+        JOB_FACTS,
+    ),
 )
 
 _GIB = 1 << 30

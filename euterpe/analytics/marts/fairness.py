@@ -21,14 +21,16 @@ from euterpe.analytics.report.charts.horizontal import Bar, bars
 from euterpe.analytics.report.html import Content, Html, join
 from euterpe.analytics.report.results import Results, Row, top_n, total
 from euterpe.analytics.schema import Table, columns
+from euterpe.analytics.tables import JOB_FACTS
 
 TABLE = Table(
     "fairness",
     "Tell whether some requesters wait for others in the same queue.",
     ("queue", "requester"),
-    columns("""
-        queue string The queue.
-        requester string The requester.
+    columns(
+        """
+        queue
+        requester
         jobs long Its jobs in this queue that were claimed, or are due and wait.
         still_waiting long Of these, the jobs that wait: they count with what they have waited so far.
         share_of_jobs double Of these jobs of the queue.
@@ -39,7 +41,9 @@ TABLE = Table(
         waiting_ratio double p95_waiting_ms over that of all jobs of the queue; null when that is 0.
         is_compared bool Whether it and another requester have at least 30 jobs in this queue.
         jain double Jain's index of the compared requesters' mean waiting + 1 s; null where there are none.
-    """),
+    """,
+        JOB_FACTS,
+    ),
 )
 
 # With fewer jobs, the 95th percentile is hardly more than the slowest job.

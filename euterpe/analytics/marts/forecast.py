@@ -26,13 +26,15 @@ from euterpe.analytics.queueing import MODEL, fewest_slots, wait_quantile
 from euterpe.analytics.report.results import Row
 from euterpe.analytics.schema import Table, columns
 from euterpe.analytics.statistics import slope
+from euterpe.analytics.tables import JOB_FACTS
 
 TABLE = Table(
     "capacity",
     "Show how many worker slots next month needs, by queue.",
     ("queue",),
-    columns("""
-        queue string The queue.
+    columns(
+        """
+        queue
         arrivals_per_hour double Jobs in the busiest hour of the last 28 days.
         service_seconds double Mean time that the attempts of a job take together.
         service_cv2 double Squared coefficient of variation of that time.
@@ -52,7 +54,9 @@ TABLE = Table(
         still_waiting long Jobs of the last 28 days that still wait: in all of these for as long as they have.
         model_gap double Larger over smaller of p95_model_seconds and p95_busiest_seconds, each plus 1 s.
         model string The model and what it assumes.
-    """),
+    """,
+        JOB_FACTS,
+    ),
 )
 
 _DAYS, _WEEKS, _FEWEST_WEEKS = 28, 8, 3

@@ -18,21 +18,25 @@ from euterpe.analytics.report.charts.horizontal import PercentileRange, ranges
 from euterpe.analytics.report.html import Content, Html, join
 from euterpe.analytics.report.results import Results, Row
 from euterpe.analytics.schema import Table, columns
+from euterpe.analytics.tables import JOB_FACTS
 
 TABLE = Table(
     "latency",
     "Show where the time of a job goes.",
     ("profile", "queue", "stage"),
-    columns("""
-        profile string The profile.
-        queue string The queue.
+    columns(
+        """
+        profile
+        queue
         stage string waiting (due to first claim), fetch, encode, upload or total (due to end).
         count long Jobs or attempts measured.
         p50_ms double Half took at most this.
         p95_ms double 95 % took at most this.
         p99_ms double 99 % took at most this.
         max_ms double The longest.
-    """),
+    """,
+        JOB_FACTS,
+    ),
 )
 
 _SHARES = (0.5, 0.95, 0.99)

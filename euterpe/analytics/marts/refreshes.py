@@ -16,20 +16,24 @@ from euterpe.analytics.report import words
 from euterpe.analytics.report.blocks import Finding, Section, Severity, counted, nothing, table
 from euterpe.analytics.report.results import Results, Row, share, top_n, total
 from euterpe.analytics.schema import Table, columns
+from euterpe.analytics.tables import JOB_FACTS
 
 TABLE = Table(
     "refreshes",
     "Tell whether credentials that expire are renewed in time.",
     ("requester",),
-    columns("""
-        requester string The requester.
+    columns(
+        """
+        requester
         jobs long Its jobs.
         refreshed_jobs long Jobs whose credentials were renewed at least once.
         refreshes long Renewals.
         refreshed_share double refreshed_jobs / jobs.
         succeeded_after double Share of the ended refreshed jobs that succeeded; canceled ones left out.
         credential_failures long Attempts that failed because storage refused the credentials.
-    """),
+    """,
+        JOB_FACTS,
+    ),
 )
 
 # Storage refused the credentials, and no refresh brought any that work (docs/errors.md).

@@ -28,14 +28,16 @@ from euterpe.analytics.permutation_test import FEWEST_BLOCKS, Blocks, equal_rati
 from euterpe.analytics.report.results import Row
 from euterpe.analytics.schema import Table, columns
 from euterpe.analytics.statistics import holm_bonferroni
+from euterpe.analytics.tables import ATTEMPT_FACTS
 from euterpe.domain.error_codes import ErrorCode
 
 TABLE = Table(
     "regressions",
     "Show what a new ffmpeg changed beyond noise.",
     ("profile", "ffmpeg", "measure"),
-    columns("""
-        profile string The profile.
+    columns(
+        """
+        profile
         ffmpeg string The newer version (first seen later).
         baseline string The version before it.
         measure string speed (real-time factor) or failure_rate.
@@ -46,7 +48,9 @@ TABLE = Table(
         count_after long Attempts with the newer one that are compared.
         p_value double Of such a change by chance, corrected for all comparisons (Holm); null for too few.
         verdict string worse, better, no evidence (p > 1 %, < 3 % of speed, < half a point) or too few.
-    """),
+    """,
+        ATTEMPT_FACTS,
+    ),
 )
 
 # While a job is `processing`, ffmpeg decodes and encodes, and its output is verified. A version can fail,

@@ -14,13 +14,15 @@ from euterpe.analytics.report.charts.horizontal import Bar, bars
 from euterpe.analytics.report.html import Content, Html, join
 from euterpe.analytics.report.results import Results, Row, share, total
 from euterpe.analytics.schema import Table, columns
+from euterpe.analytics.tables import JOB_FACTS
 
 TABLE = Table(
     "sizes",
     "Show which encodes waste bits.",
     ("profile",),
-    columns("""
-        profile string The profile.
+    columns(
+        """
+        profile
         jobs long Jobs that succeeded and whose sizes are known.
         bytes_in long Bytes of source.
         bytes_out long Bytes of output.
@@ -32,7 +34,9 @@ TABLE = Table(
         p05_vmaf double 95 % are better than this.
         p50_vmaf double The median.
         generous long Jobs above VMAF 97: a lower bit rate would hardly be seen.
-    """),
+    """,
+        JOB_FACTS,
+    ),
 )
 
 # Above this VMAF, people cannot distinguish the encode from its source.

@@ -30,13 +30,15 @@ from euterpe.analytics.report.charts.horizontal import Bar, bars
 from euterpe.analytics.report.html import Content, Html, join, tag
 from euterpe.analytics.report.results import Results, Row, share
 from euterpe.analytics.schema import Table, columns
+from euterpe.analytics.tables import ATTEMPT_FACTS
 
 TABLE = Table(
     "speed",
     "Show how fast encoding is: seconds of media for each second of ffmpeg.",
     ("profile", "ffmpeg"),
-    columns("""
-        profile string The profile.
+    columns(
+        """
+        profile
         ffmpeg string The version of ffmpeg.
         attempts long Attempts that succeeded and were measured.
         media_minutes double Minutes of source that they encoded.
@@ -44,7 +46,9 @@ TABLE = Table(
         p05_factor double 95 % were faster than this.
         p50_factor double The median.
         cpu_per_media_second double Seconds of processor for a second of media.
-    """),
+    """,
+        ATTEMPT_FACTS,
+    ),
 )
 
 

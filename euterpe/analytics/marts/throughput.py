@@ -20,16 +20,18 @@ from euterpe.analytics.report.html import Content, Html, join
 from euterpe.analytics.report.results import Results, Row, share, succeeded_share, top_n, total
 from euterpe.analytics.schema import Table, columns
 from euterpe.analytics.statistics import equal_counts, equal_rates
+from euterpe.analytics.tables import JOB_FACTS
 
 TABLE = Table(
     "throughput",
     "Show how many jobs were accepted, and their outcomes.",
     ("day", "requester", "profile", "queue"),
-    columns("""
+    columns(
+        """
         day day When the jobs were accepted.
-        requester string Whose jobs they are.
-        profile string Their profile.
-        queue string Their queue.
+        requester
+        profile
+        queue
         jobs long Jobs accepted.
         succeeded long Of these, succeeded.
         failed long Failed, and waiting for a person's decision.
@@ -38,7 +40,9 @@ TABLE = Table(
         in_flight long Not ended yet.
         success_rate double succeeded / (succeeded + failed + dead_letter); null when none of these.
         output_minutes double Minutes of media made.
-    """),
+    """,
+        JOB_FACTS,
+    ),
 )
 
 OUTCOMES = {

@@ -21,13 +21,15 @@ from euterpe.analytics.report.charts.horizontal import PercentileRange, ranges
 from euterpe.analytics.report.html import Content, Html, join
 from euterpe.analytics.report.results import Results, Row, on_time, share, top_n, total
 from euterpe.analytics.schema import Table, columns
+from euterpe.analytics.tables import DELIVERY_FACTS
 
 TABLE = Table(
     "webhooks",
     "Tell whether webhooks arrive in time, and whether receivers accept them.",
     ("requester",),
-    columns("""
-        requester string The requester.
+    columns(
+        """
+        requester
         events long Events for which its receiver is to be sent a webhook.
         delivered long Accepted by the receiver.
         pending long To be tried, for the first time or again.
@@ -41,7 +43,9 @@ TABLE = Table(
         within_slo double Share of the judged that were delivered within the objective's time; null when none.
         meets_slo bool Whether that is as large as the objective asks.
         worst_error string The commonest error code of its events' latest failed tries; null when none failed.
-    """),
+    """,
+        DELIVERY_FACTS,
+    ),
 )
 
 

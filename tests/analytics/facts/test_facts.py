@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from euterpe.analytics.facts import Facts, facts
-from euterpe.analytics.facts_schema import FACTS
+from euterpe.analytics.tables import FACTS
 from tests.analytics.facts.comparing import assert_shape, rows_of
 from tests.analytics.facts.history_rows import Row, at, history
 

@@ -6,7 +6,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from euterpe.analytics.facts import Facts
-from euterpe.analytics.facts_schema import FACTS
+from euterpe.analytics.tables import FACTS
 from tests.analytics.facts.comparing import rows_of
 from tests.analytics.facts.history_rows import Row, at, table_of
 

@@ -7,9 +7,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from euterpe.analytics.facts import Facts, facts
-from euterpe.analytics.facts_schema import FACTS
 from euterpe.analytics.marts import MARTS
 from euterpe.analytics.options import Options, Prices
+from euterpe.analytics.tables import FACTS
 from tests.analytics.facts.comparing import assert_same, rows_of
 from tests.analytics.facts.history_rows import Row, generate, read, write
 from tests.analytics.facts.independent import independently
