@@ -17,7 +17,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from euterpe.bench.erase import erase_jobs
+from euterpe.bench.sql import erase_jobs
 from euterpe.crypto.keyfile import KeySet
 from euterpe.crypto.local_key_ring import LocalKeyRing
 from euterpe.domain.states import IN_PROGRESS, JobStatus

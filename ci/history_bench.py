@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from ci.large_history import add_history
-from euterpe.bench.job_lives import LoadPlan
+from euterpe.bench.queue import LoadPlan
 from euterpe.settings import Settings
 from euterpe.store.engine.migrations import migrate
 from euterpe.store.store import Store

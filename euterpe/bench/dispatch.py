@@ -1,15 +1,66 @@
 """`euterpe bench dispatch`: webhooks per second from a backlog, compared with bare httpx loops."""
 
+import asyncio
+import itertools
+import multiprocessing
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
 
-from euterpe.bench import bare_sender
+import httpx
+
 from euterpe.bench.figures import BenchFailed, Figure
-from euterpe.bench.job_lives import LoadPlan, enqueue_in_bulk, run_to_success
 from euterpe.bench.programs import Installation
+from euterpe.bench.queue import LoadPlan, enqueue_in_bulk, run_to_success
 from euterpe.bench.receiver import BenchReceiver, receiving
 from euterpe.domain.states import OutboxStatus
 from euterpe.store.store import Store
+
+# The baseline: loops around httpx that send bodies and record nothing.
+_HEADERS = {"content-type": "application/json"}
+
+
+Send = Callable[[str, Sequence[bytes], int, int], None]
+
+
+def elsewhere(send: Send, url: str, bodies: Sequence[bytes], count: int, concurrency: int) -> None:
+    """Run `send` in a separate process and wait for it."""
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as sender:
+        sender.submit(send, url, bodies, count, concurrency).result()
+
+
+def with_threads(url: str, bodies: Sequence[bytes], count: int, concurrency: int) -> None:
+    """Send `count` bodies with a thread pool that shares one `httpx.Client`."""
+    remaining = _repeated(bodies, count)
+    with httpx.Client(trust_env=False) as client, ThreadPoolExecutor(concurrency) as threads:
+
+        def work() -> None:
+            for body in remaining:
+                client.post(url, content=body, headers=_HEADERS).raise_for_status()
+
+        for done in [threads.submit(work) for _ in range(concurrency)]:
+            done.result()
+
+
+def with_tasks(url: str, bodies: Sequence[bytes], count: int, concurrency: int) -> None:
+    """Send `count` bodies with asyncio tasks that share one `httpx.AsyncClient`."""
+    remaining = _repeated(bodies, count)
+
+    async def work(client: httpx.AsyncClient) -> None:
+        for body in remaining:
+            (await client.post(url, content=body, headers=_HEADERS)).raise_for_status()
+
+    async def run_workers() -> None:
+        async with httpx.AsyncClient(trust_env=False) as client:
+            await asyncio.gather(*(work(client) for _ in range(concurrency)))
+
+    asyncio.run(run_workers())
+
+
+def _repeated(bodies: Sequence[bytes], count: int) -> Iterator[bytes]:
+    """Return an iterator that threads may share: each `next` is a single C call under the GIL."""
+    return itertools.islice(itertools.cycle(bodies), count)
+
 
 _FOREIGN = "events of the bench were not delivered: stop other dispatchers while you measure"
 
@@ -48,8 +99,7 @@ def measure_backlog(installation: Installation, *, events: int) -> Sequence[Figu
         run_to_success(store, plan)
         bodies = _bodies(store, plan)
         bare, bare_async = (
-            _measure_bare(receiver, send, bodies, events, concurrency)
-            for send in (bare_sender.with_threads, bare_sender.with_tasks)
+            _measure_bare(receiver, send, bodies, events, concurrency) for send in (with_threads, with_tasks)
         )
         receiver.expect(events)
         with delivering(installation, [f"127.0.0.1:{receiver.port}"]) as check:
@@ -68,8 +118,8 @@ def _bodies(store: Store, plan: LoadPlan) -> Sequence[bytes]:
 
 
 def _measure_bare(
-    receiver: BenchReceiver, send: bare_sender.Send, bodies: Sequence[bytes], events: int, concurrency: int
+    receiver: BenchReceiver, send: Send, bodies: Sequence[bytes], events: int, concurrency: int
 ) -> float:
     receiver.expect(events)
-    bare_sender.elsewhere(send, receiver.url(), bodies, events, concurrency)
+    elsewhere(send, receiver.url(), bodies, events, concurrency)
     return receiver.await_all()

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from euterpe.bench.erase import erase_requester
 from euterpe.bench.figures import BenchFailed
+from euterpe.bench.sql import erase_requester
 from euterpe.settings import Settings, load
 from euterpe.store.engine.ids import new_id
 from euterpe.store.secrets.requesters import NewRequester

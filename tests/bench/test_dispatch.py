@@ -5,8 +5,8 @@ import pytest
 from euterpe.bench.dead_receivers import measure_black_holes
 from euterpe.bench.dispatch import measure_backlog, require_delivered
 from euterpe.bench.figures import BenchFailed
-from euterpe.bench.job_lives import LoadPlan, enqueue_in_bulk, run_to_success
 from euterpe.bench.programs import Installation
+from euterpe.bench.queue import LoadPlan, enqueue_in_bulk, run_to_success
 
 on_both = pytest.mark.parametrize("engine", ["sqlite", "postgres"], indirect=True)
 on_sqlite = pytest.mark.parametrize("engine", ["sqlite"], indirect=True)

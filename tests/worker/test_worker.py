@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from euterpe.bench.erase import erase_jobs
+from euterpe.bench.sql import erase_jobs
 from euterpe.crypto.keyfile import activate_key, add_key, remove_key
 from euterpe.crypto.local_key_ring import FileKeyRing
 from euterpe.domain.spec import parse_spec
