@@ -11,11 +11,15 @@ from euterpe.domain.credentials import (
 )
 from euterpe.net.egress import Egress
 from euterpe.storage.errors import SideCode, StorageError
-from euterpe.storage.objects.azure_signer import AccountKey, SharedAccessSignature
 from euterpe.storage.objects.client import ObjectClient
-from euterpe.storage.objects.google_signer import BearerToken, ServiceAccount
 from euterpe.storage.objects.request import Anonymous, Signer
-from euterpe.storage.objects.s3_signer import S3Signer
+from euterpe.storage.objects.signers import (
+    AccountKey,
+    BearerToken,
+    S3Signer,
+    ServiceAccount,
+    SharedAccessSignature,
+)
 from euterpe.storage.transfer import DEFAULT_RETRY, TransferRetry
 
 _REGION = "us-east-1"

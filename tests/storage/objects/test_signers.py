@@ -19,10 +19,8 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from obstore.store import AzureStore, S3Store
 
-from euterpe.storage.objects.azure_signer import AccountKey, SharedAccessSignature
-from euterpe.storage.objects.google_signer import ServiceAccount
 from euterpe.storage.objects.request import ObjectRequest, encode_path, encode_query
-from euterpe.storage.objects.s3_signer import S3Signer
+from euterpe.storage.objects.signers import AccountKey, S3Signer, ServiceAccount, SharedAccessSignature
 from tests.net.servers import Server
 from tests.storage.conftest import Serve
 from tests.storage.fake_stores import Call, Reply, calls
