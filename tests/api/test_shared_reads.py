@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from euterpe.api.shared_reads import JobReads
+from euterpe.api.status import JobReads
 from euterpe.api.store_pool import StorePool
 from euterpe.store.errors import NotFound, StoreUnavailable
 
