@@ -6,7 +6,6 @@ needs SQLAlchemy.
 
 from euterpe.client.async_client import AsyncClient
 from euterpe.client.client import Client
-from euterpe.client.dedupe import Dedupe, MemoryDedupe
 from euterpe.client.documents import Event, Job, Progress, Refresh
 from euterpe.client.errors import (
     Busy,
@@ -24,7 +23,7 @@ from euterpe.client.errors import (
     UnexpectedAnswer,
     Unreachable,
 )
-from euterpe.client.receiver import MalformedBody, verify, verify_refresh
+from euterpe.client.receiver import Dedupe, MalformedBody, MemoryDedupe, verify, verify_refresh
 from euterpe.client.retries import RetryPolicy
 from euterpe.crypto.errors import MalformedApiKey, SignatureError
 from euterpe.crypto.nonces import MemoryNonces, NonceCache
