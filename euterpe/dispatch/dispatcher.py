@@ -19,8 +19,7 @@ from euterpe.dispatch.lease_keeper import EventLeaseKeeper
 from euterpe.dispatch.result_writer import ResultWriter, outage_pause_s
 from euterpe.dispatch.scheduler import Postponement, Refusal, SendScheduler
 from euterpe.dispatch.send_slots import max_concurrent_sends
-from euterpe.dispatch.sender import DeliveryPolicy, Sender
-from euterpe.dispatch.signing_secrets import SigningSecrets
+from euterpe.dispatch.sender import DeliveryPolicy, Sender, SigningSecrets
 from euterpe.domain.retry import DeliverySchedule
 from euterpe.net.egress import Egress
 from euterpe.runtime.background_loop import BackgroundLoop

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from euterpe.dispatch.sender import DeliveryPolicy, Sender
-from euterpe.dispatch.signing_secrets import SigningSecrets
+from euterpe.dispatch.sender import DeliveryPolicy, Sender, SigningSecrets
 from euterpe.net.egress import Egress
 from euterpe.store.queue.outbox import ClaimedEvent
 from euterpe.store.secrets.requesters import NewRequester

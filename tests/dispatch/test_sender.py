@@ -19,8 +19,7 @@ from euterpe.crypto.local_key_ring import LocalKeyRing
 from euterpe.crypto.nonces import MemoryNonces
 from euterpe.crypto.signing import verify
 from euterpe.dispatch.destination import Outcome
-from euterpe.dispatch.sender import DeliveryPolicy, Sender
-from euterpe.dispatch.signing_secrets import SigningSecrets
+from euterpe.dispatch.sender import DeliveryPolicy, Sender, SigningSecrets
 from euterpe.domain.retry import Delivered, DeliverySchedule, Redeliver, Undeliverable
 from euterpe.net.egress import Egress
 from euterpe.store.queue.outbox import ClaimedEvent

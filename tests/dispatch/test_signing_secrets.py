@@ -1,6 +1,6 @@
 import pytest
 
-from euterpe.dispatch.signing_secrets import NoWebhookSecret, SigningSecrets
+from euterpe.dispatch.sender import NoWebhookSecret, SigningSecrets
 from euterpe.store.secrets.requesters import NewRequester
 from euterpe.store.store import Store
 

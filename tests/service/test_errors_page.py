@@ -12,7 +12,7 @@ from euterpe.client import errors as client_errors
 from euterpe.client.errors import ClientCode
 from euterpe.client.receiver import MalformedBody
 from euterpe.crypto import errors as crypto_errors
-from euterpe.dispatch.signing_secrets import NoWebhookSecret
+from euterpe.dispatch.sender import NoWebhookSecret
 from euterpe.domain.callback_codes import DeliveryCode, ReceiverCode
 from euterpe.domain.credentials import Side
 from euterpe.domain.error_codes import ErrorCode, Release
