@@ -22,8 +22,6 @@ from euterpe.cli import (
     listen,
     migrate,
     outbox,
-    prune,
-    queues,
     requesters,
     serve,
     submit,
@@ -45,11 +43,9 @@ serve.register(app)
 submit.register(app)
 listen.register(app)
 app.add_typer(requesters.app, name="requester")
-app.add_typer(jobs.app, name="jobs")
-app.add_typer(queues.app, name="queues")
+jobs.register(app)
 app.add_typer(outbox.app, name="outbox")
 app.add_typer(keys.app, name="keys")
-prune.register(app)
 doctor.register(app)
 app.add_typer(analytics.app, name="analytics")
 app.add_typer(batch.app, name="batch")

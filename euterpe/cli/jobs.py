@@ -1,24 +1,34 @@
-"""`euterpe jobs`: list, show, retry and cancel jobs."""
+"""`euterpe jobs`, `queues` and `prune`: list, show, retry and cancel jobs, pause queues, remove history."""
 
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
 
-from euterpe.cli.commands import AsJson, check_id, command, group, opened
+from euterpe.cli.commands import AsJson, check_id, command, duration_ms, group, opened
 from euterpe.cli.job_view import SHOWN_ROWS, show_attempts, show_events, show_job
 from euterpe.cli.output import age, document, job_fields, json_document, out, table, terminal_width
-from euterpe.domain.states import JobStatus
+from euterpe.domain.states import JobStatus, Lane
 from euterpe.domain.status import status_document
+from euterpe.domain.text import check_text
+from euterpe.store.history.prune import PruneResult
 from euterpe.store.store import Store
 
-app = group("Jobs: what is waiting, running and done.", example="euterpe jobs list --status failed")
+
+def register(app: typer.Typer) -> None:
+    app.add_typer(jobs, name="jobs")
+    app.add_typer(queues, name="queues")
+    command(app, "prune", example="euterpe prune --older-than 30d")(prune)
+
+
+jobs = group("Jobs: what is waiting, running and done.", example="euterpe jobs list --status failed")
 
 Job = Annotated[str, typer.Argument(metavar="JOB", help="Its id.")]
 _OPERATORS_OWN = ("requester_id", "group_id", "worker_id", "claim_version", "lease_expires_at", "spec")
 
 
-@command(app, "list", example="euterpe jobs list --status failed --status dead_letter")
+@command(jobs, "list", example="euterpe jobs list --status failed --status dead_letter")
 def list_(
     status: Annotated[list[JobStatus] | None, typer.Option(help="Only this status; repeatable.")] = None,
     requester: Annotated[str | None, typer.Option(help="Only this requester's, by name or id.")] = None,
@@ -38,7 +48,7 @@ def list_(
     table(("job", "status", "queue", "attempts", "age", "last error"), [_line(row) for row in rows])
 
 
-@command(app, "show", example="euterpe jobs show 0199a7c4-5b1e-7000-8000-000000000001")
+@command(jobs, "show", example="euterpe jobs show 0199a7c4-5b1e-7000-8000-000000000001")
 def show(
     job_id: Job,
     *,
@@ -94,7 +104,7 @@ def _print_plainly(
     table(columns, [[row[name] for name in names] for row in events])
 
 
-@command(app, "retry", example="euterpe jobs retry 0199a7c4-5b1e-7000-8000-000000000001")
+@command(jobs, "retry", example="euterpe jobs retry 0199a7c4-5b1e-7000-8000-000000000001")
 def retry(job_id: Job, as_json: AsJson = False) -> None:
     """Queue a failed job again, while it has attempts left."""
     with opened() as store:
@@ -102,7 +112,7 @@ def retry(job_id: Job, as_json: AsJson = False) -> None:
         _answer(store, job_id, f"{job_id} is queued again", as_json)
 
 
-@command(app, "cancel", example="euterpe jobs cancel 0199a7c4-5b1e-7000-8000-000000000001")
+@command(jobs, "cancel", example="euterpe jobs cancel 0199a7c4-5b1e-7000-8000-000000000001")
 def cancel(job_id: Job, as_json: AsJson = False) -> None:
     """Stop a job: at once while it waits, at its worker's next heartbeat while it runs."""
     with opened() as store:
@@ -141,3 +151,66 @@ def _used(timings: Mapping[str, Any] | None) -> tuple[str, ...]:
     least = "≥ " if known.get("measured") == "last_beat" else ""
     figures = (known.get(name) for name in ("cpu_seconds", "bytes_in", "bytes_out"))
     return tuple("" if figure is None else f"{least}{figure}" for figure in figures)
+
+
+# -- euterpe queues
+
+queues = group("Queues: their backlog, pause and resume.", example="euterpe queues pause default")
+
+Queue = Annotated[str, typer.Argument(metavar="QUEUE")]
+_LANES = tuple(lane.value for lane in Lane if lane is not Lane.REST)
+
+
+@command(queues, "list", example="euterpe queues list")
+def list_queues(as_json: AsJson = False) -> None:
+    """List active and paused queues. Delayed jobs wait for their time, blocked jobs for their group."""
+    with opened() as store:
+        paused, backlog = store.control.paused_queues(), store.jobs.backlog()
+    counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for row in backlog:
+        counts[row["queue"]][row["lane"]] = row["jobs"]
+    found = [
+        {"queue": queue, "paused": queue in paused, **{lane: counts[queue][lane] for lane in _LANES}}
+        for queue in sorted({*counts, *paused})
+    ]
+    if as_json:
+        json_document(found)
+        return
+    table(("queue", "paused", *_LANES), [tuple(row.values()) for row in found])
+
+
+@command(queues, "pause", example="euterpe queues pause default")
+def pause(queue: Queue) -> None:
+    """Stop workers from claiming jobs of this queue. Running jobs go on, and no job is moved."""
+    with opened() as store:
+        store.control.pause(check_text("queue", queue, "queue"))
+        unused = queue not in {row["queue"] for row in store.jobs.backlog()}
+    doubt = ", and no job waits or runs in it" if unused else ""
+    out(f"{queue} is paused{doubt}; `euterpe queues resume {queue}` ends that")
+
+
+@command(queues, "resume", example="euterpe queues resume default")
+def resume(queue: Queue) -> None:
+    """Let workers claim jobs of this queue again."""
+    with opened() as store:
+        store.control.resume(check_text("queue", queue, "queue"))
+    out(f"{queue} is open")
+
+
+# -- euterpe prune
+
+
+def prune(
+    older_than: Annotated[str, typer.Option(help="How long a job must have been over: 90s, 12h, 30d.")],
+    as_json: AsJson = False,
+) -> None:
+    """Remove finished jobs with their events and attempts. Their ids then answer 410."""
+    age_ms = duration_ms(older_than, "--older-than")
+    done = PruneResult()
+    with opened() as store:
+        for done in store.prune.run(age_ms):  # noqa: B007  the last one is the sum
+            pass
+    if as_json:
+        json_document({"jobs": done.jobs, "idempotency_keys": done.keys, "groups": done.groups})
+        return
+    out(f"removed {done.jobs} jobs, {done.keys} expired idempotency keys and {done.groups} idle groups")
