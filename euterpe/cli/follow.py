@@ -10,7 +10,8 @@ from rich.progress import BarColumn, ProgressColumn, Task, TextColumn
 from rich.progress import Progress as Bars
 from rich.text import Text
 
-from euterpe.cli.job_view import show_outputs
+from euterpe.cli.job_tables import show_outputs
+from euterpe.cli.job_view import advice
 from euterpe.cli.output import out
 from euterpe.client import Event, JobFailed, Progress
 from euterpe.domain.states import JobStatus
@@ -42,7 +43,9 @@ def _why(last: Event | None) -> str:
     if last is None:
         return "no event of this job was received"
     error = last.error or {}
-    return f"{last.job_id} ended as {last.status}: {error.get('code')}: {error.get('message')}"
+    why = f"{last.job_id} ended as {last.status}: {error.get('code')}: {error.get('message')}"
+    helps = advice(error.get("code"))
+    return f"{why}; what helps: {helps}" if helps else why
 
 
 @contextmanager

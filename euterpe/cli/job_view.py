@@ -1,14 +1,16 @@
-"""Show one job on a terminal: its progress, error, outputs, attempts and webhooks, each fact once."""
+"""Show one job on a terminal: its progress, error, advice, times and outputs, each fact once."""
 
+import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from euterpe.cli.job_tables import Document, milliseconds, picture, show_outputs, took
 from euterpe.cli.layout import flat
-from euterpe.cli.output import fields, out, table, title
-from euterpe.domain.states import FINISHED, IN_PROGRESS, JobStatus, OutboxStatus
+from euterpe.cli.output import fields, title
+from euterpe.domain.error_codes import ErrorCode
+from euterpe.domain.states import FINISHED, IN_PROGRESS, JobStatus
 from euterpe.domain.units import (
     format_bytes,
     format_clock,
@@ -17,9 +19,6 @@ from euterpe.domain.units import (
     format_seconds,
 )
 
-Document = Mapping[str, Any]
-
-SHOWN_ROWS = 20  # attempts, and events, without --all
 _BAR = 20
 
 # Fields of the status document that the view words in its own way; it shows any other field as it is.
@@ -41,6 +40,7 @@ _LABELS = {
     "timeout_seconds": "timeout",
     "max_source_bytes": "max source",
 }
+_LINK = re.compile(r"\[([^]]*)\]\([^)]*\)")  # in Markdown
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class _Clock:
         return f"{local:%Y-%m-%d %H:%M:%S %Z}"
 
     def ago(self, iso: str) -> str:
-        passed_ms = self.now_ms - _milliseconds(iso)
+        passed_ms = self.now_ms - milliseconds(iso)
         distance = format_largest_unit(abs(passed_ms))
         return f"{self.at(iso)} ({distance} ago)" if passed_ms >= 0 else f"{self.at(iso)} (in {distance})"
 
@@ -65,41 +65,6 @@ def show_job(job: Document, now_ms: int | None = None) -> None:
     title(job["job_id"], job["status"])
     fields({**_summary(job, clock), **_times(job, clock), **_operators_own(job, clock)})
     show_outputs(job["outputs"])
-
-
-def show_outputs(outputs: Sequence[Document]) -> None:
-    """Print a table of the outputs of a job, if it has any."""
-    if not outputs:
-        return
-    out("")
-    title("outputs")
-    table(("name", "files", "size", "length", "picture", "url"), map(_output, outputs))
-
-
-def show_attempts(attempts: Sequence[Document], job: Document, *, all_: bool) -> None:
-    """Print a table of the attempts. An error that the job itself shows is not printed again."""
-    if not attempts:
-        return
-    out("")
-    title("attempts")
-    known = (job["error"] or {}).get("message")
-    columns = ("no", "outcome", "started", "took", "cpu", "in", "out", "worker", "error")
-    table(columns, (_attempt(row, job, known) for row in _last(attempts, all_)), below=2)
-    _say_cut(attempts, all_)
-
-
-def show_events(events: Sequence[Document], job: Document, *, all_: bool) -> None:
-    """Print a table of the events with the state of their webhooks."""
-    if not events:
-        return
-    out("")
-    if all(event["status"] == OutboxStatus.SKIPPED for event in events):
-        title("events, none of them sent: the job asked for no webhook")
-    else:
-        title("events and their webhooks")
-    columns = ("no", "event", "occurred", "webhook", "sends", "answer", "id", "error")
-    table(columns, _events(_last(events, all_), job), below=2)
-    _say_cut(events, all_)
 
 
 # -- parts of the summary
@@ -142,12 +107,19 @@ def _error(job: Document, clock: _Clock) -> dict[str, object]:
     if not error:
         return dict(waits)
     more = [f"while {error['phase']}"] if error.get("phase") else []
-    more += ["no retry can help"] if error.get("retryable") is False and not goes_on else []
+    more += ["not retried by itself"] if error.get("retryable") is False and not goes_on else []
     return {
         **waits,
         "last error" if goes_on else "error": ", ".join([str(error.get("code")), *more]),
         "detail": error.get("message"),
+        "what helps": advice(error.get("code")),
     }
+
+
+def advice(code: object) -> str | None:
+    """Return what to do about an error code as plain text, or None for a code of a newer service."""
+    known = next((known for known in ErrorCode if known == code), None)
+    return known and _LINK.sub(r"\1", known.advice).replace("`", "")
 
 
 def _canceling(job: Document) -> str | None:
@@ -166,15 +138,11 @@ def _source(info: Document) -> str | None:
 
 def _stream(stream: Document) -> str:
     parts = [str(stream.get("codec") or stream.get("kind"))]
-    parts += [_picture(stream)] if stream.get("width") else []
+    parts += [picture(stream)] if stream.get("width") else []
     parts += [f"{stream['fps']:g} fps"] if stream.get("fps") else []
     parts += [f"{stream['channels']} ch"] if stream.get("channels") else []
     parts += [f"{stream['sample_rate'] / 1000:g} kHz"] if stream.get("sample_rate") else []
     return " ".join(parts)
-
-
-def _picture(shown: Document) -> str:
-    return f"{shown['width']}×{shown['height']}" if shown.get("width") else ""
 
 
 def _times(job: Document, clock: _Clock) -> dict[str, object]:
@@ -182,9 +150,9 @@ def _times(job: Document, clock: _Clock) -> dict[str, object]:
     updated = job["updated_at"] if job["updated_at"] not in (created, started, finished) else None
     return {
         "created": clock.ago(created),
-        "started": started and f"{clock.at(started)}, {_took(created, started)} later",
+        "started": started and f"{clock.at(started)}, {took(created, started)} later",
         "updated": updated and clock.ago(updated),
-        "finished": finished and f"{clock.at(finished)}, {_took(started or created, finished)} later",
+        "finished": finished and f"{clock.at(finished)}, {took(started or created, finished)} later",
     }
 
 
@@ -220,81 +188,3 @@ def _asked(name: str, value: Any, clock: _Clock) -> str:
 
 def _wanted(output: Document) -> str:
     return flat({name: value for name, value in output.items() if name != "name" and value is not None})
-
-
-# -- rows of the tables
-
-
-def _output(output: Document) -> tuple[object, ...]:
-    size, length = output.get("size_bytes"), output.get("duration_seconds")
-    return (
-        output.get("name"),
-        output.get("file_count"),
-        format_bytes(size) if size is not None else None,
-        format_seconds(length) if length is not None else None,
-        _picture(output),
-        output.get("url"),
-    )
-
-
-def _attempt(row: Document, job: Document, known: str | None) -> tuple[object, ...]:
-    error, ended = row["error"] or {}, row["ended_at"]
-    message = error.get("message")
-    return (
-        row["attempt_no"],
-        row["outcome"] or "running",
-        _local(row["started_at"], job),
-        ended and _took(row["started_at"], ended),
-        *used(row["timings"]),
-        row["worker_id"],
-        error.get("code") if message == known else message,
-    )
-
-
-def used(timings: Document | None) -> tuple[str, ...]:
-    """Return the usage of an attempt for people; "≥" marks figures of the last heartbeat before the end."""
-    known = timings or {}
-    least = "≥ " if known.get("measured") == "last_beat" else ""
-    cpu, *moved = (known.get(name) for name in ("cpu_seconds", "bytes_in", "bytes_out"))
-    shown = ["" if cpu is None else f"{least}{format_seconds(cpu)}"]
-    return (*shown, *("" if size is None else f"{least}{format_bytes(size)}" for size in moved))
-
-
-def _events(rows: Sequence[Document], job: Document) -> Iterator[tuple[object, ...]]:
-    first: dict[str, int] = {}
-    for row in rows:
-        error, number = row["last_error"], row["sequence"]
-        same = first.setdefault(error, number) if error else number
-        yield (
-            number,
-            row["type"],
-            _local(row["created_at"], job),
-            row["status"],
-            row["attempt_count"] or None,
-            row["last_status_code"],
-            row["event_id"],
-            error if same == number else f"the same error as no {same}",
-        )
-
-
-def _last(rows: Sequence[Document], all_: bool) -> Sequence[Document]:
-    return rows if all_ else rows[-SHOWN_ROWS:]
-
-
-def _say_cut(rows: Sequence[Document], all_: bool) -> None:
-    if not all_ and len(rows) > SHOWN_ROWS:
-        out(f"… {len(rows) - SHOWN_ROWS} earlier; --all shows them")
-
-
-def _local(iso: str, job: Document) -> str:
-    """Return an instant in local time, without the date if it is on the day on which the job was created."""
-    at, created = (datetime.fromisoformat(each).astimezone() for each in (iso, job["created_at"]))
-    return f"{at:%H:%M:%S}" if at.date() == created.date() else f"{at:%Y-%m-%d %H:%M:%S}"
-
-
-def _took(start: str, end: str) -> str:
-    return format_seconds(max(0, _milliseconds(end) - _milliseconds(start)) / 1000)
-
-
-def _milliseconds(iso: str) -> int:
-    return round(datetime.fromisoformat(iso).timestamp() * 1000)

@@ -7,7 +7,8 @@ from typing import Annotated, Any
 import typer
 
 from euterpe.cli.commands import AsJson, check_id, command, duration_ms, group, opened
-from euterpe.cli.job_view import SHOWN_ROWS, show_attempts, show_events, show_job
+from euterpe.cli.job_tables import SHOWN_ROWS, show_attempts, show_events
+from euterpe.cli.job_view import show_job
 from euterpe.cli.output import age, document, job_fields, json_document, out, table, terminal_width
 from euterpe.domain.states import JobStatus, Lane
 from euterpe.domain.status import status_document

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from euterpe.cli.job_view import show_attempts, show_events, show_job, show_outputs
+from euterpe.cli.job_tables import show_attempts, show_events, show_outputs
+from euterpe.cli.job_view import advice, show_job
+from euterpe.domain.error_codes import ErrorCode
 from tests.client.scripted_server import JOB_ID, job
 
 NOON_MS = 1_896_091_200_000  # 2030-01-31T12:00:00Z
@@ -98,8 +100,21 @@ def test_a_running_job_has_a_bar(screen: Screen) -> None:
 def test_a_failed_job_has_the_code_the_phase_and_the_reason(screen: Screen) -> None:
     error = {**FORBIDDEN, "phase": "fetching", "retryable": False}
     fields = words(screen.job("failed", error=error, attempt_count=1))
-    assert fields["error"] == "source_forbidden, while fetching, no retry can help"
+    assert fields["error"] == "source_forbidden, while fetching, not retried by itself"
     assert fields["detail"] == "the source answered 403"
+    assert fields["what helps"] == "send credentials that may read the source, then retry"
+
+
+def test_a_code_of_a_newer_service_has_no_advice(screen: Screen) -> None:
+    fields = words(screen.job("failed", error={"code": "made_later", "message": "no"}))
+    assert (fields["error"], "what helps" in fields) == ("made_later", False)
+
+
+@pytest.mark.parametrize("code", ErrorCode)
+def test_advice_is_plain_text(code: ErrorCode) -> None:
+    told = advice(code)
+    assert told
+    assert not set("`[]") & set(told)
 
 
 def test_a_job_that_is_tried_again_says_when_and_why(screen: Screen) -> None:

@@ -148,6 +148,7 @@ def test_a_job_that_fails_is_a_failure(cli: Cli, server: Server, options: tuple[
     (line,) = ran.err.splitlines()
     assert ran.code == 1
     assert f"{JOB_ID} ended as failed: source_forbidden: the source answered 403" in line
+    assert line.endswith("; what helps: send credentials that may read the source, then retry")
     assert "\x1b" not in ran.out + ran.err
 
 
