@@ -43,7 +43,7 @@ class VaultServer:
         self.issue_token("first")
         self.keys: dict[int, AESGCM] = {}
         self.min_decryption_version = 1
-        self.ignores_associated_data = False  # as Vault did before 1.9
+        self.ignores_associated_data = False  # as Vault did before 1.13
         self.is_sealed = False
         self.answers: list[Answer] = []  # sent instead of the next answers
         self.calls: list[str] = []

@@ -46,7 +46,7 @@ class UnboundKeys(EuterpeError):
 
     def __init__(self, kek_id: str) -> None:
         super().__init__(
-            f"{kek_id} does not check the associated data: use Vault 1.9 or newer, and an aes256-gcm96 key"
+            f"{kek_id} does not check the associated data: use Vault 1.13 or newer, and an aes256-gcm96 key"
         )
 
 
