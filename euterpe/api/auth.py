@@ -12,7 +12,7 @@ from starlette.requests import Request
 from euterpe.api.auth_rate_limit import AuthRateLimit
 from euterpe.api.middleware import context_of
 from euterpe.api.problems import ProblemCode, Refused
-from euterpe.api.store_pool import StorePool
+from euterpe.api.thread_pool import StoreThreadPool
 from euterpe.crypto.apikeys import parse
 from euterpe.crypto.errors import MalformedApiKey
 from euterpe.domain.scopes import Scope
@@ -30,7 +30,7 @@ class Authenticator:
     def __init__(
         self,
         authenticate: Callable[[str], Principal],
-        pool: StorePool,
+        pool: StoreThreadPool,
         clock: Callable[[], float] = time.monotonic,
         wrong_keys: AuthRateLimit | None = None,
     ) -> None:

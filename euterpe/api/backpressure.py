@@ -16,7 +16,7 @@ from functools import partial
 from typing import Protocol
 
 from euterpe.api.problems import ProblemCode, Refused
-from euterpe.api.store_pool import StorePool
+from euterpe.api.thread_pool import StoreThreadPool
 from euterpe.domain.job_limits import NO_LIMITS, JobLimits
 
 
@@ -53,7 +53,9 @@ class Count(Protocol):
 class CountedLimit:
     """A limit on a number that is expensive to count. Not thread-safe: use it in one event loop."""
 
-    def __init__(self, count: Count, most: int, refusal: Refusal, pool: StorePool, clock: Clock) -> None:
+    def __init__(
+        self, count: Count, most: int, refusal: Refusal, pool: StoreThreadPool, clock: Clock
+    ) -> None:
         self._count, self._most, self._refusal = count, most, refusal
         self._pool, self._clock = pool, clock
         self._left, self._valid_until, self._recount_at = 0, 0.0, 0.0
@@ -109,7 +111,7 @@ class Counts(Protocol):
 
 class Backpressure:
     def __init__(
-        self, jobs: Counts, limits: ApiLimits, pool: StorePool, clock: Clock = time.monotonic
+        self, jobs: Counts, limits: ApiLimits, pool: StoreThreadPool, clock: Clock = time.monotonic
     ) -> None:
         self._jobs, self._limits, self._pool, self._clock = jobs, limits, pool, clock
         full = ProblemCode.QUEUE_FULL, "too many jobs are unfinished"

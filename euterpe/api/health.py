@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from euterpe.api.json_body import json_response
 from euterpe.api.service import Service
-from euterpe.api.store_pool import StorePool
+from euterpe.api.thread_pool import StoreThreadPool
 from euterpe.store.engine.health import check_writes
 from euterpe.store.engine.migrations import require_current
 from euterpe.store.errors import StoreUnavailable
@@ -24,7 +24,7 @@ class WriteProbe:
     def __init__(
         self,
         write: Callable[[], None],
-        pool: StorePool,
+        pool: StoreThreadPool,
         *,
         every_s: float,
         clock: Callable[[], float] = time.monotonic,

@@ -13,7 +13,7 @@ from prometheus_client.registry import Collector
 from starlette.requests import Request
 from starlette.responses import Response
 
-from euterpe.api.store_pool import StorePool
+from euterpe.api.thread_pool import StoreThreadPool
 from euterpe.domain.errors import EuterpeError
 
 _log = structlog.get_logger(__name__)
@@ -30,7 +30,7 @@ SandboxLayers = Callable[[], Mapping[str, bool] | None]
 
 
 class Metrics:
-    def __init__(self, backlog: Backlog, pool: StorePool, sandbox_layers: SandboxLayers) -> None:
+    def __init__(self, backlog: Backlog, pool: StoreThreadPool, sandbox_layers: SandboxLayers) -> None:
         self._pool = pool
         self._registry = CollectorRegistry()
         self._requests = Counter(

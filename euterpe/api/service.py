@@ -6,7 +6,7 @@ from typing import Protocol
 from euterpe.api.auth import Authenticator
 from euterpe.api.backpressure import ApiLimits, Backpressure, StreamSlots
 from euterpe.api.metrics import Metrics, SandboxLayers
-from euterpe.api.store_pool import WRITING_THREADS, StorePool
+from euterpe.api.thread_pool import WRITING_THREADS, StoreThreadPool
 from euterpe.api.watcher import Watcher
 from euterpe.domain.errors import FieldError
 from euterpe.domain.spec import JobSpec
@@ -44,9 +44,9 @@ class Service:
     timings: ApiTimings
     policy: SpecPolicy
     egress: EgressPolicy
-    read_pool: StorePool
-    write_pool: StorePool
-    sealing_pool: StorePool  # for calls that wait for the key provider, so that nothing else waits for it
+    read_pool: StoreThreadPool
+    write_pool: StoreThreadPool
+    sealing_pool: StoreThreadPool  # for calls that wait for the key provider
     authenticator: Authenticator
     watcher: Watcher
     stream_slots: StreamSlots
@@ -64,7 +64,8 @@ def new_service(
     timings: ApiTimings,
 ) -> Service:
     wait_s = store.database.write_wait_s
-    read_pool, write_pool = StorePool(write_wait_s=wait_s), StorePool(WRITING_THREADS, write_wait_s=wait_s)
+    read_pool = StoreThreadPool(write_wait_s=wait_s)
+    write_pool = StoreThreadPool(WRITING_THREADS, write_wait_s=wait_s)
     metrics = Metrics(store.jobs.backlog, read_pool, sandbox_layers)
     return Service(
         store=store,
@@ -74,7 +75,7 @@ def new_service(
         egress=egress,
         read_pool=read_pool,
         write_pool=write_pool,
-        sealing_pool=StorePool(write_wait_s=wait_s),
+        sealing_pool=StoreThreadPool(write_wait_s=wait_s),
         authenticator=Authenticator(store.requesters.authenticate, read_pool),
         watcher=Watcher(store.jobs.versions, timings.watch_every_s),
         stream_slots=StreamSlots(limits, metrics.waits.set),

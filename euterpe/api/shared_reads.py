@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from euterpe.api.store_pool import StorePool
+from euterpe.api.thread_pool import StoreThreadPool
 from euterpe.store.queue.jobs import Jobs
 
 _AT_ONCE = 100
@@ -18,7 +18,7 @@ Waiting = tuple[str, "asyncio.Future[Row | None]"]
 
 
 class JobReads:
-    def __init__(self, jobs: Jobs, pool: StorePool) -> None:
+    def __init__(self, jobs: Jobs, pool: StoreThreadPool) -> None:
         self._jobs, self._pool = jobs, pool
         # For each requester with a query under way: the calls that wait for the next query.
         self._waiting: dict[str, list[Waiting]] = {}

@@ -12,7 +12,7 @@ from euterpe.api.auth import CACHED_S, Authenticator
 from euterpe.api.auth_rate_limit import AuthRateLimit, network_of
 from euterpe.api.middleware import RequestContext
 from euterpe.api.problems import Refused
-from euterpe.api.store_pool import StorePool
+from euterpe.api.thread_pool import StoreThreadPool
 from euterpe.crypto import apikeys
 from euterpe.crypto.errors import MalformedApiKey
 from euterpe.domain.scopes import Scope
@@ -82,7 +82,7 @@ def keys() -> CountingKeys:
 
 
 def run_with_authenticator(keys: CountingKeys, scenario: Callable[[Authenticator], object]) -> None:
-    pool = StorePool()
+    pool = StoreThreadPool()
     wrong_keys = AuthRateLimit(burst=3, hold_s=0.0, clock=lambda: keys.now)
     try:
         asyncio.run(scenario(Authenticator(keys.authenticate, pool, lambda: keys.now, wrong_keys)))  # type: ignore[arg-type]
@@ -232,7 +232,7 @@ def test_guesses_of_one_address_keep_no_more_than_their_share_of_the_threads() -
         may_end.set()
         assert set(await asyncio.gather(*guesses)) == {"401"}
 
-    pool = StorePool()
+    pool = StoreThreadPool()
     try:
         asyncio.run(scenario())
     finally:

@@ -7,7 +7,7 @@ import pytest
 
 from euterpe.api.backpressure import ApiLimits, Backpressure
 from euterpe.api.problems import Refused
-from euterpe.api.store_pool import StorePool
+from euterpe.api.thread_pool import StoreThreadPool
 
 
 class Counts:
@@ -30,7 +30,7 @@ def counts() -> Counts:
 
 
 def with_backpressure(counts: Counts, most: int, scenario: Callable[[Backpressure], Awaitable[None]]) -> None:
-    pool = StorePool()
+    pool = StoreThreadPool()
 
     async def run() -> None:
         await scenario(Backpressure(counts, ApiLimits(max_unfinished=most), pool, lambda: counts.now))

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from euterpe.api import health
 from euterpe.api.health import WriteProbe
 from euterpe.api.service import ApiTimings
-from euterpe.api.store_pool import StorePool
+from euterpe.api.thread_pool import StoreThreadPool
 from euterpe.crypto.local_key_ring import LocalKeyRing
 from euterpe.store.engine.engines import sqlite_file
 from euterpe.store.errors import StoreUnavailable
@@ -143,7 +143,7 @@ def test_whoever_asks_writes_at_most_once_in_a_while() -> None:
         await probe.check()
         assert written == [0.0, 5.0, 10.0]
 
-    pool = StorePool()
+    pool = StoreThreadPool()
     try:
         asyncio.run(probe_repeatedly())
     finally:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from euterpe.api.status import JobReads
-from euterpe.api.store_pool import StorePool
+from euterpe.api.thread_pool import StoreThreadPool
 from euterpe.store.errors import NotFound, StoreUnavailable
 
 
@@ -38,7 +38,7 @@ def jobs() -> Jobs:
 
 
 def run_with_reads(jobs: Jobs, scenario: Callable[[JobReads], Awaitable[None]]) -> None:
-    pool = StorePool()
+    pool = StoreThreadPool()
 
     async def run() -> None:
         await scenario(JobReads(jobs, pool))  # type: ignore[arg-type]

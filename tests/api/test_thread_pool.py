@@ -7,12 +7,12 @@ from collections.abc import Iterator
 import pytest
 
 from euterpe.api.problems import Refused
-from euterpe.api.store_pool import StorePool
+from euterpe.api.thread_pool import StoreThreadPool
 
 
 @pytest.fixture
-def pool() -> Iterator[StorePool]:
-    created = StorePool(4)
+def pool() -> Iterator[StoreThreadPool]:
+    created = StoreThreadPool(4)
     yield created
     created.stop()
 
@@ -33,7 +33,7 @@ class Gate:
             self.inside -= 1
 
 
-def test_a_requester_has_half_of_the_threads_and_leaves_the_others_to_others(pool: StorePool) -> None:
+def test_a_requester_has_half_of_the_threads_and_leaves_the_others_to_others(pool: StoreThreadPool) -> None:
     gate = Gate()
 
     async def many() -> str:
@@ -49,7 +49,7 @@ def test_a_requester_has_half_of_the_threads_and_leaves_the_others_to_others(poo
     assert gate.most == 2
 
 
-def test_a_requester_with_too_many_calls_is_refused_and_nobody_else(pool: StorePool) -> None:
+def test_a_requester_with_too_many_calls_is_refused_and_nobody_else(pool: StoreThreadPool) -> None:
     gate = Gate()
 
     async def many() -> None:

@@ -25,7 +25,7 @@ class _RequesterCalls:
         self.under_way, self.places = 0, asyncio.Semaphore(places)
 
 
-class StorePool:
+class StoreThreadPool:
     """A thread pool for calls to the store. Writes have another pool, so reads wait for no locked database.
 
     One requester has at most half of the threads: 400 connections that listed large jobs delayed another
