@@ -17,19 +17,19 @@ from typing import Any, Self
 from euterpe.domain.error_codes import ErrorCode
 from euterpe.media.errors import MediaError
 
-# A timeout for steps that cost milliseconds: long enough for a machine under heavy load.
+# The timeout of steps that normally take milliseconds. It is long enough for a machine under heavy load.
 HELPER_TIMEOUT_S = 60.0
 
 
 @dataclass(frozen=True)
 class Exit:
-    code: int  # minus the number of the signal that killed the process, if one did
+    code: int  # the exit code, or the negative number of the signal that killed the process
     cpu_seconds: float
     peak_memory_bytes: int
 
 
 class Child:
-    """A running process and its output. `close`, or leaving the `with` block, kills it and awaits its end."""
+    """A running process and its output. `close`, or leaving the `with` block, kills the process and waits."""
 
     def __init__(self, channel: socket.socket, outputs: Mapping[int, int]) -> None:
         self._channel = channel
@@ -39,7 +39,10 @@ class Child:
         self.pid, self._pidfd = _receive_pid(channel)
 
     def events(self, tick_s: float) -> Iterator[tuple[int, bytes] | None]:
-        """Yield the output as (1 or 2, bytes) until the child has ended; None after a tick without output."""
+        """Yield (descriptor, bytes) for each piece of output until the child has ended.
+
+        The descriptor is 1 or 2. After a tick without output, yield None.
+        """
         with DefaultSelector() as selector:
             selector.register(self._channel, EVENT_READ)
             for target, fd in self._outputs.items():
@@ -76,10 +79,11 @@ class Child:
         return self._exit.cpu_seconds if self._exit else _running_cpu_seconds(self.pid)
 
     def kill(self) -> None:
-        """Kill the process. Any thread may call it, more than once and after `close`.
+        """Kill the process. Any thread may call this method, more than once, and also after `close`.
 
-        The pidfd works without the helper and never names another process. The death signal is not enough: a
-        thread has none, so a child in which a thread executed the program again outlives its helper.
+        The pidfd works after the helper has ended, and never refers to another process. The death signal
+        alone is not enough, because a thread has no death signal: if a thread of the child executes the
+        program again, the child outlives the helper.
         """
         with self._lock, suppress(ProcessLookupError):
             if self._pidfd >= 0:
@@ -119,26 +123,31 @@ class Child:
 
 
 def _running_cpu_seconds(pid: int) -> float:
-    """Return 0.0 when the process has just been reaped: `Exit.cpu_seconds` then holds the whole time."""
+    """Return the processor seconds of a running process, or 0.0 if it has just been reaped.
+
+    After the process is reaped, `Exit.cpu_seconds` has the total.
+    """
     try:
         # A process may give itself any name, in any bytes; the fields after the name are numbers.
         fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
     except OSError:
         return 0.0
-    # Fields 14 to 17 of proc(5): utime, stime, cutime, cstime. The first two fields are cut off here.
+    # Fields 14 to 17 of proc(5): utime, stime, cutime, cstime. `fields` begins with the third field.
     return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
 
 
 def _receive_pid(line: socket.socket) -> tuple[int, int]:
     """Return the pid of a child and its pidfd, which the helper opened before it could reap the child."""
     message, fds = receive_first_message(line)
-    if not fds:  # no free descriptor, so the kernel dropped the pidfd; closing the line ends the child
+    # No descriptor was free, so the kernel dropped the pidfd. The caller closes the channel, which kills the
+    # child.
+    if not fds:
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
     return message["pid"], fds[0]
 
 
 def receive_first_message(line: socket.socket) -> tuple[dict[str, Any], list[int]]:
-    """Return the first message of the helper, or of a new child. Raise when none arrives in time."""
+    """Return the first message of the helper or of a new child. Raise MediaError after the timeout."""
     line.settimeout(HELPER_TIMEOUT_S)
     try:
         return _receive_message(line)
@@ -150,7 +159,8 @@ def _receive_message(line: socket.socket) -> tuple[dict[str, Any], list[int]]:
     """Return one message, and the file descriptors that came with it."""
     try:
         data, fds = _receive(line)
-    except ConnectionResetError:  # the peer closed without reading our message, but we can read the peer's
+    # The peer closed without reading our message, but we can still read its message.
+    except ConnectionResetError:
         data, fds = _receive(line)
     if not data:
         raise MediaError(ErrorCode.SANDBOX_FAILED, "the sandbox's helper process is gone")

@@ -1,7 +1,7 @@
 """Validation of the JSON that a sandboxed child returns: field types, and one check of the whole answer.
 
-A compromised child may return anything: a list in place of a width, a name of a megabyte. The worker uses
-only values that were validated here, and rejects an answer that contains anything else.
+A compromised child may return anything, for example a list in place of a width, or a name of one megabyte.
+The worker uses only values that were validated here, and rejects an answer that contains anything else.
 """
 
 from typing import Annotated, TypeVar

@@ -13,8 +13,8 @@ from euterpe.media.errors import MediaError
 from euterpe.media.inspect_output import inspect
 from euterpe.media.probe import probe
 
-# PyAV imports some modules when it first meets a type of stream. A child cannot open files by then, so import
-# every module here.
+# PyAV imports some modules only when it first reads a stream of a certain type. At that time a child can no
+# longer open files, so import every module here.
 for _module in pkgutil.walk_packages(av.__path__, "av."):
     if _module.name not in ("av.__main__", "av.about", "av.datasets"):
         import_module(_module.name)

@@ -1,7 +1,7 @@
 """Confinement of the calling process: namespaces, Landlock, capabilities, resource limits, death signal.
 
-A namespace or Landlock that the kernel or the container runtime refuses is reported, and is not fatal.
-The resource limits and the death signal work everywhere.
+If the kernel or the container runtime refuses namespaces or Landlock, the functions report this and do not
+fail. The resource limits and the death signal work everywhere.
 """
 
 import ctypes
@@ -20,30 +20,32 @@ _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS = 1, 4, 38
 _CLONE_NEWUSER, _CLONE_NEWNET = 0x10000000, 0x40000000
 _CAPABILITY_VERSION_3 = 0x20080522
 
-# Landlock has the same numbers on every architecture.
+# The system calls of Landlock have the same numbers on every architecture.
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
 _REMOVE_FILE, _MAKE_FILE = 1 << 5, 1 << 8
 _REFER, _TRUNCATE, _IOCTL_DEV = 1 << 13, 1 << 14, 1 << 15
 _FIRST_RIGHTS = (1 << 13) - 1
-# The right to make regular files, under any name in one folder. The worker opens the files in that folder,
-# so a child must not be able to make a link, FIFO, socket or device.
+# The rights to read, write, make and remove regular files under any name in one folder. The worker opens the
+# files in that folder, so a child must not be able to make a link, FIFO, socket or device.
 _WRITABLE_FOLDER_RIGHTS = _READ_FILE | _READ_DIR | _WRITE_FILE | _TRUNCATE | _REMOVE_FILE | _MAKE_FILE
 _ALL_TCP, _ALL_SCOPES = 0b11, 0b11
 _FILE_RIGHTS = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEV
 
 _OOM_SCORE_ADJ = "500"
-# The time from SIGXCPU, at the limit of processor time, to SIGKILL. With one limit for both signals, a
-# process would end by SIGKILL, as if another process had killed it.
+# The kernel sends SIGXCPU at the soft limit of processor time, and SIGKILL this many seconds later, at the
+# hard limit. If both limits were equal, the kernel would send SIGKILL only, and the end would look as if
+# another process had killed the child.
 CPU_GRACE_S = 5
-# Address space is not memory: the heaps of ffmpeg's threads reserve it and never fill it, over 1 GiB on two
-# cores and more on more cores. Address space needs a limit too, as nothing else counts shared memory.
+# Address space that a process reserves is not yet memory that it uses: the heaps of ffmpeg's threads reserve
+# over 1 GiB on two cores, and more on more cores, and never fill it. Address space needs a limit too, because
+# no other limit counts shared memory.
 _RESERVED_ADDRESS_BYTES = 12 << 30
 
 
 @dataclass(frozen=True)
 class ResourceLimits:
-    """The resource limits of one child. `file_bytes` applies to each file that it writes."""
+    """The resource limits of one child. `file_bytes` applies to each file that the child writes."""
 
     memory_bytes: int
     cpu_seconds: int
@@ -53,7 +55,7 @@ class ResourceLimits:
 
 
 def raise_oom_score() -> None:
-    """Raise the OOM score of this process, so that the OOM killer takes a child and not the worker.
+    """Raise the OOM score of this process, so that the OOM killer kills a child and not the worker.
 
     The death of the worker would end all of its jobs at once.
     """
@@ -69,7 +71,7 @@ def enter_empty_network_namespace() -> bool:
     user, group = os.geteuid(), os.getegid()
     if _libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNET) != 0:
         return False
-    # Map this user: an unmapped user cannot create another user namespace (`enter_user_namespace`).
+    # Map this user, because an unmapped user cannot create another user namespace (`enter_user_namespace`).
     with suppress(OSError):
         Path("/proc/self/uid_map").write_text(f"{user} {user} 1")
         Path("/proc/self/setgroups").write_text("deny")
@@ -80,15 +82,15 @@ def enter_empty_network_namespace() -> bool:
 def enter_user_namespace() -> None:
     """Enter another user namespace, in which the kernel counts threads for RLIMIT_NPROC separately.
 
-    With one namespace for all children, a child with 1,022 threads made the encodes of other children fail
-    permanently. Where the kernel refuses (`user.max_user_namespaces`), all children share one count. The call
-    costs 0.2 ms and grants privileges inside the namespace: call `drop_capabilities` afterwards.
+    When all children shared one namespace, a child with 1,022 threads made the encodes of other children fail
+    permanently. If the kernel refuses the call (`user.max_user_namespaces`), all children share one count.
+    The call takes 0.2 ms and grants privileges inside the namespace, so call `drop_capabilities` afterwards.
     """
     _libc.unshare(_CLONE_NEWUSER)
 
 
 def drop_capabilities() -> None:
-    """Drop all capabilities permanently and set `no_new_privs`; executed programs inherit this.
+    """Drop all capabilities permanently and set `no_new_privs`. Executed programs inherit both.
 
     Inside its own user namespace a process has the capabilities of root, which expose much of the kernel.
     """
@@ -100,8 +102,8 @@ def drop_capabilities() -> None:
 def forbid_inspection() -> None:
     """Deny other processes of this user `/proc/PID/{mem,environ,maps,fd,…}` and ptrace(2) of this process.
 
-    Otherwise a child without Landlock could read the worker's credentials from its memory, or write to it.
-    The setting holds until this process executes a program. It also forbids core dumps.
+    Otherwise a child without Landlock could read the worker's credentials from the worker's memory, or change
+    that memory. The setting holds until this process executes a program. It also forbids core dumps.
     """
     _check(_libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0), "prctl")
 
@@ -109,8 +111,8 @@ def forbid_inspection() -> None:
 def set_death_signal(parent: int) -> None:
     """Set the death signal: the kernel kills this process when `parent` dies.
 
-    Call it after every change of credentials, because each change resets the signal. The parent must be
-    single-threaded: the kernel sends the signal when the thread that forked the child dies.
+    Call this function after every change of credentials, because each change resets the signal. The parent
+    must be single-threaded, because the kernel sends the signal when the thread that forked the child dies.
     """
     _check(_libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL), "prctl")
     if os.getppid() != parent:
@@ -128,8 +130,8 @@ def set_resource_limits(limits: ResourceLimits, *, count_processes: bool) -> Non
         resource.RLIMIT_CORE: 0,
     }
     if count_processes:
-        # This is safe only in a user namespace of our own: elsewhere the kernel counts all processes of the
-        # user, including those of other services.
+        # This limit is safe only in a user namespace of our own, because elsewhere the kernel counts all
+        # processes of the user, including the processes of other services.
         wanted[resource.RLIMIT_NPROC] = limits.processes
     for what, value in wanted.items():
         hard = value + (CPU_GRACE_S if what == resource.RLIMIT_CPU else 0)

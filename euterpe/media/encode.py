@@ -20,8 +20,8 @@ from euterpe.media.sandbox import Sandbox, reopened
 # The interval at which the bytes are counted and `on_progress` is called, even if ffmpeg writes nothing.
 _TICK_S = 0.5
 
-# Reads beyond this number within one tick are paced: a child that flooded its pipes took half of the GIL from
-# the worker's other threads.
+# After this number of reads within one tick, sleep before each further read, because a child that flooded its
+# pipes took half of the GIL from the worker's other threads.
 _MAX_READS_PER_TICK = 100
 _PACE_S = 0.005
 
@@ -38,7 +38,7 @@ class EncodeStats:
 
 
 def max_output_bytes(source_bytes: int) -> int:
-    """Return the size limit of each output: twice a large source (contract §11), 10 GB for a small source."""
+    """Return the size limit of each output: twice a source above 1 GB (contract §11), else 10 GB."""
     return 2 * source_bytes if source_bytes > _GB else _SMALL_SOURCE_CAP
 
 
@@ -58,9 +58,9 @@ def encode(
 ) -> EncodeStats:
     """Write the planned files into `folder`. Raise `MediaError` when ffmpeg fails or exceeds a limit.
 
-    ffmpeg has ended before this returns or raises; `on_progress` and `on_disk` may raise to stop it. Every
-    half second and once more at the end, `on_cpu` receives the processor seconds used so far, and `on_disk`
-    the bytes held on the disk.
+    When this function returns or raises, ffmpeg has ended. `on_progress` and `on_disk` may raise to stop
+    ffmpeg. Every half second and once more at the end, `on_cpu` receives the processor seconds used so far,
+    and `on_disk` receives the bytes that the files occupy on the disk.
     """
     limits = ResourceLimits(
         memory_bytes=memory_bytes,
@@ -82,7 +82,8 @@ def encode(
             on_progress(progress)
 
         evidence = _follow(child, watch, began + timeout_seconds, on_tick)
-        # Report the disk usage before judging the failure: an encode that filled its share is to blame.
+        # Report the disk usage before any other cause of failure: if the encode used more disk than its
+        # share, `on_disk` raises, and the job is to blame.
         watch.count()
         on_disk(watch.disk_bytes)
         if child.end.code != 0:
@@ -154,8 +155,8 @@ class _Watch:
                     ErrorCode.OUTPUT_TOO_LARGE, f"output {output} grew beyond {self._max_output_bytes} bytes"
                 )
         self.held_memory_bytes = max(self.held_memory_bytes, _data_bytes(self._pid))
-        # Written bytes count as progress too: moving the index of a large file to its front takes minutes
-        # in which neither the file size nor the media time grows.
+        # Written bytes count as progress too, because ffmpeg needs minutes to move the index of a large file
+        # to the front, and in that time neither the file size nor the media time grows.
         signs = (self.report.done_seconds, self.out_bytes, _written_bytes(self._pid))
         if signs != self._signs:
             self._signs, self._moved_at = signs, monotonic()
@@ -163,7 +164,11 @@ class _Watch:
             raise MediaError(ErrorCode.ENCODE_STALLED, f"ffmpeg got nowhere for {self._stall_seconds:g} s")
 
     def refuse_a_full_file(self) -> None:
-        """Raise when a file has reached its limit. ffmpeg may catch SIGXFSZ and exit with its own error."""
+        """Raise when a file has reached its size limit.
+
+        The exit status does not always show this, because ffmpeg may catch SIGXFSZ and exit with its own
+        error.
+        """
         for output, size in self._folder.lengths():
             if size >= self._max_output_bytes:
                 raise MediaError(
@@ -171,7 +176,7 @@ class _Watch:
                 )
 
     def refuse_an_early_end(self) -> None:
-        """Raise when ffmpeg ended too early: some demuxers report a truncated source as complete."""
+        """Raise when ffmpeg ended too early, because some demuxers report a truncated source as complete."""
         done, least = self.report.done_seconds, self._plan.least_seconds
         if done is not None and least is not None and done < least:
             raise MediaError(
@@ -184,7 +189,7 @@ class _Watch:
 
 
 def _data_bytes(pid: int) -> int:
-    """Return the memory that RLIMIT_DATA counts, touched or not; 0 once the process has ended."""
+    """Return the bytes that RLIMIT_DATA counts, used or only reserved. Return 0 after the process's end."""
     try:
         lines = Path(f"/proc/{pid}/status").read_bytes().split(b"\n")  # the process name may be any bytes
         return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(b"VmData:"))

@@ -5,13 +5,14 @@ from euterpe.domain.outputs import Audio
 from euterpe.media.media_info import StreamInfo
 from euterpe.media.picture import Size
 
-# The keyframe interval: how finely a player can seek, and how much the check of the last picture decodes.
+# The keyframe interval decides how precisely a player can seek, and how much the check of the last picture
+# must decode.
 KEYFRAME_SECONDS = 4
 _USUAL_FPS, _MOST_FPS = 25.0, 120.0
 _MOST_SAMPLES = 48_000
 
-# The output bytes of x264 and x265 depend on the number of threads, so that number follows from the picture
-# size and never from the worker: (pixels at most, threads).
+# The bytes that x264 and x265 write depend on the number of threads. So the number of threads depends on the
+# picture size and never on the worker. Each entry is (maximum number of pixels, threads).
 _THREADS = ((640 * 360, 2), (1280 * 720, 4))
 _MOST_THREADS = 8
 # Keep ffmpeg's version and the date out of the outputs, and compute the same result on every processor.
@@ -29,7 +30,7 @@ def video_arguments(codec: str, crf: int | None, video: StreamInfo, *sizes: Size
     return (
         *CODECS[codec].arguments(crf, threads),
         *("-g", str(max(1, round(fps * KEYFRAME_SECONDS)))),
-        # Each picture keeps its own time: a variable frame rate stays variable.
+        # Each picture keeps its own timestamp, so a variable frame rate stays variable.
         *("-fps_mode", "vfr"),
     )
 
@@ -40,7 +41,7 @@ def threads_for(pixels: int) -> int:
 
 
 def audio_arguments(wanted: Audio, source: StreamInfo) -> tuple[str, ...]:
-    """Return the arguments of an audio encoder, with at most two channels, which every player can play.
+    """Return the arguments of an audio encoder. Limit it to two channels, because every player can play two.
 
     `aresample=async=1` fills gaps with silence; without it, the sound after a gap would play too early.
     """

@@ -6,7 +6,7 @@ from euterpe.domain.retry import JobError
 
 
 class MediaError(EuterpeError):
-    """Raised when media cannot be read, made or verified. `job_error` gives the error to record."""
+    """Raised when media cannot be read, made or verified. `job_error` returns the error to record."""
 
     code: ErrorCode
 
@@ -21,7 +21,7 @@ class MediaError(EuterpeError):
 
     @property
     def is_worker_fault(self) -> bool:
-        """Return whether the machine failed rather than the job; the first such failures are not charged."""
+        """Return whether the machine failed and not the job. The first such failures are not charged."""
         return self.code.release is Release.LIMITED
 
     def job_error(self, phase: str) -> JobError:

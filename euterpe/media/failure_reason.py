@@ -1,8 +1,8 @@
 """Classify an ffmpeg failure from its exit status, resource usage and stderr.
 
-Facts from the kernel (signal, processor time, memory) decide whether a retry can help and whose fault it was.
-The stderr of ffmpeg quotes the source, which may contain any text (invariant `blame`). So stderr selects only
-among codes that are all permanent and all the source's fault.
+Facts from the kernel (signal, processor time, memory) decide whether a retry can help and whose fault the
+failure is. The stderr of ffmpeg quotes the source, which may contain any text (invariant `blame`). So stderr
+selects only among codes that are all permanent and all blame the source.
 """
 
 import re
@@ -16,20 +16,20 @@ from euterpe.media.errors import MediaError
 _KEPT_BYTES = 16 * 1024
 _SHOWN_LINES, _SHOWN_CHARACTERS = 3, 600
 
-# A process that reaches its memory limit has rarely touched all the memory that it asked for: an encode of
-# 2160 lines failed with 28 % of 512 MiB resident, but a process that filled its limit had 100 %. So a usage
-# below this share proves nothing.
+# A process that fails at its memory limit has rarely touched all the memory that it reserved: an encode of
+# 2160 lines failed with 28 % of 512 MiB resident, but a process that filled its limit had 100 % resident. So
+# a usage above this share proves that the memory ran out, and a usage below it proves nothing.
 _MEMORY_SHARE = 0.75
 # The exit code of ffmpeg after a signal that it catches, such as SIGXCPU.
 _CAUGHT_A_SIGNAL = 255
-# The kernel compares sampled ticks with the limit, but reports measured time: on a busy machine a process
-# that had used 0.85 s received SIGXCPU under a limit of 1 s.
+# The kernel compares the limit with time that it counts in sampled ticks, but it reports measured time. The
+# two differ: on a busy machine, under a limit of 1 s, a process received SIGXCPU after a measured 0.85 s.
 _CLOCK_SHARE = 0.75
 
-# The first match decides. Every code here is permanent, and the source's fault.
+# The first pattern that matches decides. Every code here is permanent and blames the source.
 _STDERR_PATTERNS = (
-    # The last packet of a truncated file is corrupt as well. In other containers a single packet may be
-    # corrupt without truncation.
+    # The last packet of a truncated file is corrupt, so in these containers a corrupt packet counts as
+    # truncation. In other containers a packet may be corrupt in a file that is not truncated.
     (
         r"in#0/(?:mov|matroska|avi|wav)\S* .*corrupt input packet"
         r"|partial file|moov atom not found|ended prematurely|[Tt]runcated|end of file",
@@ -70,7 +70,7 @@ class FailureReason:
     def verdict(self, end: Exit, limits: ResourceLimits, held_memory_bytes: int = 0) -> MediaError:
         """Return why the process failed.
 
-        `held_memory_bytes` is the largest observed amount of the memory that `limits.memory_bytes` limits.
+        `held_memory_bytes` is the largest observed use of the memory that `limits.memory_bytes` limits.
         """
         if (proved := error_from_exit(end, limits, held_memory_bytes)) is not None:
             return proved

@@ -1,4 +1,4 @@
-"""Find ffmpeg, as configured or bundled in the imageio-ffmpeg wheel, and check its version."""
+"""Find the configured ffmpeg, or else the one bundled in the imageio-ffmpeg wheel, and check its version."""
 
 import re
 import subprocess
@@ -28,7 +28,7 @@ class Ffmpeg:
 
 
 def find_ffmpeg(named: Path | None = None) -> Path:
-    """Return the path of `named`, or of the bundled ffmpeg. Raise `ffmpeg_missing` if there is none."""
+    """Return the path of `named`, or of the bundled ffmpeg. Raise `ffmpeg_missing` if it is not a file."""
     path = named or _bundled()
     if not path.is_file():
         raise MediaError(ErrorCode.FFMPEG_MISSING, f"there is no ffmpeg at {path}: correct EUTERPE_FFMPEG")
@@ -36,7 +36,10 @@ def find_ffmpeg(named: Path | None = None) -> Path:
 
 
 def _bundled() -> Path:
-    """Return the wheel's binary. The wheel's own finder may return any ffmpeg of the machine, however old."""
+    """Return the wheel's binary.
+
+    Do not use the wheel's own finder, because it may return any other ffmpeg on the machine, even an old one.
+    """
     carried = sorted(Path(str(files("imageio_ffmpeg"))).glob("binaries/ffmpeg-*"))
     if not carried:
         raise MediaError(
@@ -46,7 +49,7 @@ def _bundled() -> Path:
 
 
 def examine_ffmpeg(path: Path) -> Ffmpeg:
-    """Run `ffmpeg -version` and return the version. Raise `ffmpeg_missing` when it is not an ffmpeg."""
+    """Run `ffmpeg -version` and return the version. Raise `ffmpeg_missing` when `path` is not an ffmpeg."""
     try:
         shown = subprocess.run(  # noqa: S603  the operator named it
             [path, "-version"], stdin=subprocess.DEVNULL, capture_output=True, timeout=30, check=True, env={}

@@ -1,9 +1,10 @@
 """Fork server: the helper process that forks sandboxed children (`python -m euterpe.media.fork_server FD`).
 
-`Sandbox` starts it. It is single-threaded, because a child's death signal is sent when the forking thread
-ends. It imports PyAV once, so that a probe costs a fork. An order is a message of file descriptors on the
-control socket: the child's own channel, the order as JSON, the child's folder, and the inherited files.
-Closing a child's channel kills that child; closing the control socket kills all.
+`Sandbox` starts it. It is single-threaded, because the kernel sends a child's death signal when the thread
+that forked the child ends. It imports PyAV once, so that a probe costs only a fork. An order is a message on
+the control socket that carries these file descriptors: the child's own channel, the order as JSON, the
+child's folder, and the inherited files. When the worker closes a child's channel, the fork server kills that
+child. When the worker closes the control socket, the fork server kills all children.
 """
 
 import fcntl
@@ -85,7 +86,8 @@ class _ForkServer:
             )
         if not data:
             self._control_closed = True
-        if not fds:  # out of file descriptors: the worker sees that its end of the channel was closed
+        # We are out of file descriptors, so the kernel closed the channel, and the worker sees that.
+        if not fds:
             return
         channel = socket.socket(fileno=fds[0])
         try:
@@ -111,17 +113,17 @@ class _ForkServer:
             undo.callback(self._selector.unregister, child.pidfd)
             self._selector.register(channel, EVENT_READ, lambda: self._on_hangup(child))
             undo.callback(self._selector.unregister, channel)
-            # The worker kills the child by this pidfd when the helper is gone.
+            # With this pidfd the worker can kill the child even after the helper has ended.
             with suppress(ConnectionError):  # the worker has closed the channel
                 socket.send_fds(channel, [json.dumps({"pid": pid}).encode()], [child.pidfd])
             undo.pop_all()
         self._children.add(child)
 
     def _kill_oversized_children(self) -> None:
-        """Kill children that hold more memory than they are allowed.
+        """Kill children that use more memory than their limit.
 
-        RLIMIT_DATA counts writable memory only: under a limit of 256 MiB a child filled 1,000 MiB, made the
-        pages read-only and kept them.
+        RLIMIT_DATA is not enough, because it counts writable memory only: under a limit of 256 MiB a child
+        filled 1,000 MiB, made the pages read-only and kept them.
         """
         if monotonic() - self._measured_at < _MEMORY_CHECK_S:
             return
@@ -165,13 +167,17 @@ class _ForkServer:
 
 def _anonymous_bytes(pid: int) -> int:
     """Return the resident memory of a process that is not backed by a file."""
-    # `statm` has numbers only; `status` also has the name, which a process chooses itself.
+    # Read `statm`, because it has numbers only. `status` also has the process name, which the process
+    # chooses.
     _size, resident, of_files, *_ = map(int, Path(f"/proc/{pid}/statm").read_bytes().split())
     return (resident - of_files) * resource.getpagesize()
 
 
 def _kill(pid: int) -> None:
-    """Kill a child and its process group. The child must not be reaped yet, as its pid may then be reused."""
+    """Kill a child and its process group.
+
+    Call this function before the child is reaped, because afterwards another process may get the pid.
+    """
     os.kill(pid, signal.SIGKILL)  # the child may not have created its process group yet
     with suppress(ProcessLookupError):
         os.killpg(pid, signal.SIGKILL)
@@ -180,7 +186,7 @@ def _kill(pid: int) -> None:
 def _run_child(
     channel: socket.socket, fds: Sequence[int], parent: int, *, count_processes: bool, filters: bool
 ) -> None:
-    """Confine this process, then execute the program or run the task of its order. Never return.
+    """Confine this process, then execute the program or run the task of the order. Never return.
 
     The child reads the order itself, so a bad order ends only that child.
     """
@@ -206,7 +212,7 @@ def _run_child(
         )
         argv = order.get("argv")
         if filters:
-            # This comes last, because the filter refuses the calls of the steps above.
+            # Install the filter last, because it refuses the system calls of the steps above.
             seccomp.install_child_filter(executes=bool(argv))
         if argv:
             os.execve(argv[0], argv, _ENVIRONMENT)  # noqa: S606  no shell is wanted
@@ -223,18 +229,19 @@ def _run_child(
 
 
 def _reset_signals() -> None:
-    # Python ignores these two signals, and an executed program would inherit that.
+    # Python ignores these two signals, and an executed program would inherit that setting.
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
-    # A supervisor that signals the whole control group must not end jobs that the worker is finishing.
-    # ffmpeg sets handlers of its own for these signals, but does not change the mask.
+    # Block these signals, because a supervisor may send them to the whole control group, and they must not
+    # end jobs that the worker is finishing. ffmpeg sets its own handlers for these signals, but it does not
+    # change the mask.
     signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGINT, signal.SIGHUP))
 
 
 def _keep_only(channel: socket.socket, wanted: dict[int, int]) -> int:
-    """Move the wanted files to their numbers and close all other files. Return the channel's new number.
+    """Move the wanted descriptors to their numbers and close all others. Return the channel's new number.
 
-    Stdin becomes /dev/null. The channel closes when the child executes a program.
+    Stdin becomes /dev/null. The kernel closes the channel when the child executes a program.
     """
     moved = {target: fcntl.fcntl(fd, fcntl.F_DUPFD, _FIRST_SPARE_FD) for target, fd in wanted.items()}
     line = fcntl.fcntl(channel.detach(), fcntl.F_DUPFD_CLOEXEC, _FIRST_SPARE_FD)

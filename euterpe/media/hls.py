@@ -10,12 +10,12 @@ from euterpe.media.planned_files import Planned, PlannedFile, Track, least_secon
 
 _PLAYLIST_TYPE = "application/vnd.apple.mpegurl"
 _MASTER = "master.m3u8"
-# The limit for a source of unknown duration: two days in segments of two seconds.
+# The most segments of a source of unknown duration: two days in segments of two seconds.
 _MOST_SEGMENTS = 86_400
 
 
 def hls(output: HlsOutput, info: MediaInfo) -> Planned:
-    """Return the plan of an HLS output. All heights above the source's own share one rendition."""
+    """Return the plan of an HLS output. All heights above the height of the source share one rendition."""
     video, codec = video_of(info, output.name), output.video.codec
     sizes = list(dict.fromkeys(fitted_size(video, height, codec) for height in output.video.ladder))
     words = [word for _ in sizes for word in mapped(video)]
@@ -54,12 +54,15 @@ def hls(output: HlsOutput, info: MediaInfo) -> Planned:
 
 
 def most_parts(duration_seconds: float | None, segment_seconds: float) -> int:
-    """Return an upper bound on the segments of a valid source, as its keyframes may cause further cuts."""
+    """Return an upper bound on the number of segments of a valid source.
+
+    The bound is generous, because keyframes of the source may cause further cuts.
+    """
     return 100 + (_MOST_SEGMENTS if duration_seconds is None else int(3 * duration_seconds / segment_seconds))
 
 
 def _muxer(output: HlsOutput, variants: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
-    # With a single variant ffmpeg does not replace the %v in this one name.
+    # With a single variant, ffmpeg does not replace %v in the name of the init file.
     init = f"{names[0]}_init.mp4" if len(names) == 1 else "%v_init.mp4"
     return (
         *("-f", "hls", "-hls_time", str(output.segment_seconds), "-hls_playlist_type", "vod"),

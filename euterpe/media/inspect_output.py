@@ -16,7 +16,7 @@ _TAIL_SECONDS = 0.5
 
 
 def inspect(files: Sequence[tuple[str, str, Sequence[str]]], keyframe_seconds: float) -> list[dict[str, Any]]:
-    """Return for each file its streams and their end times, or its problem if it cannot be trusted.
+    """Return for each file the streams with their end times, or the problem if the file cannot be trusted.
 
     Each of `files` is (path, demuxer, names that it may refer to).
     """
@@ -33,14 +33,17 @@ def _inspect_one(path: str, demuxer: str, names: Set[str], keyframe_seconds: flo
             duration = (container.duration or 0) / 1_000_000
             checks = [_StreamCheck(stream) for stream in container.streams]
             _decode_ends(container, checks, duration, keyframe_seconds)
-            # This must be inside the `with`: the streams of a closed container are dangling pointers.
+            # This must be inside the `with`, because the streams of a closed container are dangling pointers.
             return {"duration_seconds": duration, "streams": [check.document() for check in checks]}
     except (av.FFmpegError, OSError) as error:
         return {"problem": error.strerror or "cannot be decoded"}
 
 
 def _inspect_master(path: Path, names: Set[str]) -> dict[str, Any]:
-    """Check that the playlist lists every rendition: ffmpeg leaves out any that it does not understand."""
+    """Check that the playlist lists every rendition.
+
+    ffmpeg omits each rendition that it cannot describe.
+    """
     named = set(_named_in(path.read_text().splitlines()))
     if named != names:
         return {"problem": f"it lists {_some(named)} instead of {_some(names)}"}
@@ -120,8 +123,8 @@ def _decode_ends(
 ) -> None:
     """Decode the beginning of every stream, then everything from the last keyframe on.
 
-    Of a film no longer than the keyframe interval, read all packets but decode only the keyframes:
-    decoding every picture would cost a fifth of the encode.
+    If the film is not longer than the keyframe interval, read all packets but decode only the keyframes,
+    because decoding every picture would cost a fifth of what the encode costs.
     """
     _skip_pictures(checks, "NONKEY")
     for packet in container.demux():

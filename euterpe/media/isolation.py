@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from euterpe.domain.errors import EuterpeError
 
-# Docker's default profile allows `unshare` with CAP_SYS_ADMIN only, and Landlock since 23.0.
+# Docker's default profile allows `unshare` only with CAP_SYS_ADMIN. It allows Landlock since Docker 23.0.
 _NETWORK_ADVICE = (
     "allow the system call unshare: in Docker by --security-opt seccomp=PROFILE.json, a copy of the default "
     "profile with `unshare` added; in Kubernetes by such a profile as seccompProfile type Localhost; on the "
@@ -41,7 +41,7 @@ class Layer:
 class Isolation:
     """The restrictions that the kernel and container runtime support. (Resource limits always apply.)
 
-    The restrictions deny a child all networks, and every file and system call that it does not need.
+    The restrictions deny a child all networks, and every file and system call that the child does not need.
     """
 
     no_network: bool
@@ -49,7 +49,10 @@ class Isolation:
     few_system_calls: bool
 
     def layers(self) -> Iterator[Layer]:
-        """Yield each layer. The network namespace is not essential, as the seccomp filter refuses sockets."""
+        """Yield each layer.
+
+        The network namespace is not essential, because the seccomp filter refuses sockets.
+        """
         yield Layer(
             "network",
             self.no_network,
@@ -76,7 +79,7 @@ class Isolation:
         )
 
     def missing(self) -> list[Layer]:
-        """Return the layers that do not hold."""
+        """Return the layers that this kernel or container runtime does not allow."""
         return [layer for layer in self.layers() if not layer.holds]
 
     def require(self) -> None:

@@ -15,7 +15,7 @@ from euterpe.media.whitelist import CONTAINERS, MAX_STREAMS
 _HDR_TRANSFERS = {16: "pq", 18: "hlg"}
 
 
-_KINDS = ("video", "audio", "subtitle", "data", "attachment", "picture", "unknown")  # picture: a cover
+_KINDS = ("video", "audio", "subtitle", "data", "attachment", "picture", "unknown")  # picture: a cover image
 Kind = Annotated[str, matching("|".join(_KINDS), "a kind of stream")]
 Container = Annotated[str, matching("|".join(CONTAINERS), "a container that is allowed")]
 
@@ -57,14 +57,14 @@ class StreamInfo:
 @with_config(extra="forbid")
 @dataclass(frozen=True)
 class MediaInfo:
-    container: Container  # the demuxer's first name
+    container: Container  # the first of the demuxer's names
     size_bytes: int
     duration_seconds: Seconds | None
     streams: Annotated[tuple[StreamInfo, ...], Items(0, MAX_STREAMS)]
 
     @staticmethod
     def parse(found: object, size_bytes: int) -> "MediaInfo":
-        """Return the prober's answer, validated. Raise when it is invalid: the prober was compromised."""
+        """Validate the prober's answer. Raise when it is invalid, because then the prober was compromised."""
         answer = {**found, "size_bytes": size_bytes} if isinstance(found, dict) else found
         return checked(_MEDIA_INFO, answer, blame=ErrorCode.SOURCE_UNSUPPORTED)
 
@@ -85,7 +85,7 @@ class MediaInfo:
         }
 
     def _best(self, kind: str) -> StreamInfo | None:
-        """Return the stream of this kind that is marked as the default, else the first."""
+        """Return the default stream of this kind if there is one, else the first stream of this kind."""
         of_kind = [stream for stream in self.streams if stream.kind == kind]
         return next((stream for stream in of_kind if stream.is_default), of_kind[0] if of_kind else None)
 

@@ -1,4 +1,4 @@
-"""The memory limit of an encode: its slot's share of the memory of the machine or control group."""
+"""The memory limit of an encode: the share of one slot in the memory of the machine or control group."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -14,7 +14,7 @@ def memory_of_a_slot(slots: int, whole_bytes: int) -> int:
 
 
 def memory_of_the_machine(root: Path = Path("/")) -> int:
-    """Return the total memory of the machine, or the tightest limit of our control groups."""
+    """Return the total memory of the machine, or the lowest limit of our control groups if that is less."""
     (total,) = [
         int(line.split()[1]) * 1024
         for line in (root / "proc/meminfo").read_text().splitlines()
@@ -24,8 +24,11 @@ def memory_of_the_machine(root: Path = Path("/")) -> int:
 
 
 def _limits(root: Path) -> Iterator[int]:
-    """Yield the memory limits of our control group and all its parents, for cgroup v1 and v2. Inside a
-    container the path may be the host's path; then only the mount point itself exists."""
+    """Yield the memory limits of our control group and all its parents, for cgroup v1 and v2.
+
+    Inside a container, the path in `/proc/self/cgroup` may be the path on the host. Then only the mount point
+    itself exists.
+    """
     for line in (root / "proc/self/cgroup").read_text().splitlines():
         _, kinds, path = line.split(":", 2)
         if kinds not in ("", "memory"):

@@ -12,7 +12,7 @@ from euterpe.media.errors import MediaError
 from euterpe.media.plan import Plan
 
 _BLOCK = 512
-# The muxers make temporary files, so the folder may hold more names than the plan.
+# The muxers make temporary files, so the folder may contain more files than the plan.
 _SPARE_NAMES = 1_000
 
 
@@ -27,7 +27,7 @@ class FolderUsage:
 
 
 class OutputFolder:
-    """The folder that an encode writes to; it can be measured while the encode runs and afterwards."""
+    """The folder that an encode writes to. Its usage can be measured while the encode runs and afterwards."""
 
     def __init__(self, plan: Plan, folder: Path, pid: int) -> None:
         self._folder, self._pid = folder, pid
@@ -37,14 +37,15 @@ class OutputFolder:
         self._empty = dict.fromkeys(self._outputs.values(), 0)
 
     def look(self) -> FolderUsage:
-        """Return the current usage. Raise `output_too_large` for more names than the plan can need."""
+        """Return the current usage. Raise `output_too_large` if there are more files than the plan needs."""
         sizes, disk_bytes = dict(self._empty), self._nameless_bytes()
         for count, (name, status) in enumerate(_files_in(self._folder)):
             if count >= self._most_names:
                 raise MediaError(
                     ErrorCode.OUTPUT_TOO_LARGE, f"ffmpeg made more than {self._most_names} files"
                 )
-            # Allocated blocks count, not the length: a file may have holes, or space reserved behind its end.
+            # Count allocated blocks and not the length, because a file may have holes, or reserved space
+            # after its end.
             disk_bytes += status.st_blocks * _BLOCK
             if (output := self._output_of(name)) is not None:
                 sizes[output] += status.st_size

@@ -18,7 +18,7 @@ class Size:
 
 
 def shown_size(video: StreamInfo) -> Size:
-    """Return the size that a viewer sees: upright, with square pixels and even sides."""
+    """Return the size that a viewer sees: upright, with square pixels, and with even width and height."""
     if not video.width or not video.height:
         raise MediaError(ErrorCode.SOURCE_UNSUPPORTED, "the source does not tell the size of its pictures")
     if video.width * video.height > MAX_PIXELS:
@@ -33,7 +33,10 @@ def shown_size(video: StreamInfo) -> Size:
 
 
 def fitted_size(video: StreamInfo, height: int | None, codec: str) -> Size:
-    """Return the size, scaled down to `height` lines if larger. Enlarging would add bytes and no detail."""
+    """Return the shown size, scaled down to `height` lines if it is larger.
+
+    A smaller picture is not enlarged, because that would add bytes and no detail.
+    """
     shown = shown_size(video)
     if height is not None and height < shown.height:
         shown = Size(_even(shown.width * height / shown.height), height)
@@ -48,14 +51,15 @@ def fitted_size(video: StreamInfo, height: int | None, codec: str) -> Size:
 
 
 def filters(video: StreamInfo, size: Size) -> str:
-    """Return the filter chain from a decoded picture, which ffmpeg has rotated, to SDR yuv420p of `size`."""
+    """Return the filters that turn a decoded picture, already upright, into SDR yuv420p of `size`."""
     chain = []
     if video.interlaced:
         chain.append("bwdif=mode=send_frame:deint=interlaced")
     if video.hdr:
         curve = {"pq": "smpte2084", "hlg": "arib-std-b67"}[video.hdr]
         chain += [
-            # The source's colours are given explicitly, because zscale fails when a stream leaves them out.
+            # The colour properties of the source are given explicitly, because zscale fails when a stream
+            # lacks them.
             f"zscale=w={size.width}:h={size.height}:tin={curve}:pin=bt2020:min=bt2020nc:t=linear:npl=100",
             "format=gbrpf32le",
             "zscale=p=bt709",

@@ -36,12 +36,15 @@ class Plan:
 
     @property
     def least_seconds(self) -> float | None:
-        """Return the least progress, in seconds, of an encode that reached the end of its source."""
+        """Return the media seconds that ffmpeg reports, at least, when it has read the whole source."""
         known = [t.least_seconds for file in self.files for t in file.tracks if t.least_seconds is not None]
         return min(known, default=None)
 
     def argv(self, ffmpeg: Path) -> tuple[str, ...]:
-        """Return the command line: input from an open file, only this container, progress on stdout."""
+        """Return the command line.
+
+        ffmpeg reads an open file, accepts only this container, and reports progress on stdout.
+        """
         pinned = {**DEMUXER_OPTIONS, "format_whitelist": self.container, "f": self.container}
         return (
             *(str(ffmpeg), *_QUIET, "-xerror", "-max_alloc", str(MAX_BLOCK_BYTES)),
@@ -67,7 +70,7 @@ def plan(outputs: Sequence[OutputSpec], info: MediaInfo, *, threads: int) -> Pla
 
 
 def _refuse_a_clash(files: Sequence[PlannedFile]) -> None:
-    """Raise when a file and a folder would share a name: HLS output `a.mp4` and MP4 output `a`, say."""
+    """Raise when a file and a folder would share a name, such as HLS output `a.mp4` and MP4 output `a`."""
     folders = {str(PurePosixPath(file.path).parent) for file in files}
     if both := sorted(folders & {file.path for file in files}):
         raise MediaError(
@@ -92,7 +95,7 @@ def _plan_one(output: OutputSpec, info: MediaInfo) -> Planned:
 
 
 def _mp4(output: Mp4Output, info: MediaInfo) -> Planned:
-    """Return the plan of an MP4 output. A source without sound gives a film without sound."""
+    """Return the plan of an MP4 output. If the source has no sound, the output has no sound."""
     video = video_of(info, output.name)
     codec, size = output.video.codec, fitted_size(video, output.video.height, output.video.codec)
     tracks = [Track("video", codec, least_seconds(info, video), size.width, size.height)]

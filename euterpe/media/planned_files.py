@@ -7,9 +7,11 @@ from euterpe.domain.error_codes import ErrorCode
 from euterpe.media.errors import MediaError
 from euterpe.media.media_info import MediaInfo, StreamInfo
 
-# In these containers headers or tags give a stream's duration; in other containers it is an estimate.
+# In these containers, headers or tags contain a stream's duration. In other containers the duration is an
+# estimate.
 _WITH_DURATIONS = frozenset({"mov", "matroska", "avi", "wav", "w64", "flac", "ogg", "aiff", "caf", "mxf"})
-# A container rounds, an encoder pads, and a last picture has no duration. A larger gap means missing media.
+# Durations may differ by this much, because containers round them, encoders add padding, and the last picture
+# has no duration. A larger difference means that media is missing.
 _LEAST_TOLERANCE_S, _MOST_TOLERANCE_S, _TOLERANCE = 0.25, 2.0, 0.01
 
 
@@ -26,15 +28,15 @@ class Track:
 
 @dataclass(frozen=True)
 class PlannedFile:
-    """A file that an encode must produce. The check reads it back with `demuxer`.
+    """A file that an encode must produce. The check after the encode reads the file with `demuxer`.
 
-    `parts` is the glob pattern of a playlist's segments, at most `most_parts` files. They are published
-    before the playlist, which may refer to no other file. `text` is the content of a file that we write
-    ourselves. `lists` has the names of the playlists in a master playlist.
+    `parts` is the glob pattern of a playlist's segments, and `most_parts` is their maximum number. The
+    segments are published before the playlist, and the playlist may refer to no other file. `text` is the
+    content of a file that we write ourselves. `lists` has the names of the playlists in a master playlist.
     """
 
     output: str
-    path: str  # in the work folder, and below the job's output prefix
+    path: str  # relative to the work folder, and to the job's output prefix
     content_type: str
     demuxer: str | None = None
     tracks: tuple[Track, ...] = ()

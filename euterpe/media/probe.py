@@ -20,7 +20,7 @@ from euterpe.media.media_info import MediaInfo, StreamInfo
 from euterpe.media.whitelist import DECODERS, DEMUXER_OPTIONS, MAX_STREAMS
 
 _HEADER = 16
-# A fragmented film of a day has some ten thousand boxes; a file with more is not examined to its end.
+# A fragmented film of 24 hours has about ten thousand boxes. Boxes beyond this number are not examined.
 _MOST_BOXES = 100_000
 _FIRST = (b"ftyp", b"moov", b"mdat", b"wide", b"free", b"skip")
 
@@ -35,7 +35,9 @@ def is_cut_off(fd: int) -> bool:
         size: int = unpack_from(">I", header)[0]
         if size == 1 and len(header) == _HEADER:
             size = unpack_from(">Q", header, 8)[0]
-        if size < 8:  # 0 means to the end of the file; the demuxer judges a box smaller than its header
+        # 0 means that the box extends to the end of the file. If a box is smaller than its header, the
+        # demuxer decides whether the file is valid.
+        if size < 8:
             return False
         at += size
         if at >= end:
@@ -43,9 +45,11 @@ def is_cut_off(fd: int) -> bool:
     return False
 
 
-# The most packets that are read to find the first picture; without a picture, the encode judges the stream.
+# The most packets that are read to find the first picture. If they contain no picture, only the encode finds
+# out whether the stream can be decoded.
 _FIRST_PACKETS = 500
-# Media clocks tick at least a thousand times a second. With ticks this long or longer, durations are guesses.
+# A normal media clock ticks at least a thousand times a second. If one tick is this long or longer, the
+# durations in the headers cannot be trusted.
 _COARSE_TICK_S = 0.1
 _LAST_PACKETS = 10_000
 _BEYOND_THE_END = 2**62
@@ -122,9 +126,9 @@ def _describe(stream: Stream) -> StreamInfo:
 
 
 def _with_first_picture(container: InputContainer, video: StreamInfo) -> StreamInfo:
-    """Return the stream with rotation and interlacing, which only a decoded picture tells.
+    """Return the stream with its rotation and interlacing, which are known only from a decoded picture.
 
-    Return it unchanged when no picture can be decoded: the encode then fails with ffmpeg's own error.
+    Return the stream unchanged when no picture can be decoded. The encode then fails with ffmpeg's own error.
     """
     stream = container.streams[video.index]
     if not isinstance(stream, VideoStream) or stream.codec_context.codec.name not in DECODERS:
@@ -133,7 +137,8 @@ def _with_first_picture(container: InputContainer, video: StreamInfo) -> StreamI
     try:
         for packet in islice(container.demux(stream), _FIRST_PACKETS):
             if packet.is_keyframe:
-                # Flush at once: otherwise the decoder reads and decodes all pictures that it may reorder.
+                # Flush at once, because otherwise the decoder would first need all pictures that it may
+                # reorder.
                 for frame in (*stream.codec_context.decode(packet), *stream.codec_context.decode(None)):
                     return _as_shown(video, frame)
                 stream.codec_context.flush_buffers()
@@ -145,10 +150,11 @@ def _with_first_picture(container: InputContainer, video: StreamInfo) -> StreamI
 def _with_measured_ends(
     container: InputContainer, streams: list[StreamInfo], duration: float | None
 ) -> tuple[list[StreamInfo], float | None]:
-    """Return streams and container duration, measured from the last packets where the clock is too coarse.
+    """Return the streams and the duration of the source, corrected for streams whose clock is too coarse.
 
-    If an MP4 counts in ticks of a second, its edit lists are rounded to the ticks of another clock: the
-    headers of a film of 35,840 s gave 4 s.
+    The duration of such a stream is measured from its last packets. The reason is that if the clock of an MP4
+    ticks once a second, its edit lists are rounded to the ticks of another clock: the headers of a film of
+    35,840 s gave a duration of 4 s.
     """
     measured = {
         stream.index: end

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import nan
 
-# A block has some hundred bytes; only a compromised ffmpeg sends longer lines.
+# A whole progress block has a few hundred bytes, so only a compromised ffmpeg sends longer lines.
 _LONGEST_LINE = 4096
 # The limit of seconds and of speed: ffmpeg never exceeds it, and the store rejects larger values.
 _TOO_MUCH = 1e9
@@ -69,7 +69,7 @@ def progress_of(report: ProgressLine, duration_seconds: float | None, out_bytes:
 
 
 def _number(text: str) -> float:
-    """Return the number, or NaN, which fails every range check, for other text, such as ffmpeg's N/A."""
+    """Return the number. For other text, such as ffmpeg's N/A, return NaN, which fails every range check."""
     try:
         return float(text)
     except ValueError:

@@ -78,14 +78,14 @@ class Sandbox:
         self.stop()
 
     def run(self, argv: Sequence[str], *, fds: Mapping[int, int], cwd: Path, limits: ResourceLimits) -> Child:
-        """Execute `argv` in `cwd`, the only folder that it can access besides its own and system files.
+        """Execute `argv` in `cwd`. It can access only this folder, its own files and system files.
 
         `fds` maps file descriptors of the child to our open descriptors. Stdout and stderr are piped.
         """
         return self._start_child(_order_to_execute(argv, writable=True), fds, cwd, limits)
 
     def check(self) -> None:
-        """Run `ffmpeg -version` in a child, as a self-test. Raise MediaError or OSError when that fails."""
+        """Run `ffmpeg -version` in a child as a self-test. Raise MediaError or OSError if the test fails."""
         order = _order_to_execute([str(self.ffmpeg), "-version"], writable=False)
         with self._start_child(order, {}, Path("/"), _TASK_LIMITS) as child:
             deadline = monotonic() + HELPER_TIMEOUT_S
@@ -109,8 +109,8 @@ class Sandbox:
     ) -> Any:
         """Return the result of a task of `child_tasks`, run in a child that can open only files in `cwd`.
 
-        Raise with the code `blame` when the media file makes its child fail. `on_tick` may raise to stop the
-        task; the child has ended before this returns or raises.
+        Raise with the code `blame` when the media file makes the child fail. `on_tick` may raise to stop the
+        task. When this method returns or raises, the child has ended.
         """
         order = {"task": task, "arguments": arguments, "readable": ["."] if cwd else [], "writable": False}
         with self._start_child(order, fds or {}, cwd or Path("/"), _TASK_LIMITS) as child:
@@ -138,12 +138,15 @@ class Sandbox:
                 theirs.callback(os.close, given[target])
             folder = os.open(cwd, os.O_PATH | os.O_DIRECTORY)
             theirs.callback(os.close, folder)
-            # Pass the order as a file: the order for a day's sprite sheets is too large for a message.
+            # Pass the order as a file, because the order for the sprite sheets of a 24-hour source is too
+            # large for a message.
             order_file = theirs.enter_context(os.fdopen(os.memfd_create("order"), "wb"))
             order_file.write(json.dumps({**order, "targets": [*given], "limits": asdict(limits)}).encode())
             order_file.flush()
             self._send([far_end.fileno(), order_file.fileno(), folder, *given.values()])
-            theirs.close()  # before reading: with a copy of far_end open, we would not see the helper's death
+            # Close `far_end` before reading: with our own copy of it open, we would not see the helper's
+            # death.
+            theirs.close()
             child = Child(channel, outputs)
             ours.pop_all()
             with self._lock:
@@ -174,7 +177,7 @@ class Sandbox:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
-                start_new_session=True,  # signals from a terminal (Ctrl-C) are for the worker
+                start_new_session=True,  # signals from a terminal (Ctrl-C) must reach the worker only
             )
         try:
             self.isolation = Isolation(**receive_first_message(self._control)[0])
@@ -233,13 +236,13 @@ def answer_of(child: Child, blame: ErrorCode, on_tick: Callable[[], None], limit
         error = MediaError(ErrorCode[str(code).upper()], message)
     except (KeyError, TypeError, ValueError, RecursionError):  # "[[[[…" raises RecursionError
         raise MediaError(blame, "makes the process that looks into it lie") from None
-    # A compromised child may report any error; accept only permanent errors that blame the file.
+    # A compromised child may report any error, so accept only permanent errors that blame the file.
     blames_the_file = error.code.fault is Fault.SOURCE and error.retry_class is RetryClass.PERMANENT
     raise error if blames_the_file else MediaError(blame, str(error))
 
 
 def _failure_of(end: Exit, blame: ErrorCode, limits: ResourceLimits) -> MediaError:
-    """Return why the examination of a file failed. The file is at fault unless facts prove otherwise."""
+    """Return why the examination of a file failed. Blame the file, except where facts prove another cause."""
     proved = error_from_exit(end, limits)
     if proved is not None and proved.code is ErrorCode.ENCODE_KILLED:
         return MediaError(

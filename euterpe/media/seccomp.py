@@ -3,7 +3,8 @@
 The filter is a classic BPF program, assembled here from a table of rules. A call that is not in the table
 returns ENOSYS, as from a kernel that lacks the call, so that libraries fall back (glibc from `clone3` to
 `clone`, from `faccessat2` to `faccessat`). A call that is in the table but fails a condition returns EPERM.
-A call through a foreign architecture or the x32 ABI, whose numbers mean something else, kills the process.
+The kernel kills a process that makes a call through a foreign architecture or the x32 ABI, because there the
+same numbers mean other calls.
 """
 
 import ctypes
@@ -48,7 +49,7 @@ ARCHITECTURES: Mapping[str, Architecture] = {
 
 def can_filter() -> bool:
     """Return whether this kernel and this architecture support the filter."""
-    # Without a program the kernel returns EFAULT if it supports filters, and EINVAL if it does not.
+    # Called without a program, the kernel returns EFAULT if it supports filters, and EINVAL if it does not.
     _libc.prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, None, 0, 0)
     return ctypes.get_errno() == errno.EFAULT and platform.machine() in ARCHITECTURES
 
@@ -69,7 +70,7 @@ def program_for(architecture: Architecture, pid: int, *, executes: bool) -> byte
 
 
 def install(program: bytes) -> None:
-    """Install a filter on this thread, for its children and programs too. `no_new_privs` must be set."""
+    """Install a filter on this thread. Its children and programs inherit it. `no_new_privs` must be set."""
     code = ctypes.create_string_buffer(program, len(program))
     header = struct.pack("HxxxxxxQ", len(program) // 8, ctypes.addressof(code))
     if _libc.prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, header, 0, 0) != 0:
@@ -101,7 +102,7 @@ def _decide(rule: Rule) -> Iterator[Instruction]:
 
 
 def _require(condition: Condition) -> Iterator[Instruction]:
-    # Both architectures are little-endian: the low half comes first.
+    # Both architectures are little-endian, so the low half of an argument has the lower address.
     offset = _ARGUMENTS + 8 * condition.argument + (4 if condition.high else 0)
     yield (_LOAD, 0, 0, offset)
     yield (_AND, 0, 0, condition.mask)

@@ -20,7 +20,7 @@ _USUAL_FPS = 25.0
 _THUMBNAIL_LINES = 90
 _MOST_ROWS = 10
 _LONGEST_JPEG_SIDE = 65_500
-# Enough for a picture every nine seconds of a 24-hour source. They fill at most 1,000 sheets.
+# This is enough for a picture every nine seconds of a 24-hour source. The pictures fill at most 1,000 sheets.
 _MOST_SMALL_PICTURES = 10_000
 
 
@@ -38,7 +38,10 @@ def image(output: ImageOutput, info: MediaInfo) -> Planned:
 
 
 def _seconds_at(moment: str, info: MediaInfo, video: StreamInfo) -> float:
-    """Return the time from which to take the next picture. A time after the end gives the last picture."""
+    """Return the time from which to take the next picture.
+
+    For a moment after the end of the video, take the last picture.
+    """
     picture = 1 / (video.fps or _USUAL_FPS)
     length = _length(info, video)
     wanted = length * float(moment[:-1]) / 100 if moment.endswith("%") else float(moment[:-1])
@@ -69,9 +72,9 @@ class _Grid:
 
 
 def refuse_too_many(sprites: Iterable[SpriteOutput], info: MediaInfo) -> None:
-    """Raise when the sprites need too many pictures: a source of a few KB may claim to last 30 years.
+    """Raise when the sprites need too many pictures, because a source of a few KB may claim to last 30 years.
 
-    Call it before planning any sprite.
+    Call this function before planning any sprite.
     """
     count = sum(_count(sprite, info) for sprite in sprites)
     if count > _MOST_SMALL_PICTURES:

@@ -1,10 +1,10 @@
 """The system calls that decoding, encoding and writing files need: the allow list of the seccomp filter.
 
-The list was measured with `strace -f` over every encode, probe, check and still of the tests (bundled ffmpeg
-9.0.2, PyAV 18, glibc 2.36: 37 different calls), and extended by the calls that the same work needs with
-another libc (musl, older and newer glibc) or another ffmpeg. A deny list would not do, as each kernel release
-adds calls that have the effect of a refused call: `io_uring` opens sockets, `setxattrat` (6.13) and
-`file_setattr` (6.17) change files by name.
+The list was measured with `strace -f` over every encode, probe, check and still of the tests: 37 different
+calls with the bundled ffmpeg 9.0.2, PyAV 18 and glibc 2.36. It also has the calls that the same work needs
+with another libc (musl, older and newer glibc) or another ffmpeg. A deny list would not be safe, because each
+kernel release adds calls that have the effect of a denied call. For example, `io_uring` opens sockets, and
+`setxattrat` (6.13) and `file_setattr` (6.17) change files by name.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,8 @@ _WORD = 0xFFFFFFFF
 class Condition:
     """A test of 32 bits of one argument: `argument & mask` must be one of `values`.
 
-    The kernel uses only the low half of an `int`. A pointer needs a second condition, on its high half.
+    The kernel reads only the low half of an argument of type `int`. A pointer needs a second condition, for
+    its high half.
     """
 
     argument: int
@@ -82,7 +83,7 @@ NUMBERS: Mapping[str, tuple[int | None, int | None]] = MappingProxyType(
         "sync_file_range": (277, 84),
         "write": (1, 64),
         "writev": (20, 66),
-        # files by name: Landlock limits which files
+        # files by name (Landlock limits which files)
         "access": (21, None),
         "faccessat": (269, 48),
         "faccessat2": (439, 439),
@@ -174,8 +175,8 @@ _RENAME_NOREPLACE, _RENAME_EXCHANGE = 1, 2
 _OWN_SIGNALS = (6, 32, 33, 34)
 
 ALWAYS: Rule = ()
-# A condition that never holds, so that the call returns EPERM, as the kernel does for a process without
-# privileges. With ENOSYS a program would give up.
+# This condition is never true, so the call returns EPERM, as it does for a process without privileges. If the
+# call returned ENOSYS, a program would give up.
 NEVER: Rule = (Condition(0, ()),)
 
 
@@ -183,8 +184,8 @@ def rules_for(pid: int, *, executes: bool) -> dict[str, Rule]:
     """Return the rule of each allowed call for the process `pid`; `executes` lets it start its program."""
     return {
         **dict.fromkeys(NUMBERS, ALWAYS),
-        # Threads are allowed, processes are not: a process would have a memory limit of its own, could leave
-        # the session, which is killed as a whole, and would not die with the helper.
+        # Threads are allowed and processes are not. A new process would have a memory limit of its own, could
+        # leave the session that the helper kills as a whole, and would not die with the helper.
         "clone": (Condition(0, (_CLONE_THREAD,), mask=_CLONE_THREAD | _CLONE_NEW),),
         "fork": NEVER,
         "vfork": NEVER,
@@ -193,26 +194,28 @@ def rules_for(pid: int, *, executes: bool) -> dict[str, Rule]:
         # limit counts.
         "fcntl": (Condition(1, (_F_DUPFD, _F_GETFD, _F_SETFD, _F_GETFL, _F_SETFL, _F_DUPFD_CLOEXEC)),),
         "ioctl": (Condition(1, (_TCGETS, _TIOCGWINSZ, _FIONREAD, _FIONCLEX, _FIOCLEX)),),
-        # A mode flag can keep the file's size unchanged, and RLIMIT_FSIZE limits nothing but the size: a file
-        # with a limit of 1 MiB held 3,000 MiB of the disk.
+        # Only mode 0 is allowed. Other modes can allocate space and leave the file's size unchanged, and
+        # RLIMIT_FSIZE limits only the size: a file with a limit of 1 MiB occupied 3,000 MiB of the disk.
         "fallocate": (Condition(1, (0,)),),
-        # A process may signal only itself, for abort(). SIGKILL is not allowed: such an end would look as if
-        # another process had killed it.
+        # A process may signal only itself, for abort(). SIGKILL is not allowed, because the end would look as
+        # if another process had killed the child.
         "kill": (Condition(0, (pid,)), Condition(1, _OWN_SIGNALS)),
         "tgkill": (Condition(0, (pid,)), Condition(2, _OWN_SIGNALS)),
-        # RLIMIT_DATA counts neither of these mappings. After MADV_DONTNEED shared memory is not even in the
-        # figures of the process: 3,000 MiB were held under a limit of 256 MiB, and the OOM killer killed
-        # other children. Media needs no shared file mapping, and a mapping of /dev/zero is shared memory.
-        # MAP_SHARED_VALIDATE has the same bit.
+        # Shared mappings and mappings that grow down are not allowed, because RLIMIT_DATA counts neither.
+        # After MADV_DONTNEED, shared memory does not even appear in the figures of the process: a child
+        # occupied 3,000 MiB under a limit of 256 MiB, and the OOM killer killed other children. Shared
+        # mappings of files are not allowed either: media does not need them, and a shared mapping of
+        # /dev/zero is shared memory. MAP_SHARED_VALIDATE has the same bit as MAP_SHARED.
         "mmap": (Condition(3, (0,), mask=_MAP_SHARED | _MAP_GROWSDOWN),),
         # RENAME_WHITEOUT is not allowed, because it makes a device.
         "renameat2": (Condition(4, (0, _RENAME_NOREPLACE, _RENAME_EXCHANGE)),),
-        # PR_SET_PDEATHSIG is not allowed: a child could use it to outlive the helper.
+        # PR_SET_PDEATHSIG is not allowed, because a child could use it to outlive the helper.
         "prctl": (Condition(0, (_PR_SET_NAME, _PR_GET_NAME, _PR_SET_VMA)),),
         # A process may read its own limits. The third argument points to new limits, so it must be null.
         "prlimit64": (Condition(0, (0, pid)), Condition(2, (0,)), Condition(2, (0,), high=True)),
         "sched_setaffinity": (Condition(0, (0, pid)),),
-        # As root, SVT-AV1 asks for real-time scheduling. The kernel returns EPERM without CAP_SYS_NICE.
+        # SVT-AV1 asks for real-time scheduling when it runs as root. Return EPERM, as the kernel does without
+        # CAP_SYS_NICE.
         "sched_setscheduler": NEVER,
         "setpriority": (Condition(0, (_PRIO_PROCESS,)), Condition(1, (0, pid))),
     }

@@ -19,7 +19,7 @@ from euterpe.media.sandbox import Sandbox
 from euterpe.media.whitelist import MAX_STREAMS
 
 _PART_TYPES = {".m4s": "video/iso.segment", ".mp4": "video/mp4"}
-# The segment names that `hls` makes ffmpeg use; they become object names and parts of URLs.
+# `hls` tells ffmpeg to give segments these names. They become object names and parts of URLs.
 _PART_NAME = re.compile(r"[a-z0-9]+_(?:[0-9]{5,9}\.m4s|init\.mp4)")
 
 
@@ -39,7 +39,7 @@ class _StreamFacts:
 @with_config(extra="forbid")
 @dataclass(frozen=True)
 class _FileFacts:
-    """The answer of `inspect` for an output file; only `problem` is set if the file cannot be trusted."""
+    """The answer of `inspect` for an output file. If the file cannot be trusted, only `problem` is set."""
 
     streams: Annotated[tuple[_StreamFacts, ...], Items(0, MAX_STREAMS)] = ()
     duration_seconds: Seconds | None = None
@@ -51,7 +51,7 @@ _FILE_FACTS = TypeAdapter(_FileFacts)
 
 @dataclass(frozen=True)
 class MadeFile:
-    """A file of an output. A playlist comes after the files that it refers to."""
+    """A file of an output. In a list of files, a playlist follows the files that it refers to."""
 
     output: str
     name: str  # below the job's output prefix
@@ -60,7 +60,7 @@ class MadeFile:
     duration_seconds: float | None
     width: int | None
     height: int | None
-    is_part: bool = False  # a segment, which is not opened by itself
+    is_part: bool = False  # a segment, which players open only through its playlist
 
 
 def verify(
@@ -92,7 +92,7 @@ def verify(
 
 
 def _parts_of(file: PlannedFile, folder: Path) -> list[Path]:
-    """Return the parts of a playlist. Raise for an unexpected name, which a compromised ffmpeg may use."""
+    """Return the parts of a playlist. Raise for an unexpected name: a compromised ffmpeg may use any name."""
     parts = sorted(folder.glob(file.parts)) if file.parts else []
     if not all(_PART_NAME.fullmatch(part.name) for part in parts):
         raise MediaError(ErrorCode.OUTPUT_UNDECODABLE, f"{file.path}: one of its parts has a strange name")
@@ -135,7 +135,10 @@ def _check_streams(file: PlannedFile, streams: Sequence[_StreamFacts]) -> None:
 
 
 def _check_regular(made: MadeFile) -> None:
-    """Raise for a link or special file: without Landlock a compromised ffmpeg could link to other files."""
+    """Raise for a link or special file.
+
+    Without Landlock, a compromised ffmpeg could make links to other files.
+    """
     if made.path.parent.is_symlink() or made.path.is_symlink() or not made.path.is_file():
         raise MediaError(ErrorCode.OUTPUT_UNDECODABLE, f"{made.name} is not a regular file")
 

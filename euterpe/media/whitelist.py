@@ -1,7 +1,7 @@
 """Allow lists of containers and decoders for untrusted input, and limits on streams, pixels and memory.
 
 The lists exclude formats that name other files (playlists, concat, image patterns), formats that draw text or
-run scripts, and decoders that nobody needs, because an attacker may choose any code that the lists allow.
+run scripts, and decoders that nobody needs, because an attacker can reach all code that the lists allow.
 """
 
 from collections.abc import Mapping
@@ -43,7 +43,8 @@ MAX_STREAMS = 32
 MAX_PIXELS = 8192 * 4320
 MAX_BLOCK_BYTES = 1 << 30
 
-# The demuxer options for both ffmpeg and PyAV. `fd` is the only protocol: no path and no URL can be opened.
+# The demuxer options for both ffmpeg and PyAV. `fd` is the only protocol, so that the demuxer can open no
+# path and no URL.
 DEMUXER_OPTIONS: Mapping[str, str] = MappingProxyType(
     {
         "protocol_whitelist": "fd",
