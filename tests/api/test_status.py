@@ -89,6 +89,7 @@ def test_a_long_poll_answers_when_the_job_changes(on_every_engine: Served) -> No
     etag = requester.status(job_id).headers["etag"]
     with ThreadPoolExecutor(1) as pool:
         polled = pool.submit(requester.status, job_id, wait_ms=LONGEST_WAIT_MS, etag=etag)
+        on_every_engine.wait_for_open_waits(1)
         claim_one(store)
         assert polled.result().json()["status"] == "claimed"
 
@@ -99,19 +100,21 @@ def test_a_long_poll_of_several_jobs_answers_when_any_of_them_changes(on_every_e
     etag = requester.status(*job_ids).headers["etag"]
     with ThreadPoolExecutor(1) as pool:
         polled = pool.submit(requester.status, *job_ids, wait_ms=LONGEST_WAIT_MS, etag=etag)
+        on_every_engine.wait_for_open_waits(1)
         claimed = claim_one(store).job_id
         jobs = polled.result().json()["jobs"]
     assert {job["job_id"]: job["status"] for job in jobs}[claimed] == "claimed"
 
 
 def test_a_long_poll_without_an_etag_answers_the_end_whenever_it_comes(
-    requester: Requester, sqlite_store: Store
+    served: Served, requester: Requester, sqlite_store: Store
 ) -> None:
     job_id = requester.submit()
     job = claim_one(sqlite_store)
     advance(sqlite_store, job, until=JobStatus.UPLOADING)
     with ThreadPoolExecutor(1) as pool:
         polled = pool.submit(requester.status, job_id, wait_ms=LONGEST_WAIT_MS)
+        served.wait_for_open_waits(1)
         sqlite_store.inbox.advance([Transition.advance(job, JobStatus.UPLOADING, JobStatus.SUCCEEDED)])
         assert polled.result().json()["status"] == "succeeded"
 
@@ -157,6 +160,7 @@ def test_stopping_the_service_answers_its_long_polls(served: Served) -> None:
     job_id = requester.submit()
     with ThreadPoolExecutor(1) as pool:
         polled = pool.submit(requester.status, job_id, wait_ms=LONGEST_WAIT_MS)
+        served.wait_for_open_waits(1)
         served.end_waits()
         assert polled.result().json()["status"] == "queued"
 

@@ -15,9 +15,9 @@ from euterpe.bench.load import Load, drive
 
 
 @contextmanager
-def _server(status: int, seen: set[str]) -> Iterator[tuple[str, int]]:
+def _server(status: int, seen: list[str]) -> Iterator[tuple[str, int]]:
     async def answer(request: Request) -> Response:
-        seen.add(request.headers["x-word"])
+        seen.append(request.headers["x-word"])
         return PlainTextResponse("done" * 1000, status)
 
     app = Starlette(routes=[Route("/", answer)])
@@ -37,28 +37,28 @@ def _load(address: tuple[str, int], *words: str) -> Load:
 
 
 def test_answers_are_counted_and_words_are_used_in_turn() -> None:
-    seen: set[str] = set()
+    seen: list[str] = []
     with _server(200, seen) as address:
         answered = drive(_load(address, "one", "two"))
     assert answered.per_second > 0
-    assert seen == {"one", "two"}
+    assert set(seen) == {"one", "two"}
 
 
 def test_without_words_each_request_has_a_unique_one() -> None:
-    seen: set[str] = set()
+    seen: list[str] = []
     with _server(200, seen) as address:
-        answered = drive(_load(address))
-    assert len(seen) >= answered.per_second * 0.1
+        drive(_load(address))
+    assert seen
+    assert len(set(seen)) == len(seen)
 
 
 def test_an_unexpected_status_fails_the_benchmark() -> None:
-    with _server(503, set()) as address, pytest.raises(BenchFailed, match="503 Service Unavailable"):
+    with _server(503, []) as address, pytest.raises(BenchFailed, match="503 Service Unavailable"):
         drive(_load(address))
 
 
 def test_a_server_that_is_gone_fails_the_benchmark() -> None:
-    seen: set[str] = set()
-    with _server(200, seen) as address:
+    with _server(200, []) as address:
         pass
     with pytest.raises(BenchFailed, match="cannot be asked"):
         drive(_load(address))

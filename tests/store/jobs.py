@@ -58,3 +58,10 @@ def event_types(store: Store, job_id: str) -> list[str]:
     events = store.jobs.events(job_id)
     assert [event["sequence"] for event in events] == list(range(1, len(events) + 1)), "event-per-transition"
     return [event["type"].removeprefix("job.") for event in events]
+
+
+def waits_for_a_lock(store: Store) -> bool:
+    """Return whether a transaction on Postgres waits for a lock."""
+    with store.database.snapshot() as connection:
+        found = connection.exec_driver_sql("SELECT count(*) FROM pg_locks WHERE NOT granted").scalar_one()
+    return bool(found)

@@ -20,7 +20,7 @@ from euterpe.store.queue.transition import Transition
 from euterpe.store.store import Store
 from euterpe.store.tables import inbox_jobs
 from tests.clock import SettableClock
-from tests.store.jobs import SPEC, advance, claim_one, enqueue, new_job, statuses
+from tests.store.jobs import SPEC, advance, claim_one, enqueue, new_job, statuses, waits_for_a_lock
 
 FLAKY = JobError(ErrorCode.SOURCE_UNREACHABLE, "it broke", "fetching", RetryClass.TRANSIENT)
 
@@ -235,17 +235,12 @@ def test_a_group_goes_on_though_its_next_job_is_being_written_to(store: Store) -
     """New credentials for a waiting job may lock its row just when its predecessor ends."""
     _, second = enqueue(store, 2, group_id="album")
     first = claim_one(store)
-    done = threading.Event()
-
-    def finish() -> None:
-        advance(store, first, until=JobStatus.SUCCEEDED)
-        done.set()
-
+    finishing = threading.Thread(target=lambda: advance(store, first, until=JobStatus.SUCCEEDED))
     with store.database.transaction() as connection:
         connection.execute(sa.update(inbox_jobs).where(inbox_jobs.c.job_id == second).values(refresh_count=1))
-        finishing = threading.Thread(target=finish)
         finishing.start()
-        assert not done.wait(0.3), "it skipped the locked row instead of waiting for it"
+        while not waits_for_a_lock(store):
+            assert finishing.is_alive(), "it skipped the locked row instead of waiting for it"
     finishing.join(30)
     assert ids(store.inbox.claim("w1", 10)) == [second]
 

@@ -11,7 +11,7 @@ from euterpe.store.queue.enqueue import NewJob
 from euterpe.store.store import Store
 from euterpe.store.tables import inbox_jobs, requesters
 from tests.clock import SettableClock
-from tests.store.jobs import enqueue, new_job
+from tests.store.jobs import enqueue, new_job, waits_for_a_lock
 
 
 @pytest.fixture
@@ -59,12 +59,6 @@ def test_a_new_cap_waits_for_an_enqueue_in_flight(store: Store, newsroom: str) -
     setting.join()
     enqueue(store, 3, requester_id=newsroom)
     assert claimed_from(store) == [newsroom]
-
-
-def waits_for_a_lock(store: Store) -> bool:
-    with store.database.snapshot() as connection:
-        found = connection.exec_driver_sql("SELECT count(*) FROM pg_locks WHERE NOT granted").scalar_one()
-    return bool(found)
 
 
 @pytest.mark.parametrize("engine", ["postgres"], indirect=True)
