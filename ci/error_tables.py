@@ -11,7 +11,7 @@ _RELEASED = "[no attempt is charged](guarantees.md#releases-without-a-charge)"
 _RETRIED = {
     RetryClass.TRANSIENT: "yes",
     RetryClass.THROTTLED: "yes, with a longer pause",
-    RetryClass.CREDENTIALS: "no: after its [refreshes](#of-refresh-calls) the job stays in `failed`",
+    RetryClass.CREDENTIALS: "no: if [refreshes](#of-refresh-calls) do not help, the job stays in `failed`",
     RetryClass.PERMANENT: "no",
     RetryClass.UNRECOVERABLE: "never",
 }
@@ -28,7 +28,7 @@ def job_errors() -> str:
 
 
 def release_reasons() -> str:
-    """Return the table of the codes that only ever release a job."""
+    """Return the table of the codes that always release the job and never fail it."""
     reasons = (code for code in ErrorCode if code.release is Release.ALWAYS)
     return table(
         ("code", "when", "what to do"), ((f"`{code}`", code.summary, code.advice) for code in reasons)
@@ -67,7 +67,7 @@ def _retried(code: ErrorCode) -> str:
     if not code.phases:
         return "no job is claimed"
     if code.release is Release.LIMITED:
-        return f"yes; {_RELEASED} for the first five times of the job"
+        return f"yes; {_RELEASED} for the first five such failures of a job"
     if code.release is Release.BY_CAUSE:
         return f"yes; {_RELEASED} if other jobs or programs filled the worker's disk"
     return _RETRIED[code.retry] + (f": {code.retry_note}" if code.retry_note else "")

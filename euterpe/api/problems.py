@@ -14,10 +14,11 @@ _RETRY_S = 2
 
 
 class ProblemCode(StrEnum):
-    """The `code` of a problem document: its status, title, when it occurs and what to do about it.
+    """The `code` of a problem document: the HTTP status, the title, the cause and the remedy.
 
-    `headline` is the document's title. `public_detail` replaces the messages of lower layers, which are only
-    for the operator: they may name hosts and files. docs/errors.md shows `summary` and `advice`.
+    `headline` is the document's title. `public_detail` replaces the message of a lower layer, because
+    that message may name hosts and files, which only the operator may see. docs/errors.md shows `summary`
+    and `advice`.
     """
 
     status: int
@@ -112,14 +113,14 @@ class ProblemCode(StrEnum):
         409,
         "Idempotency key in use",
         "the `Idempotency-Key` belongs to a different request",
-        "Use a new key: this one stands for another request.",
+        "Use a new key: this key belongs to another request.",
     )
     PRUNED = (
         "pruned",
         410,
         "Job pruned",
         "the job had finished, and was pruned",
-        "It was finished, and its history has been removed.",
+        "Nothing: the job had finished, and its history has been removed.",
     )
     REQUEST_TOO_LARGE = (
         "request_too_large",
@@ -147,7 +148,7 @@ class ProblemCode(StrEnum):
         429,
         "Too many unfinished jobs",
         "you have too many unfinished jobs",
-        "Wait for some of your jobs to finish, at least `Retry-After`.",
+        "Wait until some of your jobs have finished, at least for `Retry-After`.",
     )
     QUEUE_FULL = (
         "queue_full",
@@ -161,7 +162,7 @@ class ProblemCode(StrEnum):
         429,
         "Too many wrong API keys",
         "too many requests without a valid key from this address",
-        "Send a valid key; wrong ones are answered after `Retry-After`.",
+        "Send a valid key, or wait for the time in `Retry-After`.",
     )
     TOO_MANY_WAITS = (
         "too_many_waits",

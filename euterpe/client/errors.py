@@ -7,16 +7,17 @@ from euterpe.domain.errors import EuterpeError, FieldError
 
 
 class ClientCode(DescribedCode):
-    """The codes of errors without a problem document. With one, the error has the code of the document."""
+    """The codes of errors without a problem document. An error with a problem document has
+    the code of that document."""
 
-    CLIENT_ERROR = ("client_error", False, "another refusal without a code", "read the message")
-    TOO_LARGE = ("too_large", False, "413 without a problem document", "send less")
+    CLIENT_ERROR = ("client_error", False, "another 4xx without a problem document", "read the message")
+    TOO_LARGE = ("too_large", False, "413 without a problem document", "send a smaller body")
     BUSY = ("busy", True, "429 without a problem document", "try again after `retry_after`")
     SERVER_ERROR = ("server_error", True, "5xx without a problem document", "try again; tell the operator")
     UNREACHABLE = (
         "unreachable",
         True,
-        "no answer",
+        "no answer arrived",
         "try again; the same idempotency key makes no second job",
     )
     UNEXPECTED_ANSWER = (

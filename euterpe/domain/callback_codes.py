@@ -39,13 +39,13 @@ class DeliveryCode(DescribedCode):
     EGRESS_UNREACHABLE = (
         "egress_unreachable",
         True,
-        "the name has no address, or the connection failed or was closed early",
+        "the host name has no address, or the connection failed or was closed early",
         "correct the receiver",
     )
     EGRESS_UNTRUSTED = (
         "egress_untrusted",
         True,
-        "the certificate has expired or does not prove the name; nothing was sent",
+        "the certificate has expired or is not for this host name; nothing was sent",
         "renew the certificate",
     )
     EGRESS_BAD_ANSWER = (
@@ -94,19 +94,19 @@ class DeliveryCode(DescribedCode):
 
 
 class ReceiverCode(DescribedCode):
-    """The reason for which a receiver must not act on a call. It answers 503 if `retryable`, else 401."""
+    """The reason for which a receiver must not act on a call: it answers 503 if `retryable`, else 401."""
 
     SIGNATURE_HEADER_MISSING = (
         "signature_header_missing",
         False,
-        "one of the four headers is missing",
-        "check that no proxy removes them",
+        "a header of the signature is missing",
+        "check that no proxy removes headers",
     )
     SIGNATURE_HEADER_MALFORMED = (
         "signature_header_malformed",
         False,
-        "a header cannot be read",
-        "check that no proxy changes them",
+        "a header of the signature cannot be read",
+        "check that no proxy changes headers",
     )
     SIGNATURE_TIMESTAMP_SKEW = (
         "signature_timestamp_skew",

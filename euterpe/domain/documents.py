@@ -21,8 +21,8 @@ _SHA256 = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
 class About:
     """The description of a field, an example of its value, and further keywords of its JSON schema.
 
-    `form` is the class that describes the object in the field, or each object in its list. The values of such
-    a field stay mappings, so that readers get unknown fields, too.
+    `form` is the class that describes the object in the field, or each object in its list. The value of such
+    a field stays a mapping, so that readers also get fields that `form` does not describe.
     """
 
     text: str
@@ -70,10 +70,10 @@ def example_document(document: type) -> Object:
 # Fields that several documents have.
 JobId = Annotated[str, about("the id of the job", _ID, format="uuid")]
 ExternalId = Annotated[str | None, about("the id that the request gave to the job", "asset-42")]
-Status = Annotated[str, about("the state of the job", "processing", enum=list(JobStatus))]
+Status = Annotated[str, about("the status of the job", "processing", enum=list(JobStatus))]
 Percent = Annotated[float, about("how much of the attempt is done, in percent", 41.5, minimum=0, maximum=100)]
-Eta = Annotated[float | None, about("the expected time until the encode ends", 12.0)]
-Speed = Annotated[float | None, about("seconds of media that are encoded in a second", 3.1)]
+Eta = Annotated[float | None, about("the expected number of seconds until the encode ends", 12.0)]
+Speed = Annotated[float | None, about("how many seconds of media are encoded in one second", 3.1)]
 AttemptCount = Annotated[int, about("how many attempts have been charged to the job", 1, minimum=0)]
 Metadata = Annotated[Object, about("the metadata of the request", {"title": "Interview"})]
 
@@ -98,7 +98,7 @@ class OutputDocument:
             "the URL of the file to open: the playlist, the video or the last picture", "s3://out/a/mp4.mp4"
         ),
     ]
-    content_type: Annotated[str, about("the media type of that file", "video/mp4")]
+    content_type: Annotated[str, about("the media type of the file at `url`", "video/mp4")]
     size_bytes: Annotated[int, about("the size of all files of the output together", 7_340_032, minimum=0)]
     sha256: Annotated[str, about("the checksum of the file at `url`", _SHA256, pattern="^[0-9a-f]{64}$")]
     duration_seconds: Annotated[float | None, about("the length of the media; null for pictures", 60.0)]
@@ -108,8 +108,8 @@ class OutputDocument:
     files: Annotated[
         Sequence[Object],
         about(
-            "each file, by its path below the output prefix; of more than about 900 files of one job the "
-            "last segments are left out, and `file_count` is larger than the list",
+            "each file, with its path below the output prefix; if the job has more than about 900 files, the "
+            "list leaves out the last segments, and `file_count` is larger than the list",
             [example_document(FileDocument)],
             form=FileDocument,
         ),
@@ -150,7 +150,7 @@ class JobColumns:
     ]
     queue: Annotated[str, about("the queue that the job is in", "default")]
     priority: Annotated[
-        int, about("the order among the requester's jobs, higher first", 50, minimum=0, maximum=100)
+        int, about("the order among the requester's jobs: higher numbers first", 50, minimum=0, maximum=100)
     ]
     source_info: Annotated[
         Object | None,
@@ -167,7 +167,7 @@ class StatusDocument(JobColumns):
     error: Annotated[
         Object | None,
         about(
-            "the error of the last attempt; while the job waits or runs, of the attempt before",
+            "the error of the last attempt; while the job waits or runs, the error of the previous attempt",
             example_document(ErrorDocument),
             form=ErrorDocument,
         ),
@@ -175,7 +175,7 @@ class StatusDocument(JobColumns):
     metadata: Metadata
     created_at: Annotated[str, about("when the job was accepted", _CREATED, format="date-time")]
     updated_at: Annotated[str, about("when this document last changed", _ENDED, format="date-time")]
-    started_at: Annotated[str | None, about("when its first attempt began", _CREATED, format="date-time")]
+    started_at: Annotated[str | None, about("when the first attempt began", _CREATED, format="date-time")]
     finished_at: Annotated[str | None, about("when the job ended", _ENDED, format="date-time")]
     next_attempt_at: Annotated[
         str | None,
@@ -188,7 +188,7 @@ class EventDocument:
     """The body of a webhook: an event of a job. `event_id` is the same in every delivery."""
 
     event_id: Annotated[str, about("the id of the event: deduplicate by it", _ID, format="uuid")]
-    sequence: Annotated[int, about("the place of the event in its job, from 1", 4, minimum=1)]
+    sequence: Annotated[int, about("the number of the event within its job, counted from 1", 4, minimum=1)]
     type: Annotated[str, about("`job.` and the status, or `job.progress`", "job.succeeded")]
     job_id: JobId
     status: Status
@@ -213,14 +213,18 @@ class ProgressDocument:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefreshDocument:
-    """The body of a call to `refresh_url`: the credentials were refused, or expire soon."""
+    """The body of a call to `refresh_url`, made when the credentials were refused or expire soon."""
 
     job_id: JobId
-    credential_version: Annotated[int, about("the version that the worker has", 1, minimum=0)]
+    credential_version: Annotated[
+        int, about("the version of the credentials that the worker has", 1, minimum=0)
+    ]
     reason: Annotated[
         str,
         about(
-            "whether the credentials were refused or expire soon", "forbidden", enum=["forbidden", "expiring"]
+            "`forbidden` if storage refused the credentials, `expiring` if they expire soon",
+            "forbidden",
+            enum=["forbidden", "expiring"],
         ),
     ]
     event_id: Annotated[str, about("the id of the call", _ID, format="uuid")]

@@ -30,7 +30,7 @@ class Release(Enum):
     """The rule by which an attempt that ends with a code is released without a charge."""
 
     NEVER = auto()  # every attempt is charged
-    LIMITED = auto()  # the first few of a job are released: a job could cause the error itself, endlessly
+    LIMITED = auto()  # only the first five of a job are released, because the job could cause the error
     BY_CAUSE = auto()  # released unless this job, or the disk of a `file://` output, is the cause
     ALWAYS = auto()  # never charged: the job waits for something that this worker lacks
 
@@ -52,8 +52,8 @@ _SOURCE, _REQUEST, _REQUESTER, _STORAGE, _WORKER = Fault
 class ErrorCode(StrEnum):
     """A code in the `error` of a job.
 
-    `retry` is the usual retry class; the few errors that differ say so where they are raised. `phases` is
-    empty for a code that never ends an attempt. `of_ffmpeg` marks the codes whose frequency a version of
+    `retry` is the usual retry class; the few errors with another one set it where they are raised. `phases`
+    is empty for a code that never ends an attempt. `of_ffmpeg` marks the codes whose frequency a version of
     ffmpeg can change; analytics compares versions by them. `summary`, `advice` and `retry_note` are Markdown
     for docs/errors.md.
     """
@@ -98,7 +98,7 @@ class ErrorCode(StrEnum):
         "source_unreachable",
         _Kind(_STORAGE, _YES, "fetching"),
         "storage was unavailable, failed, or closed the connection, five times in a row",
-        "check the store if it repeats",
+        "check the store if the error repeats",
     )
     SOURCE_EMPTY = (
         "source_empty",
@@ -127,7 +127,7 @@ class ErrorCode(StrEnum):
     )
     SOURCE_TRUNCATED = (
         "source_truncated",
-        _Kind(_SOURCE, _NO, "fetching processing", of_ffmpeg=True, retry_note="see `retryable`"),
+        _Kind(_SOURCE, _NO, "fetching processing", of_ffmpeg=True, retry_note="only a broken transfer is retried"),
         "the transfer ended before the announced length (retried), or the file itself is incomplete (not "
         "retried)",
         "upload the source again",
@@ -147,7 +147,7 @@ class ErrorCode(StrEnum):
     SOURCE_UNSUPPORTED = (
         "source_unsupported",
         _Kind(_SOURCE, _NO, "fetching processing", of_ffmpeg=True),
-        "a container, codec or picture size that is not accepted",
+        "the source has a container, codec or picture size that is not accepted",
         "convert the source first",
     )
     NO_VIDEO_STREAM = (
@@ -165,7 +165,7 @@ class ErrorCode(StrEnum):
     SOURCE_TOO_SLOW = (
         "source_too_slow",
         _Kind(_STORAGE, _YES, "fetching"),
-        "the source arrived more slowly than the operator's least pace ([64 KiB a second over a "
+        "the source arrived more slowly than the operator's minimum speed ([64 KiB a second over a "
         "minute](operate.md#settings))",
         "use a faster server",
     )
@@ -184,7 +184,7 @@ class ErrorCode(StrEnum):
     FILE_OUTSIDE_ROOTS = (
         "file_outside_roots",
         _Kind(_REQUEST, _NO, "fetching uploading"),
-        "a `file://` path outside the operator's folders, or through a link",
+        "a `file://` path leads outside the operator's folders, or through a symbolic link",
         "ask the operator for `EUTERPE_STORAGE_ROOTS`",
     )
     EGRESS_REFUSED = (
@@ -216,14 +216,14 @@ class ErrorCode(StrEnum):
         "output_unreachable",
         _Kind(_STORAGE, _YES, "uploading"),
         "storage was unavailable, failed, or closed the connection, several times in a row",
-        "check the store if it repeats",
+        "check the store if the error repeats",
     )
     OUTPUT_TOO_SLOW = (
         "output_too_slow",
         _Kind(_STORAGE, _YES, "uploading"),
-        "the store accepted an output more slowly than the operator's least pace ([64 KiB a second over a "
+        "the store accepted an output more slowly than the operator's minimum speed ([64 KiB a second over a "
         "minute](operate.md#settings))",
-        "check the store if it repeats",
+        "check the store if the error repeats",
     )
     OUTPUT_CONFLICT = (
         "output_conflict",
@@ -235,7 +235,7 @@ class ErrorCode(StrEnum):
         "output_changed",
         _Kind(_REQUESTER, _YES, "uploading"),
         "an output was replaced or removed after it was published and before the job had succeeded",
-        "let no other program write there",
+        "make sure that no other program writes under the output prefix",
     )
     OUTPUT_IS_SOURCE = (
         "output_is_source",
@@ -246,9 +246,8 @@ class ErrorCode(StrEnum):
     OUTPUT_UNSUPPORTED = (
         "output_unsupported",
         _Kind(_REQUEST, _NO, "processing"),
-        "this type of output, its picture size, or this number of small pictures is not supported (choose a "
-        "larger `interval_seconds`)",
-        "change the request",
+        "the output's type, its picture size or its number of sprite pictures is not supported",
+        "change the request; for a sprite, choose a larger `interval_seconds`",
     )
     OUTPUT_TOO_LARGE = (
         "output_too_large",
@@ -279,18 +278,18 @@ class ErrorCode(StrEnum):
         "encode_stalled",
         _Kind(_SOURCE, _YES, "processing", of_ffmpeg=True),
         "ffmpeg made no progress for two minutes (`EUTERPE_STALL_TIMEOUT_MS`)",
-        "check the source if it repeats",
+        "check the source if the error repeats",
     )
     ENCODE_KILLED = (
         "encode_killed",
         _Kind(_WORKER, _YES, "processing", of_ffmpeg=True, release=Release.LIMITED),
-        "ffmpeg was killed from outside, within its own limits",
-        "tell the operator if it repeats",
+        "the kernel or another process killed ffmpeg, although ffmpeg had kept its limits",
+        "tell the operator if the error repeats",
     )
     ENCODE_TIMEOUT = (
         "encode_timeout",
         _Kind(_REQUEST, _NO, "processing", of_ffmpeg=True),
-        "ffmpeg used more processor time than the job's `timeout_seconds` allow",
+        "ffmpeg used more processor time than the job's `timeout_seconds`",
         "raise `timeout_seconds`",
     )
     ATTEMPT_TIMEOUT = (
@@ -309,45 +308,45 @@ class ErrorCode(StrEnum):
         "lease_expired",
         _Kind(_WORKER, _YES, "any"),
         "the worker died, or could not reach the database in time",
-        "nothing",
+        "nothing: the job is retried",
     )
     DISK_FULL = (
         "disk_full",
         _Kind(_WORKER, _YES, "any", release=Release.BY_CAUSE),
         "the disk of the worker, or of a `file://` output, is full, or has less free space than the operator"
         " reserves",
-        "tell the operator if it repeats",
+        "tell the operator if the error repeats",
     )
     TOO_LARGE_FOR_WORKER = (
         "too_large_for_worker",
-        _Kind(_WORKER, _YES, "fetching processing", retry_note="another worker may be larger"),
+        _Kind(_WORKER, _YES, "fetching processing", retry_note="another worker may have a larger disk"),
         "the source or its outputs need more of a worker's disk [than one job may "
         "have](guarantees.md#shares-of-the-disk)",
-        "announce the size of the source, or ask the operator for a larger worker",
+        "serve the source with a `Content-Length`, or ask the operator for a worker with a larger disk",
     )
     OUT_OF_MEMORY = (
         "out_of_memory",
         _Kind(_WORKER, _YES, "fetching processing", of_ffmpeg=True),
         "the job needs more memory than its slot on this worker has",
-        "request smaller pictures, or ask the operator for a larger worker",
+        "request smaller pictures, or ask the operator for a worker with more memory",
     )
     SANDBOX_FAILED = (
         "sandbox_failed",
         _Kind(_WORKER, _YES, "fetching processing", release=Release.LIMITED),
         "the fork server of the sandbox was killed, or could not start a child",
-        "tell the operator if it repeats",
+        "tell the operator if the error repeats",
     )
     WORKER_EXHAUSTED = (
         "worker_exhausted",
         _Kind(_WORKER, _YES, "any", release=Release.LIMITED),
         "the worker has no file descriptors, threads or memory left",
-        "tell the operator if it repeats",
+        "tell the operator if the error repeats",
     )
     WORKER_BROKEN = (
         "worker_broken",
         _Kind(_WORKER, _YES, "any", release=Release.LIMITED),
-        "the worker's self-check failed for another reason, which the worker's log has",
-        "tell the operator if it repeats",
+        "the worker's self-check failed for another reason; the worker's log has the cause",
+        "tell the operator if the error repeats",
     )
     FFMPEG_MISSING = (
         "ffmpeg_missing",
@@ -358,7 +357,7 @@ class ErrorCode(StrEnum):
     CANNOT_DECRYPT = (
         "cannot_decrypt",
         _Kind(_WORKER, _NO, "claimed"),
-        "the stored credentials were changed",
+        "the stored credentials were changed, so they cannot be decrypted",
         "send new credentials, then retry; tell the operator",
     )
     INTERNAL_ERROR = (
@@ -370,8 +369,8 @@ class ErrorCode(StrEnum):
     WAITS_FOR_DISK = (
         "waits_for_disk",
         _Kind(_WORKER, _YES, "fetching processing", release=Release.ALWAYS),
-        "other jobs of the worker hold the disk space that this job needs",
-        "nothing",
+        "other jobs of the worker use the disk space that this job needs",
+        "nothing: the job waits and is tried again",
     )
     UNKNOWN_KEK = (
         "unknown_kek",

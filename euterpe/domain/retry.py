@@ -1,4 +1,4 @@
-"""Retry policy and backoff: pure decisions after a failure. One place in the store writes them.
+"""Retry policy and backoff: decide, without I/O, what follows a failure. `store/queue` writes the decision.
 
 There are three budgets with a counter each (contract §5): execution attempts, credential refreshes and
 outbox deliveries. Each function here reads the counter of one budget only.
@@ -29,7 +29,7 @@ def classify_status(status: int) -> RetryClass:
 class JobError:
     """The error of a failed attempt, as shown to the requester.
 
-    `exception` is the retry class of an error that differs from its code's.
+    `exception` is the retry class, if it differs from the retry class of `code`.
     """
 
     code: ErrorCode
