@@ -10,7 +10,7 @@ class ClientCode(DescribedCode):
     """The codes of errors without a problem document. An error with a problem document has
     the code of that document."""
 
-    CLIENT_ERROR = ("client_error", False, "another 4xx without a problem document", "read the message")
+    CLIENT_ERROR = ("client_error", False, "an error that no other code describes", "read the message")
     TOO_LARGE = ("too_large", False, "413 without a problem document", "send a smaller body")
     BUSY = ("busy", True, "429 without a problem document", "try again after `retry_after`")
     SERVER_ERROR = ("server_error", True, "5xx without a problem document", "try again; tell the operator")

@@ -127,7 +127,7 @@ class ErrorCode(StrEnum):
     )
     SOURCE_TRUNCATED = (
         "source_truncated",
-        _Kind(_SOURCE, _NO, "fetching processing", of_ffmpeg=True, retry_note="only a broken transfer is retried"),
+        _Kind(_SOURCE, _NO, "fetching processing", of_ffmpeg=True, retry_note="except broken transfers"),
         "the transfer ended before the announced length (retried), or the file itself is incomplete (not "
         "retried)",
         "upload the source again",
