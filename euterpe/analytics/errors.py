@@ -1,4 +1,4 @@
-"""Errors of the analytics pipeline. A message names the problem and, where there is one, the remedy."""
+"""Errors of the analytics pipeline. A message names the problem and, if a remedy is known, the remedy."""
 
 from euterpe.domain.errors import EuterpeError
 

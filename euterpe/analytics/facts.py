@@ -1,7 +1,7 @@
 """Facts: the ingested history cleaned and deduplicated to one row for each job, attempt and event.
 
-Attempts without their job, and deliveries without their event, are left out: retention has deleted the day
-of the job or event.
+Attempts without a job and deliveries without an event are left out. Their job or event is missing because
+retention has deleted its day.
 """
 
 from typing import NamedTuple
@@ -15,7 +15,7 @@ from euterpe.analytics.tables import ATTEMPT_FACTS, ATTEMPTS, DELIVERY_FACTS, JO
 
 
 class HistoryFrames(NamedTuple):
-    """The tables of tables.py as DataFrames; a job or an attempt may have several versions of its row."""
+    """The history tables as DataFrames. A job or an attempt may have several versions of its row."""
 
     jobs: DataFrame
     attempts: DataFrame
@@ -33,7 +33,7 @@ class Facts(NamedTuple):
 def facts(history: HistoryFrames) -> Facts:
     """Return the facts of a history. The marts read each frame more than once, so the caller caches them."""
     names = history.requesters.groupBy("requester_id").agg(F.max("name").alias("name"))
-    # Both frames are partitioned by job, so that one shuffle serves the versions, the sums and the joins.
+    # Both frames are partitioned by job, so that the versions, the sums and the joins need only one shuffle.
     jobs = latest_jobs(history.jobs.repartition("job_id"))
     jobs = _named(jobs, names).withColumn("profile", F.coalesce("profile", F.lit("custom")))
     attempts = _with_use(shaped(latest_attempts(history.attempts.repartition("job_id")), ATTEMPTS))
@@ -50,13 +50,13 @@ def shaped(frame: DataFrame, table: Table) -> DataFrame:
 
 
 def _value(field: StructField) -> Column:
-    """Cast the column to its type, with NaN and infinity as null: one NaN would spoil every sum and mean."""
+    """Cast the column to its type. NaN and infinity become null: one NaN makes every sum and mean NaN."""
     value = F.col(field.name).cast(field.dataType)
     return F.when(F.abs(value) < float("inf"), value) if isinstance(field.dataType, DoubleType) else value
 
 
 def milliseconds(begin: str, end: str) -> Column:
-    """Return the milliseconds between two instants: 0, not less, if a clock was set back in between."""
+    """Return the milliseconds between two instants, or 0 if a clock was set back between them."""
     apart = F.unix_millis(F.col(end)) - F.unix_millis(F.col(begin))
     return F.when(apart < 0, 0).otherwise(apart)
 
@@ -129,8 +129,8 @@ def _with_use(attempts: DataFrame) -> DataFrame:
     """Add the usage of each attempt: processor time or, if that is unknown, the time that it held its slot.
 
     A worker that ends an attempt itself reports `ffmpeg` and, if ffmpeg ran at all, `encode_ms` and
-    `cpu_seconds`: without `encode_ms`, the attempt used no processor time. A worker that was killed reported
-    nothing but, at most, the figures of its last heartbeat.
+    `cpu_seconds`. So an attempt with `ffmpeg` and without `encode_ms` used no processor time. If a worker
+    was killed, at most the figures of its last heartbeat are known.
     """
     at_last_beat = F.col("measured").eqNullSafe("last_beat")
     never_encoded = F.col("ffmpeg").isNotNull() & F.col("encode_ms").isNull() & ~at_last_beat
@@ -164,7 +164,7 @@ def _attempt_facts(jobs: DataFrame, attempts: DataFrame) -> DataFrame:
 
 
 def _delivery_facts(events: DataFrame, deliveries: DataFrame, names: DataFrame) -> DataFrame:
-    # Both frames are partitioned by event, so that one sort serves the duplicates, the join and the sums.
+    # Both frames are partitioned by event, so that the duplicates, the join and the sums need only one sort.
     happened = _wanted(events.repartition("event_id"))
     tried = deliveries.repartition("event_id").dropDuplicates(["event_id", "delivery_id"])
     place = F.struct("claim_version", "ended_at", "delivery_id")
@@ -188,7 +188,7 @@ def _delivery_facts(events: DataFrame, deliveries: DataFrame, names: DataFrame) 
         "latency_ms": milliseconds("created_at", "delivered_at"),
         "day": F.to_date("created_at"),
     }
-    # An untried event counts if `wanted` is true; earlier versions ingested events without that column.
+    # An event without deliveries counts only if `wanted` is true. Earlier versions did not record `wanted`.
     known = happened.join(by_event, "event_id", "left").where("wanted OR tries IS NOT NULL")
     return shaped(_named(known, names).withColumns(columns), DELIVERY_FACTS)
 

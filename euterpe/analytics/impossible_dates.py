@@ -1,7 +1,7 @@
 """Detection of rows with impossible dates, which are counted and excluded from every mart.
 
-One job dated 2037 made "the last 28 days" empty and every failure "gone". A date comes from the database's
-clock, so an impossible one means that this clock was wrong when the row was written.
+In one history, a single job dated 2037 made "the last 28 days" empty and every failure "gone". The database's
+clock sets the dates, so an impossible date means that this clock was wrong when the row was written.
 """
 
 from collections.abc import Mapping
@@ -13,11 +13,11 @@ from pyspark.sql import functions as F
 
 from euterpe.analytics.facts import Facts
 
-# No installation is older. A clock without a battery starts in 1970, or in the year its board was made.
+# No installation is older than this. A clock without a battery starts in 1970 or in the year of its board.
 EARLIEST = datetime(2020, 1, 1, tzinfo=UTC)
 # The clocks of two database servers may differ by this much after a failover.
 CLOCK_SKEW = timedelta(minutes=5)
-# The columns that record when something happened. `due_at` is excluded: a requester may ask for next year.
+# The columns that record when something happened. `due_at` is not one: a requester may ask for next year.
 _INSTANTS: Mapping[str, tuple[str, ...]] = {
     "jobs": ("created_at", "first_claimed_at", "finished_at"),
     "attempts": ("started_at", "ended_at"),
@@ -35,14 +35,14 @@ class Dates:
 
 
 def in_time(facts: Facts, read_at: datetime) -> Facts:
-    """Return the facts without rows that have an instant after `read_at` (+ skew) or before `EARLIEST`."""
+    """Return the facts without rows dated after `read_at` + `CLOCK_SKEW` or before `EARLIEST`."""
     return Facts(
         *(frame.where(~_is_future(name, read_at) & ~_is_past(name)) for name, frame in _named(facts))
     )
 
 
 def count_dates(facts: Facts, read_at: datetime) -> dict[str, Dates]:
-    """Return the counts by table, in one pass over each table."""
+    """Return the counts of each table, computed in one pass over the table."""
     return {name: _counted(frame, name, read_at) for name, frame in _named(facts)}
 
 

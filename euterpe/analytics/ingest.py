@@ -19,7 +19,7 @@ from euterpe.store.history.feed import Bookmark, Cut, HistoryFeed
 @dataclass(frozen=True)
 class Ingested:
     rows: Mapping[str, int]
-    anew: bool  # the database was read from its beginning
+    anew: bool  # whether the database was read from its beginning
 
 
 Progress = Callable[[str, int], object]
@@ -33,14 +33,15 @@ def ingest(
     metadata: str = "",
     on_table: Progress = lambda table, rows: None,  # noqa: ARG005
 ) -> Ingested:
-    """Append the rows beyond the lake's positions; `metadata` names the metadata keys that are included."""
+    """Append the rows after the lake's positions. `metadata` lists the keys of jobs' metadata to include."""
     with lake.append("ingest") as append, open_history(url) as history:
         _check_installation(lake, append.before, history)
         append.read_ms, now = history.clock_ms(), history.now()
         since = _resume_cut(append.before.positions, history)
         anew = since == Cut()
         rows = {}
-        # Jobs are read last: the facts then omit every row of a job that is pruned during the ingest.
+        # Jobs are read last. If a job is pruned during the ingest, attempts without a job may remain, and the
+        # facts omit them. With jobs read first, a job without its attempts would remain.
         for table in reversed(HISTORY):
             options = {"url": url, "since": _text(since), "until": _text(now.cut), "metadata": metadata}
             rows[table] = _write(read_table(session, table, **options), append, table)
@@ -53,13 +54,13 @@ def ingest(
 
 
 def _check_installation(lake: Lake, before: Commit, history: HistoryFeed) -> None:
-    """Raise `LakeError` if the lake holds another installation's rows: nobody could separate them again."""
+    """Raise `LakeError` if the lake has rows of another installation: mixed rows cannot be separated."""
     if not any(before.files.values()):
         return
     ours, whose = history.installation(), "the history of another installation"
     if not before.positions:
         whose = "a made history"
-    elif before.positions.get("installation", ours) == ours:  # earlier versions recorded none
+    elif before.positions.get("installation", ours) == ours:  # earlier versions did not record it
         return
     raise LakeError(f"{lake.root} has {whose}: name another lake, or the database that it is of")
 
@@ -70,8 +71,9 @@ def _resume_cut(positions: Mapping[str, Any], history: HistoryFeed) -> Cut:
 
 
 def _keep_pruned_jobs(session: SparkSession, lake: Lake, append: Append) -> None:
-    """Copy the earlier rows of jobs that the database no longer has. The earlier rows of all other jobs are
-    dropped, because a restore of the database may have undone them, and voided the lake's positions."""
+    """Copy the lake's earlier rows of jobs that the database no longer has, and drop all other earlier rows.
+
+    The database is read anew because a restore may have undone some of the rows that the lake has."""
     there = session.read.schema("job_id string").parquet(append.path("jobs")).distinct()
     for table, files in append.before.files.items():
         if files:

@@ -32,7 +32,7 @@ class Forecast:
 
 @dataclass(frozen=True)
 class Options:
-    """The inputs of marts besides the facts; `read_at` is when the history was read."""
+    """The inputs of marts besides the facts. `read_at` is the time at which the history was read."""
 
     prices: Prices = field(default_factory=Prices)
     objective: Objective = field(default_factory=Objective)
@@ -53,7 +53,7 @@ class _Document(BaseModel):
 
 
 def read_prices(path: Path) -> Prices:
-    """Read the prices from a JSON file; a price that the file omits has its default."""
+    """Read the prices from a JSON file; a price that is not in the file gets its default."""
     try:
         document = _Document.model_validate_json(path.read_bytes())
     except OSError as error:

@@ -1,11 +1,11 @@
-"""A block permutation test: do two ratios differ by more than chance, when neighbours are correlated?
+"""A block permutation test: whether two ratios differ by more than chance if neighbours are correlated.
 
 Failures come in bursts: 20 attempts during one outage are one event, but a test of single attempts (Fisher,
-Welch) counts each as independent evidence. Here a block of consecutive attempts is one observation. If the
-version made no difference, any of the blocks could belong to the new version; the p-value is the share of
-these permutations whose studentised difference is at least as large as the observed difference. Division by
-the standard error of the blocks keeps the test valid if the versions differ in variance and in their number
-of blocks (Janssen 1997; Chung and Romano 2013).
+Welch) counts each attempt as independent evidence. Here a block of consecutive attempts is one observation.
+If the version makes no difference, all assignments of blocks to versions (permutations) are equally likely.
+The p-value is the share of permutations whose studentised difference is at least as large as the observed
+difference. Each difference is divided by its standard error, so that the test is also valid for versions
+with different variances and different numbers of blocks (Janssen 1997; Chung and Romano 2013).
 """
 
 from dataclasses import dataclass
@@ -16,9 +16,9 @@ import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
 
-# With fewer blocks of a version, the variance between its blocks cannot be estimated.
+# With fewer blocks of one version, the variance between these blocks cannot be estimated.
 FEWEST_BLOCKS = 4
-# The smallest p-value is 1 / `_PERMUTATIONS`: enough for 200 comparisons at 1 % after Holm's correction.
+# The smallest p-value is 1 / `_PERMUTATIONS`: small enough for 200 comparisons at 1 % with Holm's correction.
 _PERMUTATIONS = 20_000
 _SEED = 1
 # Smaller relative differences are rounding errors.
@@ -27,7 +27,7 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True)
 class Blocks:
-    """Sums over blocks of consecutive observations, and how many observations each block has."""
+    """The sum over each block of consecutive observations, and the number of observations in each block."""
 
     sums: Floats
     counts: Floats
@@ -46,7 +46,7 @@ def equal_ratios(before: Blocks, after: Blocks) -> float | None:
         return None
     sums = np.concatenate([after.sums, before.sums])
     counts = np.concatenate([after.counts, before.counts])
-    # Centring leaves the difference as it is, and keeps the sums of squares small.
+    # Centring does not change the difference of the ratios, and it keeps the sums of squares small.
     sums = sums - counts * (sums.sum() / counts.sum())
     seen = _studentised(_permutations(len(after), len(before)), sums, counts, len(after))
     return float(np.mean(seen >= seen[0] * (1 - _ROUNDING)))
@@ -54,7 +54,7 @@ def equal_ratios(before: Blocks, after: Blocks) -> float | None:
 
 @lru_cache(maxsize=32)
 def _permutations(after: int, before: int) -> npt.NDArray[np.bool_]:
-    """Return, by permutation, which blocks belong to the new version; the observed blocks come first."""
+    """Return which blocks belong to the new version, one row per permutation; row 0 is the observed one."""
     drawn = np.random.default_rng(_SEED).random((_PERMUTATIONS, after + before), dtype=np.float32)
     largest = np.partition(drawn, after - 1, axis=1)[:, after - 1 : after]
     permutations = drawn <= largest

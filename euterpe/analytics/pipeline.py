@@ -31,7 +31,7 @@ from euterpe.analytics.schema import Table
 
 @dataclass(frozen=True)
 class Question:
-    """The part of the history to analyse. `since` is a day, YYYY-MM-DD; `requester` a name or an id."""
+    """The part of the history to analyse. `since` is a day, YYYY-MM-DD; `requester` is a name or an id."""
 
     since: str = ""
     requester: str = ""
@@ -94,7 +94,7 @@ def analyse(
 
 
 def publish(results: Results, out: Path) -> Path:
-    """Write report.html, report.json and marts/*.parquet, each atomically; return the path of the page."""
+    """Write report.html, report.json and marts/*.parquet, each atomically. Return the path of report.html."""
     (out / "marts").mkdir(parents=True, exist_ok=True)
     for name, table in results.marts.items():
         _write_atomically(out / "marts" / f"{name}.parquet", partial(pq.write_table, table))
@@ -159,7 +159,7 @@ def _of_requester(frame: DataFrame, requester: str) -> DataFrame:
 
 
 def _instant(microseconds: int) -> datetime | None:
-    """Return the instant, or None where the history is empty."""
+    """Return the instant, or None for 0, which stands for an empty history."""
     return datetime.fromtimestamp(microseconds / 1_000_000, UTC) if microseconds else None
 
 

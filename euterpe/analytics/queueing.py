@@ -1,8 +1,8 @@
 """Waiting times in an M/G/c queue: Erlang C with the correction of Allen and Cunneen.
 
-Arrivals are random (Poisson) and wait in one line; `load` is the arrival rate times the mean service time,
-in slots. The mean wait of M/M/c is multiplied by (1 + cv²) / 2, and waits above zero are taken to be
-exponentially distributed.
+The model assumes random (Poisson) arrivals that wait in one line. `load` is the arrival rate multiplied by
+the mean service time, in slots. The mean wait of M/M/c is multiplied by (1 + cv²) / 2, where cv is the
+coefficient of variation of the service time. Waits above zero are assumed to be exponentially distributed.
 """
 
 import math
@@ -14,7 +14,7 @@ MODEL = (
 
 
 def erlang_b(slots: int, load: float) -> float:
-    """Return the share of arrivals that find all slots taken, if arrivals cannot wait."""
+    """Return the share of arrivals that find all slots busy, in a system where arrivals cannot wait."""
     blocked = 1.0
     for slot in range(1, slots + 1):
         blocked = load * blocked / (slot + load * blocked)
@@ -29,7 +29,7 @@ def erlang_c(slots: int, load: float) -> float:
 def wait_quantile(
     slots: int, load: float, service_seconds: float, cv2: float, *, share: float = 0.95
 ) -> float | None:
-    """Return the wait that `share` of the jobs do not exceed; None if the line only grows."""
+    """Return the wait that `share` of the jobs do not exceed, or None if the queue grows without end."""
     if load >= slots:
         return None
     return _quantile(erlang_c(slots, load), slots, load, service_seconds * (1 + cv2) / 2, share)
@@ -38,7 +38,7 @@ def wait_quantile(
 def fewest_slots(
     load: float, service_seconds: float, cv2: float, *, within_seconds: float, share: float = 0.95
 ) -> tuple[int, float]:
-    """Return the fewest slots that keep the wait of `share` of jobs in `within_seconds`, and that wait."""
+    """Return the fewest slots with which `share` of jobs wait at most `within_seconds`, and that wait."""
     spread = service_seconds * (1 + cv2) / 2
     slots = math.floor(load) + 1
     blocked = erlang_b(slots, load)

@@ -1,7 +1,7 @@
 """The types in which all tables of the pipeline are declared, and their Arrow and Spark schemas.
 
-tables.py and each module of marts/ declare the tables. These declarations determine the
-shape of every output and the tables of docs/analytics.md. Instants and days are UTC.
+tables.py and the modules of marts/ declare the tables. The columns of every output and the tables of
+docs/analytics.md come from these declarations. Instants and days are UTC.
 """
 
 from collections.abc import Iterable
@@ -34,9 +34,9 @@ class Table:
 
 
 def columns(text: str, *sources: Table) -> tuple[Column, ...]:
-    """Parse one column per line: name, type and meaning, or the name alone of a column of `sources`.
+    """Parse one column per line: name, type and meaning, or only the name of a column of `sources`.
 
-    A column that is the same in several tables is written once, and all of them have the same meaning.
+    A column that is the same in several tables is declared once, so that it has one meaning in all of them.
     """
     known = {column.name: column for table in reversed(sources) for column in table.columns}
     rows = (line.split(maxsplit=2) for line in text.strip().splitlines())

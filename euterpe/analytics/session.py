@@ -29,7 +29,7 @@ from euterpe.analytics.errors import AnalyticsError, JavaMissing, SparkMissing
 from euterpe.media.memory import memory_of_the_machine
 
 _JAVA = 17
-# With UTC everywhere, all Python processes and the JVM agree on instants, wherever the driver runs.
+# With UTC, all Python processes and the JVM agree on instants, whatever the driver's time zone is.
 _ALWAYS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
@@ -46,11 +46,11 @@ _LOCAL = {
     "spark.ui.enabled": "false",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
-    # The default of 200 is for clusters: on two cores most of a small query's time went into empty tasks.
+    # The default of 200 is for clusters: on two cores, a small query spent most of its time on empty tasks.
     "spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 1)),
 }
 _LEAST_MEMORY, _MOST_MEMORY = 1 << 30, 8 << 30
-# Failures of a worker: a pattern in Spark's message, and a message with the reason and the remedy.
+# Failures of a Spark worker: a pattern in Spark's message, and our message with the reason and the remedy.
 _WORKER_FAILURES = {
     r"No module named '([\w.]+)'": (
         "its Python lacks the package {0}; install it there, or set PYSPARK_PYTHON to a Python that has it"
@@ -69,7 +69,7 @@ _WORKER_FAILURES = {
         "{0} is damaged or cannot be read: put it back from a backup, or begin a new lake"
     ),
     r"(No space left on device)": "{0}; make room for the lake, and for Spark's own files (spark.local.dir)",
-    # An error that Euterpe itself raised on the worker.
+    # An error that Euterpe's own code raised on the worker.
     r"(?m)^euterpe\.[\w.]+: (.+)$": "{0}",
 }
 _PORTS = {"sc": 15002, "spark": 7077}
@@ -79,7 +79,7 @@ _CONNECT_TIMEOUT_S = 10
 def find_java() -> tuple[str, int]:
     """Return the path and major version of the Java that Spark will start.
 
-    Raise `JavaMissing` if there is none, it does not start, or it is older than Java 17."""
+    Raise `JavaMissing` if no Java is found, if it does not start, or if it is older than Java 17."""
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin/java") if home else shutil.which("java")
     if java is None or not Path(java).exists():
@@ -106,8 +106,8 @@ def _java_advice(problem: str) -> str:
 def spark_session(
     master: str = "local[*]", *, name: str = "euterpe", config: Mapping[str, str] | None = None
 ) -> Iterator[SparkSession]:
-    """Yield a session; `master` is as for spark-submit, or sc://host:port for Spark Connect."""
-    # py4j logs each connection that it closes, even at the end of the program, when nobody needs the line.
+    """Yield a session. `master` is a master URL of spark-submit, or sc://host:port for Spark Connect."""
+    # py4j logs each connection that it closes, also at the end of the program, where the line is useless.
     logging.getLogger("py4j").setLevel(logging.WARNING)
     is_local = master.startswith("local")
     _require_reachable(master)
@@ -134,23 +134,23 @@ def spark_session(
 
 
 def driver_memory() -> int:
-    """Return a quarter of the machine's memory, 1 to 8 GiB, in bytes. Spark's default is always 1 GiB."""
+    """Return a quarter of the machine's memory, but 1 to 8 GiB, in bytes. Spark's own default is 1 GiB."""
     return max(_LEAST_MEMORY, min(memory_of_the_machine() // 4, _MOST_MEMORY))
 
 
 def _require_reachable(master: str) -> None:
-    """Raise `SparkMissing` if nothing listens at `master`: Spark's own client would retry for ten minutes
-    to reach a Spark Connect server, and for one minute to reach a master."""
+    """Raise `SparkMissing` if nothing listens at `master`. Without this check, Spark's client would retry for
+    ten minutes to reach a Spark Connect server, or for one minute to reach a master."""
     scheme, _, hosts = master.partition("://")
     if scheme in _PORTS:
-        # Spark accepts a list of masters, and one that answers is enough.
+        # Spark accepts a list of masters, of which one must answer.
         problems = [_connection_problem(f"//{host}", _PORTS[scheme]) for host in hosts.split(",")]
         if all(problems):
             raise SparkMissing(f"nothing answers at {master}: {problems[0]}")
 
 
 def _connection_problem(address: str, default_port: int) -> str:
-    """Return why no connection to the address can be made, or an empty string."""
+    """Return why a connection to the address fails, or an empty string if it succeeds."""
     try:
         at = urlsplit(address)
         where = (at.hostname or "", at.port or default_port)
@@ -174,8 +174,10 @@ def _started(builder: SparkSession.Builder, master: str, java_output: BinaryIO) 
 
 @contextmanager
 def _stderr_into(file: BinaryIO) -> Iterator[None]:
-    """Redirect stderr into a file. A Java process started meanwhile writes there until it ends: its warnings
-    at startup are of no use to users, and its errors come back as exceptions."""
+    """Redirect stderr into a file inside the `with` block.
+
+    A Java process that starts in the block writes to the file until it ends. Users do not need the
+    warnings that it writes at its start, and they see its errors as exceptions."""
     sys.stderr.flush()
     kept = os.dup(2)
     os.dup2(file.fileno(), 2)
@@ -187,7 +189,7 @@ def _stderr_into(file: BinaryIO) -> Iterator[None]:
 
 
 def package(folder: Path) -> Path:
-    """Write Euterpe as a zip file for the workers, so that they run this version of it."""
+    """Write Euterpe as a zip file for Spark's workers, so that they run this version of Euterpe."""
     root = Path(euterpe.__file__).parent
     packed = folder / f"euterpe-{euterpe.__version__}.zip"
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED, strict_timestamps=False) as file:
@@ -198,7 +200,7 @@ def package(folder: Path) -> Path:
 
 @contextmanager
 def explain_spark_failures(master: str) -> Iterator[None]:
-    """Raise `AnalyticsError` for known failures of tasks, whose tracebacks are in two languages."""
+    """Raise `AnalyticsError` for known failures of Spark tasks, which have a Python and a Java traceback."""
     try:
         yield
     except (PySparkException, Py4JError) as error:
@@ -212,7 +214,7 @@ def explain_spark_failures(master: str) -> Iterator[None]:
 
 @contextmanager
 def explain_file_errors() -> Iterator[None]:
-    """Raise `AnalyticsError` for an `OSError` of a lake or a report that cannot be read or written."""
+    """Raise `AnalyticsError` in place of an `OSError`: a lake or a report cannot be read or written."""
     try:
         yield
     except OSError as error:

@@ -1,6 +1,6 @@
 """Significance tests (Fisher, z, Poisson), Holm-Bonferroni and least squares, in pure functions.
 
-The functions do not use SciPy, so that a laptop's installation stays small.
+The functions do not use SciPy, so that an installation on a laptop stays small.
 """
 
 import math
@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 _SMALLEST = 1e-300
 _PRECISION = 1e-15
-_MOST_TERMS = 100_000  # the series needs about the square root of the larger parameter
-# With more hits the sum of Fisher's test is long, and the normal approximation is as good.
+_MOST_TERMS = 100_000  # the series needs about √max(a, b) terms
+# With more hits, the sum of Fisher's test has many terms, and the normal approximation is equally good.
 _FEW = 20_000
 
 
@@ -22,18 +22,18 @@ def equal_rates(hits_a: int, count_a: int, hits_b: int, count_b: int) -> float:
         return _fisher(hits_a, count_a, hits, count)
     pooled, weight = hits / count, 1 / count_a + 1 / count_b
     deviation = math.sqrt(pooled * (1 - pooled) * weight)
-    # Hits are integers: without Yates's correction, p is 2 % too small where the exact test ends.
+    # Yates's correction, because hits are integers: without it, p is 2 % too small at `_FEW` hits.
     difference = max(0.0, abs(hits_a / count_a - hits_b / count_b) - weight / 2)
     return math.erfc(difference / deviation / math.sqrt(2))
 
 
 def _fisher(hits_a: int, count_a: int, hits: int, count: int) -> float:
-    """Return the probability of all tables at most as likely as this one, given the margins."""
+    """Return the total probability of the tables at most as likely as this one, with the same margins."""
 
     def log_likelihood(k: int) -> float:
         return _log_choose(hits, k) + _log_choose(count - hits, count_a - k) - _log_choose(count, count_a)
 
-    # Tables that differ by rounding alone count as equally likely, as in other implementations.
+    # Tables whose likelihoods differ only by rounding count as equally likely, as in other implementations.
     limit = log_likelihood(hits_a) + 1e-7
     possible = range(max(0, count_a + hits - count), min(hits, count_a) + 1)
     return min(1.0, math.fsum(math.exp(each) for each in map(log_likelihood, possible) if each <= limit))
@@ -71,7 +71,7 @@ def regularised_beta(a: float, b: float, x: float) -> float:
     front = math.exp(
         math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)
     )
-    # Beyond the mean the fraction converges slowly, so its mirror image is used.
+    # Above the mean, the fraction converges slowly, so the symmetry I_x(a, b) = 1 - I_{1-x}(b, a) is used.
     if x > (a + 1) / (a + b + 2):
         return 1 - front * _fraction(b, a, 1 - x) / b
     return front * _fraction(a, b, x) / a
@@ -93,7 +93,7 @@ def _fraction(a: float, b: float, x: float) -> float:
 
 
 def _nonzero(value: float) -> float:
-    """Return the value, or a tiny one in place of 0, for use as a divisor."""
+    """Return the value, or a tiny number if the value is almost 0, for use as a divisor."""
     return value if abs(value) > _SMALLEST else _SMALLEST
 
 

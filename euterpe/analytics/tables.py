@@ -1,160 +1,160 @@
-"""The tables of the lake, as they are read from the database, and the tables of the facts made from them.
+"""The tables of the lake, which are read from the database, and the tables of facts computed from them.
 
-No table has credentials, URLs or payloads. Facts have one row for one thing, with durations computed and
-names beside ids. A line with a name alone takes over the column of an earlier table.
+No table has credentials, URLs or payloads. A table of facts has one row for each job, attempt or event, with
+computed durations, and with names beside ids. A line with only a name reuses the column of an earlier table.
 """
 
 from euterpe.analytics.schema import Table, columns
 
 JOBS = Table(
     "jobs",
-    "A row for each state of a job that an ingest has seen; the one with the highest event_sequence counts.",
+    "One row for each state of a job that an ingest read. Facts use the row with the highest event_sequence.",
     ("job_id", "event_sequence"),
     columns("""
-        job_id string The job.
-        event_sequence long Which state of the job this is: the sequence of its latest event, 0 before any.
-        requester_id string Whose job it is.
-        profile string The profile that the job names; null when it lists its outputs itself.
+        job_id string The job's id.
+        event_sequence long Sequence number of the job's latest event; 0 before the first event.
+        requester_id string The requester that submitted the job.
+        profile string The profile that the job names; null if the job lists its outputs itself.
         queue string The job's queue.
-        priority int Its priority, 0 to 100.
-        group_id string Its group, where it has one.
-        status string Its status.
-        attempt_count int Attempts begun.
+        priority int The job's priority, from 0 to 100.
+        group_id string The job's group; null if it has none.
+        status string The job's status.
+        attempt_count int Attempts begun, except released attempts.
         max_attempts int Attempts allowed.
-        refresh_count int Credential refreshes in the current round of attempts.
-        credential_version int How often credentials were stored, the first time included.
-        source_scheme string s3, gs, az, https or file.
-        output_scheme string The same of the output.
-        source_container string The container that probing found.
-        source_seconds double Duration of the source.
-        source_bytes long Size of the source.
-        outputs int Outputs that a succeeded job lists.
-        output_seconds double Their durations, added up.
-        output_bytes long Their sizes, added up.
-        error_code string The code of its last error.
-        error_phase string The phase in which that happened.
-        metadata string As JSON, only the keys that the operator allows; null when none.
-        not_before time When the requester wanted it begun at the earliest.
-        created_at time When it was accepted.
-        updated_at time When this state began.
-        started_at time When its first attempt began.
-        finished_at time When it ended.
+        refresh_count int Credential refreshes since the job was enqueued or last retried on request.
+        credential_version int How many times credentials were stored, including the first time.
+        source_scheme string Scheme of the source's URL: s3, gs, az, https or file.
+        output_scheme string Scheme of the output's URL: s3, gs, az, https or file.
+        source_container string Container format of the source, found by probing.
+        source_seconds double Duration of the source, in seconds.
+        source_bytes long Size of the source, in bytes.
+        outputs int Number of outputs that the succeeded job made.
+        output_seconds double Sum of the durations of all outputs, in seconds.
+        output_bytes long Sum of the sizes of all outputs, in bytes.
+        error_code string Code of the job's last error.
+        error_phase string Phase in which the job's last error occurred.
+        metadata string The metadata keys that the operator allows, as JSON; null if the job has none of them.
+        not_before time Earliest start that the requester asked for; null if it asked for none.
+        created_at time When the job was accepted.
+        updated_at time When the job entered this state.
+        started_at time When the job's first attempt began.
+        finished_at time When the job ended; null before its end.
     """),
 )
 
 ATTEMPTS = Table(
     "attempts",
-    "A row for each attempt as an ingest has seen it; one that has ended counts more than one that has not.",
+    "One row for each state of an attempt that an ingest read. Facts prefer the row of the ended attempt.",
     ("attempt_id",),
     columns("""
-        attempt_id string The attempt.
-        job_id string Its job.
-        attempt_no int Which attempt of the job.
-        claim_version long The claim that it ran under.
-        worker_id string Who ran it.
-        started_at time When it was claimed.
-        ended_at time When it ended; null while it runs.
-        outcome string succeeded, failed, requeued, lease_expired, canceled or released (unharmed).
-        error_code string Why it failed.
-        error_phase string In which phase.
-        error_retryable bool Whether another attempt could help.
-        fetch_ms long Reading the source.
-        probe_ms long Probing it.
-        encode_ms long ffmpeg.
-        verify_ms long Verifying what ffmpeg made.
-        upload_ms long Writing the outputs.
-        cpu_seconds double Processor time of ffmpeg.
-        media_seconds double Duration of the source.
-        bytes_in long Bytes read.
-        bytes_out long Bytes written.
+        attempt_id string The attempt's id.
+        job_id string The id of the attempt's job.
+        attempt_no int Number of the attempt within its job.
+        claim_version long The claim version under which the attempt ran.
+        worker_id string The worker that ran the attempt.
+        started_at time When the worker claimed the job for this attempt.
+        ended_at time When the attempt ended; null while it runs.
+        outcome string succeeded, failed, requeued, lease_expired, canceled or released (uncharged).
+        error_code string Code of the error with which the attempt ended.
+        error_phase string Phase in which the error occurred.
+        error_retryable bool Whether another attempt can succeed after this error.
+        fetch_ms long Milliseconds spent reading the source.
+        probe_ms long Milliseconds spent probing the source.
+        encode_ms long Milliseconds that ffmpeg ran.
+        verify_ms long Milliseconds spent verifying the files that ffmpeg made.
+        upload_ms long Milliseconds spent writing the outputs.
+        cpu_seconds double Processor time of ffmpeg, in seconds.
+        media_seconds double Duration of the source, in seconds.
+        bytes_in long Bytes read from the source.
+        bytes_out long Bytes written to the outputs.
         ffmpeg string Version of ffmpeg.
-        vmaf double Quality of the output against the source, where it was measured.
-        measured string last_beat where the figures are those of the last heartbeat, else null.
+        vmaf double VMAF score: quality of the output compared with the source; null if not measured.
+        measured string last_beat if the last heartbeat reported the figures, otherwise null.
     """),
 )
 
 EVENTS = Table(
     "events",
-    "A row for each event of a job, as it was written with its transition.",
+    "One row for each event of a job.",
     ("event_id",),
     columns("""
-        event_id string The event.
-        job_id string Its job.
-        requester_id string Whose job it is.
-        sequence long Its place among the events of the job, from 1 without gaps.
+        event_id string The event's id.
+        job_id string The id of the event's job.
+        requester_id string The requester that submitted the job.
+        sequence long Number of the event within its job: 1, 2, 3 and so on, without gaps.
         type string job.<status>, or job.progress.
-        created_at time When it happened.
-        wanted bool Whether a webhook is to be sent for it; null where an earlier version has ingested it.
+        created_at time When the event happened.
+        wanted bool Whether a webhook is to be sent for the event; null if an earlier version ingested it.
     """),
 )
 
 DELIVERIES = Table(
     "deliveries",
-    "A row for each try to deliver an event.",
+    "One row for each delivery: one attempt to send an event.",
     ("delivery_id",),
     columns("""
-        delivery_id string The try.
-        event_id string The event.
-        job_id string Its job.
-        requester_id string Whose receiver it was sent to.
-        claim_version long The claim that it ran under.
-        worker_id string The dispatcher.
-        outcome string delivered, pending (to be tried again) or dead_letter.
-        status_code int What the receiver answered, where it did.
-        error_code string Why it failed.
-        duration_ms long How long it took.
-        ended_at time When it ended.
+        delivery_id string The delivery's id.
+        event_id string The id of the event that was sent.
+        job_id string The id of the event's job.
+        requester_id string The requester whose receiver the event was sent to.
+        claim_version long The claim version under which the event was sent.
+        worker_id string The dispatcher that sent the event.
+        outcome string delivered, pending (another attempt follows) or dead_letter.
+        status_code int HTTP status of the receiver's response; null without a response.
+        error_code string Error code of the delivery; null if the event was delivered.
+        duration_ms long Milliseconds that the delivery took.
+        ended_at time When the delivery ended.
     """),
 )
 
 REQUESTERS = Table(
     "requesters",
-    "The requesters' names.",
+    "The name of each requester.",
     ("requester_id",),
     columns("""
-        requester_id string The requester.
-        name string Its name.
+        requester_id string The requester's id.
+        name string The requester's name.
     """),
 )
 
-# The growing tables: each is read incrementally by position, and has a folder in the lake.
+# The tables that grow: an ingest reads only their new rows, and each table has a folder in the lake.
 HISTORY = {table.name: table for table in (JOBS, ATTEMPTS, EVENTS, DELIVERIES)}
 
 JOB_FACTS = Table(
     "job_facts",
-    "A row for each job, as it was last seen.",
+    "One row for each job, in the latest state that an ingest read.",
     ("job_id",),
     columns(
         """
         job_id
         requester_id
-        requester string The requester's name, or its id where the name is unknown.
-        profile string The profile, or `custom` for a job that lists its outputs itself.
+        requester string The requester's name, or the requester's id if the name is unknown.
+        profile string The job's profile, or `custom` if the job lists its outputs itself.
         queue
         priority
         group_id
-        outcome string succeeded, failed, dead_letter, canceled (failed as its requester wished) or in_flight.
-        error_code string Why it ended as it did; null for a job that succeeded or is in flight.
+        outcome string succeeded, failed, dead_letter, canceled (ended on request) or in_flight (not ended).
+        error_code string Code of the error that ended the job; null if the job succeeded or is in flight.
         error_phase
-        attempts int Attempts begun.
-        refreshes int Credentials stored after the first.
-        source_scheme string Where the source came from.
+        attempts int Attempts begun, except released attempts.
+        refreshes int How many times credentials were stored after the first time.
+        source_scheme
         created_at
-        due_at time When it could first have begun: created_at, or not_before where that is later.
-        first_claimed_at time When its first attempt began.
-        finished_at time When it ended; null in flight.
-        waiting_ms long From due_at to first_claimed_at, at least 0.
-        total_ms long From due_at to finished_at, at least 0.
-        cpu_seconds double What all its attempts used: used_seconds, added up.
-        wasted_cpu_seconds double The part of it in attempts that did not succeed.
-        estimated_seconds double The part of it that is slot time, because processor time is unknown.
-        bytes_in long Bytes read in all its attempts.
-        bytes_out long Bytes of its outputs, once it succeeded.
+        due_at time The earliest time at which the job could begin: the later of created_at and not_before.
+        first_claimed_at time When a worker first claimed the job; null before the first claim.
+        finished_at time When the job ended; null while it is in flight.
+        waiting_ms long Milliseconds from due_at to first_claimed_at, at least 0.
+        total_ms long Milliseconds from due_at to finished_at, at least 0.
+        cpu_seconds double Usage of all attempts of the job: the sum of their used_seconds.
+        wasted_cpu_seconds double The part of cpu_seconds from attempts that did not succeed.
+        estimated_seconds double The part of cpu_seconds that is slot time, because processor time is unknown.
+        bytes_in long Bytes read by all attempts of the job.
+        bytes_out long Bytes of the job's outputs; null before the job succeeded.
         source_bytes
         media_seconds
-        output_seconds double Duration of all outputs together.
+        output_seconds
         vmaf
-        day day Of created_at.
+        day day The day of created_at.
     """,
         JOBS,
         ATTEMPTS,
@@ -163,7 +163,7 @@ JOB_FACTS = Table(
 
 ATTEMPT_FACTS = Table(
     "attempt_facts",
-    "A row for each attempt, with what matters of its job.",
+    "One row for each attempt, with the requester, profile and queue of its job.",
     ("attempt_id",),
     columns(
         """
@@ -176,27 +176,27 @@ ATTEMPT_FACTS = Table(
         attempt_no
         worker_id
         ffmpeg string Version of ffmpeg, or `unknown`.
-        outcome string succeeded, failed, requeued, lease_expired, canceled, released (unharmed) or running.
+        outcome string succeeded, failed, requeued, lease_expired, canceled, released (uncharged) or running.
         error_code
         error_phase
-        retryable bool Whether another attempt could help.
+        retryable bool Whether another attempt can succeed after the error.
         started_at
         ended_at
-        busy_ms long From one to the other, at least 0.
+        busy_ms long Milliseconds from started_at to ended_at, at least 0.
         fetch_ms
         probe_ms
         encode_ms
         verify_ms
         upload_ms
-        cpu_seconds double Processor time of ffmpeg; null where it is unknown.
-        used_seconds double Processor time, or busy_ms where it is unknown; null while it runs.
-        used_from string cpu, last_beat (processor time until the last heartbeat) or slot (busy_ms).
+        cpu_seconds double Processor time of ffmpeg, in seconds; null if it is unknown.
+        used_seconds double Processor time or, if that is unknown, slot time (busy_ms); null while it runs.
+        used_from string Kind of used_seconds: cpu, last_beat (cpu until the last heartbeat), slot (busy_ms).
         media_seconds
-        speed double Real-time factor: seconds of media for each second of encoding, where both are known.
+        speed double Real-time factor: seconds of media per second of encoding; null if one is unknown.
         bytes_in
         bytes_out
         vmaf
-        day day Of started_at.
+        day day The day of started_at.
     """,
         ATTEMPTS,
         JOB_FACTS,
@@ -205,24 +205,24 @@ ATTEMPT_FACTS = Table(
 
 DELIVERY_FACTS = Table(
     "delivery_facts",
-    "A row for each event for which a webhook is to be sent, tried or not.",
+    "One row for each event for which a webhook is to be sent, even before the first attempt to send it.",
     ("event_id",),
     columns(
         """
         event_id
         job_id
-        requester_id string Whose receiver it is sent to.
+        requester_id string The requester whose receiver the event is sent to.
         requester
         type
         created_at
-        tries int Tries so far; 0 where it still waits for the first.
-        first_tried_at time When the first try began; null before it.
-        delivered_at time When the receiver accepted it; null where it has not.
-        outcome string delivered once any try was; else that of the latest try; pending before the first.
-        latency_ms long From created_at to delivered_at, at least 0.
-        status_code int What the receiver answered the latest try.
-        error_code string Why the latest failed try failed.
-        day day Of created_at.
+        tries int Attempts to send the event so far; 0 before the first attempt.
+        first_tried_at time When the first attempt to send the event began; null before it began.
+        delivered_at time When the receiver accepted the event; null if it has not accepted it.
+        outcome string delivered if any attempt was; else the latest attempt's outcome; pending if none.
+        latency_ms long Milliseconds from created_at to delivered_at, at least 0.
+        status_code int HTTP status of the response to the latest attempt; null without a response.
+        error_code string Error code of the latest failed attempt; null if no attempt failed.
+        day day The day of created_at.
     """,
         EVENTS,
         JOB_FACTS,

@@ -1,4 +1,4 @@
-"""The lake: Parquet files by table and day, and a commit log that lists the files that count."""
+"""The lake: Parquet files by table and day, and a commit log that lists the lake's current files."""
 
 from euterpe.analytics.lake.commits import Commit, DataFile
 from euterpe.analytics.lake.lake import Append, Lake

@@ -1,8 +1,9 @@
 """The commit log of a lake.
 
-A commit is a JSON document with the name of every file that counts and the position up to which the database
-was read. It is written to a temporary file, synced and renamed, so it exists whole or not at all. Files that
-no commit names are ignored. The latest commits are kept: a reader can finish with the commit it began with.
+A commit is a JSON document that names every file of the lake and the position up to which the database was
+read. The document is written to a temporary file, synced and renamed, so that a commit is never incomplete.
+Files that no commit names are ignored. The latest five commits are kept, so that a reader can finish with the
+commit with which it began.
 """
 
 import json
@@ -45,7 +46,7 @@ class Commit:
 
     @property
     def read_at(self) -> datetime:
-        """Return the time at which the database was read: no row in the files is newer."""
+        """Return the time at which the database was read. No row in the files is newer than this time."""
         return datetime.fromtimestamp((self.read_ms or self.at_ms) / 1000, UTC)
 
     def rows(self, table: str) -> int:
@@ -77,7 +78,7 @@ class Commits:
         sync(self._root)
 
     def forget_old(self) -> set[str]:
-        """Delete all but the latest commits; return the paths of all files that the kept ones name."""
+        """Delete all but the latest commits. Return the paths of all files that the kept commits name."""
         versions = self._versions()
         for version in sorted(versions)[:-_KEPT]:
             versions.pop(version).unlink()
@@ -118,7 +119,7 @@ def _schema() -> dict[str, dict[str, str]]:
 def _check_schema(found: Mapping[str, Mapping[str, str]], path: Path) -> None:
     """Raise `LakeError` if a column of the commit is unknown or has another type.
 
-    A column that was added after the commit is no error: it is null in the commit's files.
+    A column that a newer version added is no error: it is null in the files of older commits.
     """
     ours = _schema()
     for table, columns in found.items():
@@ -140,5 +141,5 @@ def sync(path: Path) -> None:
 
 
 def partition_column(table: Table) -> str:
-    """Return the column whose day a row is filed under: its value is the same in all versions of a row."""
+    """Return the column whose day is the partition of a row. It is the same in all versions of a row."""
     return {"attempts": "started_at", "deliveries": "ended_at"}.get(table.name, "created_at")

@@ -1,4 +1,4 @@
-"""Reading a lake, and appending to it atomically, under a file lock."""
+"""Read a lake, and append to a lake atomically, under a file lock."""
 
 import errno
 import fcntl
@@ -27,13 +27,13 @@ _OURS = f"{'[0-9]' * 8}-{'[0-9]' * 5}.parquet"
 
 @dataclass
 class Append:
-    """The content of the next commit: the Parquet files in `folder`/table/day=…/ and the fields set here."""
+    """The content of the next commit: the Parquet files in `folder`/table/day=…/ and these fields."""
 
     folder: Path
     before: Commit
     positions: Mapping[str, Any] = field(default_factory=dict)
     requesters: Mapping[str, str] = field(default_factory=dict)
-    drop: frozenset[str] = frozenset()  # paths of files that no longer count
+    drop: frozenset[str] = frozenset()  # paths of files that the next commit leaves out
     read_ms: int = 0  # when the database was read, by the database's clock
 
     def path(self, table: str) -> str:
@@ -45,7 +45,7 @@ class Append:
 
 
 class Lake:
-    """A lake, in a folder that the driver and all workers of Spark see under the same path."""
+    """A lake in a folder. Spark's driver and all its workers must see the folder under the same path."""
 
     def __init__(self, root: Path) -> None:
         self.root = root.absolute()
@@ -60,7 +60,7 @@ class Lake:
         return self._commits.latest()
 
     def read(self, session: SparkSession, *, since: str = "", commit: Commit | None = None) -> HistoryFrames:
-        """Return the tables as of `commit` (the latest if None), without days before `since` (YYYY-MM-DD)."""
+        """Return the tables of `commit` (default: the latest), without days before `since` (YYYY-MM-DD)."""
         commit = commit or self.commit()
         frames = {name: self.table(session, name, commit.files[name], since) for name in HISTORY}
         names = session.createDataFrame(list(commit.requesters.items()), spark_schema(REQUESTERS))
@@ -78,7 +78,7 @@ class Lake:
         return session.read.schema(schema).option("basePath", _for_spark(self.root / name)).parquet(*paths)
 
     def _check(self, files: Iterable[DataFile]) -> None:
-        """Raise `LakeError` for a missing or truncated file: Spark reads an empty file as no rows."""
+        """Raise `LakeError` for a missing or truncated file: Spark would read an empty file as zero rows."""
         for path, size in ((self.root / file.path, file.bytes) for file in files):
             if not path.exists():
                 raise LakeError(f"{path} is gone: is its disk mounted? Or put it back from a backup")
@@ -87,7 +87,7 @@ class Lake:
 
     @contextmanager
     def append(self, cause: str) -> Iterator[Append]:
-        """Yield an `Append`, and commit it at the end; an exception discards it as a whole.
+        """Yield an `Append`, and commit it at the end of the `with` block unless an exception was raised.
 
         Raise `LakeError` if another program is writing.
         """
@@ -109,10 +109,10 @@ class Lake:
         added = {name: [*self._move(append.folder, name, version)] for name in HISTORY}
         was_read = append.read_ms != before.read_ms
         if before.version and not any(added.values()) and not append.drop and not was_read:
-            return  # later positions alone, without new rows, are not worth a commit
+            return  # no commit is written if only the positions have changed
         for folder in {(self.root / file.path).parent for new in added.values() for file in new}:
             for each in (folder, folder.parent, self.root):
-                sync(each)  # a renamed file is durable only once its folder is synced
+                sync(each)  # a renamed file is durable only after a sync of its folder
         files = {
             name: [*(file for file in before.files[name] if file.path not in append.drop), *added[name]]
             for name in HISTORY
@@ -143,8 +143,10 @@ class Lake:
             yield DataFile(str(target.relative_to(self.root)), rows, target.stat().st_size)
 
     def _initialise(self) -> None:
-        """Write an empty commit if there is none. From then on, a lake without commits counts as damaged: its
-        files are not deleted as leftovers, because they may be all that remains of pruned history."""
+        """Write an empty commit into a new lake. Raise `LakeError` if the folder has tables and no commit.
+
+        Such a lake is damaged. Its files are not deleted as leftovers, because they may be the only copy of
+        rows that were pruned from the database."""
         if self._commits.there_are_some():
             return
         if foreign := [name for name in (*HISTORY, _STAGING) if (self.root / name).exists()]:
@@ -155,7 +157,7 @@ class Lake:
         self._commits.write(Commit())
 
     def _delete_unnamed_files(self) -> None:
-        """Delete the files that a killed program left behind, and files that only deleted commits name."""
+        """Delete files that no kept commit names: leftovers of killed programs, files of deleted commits."""
         shutil.rmtree(self.root / _STAGING, ignore_errors=True)
         named = self._commits.forget_old()
         for table in HISTORY:

@@ -11,19 +11,19 @@ from euterpe.analytics.facts import latest_attempts, latest_jobs
 from euterpe.analytics.lake.commits import Commit, DataFile
 from euterpe.analytics.lake.lake import Append, Lake
 
-# The small files of a day are merged if there are more than this. An ingest adds about one for each table.
+# The small files of a day are merged if there are more than this. An ingest adds about one file per table.
 _MANY = 16
 _FILE_BYTES = 128 * 1024 * 1024
 _SMALL_BYTES = _FILE_BYTES // 2
 
 
 def compact(session: SparkSession, lake: Lake, *, more_than: int = _MANY) -> int:
-    """Merge the small files of days that have too many; return how many files were replaced."""
+    """Merge the small files of each day with more than `more_than` of them; return how many were replaced."""
     crowded = dict(_crowded(lake.commit(), more_than))
     if not crowded:
         return 0
     with lake.append("compact") as append:
-        # Computed again under the lock: the lake may have changed before the lock was taken.
+        # Computed again under the lock, because the lake may have changed before the lock was taken.
         crowded = dict(_crowded(append.before, more_than))
         for (table, _), files in crowded.items():
             _rewrite(session, lake, append, table, files)
@@ -63,6 +63,6 @@ def _rewrite(session: SparkSession, lake: Lake, append: Append, table: str, file
     if table == "attempts":
         whole = latest_attempts(whole)
     parts = max(1, sum(file.bytes for file in files) // _FILE_BYTES)
-    # Rows of a job are written side by side, because they then compress twice as well.
+    # The rows of a job are written next to each other, because they then compress to half the size.
     ordered = whole.repartition(parts, F.col("job_id")).sortWithinPartitions("job_id")
     ordered.write.partitionBy("day").mode("append").parquet(append.path(table))

@@ -1,7 +1,7 @@
-"""The marts, each in a module of its own: its table, how Spark makes it, and its section of the report.
+"""The marts, each in a module of its own with its table, its computation and its section of the report.
 
-A new mart is a new module and an entry in `MARTS`; the marts, the page, report.json, the Parquet files and
-docs/analytics.md follow from it.
+To add a mart, add a module and an entry in `MARTS`. The page, report.json, the Parquet files and
+docs/analytics.md then include the new mart.
 """
 
 from euterpe.analytics.marts import (
@@ -19,7 +19,7 @@ from euterpe.analytics.marts import (
     webhooks,
 )
 
-# In the order of the page.
+# In the order in which the page shows them.
 MARTS = (
     costs.MART,
     throughput.MART,

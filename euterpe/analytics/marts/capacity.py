@@ -11,7 +11,7 @@ from euterpe.analytics.report.blocks import Finding, Section, Severity, badge, c
 from euterpe.analytics.report.html import Content, Html, join, tag
 from euterpe.analytics.report.results import Results, Row, total
 
-DISAGREEMENT = 3  # the ratio of observed and modelled wait above which the model is not trusted
+DISAGREEMENT = 3  # if observed and modelled wait differ by more than this factor, the model is not trusted
 
 
 def section(results: Results) -> Section:
@@ -91,7 +91,7 @@ def _forecast(row: Row) -> str:
 
 
 def disagreeing(queues: Sequence[Row]) -> list[str]:
-    """Return the queues in which the model is far from the observed wait."""
+    """Return the queues for which the model's wait is far from the observed wait."""
     return [row["queue"] for row in queues if _is_judged(row) and not _agrees(row)]
 
 

@@ -1,7 +1,7 @@
 """Costs by requester and profile: the usage of all attempts at the operator's prices.
 
-Usage is the processor time of ffmpeg. If that is unknown, for example because the worker was killed, usage is
-the time for which the attempt held its slot, and is also counted as estimated.
+The usage of an attempt is the processor time of ffmpeg. If that is unknown, for example because the worker
+was killed, the usage is the time for which the attempt held its slot, and it is also counted as estimated.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,23 +23,23 @@ from euterpe.analytics.tables import JOB_FACTS
 
 TABLE = Table(
     "costs",
-    "Show what each requester and profile cost.",
+    "Show the cost of each requester and profile.",
     ("requester", "profile"),
     columns(
         """
         requester
         profile
         jobs long Jobs with at least one ended attempt.
-        cpu_hours double Processor time; where it is unknown, the time that the attempt held its slot.
+        cpu_hours double Processor time; where it is unknown, the time for which the attempt held its slot.
         estimated_hours double The part of cpu_hours that is slot time.
-        wasted_cpu_hours double The part of cpu_hours in attempts that did not succeed.
+        wasted_cpu_hours double The part of cpu_hours from attempts that did not succeed.
         wasted_estimated_hours double The part of wasted_cpu_hours that is slot time.
         gib_in double GiB read.
         gib_out double GiB written.
-        output_minutes double Minutes of media made.
-        cost double cpu_hours, gib_in and gib_out, each times its price.
-        wasted_cost double wasted_cpu_hours times its price.
-        cost_per_output_minute double cost / output_minutes; null when none.
+        output_minutes double Minutes of media in the outputs.
+        cost double The sum of cpu_hours, gib_in and gib_out, each multiplied by its price.
+        wasted_cost double wasted_cpu_hours multiplied by the price of a processor hour.
+        cost_per_output_minute double cost / output_minutes; null if output_minutes is 0.
     """,
         JOB_FACTS,
     ),

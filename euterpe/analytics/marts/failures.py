@@ -1,8 +1,8 @@
 """Failed attempts by error code and phase, with their weekly trend.
 
 Canceled and released attempts are not failures. A failure is dated by the end of its attempt. The trend is
-`new` only in a history of at least a week, and `rising` or `falling` only in one of at least two weeks. A
-change is significant if two Poisson counts with one mean would differ that much in less than 1 % of cases.
+`new` only in a history of at least a week, and `rising` or `falling` only in a history of at least two weeks.
+A change is significant if two Poisson counts with the same mean differ so much in less than 1 % of cases.
 """
 
 from collections.abc import Iterator, Sequence
@@ -34,20 +34,20 @@ from euterpe.analytics.statistics import equal_counts
 
 TABLE = Table(
     "failures",
-    "Show what fails, where, and since when.",
+    "Show with which errors attempts fail, in which phase, and since when.",
     ("error_code", "error_phase"),
     columns("""
-        error_code string The code (docs/errors.md).
-        error_phase string The phase.
-        attempts long Attempts that failed with it.
-        jobs long Jobs that met it.
-        requesters long Requesters that met it.
-        recovered double Share of these jobs that succeeded all the same, of those that have ended.
-        first_seen time When it was first met.
-        last_seen time When it was last met.
-        last_week long Attempts in the seven days before the end of the history.
-        week_before long In the seven days before those.
-        trend string new (first seen last week), gone (not seen then), rising, falling or steady.
+        error_code string The error code (docs/errors.md).
+        error_phase string The phase in which the attempts failed.
+        attempts long Attempts that failed with this code in this phase.
+        jobs long Jobs with at least one of these attempts.
+        requesters long Requesters with at least one of these jobs.
+        recovered double Share of these jobs that succeeded later, among those that have ended.
+        first_seen time When the first of these attempts ended.
+        last_seen time When the last of these attempts ended.
+        last_week long Number of these attempts in the last seven days of the history.
+        week_before long Number of these attempts in the seven days before the last seven.
+        trend string new (first seen in the last week), gone (not seen in it), rising, falling or steady.
     """),
 )
 
@@ -185,7 +185,7 @@ def _evidence(rows: Sequence[Row]) -> Html:
 
 
 def failing(results: Results) -> Iterator[Finding]:
-    """Yield, for each trend, the three failures that affect most jobs; omit rare failures that are gone."""
+    """Yield, for each trend, the three failures that affect the most jobs. Leave out rare failures."""
     rows = sorted(results.rows("failures"), key=lambda row: -row["jobs"])
     for trend, of_week, least, phrase in (
         ("new", "last_week", 5, "is new"),

@@ -1,7 +1,7 @@
-"""Fairness between the requesters of a queue: how long each waited, beside its share of the work.
+"""Fairness between the requesters of a queue: how long each waited, and its share of the work.
 
-Queues have workers and priorities of their own, so waits in different queues cannot be compared. In each
-queue, the requesters with at least `FEWEST_JOBS` jobs are compared, if there are two or more of them.
+Each queue has workers and priorities of its own, so waits in different queues cannot be compared. Within a
+queue, the requesters with at least `FEWEST_JOBS` jobs are compared, if there are at least two of them.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -31,27 +31,27 @@ TABLE = Table(
         """
         queue
         requester
-        jobs long Its jobs in this queue that were claimed, or are due and wait.
-        still_waiting long Of these, the jobs that wait: they count with what they have waited so far.
-        share_of_jobs double Of these jobs of the queue.
-        share_of_work double Of the queue's busy time.
-        mean_priority double Mean priority of its jobs: those of a higher one are claimed first.
-        p50_waiting_ms double Its median waiting in this queue.
-        p95_waiting_ms double Its 95th percentile.
-        waiting_ratio double p95_waiting_ms over that of all jobs of the queue; null when that is 0.
-        is_compared bool Whether it and another requester have at least 30 jobs in this queue.
-        jain double Jain's index of the compared requesters' mean waiting + 1 s; null where there are none.
+        jobs long The requester's jobs in this queue that were claimed, or are due and still wait.
+        still_waiting long Those of these jobs that still wait; their wait so far counts as their wait.
+        share_of_jobs double jobs divided by the same count of all requesters in the queue.
+        share_of_work double The requester's share of the busy time of the queue.
+        mean_priority double Mean priority of these jobs.
+        p50_waiting_ms double Median wait of these jobs.
+        p95_waiting_ms double 95th percentile of the wait of these jobs.
+        waiting_ratio double p95_waiting_ms divided by the p95 wait of all jobs of the queue; null if it is 0.
+        is_compared bool Whether this requester and another one have at least 30 jobs each in this queue.
+        jain double Jain's index of mean wait + 1 s, over the compared requesters; null if there are none.
     """,
         JOB_FACTS,
     ),
 )
 
-# With fewer jobs, the 95th percentile is hardly more than the slowest job.
+# With fewer jobs, the 95th percentile is little more than the wait of the slowest job.
 FEWEST_JOBS = 30
 EVEN = 0.8  # below this value of Jain's index, waiting is not shared evenly
-# The report mentions a requester whose wait is this many times the wait of its queue.
+# The report mentions a requester whose p95 wait is at least this many times the p95 wait of its queue.
 _LONGER = 1.5
-# In points of 0 to 100: a requester whose priority is lower than its queue's by this much chose to wait.
+# A requester whose mean priority (0 to 100) is this much below its queue's mean is taken to accept waiting.
 _LOWER_PRIORITY = 5
 _DRAWN, _LISTED = 20, 8
 
@@ -64,7 +64,7 @@ def make(facts: Facts, options: Options) -> DataFrame:
         F.count_if(is_waiting(now)).alias("still_waiting"),
         percentiles("waited", (0.5, 0.95)).alias("shares"),
         F.avg("priority").alias("mean_priority"),
-        # Jain's index is computed from waits + 1 s: otherwise tiny differences near zero look very uneven.
+        # Jain's index is computed from waits + 1 s, because tiny differences near 0 would look very uneven.
         (F.avg("waited") + 1000).alias("mean_ms"),
     )
     worked = facts.attempts.groupBy("queue", "requester").agg(sum_or_zero("busy_ms").alias("work"))
@@ -102,7 +102,7 @@ class Queue:
 
     @property
     def jain(self) -> float | None:
-        """Return Jain's index of the compared requesters, or None where there are fewer than two."""
+        """Return Jain's index of the compared requesters, or None if there are fewer than two of them."""
         found: float | None = self.rows[0]["jain"] if len(self.compared) > 1 else None
         return found
 
@@ -111,10 +111,10 @@ class Queue:
         return int(total(self.rows, ("jobs",))["jobs"])
 
     def waits_for_others(self) -> Row | None:
-        """Return the compared requester that waits far longer than its queue for no reason of its own.
+        """Return the compared requester that waits far longer than its queue without causing its wait itself.
 
-        A requester with more than an equal share of the work waits mostly for its own jobs, and a requester
-        that asked for a lower priority chose to wait.
+        A requester with more than an equal share of the work is left out, because it waits mostly for its own
+        jobs. A requester with a low mean priority is left out, because it is taken to accept waiting.
         """
         usual = sum(row["jobs"] * (row["mean_priority"] or 0) for row in self.compared)
         usual /= max(1, sum(row["jobs"] for row in self.compared))
@@ -129,7 +129,7 @@ class Queue:
 
 
 def by_queue(rows: Iterable[Row]) -> list[Queue]:
-    """Return the rows grouped by queue, the queue with most jobs first."""
+    """Return the rows grouped by queue, the queue with the most jobs first."""
     found: dict[str, list[Row]] = {}
     for row in rows:
         found.setdefault(row["queue"], []).append(row)
@@ -183,7 +183,7 @@ def _comparison(queue: Queue) -> str:
 
 
 def waiting(row: Row) -> str:
-    """Return a sentence on how long a requester waits, beside its share of the work."""
+    """Return a sentence about how long a requester waits and its share of the work."""
     return (
         f"{row['requester']} waits longest: 95 % of its jobs within "
         f"{words.duration_ms(row['p95_waiting_ms'])}, "

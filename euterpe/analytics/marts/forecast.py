@@ -1,12 +1,12 @@
-"""Capacity forecast: the worker slots that each queue needs next month, if the last 28 days continue.
+"""Capacity forecast: the worker slots that each queue needs next month, if demand continues as before.
 
-The model assumes that jobs arrive as in the busiest hour of those days, times the growth until the day of the
-forecast, and that each job holds a slot for the time of all its attempts. queueing.py computes the wait
-(Erlang C). Growth is measured over the last whole weeks, at most eight, back from the end of the history; an
-empty week counts as one job, and growth is limited to between halving and doubling a week.
+The model takes the arrivals of the busiest hour of the last 28 days, multiplied by the growth until the day
+of the forecast. Each job is assumed to hold a slot for the time of all its attempts. queueing.py computes the
+wait (Erlang C). Growth is measured over the last whole weeks before the end of the history, at most eight. A
+week without jobs counts as one job. The weekly growth is limited to between halving and doubling.
 
-The report shows the wait that the model expects with the present slots beside the wait that was observed in
-that hour: if the two are far apart, the forecast is unreliable, because it uses the same model.
+For the busiest hour, the report shows two waits: the wait that the model expects with the present slots, and
+the observed wait. If they are far apart, the forecast is unreliable, because it uses the same model.
 """
 
 import math
@@ -30,30 +30,30 @@ from euterpe.analytics.tables import JOB_FACTS
 
 TABLE = Table(
     "capacity",
-    "Show how many worker slots next month needs, by queue.",
+    "Show how many worker slots each queue needs next month.",
     ("queue",),
     columns(
         """
         queue
         arrivals_per_hour double Jobs in the busiest hour of the last 28 days.
-        service_seconds double Mean time that the attempts of a job take together.
-        service_cv2 double Squared coefficient of variation of that time.
-        load double Slots kept busy in that hour: arrivals x service.
-        weekly_growth double Growth of arrivals a week, over up to eight whole weeks; 0 with less than three.
-        forecast_load double load grown by the days of the forecast (30).
-        slots_now long Most attempts at once in the last 28 days.
-        slots_needed long Fewest slots that keep p95 waiting within the target at forecast_load.
-        p95_wait_seconds double The waiting that the model expects with them.
-        p95_wait_now_seconds double The same of slots_now at forecast_load; null when they cannot keep up.
-        p50_model_seconds double The median waiting that the model expects of slots_now in that hour.
-        p95_model_seconds double The 95th percentile of the same; null when they cannot keep up.
-        p50_busiest_seconds double The median waiting that was seen of the jobs of that hour.
-        p95_busiest_seconds double The 95th percentile of the same.
-        p50_waited_seconds double The median waiting that was seen in the last 28 days.
-        p95_waited_seconds double The 95th percentile of the same.
-        still_waiting long Jobs of the last 28 days that still wait: in all of these for as long as they have.
-        model_gap double Larger over smaller of p95_model_seconds and p95_busiest_seconds, each plus 1 s.
-        model string The model and what it assumes.
+        service_seconds double Mean of the time that all attempts of a job take together.
+        service_cv2 double Squared coefficient of variation of the time that all attempts of a job take.
+        load double Slots kept busy in the busiest hour: arrivals_per_hour x service_seconds / 3600.
+        weekly_growth double Weekly growth of arrivals, from up to eight whole weeks; 0 with less than three.
+        forecast_load double load after the weekly_growth until the day of the forecast (in 30 days).
+        slots_now long Largest number of attempts at once in the last 28 days.
+        slots_needed long Fewest slots that keep the p95 wait within the target at forecast_load.
+        p95_wait_seconds double The model's p95 wait with slots_needed at forecast_load.
+        p95_wait_now_seconds double The model's p95 wait with slots_now at forecast_load; null if unbounded.
+        p50_model_seconds double The model's p50 wait with slots_now in the busiest hour; null if unbounded.
+        p95_model_seconds double The model's p95 wait with slots_now in the busiest hour; null if unbounded.
+        p50_busiest_seconds double Observed median wait of the jobs of the busiest hour.
+        p95_busiest_seconds double Observed p95 wait of the jobs of the busiest hour.
+        p50_waited_seconds double Observed median wait of the jobs of the last 28 days.
+        p95_waited_seconds double Observed p95 wait of the jobs of the last 28 days.
+        still_waiting long Jobs of the last 28 days that still wait; observed waits count their wait so far.
+        model_gap double Ratio, at least 1, of p95_model_seconds + 1 s and p95_busiest_seconds + 1 s.
+        model string The name of the model and its assumptions.
     """,
         JOB_FACTS,
     ),
@@ -73,7 +73,7 @@ def make(facts: Facts, options: Options) -> DataFrame:
 
 
 def _arrivals(jobs: DataFrame, now: Horizon) -> DataFrame:
-    """Return each queue's busiest hour, its jobs by week (latest first), and how many whole weeks it has."""
+    """Return each queue's busiest hour, its jobs by week (latest first), and its number of whole weeks."""
     recent = jobs.where(now.within("created_at", days=_DAYS))
     by_hour = recent.groupBy("queue", _hour().alias("hour")).count()
     largest = F.max(F.struct("count", "hour"))  # the later of two equally busy hours
@@ -93,7 +93,7 @@ def _hour() -> Column:
 
 
 def _waits(jobs: DataFrame, arrivals: DataFrame, now: Horizon) -> DataFrame:
-    """Return the observed waits of the last `_DAYS` days, and of their busiest hour alone, by queue."""
+    """Return, by queue, the observed waits of the last `_DAYS` days, and those of the busiest hour alone."""
     recent = jobs.where(now.within("created_at", days=_DAYS)).join(
         arrivals.select("queue", "busiest_hour"), "queue"
     )
@@ -161,7 +161,7 @@ def _needed(seen: Row, growth: float, forecast: Forecast) -> dict[str, float | i
 
 
 def gap(model: float | None, observed: float | None) -> float | None:
-    """Return the larger wait over the smaller, each plus 1 s: differences below 1 s do not matter."""
+    """Return (larger wait + 1 s) / (smaller wait + 1 s): differences below 1 s do not matter."""
     if model is None or observed is None:
         return None
     return (max(model, observed) + 1) / (min(model, observed) + 1)

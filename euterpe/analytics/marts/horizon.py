@@ -17,9 +17,9 @@ _EXCUSED = ("canceled", "released")
 
 @dataclass(frozen=True)
 class Horizon:
-    """The first and the last instant of the history, in microseconds, and when the history was read.
+    """The first and the last instant of the history, and the instant of its read (`now`), in microseconds.
 
-    Windows such as "the last week" count back from `end`; a wait that has not ended counts up to `now`.
+    A period such as "the last week" ends at `end`. A wait that has not ended is counted up to `now`.
     """
 
     start: int
@@ -73,7 +73,7 @@ def is_waiting(now: Horizon) -> Column:
 def waited_ms(now: Horizon) -> Column:
     """Return how long a job waited for its first claim, or has waited so far; null if it is not due.
 
-    If only claimed jobs counted, a queue without workers would look fast.
+    Unclaimed jobs are included, because a queue without workers would otherwise look fast.
     """
     so_far = (F.lit(now.now) - F.unix_micros("due_at")) / 1000
     return F.coalesce(F.col("waiting_ms").cast("double"), F.when(is_waiting(now), so_far))

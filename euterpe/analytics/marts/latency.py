@@ -1,7 +1,7 @@
 """Latency percentiles by profile, queue and stage: waiting, fetch, encode, upload, total.
 
-Waiting is measured for all jobs that were claimed, however they ended; total for jobs that succeeded, with
-their retries; fetch, encode and upload for attempts that succeeded.
+Waiting is measured for all jobs that were claimed, whatever their outcome. Total is measured for jobs that
+succeeded and includes their retries. Fetch, encode and upload are measured for attempts that succeeded.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,12 +28,12 @@ TABLE = Table(
         """
         profile
         queue
-        stage string waiting (due to first claim), fetch, encode, upload or total (due to end).
-        count long Jobs or attempts measured.
-        p50_ms double Half took at most this.
-        p95_ms double 95 % took at most this.
-        p99_ms double 99 % took at most this.
-        max_ms double The longest.
+        stage string waiting (due_at to first claim), fetch, encode, upload or total (due_at to end of job).
+        count long Number of jobs or attempts measured.
+        p50_ms double Median in milliseconds: half of them took at most this long.
+        p95_ms double 95th percentile in milliseconds: 95 % of them took at most this long.
+        p99_ms double 99th percentile in milliseconds: 99 % of them took at most this long.
+        max_ms double The longest time measured, in milliseconds.
     """,
         JOB_FACTS,
     ),
@@ -51,7 +51,7 @@ def make(facts: Facts, _: Options) -> DataFrame:
 
 
 def _measured(frame: DataFrame, stages: Mapping[str, Column]) -> DataFrame:
-    """Return a row for each stage that was ever measured, all computed in one pass."""
+    """Return a row for each stage with a measurement. All rows are computed in one pass."""
     wide = frame.groupBy("profile", "queue").agg(
         *(
             F.struct(
@@ -71,7 +71,7 @@ def _measured(frame: DataFrame, stages: Mapping[str, Column]) -> DataFrame:
 
 STAGES = ("waiting", "fetch", "encode", "upload", "total")
 _DOING = {"waiting": "waiting", "fetch": "fetching", "encode": "encoding", "upload": "uploading"}
-_DRAWN, _LISTED = 4, 8  # how many of the most frequent kinds of work
+_DRAWN, _LISTED = 4, 8  # how many kinds of work, the most frequent first
 Kind = tuple[str, str]  # profile and queue
 
 

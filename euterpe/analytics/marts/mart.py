@@ -1,7 +1,7 @@
 """The type of a mart, and the arithmetic that marts share.
 
-Division by zero gives null, an empty sum is 0, and percentiles are exact, linear between neighbours (as SQL's
-PERCENTILE_CONT).
+Division by zero gives null, and an empty sum is 0. Percentiles are exact, with linear interpolation between
+neighbours (like SQL's PERCENTILE_CONT).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -20,10 +20,11 @@ from euterpe.analytics.schema import Table, spark_schema
 
 @dataclass(frozen=True)
 class Mart:
-    """A table, the function that computes it from the facts, and what the report says about it.
+    """A table, the function that computes it from the facts, and the parts of the report that show it.
 
-    Without a `section`, the section of another mart shows the table. A mart that `needs_everybody` has no
-    section in a report on one requester. `findings` are checks whose sentences the report puts first.
+    The table of a mart without a `section` is shown in the section of another mart. A mart that
+    `needs_everybody` has no section in a report on one requester. `findings` are checks whose results come
+    first in the report.
     """
 
     table: Table
@@ -52,7 +53,7 @@ def percentiles(values: Column | str, shares: Sequence[float]) -> Column:
 
 def to_rows(frame: DataFrame) -> list[dict[str, Any]]:
     """Return the rows of a small DataFrame, for a computation in Python on the driver."""
-    # Instants from Arrow keep their time zone; the time zone of this process does not matter.
+    # Instants from Arrow keep their time zone, so the time zone of this process does not matter.
     rows: list[dict[str, Any]] = frame.toArrow().to_pylist()
     return rows
 

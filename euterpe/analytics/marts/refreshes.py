@@ -1,6 +1,6 @@
-"""Credential renewals by requester, and the attempts that failed for want of working credentials.
+"""Credential renewals by requester, and the attempts that failed because their credentials did not work.
 
-A renewal replaces a job's stored credentials by new ones, from a refresh call or by a PUT.
+A renewal replaces a job's stored credentials by new credentials, from a refresh call or a PUT request.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,18 +25,18 @@ TABLE = Table(
     columns(
         """
         requester
-        jobs long Its jobs.
+        jobs long The requester's jobs.
         refreshed_jobs long Jobs whose credentials were renewed at least once.
-        refreshes long Renewals.
+        refreshes long Number of renewals.
         refreshed_share double refreshed_jobs / jobs.
-        succeeded_after double Share of the ended refreshed jobs that succeeded; canceled ones left out.
+        succeeded_after double Share of the ended refreshed jobs that succeeded; canceled jobs do not count.
         credential_failures long Attempts that failed because storage refused the credentials.
     """,
         JOB_FACTS,
     ),
 )
 
-# Storage refused the credentials, and no refresh brought any that work (docs/errors.md).
+# Storage refused the credentials, and no refresh brought working credentials (docs/errors.md).
 _REFUSED = ("source_forbidden", "output_forbidden")
 
 

@@ -1,13 +1,14 @@
 """Regressions by ffmpeg version: each version is compared with the version seen before it, by profile.
 
-Speed: the logarithms of the real-time factors of attempts that succeeded. Failure rate: attempts that failed
-while ffmpeg ran, with one of `ENCODER_CODES`, divided by those plus the successes. Attempts that storage, the
-network, the machine or a person ended are not counted, nor are attempts without a known version.
+Speed is measured as the logarithm of the real-time factor of each attempt that succeeded. The failure rate
+is f / (f + s), where f counts the attempts that failed while ffmpeg ran, with one of `ENCODER_CODES`, and s
+counts the attempts that succeeded. Attempts that storage, the network, the machine or a person ended are not
+counted, nor are attempts without a known version.
 
-Attempts near each other in time are correlated, so blocks of at least 60 consecutive attempts are compared,
-three times as many as the 20 that one outage may fail (permutation_test.py). Holm's correction covers all
-comparisons of one history, so that a history in which nothing changed raises any alarm with a probability
-of about 1 %.
+Attempts near each other in time are correlated, so blocks of consecutive attempts are compared
+(permutation_test.py). A block has at least 60 attempts, three times the 20 attempts that one outage may fail.
+Holm's correction covers all comparisons of one history. Therefore a history in which nothing changed raises
+an alarm with a probability of only about 1 %.
 """
 
 import math
@@ -33,40 +34,41 @@ from euterpe.domain.error_codes import ErrorCode
 
 TABLE = Table(
     "regressions",
-    "Show what a new ffmpeg changed beyond noise.",
+    "Show how each new version of ffmpeg changed speed and failure rate, beyond chance.",
     ("profile", "ffmpeg", "measure"),
     columns(
         """
         profile
-        ffmpeg string The newer version (first seen later).
-        baseline string The version before it.
-        measure string speed (real-time factor) or failure_rate.
-        before double With the baseline: geometric mean, or failures that an encoder can cause by attempt.
-        after double With the newer one.
-        change double after / before - 1 for speed, after - before for failure_rate.
-        count_before long Attempts with the baseline that are compared, the latest ones.
-        count_after long Attempts with the newer one that are compared.
-        p_value double Of such a change by chance, corrected for all comparisons (Holm); null for too few.
-        verdict string worse, better, no evidence (p > 1 %, < 3 % of speed, < half a point) or too few.
+        ffmpeg string The newer version of ffmpeg (first seen later).
+        baseline string The previous version of ffmpeg, with which the newer version is compared.
+        measure string What is compared: speed (real-time factor) or failure_rate.
+        before double Value with the baseline: geometric mean speed, or encoder failures per attempt.
+        after double The same value with the newer version.
+        change double after / before - 1 for speed; after - before for failure_rate.
+        count_before long Number of compared attempts with the baseline: the latest ones.
+        count_after long Number of compared attempts with the newer version: the latest ones.
+        p_value double p-value of the change, Holm-corrected for all comparisons; null with too few attempts.
+        verdict string worse, better, too few, or no evidence (p > 1 %, change < 3 % of speed or 0.5 points).
     """,
         ATTEMPT_FACTS,
     ),
 )
 
-# While a job is `processing`, ffmpeg decodes and encodes, and its output is verified. A version can fail,
-# hang, be slow, need more memory, write wrong files, or refuse sources that an older version decoded.
-# Storage, network, credentials, the request, the machine or a person cause the other codes: no version of
-# ffmpeg changes how often they occur. A version that kills its whole worker shows as `lease_expired`, but
-# failing machines cause that code far more often.
+# The codes of failures that a version of ffmpeg can cause. While a job is `processing`, ffmpeg decodes and
+# encodes, and the worker verifies its output. A version can fail, hang, be slow, need more memory, write
+# wrong files, or refuse sources that an older version decoded. The other codes are caused by storage, the
+# network, credentials, the request, the machine or a person, so their frequency does not depend on ffmpeg.
+# `lease_expired` is left out: a version that kills its whole worker causes it, but failing machines cause it
+# far more often.
 ENCODER_CODES = frozenset(code.value for code in ErrorCode if code.of_ffmpeg)
 # The only phase in which ffmpeg runs. `source_truncated` while fetching is caused by storage.
 ENCODER_PHASE = "processing"
 _NOISE = 0.01
-# Significant changes below these are too small to act on: relative for speed, absolute for the failure rate.
+# Smaller changes are not worth acting on. The limit is relative for speed, absolute for the failure rate.
 _LEAST = {"speed": 0.03, "failure_rate": 0.005}
-# Only this many of a version's latest attempts are used: more would reveal changes too small to act on.
+# Only the latest attempts of a version are used, this many: more would reveal changes too small to act on.
 LATEST = 20_000
-# Spark sums this many consecutive attempts; blocks are made of these sums.
+# Spark sums this many consecutive attempts into an atom. Blocks consist of atoms.
 ATOM = 20
 BLOCK = 60
 FEWEST_ATTEMPTS = BLOCK * FEWEST_BLOCKS
@@ -76,14 +78,14 @@ _MOST_BLOCKS, _WIDER = 30, 4
 
 @dataclass(frozen=True)
 class FalseAlarms:
-    """Counts of the simulated histories without a change, and of the histories that raised an alarm."""
+    """How many histories without a change were simulated, and how many of them raised an alarm."""
 
     histories: int
     alarms: int
-    outages: int  # of 20 consecutive jobs of one profile, in each history
+    outages: int  # in each history, each of 20 consecutive jobs of one profile
 
 
-# tests/analytics/marts/test_regressions_false_alarms.py measures these; the page shows them.
+# tests/analytics/marts/test_regressions_false_alarms.py measures these numbers, and the page shows them.
 MEASURED = FalseAlarms(histories=1_000, alarms=5, outages=3)
 
 
@@ -114,7 +116,7 @@ def _atoms(facts: Facts) -> DataFrame:
             F.coalesce(F.sum("log_speed"), F.lit(0.0)).alias("log_speed"),
         )
     )
-    # The age of a version is that of its first attempt, even if that attempt is not compared.
+    # The age of a version is the age of its first attempt, even if that attempt is not compared.
     first_seen = named.groupBy(*version).agg(F.min("started_at").alias("first_seen"))
     return atoms.join(first_seen, list(version))
 
@@ -130,7 +132,7 @@ class _Version:
         return sum(atom["ended"] for atom in self.atoms)
 
     def latest(self, attempts: int) -> "_Version":
-        """Return the version with only its latest `attempts` attempts, rounded up to whole atoms."""
+        """Return the version with only its latest attempts: `attempts` of them, rounded up to whole atoms."""
         return _Version(self.profile, self.ffmpeg, self.atoms[: math.ceil(attempts / ATOM)])
 
     def blocks(self, attempts_each: float, sums: str, counts: str) -> Blocks:

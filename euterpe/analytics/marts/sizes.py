@@ -1,4 +1,4 @@
-"""Output sizes and quality by profile, of jobs that succeeded and whose sizes are known."""
+"""Output sizes and quality by profile, for jobs that succeeded and whose sizes are known."""
 
 from collections.abc import Iterator, Sequence
 
@@ -24,16 +24,16 @@ TABLE = Table(
         """
         profile
         jobs long Jobs that succeeded and whose sizes are known.
-        bytes_in long Bytes of source.
-        bytes_out long Bytes of output.
+        bytes_in long Total size of the sources, in bytes.
+        bytes_out long Total size of the outputs, in bytes.
         ratio double bytes_out / bytes_in.
-        p50_ratio double The median of the jobs' own ratios.
-        larger_than_source long Jobs whose outputs take more than their source.
-        kbit_per_second double Bits of output for each second of output, in thousands.
-        measured long Jobs with a VMAF.
-        p05_vmaf double 95 % are better than this.
-        p50_vmaf double The median.
-        generous long Jobs above VMAF 97: a lower bit rate would hardly be seen.
+        p50_ratio double The median of the ratios of the single jobs.
+        larger_than_source long Jobs whose outputs are together larger than the source.
+        kbit_per_second double Kilobits of output per second of output.
+        measured long Jobs with a VMAF score.
+        p05_vmaf double 5th percentile of the VMAF scores: 95 % of the jobs are better.
+        p50_vmaf double The median of the VMAF scores.
+        generous long Jobs with a VMAF score above 97: people would hardly notice a lower bit rate.
     """,
         JOB_FACTS,
     ),

@@ -41,11 +41,11 @@ TABLE = Table(
         profile
         ffmpeg string The version of ffmpeg.
         attempts long Attempts that succeeded and were measured.
-        media_minutes double Minutes of source that they encoded.
-        factor double All media over all encoding time.
-        p05_factor double 95 % were faster than this.
-        p50_factor double The median.
-        cpu_per_media_second double Seconds of processor for a second of media.
+        media_minutes double Minutes of source that these attempts encoded.
+        factor double Total duration of the media divided by total encoding time.
+        p05_factor double 5th percentile of the attempts' speeds: 95 % of the attempts were faster.
+        p50_factor double Median of the attempts' speeds.
+        cpu_per_media_second double Seconds of processor time per second of media.
     """,
         ATTEMPT_FACTS,
     ),

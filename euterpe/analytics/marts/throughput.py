@@ -28,18 +28,18 @@ TABLE = Table(
     ("day", "requester", "profile", "queue"),
     columns(
         """
-        day day When the jobs were accepted.
+        day day The day on which the jobs were accepted.
         requester
         profile
         queue
         jobs long Jobs accepted.
-        succeeded long Of these, succeeded.
-        failed long Failed, and waiting for a person's decision.
-        dead_letter long Given up.
-        canceled long Ended because the requester wanted so.
-        in_flight long Not ended yet.
-        success_rate double succeeded / (succeeded + failed + dead_letter); null when none of these.
-        output_minutes double Minutes of media made.
+        succeeded long Accepted jobs that have succeeded.
+        failed long Accepted jobs that failed and wait for a person's decision.
+        dead_letter long Accepted jobs that became dead letters.
+        canceled long Accepted jobs that were canceled.
+        in_flight long Accepted jobs that have not ended yet.
+        success_rate double succeeded / (succeeded + failed + dead_letter); null if this sum is 0.
+        output_minutes double Minutes of media in the outputs.
     """,
         JOB_FACTS,
     ),
@@ -117,7 +117,7 @@ def _evidence(results: Results, days: Sequence[Row]) -> Html:
 
 
 def by_day(days: Sequence[Row]) -> tuple[list[StackedColumn], str]:
-    """Return a column for each day, with or without jobs; in a long history, for each week (from Monday)."""
+    """Return a column for each day, even without jobs; in a long history, for each week (from Monday)."""
     first, last = min(row["day"] for row in days), max(row["day"] for row in days)
     weekly = (last - first).days >= _MOST_DAYS
     step = timedelta(days=7 if weekly else 1)
@@ -196,8 +196,9 @@ def _ended(row: Row) -> int:
 
 
 def _weeks(results: Results) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    """Yield the last seven whole days and the seven before, if the history has both. The last day is left
-    out: it is unfinished, and would make every last week look bad."""
+    """Yield the sums of the last seven whole days and of the seven before, if the history has both weeks.
+
+    The last day of the history is left out: it is unfinished, so the last week would always look bad."""
     if results.since is None or results.until is None:
         return
     end = results.until.date()

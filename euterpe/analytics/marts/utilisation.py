@@ -1,8 +1,8 @@
 """Utilisation of the workers by day.
 
 A worker counts as present from the beginning of its first attempt of a day to the end of its last attempt,
-because idle time before and after is not recorded. The number of its slots is not recorded either: the most
-attempts that it ran at once on that day are taken for it.
+because idle time before and after is not recorded. The number of slots of a worker is not recorded either.
+Instead, the largest number of attempts that the worker ran at once on that day is used.
 """
 
 from collections.abc import Sequence
@@ -27,13 +27,13 @@ TABLE = Table(
     "Show how busy the workers are.",
     ("day", "worker_id"),
     columns("""
-        day day The day (an attempt over midnight counts on each day for its part).
+        day day The day. An attempt that crosses midnight is split between the two days.
         worker_id string The worker.
-        attempts long Attempts that ran on that day; one without an end until the history's, or for a week.
-        busy_seconds double Their time, added up.
-        present_seconds double From the first beginning to the last end of that day.
-        mean_busy double busy_seconds / present_seconds: jobs at once, on average while present.
-        peak_busy long Most jobs at once.
+        attempts long Attempts of that day. A running one counts until the history ends, for a week at most.
+        busy_seconds double The sum of the durations of these attempts on that day.
+        present_seconds double Seconds from the first start of an attempt on that day to the last end.
+        mean_busy double busy_seconds / present_seconds: mean number of attempts at once.
+        peak_busy long Largest number of attempts at once.
         utilisation double mean_busy / peak_busy.
     """),
 )
@@ -42,14 +42,14 @@ _LONGEST_US = 7 * DAY_US  # the longest timeout that a job may have
 
 
 def parts(attempts: DataFrame, now: Horizon) -> DataFrame:
-    """Return attempts cut at midnight: `day`, `worker_id`, `queue`, `begins` and `ends` (microseconds)."""
+    """Return attempts, split at midnight: `day`, `worker_id`, `queue`, `begins` and `ends` (microseconds)."""
     by_now = F.least(F.lit(now.end), F.unix_micros("started_at") + _LONGEST_US)
     ended = F.coalesce(F.unix_micros("ended_at"), by_now)
     whole = attempts.select(
         "worker_id",
         "queue",
         F.unix_micros("started_at").alias("began"),
-        # A clock that was set back must not make a duration negative.
+        # A duration must not be negative, even if a clock was set back.
         F.greatest(F.unix_micros("started_at"), ended).alias("ended"),
     )
     first, last = F.col("began"), F.greatest("began", F.col("ended") - 1)
@@ -64,12 +64,12 @@ def parts(attempts: DataFrame, now: Horizon) -> DataFrame:
 
 
 def most_at_once(parts: DataFrame, *key: str) -> DataFrame:
-    """Return the `peak` concurrency by key. Attempts that end and begin at one instant do not overlap."""
+    """Return the `peak` concurrency by key. An attempt that ends when another begins does not overlap it."""
     changes = parts.select(*key, F.inline(F.array(_change("begins", 1), _change("ends", -1))))
-    # Changes at the same instant are summed together: a window frame includes all rows with an equal `at`.
+    # Changes at the same instant are summed together, because a window frame has all rows with equal `at`.
     running = F.sum("change").over(Window.partitionBy(*key).orderBy("at"))
     peaks = changes.withColumn("running", running).groupBy(*key)
-    # An attempt that took no time at all counts as one nevertheless.
+    # The peak is at least 1, because an attempt that took no time counts too.
     return peaks.agg(F.greatest(F.max("running"), F.lit(1)).alias("peak"))
 
 

@@ -1,8 +1,8 @@
 """Webhook deliveries by requester: latency, attempts, and whether the objective (SLO) was met.
 
-The objective is that a given share of events is delivered within a given time. A pending event (never tried,
-or to be retried) counts as missed if it was older than that time when the history was read; a younger pending
-event is not judged. Events for which no webhook is sent (`skipped`) do not count.
+The objective is that a given share of events is delivered within a given time. A pending event (never sent,
+or to be sent again) counts as missed if it was older than that time when the history was read. A younger
+pending event is not counted yet. Events for which no webhook is sent (`skipped`) are never counted.
 """
 
 from collections.abc import Iterator, Sequence
@@ -30,19 +30,19 @@ TABLE = Table(
     columns(
         """
         requester
-        events long Events for which its receiver is to be sent a webhook.
-        delivered long Accepted by the receiver.
-        pending long To be tried, for the first time or again.
-        untried long Of the pending, those that were never tried.
-        dead_letter long Given up.
-        tries_per_event double Tries for each event that was tried.
-        p50_ms double Half of the delivered arrived within this time after they happened.
-        p95_ms double 95 % of them.
-        p99_ms double 99 % of them.
-        judged long Events that ended, or were pending for longer than the objective's time when read.
-        within_slo double Share of the judged that were delivered within the objective's time; null when none.
-        meets_slo bool Whether that is as large as the objective asks.
-        worst_error string The commonest error code of its events' latest failed tries; null when none failed.
+        events long Events for which a webhook is to be sent to the requester's receiver.
+        delivered long Events that the receiver accepted.
+        pending long Events that are to be sent, for the first time or again.
+        untried long Pending events that were never sent.
+        dead_letter long Events that became dead letters.
+        tries_per_event double Mean number of attempts to send an event, for events with at least one attempt.
+        p50_ms double Half of the delivered events arrived within this many milliseconds.
+        p95_ms double 95 % of the delivered events arrived within this many milliseconds.
+        p99_ms double 99 % of the delivered events arrived within this many milliseconds.
+        judged long Ended events, and events pending for longer than the objective's time at the read.
+        within_slo double Share of the judged events that arrived within the objective's time; null if none.
+        meets_slo bool Whether within_slo is at least the share that the objective asks for.
+        worst_error string Most common code of the events' latest failed attempts; null if no attempt failed.
     """,
         DELIVERY_FACTS,
     ),
@@ -152,7 +152,7 @@ def _evidence(results: Results, rows: Sequence[Row]) -> Html:
 
 
 def _together(rows: Sequence[Row]) -> dict[str, Any]:
-    """Return the sums over several receivers, without percentiles, which cannot be added up."""
+    """Return the sums over several receivers. Percentiles are left out, because they cannot be added up."""
     whole = total(rows, _SUMS)
     judged = [row["meets_slo"] for row in rows if row["meets_slo"] is not None]
     tried = whole["events"] - whole["untried"]

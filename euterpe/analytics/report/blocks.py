@@ -25,7 +25,7 @@ class Section:
 
 
 class Severity(IntEnum):
-    """The importance of a finding: the smallest value is the most important. A `fact` only states a total."""
+    """The importance of a finding; the smallest value is the most important. A `fact` only states a total."""
 
     bad = 0
     warning = 1
@@ -36,8 +36,8 @@ class Severity(IntEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """A finding: `what` is a sentence that stands alone, `evidence` the numbers behind it, `section` tells
-    where to read more. `weight`, the affected share from 0 to 1, orders findings of one severity."""
+    """A finding: `what` is a complete sentence, `evidence` the numbers behind it, and `section` the id of the
+    section with the details. `weight`, the affected share from 0 to 1, orders findings of equal severity."""
 
     severity: Severity
     what: str
@@ -62,7 +62,7 @@ def drawn(section: Section) -> Html:
 def figure(
     title: str, draw: Callable[[int], Html], *, legend: Sequence[tuple[str, str]] = (), note: str = ""
 ) -> Html:
-    """Return a chart drawn in two widths: scaled down to a phone, the wide chart has unreadable text."""
+    """Return a chart, drawn in two widths: on a phone, the text of the wide chart would be unreadable."""
     keys = [tag("li", tag("span", class_=f"key {style}"), name) for style, name in legend]
     return tag(
         "figure",
@@ -76,7 +76,7 @@ def figure(
 def table(
     caption: str, heads: Sequence[str], rows: Sequence[Sequence[Content]], foot: Sequence[Content] = ()
 ) -> Html:
-    """Return a table whose first column names the row; heads that begin with `#` mark columns of numbers."""
+    """Return a table whose first column names the row. A head with a leading `#` marks a numeric column."""
     numeric = [head.startswith("#") for head in heads]
     names = [
         tag("th", head.removeprefix("#"), scope="col", class_="number" if n else None)
@@ -111,7 +111,7 @@ def _row(cells: Sequence[Content], numeric: Sequence[bool]) -> Html:
 
 
 def counted(value: float | None) -> Content:
-    """Return a number for a table: shortened, with the exact value as its tooltip."""
+    """Return a number for a table. A large number is shortened, with the exact value as its tooltip."""
     shown = words.count(value)
     if value is None or value < words.EXACT_BELOW:
         return shown

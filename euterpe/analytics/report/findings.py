@@ -1,4 +1,4 @@
-"""Findings: a few sentences with numbers, computed from the marts, the most important first."""
+"""Findings: a few sentences with numbers, computed from the marts, the most important sentence first."""
 
 from collections.abc import Iterator, Sequence
 
@@ -10,7 +10,7 @@ from euterpe.analytics.report.blocks import Finding, Severity
 from euterpe.analytics.report.results import Results, on_time, share, succeeded_share
 
 _FEWEST, _MOST = 3, 8
-_FEW_JOBS = 30  # with fewer ended jobs, there is no comparison
+_FEW_JOBS = 30  # with fewer ended jobs, nothing is compared
 _ENDED = ("succeeded", "failed", "dead_letter")
 
 

@@ -1,4 +1,4 @@
-"""HTML elements as escaped strings: any string that is not `Html` is text, and is escaped."""
+"""HTML elements as escaped strings: any string that is not `Html` is text and is escaped."""
 
 from html import escape
 
@@ -15,7 +15,7 @@ _RENAMED = {"class_": "class", "http_equiv": "http-equiv", "for_": "for"}
 
 
 def text(value: str) -> Html:
-    """Escape untrusted text. Unprintable characters are replaced: some reverse the direction of the line."""
+    """Escape untrusted text. Unprintable characters are replaced: some of them reverse the text direction."""
     shown = (
         value
         if value.isprintable()

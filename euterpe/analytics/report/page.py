@@ -1,4 +1,4 @@
-"""The report as one self-contained HTML page: no script, font, picture or external URL."""
+"""The report as one self-contained HTML page, without scripts, fonts, pictures or external URLs."""
 
 from base64 import b64encode
 from collections.abc import Sequence
@@ -87,7 +87,7 @@ def _scope(results: Results) -> str:
 
 
 def _misdated(results: Results) -> list[str]:
-    """Return a list: one sentence about rows with impossible dates, or nothing if there are no such rows."""
+    """Return a list with one sentence about rows with impossible dates, or an empty list without any."""
     misdated, read = results.misdated, words.instant(results.read_at)
     found = [
         f"{counted} dated {when}"

@@ -1,4 +1,4 @@
-"""The input of the report: the marts, with the filters and options of their computation."""
+"""The input of the report: the marts, and the filters and options with which they were computed."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ _MOST = 20  # nobody reads a table of 500 requesters
 
 @dataclass(frozen=True)
 class Totals:
-    """The numbers of rows that the marts were computed from."""
+    """The number of rows of each table of facts from which the marts were computed."""
 
     jobs: int
     attempts: int
@@ -24,7 +24,7 @@ class Totals:
 
 @dataclass(frozen=True)
 class Misdated:
-    """Rows that are in no mart, because they are dated after the history was read, or before 2020."""
+    """Counts of rows that are in no mart, because their dates are after the history's read or before 2020."""
 
     future: Totals = Totals(0, 0, 0)
     past: Totals = Totals(0, 0, 0)
@@ -33,7 +33,7 @@ class Misdated:
 @dataclass(frozen=True)
 class Results:
     """The marts of one run. `since` and `until` are the first and the last instant of the history, or None
-    if the history is empty; `filters` are those that were asked for, such as {"requester": "acme"}."""
+    if the history is empty. `filters` are the filters of the run, for example {"requester": "acme"}."""
 
     marts: Mapping[str, pa.Table]
     since: datetime | None
@@ -56,7 +56,7 @@ class Results:
         return [{**row, **{name: row[name] or 0 for name in counts}} for row in rows]
 
     def grouped(self, mart: str, by: Sequence[str], sums: Sequence[str]) -> list[dict[str, Any]]:
-        """Return sums by group. Arrow adds them up, as a mart may have hundreds of thousands of rows."""
+        """Return sums by group, computed by Arrow, because a mart may have hundreds of thousands of rows."""
         groups = self.marts[mart].group_by(list(by), use_threads=False)
         added = groups.aggregate([(name, "sum") for name in sums])
         return [
@@ -90,7 +90,7 @@ def succeeded_share(row: Row) -> float | None:
 
 
 def on_time(rows: Iterable[Row]) -> tuple[int, int]:
-    """Return how many events were delivered in time, and how many can be judged."""
+    """Return how many events were delivered in time, and how many events the objective judges."""
     judged = [(row["judged"] or 0, row["within_slo"] or 0.0) for row in rows]
     return sum(round(events * within) for events, within in judged), sum(events for events, _ in judged)
 
@@ -102,9 +102,9 @@ def top_n(
     fold: Callable[[Sequence[Row]], dict[str, Any]],
     most: int = _MOST,
 ) -> list[Row]:
-    """Return the rows ordered by `by`, largest first; `fold` makes one row of the rows beyond `most`."""
+    """Return the rows ordered by `by`, largest first. `fold` combines the rows beyond `most` into one row."""
     ordered = sorted(rows, key=lambda row: (-(row[by] or 0), str(row[name])))
     shown, rest = ordered[:most], ordered[most:]
-    if len(rest) < 2:  # a row "1 other" takes as much room as the row itself
+    if len(rest) < 2:  # a row "1 other" would take as much room as the row that it replaces
         return ordered
     return [*shown, {**fold(rest), name: f"{len(rest)} others"}]

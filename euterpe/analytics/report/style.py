@@ -24,7 +24,7 @@ PALETTE = {
     "middle": ("#45218f", "#d9c9ff"),
     "slots": ("#5a6172", "#a3aabb"),
 }
-# The colours that fill a bar, a dot or a key of a legend.
+# The names of the colours that fill bars, dots and the keys of legends.
 FILLS = (
     *("succeeded", "failed", "dead_letter", "canceled", "in_flight", "work", "waste", "bad"),
     *("tail", "body", "middle", "slots"),
@@ -125,7 +125,7 @@ def colours(*, night: bool) -> str:
 
 
 def chart() -> str:
-    """Return the styles that a chart needs, on the page or in a file of its own."""
+    """Return the styles that a chart needs, whether it is part of the page or a file of its own."""
     fills = (
         f"svg .{name} {{ fill: var(--{name}) }}\n.line.{name} {{ stroke: var(--{name}) }}" for name in FILLS
     )
@@ -133,7 +133,7 @@ def chart() -> str:
 
 
 def _themes() -> str:
-    """Return both palettes; `class=dark` on the root selects dark, even if the system prefers light."""
+    """Return both palettes. `class=dark` on the root selects the dark one, whatever the system prefers."""
     by_day, by_night = colours(night=False), colours(night=True)
     return (
         f":root {{ color-scheme: light dark; {by_day} }}\n"

@@ -10,7 +10,7 @@ _BYTES = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
 def count(value: float | None) -> str:
-    """Format a count: `987`, `2,864`, `12 k`, `34 M`. Exact while people can add it up in their heads."""
+    """Format a count: `987`, `2,864`, `12 k`, `34 M`. Whole numbers below 10,000 are exact."""
     if value is not None and abs(value) < EXACT_BELOW and float(value).is_integer():
         return f"{value:,.0f}"
     return UNKNOWN if value is None else _scaled(value, 1000, _THOUSANDS)
@@ -32,7 +32,7 @@ def size(value: float | None) -> str:
 def _scaled(value: float, base: int, units: Sequence[str]) -> str:
     last = len(units) - 1
     step = 0
-    while step < last and abs(value) >= base - 0.5:  # from `base` - 0.5, a value rounds up to `base`
+    while step < last and abs(value) >= base - 0.5:  # a value from `base` - 0.5 on rounds up to `base`
         value, step = value / base, step + 1
     whole = step == 0 and float(value).is_integer()
     shown = f"{value:.0f}" if whole or abs(value) >= 99.95 else _short(value)
@@ -64,7 +64,7 @@ def duration_ms(milliseconds: float | None) -> str:
 
 
 def percent(share: float | None) -> str:
-    """Format a share. Only a share of exactly 1 is shown as 100 %, and only exactly 0 as 0 %."""
+    """Format a share. Only exactly 1 is shown as 100 %, and only exactly 0 as 0 %."""
     if share is None:
         return UNKNOWN
     if 0 < share < 0.0005:

@@ -1,8 +1,8 @@
 """The Spark data source `euterpe`, for `spark.read` and `spark.readStream`, on every database engine.
 
-Options: `table` (jobs, attempts, events or deliveries), `url` (else EUTERPE_DATABASE_URL), `rows` in each
-partition (250,000), `metadata` (comma-separated keys of a job's metadata that may be read; default none),
-`since` and `until` (cuts, as JSON: the rows committed between them are read).
+Options: `table` (jobs, attempts, events or deliveries), `url` (default: EUTERPE_DATABASE_URL), `rows` in each
+partition (default: 250,000), `metadata` (comma-separated keys of a job's metadata that may be read; default:
+none), `since` and `until` (cuts, as JSON: the rows committed between the two cuts are read).
 
 A read covers one cut, however long the read takes and however many tasks it has. A stream's offset is a cut.
 Name the columns you need with `.schema(…)`: Spark does not pass a query's columns on to a Python source.
@@ -30,7 +30,7 @@ from euterpe.store.engine.database import Database
 from euterpe.store.history.feed import Bookmark, Cut, HistoryFeed, PositionRange
 
 _ROWS = 250_000
-# A cut; `marks` identifies the cut's history, as JSON text because Spark accepts no nested dictionary.
+# A cut. `marks` identifies the history of the cut, as JSON text, because Spark rejects nested dictionaries.
 Offset = dict[str, int | str]
 
 
@@ -56,7 +56,7 @@ class SourceOptions:
         if part is None:  # Spark passes None when `partitions` is empty
             return
         where = pushed.conditions(self.table, filters)
-        # Without an allowed key, metadata does not leave the database.
+        # If no metadata key is allowed, the column `metadata` is not read from the database.
         read = [column for column in self.columns if self.metadata or column.name != "metadata"]
         with open_history(self.url) as history:
             for piece in history.answers(part):
@@ -184,8 +184,8 @@ def read_table(
 ) -> DataFrame:
     """Return a table as a DataFrame, with filters and the named columns pushed down.
 
-    Over Spark Connect, the server's own EUTERPE_DATABASE_URL names the database: the server logs the options
-    of a read, and a URL among them may contain a password.
+    Over Spark Connect, the server's own EUTERPE_DATABASE_URL names the database, and the option `url` is not
+    sent: the server logs the options of a read, and the URL may contain a password.
     """
     register(session)
     if is_remote():

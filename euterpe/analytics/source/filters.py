@@ -1,4 +1,4 @@
-"""Filter pushdown: Spark's filters as SQL conditions, where both mean exactly the same."""
+"""Filter pushdown: convert those filters of Spark to SQL that mean exactly the same in both."""
 
 import operator
 from collections.abc import Callable, Iterable, Sequence
@@ -56,7 +56,7 @@ def condition(table: Table, one: spark.Filter) -> sa.ColumnElement[bool] | None:
 
 def _comparison(column: sa.Column[Any], one: spark.Filter) -> sa.ColumnElement[bool] | None:
     value = _value(getattr(one, "value", None))
-    # Postgres may order text by a locale, and Spark orders it by bytes: only equality means the same in both.
+    # Postgres may order text by a locale, but Spark orders it by bytes. Only equality means the same in both.
     compared = _EQUAL if isinstance(value, str) else _COMPARED
     if value is None or type(one) not in compared:
         return None

@@ -1,4 +1,4 @@
-"""Reading a range of a table into Arrow batches, in bounded memory: as CSV from Postgres, else as rows."""
+"""Read a range of a table into Arrow batches, in bounded memory: as CSV from Postgres, otherwise as rows."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -48,7 +48,7 @@ def _from_csv(history: HistoryFeed, select: AnySelect, columns: Sequence[Column]
         read_options=pc_csv.ReadOptions(
             column_names=[column.name for column in columns], block_size=_BYTES, use_threads=False
         ),
-        # In a file with one column, a null is an empty line.
+        # In CSV with a single column, a null is an empty line.
         parse_options=pc_csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=False),
         convert_options=pc_csv.ConvertOptions(
             column_types={column.name: _WIRE[column.type] for column in columns},
@@ -113,7 +113,7 @@ def _shaped(batch: pa.RecordBatch, columns: Sequence[Column]) -> pa.RecordBatch:
 
 
 def keep_allowed(batch: pa.RecordBatch, columns: Sequence[Column], allowed: frozenset[str]) -> pa.RecordBatch:
-    """Return the batch with all `columns`, and in `metadata` only the allowed keys (null if none)."""
+    """Return the batch with all `columns`. `metadata` keeps only the allowed keys; it is null without any."""
     arrays = dict(zip(batch.schema.names, batch.columns, strict=True))
     if "metadata" in arrays:
         arrays["metadata"] = pa.array([_allowed(v.as_py(), allowed) for v in arrays["metadata"]], pa.string())

@@ -1,4 +1,4 @@
-"""The parts that charts share: the SVG element, axis ticks, and text cut to a width."""
+"""The parts that charts share: the SVG element, axis ticks, and texts shortened to a width."""
 
 import math
 from collections.abc import Sequence
@@ -6,7 +6,7 @@ from itertools import count, takewhile
 
 from euterpe.analytics.report.html import Content, Html, tag
 
-_CHARACTER = 7.4  # pixels: average width of a character of small text, in the widest of the page's fonts
+_CHARACTER = 7.4  # average width in pixels of a character of small text, in the widest of the page's fonts
 _SECOND, _HOUR, _DAY = 1_000, 3_600_000, 86_400_000
 _MOMENTS_MS = (
     *(1, 10, 100, _SECOND, 10 * _SECOND, 60 * _SECOND, 600 * _SECOND),
@@ -49,7 +49,7 @@ def fitted(label: str, room: float) -> str:
 
 
 def ticks(top: float, most: int = 5) -> list[float]:
-    """Return even steps of 1, 2 or 5 (times 10ⁿ), from 0 to the first step that is not below `top`."""
+    """Return ticks from 0 to the first tick that is not below `top`, with a step of 1, 2 or 5 times 10ⁿ."""
     if top <= 0:
         return [0.0, 1.0]
     rough = top / most

@@ -1,4 +1,4 @@
-"""Horizontal charts, a row for each thing: bars, and ranges from the median to the 99th percentile."""
+"""Horizontal charts with one item per row: bars, and ranges from the median to the 99th percentile."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -13,7 +13,7 @@ _FOOT = 22
 
 @dataclass(frozen=True)
 class Bar:
-    """A bar. `parts` are values and styles, from the left; `mark` is a value to compare the whole with."""
+    """A bar. `parts` are pairs of value and style, from left to right. `mark` is a value for comparison."""
 
     label: str
     parts: tuple[tuple[float, str], ...]
@@ -33,7 +33,7 @@ class PercentileRange:
 
 
 class _Rows:
-    """The layout of a row: label, bar and note in one line, or on a phone with label and note above."""
+    """The layout of a row: label, bar and note in one line, or on a phone label and note above the bar."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class _Rows:
         return self.width - self.left - self.right
 
     def texts(self, row: Bar | PercentileRange, top: float, end: float) -> list[Html]:
-        """Return the label and the note; `end` is where the note of a wide row begins."""
+        """Return the label and the note. `end` is the x at which the note begins if the chart is wide."""
         note = row.note
         if self.narrow:
             label = fitted(row.label, self.width - wide(note) - 10)
@@ -81,7 +81,7 @@ def _bar(row: Bar, top: float, lay: _Rows, scale: float) -> Html:
     if row.mark is not None:
         at = lay.left + row.mark * scale
         parts.append(tag("line", x1=at, x2=at, y1=y - 11, y2=y + 11, class_="mark"))
-        if x <= at < x + wide(row.note) + 12:  # the mark would cross the note out
+        if x <= at < x + wide(row.note) + 12:  # the mark would run through the note
             x = at
     return tag("g", tag("title", row.title), *parts, *lay.texts(row, top, x + 6))
 
@@ -93,7 +93,7 @@ def ranges(
     width: int,
     mark: float | None = None,
 ) -> Html:
-    """Draw milliseconds on a logarithmic axis. A group without a name has no heading; `mark` is a limit."""
+    """Draw milliseconds on a logarithmic axis and a line at `mark`. A group without a name has no heading."""
     rows = [row for _, group in groups for row in group]
     # The labels of the first and the last tick extend beyond the axis by half their width.
     lay = _Rows(rows, width, inset=20, names=[name for name, _ in groups])

@@ -13,7 +13,7 @@ _THICKEST = 48
 
 @dataclass(frozen=True)
 class StackedColumn:
-    """A day (or a week) of a chart: a value for each series, None where there is none."""
+    """A day (or a week) of a chart: a value for each series, or None for a series without a value."""
 
     label: str
     title: str
@@ -51,7 +51,7 @@ class _Plot:
         ]
 
     def _labels(self) -> list[Html]:
-        """Return as many column labels as do not touch."""
+        """Return the labels of every n-th column, with the smallest n for which labels do not touch."""
         room = max(wide(column.label) for column in self._columns) + _FEET_APART
         step = max(1, -int(-room // self.each))
         return [
@@ -115,7 +115,7 @@ def lines(
 
 
 def _line(plot: _Plot, values: Sequence[float | None], style: str) -> list[Html]:
-    """Return lines, broken where there is no value; a value between two breaks is a dot."""
+    """Return lines with a break at each missing value. A single value between two breaks becomes a dot."""
     runs: list[list[tuple[float, float]]] = [[]]
     for n, value in enumerate(values):
         if value is None:
