@@ -1,6 +1,6 @@
 """Connections without DNS rebinding, and the pool of idle connections.
 
-A name is resolved once, each of its addresses is checked, and a checked address is dialled.
+The dialer resolves a name once, checks each of its addresses, and connects to a checked address.
 """
 
 import socket
@@ -21,7 +21,8 @@ from euterpe.net.target import Target
 Resolve = Callable[[str], Sequence[str]]
 Dial = Callable[[str, int, float], socket.socket]
 
-# A lookup cannot be interrupted, and a hostile name server can delay a lookup for half a minute.
+# The number of concurrent lookups is limited, because a lookup cannot be interrupted, and a hostile name
+# server can delay a lookup for half a minute.
 MAX_LOOKUPS = 100
 _MAX_ADDRESSES = 4
 
@@ -93,7 +94,10 @@ class Dialer:
         return answer.result(limits.begin_wait())
 
     def _dial_one_of(self, addresses: Sequence[Address], port: int, limits: RequestLimits) -> socket.socket:
-        """Dial the addresses in turn, each with a share of the time left, as an address may never answer."""
+        """Dial the addresses in turn.
+
+        Each gets a share of the time left, because an address may never answer.
+        """
         last = OSError()
         for tried, address in enumerate(addresses):
             share = limits.begin_wait() / (len(addresses) - tried)
@@ -116,11 +120,12 @@ class Dialer:
         except OSError as error:
             raise connection_cut_error(limits, error) from None
         finally:
-            sock.close()  # no effect after success: the wrapped socket then owns the descriptor
+            # After success this has no effect, because the wrapped socket then owns the descriptor.
+            sock.close()
 
 
 class IdleConnections:
-    """A pool of at most `most` idle connections of all origins; the oldest are closed first. Thread-safe."""
+    """A pool of at most `most` idle connections to all origins. It closes the oldest first. Thread-safe."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -129,7 +134,10 @@ class IdleConnections:
         self._oldest_first: dict[httpcore.HTTP11Connection, str] = {}
 
     def take(self, origin: str) -> httpcore.HTTP11Connection | None:
-        """Return the origin's most recently used connection, or None. Rarely used connections then expire."""
+        """Return the origin's most recently used connection, or None.
+
+        The most recent one is chosen so that surplus connections stay unused and expire.
+        """
         while True:
             with self._lock:
                 if origin not in self._by_origin:

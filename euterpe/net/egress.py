@@ -26,7 +26,7 @@ from euterpe.net.target import Target
 # Servers close idle connections after 5 s or more. Closing earlier avoids a request on a closing connection.
 _KEEP_ALIVE_S = 4.0
 _IDLE_S = 30.0
-# The framing of a chunked body may exceed the body itself, but must have a bound.
+# The framing of a chunked body may be larger than the body itself, but it must have a limit.
 _FRAMING = 8
 _SLACK = 64 * 1024
 
@@ -50,10 +50,10 @@ class OpenResponse:
 
 
 class Egress:
-    """A guarded HTTP client with a connection pool. Its owner calls `close`, or uses it in a `with` block.
+    """A guarded HTTP client with a connection pool. Call `close` at the end, or use a `with` block.
 
-    `resolve`, `dial` and `clock` are the seams to the system; `ssl_context` decides which certificates are
-    trusted.
+    `resolve`, `dial` and `clock` replace the functions of the system in tests. `ssl_context` decides which
+    certificates are trusted.
     """
 
     def __init__(
@@ -89,9 +89,10 @@ class Egress:
             derived.close()
 
     def with_allowed(self, pairs: Iterable[str]) -> "Egress":
-        """Return an egress that may also reach these `host:port` pairs; it is closed with this egress.
+        """Return another egress that may also reach these `host:port` pairs. `close` closes it too.
 
-        It has its own idle connections, as a connection under its wider policy must not serve this egress.
+        The other egress has its own idle connections, because this egress must not use a connection that only
+        the wider policy of the other egress allows.
         """
         derived = Egress(
             self._policy.with_allowed(pairs),
@@ -105,10 +106,10 @@ class Egress:
         return derived
 
     def bounded(self, seconds_left: Callable[[], float]) -> "Egress":
-        """Return a view of this egress on which no request lasts longer than `seconds_left()`.
+        """Return a copy of this egress whose requests last no longer than `seconds_left()`.
 
-        `seconds_left` is called before each request, and may raise to prevent it. The view's `unbounded` is
-        this egress, for clean-up.
+        `seconds_left` is called before each request, and may raise to prevent the request. The copy shares
+        the idle connections. Its attribute `unbounded` is the original egress, which clean-up uses.
         """
         bounded = copy(self)
         bounded._seconds_left = seconds_left
@@ -131,7 +132,10 @@ class Egress:
         deadline_s: float,
         max_bytes: int,
     ) -> EgressResponse:
-        """Return the response, complete within `deadline_s`, with at most `max_bytes` of its body."""
+        """Return the response with at most `max_bytes` of its body.
+
+        Raise if it takes longer than `deadline_s`.
+        """
         target = Target.parse(url)
         limits = self._limits(target, deadline_s)
         sized = body or method not in ("GET", "HEAD")
@@ -150,7 +154,7 @@ class Egress:
         idle_s: float = _IDLE_S,
         pace: TransferPace | None = None,
     ) -> Iterator[OpenResponse]:
-        """Yield a streamed response; raise when it is slower than `RequestLimits` or `pace` allows."""
+        """Yield a streamed response. Raise when it is slower than `RequestLimits` or `pace` allows."""
         target = Target.parse(url)
         limits = self._limits(target, deadline_s, idle_s, pace)
         with self._exchange(method, target, headers, b"", limits) as response:
@@ -214,7 +218,7 @@ class Egress:
 
 @contextmanager
 def _translate_errors(limits: RequestLimits) -> Iterator[None]:
-    """Translate errors of httpcore, whose messages quote the response; our messages do not."""
+    """Translate httpcore's errors into ours, because the messages of httpcore quote the response."""
     try:
         yield
     except httpcore.RemoteProtocolError:

@@ -1,11 +1,11 @@
-"""Errors of egress requests. A message names `scheme://host:port`, never a path, query or response."""
+"""Errors of egress requests. A message contains `scheme://host:port`, and never a path, query or response."""
 
 from euterpe.domain.callback_codes import DeliveryCode
 from euterpe.domain.errors import EuterpeError
 
 
 class EgressError(EuterpeError):
-    """Base class: no usable response. `where` is the requested origin, as far as it could be parsed."""
+    """Base class of the errors. `where` is the requested origin, or "the URL" if the URL is not valid."""
 
     code = "egress_error"
 
@@ -39,7 +39,7 @@ class EgressUnreachable(EgressError):
 class EgressUntrusted(EgressError):
     """The certificate is not valid for the host. Nothing was sent."""
 
-    # A certificate that expires at night is renewed in the morning: a delivery must wait.
+    # A retry can help: a certificate that expires at night is often renewed in the morning.
     code = DeliveryCode.EGRESS_UNTRUSTED
     retryable = code.retryable
 

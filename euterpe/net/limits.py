@@ -8,19 +8,20 @@ from contextlib import contextmanager
 from euterpe.net.errors import EgressBadAnswer, EgressTimeout, EgressTooSlow
 from euterpe.net.pace import TransferPace
 
-# A slower server is stuck or stalls us on purpose: 50 GiB would take more than a year.
+# A slower server is broken or delays us on purpose. At this speed, 50 GiB would take more than a year.
 MIN_BYTES_PER_SECOND = 1024
-# Informational responses count too: a stream of `100 Continue` is an endless header.
+# Informational responses count too, because a stream of `100 Continue` has the effect of an endless header.
 MAX_HEAD_BYTES = 64 * 1024
 
 Clock = Callable[[], float]
 
 
 class RequestLimits:
-    """The limits of one request: a fixed deadline, a byte limit, and a minimum pace against drips of bytes.
+    """The limits of one request: a fixed deadline, a byte limit and a minimum pace.
 
-    Every `idle_s` seconds of waiting for the peer must move at least 1 KiB per second; the count then
-    restarts. Time that this process takes in between (a disk, an encoder) does not count.
+    In every `idle_s` seconds of waiting for the peer, the request must move at least 1 KiB per second on
+    average. Then the count restarts. Time that this process needs between waits (a disk, an encoder) does not
+    count.
     """
 
     def __init__(
@@ -68,7 +69,7 @@ class RequestLimits:
         self.answer_ended = byte_count == 0
 
     def turn(self) -> None:
-        """Restart the measurement of the pace, because the peer now starts something new."""
+        """Restart the measurement of the pace, because the peer now begins another step of the request."""
         self._waited = self._moved = 0.0
 
     def head_read(self, receivable: float) -> None:
@@ -81,8 +82,10 @@ class RequestLimits:
 
     @contextmanager
     def connecting(self) -> Iterator[None]:
-        """Count the time to connect, successful or not, as waiting time of the transfer: otherwise a server
-        that closes the connection after every few bytes would evade the minimum pace."""
+        """Count the time to connect, successful or not, as waiting time of the transfer.
+
+        Otherwise a server that closes the connection after every few bytes would evade the minimum pace.
+        """
         transfer, self._transfer = self._transfer, None
         began = self.clock()
         try:
@@ -93,7 +96,7 @@ class RequestLimits:
                 transfer.add(self.clock() - began, 0)
 
     def timeout(self) -> EgressTimeout:
-        """Return the error for a wait that moved nothing, and count the wait for the pace of the transfer."""
+        """Return the error for a wait that moved no byte, and add the wait to the pace of the transfer."""
         if self._transfer is not None:
             self._transfer.add(self.clock() - self._began, 0)
             if self._transfer.is_too_slow:

@@ -1,4 +1,4 @@
-"""Minimum average throughput (pace) of one transfer, over all the requests that it takes."""
+"""Minimum average throughput (pace) of one transfer, measured over all requests of the transfer."""
 
 import math
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ WINDOW_S = 60.0
 
 @dataclass(frozen=True)
 class MinimumPace:
-    """The bytes that a transfer must move in each window of waiting; 0 bytes per second disable the check."""
+    """The bytes that a transfer must move in each window of waiting. `bytes_per_s=0` disables the check."""
 
     bytes_per_s: int = MIN_BYTES_PER_SECOND
     window_s: float = WINDOW_S
@@ -18,8 +18,8 @@ class MinimumPace:
 class TransferPace:
     """The bytes that one transfer has moved, and the time that it has waited for the other side.
 
-    Time that this process takes (a disk, an encoder) does not count. A window ends as soon as its bytes have
-    been moved, so that a fast second does not make up for a slow hour. Not thread-safe.
+    Time that this process needs (a disk, an encoder) does not count. A window ends as soon as the bytes that
+    are due in it have been moved, so that one fast second does not make up for a slow hour. Not thread-safe.
     """
 
     def __init__(self, minimum: MinimumPace | None = None) -> None:
@@ -30,12 +30,15 @@ class TransferPace:
 
     @property
     def seconds_left(self) -> float:
-        """Return how long the wait that begins now may take."""
+        """Return how many seconds the wait that begins now may take."""
         return self._minimum.window_s - self._waited if self._due else math.inf
 
     @property
     def is_too_slow(self) -> bool:
-        """Return whether the transfer is slow but not silent: silence may be an outage, and is retried."""
+        """Return whether the transfer is slow but not silent.
+
+        Silence does not count, because it may be an outage, and an outage is retried.
+        """
         return self._due > 0 and self._moved > 0 and self._waited >= self._minimum.window_s
 
     def add(self, waited_s: float, moved: int) -> None:
@@ -45,8 +48,10 @@ class TransferPace:
             self._waited = self._moved = 0.0
 
     def add_request(self) -> None:
-        """Credit each request with the bytes of one second at the minimum pace, so that response times do not
-        fail a transfer of thousands of small files."""
+        """Credit a request with the bytes of one second at the minimum pace.
+
+        Without this credit, the response times would make a transfer of thousands of small files too slow.
+        """
         self.add(0.0, self._minimum.bytes_per_s)
 
     def restart_window(self) -> None:

@@ -1,7 +1,7 @@
-"""Egress policy against SSRF: public addresses on ports 80 and 443, and whatever the operator allowed.
+"""Egress policy against SSRF. It allows public addresses on ports 80 and 443, and what the operator adds.
 
-`ipaddress.is_global` is not used: it is true for 64:ff9b::a9fe:a9fe, 2002:a9fe:a9fe::1, ::127.0.0.1,
-224.0.0.1 and 168.63.129.16, all of which lead to an internal host or to a cloud's metadata.
+`ipaddress.is_global` is not used, because it is true for 64:ff9b::a9fe:a9fe, 2002:a9fe:a9fe::1, ::127.0.0.1,
+224.0.0.1 and 168.63.129.16. All of these lead to an internal host or to a cloud's metadata service.
 """
 
 import re
@@ -24,14 +24,14 @@ _OPEN_PORTS = (80, 443)
 _NOT_PUBLIC_V4 = tuple(
     IPv4Network(block)
     for block in (
-        "0.0.0.0/8",  # this network: Linux connects 0.0.0.0 to itself
+        "0.0.0.0/8",  # "this network": Linux connects 0.0.0.0 to the local host
         "10.0.0.0/8",
-        "100.64.0.0/10",  # carrier-grade NAT; Alibaba's metadata is 100.100.100.200
+        "100.64.0.0/10",  # carrier-grade NAT; 100.100.100.200 is Alibaba's metadata service
         "127.0.0.0/8",
         "168.63.129.16/32",  # Azure's wire server
-        "169.254.0.0/16",  # link-local, and the metadata of most clouds
+        "169.254.0.0/16",  # link-local, and the metadata service of most clouds
         "172.16.0.0/12",
-        "192.0.0.0/24",  # protocol assignments; Oracle's metadata is 192.0.0.192
+        "192.0.0.0/24",  # protocol assignments; 192.0.0.192 is Oracle's metadata service
         "192.0.2.0/24",
         "192.88.99.0/24",  # 6to4 relays
         "192.168.0.0/16",
@@ -39,17 +39,17 @@ _NOT_PUBLIC_V4 = tuple(
         "198.51.100.0/24",
         "203.0.113.0/24",
         "224.0.0.0/4",
-        "240.0.0.0/4",  # with the broadcast address
+        "240.0.0.0/4",  # reserved, and the broadcast address
     )
 )
-# Addresses outside global unicast are refused: loopback, IPv4-mapped, NAT64, ULA, link-local, multicast.
+# Addresses outside this block are refused: loopback, IPv4-mapped, NAT64, ULA, link-local and multicast.
 _GLOBAL_V6 = IPv6Network("2000::/3")
 _NOT_PUBLIC_V6 = tuple(
     IPv6Network(block)
     for block in (
-        "2001::/23",  # protocol assignments; Teredo carries an IPv4 address
+        "2001::/23",  # protocol assignments, with Teredo, whose addresses contain an IPv4 address
         "2001:db8::/32",
-        "2002::/16",  # 6to4 carries an IPv4 address
+        "2002::/16",  # 6to4, whose addresses contain an IPv4 address
         "3fff::/20",
     )
 )
@@ -58,10 +58,10 @@ _PAIR = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._-]+)):([0-9]{1,5})")
 
 
 class EgressPolicy:
-    """The addresses that may be dialled. `allow` adds CIDRs, on any port, and `host:port` pairs.
+    """The addresses that may be dialled. `allow` adds CIDRs (with all ports) and `host:port` pairs.
 
-    The host of a pair is a name or an address. An address under a `nat64` prefix is checked as the IPv4
-    address that it contains.
+    The host of a pair is a name or an address. For an address with a `nat64` prefix, the policy checks the
+    IPv4 address inside it.
     """
 
     def __init__(self, allow: Sequence[str] = (), nat64: Sequence[str] = ()) -> None:
@@ -76,9 +76,9 @@ class EgressPolicy:
         return EgressPolicy((*self._allow, *pairs), self._prefixes)
 
     def check(self, host: str, address: Address, port: int) -> None:
-        """Raise `EgressRefused` unless `host`, which is at `address`, may be dialled on `port`.
+        """Raise `EgressRefused` unless `host`, which resolves to `address`, may be dialled on `port`.
 
-        The error omits the address: a requester must not learn what an internal name resolves to.
+        The error omits the address, because a requester must not learn what an internal name resolves to.
         """
         address = self._behind_nat64(address)
         if (host.lower(), port) in self._pairs or (str(address), port) in self._pairs:

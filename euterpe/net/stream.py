@@ -11,13 +11,13 @@ import httpcore
 from euterpe.net.errors import EgressUnreachable
 from euterpe.net.limits import Clock, RequestLimits
 
-# An older idle connection is not used again, so that at least this often the host's name is resolved and the
-# policy checks its address.
+# An older connection is not used again. So the host's name is resolved, and its address is checked by the
+# policy, at least this often.
 _MAX_AGE_S = 60.0
 
 
 class GuardedStream(httpcore.NetworkStream):
-    """A guarded socket. `timeout` is the `RequestLimits` of the request, passed on by httpcore."""
+    """A guarded socket. httpcore passes the `RequestLimits` of the request as `timeout`."""
 
     def __init__(self, sock: socket.socket, clock: Clock = time.monotonic) -> None:
         self._sock, self._clock = sock, clock
@@ -38,8 +38,11 @@ class GuardedStream(httpcore.NetworkStream):
         return data
 
     def write(self, buffer: bytes, timeout: Any = None) -> None:
-        """Hold back the head and send it with the next write: each send is a quarter of the work of a small
-        exchange. A write always follows: httpcore writes the end of every request, even if it is empty."""
+        """Keep the head of the request and send it together with the next write.
+
+        This saves a system call: each send is a quarter of the work of a small request. Another write always
+        follows, because httpcore writes the end of every request, even if the end is empty.
+        """
         if self._head is None:
             self._head = buffer
             return
@@ -56,8 +59,8 @@ class GuardedStream(httpcore.NetworkStream):
                 raise limits.timeout() from None
             except OSError as error:
                 limits.end_wait(0)
-                # After a WriteError httpcore reads the response: a server that refuses a body early may have
-                # sent the reason.
+                # After a WriteError httpcore reads the response. That is useful, because a server that
+                # refuses a body early may have sent the reason.
                 raise httpcore.WriteError from error
             limits.end_wait(sent)
             unsent = unsent[sent:]
@@ -66,7 +69,10 @@ class GuardedStream(httpcore.NetworkStream):
         self._sock.close()
 
     def get_extra_info(self, info: str) -> Any:
-        """Return whether an idle connection is unfit for reuse: too old, or readable, which means closed."""
+        """Return whether an idle connection must not be used again.
+
+        It is too old, or it is readable: a readable idle connection was closed by the peer.
+        """
         if info != "is_readable":
             return None
         if self._clock() - self._dialled > _MAX_AGE_S:
@@ -77,7 +83,10 @@ class GuardedStream(httpcore.NetworkStream):
 
 
 def connection_cut_error(limits: RequestLimits, error: OSError) -> EgressUnreachable:
-    """Return the error for a cut connection: the reason from the system or OpenSSL, and no request data."""
+    """Return the error for a cut connection.
+
+    It has the reason from the system or OpenSSL and no request data.
+    """
     limits.end_wait(0)
     what = error.reason if isinstance(error, ssl.SSLError) else error.strerror
     return EgressUnreachable(limits.where, f"the connection was cut ({what})")

@@ -25,7 +25,8 @@ from euterpe.storage.transfer import Body, ObjectInfo, OnChunk, Outgoing, Stored
 
 PART = 16 * 1024 * 1024
 _MAX_PARTS = 10_000
-# Attempts to publish an object that other writers replace between the check of its state and the write.
+# How often to try to publish an object when other writers replace it between our check of its state and our
+# write.
 _PUBLISH_TRIES = 3
 
 
@@ -63,8 +64,8 @@ class BucketReader:
 class BucketDestination:
     """A destination below one prefix of a bucket.
 
-    `honours_conditions` means that the store is known to enforce If-Match and If-None-Match. With any other
-    store the state of each object is read right before its replacement as well.
+    `honours_conditions` means that the store is known to enforce If-Match and If-None-Match. In any other
+    store, the state of each object is also read immediately before the object is replaced.
     """
 
     def __init__(
@@ -94,7 +95,7 @@ class BucketDestination:
         on_chunk: OnChunk,
     ) -> Stored:
         outgoing = Outgoing(file, on_chunk)
-        # Try the whole upload only twice, as the upload retries each part itself.
+        # Try the whole upload only twice, because the upload retries each part itself.
         identity = self._client.retry.run(
             lambda: self._put(name, outgoing, content_type, before_publish), tries=2
         )
@@ -161,13 +162,16 @@ class BucketDestination:
         raise conflict(where)
 
     def _identity_after_publish(self, name: str) -> str | None:
-        """Return the identity that a HEAD shows right after publication: `rclone serve s3` completes a
-        multipart upload with another ETag than its HEAD returns."""
+        """Return the identity that a HEAD shows immediately after publication.
+
+        The response to the upload is not enough: `rclone serve s3` completes a multipart upload with another
+        ETag than its HEAD returns later.
+        """
         found = self._read_state(name)
         return None if found is None else found.identity
 
     def _read_state(self, name: str) -> ObjectState | None:
-        """Return the state of an object: None if there is no object, UNKNOWN if we must not read it."""
+        """Return the state of an object, None if there is no object, or UNKNOWN if we may not read it."""
         where, request = self._prefix + name, ObjectRequest("HEAD", self._client.path(self._key + name))
 
         def head() -> ObjectState | None:
@@ -182,8 +186,11 @@ class BucketDestination:
 
 
 def part_size(size: int, part_bytes: int = PART) -> int:
-    """Return the size of all parts but the last. R2 requires parts of equal size, and S3 accepts 10,000
-    parts, so that the parts of a file above 156 GiB are larger than `part_bytes`."""
+    """Return the size of all parts except the last.
+
+    R2 requires parts of equal size, and S3 accepts at most 10,000 parts. So the parts of a file above 156 GiB
+    are larger than `part_bytes`.
+    """
     return max(part_bytes, -(-size // _MAX_PARTS))
 
 

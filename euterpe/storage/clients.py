@@ -1,4 +1,7 @@
-"""Open clients of object stores, with the requester's credentials or none, and never with the operator's."""
+"""Open clients of object stores, with the requester's credentials or without any.
+
+The credentials of the operator are never used.
+"""
 
 from collections.abc import Mapping
 
@@ -41,7 +44,7 @@ def open_client(
     idle_s: float = IDLE_S,
     retry: TransferRetry = DEFAULT_RETRY,
 ) -> ObjectClient:
-    """Return a client for one bucket. Without credentials its requests are not signed."""
+    """Return a client for one bucket. Without credentials, the client does not sign its requests."""
     where = f"{scheme}://{bucket}"
     if credentials is not None and credentials.type != scheme:
         raise _unusable(f"{where}: credentials of type {credentials.type} do not fit it", side)
@@ -51,7 +54,7 @@ def open_client(
         signer = Anonymous() if credentials is None else _signer(credentials)
     except ValueError:
         signer = None
-    if signer is None:  # not raised inside `except`, whose exception may quote the keys
+    if signer is None:  # do not raise inside `except`: the exception that is handled there may quote the keys
         raise _unusable(f"{where}: these credentials are malformed", side)
     base = _ENDPOINTS[scheme] if credentials is None else _endpoint(credentials)
     return ObjectClient(egress, base.rstrip("/"), bucket, signer, side, idle_s, retry)

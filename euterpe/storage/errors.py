@@ -1,4 +1,4 @@
-"""Storage errors with a code and a retry class. No message holds a key, a query or a response body."""
+"""Storage errors with a code and a retry class. No message contains a key, a query or a response body."""
 
 import re
 from enum import StrEnum
@@ -10,7 +10,10 @@ from euterpe.domain.retry import JobError, classify_status
 
 
 class SideCode(StrEnum):
-    """The errors that both the source and the outputs may have, each under a code of its own."""
+    """The errors that a source and an output may both have.
+
+    Source and output have different codes for each.
+    """
 
     NOT_FOUND = "not_found"
     FORBIDDEN = "forbidden"
@@ -23,9 +26,10 @@ class SideCode(StrEnum):
 
 
 class StorageError(EuterpeError):
-    """An error of a source or an output. `retry_class`: try again, refresh the credentials, or fail.
+    """An error of a source or an output.
 
-    `exception` is the retry class of an error that differs from its code's.
+    `retry_class` decides whether to try again, refresh the credentials, or fail. `exception` is the retry
+    class of this error if it differs from the retry class of `code`.
     """
 
     code: ErrorCode
@@ -71,8 +75,8 @@ class StorageUnreachable(StorageError):
 
 # S3 returns these codes with status 400.
 _STALE_CREDENTIALS = frozenset({"ExpiredToken", "InvalidToken", "TokenRefreshRequired"})
-# A completion that is sent again because its response was lost gets NoSuchUpload with 404. Of two concurrent
-# conditional writes, S3 refuses one with ConditionalRequestConflict.
+# When the completion of an upload is sent again because its response was lost, S3 returns NoSuchUpload with
+# 404. S3 refuses one of two concurrent conditional writes with ConditionalRequestConflict.
 _PASSING = frozenset({"RequestTimeout", "OperationAborted", "NoSuchUpload", "ConditionalRequestConflict"})
 
 _NOT_FOUND = {
@@ -95,7 +99,7 @@ def reason_in(answer: str) -> str:
 
 
 def status_error(where: str, status: int, side: Side, reason: str = "") -> StorageError:
-    """Return the error for a status other than 2xx; `reason` is the store's own code, like `NoSuchBucket`."""
+    """Return the error for a status other than 2xx. `reason` is the store's own code, like `NoSuchBucket`."""
     if 300 <= status < 400:
         problem = f"{where}: answered {status}: redirects are not followed: name the right region or endpoint"
         return StorageError(SideCode.REFUSED.of(side), problem, side=side)
@@ -118,10 +122,16 @@ def status_error(where: str, status: int, side: Side, reason: str = "") -> Stora
 
 
 def too_slow(where: str, side: Side, problem: str) -> StorageError:
-    """Return the error for a transfer below the minimum pace. It is transient: a retry may be faster."""
+    """Return the error for a transfer below the minimum pace.
+
+    It is transient, because a retry may be faster.
+    """
     return StorageError(SideCode.TOO_SLOW.of(side), f"{where}: {problem}", side=side)
 
 
 def disk_full(what: str, side: Side) -> StorageError:
-    """Return the error for a full disk. It is transient: other workers, or later this one, may have room."""
+    """Return the error for a full disk.
+
+    The error is transient, because another worker may have free space, and so may this worker later.
+    """
     return StorageError(ErrorCode.DISK_FULL, f"{what}: no space left on the disk", side=side)

@@ -1,10 +1,10 @@
-"""Replace a file by an atomic rename without a lock, so that a stopped worker blocks no other.
+"""Replace a file by an atomic rename without a lock, so that a stopped worker does not block others.
 
-The new file is first linked under a name of its claim (`.euterpe-JOB-CLAIM-….part`), then the fence is
-checked, then the file is renamed. Before it publishes, a later claim of the same job removes the part files
-of earlier claims. So a worker that was stopped after its fence check finds no file to rename, however late it
-continues. A lock could not prevent that rename: the holder of a lock may be stopped between any two steps,
-and breaking the lock does not stop the holder.
+The worker first links the new file under a name that contains the claim (`.euterpe-JOB-CLAIM-….part`), then
+checks the fence, and then renames the file. Before a later claim of the same job publishes, it removes the
+part files of earlier claims. So a worker that was stopped after its fence check finds no file to rename,
+however late it continues. A lock could not prevent a late rename, because the holder of a lock may be stopped
+between any two steps, and breaking the lock does not stop the holder.
 """
 
 import errno
@@ -42,13 +42,13 @@ def identity_of(status: os.stat_result) -> str:
 
 
 def lock(descriptor: int) -> None:
-    """Lock a new file until it is closed, as a sign that the writer of this part file has not ended."""
-    with suppress(OSError):  # a file system without locks: `_is_abandoned` is then never true
+    """Lock a new file until it is closed, to show other writers that its writer has not ended."""
+    with suppress(OSError):  # the file system has no locks, so `_is_abandoned` is never true
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 class FileReplacement:
-    """Publisher of the files of one attempt, which checks the fence of its claim before each rename."""
+    """Publisher of the files of one attempt. It checks the fence of the claim before each rename."""
 
     def __init__(self, owner: Owner | None) -> None:
         self._owner = owner
@@ -63,7 +63,7 @@ class FileReplacement:
         if self._owner is not None:
             with suppress(OSError):
                 os.setxattr(part.descriptor, _PUBLISHER, f"{self._owner.job_id} {sha256}".encode())
-        with suppress(FileExistsError):  # without O_TMPFILE the file was created under this name
+        with suppress(FileExistsError):  # without O_TMPFILE, the file already has this name
             source = f"/proc/self/fd/{part.descriptor}"
             os.link(source, part.name, dst_dir_fd=part.folder, follow_symlinks=True)
         self._clear(part)
@@ -97,7 +97,7 @@ class FileReplacement:
         """Rename the new file to `name`. Return False if the state of `name` is no longer `found`."""
         if found is None:
             try:
-                # A link never replaces a file: of two writers that find no file, only one publishes.
+                # A link never replaces a file. So if two writers find no file, only one of them publishes.
                 os.link(part.name, name, src_dir_fd=part.folder, dst_dir_fd=part.folder)
             except FileExistsError:
                 return False
@@ -117,7 +117,7 @@ class FileReplacement:
             status = os.stat(name, dir_fd=folder, follow_symlinks=False)
         except FileNotFoundError:
             return None
-        # Both times are from the clock of the file system, which has just stamped the new file.
+        # Both times come from the clock of the file system, because the new file was created just now.
         age = os.fstat(part.descriptor).st_ctime - status.st_ctime if part else None
         job_id, _, sha256 = _read_publisher(folder, name).partition(" ")
         return ObjectState(identity_of(status), status.st_size, job_id or None, age, sha256 or None)

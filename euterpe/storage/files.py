@@ -1,7 +1,7 @@
 """Read and write `file://` URLs below the folders that the operator has opened to every requester.
 
-A path is walked from its root one name at a time with openat(2): each name is opened relative to the folder
-before it, and links below the root are refused, so that no rename or link leads the walk out of the root.
+A path is opened from its root one name at a time with openat(2): each name is opened relative to the folder
+before it, and links below the root are refused. So no rename and no link can lead out of the root.
 """
 
 import errno
@@ -22,7 +22,7 @@ from euterpe.storage.publication import Owner
 from euterpe.storage.transfer import CHUNK, Body, ObjectInfo, OnChunk, Outgoing, Stored
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-# NONBLOCK: a FIFO must be refused, not waited for.
+# O_NONBLOCK, because a FIFO must be refused, and without this flag open(2) would wait for a writer.
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _CREATE_UNNAMED = os.O_WRONLY | os.O_TMPFILE | os.O_CLOEXEC
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
@@ -105,7 +105,10 @@ class FileDestination:
 
     @contextmanager
     def _part(self, where: str, folder: int) -> Iterator[Part]:
-        """Yield a new file and remove its part name at the end. A published file has another name by then."""
+        """Yield a new file, and remove its part name at the end.
+
+        At that time a published file has another name, so it stays.
+        """
         name = self._replacement.part_name()
         with _translated(where, "output"):
             descriptor = _create(name, folder)
@@ -131,7 +134,7 @@ def _folder(
     where: str, side: Side, root: Path, names: Sequence[str], *, create: bool = False
 ) -> Iterator[int]:
     with _translated(where, side):
-        descriptor = os.open(root, _FOLDER)  # the root itself may be a link: the operator chose it
+        descriptor = os.open(root, _FOLDER)  # the root itself may be a link, because the operator chose it
     try:
         for name in names:
             with _translated(where, side):
@@ -151,8 +154,11 @@ def _enter(folder: int, name: str, *, create: bool) -> int:
 
 
 def _create(name: str, folder: int) -> int:
-    """Create a file without a name (O_TMPFILE), so that a process that is killed while it writes leaves
-    nothing in the folder. NFS does not support O_TMPFILE: there the file gets its part name at once."""
+    """Create a file without a name (O_TMPFILE), or else with its part name.
+
+    When a process is killed while it writes, a file without a name leaves nothing in the folder. NFS does not
+    support O_TMPFILE, so there the file gets its part name at once.
+    """
     try:
         return os.open(".", _CREATE_UNNAMED, 0o666, dir_fd=folder)
     except OSError as error:
@@ -174,8 +180,11 @@ def _info(descriptor: int) -> ObjectInfo:
 
 @contextmanager
 def _paced(where: str, side: Side, pace: TransferPace, moved: int) -> Iterator[None]:
-    """Count a call to the file system, which may be a slow server, and raise if the transfer is too slow.
-    Nothing can interrupt the call, so the pace is checked when the call returns."""
+    """Add the time of a call to the file system to the pace, and raise if the transfer is too slow.
+
+    The file system may be a slow server. Nothing can interrupt the call, so the pace is checked after the
+    call.
+    """
     began = monotonic()
     yield
     pace.add(monotonic() - began, moved)
@@ -201,7 +210,7 @@ def os_error_as_storage_error(where: str, side: Side, error: OSError) -> Storage
             problem = "its path leads through a link, or through something that is not a folder"
             return StorageError(ErrorCode.FILE_OUTSIDE_ROOTS, f"{where}: {problem}", side=side)
         case errno.EACCES | errno.EPERM | errno.EROFS:
-            # No credentials open a file: a person must change its permissions.
+            # Other credentials do not help, because a person must change the permissions of the file.
             code, problem = SideCode.FORBIDDEN.of(side), f"{where}: {error.strerror}"
             return StorageError(code, problem, side=side, exception=RetryClass.PERMANENT)
         case _:  # a failing disk, an unavailable server, no file descriptors or memory left

@@ -1,7 +1,7 @@
-"""The operator's storage policy: allowed folders for `file://`, and endpoints besides the clouds' own.
+"""The operator's storage policy: the allowed folders for `file://`, and the allowed endpoints.
 
-The API applies this policy at POST, so that a bad job is refused there, and not later by a worker. For signed
-URLs, the egress guard checks the addresses instead.
+The endpoints of the clouds are always allowed. The API applies this policy at POST, so that the API refuses a
+bad job at once, and not a worker later. For signed URLs, the egress policy checks the addresses instead.
 """
 
 import re
@@ -29,7 +29,10 @@ ROOT_ADVICE = "the operator must allow a folder above it by EUTERPE_STORAGE_ROOT
 
 
 def origin(url: str) -> str:
-    """Return scheme, host and port in normal form. Raise ValueError if the scheme or host is not usable."""
+    """Return scheme, host and port in normal form.
+
+    Raise ValueError if the scheme or the host is not valid.
+    """
     parts = urlsplit(url)
     if parts.scheme not in _PORTS or not parts.hostname or "@" in parts.netloc:
         raise ValueError(f"{url!r} must be an origin like https://minio.example:9000")
@@ -43,7 +46,11 @@ def path_of(url: str) -> Path:
 
 @dataclass(frozen=True)
 class StoragePolicy:
-    """Allowed `roots` (if empty, file:// is refused) and `endpoints` (origins besides the clouds' own)."""
+    """The allowed `roots` and `endpoints`.
+
+    Without `roots`, file:// is refused. `endpoints` are origins that are allowed in addition to the clouds'
+    own.
+    """
 
     roots: tuple[Path, ...] = ()
     endpoints: tuple[str, ...] = ()
@@ -55,7 +62,10 @@ class StoragePolicy:
                 raise ValueError(f"{str(root)!r} must be an absolute path")
 
     def root_of(self, path: Path) -> Path | None:
-        """Return the root above `path`, judged by names alone: links are checked when the file is opened."""
+        """Return the root above `path`.
+
+        Compare names only, because links are checked when the file is opened.
+        """
         return next((root for root in self.roots if path.is_relative_to(root)), None)
 
     def allows(self, endpoint: str | None) -> bool:
@@ -64,7 +74,7 @@ class StoragePolicy:
         return origin(endpoint) in self.endpoints or self.is_a_cloud(endpoint)
 
     def is_a_cloud(self, endpoint: str | None) -> bool:
-        """Return whether this is a cloud's own endpoint, and not another server of the same protocol."""
+        """Return whether this is a cloud's own endpoint, and not another server with the same protocol."""
         return endpoint is None or _CLOUDS.fullmatch(origin(endpoint)) is not None
 
     def problems(self, spec: JobSpec) -> tuple[FieldError, ...]:
@@ -88,7 +98,7 @@ class StoragePolicy:
 
 
 def _given(spec: JobSpec) -> Iterator[tuple[tuple[str, ...], StorageCredentials]]:
-    """Yield each of the job's credentials, after its location in the document."""
+    """Yield (location in the document, credentials) for each of the job's credentials."""
     if isinstance(spec.credentials, CredentialPair):
         sides: tuple[Side, Side] = ("source", "output")
         for side in sides:

@@ -8,7 +8,8 @@ from euterpe.domain.error_codes import ErrorCode
 from euterpe.storage.errors import StorageError
 from euterpe.storage.transfer import Stored
 
-# HTTP dates have whole seconds: an object of the second in which the attempt began may predate the attempt.
+# HTTP dates are rounded to whole seconds. So an object from the same second as the start of the attempt may
+# be older than the attempt.
 _GRAIN_S = 1.0
 
 
@@ -16,7 +17,7 @@ _GRAIN_S = 1.0
 class ObjectState:
     """An object's state as its store reports it. If `identity` is None, the object may or may not exist."""
 
-    identity: str | None  # generation, ETag, or a file's inode, time and size: changes with the content
+    identity: str | None  # generation, ETag, or a file's inode, time and size; it changes with the content
     size: int | None = None
     job_id: str | None = None  # the Euterpe job that published the object, if any
     age_s: float | None = None  # by the store's own clock
@@ -35,15 +36,15 @@ class ConditionsUnsupported(Exception):
 
 
 def _unknown(_job_id: str) -> None:
-    """Return None: the job may belong to another installation. The default of `is_rival`."""
+    """Return None, because the job may belong to another installation. This is the default of `is_rival`."""
 
 
 @dataclass(frozen=True)
 class Owner:
-    """The attempt that publishes; `began` is its start time by the clock `now`.
+    """The attempt that publishes. `began` is the time, by the clock `now`, at which the attempt began.
 
-    `is_rival` returns whether another job is unfinished or succeeded after this attempt began, and None for a
-    job that is not in this database.
+    `is_rival` returns whether another job is unfinished, or succeeded after this attempt began. It returns
+    None for a job that is not in this database.
     """
 
     job_id: str
@@ -63,10 +64,10 @@ class Owner:
     def refuse_foreign(self, where: str, found: ObjectState | None, sha256: str) -> None:
         """Raise `output_conflict` for an object that another job published since this attempt began.
 
-        An older object is replaced, so that a job may run again into the same prefix. Two jobs that make the
-        same bytes do not conflict either, as both report their output correctly. For a job that is not in
-        this database, compare the age of the object, by the store's clock, with the age of the attempt, by
-        our clock: clock skew then has no effect.
+        An older object is replaced, so that a job may run again with the same output prefix. Two jobs that
+        make the same bytes do not conflict either, because both report their output correctly. For a job that
+        is not in this database, compare the age of the object, by the store's clock, with the age of the
+        attempt, by our clock. Ages are compared because clock skew has no effect on them.
         """
         if found is None or found.job_id in (None, self.job_id) or found.sha256 == sha256:
             return

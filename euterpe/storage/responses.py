@@ -19,7 +19,7 @@ _NUMBER = re.compile(r"[0-9]{1,18}")
 
 
 def body_range(headers: Mapping[str, str]) -> tuple[int, int | None]:
-    """Return the offset of the body in the object, and the object's size if the response tells it."""
+    """Return the offset of the body in the object, and the object's size if the response contains it."""
     if match := _CONTENT_RANGE.fullmatch(headers.get("content-range", "")):
         start, size = match.groups()
         return int(start or 0), None if size == "*" else int(size)
@@ -33,7 +33,7 @@ def instant(headers: Mapping[str, str], name: str) -> datetime | None:
         read = parsedate_to_datetime(headers[name])
     except (KeyError, ValueError):
         return None
-    # "-0000" is UTC without a known local zone: Python returns a datetime without a time zone.
+    # "-0000" means UTC without a known local zone. Python then returns a datetime without a time zone.
     return read if read.tzinfo else read.replace(tzinfo=UTC)
 
 
@@ -42,7 +42,7 @@ def refusal(where: str, side: Side, status: int, body: bytes) -> StorageError:
 
 
 def read_refusal(where: str, side: Side, answer: OpenResponse) -> StorageError:
-    """Return the error of a response, reading only as much of its body as may hold the reason."""
+    """Return the error of a response. Read only the beginning of the body, which may contain the reason."""
     text = b""
     for chunk in answer.chunks:
         text += chunk

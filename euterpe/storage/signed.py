@@ -31,7 +31,8 @@ from euterpe.storage.transfer import (
 )
 
 _STAT_S = 30.0
-# The egress ends a transfer below the minimum pace, and the job has a timeout of its own.
+# This limit is high, because the egress ends a transfer below the minimum pace, and the job has its own
+# timeout.
 _TRANSFER_S = 7 * 24 * 3600.0
 
 
@@ -41,8 +42,10 @@ class SignedReader:
         self.where = split_query(url)[0]
 
     def stat(self) -> ObjectInfo:
-        """Return size and ETag from a GET of one byte, as a URL signed for GET does not allow HEAD. An empty
-        object gives status 416 and size 0."""
+        """Return size and ETag from a GET of one byte, because a URL signed for GET does not allow HEAD.
+
+        For an empty object the response has status 416 and size 0.
+        """
         with self._get("bytes=0-0", _STAT_S) as answer:
             _, size = body_range(answer.headers)
             if not (answer.status == 416 and size == 0):
@@ -78,7 +81,10 @@ class SignedReader:
 
 
 class SignedDestination:
-    """A destination with a signed PUT URL per output. PUT overwrites, as no condition can be added to it."""
+    """A destination with a signed PUT URL for each object.
+
+    A PUT always overwrites, because no condition can be added to a signed URL.
+    """
 
     def __init__(
         self,
@@ -114,7 +120,7 @@ class SignedDestination:
         return outgoing.stored(where)
 
     def check(self, name: str, stored: Stored) -> None:
-        """Do nothing: a URL signed for PUT does not allow GET."""
+        """Do nothing, because a URL signed for PUT does not allow GET."""
 
     def _send(
         self,
@@ -141,8 +147,11 @@ class SignedDestination:
 
 
 def _fenced(outgoing: Outgoing, before_publish: Callable[[], None]) -> Iterator[bytes]:
-    """Yield the chunks, and check the fence once more before the last chunk: the store publishes the object
-    when it has all chunks, and the earlier chunks may have taken hours."""
+    """Yield the chunks, and check the fence once more before the last chunk.
+
+    The store publishes the object when it has received the last chunk, and the chunks before it may have
+    taken hours.
+    """
     last = max(0, (outgoing.size - 1) // CHUNK)
     for number, chunk in enumerate(outgoing.chunks()):
         if 0 < number == last:

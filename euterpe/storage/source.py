@@ -1,4 +1,7 @@
-"""Fetch a source: complete, unchanged, within its size limit, with resume after a broken connection."""
+"""Fetch a source, and resume after a broken connection.
+
+The source must be complete, unchanged and within its size limit.
+"""
 
 import errno
 from typing import BinaryIO
@@ -25,8 +28,9 @@ class SourceObject:
     def fetch(self, file: BinaryIO, *, expect: ObjectInfo, max_bytes: int, on_chunk: OnChunk) -> FetchedInfo:
         """Append to `file` the missing bytes of the object that `expect` describes.
 
-        A further call, also on a new SourceObject, resumes where the last call stopped. `on_chunk` gets the
-        size of each written chunk, and 0 after a failed request; if it raises, the connection is closed.
+        Another call, even on a new SourceObject, resumes where the last call stopped. `on_chunk` gets the
+        size of each written chunk, and 0 after a failed request. If `on_chunk` raises, the connection is
+        closed.
         """
         self.check_announced(expect, max_bytes)
         if file.tell() != expect.size:
@@ -39,7 +43,8 @@ class SourceObject:
         try:
             self._append(file, expect, max_bytes, on_chunk)
         except StorageUnreachable:
-            on_chunk(0)  # `on_chunk` may raise: a request to a silent store takes half a minute
+            # Let `on_chunk` raise now, because another request to a silent store takes half a minute.
+            on_chunk(0)
             raise
 
     def _append(self, file: BinaryIO, expect: ObjectInfo, max_bytes: int, on_chunk: OnChunk) -> None:

@@ -22,7 +22,7 @@ from euterpe.storage.transfer import DEFAULT_RETRY, Reader, TransferRetry, Uploa
 
 
 class Storage:
-    """The storage of a process. Its egress to object stores also allows the operator's endpoints."""
+    """The storage of a process. For object stores, the egress also allows the operator's endpoints."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class Storage:
         self._retry = retry
 
     def bounded(self, seconds_left: Callable[[], float]) -> "Storage":
-        """Return this storage for one attempt, which no request outlasts (`Egress.bounded`)."""
+        """Return a copy for one attempt, which limits the time of each request (`Egress.bounded`)."""
         bounded = copy(self)
         bounded._egress, bounded._stores = (
             egress.bounded(seconds_left) for egress in (self._egress, self._stores)
@@ -61,7 +61,10 @@ class Storage:
     def destination(
         self, output: Output, credentials: StorageCredentials | None, owner: Owner | None = None
     ) -> UploadDestination:
-        """Return the destination of the attempt `owner`. The pace of all its uploads is measured together."""
+        """Return the destination of the attempt `owner`.
+
+        All uploads to it share one measurement of the pace.
+        """
         pace = TransferPace(self._pace)
         if output.url is None:
             return SignedDestination(self._egress, output.urls or {}, pace, retry=self._retry)
@@ -87,7 +90,10 @@ class Storage:
         )
 
     def _check_endpoint(self, credentials: StorageCredentials | None, side: Side) -> None:
-        """Raise if the endpoint is not allowed: refreshed credentials may name an unchecked endpoint."""
+        """Raise if the endpoint is not allowed.
+
+        This check is needed, because refreshed credentials may name an endpoint that nobody has checked.
+        """
         if credentials and not self._policy.allows(credentials.endpoint):
             problem = f"{credentials.endpoint}: {ENDPOINT_ADVICE}"
             raise StorageError(ErrorCode.ENDPOINT_NOT_ALLOWED, problem, side=side)

@@ -20,14 +20,15 @@ T = TypeVar("T")
 OnChunk = Callable[[int], None]
 
 CHUNK = 1024 * 1024
-# Fewer new bytes than this are no progress: a few bytes per request would never complete the transfer.
+# Fewer new bytes than this do not count as progress, because with a few bytes per request the transfer would
+# never end.
 _LEAST_PROGRESS = 64 * 1024
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK  # a FIFO must be refused, not waited for
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK  # O_NONBLOCK: do not wait for a FIFO
 
 
 @dataclass(frozen=True)
 class ObjectInfo:
-    """Size and ETag of an object, None where the store does not report them."""
+    """Size and ETag of an object. A value is None if the store does not report it."""
 
     size: int | None
     etag: str | None
@@ -40,7 +41,7 @@ class FetchedInfo:
 
 @dataclass(frozen=True)
 class Stored:
-    """A published output. `url` has no query, so no signature."""
+    """A published object. `url` has no query, and so no signature."""
 
     url: str
     size_bytes: int
@@ -50,7 +51,7 @@ class Stored:
 
 @dataclass(frozen=True)
 class Body:
-    """An object that is being read. `start` may lie before the requested offset, never after it."""
+    """An object that is being read. `start` may be before the requested offset, but never after it."""
 
     info: ObjectInfo
     start: int
@@ -79,8 +80,9 @@ class UploadDestination(Protocol):
     ) -> Stored:
         """Send `file` and make it visible as `name`, completely or not at all.
 
-        `before_publish` is called after the last byte that can be sent invisibly; if it raises, `name` stays
-        unchanged. A retry calls both callbacks again, but `on_chunk` counts no byte twice.
+        `before_publish` is called when nothing more can be sent without making the object visible. If it
+        raises, `name` stays unchanged. A retry calls both callbacks again, but `on_chunk` counts no byte
+        twice.
         """
         ...
 
@@ -100,7 +102,7 @@ class Outgoing:
 
     @cached_property
     def sha256(self) -> str:
-        """Return the hash of the whole file: the object's metadata needs it before the upload."""
+        """Return the hash of the whole file. The metadata of the object needs it before the upload."""
         digest = sha256()
         with _opened(self._file) as opened:
             while chunk := opened.read(CHUNK):
@@ -118,7 +120,10 @@ class Outgoing:
                 yield chunk
 
     def parts(self, size: int) -> Iterator[bytes]:
-        """Yield the file in pieces of `size` bytes and a shorter last piece; an empty file is one piece."""
+        """Yield the file in pieces of `size` bytes and a shorter last piece.
+
+        An empty file is one empty piece.
+        """
         part = bytearray()
         for chunk in self.chunks():
             part += chunk
@@ -134,8 +139,11 @@ class Outgoing:
 
 @contextmanager
 def _opened(file: Path) -> Iterator[BinaryIO]:
-    """Yield a regular file, and raise for a link: the process that made the file may have been compromised,
-    and a link in place of the file or its folder could lead to the worker's own files."""
+    """Yield a regular file, and raise for a link.
+
+    The process that made the file may have been compromised. It may have replaced the file or the folder with
+    a link that leads to the worker's own files.
+    """
     with ExitStack() as stack:
         try:
             folder = os.open(file.parent, _READ | os.O_DIRECTORY)
@@ -157,7 +165,7 @@ def _not_a_file(file: Path) -> StorageError:
 
 @dataclass(frozen=True, kw_only=True)
 class TransferRetry:
-    """Retries of passing failures, with exponential backoff."""
+    """Retries of transient failures, with exponential backoff."""
 
     tries: int = 5  # failures in a row without progress
     first_pause_s: float = 0.1

@@ -17,9 +17,10 @@ from euterpe.storage.objects.request import ObjectRequest, Signer, encode_path
 from euterpe.storage.responses import REASON_BYTES, refusal, storage_chunks, storage_errors
 from euterpe.storage.transfer import DEFAULT_RETRY, TransferRetry
 
-# A download is one request, so this limit is high: the minimum pace and the job's timeout limit a download.
+# A download is one request, so its time limit is high. The minimum pace and the job's timeout limit the
+# download too.
 _DOWNLOAD_S = 7 * 24 * 3600.0
-# The limit for one part of 16 MiB, in addition to the minimum pace.
+# The time limit for one part of 16 MiB, in addition to the minimum pace.
 _PART_S = 600.0
 # S3 takes minutes to complete the multipart upload of a large object.
 _CALL_S = 300.0
@@ -46,7 +47,7 @@ class ObjectClient:
 
     @property
     def unbounded(self) -> "ObjectClient":
-        """Return the same client without the attempt's time limit, for clean-up after a timeout."""
+        """Return a client without the attempt's time limit, for clean-up after a timeout."""
         return replace(self, egress=self.egress.unbounded)
 
     def path(self, key: str) -> str:
@@ -90,7 +91,10 @@ class ObjectClient:
     def send(
         self, where: str, request: ObjectRequest, pace: TransferPace, on_slice: Callable[[], None]
     ) -> EgressResponse:
-        """Send a body; return the response, whatever its status. `on_slice` may raise before each slice."""
+        """Send a body and return the response, whatever its status.
+
+        `on_slice` may raise before each slice.
+        """
         url, signed = self._signed(request)
 
         def slices() -> Iterator[bytes]:
@@ -114,7 +118,7 @@ class ObjectClient:
         return answer
 
     def succeeded(self, where: str, answer: EgressResponse) -> EgressResponse:
-        """Return `answer` if its status is 2xx, else raise its `StorageError`."""
+        """Return `answer` if its status is 2xx, else raise the `StorageError` for the status."""
         if 200 <= answer.status < 300:
             return answer
         raise refusal(where, self.side, answer.status, answer.body[:REASON_BYTES])

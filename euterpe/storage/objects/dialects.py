@@ -17,8 +17,8 @@ class Dialect:
     hyphen: str = "-"
     put: Mapping[str, str] = field(default_factory=dict)  # additional headers of the PUT of a whole object
     has_generations: bool = False
-    wants_md5: bool = True  # S3 gets a SHA-256 in the signature instead
-    conditional_parts: bool = True  # completing a multipart upload may have a condition
+    wants_md5: bool = True  # False for S3, because its signature contains a SHA-256
+    conditional_parts: bool = True  # the completion of a multipart upload may have a condition
 
     def describe(self, content_type: str, metadata: Mapping[str, str]) -> dict[str, str]:
         """Return the headers that the store keeps with an object."""
@@ -28,7 +28,10 @@ class Dialect:
         return self.metadata + f"euterpe-{name}".replace("-", self.hyphen)
 
     def condition(self, expected: ObjectState | None) -> dict[str, str]:
-        """Return the headers that let a write replace only `expected`; None allows only a new object."""
+        """Return the headers that let a write replace only `expected`.
+
+        For None, only a new object is allowed.
+        """
         if expected is not None and expected.identity is None:
             return {}
         if self.has_generations:
@@ -54,7 +57,7 @@ class Dialect:
         )
 
     def identity(self, headers: Mapping[str, str]) -> str | None:
-        """Return the generation or ETag, which changes whenever an object is replaced."""
+        """Return the generation or ETag of an object. It changes whenever the object is replaced."""
         if self.has_generations:
             return headers.get("x-goog-generation")
         return bare_etag(headers.get("etag"))

@@ -22,7 +22,7 @@ class ObjectRequest:
         return f"{self.path}?{self.query}" if self.query else self.path
 
     def with_headers(self, **added: str) -> "ObjectRequest":
-        """Return a copy with more headers; an underscore in a name stands for a hyphen."""
+        """Return a copy with more headers. An underscore in a name means a hyphen."""
         named = {name.replace("_", "-"): value for name, value in added.items()}
         return replace(self, headers={**self.headers, **named})
 
@@ -42,11 +42,11 @@ class Anonymous:
 
 
 def encode_path(key: str) -> str:
-    """Escape all but unreserved characters and slashes, as S3's signature requires."""
+    """Escape all characters except unreserved ones and slashes, because S3's signature requires this."""
     return quote(key, safe="/~")
 
 
 def encode_query(**parameters: str) -> str:
-    """Sort and escape the parameters, as S3's signature requires."""
+    """Sort and escape the parameters, because S3's signature requires this."""
     pairs = sorted((quote(name, safe="~"), quote(value, safe="~")) for name, value in parameters.items())
     return "&".join(f"{name}={value}" for name, value in pairs)

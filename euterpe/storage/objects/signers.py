@@ -102,11 +102,11 @@ class BearerToken:
 
 
 class ServiceAccount:
-    """A signer that issues a token per hour and reuses it, as a signature takes a millisecond.
+    """A signer that issues a token per hour and reuses it, because a signature takes a millisecond.
 
     Google accepts a token that is signed with the key of the service account (a "self-signed JWT"), so no
-    token endpoint is ever called: the `token_uri` of a key file comes from the requester, who could name any
-    host there.
+    token endpoint is ever called. That is safer, because the `token_uri` of a key file comes from the
+    requester, who could name any host there.
     """
 
     def __init__(self, key_file: str) -> None:

@@ -1,4 +1,7 @@
-"""Upload an object by a single PUT, in parts (S3, Google) or in blocks (Azure); visible once published."""
+"""Upload an object by a single PUT, in parts (S3, Google) or in blocks (Azure).
+
+The object is not visible before it is published.
+"""
 
 import re
 from base64 import b64encode
@@ -18,8 +21,8 @@ from euterpe.storage.objects.dialects import Dialect, bare_etag
 from euterpe.storage.objects.request import ObjectRequest, encode_query
 from euterpe.storage.publication import Changed, ConditionsUnsupported, ObjectState
 
-# A part stays in memory for its retries, which end within half a second if all requests fail at once, and in
-# 90 s if all requests hang.
+# A part stays in memory until its last retry has ended. That takes half a second if all requests fail at
+# once, and 90 s if all requests hang.
 _PART_TRIES = 3
 _ABORT_S = 10.0
 _NONE: Mapping[str, str] = MappingProxyType({})
@@ -40,7 +43,7 @@ class UploadTarget:
     on_slice: Callable[[], None] = field(repr=False)
 
     def send(self, request: ObjectRequest) -> EgressResponse:
-        """Send a body and return the response. A passing failure is retried."""
+        """Send a body and return the response. Retry after a transient failure."""
 
         def attempt() -> EgressResponse:
             self.on_slice()
@@ -74,8 +77,8 @@ class Upload(Protocol):
     def publish(self, expected: ObjectState | None, *, conditional: bool) -> str | None:
         """Make the object visible. Return its identity, or None if the store does not report the identity.
 
-        Raise Changed when the existing object is not `expected` (None: there must be no object), and
-        ConditionsUnsupported when the store does not support conditions.
+        Raise Changed when the existing object is not `expected`. If `expected` is None, there must be no
+        object. Raise ConditionsUnsupported when the store does not support conditions.
         """
         ...
 
@@ -109,7 +112,7 @@ class WholeObject:
         return target.dialect.identity(answer.headers)
 
     def abort(self) -> None:
-        """Do nothing: no part is in the store."""
+        """Do nothing, because no part is in the store."""
 
 
 class PartsUpload:
@@ -155,7 +158,10 @@ class PartsUpload:
         return bare_etag(unescape(etag[1])) if etag else None
 
     def _completed(self, request: ObjectRequest) -> EgressResponse:
-        """Complete the upload. S3 may send status 200 early, and then report a failure in the body."""
+        """Complete the upload.
+
+        Check the body too, because S3 may send status 200 early and then report a failure in the body.
+        """
         target = self._target
         answer = target.ask(request)
         if b"<Error>" in answer.body:
@@ -172,7 +178,7 @@ class PartsUpload:
 
 
 class BlocksUpload:
-    """An upload in Azure's blocks. Azure deletes uncommitted blocks after a week."""
+    """An upload in blocks to Azure. Azure deletes uncommitted blocks after a week."""
 
     is_conditional = True
 
@@ -181,7 +187,7 @@ class BlocksUpload:
         self._prefix = token_hex(8)  # two attempts must not mix their blocks
 
     def send(self, part: bytes) -> None:
-        # Azure requires block ids of one length.
+        # Azure requires that all block ids have the same length.
         block = b64encode(f"{self._prefix}{len(self._ids):08}".encode()).decode()
         query = encode_query(comp="block", blockid=block)
         self._target.send(self._target.request("PUT", query, part, self._target.dialect.checksum(part)))
@@ -197,7 +203,7 @@ class BlocksUpload:
         return target.dialect.identity(answer.headers)
 
     def abort(self) -> None:
-        """Do nothing: Azure has no call that deletes uncommitted blocks."""
+        """Do nothing, because Azure has no call that deletes uncommitted blocks."""
 
 
 def _published(call: Callable[[], EgressResponse], condition: dict[str, str]) -> EgressResponse:
