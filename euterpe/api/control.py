@@ -53,7 +53,7 @@ class ControlEndpoints:
 
     def _replace(self, job_id: str, requester_id: str, body: bytes) -> int:
         job = self._store.jobs.get(job_id, requester_id=requester_id)
-        secret = new_secret(job["spec"], parse_json(body, self._max_body_bytes))
-        if problems := self._policy.problems(join_secrets(job["spec"], secret)):
+        secret = new_secret(dict(job.spec), parse_json(body, self._max_body_bytes))
+        if problems := self._policy.problems(join_secrets(dict(job.spec), secret)):
             raise InvalidSpec(problems)
         return self._store.credentials.replace(job_id, requester_id, secret)

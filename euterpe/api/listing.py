@@ -36,7 +36,7 @@ class JobsEndpoint:
         return json_response(
             {
                 "jobs": [status_document(row) for row in shown],
-                "next_cursor": parameters.cursor_after(shown[-1]["job_id"]) if more else None,
+                "next_cursor": parameters.cursor_after(shown[-1].job_id) if more else None,
             }
         )
 

@@ -3,7 +3,6 @@
 import time
 from collections import Counter as Tally
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
 
 import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -15,6 +14,7 @@ from starlette.responses import Response
 
 from euterpe.api.thread_pool import StoreThreadPool
 from euterpe.domain.errors import EuterpeError
+from euterpe.domain.rows import BacklogRow
 
 _log = structlog.get_logger(__name__)
 
@@ -24,7 +24,7 @@ _DEPTH_CACHED_S = 2.0
 _MOST_QUEUES = 200
 
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"})
-Backlog = Callable[[], list[dict[str, Any]]]
+Backlog = Callable[[], list[BacklogRow]]
 # Whether each layer holds, by name; None if this process runs no worker.
 SandboxLayers = Callable[[], Mapping[str, bool] | None]
 
@@ -77,7 +77,7 @@ class Depth(Collector):
 
     def __init__(self, backlog: Backlog, clock: Callable[[], float] = time.monotonic) -> None:
         self._backlog, self._clock = backlog, clock
-        self._rows: list[dict[str, Any]] | None = None
+        self._rows: list[BacklogRow] | None = None
         self._valid_until = 0.0
 
     def describe(self) -> Iterator[GaugeMetricFamily]:
@@ -97,7 +97,7 @@ class Depth(Collector):
                 depth.add_metric((queue, lane), jobs)
             yield depth
 
-    def _read_backlog(self) -> list[dict[str, Any]] | None:
+    def _read_backlog(self) -> list[BacklogRow] | None:
         try:
             return self._backlog()
         except EuterpeError as error:
@@ -124,13 +124,13 @@ class SandboxIsolation(Collector):
         yield isolated
 
 
-def _summed(rows: list[dict[str, Any]]) -> dict[tuple[str, str], int]:
+def _summed(rows: list[BacklogRow]) -> dict[tuple[str, str], int]:
     """Return the number of jobs by queue and lane: the longest queues by name, the rest as `(others)`."""
     lengths = Tally[str]()
     for row in rows:
-        lengths[row["queue"]] += row["jobs"]
+        lengths[row.queue] += row.jobs
     named = {queue for queue, _ in lengths.most_common(_MOST_QUEUES)}
     depth = Tally[tuple[str, str]]()
     for row in rows:
-        depth[row["queue"] if row["queue"] in named else "(others)", row["lane"]] += row["jobs"]
+        depth[row.queue if row.queue in named else "(others)", row.lane] += row.jobs
     return depth

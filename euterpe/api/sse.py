@@ -1,11 +1,10 @@
 """GET /transcode/{job_id}/events: a job's events as server-sent events (SSE), each once and in order."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
@@ -16,33 +15,31 @@ from euterpe.api.disconnect import run_until, while_connected
 from euterpe.api.json_body import encoded
 from euterpe.api.service import DEFAULT_TIMINGS, ApiTimings, Service
 from euterpe.api.watcher import Watch
+from euterpe.domain.documents import ProgressDocument, members
 from euterpe.domain.events import event_type
+from euterpe.domain.rows import EventRow, JobRow
 from euterpe.domain.scopes import Scope as ApiScope
 from euterpe.domain.states import FINISHED, IN_PROGRESS
-from euterpe.domain.status import status_document
 from euterpe.store.errors import StoreUnavailable
 
 BEAT = b": beat\n\n"
 
 _PAGE = 500  # events, of some KiB each
 _TERMINAL = frozenset(map(event_type, FINISHED))
-_FIGURES = ("progress", "eta_seconds", "speed")
-
-Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class EventPage:
     """A job and its events after `last_sequence`. The job was read first, so the events may be newer."""
 
-    job: Row
-    events: Sequence[Row]
+    job: JobRow
+    events: Sequence[EventRow]
     last_sequence: int
     is_full: bool = False  # there may be more events in the database
 
     @property
     def next_sequence(self) -> int:
-        return int(self.events[-1]["sequence"]) if self.events else self.last_sequence
+        return self.events[-1].sequence if self.events else self.last_sequence
 
     @property
     def is_last(self) -> bool:
@@ -51,25 +48,31 @@ class EventPage:
         `failed` ends the stream only as the last event: `dead_letter` is committed together with `failed`.
         """
         if self.events:
-            return not self.is_full and self.events[-1]["type"] in _TERMINAL
-        return self.job["status"] in FINISHED and self.job["event_sequence"] <= self.last_sequence
+            return not self.is_full and self.events[-1].type in _TERMINAL
+        return self.job.status in FINISHED and self.job.event_sequence <= self.last_sequence
 
     @property
-    def figures(self) -> tuple[float, ...] | None:
+    def figures(self) -> tuple[float | None, ...] | None:
         """Return the progress figures, or None if the job is not in progress or has a newer event."""
-        if self.job["status"] not in IN_PROGRESS or self.job["event_sequence"] != self.next_sequence:
+        if self.job.status not in IN_PROGRESS or self.job.event_sequence != self.next_sequence:
             return None
-        figures = tuple(self.job[name] for name in _FIGURES)
+        figures = (self.job.progress, self.job.eta_seconds, self.job.speed)
         return figures if any(figures) else None
 
     def progress(self) -> bytes:
-        document = status_document(self.job)
-        return frame("progress", encoded({name: document[name] for name in ("job_id", "status", *_FIGURES)}))
+        job = self.job
+        document = ProgressDocument(
+            job_id=job.job_id,
+            status=job.status,
+            progress=job.progress,
+            eta_seconds=job.eta_seconds,
+            speed=job.speed,
+        )
+        return frame("progress", encoded(members(document)))
 
     def frames(self) -> bytes:
         return b"".join(
-            b"id: %d\n" % event["sequence"] + frame(event["type"], event["payload"].encode())
-            for event in self.events
+            b"id: %d\n" % event.sequence + frame(event.type, event.payload.encode()) for event in self.events
         )
 
 
@@ -101,7 +104,7 @@ class EventStream(Response):
         self.init_headers({"cache-control": "no-cache, no-transform", "x-accel-buffering": "no"})
         self._job_id, self._last_sequence, self._read = job_id, last_sequence, read
         self._slot, self._watch, self._timings = slot, watch, timings
-        self._figures: tuple[float, ...] | None = None
+        self._figures: tuple[float | None, ...] | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         del scope

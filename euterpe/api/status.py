@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -14,6 +13,7 @@ from euterpe.api.disconnect import while_connected
 from euterpe.api.json_body import encoded, etag_of, etag_response, known_etags
 from euterpe.api.service import Service
 from euterpe.api.thread_pool import StoreThreadPool
+from euterpe.domain.rows import JobRow
 from euterpe.domain.scopes import Scope
 from euterpe.domain.states import FINISHED
 from euterpe.domain.status import status_document
@@ -22,8 +22,7 @@ from euterpe.store.queue.jobs import Jobs
 
 _READS_AT_ONCE = 100
 
-Row = Mapping[str, Any]
-Waiting = tuple[str, "asyncio.Future[Row | None]"]
+Waiting = tuple[str, "asyncio.Future[JobRow | None]"]
 
 
 class JobReads:
@@ -38,9 +37,9 @@ class JobReads:
         self._waiting: dict[str, list[Waiting]] = {}
         self._reading: set[asyncio.Task[None]] = set()
 
-    async def get(self, job_id: str, requester_id: str) -> Row:
+    async def get(self, job_id: str, requester_id: str) -> JobRow:
         """Return the job as it is now. Raise NotFound or Pruned."""
-        row: asyncio.Future[Row | None] = asyncio.get_running_loop().create_future()
+        row: asyncio.Future[JobRow | None] = asyncio.get_running_loop().create_future()
         self._wait(requester_id, (job_id, row))
         found = await row
         if found is None:  # a read of this job alone raises the reason
@@ -62,7 +61,7 @@ class JobReads:
             batch, self._waiting[requester_id] = waiting[:_READS_AT_ONCE], waiting[_READS_AT_ONCE:]
             many = partial(self._jobs.many, list({job_id for job_id, _ in batch}), requester_id=requester_id)
             try:
-                rows = {row["job_id"]: row for row in await self._pool.run(many, requester_id)}
+                rows = {row.job_id: row for row in await self._pool.run(many, requester_id)}
             except Exception as error:  # noqa: BLE001  each caller of the batch receives it
                 _resolve(batch, error)
             else:
@@ -70,7 +69,7 @@ class JobReads:
         del self._waiting[requester_id]
 
 
-def _resolve(batch: Sequence[Waiting], outcome: Mapping[str, Row] | Exception) -> None:
+def _resolve(batch: Sequence[Waiting], outcome: Mapping[str, JobRow] | Exception) -> None:
     for job_id, row in batch:
         if row.done():  # the caller was canceled
             continue
@@ -137,13 +136,13 @@ class StatusEndpoint:
         if not parameters.is_job_id(job_id):
             raise NotFound("there is no such job")
         row = await self._reads.get(job_id, requester_id)
-        return StatusBody(encoded(status_document(row)), row["status"] in FINISHED)
+        return StatusBody(encoded(status_document(row)), row.status in FINISHED)
 
     def _many(self, requester_id: str, job_ids: Sequence[str]) -> StatusBody:
         """Return the jobs in the order requested, each once, and the ids of missing and pruned jobs."""
         asked = list(dict.fromkeys(job_ids))
         possible = [job_id for job_id in asked if parameters.is_job_id(job_id)]
-        rows = {row["job_id"]: row for row in self._jobs.many(possible, requester_id=requester_id)}
+        rows = {row.job_id: row for row in self._jobs.many(possible, requester_id=requester_id)}
         absent = [job_id for job_id in possible if job_id not in rows]
         pruned = self._jobs.pruned(absent, requester_id=requester_id) if absent else set()
         document = {
@@ -151,4 +150,4 @@ class StatusEndpoint:
             "missing": [job_id for job_id in asked if job_id not in rows and job_id not in pruned],
             "pruned": [job_id for job_id in asked if job_id in pruned],
         }
-        return StatusBody(encoded(document), all(row["status"] in FINISHED for row in rows.values()))
+        return StatusBody(encoded(document), all(row.status in FINISHED for row in rows.values()))

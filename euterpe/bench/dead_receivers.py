@@ -98,7 +98,8 @@ class _EventSource:
         """Return the milliseconds from event to delivery for these jobs, in ascending order."""
         events = self._store.jobs.deliveries(requester_id=self._plan.requester_id, limit=_ALL)
         wanted = frozenset(job_ids)
-        return sorted(e["delivered_at"] - e["created_at"] for e in events if e["job_id"] in wanted)
+        own = (event for event in events if event.job_id in wanted)
+        return sorted((event.delivered_at or 0) - event.created_at for event in own)
 
     def _enqueue(self, urls: Sequence[str]) -> Sequence[str]:
         plans = {url: replace(self._plan, webhook_url=url) for url in urls}

@@ -114,7 +114,7 @@ def measure_backlog(installation: Installation, *, events: int) -> Sequence[Figu
 def _bodies(store: Store, plan: LoadPlan) -> Sequence[bytes]:
     """Return the bodies of the events of up to 20 jobs, for the bare loops to send."""
     jobs = store.jobs.page(requester_id=plan.requester_id, limit=20)
-    return [event["payload"].encode() for job in jobs for event in store.jobs.events(job["job_id"])]
+    return [event.payload.encode() for job in jobs for event in store.jobs.events(job.job_id)]
 
 
 def _measure_bare(

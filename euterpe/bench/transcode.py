@@ -15,6 +15,7 @@ from typing import Any
 from euterpe.bench.figures import BenchFailed, Figure
 from euterpe.bench.programs import Installation, Program, peak_mib
 from euterpe.domain.profiles import PROFILES
+from euterpe.domain.rows import JobRow
 from euterpe.domain.spec import parse_spec
 from euterpe.domain.states import JobStatus
 from euterpe.media.ffmpeg import find_ffmpeg
@@ -127,8 +128,8 @@ class TranscodeBench:
             (job,) = self._work_off(worker, [source.name])
         name = f"{seconds:g} s of 720p"
         return [
-            Figure(f"{name}, claimed → succeeded", "s", _seconds(job, "started_at"), bare, at_most=1.08),
-            Figure(f"{name}, enqueued → succeeded", "s", _seconds(job, "created_at"), bare, at_most=1.08),
+            Figure(f"{name}, claimed → succeeded", "s", _seconds(job, job.started_at), bare, at_most=1.08),
+            Figure(f"{name}, enqueued → succeeded", "s", _seconds(job, job.created_at), bare, at_most=1.08),
         ]
 
     def measure_many(self, count: int, slots: int) -> Figure:
@@ -139,7 +140,7 @@ class TranscodeBench:
         bare = self._clips.encode_bare(sources, slots=slots, threads=threads_of_a_slot(slots))
         with self._working(slots=slots) as worker:
             jobs = self._work_off(worker, [source.name for source in sources])
-        took = max(job["finished_at"] for job in jobs) - min(job["started_at"] for job in jobs)
+        took = max(job.finished_at or 0 for job in jobs) - min(job.started_at or 0 for job in jobs)
         return Figure("clips of one second", "jobs/s", count / took * 1000, count / bare, at_least=0.8)
 
     def measure_memory(self, large_mib: int) -> Sequence[Figure]:
@@ -169,7 +170,7 @@ class TranscodeBench:
             self._work_off(worker, [_SHORT])
             yield worker
 
-    def _work_off(self, worker: Program, names: Sequence[str]) -> Sequence[Mapping[str, Any]]:
+    def _work_off(self, worker: Program, names: Sequence[str]) -> Sequence[JobRow]:
         accepted = [self._submit(name) for name in names]
         jobs = [committed.result().job_id for committed in accepted]
         while self._store.jobs.unfinished(self._requester_id, at_most=1):
@@ -177,8 +178,8 @@ class TranscodeBench:
             time.sleep(_POLL_S)
         rows = self._store.jobs.many(jobs, requester_id=self._requester_id)
         for row in rows:
-            if row["status"] != JobStatus.SUCCEEDED:
-                raise BenchFailed(f"a job of the bench ended {row['status']}: {row['last_error']}")
+            if row.status != JobStatus.SUCCEEDED:
+                raise BenchFailed(f"a job of the bench ended {row.status}: {row.last_error}")
         return rows
 
     def _submit(self, name: str) -> "Future[Accepted]":
@@ -193,5 +194,5 @@ class TranscodeBench:
         return self._store.submit(parse_spec(document), self._requester_id)
 
 
-def _seconds(job: Mapping[str, Any], since: str) -> float:
-    return float(job["finished_at"] - job[since]) / 1000
+def _seconds(job: JobRow, since_ms: int | None) -> float:
+    return ((job.finished_at or 0) - (since_ms or 0)) / 1000

@@ -10,6 +10,7 @@ from euterpe.cli.commands import AsJson, check_id, command, duration_ms, group, 
 from euterpe.cli.job_tables import SHOWN_ROWS, show_attempts, show_events
 from euterpe.cli.job_view import show_job
 from euterpe.cli.output import age, document, job_fields, json_document, out, table, terminal_width
+from euterpe.domain.rows import EventRow, JobRow
 from euterpe.domain.states import JobStatus, Lane
 from euterpe.domain.status import status_document
 from euterpe.domain.text import check_text
@@ -74,12 +75,12 @@ def show(
         _print_plainly(job, attempts, events)
 
 
-def _events(store: Store, job_id: str) -> Iterator[dict[str, Any]]:
+def _events(store: Store, job_id: str) -> Iterator[EventRow]:
     """Yield all events of a job, page by page."""
     after = 0
     while page := store.jobs.events(job_id, after=after):
         yield from page
-        after = page[-1]["sequence"]
+        after = page[-1].sequence
 
 
 def _print_plainly(
@@ -134,16 +135,15 @@ def _answer(store: Store, job_id: str, sentence: str, as_json: bool) -> None:
         out(sentence)
 
 
-def _document(row: dict[str, Any]) -> dict[str, Any]:
+def _document(row: JobRow) -> dict[str, Any]:
     """Return the document that the requester sees, with the fields that only an operator may see."""
-    own = document({name: row[name] for name in _OPERATORS_OWN})
-    return {**status_document(row), **own}
+    own = document(row)
+    return {**status_document(row), **{name: own[name] for name in _OPERATORS_OWN}}
 
 
-def _line(row: dict[str, Any]) -> tuple[object, ...]:
-    attempts = f"{row['attempt_count']}/{row['max_attempts']}"
-    error = row["last_error"] and row["last_error"]["code"]
-    return row["job_id"], row["status"], row["queue"], attempts, age(row["created_at"]), error
+def _line(row: JobRow) -> tuple[object, ...]:
+    attempts = f"{row.attempt_count}/{row.max_attempts}"
+    return row.job_id, row.status, row.queue, attempts, age(row.created_at), row.error_code
 
 
 def _used(timings: Mapping[str, Any] | None) -> tuple[str, ...]:
@@ -169,7 +169,7 @@ def list_queues(as_json: AsJson = False) -> None:
         paused, backlog = store.control.paused_queues(), store.jobs.backlog()
     counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for row in backlog:
-        counts[row["queue"]][row["lane"]] = row["jobs"]
+        counts[row.queue][row.lane] = row.jobs
     found = [
         {"queue": queue, "paused": queue in paused, **{lane: counts[queue][lane] for lane in _LANES}}
         for queue in sorted({*counts, *paused})
@@ -185,7 +185,7 @@ def pause(queue: Queue) -> None:
     """Stop workers from claiming jobs of this queue. Running jobs go on, and no job is moved."""
     with opened() as store:
         store.control.pause(check_text("queue", queue, "queue"))
-        unused = queue not in {row["queue"] for row in store.jobs.backlog()}
+        unused = queue not in {row.queue for row in store.jobs.backlog()}
     doubt = ", and no job waits or runs in it" if unused else ""
     out(f"{queue} is paused{doubt}; `euterpe queues resume {queue}` ends that")
 

@@ -1,11 +1,12 @@
 """`euterpe outbox`: list and show webhook events and their deliveries, and replay them."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from euterpe.cli.commands import AsJson, check_id, command, group, instant_ms, opened
 from euterpe.cli.output import age, document, fields, json_document, out, table
+from euterpe.domain.rows import EventSummary
 from euterpe.domain.states import OutboxStatus
 from euterpe.store.errors import NotFound
 from euterpe.store.store import Store
@@ -126,14 +127,14 @@ def _between(store: Store, since: str, until: str | None) -> int:
     return count
 
 
-def _line(row: dict[str, Any]) -> tuple[object, ...]:
+def _line(row: EventSummary) -> tuple[object, ...]:
     return (
-        row["event_id"],
-        row["job_id"],
-        row["type"],
-        row["status"],
-        row["attempt_count"],
-        row["last_status_code"],
-        age(row["created_at"]),
-        row["last_error"],
+        row.event_id,
+        row.job_id,
+        row.type,
+        row.status,
+        row.attempt_count,
+        row.last_status_code,
+        age(row.created_at),
+        row.last_error,
     )

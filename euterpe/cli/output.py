@@ -5,19 +5,23 @@ import shutil
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console
 from rich.text import Text
 
 from euterpe.cli.layout import field_lines, printable, table_lines
+from euterpe.domain.rows import columns
 from euterpe.domain.states import FINISHED
 from euterpe.domain.units import format_largest_unit, iso_or_none
 
 _COLOURS = {"succeeded": "green", "failed": "red", "dead_letter": "red", "queued": "yellow"}
 # What is printed where the terminal's encoding has no such character; others become escapes.
 _ASCII = str.maketrans({"×": "x", "≥": ">=", "…": "...", "━": "#", "─": "-"})
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 
 def out(line: str) -> None:
@@ -67,11 +71,11 @@ def job_fields(job: Mapping[str, Any]) -> None:
     fields({"last_error" if goes_on and name == "error" else name: value for name, value in job.items()})
 
 
-def document(row: Mapping[str, Any]) -> dict[str, Any]:
+def document(row: "DataclassInstance") -> dict[str, Any]:
     """Return a database row for JSON: with instants in ISO 8601, and without the indexing column `lane`."""
     return {
         name: iso_or_none(value) if name.endswith("_at") else value
-        for name, value in row.items()
+        for name, value in columns(row).items()
         if name != "lane"
     }
 

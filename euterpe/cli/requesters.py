@@ -1,7 +1,7 @@
 """`euterpe requester`: manage requesters, their API keys, webhook secrets and limits."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import Annotated
 
@@ -9,6 +9,7 @@ import typer
 
 from euterpe.cli.commands import AsJson, command, duration_ms, group, opened
 from euterpe.cli.output import age, document, fields, json_document, note, out, table
+from euterpe.domain.rows import RequesterRow
 from euterpe.domain.scopes import DEFAULT_SCOPES, Scope
 from euterpe.store.queue.fairness.fair_shares import DEFAULT_WEIGHT
 from euterpe.store.queue.fairness.requester_limits import LONGEST_TIMEOUT_S, LimitName
@@ -50,12 +51,12 @@ def list_(as_json: AsJson = False) -> None:
         ("name", "id", "keys", "age", "limits", "disabled"),
         [
             (
-                row["name"],
-                row["requester_id"],
-                row["valid_keys"],
-                age(row["created_at"]),
+                row.name,
+                row.requester_id,
+                row.valid_keys,
+                age(row.created_at),
                 _limits_of(row),
-                "yes" if row["disabled_at"] else "",
+                "yes" if row.disabled_at else "",
             )
             for row in rows
         ],
@@ -137,12 +138,16 @@ def _seconds(text: str) -> int:
     return seconds
 
 
-def _limits_of(row: Mapping[str, object]) -> str:
+def _limits_of(row: RequesterRow) -> str:
     """Return the weight and limits that the operator has set for a requester, as one line."""
     named = {"weight": "weight", "max_running": "running", "max_timeout_seconds": "timeout in s"}
     named |= {"max_attempts": "attempts", "max_priority": "priority"}
     unset = {"weight": DEFAULT_WEIGHT}
-    return ", ".join(f"{word} {row[name]}" for name, word in named.items() if row[name] != unset.get(name))
+    return ", ".join(
+        f"{word} {getattr(row, name)}"
+        for name, word in named.items()
+        if getattr(row, name) != unset.get(name)
+    )
 
 
 def _print_secrets(as_json: bool, **values: str) -> None:

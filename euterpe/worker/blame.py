@@ -4,15 +4,15 @@ Invariant `blame`: only types, codes, error numbers and measurements decide, nev
 """
 
 import errno
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import structlog
 
 from euterpe.crypto.errors import CannotDecrypt, KeyProviderUnavailable, UnknownFormat, UnknownKek
 from euterpe.domain.error_codes import ErrorCode, Release, RetryClass
 from euterpe.domain.retry import Backoff, JobError, canceled
+from euterpe.domain.rows import AttemptRow
 from euterpe.media.errors import MediaError
 from euterpe.runtime.retry import draw
 from euterpe.storage.errors import StorageError
@@ -114,15 +114,14 @@ class ReleasePolicy:
         backoff = Backoff(self.first_pause_ms, self.longest_pause_ms)
         return backoff.delay_ms(given_back + 1, RetryClass.TRANSIENT, draw())
 
-    def is_spent(self, attempts: Sequence[Mapping[str, Any]]) -> bool:
+    def is_spent(self, attempts: Sequence[AttemptRow]) -> bool:
         """Return whether the job was released so often that its next failure of this kind is charged."""
         return count_limited_releases(attempts) >= self.most_free
 
 
-def count_limited_releases(attempts: Sequence[Mapping[str, Any]]) -> int:
+def count_limited_releases(attempts: Sequence[AttemptRow]) -> int:
     """Return the number of attempts that were released with a code of `LIMITED_CODES`.
 
     Count over the whole job: counted since the last charge, a job with three attempts ran eighteen times.
     """
-    released = [attempt for attempt in attempts if attempt["outcome"] == "released" and attempt["error"]]
-    return sum(attempt["error"]["code"] in LIMITED_CODES for attempt in released)
+    return sum(attempt.outcome == "released" and attempt.error_code in LIMITED_CODES for attempt in attempts)

@@ -6,6 +6,7 @@ from typing import Any
 import structlog
 
 from euterpe.domain.retry import JobError
+from euterpe.domain.rows import AttemptRow
 from euterpe.domain.states import JobStatus
 from euterpe.store.errors import StoreUnavailable
 from euterpe.store.queue.progress import ProgressReport
@@ -87,11 +88,11 @@ class AttemptRecorder:
         )
         _log.info("job_released", held=held)
 
-    def attempts(self) -> Sequence[Mapping[str, Any]]:
+    def attempts(self) -> Sequence[AttemptRow]:
         """Return the job's attempts, oldest first, this one last."""
         return self._control.retry_while_unavailable(lambda: self._store.jobs.attempts(self._job.job_id))
 
     def _is_at(self, target: JobStatus) -> bool:
         """Read whether an earlier call was committed: a connection lost during COMMIT leaves that open."""
         row = self._control.retry_while_unavailable(lambda: self._store.jobs.get(self._job.job_id))
-        return bool(row["claim_version"] == self._job.claim_version and row["status"] == target)
+        return bool(row.claim_version == self._job.claim_version and row.status == target)

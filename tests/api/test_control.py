@@ -67,7 +67,7 @@ def test_new_credentials_raise_the_version_and_reach_the_owner(on_every_engine: 
     assert (answer.status_code, answer.json()) == (200, {"credential_version": 2})
     job = claim_one(store)
     secret, version = store.credentials.open(job)
-    credentials = join_secrets(store.jobs.get(job_id)["spec"], secret).credentials
+    credentials = join_secrets(dict(store.jobs.get(job_id).spec), secret).credentials
     assert version == 2
     assert credentials is not None
     assert credentials.secret_access_key.get_secret_value() == "renewed"  # type: ignore[union-attr]

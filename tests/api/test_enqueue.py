@@ -33,7 +33,7 @@ def test_a_job_is_accepted_and_its_status_can_be_read_where_the_answer_says(on_e
 def test_an_accepted_job_is_committed_before_the_answer(on_every_engine: Served) -> None:
     """The job is read through another connection, which sees only commits."""
     job_id = on_every_engine.requester().submit()
-    assert on_every_engine.store.jobs.get(job_id)["status"] == "queued"
+    assert on_every_engine.store.jobs.get(job_id).status == "queued"
 
 
 def test_the_same_request_again_gets_the_stored_answer(on_every_engine: Served) -> None:

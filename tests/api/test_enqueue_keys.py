@@ -125,6 +125,6 @@ def test_new_credentials_are_refused_while_the_keys_are_away(
     job_id = requester.submit(credentials=CREDENTIALS)
     provider.is_away = True
     assert_problem(put_credentials(requester, job_id), 503, "key_provider_unavailable")
-    assert served.store.jobs.get(job_id)["status"] == JobStatus.QUEUED
+    assert served.store.jobs.get(job_id).status == JobStatus.QUEUED
     provider.is_away = False
     assert put_credentials(requester, job_id).json() == {"credential_version": 2}

@@ -27,7 +27,7 @@ def test_a_plain_request_gets_as_much_as_its_requester_is_allowed(on_every_engin
     accepted = requester.post(MINIMAL)
     assert (accepted.status_code, accepted.json()["priority"]) == (202, 40)
     job = on_every_engine.store.jobs.get(accepted.json()["job_id"])
-    assert (job["spec"]["timeout_seconds"], job["spec"]["priority"]) == (600, 40)
+    assert (job.spec["timeout_seconds"], job.spec["priority"]) == (600, 40)
 
 
 def test_the_settings_limit_everybody(on_every_engine: Served) -> None:

@@ -1,11 +1,10 @@
 """GET /metrics: request counters and the depth of the queues."""
 
-from typing import Any
-
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from euterpe.api.metrics import Depth
+from euterpe.domain.rows import BacklogRow
 from euterpe.store.errors import StoreUnavailable
 from tests.api.serving import Served
 from tests.store.jobs import claim_one
@@ -57,9 +56,9 @@ def test_the_depth_of_every_queue_and_lane_is_shown(on_every_engine: Served) -> 
 class Backlog:
     def __init__(self) -> None:
         self.queries = 0
-        self.rows: list[dict[str, Any]] | None = [{"queue": "q", "lane": "ready", "jobs": 7}]
+        self.rows: list[BacklogRow] | None = [BacklogRow(queue="q", lane="ready", jobs=7)]
 
-    def __call__(self) -> list[dict[str, Any]]:
+    def __call__(self) -> list[BacklogRow]:
         self.queries += 1
         if self.rows is None:
             raise StoreUnavailable("away")
@@ -92,7 +91,7 @@ def test_without_a_database_the_scrape_says_so() -> None:
 
 def test_queues_beyond_the_longest_two_hundred_are_shown_as_one() -> None:
     backlog = Backlog()
-    backlog.rows = [{"queue": f"q{n:03}", "lane": "ready", "jobs": n} for n in range(1, 301)]
+    backlog.rows = [BacklogRow(queue=f"q{n:03}", lane="ready", jobs=n) for n in range(1, 301)]
     shown = collected(Depth(backlog))
     assert len(shown) == 202
     assert shown["euterpe_jobs", "(others)", "ready"] == sum(range(1, 101))

@@ -12,11 +12,13 @@ from starlette.types import Message
 from euterpe.api.service import DEFAULT_TIMINGS, ApiTimings
 from euterpe.api.sse import BEAT, EventPage, EventStream
 from euterpe.api.watcher import Watch
+from euterpe.domain.rows import EventRow, JobRow
 from euterpe.store.errors import StoreUnavailable
+from tests.rows import row_of
 
-LIVE = {"status": "queued", "event_sequence": 0}
-ENDED = {"status": "succeeded", "event_sequence": 1}
-LAST = {"sequence": 1, "type": "job.succeeded", "payload": "{}"}
+LIVE = row_of(JobRow, status="queued", event_sequence=0)
+ENDED = row_of(JobRow, status="succeeded", event_sequence=1)
+LAST = row_of(EventRow, sequence=1, type="job.succeeded", payload="{}")
 
 
 class Client:

@@ -35,7 +35,7 @@ def test_the_stream_of_a_finished_job_has_all_its_events_in_order_and_ends(on_ev
         frames = list(stream)
     stored = store.jobs.events(job_id)
     assert [(frame.id, frame.event, frame.data) for frame in frames] == [
-        (event["sequence"], event["type"], event["payload"]) for event in stored
+        (event.sequence, event.type, event.payload) for event in stored
     ]
     assert [frame.event for frame in frames] == EVENTS_OF_SUCCESS
 

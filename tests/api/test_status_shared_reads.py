@@ -9,7 +9,9 @@ import pytest
 
 from euterpe.api.status import JobReads
 from euterpe.api.thread_pool import StoreThreadPool
+from euterpe.domain.rows import JobRow
 from euterpe.store.errors import NotFound, StoreUnavailable
+from tests.rows import row_of
 
 
 class Jobs:
@@ -20,15 +22,19 @@ class Jobs:
         self.started, self.may_go_on = threading.Event(), threading.Event()
         self.unavailable = False
 
-    def many(self, job_ids: Sequence[str], *, requester_id: str) -> list[dict[str, Any]]:
+    def many(self, job_ids: Sequence[str], *, requester_id: str) -> list[JobRow]:
         self.reads.append(set(job_ids))
         self.started.set()
         self.may_go_on.wait()
         if self.unavailable:
             raise StoreUnavailable("unavailable")
-        return [{"job_id": job_id, "of": requester_id} for job_id in job_ids if job_id != "unknown"]
+        return [
+            row_of(JobRow, job_id=job_id, requester_id=requester_id)
+            for job_id in job_ids
+            if job_id != "unknown"
+        ]
 
-    def get(self, job_id: str, *, requester_id: str) -> dict[str, Any]:
+    def get(self, job_id: str, *, requester_id: str) -> JobRow:
         raise NotFound(f"{requester_id} has no {job_id}")
 
 
@@ -61,7 +67,7 @@ async def read_during_the_first_query(jobs: Jobs, reads: JobReads, job_ids: Sequ
 def test_reads_that_arrive_during_a_query_share_the_next_one(jobs: Jobs) -> None:
     async def scenario(reads: JobReads) -> None:
         rows = await read_during_the_first_query(jobs, reads, ["a", "b", "a"])
-        assert [row["job_id"] for row in rows] == ["first", "a", "b", "a"]
+        assert [row.job_id for row in rows] == ["first", "a", "b", "a"]
         assert jobs.reads == [{"first"}, {"a", "b"}]
 
     run_with_reads(jobs, scenario)
@@ -80,7 +86,7 @@ def test_each_requester_has_queries_of_its_own(jobs: Jobs) -> None:
     async def scenario(reads: JobReads) -> None:
         jobs.may_go_on.set()
         mine, theirs = await asyncio.gather(reads.get("a", "mine"), reads.get("a", "theirs"))
-        assert (mine["of"], theirs["of"]) == ("mine", "theirs")
+        assert (mine.requester_id, theirs.requester_id) == ("mine", "theirs")
 
     run_with_reads(jobs, scenario)
 
@@ -100,7 +106,7 @@ def test_an_outage_fails_all_reads_of_the_query_and_not_the_next_one(jobs: Jobs)
         outcomes = await read_during_the_first_query(jobs, reads, ["a", "b"])
         assert [type(outcome) for outcome in outcomes] == [StoreUnavailable] * 3
         jobs.unavailable = False
-        assert (await reads.get("a", "r"))["job_id"] == "a"
+        assert (await reads.get("a", "r")).job_id == "a"
 
     run_with_reads(jobs, scenario)
 
@@ -112,6 +118,6 @@ def test_a_canceled_read_does_not_block_the_others(jobs: Jobs) -> None:
         other = asyncio.ensure_future(reads.get("b", "r"))
         canceled.cancel()
         jobs.may_go_on.set()
-        assert (await other)["job_id"] == "b"
+        assert (await other).job_id == "b"
 
     run_with_reads(jobs, scenario)

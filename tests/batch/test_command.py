@@ -38,7 +38,7 @@ def jobs_of(requester: Requester, served: Served) -> list[str]:
     """Return the output URLs of the requester's jobs."""
     with Client(served.url, requester.key) as client:
         ids = [job.job_id for job in client.jobs(limit=100)]
-    return [served.store.jobs.get(job_id)["spec"]["output"]["url"] for job_id in ids]
+    return [served.store.jobs.get(job_id).spec["output"]["url"] for job_id in ids]
 
 
 def counts(ran: Ran) -> tuple[int, int]:

@@ -64,7 +64,7 @@ def test_a_limit_that_makes_no_sense_is_wrong_usage(installed: Cli, wrong: tuple
     assert not wrong or wrong[0] in ran.err or wrong[0][2:].replace("-", "_") in ran.err
     with opened() as store:
         (row,) = store.requesters.all()
-    assert (row["weight"], row["max_running"]) == (100, None)
+    assert (row.weight, row.max_running) == (100, None)
 
 
 def test_limits_of_nobody_are_a_failure(installed: Cli) -> None:

@@ -11,6 +11,7 @@ import structlog
 
 from euterpe.dispatch.dispatcher import Dispatcher
 from euterpe.domain.retry import DeliverySchedule, Redeliver
+from euterpe.domain.rows import EventRow
 from euterpe.domain.spec import parse_spec
 from euterpe.domain.states import OutboxStatus
 from euterpe.net.egress import Egress
@@ -27,12 +28,12 @@ from tests.store.jobs import SPEC
 SQLITE = pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
 
 
-def events_of(store: Store, job_ids: list[str]) -> dict[str, dict[str, Any]]:
-    return {event["event_id"]: event for job_id in job_ids for event in store.jobs.events(job_id)}
+def events_of(store: Store, job_ids: list[str]) -> dict[str, EventRow]:
+    return {event.event_id: event for job_id in job_ids for event in store.jobs.events(job_id)}
 
 
 def statuses(store: Store, job_ids: list[str]) -> Counter[str]:
-    return Counter(event["status"] for event in events_of(store, job_ids).values())
+    return Counter(event.status for event in events_of(store, job_ids).values())
 
 
 def log_of(store: Store, event_id: str) -> list[Any]:
@@ -50,11 +51,11 @@ def test_every_event_is_delivered_once_with_its_exact_body(
         received = receiver.wait_for(100)
     events = events_of(store, job_ids)
     assert {one.event_id: one.body.decode() for one in received} == {
-        event_id: event["payload"] for event_id, event in events.items()
+        event_id: event.payload for event_id, event in events.items()
     }
     assert len(receiver.received) == 100
     assert statuses(store, job_ids) == {OutboxStatus.DELIVERED: 100}
-    assert {(event["worker_id"], event["lease_expires_at"]) for event in events.values()} == {(None, None)}
+    assert {(event.worker_id, event.lease_expires_at) for event in events.values()} == {(None, None)}
     assert_signed(received, requester.webhook_secret)
 
 
@@ -78,10 +79,10 @@ def test_a_receiver_that_fails_half_of_the_time_gets_every_event_again_as_it_was
     assert {event_id: len(sent) for event_id, sent in bodies.items()} == dict.fromkeys(attempts, 1)
     assert_signed(receiver.received, requester.webhook_secret)  # each attempt has a new nonce
     for event in events_of(store, job_ids).values():
-        assert event["attempt_count"] == attempts[event["event_id"]]
-        log = log_of(store, event["event_id"])
+        assert event.attempt_count == attempts[event.event_id]
+        log = log_of(store, event.event_id)
         assert [row.outcome for row in log] == ["pending"] * (len(log) - 1) + ["delivered"]
-        assert len(log) == attempts[event["event_id"]]
+        assert len(log) == attempts[event.event_id]
 
 
 def test_each_attempt_is_in_the_delivery_log(
@@ -101,7 +102,7 @@ def test_each_attempt_is_in_the_delivery_log(
         assert (row.job_id, row.requester_id) == (job_id, requester.requester_id)
         assert row.worker_id == "pod-7"
         assert row.duration_ms >= 0
-    assert event["delivered_at"] == delivered.ended_at
+    assert event.delivered_at == delivered.ended_at
 
 
 def test_a_dead_letter_is_delivered_when_it_is_replayed(
@@ -128,8 +129,8 @@ def test_a_spent_budget_is_a_dead_letter(
     with dispatching(store, max_attempts=3):
         outbox.wait_settled(3)
     (event,) = events_of(store, [job_id]).values()
-    assert (event["status"], event["attempt_count"]) == (OutboxStatus.DEAD_LETTER, 3)
-    assert event["last_error"] == "answered 500; all 3 attempts are spent"
+    assert (event.status, event.attempt_count) == (OutboxStatus.DEAD_LETTER, 3)
+    assert event.last_error == "answered 500; all 3 attempts are spent"
     assert len(receiver.received) == 3
 
 
@@ -140,8 +141,8 @@ def test_a_refused_address_is_recorded(store: Store, requester: NewRequester, ou
         outbox.wait_settled(1)
     ((event_id, event),) = events_of(store, [job_id]).items()
     (row,) = log_of(store, event_id)
-    assert (event["status"], row.outcome) == (OutboxStatus.DEAD_LETTER,) * 2
-    assert event["last_error"] == row.error
+    assert (event.status, row.outcome) == (OutboxStatus.DEAD_LETTER,) * 2
+    assert event.last_error == row.error
     assert row.error.startswith("egress_refused: ")
     assert "canary" not in row.error
 
@@ -237,9 +238,9 @@ def test_a_drain_finishes_what_is_under_way_and_hands_back_the_rest(
         draining.join()
     for event_id, event in events_of(store, job_ids).items():
         was_sent = event_id == received.event_id
-        assert event["status"] == (OutboxStatus.DELIVERED if was_sent else OutboxStatus.PENDING)
-        assert event["attempt_count"] == was_sent
-        assert event["lease_expires_at"] is None
+        assert event.status == (OutboxStatus.DELIVERED if was_sent else OutboxStatus.PENDING)
+        assert event.attempt_count == was_sent
+        assert event.lease_expires_at is None
     assert len(black_hole.received) == 1
 
 
@@ -282,7 +283,7 @@ def test_an_event_whose_lease_was_lost_while_it_waited_is_not_sent(
             connection.execute(sa.update(job_outbox_events).values(claim_version=version, worker_id="d2"))
         dispatcher._lease_keeper.beat()
         black_hole.open.set()
-    assert {event["worker_id"] for event in store.jobs.events(job_id)} == {"d2"}
+    assert {event.worker_id for event in store.jobs.events(job_id)} == {"d2"}
     assert len(black_hole.received) == 1
 
 

@@ -44,9 +44,7 @@ def test_what_waits_for_a_black_hole_is_handed_back_and_costs_no_attempt(
         black_hole.open.set()
         outbox.wait_settled(4)
     events = [event for job_id in job_ids for event in store.jobs.events(job_id)]
-    assert [(event["status"], event["attempt_count"]) for event in events] == [
-        (OutboxStatus.DELIVERED, 1)
-    ] * 4
+    assert [(event.status, event.attempt_count) for event in events] == [(OutboxStatus.DELIVERED, 1)] * 4
     assert len(black_hole.received) == 4
 
 

@@ -43,7 +43,7 @@ def test_events_wait_for_the_keys_with_all_their_attempts(
         outbox.wait_settled(3)
     assert_signed(receiver.received, requester.webhook_secret)
     events = store.jobs.events(job_id)
-    assert {(event["status"], event["attempt_count"]) for event in events} == {(OutboxStatus.DELIVERED, 1)}
+    assert {(event.status, event.attempt_count) for event in events} == {(OutboxStatus.DELIVERED, 1)}
     assert {delay_ms <= 30 for _, delay_ms in outbox.postponed} == {True}
 
 

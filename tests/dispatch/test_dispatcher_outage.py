@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import structlog
 
+from euterpe.domain.rows import EventRow
 from euterpe.domain.states import OutboxStatus
 from euterpe.store.store import Store
 from tests.dispatch.dispatcher_harness import add_events, dispatching, watch
@@ -73,13 +74,13 @@ def test_everything_is_delivered_after_an_outage_in_the_middle(
             assert outage_logged.wait(TIMEOUT_S)
         with open_store(database.url) as after:
             # The rows are read, as `settled` may lack some: a connection can break after its commit.
-            outbox.wait_until(lambda: {event["status"] for event in events_of(after, job_ids)} == DELIVERED)
+            outbox.wait_until(lambda: {event.status for event in events_of(after, job_ids)} == DELIVERED)
             events = events_of(after, job_ids)
     assert {one.event_id: one.body.decode() for one in receiver.received} == {
-        event["event_id"]: event["payload"] for event in events
+        event.event_id: event.payload for event in events
     }
     assert len(events) == 100
 
 
-def events_of(store: Store, job_ids: list[str]) -> list[dict[str, Any]]:
+def events_of(store: Store, job_ids: list[str]) -> list[EventRow]:
     return [event for job_id in job_ids for event in store.jobs.events(job_id)]

@@ -121,7 +121,7 @@ def test_one_bad_result_keeps_no_other_from_being_written(
     outbox.wait_settled(4)
     writer.stop()
     assert {delivery.event for delivery in outbox.settled} == set(good)
-    assert store.jobs.event(bad.event_id)["status"] == OutboxStatus.CLAIMED
+    assert store.jobs.event(bad.event_id).status == OutboxStatus.CLAIMED
     (line,) = [line for line in logs if line["log_level"] == "error"]
     assert (line["event"], line["event_id"]) == ("delivery_not_settled", bad.event_id)
     assert len(settled.events) == 5
@@ -174,7 +174,7 @@ def test_a_stop_does_not_wait_for_a_database_for_ever(
             writer.put(Delivery(event, Delivered(), 200))
             writer.start()
             writer.stop()
-        assert store.jobs.event(event.event_id)["status"] == OutboxStatus.CLAIMED
+        assert store.jobs.event(event.event_id).status == OutboxStatus.CLAIMED
     assert {line["event"] for line in logs} == {"settle_failed"}
 
 

@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from euterpe.domain.rows import AttemptRow
 from euterpe.domain.spec import parse_spec
 from euterpe.store.engine.wakeup import Topic
 from euterpe.store.store import Store
@@ -18,7 +18,7 @@ _SHORT_LEASE = {"EUTERPE_LEASE_TTL_MS": "2000", "EUTERPE_HEARTBEAT_INTERVAL_MS":
 pytestmark = pytest.mark.parametrize("engine", ["sqlite", "postgres"], indirect=True)
 
 
-def await_attempt(store: Store, job_id: str, matches: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+def await_attempt(store: Store, job_id: str, matches: Callable[[AttemptRow], bool]) -> AttemptRow:
     """Return the latest attempt once it matches. Sweep meanwhile, as any worker would."""
     with closing(store.database.listen(Topic.INBOX)) as commits:
         for _ in range(int(TIMEOUT_S * 10)):
@@ -37,12 +37,12 @@ def test_a_worker_that_is_killed_in_an_encode_leaves_its_account(
     with installation.store() as store:
         spec = parse_spec(installation.request("long.mp4"))
         job_id = store.submit(spec, installation.requester_id).result(TIMEOUT_S).job_id
-        running = await_attempt(store, job_id, lambda row: (row["timings"] or {}).get("cpu_seconds", 0) > 0)
+        running = await_attempt(store, job_id, lambda row: (row.timings or {}).get("cpu_seconds", 0) > 0)
         worker.kill()
-        ended = await_attempt(store, job_id, lambda row: row["ended_at"] is not None)
-    assert ended["outcome"] == "lease_expired"
-    timings = ended["timings"]
-    assert timings["cpu_seconds"] >= running["timings"]["cpu_seconds"] > 0
+        ended = await_attempt(store, job_id, lambda row: row.ended_at is not None)
+    assert ended.outcome == "lease_expired"
+    timings, before = ended.timings or {}, running.timings or {}
+    assert timings["cpu_seconds"] >= before["cpu_seconds"] > 0
     assert timings["bytes_in"] == (media / "long.mp4").stat().st_size
     assert timings["encode_ms"] > 0
     assert timings["measured"] == "last_beat"
@@ -54,9 +54,10 @@ def test_a_drained_worker_releases_with_its_final_account(installation: Installa
     with installation.store() as store:
         spec = parse_spec(installation.request("long.mp4"))
         job_id = store.submit(spec, installation.requester_id).result(TIMEOUT_S).job_id
-        await_attempt(store, job_id, lambda row: (row["timings"] or {}).get("cpu_seconds", 0) > 0)
+        await_attempt(store, job_id, lambda row: (row.timings or {}).get("cpu_seconds", 0) > 0)
         assert worker.stop() == 0
         (ended,) = store.jobs.attempts(job_id)
-    assert ended["outcome"] == "released"
-    assert ended["timings"]["measured"] == "final"
-    assert ended["timings"]["cpu_seconds"] > 0
+    assert ended.outcome == "released"
+    assert ended.timings is not None
+    assert ended.timings["measured"] == "final"
+    assert ended.timings["cpu_seconds"] > 0

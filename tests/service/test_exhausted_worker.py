@@ -32,7 +32,7 @@ def test_a_worker_without_descriptors_charges_no_job(installation: Installation,
     worker.await_log("worker_started")
     with installation.store() as store:
         first = submit(installation, store)  # opens the connections that the worker keeps
-        await_attempt(store, first, lambda row: row["outcome"] == "succeeded")
+        await_attempt(store, first, lambda row: row.outcome == "succeeded")
         for spare in (0, 3, 6):
             before = lower_the_limit(worker, spare)
             job_id = submit(installation, store)
@@ -41,8 +41,8 @@ def test_a_worker_without_descriptors_charges_no_job(installation: Installation,
                 ("attempt_not_charged", "database_unavailable", "claim_failed", "claims_paused"), seen
             )
             resource.prlimit(worker.pid, resource.RLIMIT_NOFILE, before)
-            await_attempt(store, job_id, lambda row: row["outcome"] in ("succeeded", "failed", "dead_letter"))
+            await_attempt(store, job_id, lambda row: row.outcome in ("succeeded", "failed", "dead_letter"))
             job = store.jobs.get(job_id)
-            assert (job["status"], job["attempt_count"]) == ("succeeded", 1), worker.log[seen:]
+            assert (job.status, job.attempt_count) == ("succeeded", 1), worker.log[seen:]
     assert worker.stop() == 0
     assert installation.leftovers() == []

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from euterpe.crypto.errors import UnknownKek
+from euterpe.domain.rows import JobRow
 from euterpe.domain.states import JobStatus
 from euterpe.media.child import Child
 from euterpe.net.errors import EgressUnreachable
@@ -42,31 +43,31 @@ def kill(child: Child) -> None:
     os.kill(child.pid, signal.SIGKILL)
 
 
-def cancel_at(gate: Gate, harness: WorkerHarness, job_id: str) -> dict[str, Any]:
+def cancel_at(gate: Gate, harness: WorkerHarness, job_id: str) -> JobRow:
     with gate.held():
         harness.store.control.cancel(job_id)
         harness.worker.lease_keeper.beat()
     job = harness.await_end(job_id)
-    assert (job["status"], job["last_error"]["code"]) == ("failed", "canceled")
+    assert (job.status, job.error_code) == ("failed", "canceled")
     return job
 
 
 def test_a_cancel_stops_a_fetch(harness: WorkerHarness, proxy: S3Proxy) -> None:
     gate = proxy.gate("GET")
     job = cancel_at(gate, harness, harness.submit(credentials=harness.keys))
-    assert job["last_error"]["phase"] == "fetching"
+    assert (job.last_error or {})["phase"] == "fetching"
 
 
 def test_a_cancel_kills_ffmpeg(harness: WorkerHarness, ffmpeg: Gate) -> None:
     job = cancel_at(ffmpeg, harness, harness.submit(credentials=harness.keys))
-    assert job["last_error"]["phase"] == "processing"
+    assert (job.last_error or {})["phase"] == "processing"
 
 
 def test_a_cancel_aborts_an_upload_in_parts(harness: WorkerHarness, proxy: S3Proxy) -> None:
     gate = proxy.gate("PUT", "partNumber=2")
     prefix = f"s3://{harness.bucket.name}/canceled/"
     job = cancel_at(gate, harness, harness.submit(credentials=harness.keys, output={"url": prefix}))
-    assert job["last_error"]["phase"] == "uploading"
+    assert (job.last_error or {})["phase"] == "uploading"
     assert proxy.count("POST", "uploads") == proxy.count("DELETE", "uploadId") == 1
     assert list((harness.bucket / "canceled").rglob("*")) == []
 
@@ -85,8 +86,8 @@ def test_an_encode_beyond_the_jobs_time_is_ended(harness: WorkerHarness, ffmpeg:
     with ffmpeg.held():
         pass
     job = harness.await_end(job_id)
-    assert (job["status"], job["last_error"]["code"]) == ("failed", "attempt_timeout")
-    assert job["last_error"]["retryable"] is False
+    assert (job.status, job.error_code) == ("failed", "attempt_timeout")
+    assert (job.last_error or {})["retryable"] is False
 
 
 def test_a_fetch_beyond_the_jobs_time_is_ended(harness: WorkerHarness, proxy: S3Proxy) -> None:
@@ -94,7 +95,7 @@ def test_a_fetch_beyond_the_jobs_time_is_ended(harness: WorkerHarness, proxy: S3
     job_id = harness.submit(credentials=harness.keys, timeout_seconds=3600)
     with gate.held():
         harness.clock.advance(3601)
-    assert harness.await_end(job_id)["last_error"]["code"] == "attempt_timeout"
+    assert harness.await_end(job_id).error_code == "attempt_timeout"
 
 
 @pytest.mark.parametrize("method", ["HEAD", "GET", "PUT"])
@@ -113,7 +114,7 @@ def test_a_store_that_says_nothing_holds_no_slot_beyond_the_jobs_time(
     job_id = harness.submit(credentials=harness.keys, timeout_seconds=2)
     with gate.held():
         job = harness.await_end(job_id)
-    assert (job["status"], job["last_error"]["code"]) == ("failed", "attempt_timeout")
+    assert (job.status, job.error_code) == ("failed", "attempt_timeout")
 
 
 def test_a_host_that_says_nothing_holds_no_slot_beyond_the_jobs_time(harness: WorkerHarness) -> None:
@@ -124,7 +125,7 @@ def test_a_host_that_says_nothing_holds_no_slot_beyond_the_jobs_time(harness: Wo
     with Server(silent, harness.authority.server_context(["localhost"])) as server:
         source = {"url": f"https://localhost:{server.port}/clip.mp4"}
         job = harness.await_end(harness.submit(source, timeout_seconds=1))
-    assert (job["status"], job["last_error"]["code"]) == ("failed", "attempt_timeout")
+    assert (job.status, job.error_code) == ("failed", "attempt_timeout")
 
 
 def test_an_ffmpeg_that_gets_nowhere_is_ended_and_the_job_tried_again(
@@ -144,7 +145,7 @@ def test_a_killed_ffmpeg_is_tried_again(harness: WorkerHarness) -> None:
     job_id = harness.submit(credentials=harness.keys)
     harness.await_end(job_id)
     assert harness.error_codes(job_id) == ["encode_killed", None]
-    assert harness.store.jobs.get(job_id)["attempt_count"] == 1, "the first attempt was given back"
+    assert harness.store.jobs.get(job_id).attempt_count == 1, "the first attempt was given back"
 
 
 def test_a_stopping_worker_hands_back_what_it_cannot_finish(
@@ -157,8 +158,8 @@ def test_a_stopping_worker_hands_back_what_it_cannot_finish(
             harness.worker.lease_keeper.stop_attempts()  # `stop` does this once the drain time is over
         harness.await_status(job_id, JobStatus.SUCCEEDED)
         attempts = harness.store.jobs.attempts(job_id)
-    assert [attempt["outcome"] for attempt in attempts] == ["released", "succeeded"]
-    assert [attempt["attempt_no"] for attempt in attempts] == [1, 1], "the attempt is given back"
+    assert [attempt.outcome for attempt in attempts] == ["released", "succeeded"]
+    assert [attempt.attempt_no for attempt in attempts] == [1, 1], "the attempt is given back"
 
 
 def test_a_stopping_worker_finishes_what_it_can(
@@ -170,7 +171,7 @@ def test_a_stopping_worker_finishes_what_it_can(
         with gate.held():
             stopping = harness.stop_in_background()
         stopping.join()
-        assert harness.store.jobs.get(job_id)["status"] == "succeeded"
+        assert harness.store.jobs.get(job_id).status == "succeeded"
     assert not any((tmp_path / "work").iterdir()), "nothing-left: files"
 
 
@@ -185,7 +186,7 @@ def test_a_bug_is_an_internal_error_and_the_slot_lives_on(
     job_id = harness.submit(credentials=harness.keys, max_attempts=2)
     harness.await_end(job_id)
     assert harness.error_codes(job_id) == ["internal_error", None]
-    error = harness.store.jobs.attempts(job_id)[0]["error"]
+    error = harness.store.jobs.attempts(job_id)[0].error or {}
     assert error["retryable"]
     assert "ZeroDivisionError" in error["message"]
     assert "canary" not in error["message"]
@@ -206,7 +207,7 @@ def test_a_bug_in_a_claim_does_not_end_the_claims(
     with gate.held():
         pass
     job_id = harness.submit(credentials=harness.keys)
-    assert harness.await_end(job_id)["status"] == "succeeded"
+    assert harness.await_end(job_id).status == "succeeded"
 
 
 def test_a_job_is_handed_on_by_a_worker_that_lacks_its_key(
@@ -222,7 +223,7 @@ def test_a_job_is_handed_on_by_a_worker_that_lacks_its_key(
     monkeypatch.setattr(harness.store.credentials, "open", fail_once)
     job_id = harness.submit(credentials=harness.keys, max_attempts=1)
     job = harness.await_end(job_id)
-    assert (job["status"], job["attempt_count"], job["claim_version"]) == ("succeeded", 1, 2)
+    assert (job.status, job.attempt_count, job.claim_version) == ("succeeded", 1, 2)
 
 
 class PoolWithoutThreads(ThreadPoolExecutor):
@@ -243,7 +244,7 @@ def test_a_job_for_which_no_thread_is_to_be_had_is_handed_back(
     del proxy  # the fixture makes it forward all calls
     with run_worker(tmp_path, proxy_server, bucket, pool=PoolWithoutThreads(2)) as harness:
         job = harness.await_end(harness.submit(credentials=harness.keys, max_attempts=1))
-    assert (job["status"], job["attempt_count"], job["claim_version"]) == ("succeeded", 1, 2)
+    assert (job.status, job.attempt_count, job.claim_version) == ("succeeded", 1, 2)
 
 
 def test_nothing_is_published_once_the_lease_is_lost(harness: WorkerHarness, ffmpeg: Gate) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from euterpe.dispatch.dispatcher import Dispatcher
 from euterpe.domain.retry import DeliverySchedule
+from euterpe.domain.rows import DeliveryRow, EventRow
 from euterpe.net.egress import Egress
 from euterpe.net.policy import EgressPolicy
 from euterpe.store.store import Store
@@ -38,19 +39,19 @@ class Requester:
         self._store, self._outbox = store, watch(store)
         self._requester = store.requesters.create("newsroom")
 
-    def send_event(self, url: str) -> dict[str, Any]:
+    def send_event(self, url: str) -> EventRow:
         """Send the first event of a new job to `url`; return its row once it is delivered or dead."""
         (job_id,) = add_events(self._store, self._requester, url)
-        event_id = self._store.jobs.events(job_id)[-1]["event_id"]
+        event_id = self._store.jobs.events(job_id)[-1].event_id
 
-        def event() -> dict[str, Any]:
+        def event() -> EventRow:
             return self._store.jobs.event(event_id)
 
-        self._outbox.wait_until(lambda: event()["status"] in ("delivered", "dead_letter"))
+        self._outbox.wait_until(lambda: event().status in ("delivered", "dead_letter"))
         return event()
 
-    def log(self, event: dict[str, Any]) -> list[dict[str, Any]]:
-        return self._store.jobs.delivery_log(event["event_id"])
+    def log(self, event: EventRow) -> list[DeliveryRow]:
+        return self._store.jobs.delivery_log(event.event_id)
 
 
 @pytest.fixture
@@ -98,12 +99,12 @@ def test_a_delivery_to_a_hostile_receiver_ends_and_is_logged(
     with Server(receiver) as server:
         dispatch(server.pair)
         event = requester.send_event(server.url)
-        assert event["status"] == ("delivered" if reason is None else "dead_letter")
-        assert (event["last_error"] or "").startswith(reason or "")
-        assert (event["last_error"] is None) == (reason is None)
+        assert event.status == ("delivered" if reason is None else "dead_letter")
+        assert (event.last_error or "").startswith(reason or "")
+        assert (event.last_error is None) == (reason is None)
         log = requester.log(event)
-        assert len(log) == event["attempt_count"] == attempts
-        assert all(len(attempt["answer"] or "") <= MAX_ANSWER for attempt in log)
+        assert len(log) == event.attempt_count == attempts
+        assert all(len(attempt.answer or "") <= MAX_ANSWER for attempt in log)
 
 
 def test_an_expired_certificate_is_reported_and_nothing_is_sent(
@@ -113,8 +114,8 @@ def test_an_expired_certificate_is_reported_and_nothing_is_sent(
     with Server(answering(OK), authority.server_context(["localhost"], expired=True)) as server:
         dispatch("127.0.0.0/8", "::1/128", ssl_context=authority.client_context())
         event = requester.send_event(f"https://localhost:{server.port}/hook")
-        assert (event["status"], server.requests) == ("dead_letter", [])
-        assert event["last_error"].startswith("egress_untrusted: ")
+        assert (event.status, server.requests) == ("dead_letter", [])
+        assert (event.last_error or "").startswith("egress_untrusted: ")
 
 
 def test_a_name_that_moves_to_an_address_inside_is_not_followed_there(
@@ -125,8 +126,8 @@ def test_a_name_that_moves_to_an_address_inside_is_not_followed_there(
         record = RecordingDialer(server.port)
         dispatch(resolve=names, dial=record)
         url = "http://hook.example/hook"
-        assert requester.send_event(url)["status"] == "delivered"
+        assert requester.send_event(url).status == "delivered"
         event = requester.send_event(url)
-        assert (event["status"], event["attempt_count"]) == ("dead_letter", 1)
-        assert event["last_error"].startswith("egress_refused: ")
+        assert (event.status, event.attempt_count) == ("dead_letter", 1)
+        assert (event.last_error or "").startswith("egress_refused: ")
         assert record.dialled == [("93.184.215.14", 80)]

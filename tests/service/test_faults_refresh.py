@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from standardwebhooks import Webhook
 
 from euterpe.client.documents import Refresh
 from euterpe.domain.replacement import new_secret
+from euterpe.domain.rows import JobRow
 from euterpe.domain.states import JobStatus
 from euterpe.domain.units import iso
 from euterpe.worker.credentials import RefreshTimings
@@ -102,13 +102,13 @@ def bring_token(harness: WorkerHarness, value: str) -> Callable[[Refresh], Answe
 
 def put_token(harness: WorkerHarness, job_id: str, value: str) -> int:
     """Replace the credentials as PUT /transcode/{job_id}/credentials does; return their version."""
-    secret = new_secret(harness.store.jobs.get(job_id)["spec"], {"credentials": token(harness, value)})
+    secret = new_secret(dict(harness.store.jobs.get(job_id).spec), {"credentials": token(harness, value)})
     return harness.store.credentials.replace(job_id, harness.requester_id, secret)
 
 
-def assert_refused(job: dict[str, Any]) -> None:
-    assert (job["status"], job["last_error"]["code"]) == ("failed", "source_forbidden")
-    assert job["refresh_count"] == 3, "its budget is spent, and not exceeded"
+def assert_refused(job: JobRow) -> None:
+    assert (job.status, job.error_code) == ("failed", "source_forbidden")
+    assert job.refresh_count == 3, "its budget is spent, and not exceeded"
 
 
 @pytest.mark.parametrize("call", ["HEAD clip", "GET clip", "PUT partNumber=2"])
@@ -119,8 +119,8 @@ def test_a_job_goes_on_with_the_credentials_of_the_answer(
     requester.refresh = bring_token(harness, "second")
     job_id = harness.submit(credentials=token(harness, "first"), refresh_url=requester.refresh_url)
     job = harness.await_end(job_id)
-    assert (job["status"], job["last_error"], job["attempt_count"]) == ("succeeded", None, 1)
-    assert (job["credential_version"], job["refresh_count"]) == (2, 1)
+    assert (job.status, job.last_error, job.attempt_count) == ("succeeded", None, 1)
+    assert (job.credential_version, job.refresh_count) == (2, 1)
     (refresh,) = requester.refreshes
     assert (refresh.job_id, refresh.credential_version, refresh.reason) == (job_id, 1, "forbidden")
     assert proxy.count("DELETE", "uploadId") == proxy.count("POST", "uploads") - 1, "no part is left"
@@ -133,7 +133,7 @@ def test_a_refresh_call_has_the_format_of_the_jobs_webhooks(
     requester.refresh = bring_token(harness, "second")
     url, credentials = requester.refresh_url, token(harness, "first")
     job_id = harness.submit(credentials=credentials, refresh_url=url, webhook_format="standard")
-    assert harness.await_end(job_id)["status"] == "succeeded"
+    assert harness.await_end(job_id).status == "succeeded"
     ((headers, body),) = requester.refresh_requests
     document = Webhook(harness.webhook_secret).verify(body, headers)
     assert (document["job_id"], document["event_id"]) == (job_id, headers["webhook-id"])
@@ -156,7 +156,7 @@ def test_a_job_waits_for_credentials_that_were_promised(
         pass
     assert put_token(harness, job_id, "second") == 2
     job = harness.await_end(job_id)
-    assert (job["status"], job["refresh_count"], len(requester.refreshes)) == ("succeeded", 1, 1)
+    assert (job.status, job.refresh_count, len(requester.refreshes)) == ("succeeded", 1, 1)
 
 
 @pytest.mark.parametrize(
@@ -182,7 +182,7 @@ def test_without_newer_credentials_nothing_goes_on(
     job_id = harness.submit(credentials=token(harness, "first"), refresh_url=requester.refresh_url)
     job = harness.await_end(job_id)
     assert_refused(job)
-    assert (job["credential_version"], len(requester.refreshes)) == (1, 3)
+    assert (job.credential_version, len(requester.refreshes)) == (1, 3)
     assert tokens.used == ["first"], "what was refused is not tried again"
 
 
@@ -207,11 +207,11 @@ def test_credentials_that_do_not_work_either_spend_the_budget(
     )
     job = harness.await_end(job_id)
     assert_refused(job)
-    assert job["credential_version"] == 4
+    assert job.credential_version == 4
     assert tokens.used == ["v1", "v2", "v3", "v4"]
     tokens.accepted = {"v5"}
     harness.store.control.retry(job_id)
-    assert harness.await_end(job_id)["status"] == "succeeded", "a retry may refresh again"
+    assert harness.await_end(job_id).status == "succeeded", "a retry may refresh again"
 
 
 def test_an_attempt_takes_what_a_put_has_brought_since_the_last_one(
@@ -231,7 +231,7 @@ def test_an_attempt_takes_what_a_put_has_brought_since_the_last_one(
     with refused.held():
         put_token(harness, job_id, "second")
     job = harness.await_end(job_id)
-    assert (job["status"], job["refresh_count"], job["attempt_count"]) == ("succeeded", 0, 1)
+    assert (job.status, job.refresh_count, job.attempt_count) == ("succeeded", 0, 1)
 
 
 def test_credentials_that_end_soon_are_renewed_before_they_are_used(
@@ -243,7 +243,7 @@ def test_credentials_that_end_soon_are_renewed_before_they_are_used(
         credentials=token(harness, "first", expires_at=in_seconds(30)), refresh_url=requester.refresh_url
     )
     job = harness.await_end(job_id)
-    assert (job["status"], job["refresh_count"]) == ("succeeded", 1)
+    assert (job.status, job.refresh_count) == ("succeeded", 1)
     assert [call.reason for call in requester.refreshes] == ["expiring"]
     assert set(tokens.used) == {"second"}
 
@@ -256,7 +256,7 @@ def test_credentials_that_end_soon_are_used_while_they_last_when_no_others_come(
         credentials=token(harness, "first", expires_at=in_seconds(30)), refresh_url=requester.refresh_url
     )
     job = harness.await_end(job_id)
-    assert (job["status"], job["refresh_count"]) == ("succeeded", 1)
+    assert (job.status, job.refresh_count) == ("succeeded", 1)
     assert set(tokens.used) == {"first"}
 
 
@@ -268,7 +268,7 @@ def test_new_credentials_lead_to_no_endpoint_that_the_operator_has_not_allowed(
     requester.refresh = lambda _: credentials_answer(elsewhere)
     job_id = harness.submit(credentials=token(harness, "first"), refresh_url=requester.refresh_url)
     job = harness.await_end(job_id)
-    assert (job["status"], job["last_error"]["code"]) == ("failed", "endpoint_not_allowed")
+    assert (job.status, job.error_code) == ("failed", "endpoint_not_allowed")
 
 
 @pytest.mark.parametrize("refresh_timings", [replace(SHORT, promise_s=3600.0)], ids=["endless promise"])
@@ -288,7 +288,7 @@ def test_a_job_that_waits_for_credentials_can_be_canceled(
         harness.store.control.cancel(job_id)
         harness.worker.lease_keeper.beat()
     job = harness.await_end(job_id)
-    assert (job["status"], job["last_error"]["code"]) == (JobStatus.FAILED, "canceled")
+    assert (job.status, job.error_code) == (JobStatus.FAILED, "canceled")
 
 
 def in_seconds(seconds: int) -> str:
@@ -301,6 +301,6 @@ def test_a_refusal_is_reported_without_the_credentials(
     tokens.accepted = set()
     job_id = harness.submit(credentials=token(harness, "canary"), max_attempts=1)
     job = harness.await_end(job_id)
-    assert (job["last_error"]["code"], job["last_error"]["retryable"]) == ("source_forbidden", False)
+    assert (job.error_code, (job.last_error or {})["retryable"]) == ("source_forbidden", False)
     events = harness.store.jobs.events(job_id)
     assert "canary" not in json.dumps([*events, job, requester.refreshes], default=str)

@@ -128,7 +128,7 @@ def test_a_source_that_breaks_off_is_fetched_again_and_again(
     whole = clip.read_bytes()
     source = host(announcing(len(whole), *[whole[:1000]] * 7, whole))
     job_id = harness.submit(source, credentials={"output": harness.keys})
-    assert harness.await_end(job_id)["status"] == "succeeded"
+    assert harness.await_end(job_id).status == "succeeded"
     assert harness.error_codes(job_id) == ["source_truncated", None], "five tries in the first attempt"
 
 
@@ -164,7 +164,7 @@ def test_a_source_that_changed_between_two_attempts_is_taken_as_it_is_now(
     gate = proxy.gate("GET")
     with gate.held():
         pass
-    assert harness.await_end(job_id)["status"] == "succeeded"
+    assert harness.await_end(job_id).status == "succeeded"
 
 
 def test_pictures_cannot_be_made_of_sound_alone(harness: WorkerHarness, clip: Path, tmp_path: Path) -> None:
@@ -180,12 +180,12 @@ def test_pictures_cannot_be_made_of_sound_alone(harness: WorkerHarness, clip: Pa
 def test_a_source_at_an_internal_address_is_never_requested(harness: WorkerHarness) -> None:
     job_id = harness.submit({"url": "https://169.254.169.254/latest/meta-data?canary"})
     assert_failed(harness, job_id, "egress_refused", "fetching")
-    assert "canary" not in harness.store.jobs.get(job_id)["last_error"]["message"]
+    assert "canary" not in (harness.store.jobs.get(job_id).last_error or {})["message"]
 
 
 def assert_failed(harness: WorkerHarness, job_id: str, code: str, phase: str) -> None:
     """Assert that the job failed in its first attempt with an error that is not retried."""
     job = harness.await_end(job_id)
-    error = job["last_error"]
-    assert (job["status"], error["code"], error["phase"]) == ("failed", code, phase), error
-    assert (error["retryable"], job["attempt_count"]) == (False, 1)
+    error = job.last_error or {}
+    assert (job.status, error["code"], error["phase"]) == ("failed", code, phase), error
+    assert (error["retryable"], job.attempt_count) == (False, 1)

@@ -30,28 +30,28 @@ def test_an_output_that_may_not_be_written_is_reported(harness: WorkerHarness, p
     answer_method(proxy, "POST", Reply(403, body=b"<Error><Code>AccessDenied</Code></Error>"))
     job_id = harness.submit(credentials=harness.keys, max_attempts=2)
     job = harness.await_end(job_id)
-    assert (job["status"], job["last_error"]["phase"]) == ("failed", "uploading")
+    assert (job.status, (job.last_error or {})["phase"]) == ("failed", "uploading")
     assert harness.error_codes(job_id) == ["output_forbidden"], "a second encode would fail in the same way"
 
 
 def test_an_output_bucket_that_is_not_there_is_reported(harness: WorkerHarness) -> None:
     job_id = harness.submit(credentials=harness.keys, output={"url": "s3://no-such-bucket/out/"})
     job = harness.await_end(job_id)
-    assert (job["status"], job["attempt_count"]) == ("failed", 1)
+    assert (job.status, job.attempt_count) == ("failed", 1)
     assert harness.error_codes(job_id) == ["output_not_found"]
 
 
 def test_a_store_that_fails_every_third_call_is_good_enough(harness: WorkerHarness, proxy: S3Proxy) -> None:
     proxy.answer = fail_every(3, proxy.forward, lambda _: Reply(503))
     job = harness.await_end(harness.submit(credentials=harness.keys))
-    assert (job["status"], job["last_error"], job["attempt_count"]) == ("succeeded", None, 1)
+    assert (job.status, job.last_error, job.attempt_count) == ("succeeded", None, 1)
     assert len(proxy.calls) > 6
 
 
 def test_a_store_that_always_fails_spends_the_attempts(harness: WorkerHarness, proxy: S3Proxy) -> None:
     answer_method(proxy, "HEAD", Reply(500))
     job_id = harness.submit(credentials=harness.keys, max_attempts=2)
-    assert harness.await_end(job_id)["status"] == "dead_letter"
+    assert harness.await_end(job_id).status == "dead_letter"
     assert harness.error_codes(job_id) == ["source_unreachable", "source_unreachable"]
 
 
@@ -62,7 +62,7 @@ def test_a_store_that_throttles_gets_a_later_attempt(harness: WorkerHarness, pro
 
     proxy.answer = answer
     job_id = harness.submit(credentials=harness.keys)
-    assert harness.await_end(job_id)["status"] == "succeeded"
+    assert harness.await_end(job_id).status == "succeeded"
     assert harness.error_codes(job_id) == ["storage_throttled", None]
 
 
@@ -80,7 +80,7 @@ def test_a_job_outlives_a_restart_of_its_store(
             running.close()
             proxy.upstream = s3.endpoint  # another process, which does not know the first one's uploads
     job = harness.await_end(job_id)
-    assert (job["status"], job["last_error"]) == ("succeeded", None)
+    assert (job.status, job.last_error) == ("succeeded", None)
 
 
 def test_a_job_waits_while_the_disk_is_full(tmp_path: Path, proxy_server: Server, bucket: Path) -> None:
@@ -90,9 +90,9 @@ def test_a_job_waits_while_the_disk_is_full(tmp_path: Path, proxy_server: Server
         job_id = harness.submit(credentials=harness.keys)
         for _ in range(3):
             assert disk.measured.acquire(timeout=30)
-        assert (harness.store.jobs.get(job_id)["status"], harness.error_codes(job_id)) == ("queued", [])
+        assert (harness.store.jobs.get(job_id).status, harness.error_codes(job_id)) == ("queued", [])
         disk.free = None
-        assert harness.await_end(job_id)["attempt_count"] == 1
+        assert harness.await_end(job_id).attempt_count == 1
 
 
 def test_fair_a_disk_that_others_fill_during_an_encode_costs_the_job_nothing(
@@ -109,9 +109,9 @@ def test_fair_a_disk_that_others_fill_during_an_encode_costs_the_job_nothing(
         job_id = harness.submit(credentials=harness.keys, max_attempts=1)
         harness.await_status(job_id, JobStatus.PROCESSING)
         waiting = harness.await_status(job_id, JobStatus.QUEUED)
-        assert (waiting["last_error"]["code"], waiting["attempt_count"]) == ("disk_full", 0)
+        assert (waiting.error_code, waiting.attempt_count) == ("disk_full", 0)
         disk.free = None
-        assert harness.await_end(job_id)["status"] == "succeeded"
+        assert harness.await_end(job_id).status == "succeeded"
         assert harness.error_codes(job_id) == ["disk_full", None]
 
 
@@ -121,7 +121,7 @@ def test_an_output_that_grows_too_large_is_ended(harness: WorkerHarness) -> None
 
     harness.sandbox.on_ffmpeg = fill
     job_id = harness.submit(credentials=harness.keys, max_attempts=1)
-    assert harness.await_end(job_id)["last_error"]["code"] == "output_too_large"
+    assert harness.await_end(job_id).error_code == "output_too_large"
 
 
 def test_a_sandbox_that_was_killed_is_replaced(harness: WorkerHarness) -> None:
@@ -132,9 +132,9 @@ def test_a_sandbox_that_was_killed_is_replaced(harness: WorkerHarness) -> None:
 
     harness.sandbox.on_ffmpeg = kill
     job_id = harness.submit(credentials=harness.keys)
-    assert harness.await_end(job_id)["status"] == "succeeded"
+    assert harness.await_end(job_id).status == "succeeded"
     assert harness.error_codes(job_id) == ["sandbox_failed", None]
-    assert harness.store.jobs.get(job_id)["attempt_count"] == 1, "the first attempt was given back"
+    assert harness.store.jobs.get(job_id).attempt_count == 1, "the first attempt was given back"
 
 
 @pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
@@ -149,8 +149,8 @@ def test_a_source_that_finds_no_room_is_a_full_disk(installation: Installation, 
             (media / "large.mp4").write_bytes(bytes(limit + excess))
             spec = parse_spec({**installation.request("large.mp4"), "max_attempts": 1})
             job_id = store.submit(spec, installation.requester_id).result(TIMEOUT_S).job_id
-            while (job := store.jobs.get(job_id))["status"] not in FINISHED:
+            while (job := store.jobs.get(job_id)).status not in FINISHED:
                 assert commits.wait(TIMEOUT_S)
-            assert (job["last_error"]["code"], job["last_error"]["phase"]) == ("disk_full", "fetching")
+            assert ((error := job.last_error or {})["code"], error["phase"]) == ("disk_full", "fetching")
     assert worker.stop() == 0
     assert installation.leftovers() == []

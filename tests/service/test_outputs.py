@@ -26,8 +26,8 @@ def test_an_output_of_many_files_does_not_replace_its_own_source(harness: Worker
         outputs=[HLS],
     )
     job = harness.await_end(job_id)
-    assert job["status"] == "failed"
-    assert job["last_error"]["code"] == "output_is_source"
+    assert job.status == "failed"
+    assert job.error_code == "output_is_source"
     assert source.read_bytes() == before
     assert [path.name for path in source.parent.iterdir()] == [source.name], "nothing was published"
 
@@ -35,7 +35,7 @@ def test_an_output_of_many_files_does_not_replace_its_own_source(harness: Worker
 def test_the_files_of_an_output_are_listed(harness: WorkerHarness) -> None:
     url = {"url": f"s3://{harness.bucket.name}/listed/"}
     job = harness.await_end(harness.submit(credentials=harness.keys, output=url, profile=None, outputs=[HLS]))
-    (output,) = job["outputs"]
+    (output,) = job.outputs or ()
     folder = harness.bucket / "listed"
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     assert output["file_count"] == len(files)
@@ -56,8 +56,8 @@ def test_of_two_jobs_with_one_output_name_the_later_one_fails(harness: WorkerHar
     with gate.held():
         other = harness.submit("copy.mp4", credentials=harness.keys, output=prefix, outputs=[video(90)])
         first = harness.await_end(other)
-        assert first["status"] == "succeeded"
+        assert first.status == "succeeded"
     second = harness.await_end(later)
-    assert (second["status"], second["last_error"]["code"]) == ("failed", "output_conflict")
-    (entry,) = (one for output in first["outputs"] for one in output["files"])
+    assert (second.status, second.error_code) == ("failed", "output_conflict")
+    (entry,) = (one for output in first.outputs or () for one in output["files"])
     assert sha256((harness.bucket / "shared" / entry["path"]).read_bytes()).hexdigest() == entry["sha256"]

@@ -31,7 +31,7 @@ def test_a_drain_lets_a_job_that_is_under_way_finish(installation: Installation)
     assert program.stop() == 0
     with installation.store() as store:
         row = store.jobs.get(job.job_id)
-    assert (row["status"], row["attempt_count"]) == ("succeeded", 1)
+    assert (row.status, row.attempt_count) == ("succeeded", 1)
 
 
 def test_a_drain_that_takes_too_long_hands_the_job_back_with_its_attempt(installation: Installation) -> None:
@@ -42,7 +42,7 @@ def test_a_drain_that_takes_too_long_hands_the_job_back_with_its_attempt(install
     assert program.stop() == 0
     with installation.store() as store:
         row = store.jobs.get(job.job_id)
-    assert (row["status"], row["attempt_count"], row["worker_id"]) == ("queued", 0, None)
+    assert (row.status, row.attempt_count, row.worker_id) == ("queued", 0, None)
     assert installation.leftovers() == []
 
 
@@ -87,7 +87,7 @@ def test_nothing_is_claimed_while_the_api_still_answers(installation: Installati
                 .job_id
             )
             assert program.wait() == 0
-            assert store.jobs.get(job_id)["status"] == "queued"
+            assert store.jobs.get(job_id).status == "queued"
 
 
 def test_serve_without_a_schema_says_what_to_run(installation: Installation) -> None:

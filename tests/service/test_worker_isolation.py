@@ -52,8 +52,8 @@ def test_fair_a_lying_source_size_is_the_jobs_own_permanent_failure(
         lying = [harness.submit(source) for _ in range(6)]
         ends = [harness.await_end(job_id) for job_id in lying]
         other = harness.submit(credentials=harness.keys)
-        assert harness.await_status(other, JobStatus.SUCCEEDED)["attempt_count"] == 1
-    ended_with = {(end["status"], end["last_error"]["code"], end["attempt_count"]) for end in ends}
+        assert harness.await_status(other, JobStatus.SUCCEEDED).attempt_count == 1
+    ended_with = {(end.status, end.error_code, end.attempt_count) for end in ends}
     assert ended_with == {("failed", "source_too_large", 1)}
     assert "claims_paused" not in [entry["event"] for entry in logs]
 
@@ -98,10 +98,10 @@ def test_fair_an_endless_source_costs_the_job_beside_it_nothing(
         with gate.held():
             endless = harness.submit({"url": f"https://localhost:{server.port}/clip.mp4"}, max_attempts=1)
             assert source.all_sent.wait(TIMEOUT_S)
-        assert harness.await_end(other)["status"] == "succeeded"
-        assert (harness.error_codes(other), harness.store.jobs.get(other)["attempt_count"]) == ([None], 1)
+        assert harness.await_end(other).status == "succeeded"
+        assert (harness.error_codes(other), harness.store.jobs.get(other).attempt_count) == ([None], 1)
         source.end()
-        assert harness.await_end(endless)["status"] == "dead_letter"
+        assert harness.await_end(endless).status == "dead_letter"
         assert harness.error_codes(endless) == ["too_large_for_worker"]
 
 
@@ -123,11 +123,11 @@ def test_fair_a_source_that_announces_the_disk_of_others_waits_for_it_and_pays_n
             large = harness.submit("large.mp4", credentials=harness.keys, max_attempts=1)
             harness.await_status(large, JobStatus.FETCHING)
             waiting = harness.await_status(large, JobStatus.QUEUED)
-            assert (waiting["last_error"]["code"], waiting["attempt_count"]) == ("waits_for_disk", 0)
-        assert harness.await_end(other)["attempt_count"] == 1
+            assert (waiting.error_code, waiting.attempt_count) == ("waits_for_disk", 0)
+        assert harness.await_end(other).attempt_count == 1
         # `large` is fetched when no other job runs, and fails because it is not media.
-        assert harness.await_end(large)["last_error"]["code"] == "source_not_media"
-        assert harness.store.jobs.get(large)["attempt_count"] == 1
+        assert harness.await_end(large).error_code == "source_not_media"
+        assert harness.store.jobs.get(large).attempt_count == 1
 
 
 def test_a_source_larger_than_the_disk_of_an_empty_worker_is_charged(
@@ -140,7 +140,7 @@ def test_a_source_larger_than_the_disk_of_an_empty_worker_is_charged(
     ):
         (bucket / "larger.mp4").write_bytes(bytes(17 * MIB))
         job_id = harness.submit("larger.mp4", credentials=harness.keys, max_attempts=2)
-        assert harness.await_end(job_id)["status"] == "dead_letter"
+        assert harness.await_end(job_id).status == "dead_letter"
         assert harness.error_codes(job_id) == ["too_large_for_worker"] * 2
 
 
@@ -149,7 +149,7 @@ def test_a_helper_that_is_killed_during_a_fetch_costs_nothing(harness: WorkerHar
     job_id = harness.submit(credentials=harness.keys, max_attempts=1)
     with gate.held():
         harness.sandbox.kill_helper()
-    assert (harness.await_end(job_id)["status"], harness.store.jobs.get(job_id)["attempt_count"]) == (
+    assert (harness.await_end(job_id).status, harness.store.jobs.get(job_id).attempt_count) == (
         "succeeded",
         1,
     )
@@ -160,9 +160,9 @@ def test_a_helper_that_is_killed_under_its_child_costs_nothing(harness: WorkerHa
     harness.sandbox.break_helper(phase)
     job_id = harness.submit(credentials=harness.keys, max_attempts=1)
     job = harness.await_end(job_id)
-    assert (job["status"], job["attempt_count"]) == ("succeeded", 1)
+    assert (job.status, job.attempt_count) == ("succeeded", 1)
     assert harness.error_codes(job_id) == ["sandbox_failed", None]
-    assert [attempt["attempt_no"] for attempt in harness.store.jobs.attempts(job_id)] == [1, 1]
+    assert [attempt.attempt_no for attempt in harness.store.jobs.attempts(job_id)] == [1, 1]
 
 
 def test_fair_a_job_that_breaks_the_helper_each_time_is_charged_in_the_end_and_never_rests_the_worker(
@@ -171,10 +171,10 @@ def test_fair_a_job_that_breaks_the_helper_each_time_is_charged_in_the_end_and_n
     with capture_logs() as logs:
         harness.sandbox.break_helper("probe", times=6)
         job_id = harness.submit(credentials=harness.keys, max_attempts=1)
-        assert harness.await_end(job_id)["status"] == "dead_letter"
-        outcomes = [attempt["outcome"] for attempt in harness.store.jobs.attempts(job_id)]
+        assert harness.await_end(job_id).status == "dead_letter"
+        outcomes = [attempt.outcome for attempt in harness.store.jobs.attempts(job_id)]
         assert outcomes == ["released"] * 5 + ["failed"]
-        assert harness.await_end(harness.submit(credentials=harness.keys))["attempt_count"] == 1
+        assert harness.await_end(harness.submit(credentials=harness.keys)).attempt_count == 1
     assert "claims_paused" not in [entry["event"] for entry in logs]
 
 
@@ -187,6 +187,6 @@ def test_a_worker_whose_sandbox_is_gone_rests_until_it_is_back(harness: WorkerHa
         harness.await_status(job_id, JobStatus.FETCHING)
         harness.await_status(job_id, JobStatus.QUEUED)
         harness.sandbox.ffmpeg = program
-        assert harness.await_end(job_id)["status"] == "succeeded"
-    assert harness.store.jobs.get(job_id)["attempt_count"] == 1
+        assert harness.await_end(job_id).status == "succeeded"
+    assert harness.store.jobs.get(job_id).attempt_count == 1
     assert [entry["code"] for entry in logs if entry["event"] == "attempt_not_charged"] == ["sandbox_failed"]

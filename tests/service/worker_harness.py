@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from euterpe.domain.retry import Backoff
+from euterpe.domain.rows import JobRow
 from euterpe.domain.spec import parse_spec
 from euterpe.domain.states import FINISHED, JobStatus
 from euterpe.media.child import Child
@@ -223,17 +224,17 @@ class WorkerHarness:
         spec = parse_spec(document)
         return self.store.submit(spec, self.requester_id).result(TIMEOUT_S).job_id
 
-    def await_status(self, job_id: str, *statuses: JobStatus) -> dict[str, Any]:
+    def await_status(self, job_id: str, *statuses: JobStatus) -> JobRow:
         """Return the job once it has one of these statuses."""
         with closing(self.store.database.listen(Topic.INBOX)) as commits:
-            while (job := self.store.jobs.get(job_id))["status"] not in statuses:
-                assert commits.wait(TIMEOUT_S), f"the job stays {job['status']}"
+            while (job := self.store.jobs.get(job_id)).status not in statuses:
+                assert commits.wait(TIMEOUT_S), f"the job stays {job.status}"
         return job
 
-    def await_end(self, job_id: str) -> dict[str, Any]:
+    def await_end(self, job_id: str) -> JobRow:
         """Return the finished job, after a check that its attempts left no lease, files or processes."""
         job = self.await_status(job_id, *FINISHED)
-        assert (job["lease_expires_at"], job["worker_id"]) == (None, None), "no-lease-at-rest"
+        assert (job.lease_expires_at, job.worker_id) == (None, None), "no-lease-at-rest"
         self.assert_nothing_left(job_id)
         return job
 
@@ -244,8 +245,7 @@ class WorkerHarness:
 
     def error_codes(self, job_id: str) -> list[str | None]:
         """Return the error code of each attempt, `None` for a success."""
-        errors = [attempt["error"] for attempt in self.store.jobs.attempts(job_id)]
-        return [error and error["code"] for error in errors]
+        return [attempt.error_code for attempt in self.store.jobs.attempts(job_id)]
 
 
 @contextmanager

@@ -50,14 +50,14 @@ def advance(store: Store, job: ClaimedJob, *, until: JobStatus) -> bool:
 
 
 def statuses(store: Store, job_ids: Sequence[str]) -> list[JobStatus]:
-    return [JobStatus(store.jobs.get(job_id)["status"]) for job_id in job_ids]
+    return [JobStatus(store.jobs.get(job_id).status) for job_id in job_ids]
 
 
 def event_types(store: Store, job_id: str) -> list[str]:
     """Return the types of a job's events, after checking that their sequence has no gap."""
     events = store.jobs.events(job_id)
-    assert [event["sequence"] for event in events] == list(range(1, len(events) + 1)), "event-per-transition"
-    return [event["type"].removeprefix("job.") for event in events]
+    assert [event.sequence for event in events] == list(range(1, len(events) + 1)), "event-per-transition"
+    return [event.type.removeprefix("job.") for event in events]
 
 
 def waits_for_a_lock(store: Store) -> bool:

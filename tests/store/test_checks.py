@@ -80,7 +80,7 @@ def test_any_program_output_can_be_an_error_message(store: Store) -> None:
     store.inbox.fail(
         claim_one(store), JobError(ErrorCode.ENCODE_FAILED, "\0\ud800\x1b[31m" + "é" * 100_000, "processing")
     )
-    assert store.jobs.get(job_id)["last_error"]["code"] == "encode_failed"
+    assert store.jobs.get(job_id).error_code == "encode_failed"
 
 
 def test_unusual_but_good_documents_come_back_as_they_were(store: Store) -> None:
@@ -90,7 +90,7 @@ def test_unusual_but_good_documents_come_back_as_they_were(store: Store) -> None
     store.inbox.advance(
         [Transition.advance(job, JobStatus.CLAIMED, JobStatus.FETCHING, {"source_info": good})]
     )
-    assert store.jobs.get(job_id)["source_info"] == good
+    assert store.jobs.get(job_id).source_info == good
 
 
 def test_no_field_of_a_worker_can_bypass_the_fence(store: Store, clock: SettableClock) -> None:
@@ -141,7 +141,7 @@ def test_a_batch_of_the_largest_specs_is_enqueued_and_read_back(store: Store) ->
     """libSQL's server refuses a message over 16 MiB, its client an answer over 4 MiB: these are 24 MiB."""
     large = {**SPEC, "padding": "x" * 240_000}
     job_ids = enqueue(store, 100, spec=large)
-    assert [row["job_id"] for row in store.jobs.page(limit=200)] == sorted(job_ids, reverse=True)
+    assert [row.job_id for row in store.jobs.page(limit=200)] == sorted(job_ids, reverse=True)
     assert len(store.jobs.many(job_ids, requester_id="r1")) == 100
 
 

@@ -53,9 +53,9 @@ def test_a_database_with_real_jobs_is_refused(store: Store) -> None:
 def test_each_job_can_be_shown_as_it_is(filled: Store) -> None:
     expected = {row["job_id"]: row for row in history(PLAN, "jobs")}
     shown = filled.jobs.page(limit=PLAN.jobs)
-    assert [job["job_id"] for job in shown] == sorted(expected, reverse=True)
+    assert [job.job_id for job in shown] == sorted(expected, reverse=True)
     for job in shown:
-        document, row = status_document(job), expected[job["job_id"]]
+        document, row = status_document(job), expected[job.job_id]
         assert document["status"] == row["status"]
         assert len(document["outputs"]) == row["outputs"]
         assert (document["error"] or {}).get("code") == row["error_code"]
@@ -66,11 +66,11 @@ def test_events_are_what_a_webhook_would_have_carried(filled: Store) -> None:
     expected = by("job_id", history(PLAN, "events"))
     for job in history(PLAN, "jobs")[-120:]:
         events = filled.jobs.events(job["job_id"])
-        assert [event["event_id"] for event in events] == [one["event_id"] for one in expected[job["job_id"]]]
+        assert [event.event_id for event in events] == [one["event_id"] for one in expected[job["job_id"]]]
         for event in events:
-            body = json.loads(event["payload"])
+            body = json.loads(event.payload)
             same = ("event_id", "sequence", "type", "job_id")
-            assert {name: body[name] for name in same} == {name: event[name] for name in same}
+            assert {name: body[name] for name in same} == {name: getattr(event, name) for name in same}
             assert (body["error"] is not None) == (body["status"] in ("failed", "dead_letter"))
             assert bool(body["outputs"]) == (body["status"] == "succeeded")
         if events:
@@ -80,33 +80,33 @@ def test_events_are_what_a_webhook_would_have_carried(filled: Store) -> None:
 def test_the_outbox_agrees_with_its_deliveries(filled: Store) -> None:
     tries = by("event_id", history(PLAN, "deliveries"))
     shown = filled.jobs.deliveries(limit=5_000)
-    assert {event["status"] for event in shown} >= {"delivered", "dead_letter", "skipped"}
+    assert {event.status for event in shown} >= {"delivered", "dead_letter", "skipped"}
     for event in shown:
-        own = tries[event["event_id"]]
-        assert event["attempt_count"] == len(own)
+        own = tries[event.event_id]
+        assert event.attempt_count == len(own)
         if own:
-            assert event["status"] == own[-1]["outcome"]
+            assert event.status == own[-1]["outcome"]
         else:
-            assert event["status"] in (OutboxStatus.PENDING, OutboxStatus.SKIPPED)
-    dead = next(event for event in shown if event["status"] == OutboxStatus.DEAD_LETTER)
-    log = filled.jobs.delivery_log(dead["event_id"])
-    assert [one["claim_version"] for one in log] == list(range(1, 13))
-    assert log[-1]["error"] == dead["last_error"]
-    assert "all 12 attempts are spent" in dead["last_error"]
+            assert event.status in (OutboxStatus.PENDING, OutboxStatus.SKIPPED)
+    dead = next(event for event in shown if event.status == OutboxStatus.DEAD_LETTER)
+    log = filled.jobs.delivery_log(dead.event_id)
+    assert [one.claim_version for one in log] == list(range(1, 13))
+    assert log[-1].error == dead.last_error
+    assert "all 12 attempts are spent" in (dead.last_error or "")
 
 
 def test_an_unfinished_job_is_leased_or_queued(filled: Store) -> None:
-    running = [job for job in filled.jobs.page(limit=PLAN.jobs) if job["status"] not in FINISHED]
+    running = [job for job in filled.jobs.page(limit=PLAN.jobs) if job.status not in FINISHED]
     assert running
     for job in running:
-        leased = job["lane"] == Lane.LEASED
-        assert leased == (job["status"] != JobStatus.QUEUED)
-        assert (job["worker_id"] is not None) == leased
-        assert job["group_id"] is None
+        leased = job.lane == Lane.LEASED
+        assert leased == (job.status != JobStatus.QUEUED)
+        assert (job.worker_id is not None) == leased
+        assert job.group_id is None
 
 
 def test_a_worker_can_claim_unfinished_jobs(filled: Store, clock: SettableClock) -> None:
-    left = [job["job_id"] for job in filled.jobs.page(limit=PLAN.jobs) if job["status"] not in FINISHED]
+    left = [job.job_id for job in filled.jobs.page(limit=PLAN.jobs) if job.status not in FINISHED]
     filled.inbox.sweep()  # the clock of the store is far beyond the leases of the history
     clock.advance(DAY_MS)
     claimed = filled.inbox.claim("w1", 100, queues=("default", "express", "bulk"))
@@ -163,5 +163,5 @@ def test_a_killed_run_continues_where_it_stopped(store: Store) -> None:
 
 
 def test_its_requesters_have_names_and_no_keys(filled: Store) -> None:
-    found = {row["requester_id"]: (row["name"], row["valid_keys"]) for row in filled.requesters.all()}
+    found = {row.requester_id: (row.name, row.valid_keys) for row in filled.requesters.all()}
     assert found == {key: (name, 0) for key, name in named(PLAN.requesters)}

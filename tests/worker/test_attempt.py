@@ -44,10 +44,10 @@ def test_a_job_whose_secrets_cannot_be_opened_is_released_without_a_charge(
     with capture_logs() as logs:
         assert run_attempt(tools) is AttemptResult.RELEASED, "the worker has no fault"
     row = store.jobs.get(job_id)
-    assert (row["status"], row["attempt_count"]) == ("queued", 0)
-    assert 2_500 <= row["available_at"] - clock.now_ms <= 5_000
+    assert (row.status, row.attempt_count) == ("queued", 0)
+    assert 2_500 <= row.available_at - clock.now_ms <= 5_000
     (attempt,) = store.jobs.attempts(job_id)
-    assert (attempt["outcome"], attempt["error"]["code"]) == ("released", code)
+    assert (attempt.outcome, attempt.error_code) == ("released", code)
     assert event_types(store, job_id) == ["claimed", "queued"]
     (warning,) = [entry for entry in logs if entry["log_level"] == "warning"]
     assert (warning["event"], warning["code"]) == ("attempt_not_charged", code)
@@ -60,7 +60,7 @@ def test_the_delay_doubles_with_each_release_up_to_five_minutes(
     longest_delays_ms = [5_000, 10_000, 20_000, 40_000, 80_000, 160_000, 300_000, 300_000]
     for longest_ms in longest_delays_ms:
         run_attempt(tools)
-        due = store.jobs.get(job_id)["available_at"]
+        due = store.jobs.get(job_id).available_at
         assert longest_ms / 2 <= due - clock.now_ms <= longest_ms
         clock.now_ms = due
 
@@ -71,12 +71,12 @@ def test_charged_failures_do_not_lengthen_the_delay(store: Store, clock: Settabl
         store.inbox.fail(
             claim_one(store), JobError(ErrorCode.SOURCE_UNREACHABLE, "…", "fetching", RetryClass.TRANSIENT)
         )
-        clock.now_ms = store.jobs.get(job_id)["available_at"]
+        clock.now_ms = store.jobs.get(job_id).available_at
     alter_seal(store, job_id, kek_id="k9")
     run_attempt(tools)
     row = store.jobs.get(job_id)
-    assert row["attempt_count"] == 4
-    assert row["available_at"] - clock.now_ms <= 5_000
+    assert row.attempt_count == 4
+    assert row.available_at - clock.now_ms <= 5_000
 
 
 def test_new_credentials_cure_a_job_whose_key_is_lost(
@@ -87,7 +87,7 @@ def test_new_credentials_cure_a_job_whose_key_is_lost(
     store.credentials.replace(job_id, "r1", canonical_text({"credentials": CREDENTIALS}).encode())
     clock.advance(5_000)
     run_attempt(tools)
-    error = store.jobs.get(job_id)["last_error"]
+    error = store.jobs.get(job_id).last_error or {}
     assert (error["code"], error["phase"]) == ("endpoint_not_allowed", "fetching"), "they were opened"
 
 
@@ -96,7 +96,7 @@ def test_a_cancel_ends_a_job_whose_secrets_cannot_be_opened(store: Store, tools:
     job = claim_one(store)
     store.control.cancel(job_id)
     Attempt(tools, AttemptControl(job, 60)).run()
-    assert store.jobs.get(job_id)["last_error"]["code"] == "canceled"
+    assert store.jobs.get(job_id).error_code == "canceled"
 
 
 @pytest.fixture
@@ -123,10 +123,10 @@ def test_a_job_is_released_without_a_charge_while_the_keys_are_away(
     with capture_logs() as logs:
         assert Attempt(watched_tools, control).run() is AttemptResult.RELEASED, "the worker has no fault"
     row = store.jobs.get(job_id)
-    assert (row["status"], row["attempt_count"], row["refresh_count"]) == ("queued", 0, 0)
+    assert (row.status, row.attempt_count, row.refresh_count) == ("queued", 0, 0)
     (attempt,) = store.jobs.attempts(job_id)
-    assert (attempt["outcome"], attempt["error"]["code"]) == ("released", "key_provider_unavailable")
-    assert "took it away" not in attempt["error"]["message"], "the requester reads this message"
+    assert (attempt.outcome, attempt.error_code) == ("released", "key_provider_unavailable")
+    assert "took it away" not in (attempt.error or {})["message"], "the requester reads this message"
     assert [entry["event"] for entry in logs if entry["log_level"] == "warning"] == [
         "key_provider_unavailable",
         "attempt_not_charged",

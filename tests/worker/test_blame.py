@@ -1,13 +1,13 @@
 """Tests of the limit on how often a job is released without a charge."""
 
-from typing import Any
-
+from euterpe.domain.rows import AttemptRow
 from euterpe.worker.blame import ReleasePolicy, count_limited_releases
+from tests.rows import row_of
 
 
-def attempt(outcome: str | None, code: str | None = None) -> dict[str, Any]:
+def attempt(outcome: str | None, code: str | None = None) -> AttemptRow:
     ended_at = None if outcome is None else 1
-    return {"outcome": outcome, "ended_at": ended_at, "error": code and {"code": code}}
+    return row_of(AttemptRow, outcome=outcome, ended_at=ended_at, error=code and {"code": code})
 
 
 BROKEN, OPEN = attempt("released", "sandbox_failed"), attempt(None)

@@ -33,7 +33,7 @@ def test_a_beat_keeps_the_lease(
         clock.advance(900)
         lease_keeper.beat()
     control.check()
-    assert store.jobs.get(job.job_id)["lease_expires_at"] == clock.now_ms + 1_000
+    assert store.jobs.get(job.job_id).lease_expires_at == clock.now_ms + 1_000
 
 
 def test_a_job_that_somebody_else_has_is_lost(
@@ -140,4 +140,4 @@ def test_an_attempt_that_never_returns_loses_its_lease(
     lease_keeper.beat()
     clock.advance(900)
     store.inbox.sweep()
-    assert store.jobs.get(job.job_id)["status"] == "queued"
+    assert store.jobs.get(job.job_id).status == "queued"

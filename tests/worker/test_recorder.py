@@ -37,7 +37,7 @@ def test_each_step_starts_from_the_status_that_the_last_one_set(
     recorder.advance(JobStatus.FETCHING)
     recorder.advance(JobStatus.PROCESSING, source_info={"duration_seconds": 2.0})
     row = store.jobs.get(job.job_id)
-    assert (row["status"], row["source_info"]) == ("processing", {"duration_seconds": 2.0})
+    assert (row.status, row.source_info) == ("processing", {"duration_seconds": 2.0})
 
 
 def test_a_step_without_the_lease_is_refused(
@@ -77,7 +77,7 @@ def test_reports_are_at_least_a_second_apart(store: Store, job: ClaimedJob) -> N
     recorder = AttemptRecorder(store, AttemptControl(job, 60, clock=lambda: now[0]))
     for now[0], percent, shown in [(0.0, 10.0, 10.0), (0.9, 20.0, 10.0), (1.0, 30.0, 30.0)]:
         recorder.report(percent)
-        assert store.jobs.get(job.job_id)["progress"] == shown
+        assert store.jobs.get(job.job_id).progress == shown
     assert event_types(store, job.job_id) == ["claimed", "progress", "progress"]
 
 

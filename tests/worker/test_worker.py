@@ -13,6 +13,7 @@ from structlog.testing import capture_logs
 from euterpe.bench.sql import erase_jobs
 from euterpe.crypto.keyfile import activate_key, add_key, remove_key
 from euterpe.crypto.local_key_ring import FileKeyRing
+from euterpe.domain.rows import JobRow
 from euterpe.domain.spec import parse_spec
 from euterpe.domain.states import FINISHED
 from euterpe.store.engine.wakeup import Topic
@@ -38,10 +39,10 @@ def running_worker(tools: Tools, **options: Any) -> Iterator[Worker]:
         worker.stop(drain_s=60)
 
 
-def wait_for_end(store: Store, job_id: str) -> dict[str, Any]:
+def wait_for_end(store: Store, job_id: str) -> JobRow:
     with closing(store.database.listen(Topic.INBOX)) as commits:
-        while (job := store.jobs.get(job_id))["status"] not in FINISHED:
-            assert commits.wait(60), f"the job stays {job['status']}"
+        while (job := store.jobs.get(job_id)).status not in FINISHED:
+            assert commits.wait(60), f"the job stays {job.status}"
     return job
 
 
@@ -65,9 +66,9 @@ def test_jobs_whose_key_is_lost_delay_no_other(
         alter_seal(store, job_id, kek_id="k9")
     job_id = submit_sound()
     with capture_logs() as logs, running_worker(tools):
-        assert wait_for_end(store, job_id)["status"] == "succeeded"
+        assert wait_for_end(store, job_id).status == "succeeded"
     rows = [store.jobs.get(lost) for lost in job_ids]
-    assert {(row["status"], row["attempt_count"], row["claim_version"]) for row in rows} == {("queued", 0, 1)}
+    assert {(row.status, row.attempt_count, row.claim_version) for row in rows} == {("queued", 0, 1)}
     assert "claims_paused" not in [entry["event"] for entry in logs]
 
 
@@ -84,8 +85,8 @@ def test_a_rotation_reaches_a_worker_that_runs(url: str, store: Store, tools: To
             remove_key(ring_file, f"k{number - 1}")
             job_id = submit(api_store)
             assert store.rewrap.in_use() == {f"k{number}": 1}
-            error = wait_for_end(worker_store, job_id)["last_error"]
-            assert error["code"] == "endpoint_not_allowed", "they were opened"
+            ended = wait_for_end(worker_store, job_id)
+            assert ended.error_code == "endpoint_not_allowed", "they were opened"
             assert len(worker_store.jobs.attempts(job_id)) == 1
             erase_jobs(worker_store.database, "r1")
 
@@ -106,4 +107,4 @@ def test_claims_go_on_after_the_listener_broke(
     monkeypatch.setattr(store.inbox, "claim", claim_or_fail)
     with running_worker(tools, listener=listener, timings=WorkerTimings(poll_s=0.03)):
         assert listener.broke.wait(60)
-        assert wait_for_end(store, submit_sound())["status"] == "succeeded"
+        assert wait_for_end(store, submit_sound()).status == "succeeded"

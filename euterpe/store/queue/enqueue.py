@@ -1,12 +1,13 @@
 """Enqueue jobs in one transaction: accept, refuse or replay (by idempotency key) each job (contract §9)."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import sqlalchemy as sa
 
 from euterpe.crypto.envelope import Sealed
+from euterpe.domain.rows import JobRow
 from euterpe.domain.states import JobStatus, lane_when_new
 from euterpe.domain.status import status_document
 from euterpe.domain.text import check_text
@@ -22,19 +23,15 @@ from euterpe.store.queue.fairness.groups import Group
 from euterpe.store.tables import idempotency_keys, inbox_jobs
 
 # The columns that are NULL in a new row.
+# The columns of a new job that may be NULL; all other nullable columns are written later.
+_OPTIONAL = ("external_id", "group_id", "source_ref", "rank")
+_SEALED = ("storage_creds_", "callbacks_")
 _LATER = {
-    "worker_id": None,
-    "lease_expires_at": None,
-    "heartbeat_at": None,
-    "cancel_requested_at": None,
-    "eta_seconds": None,
-    "speed": None,
-    "last_error": None,
-    "outputs": None,
-    "source_info": None,
-    "started_at": None,
-    "finished_at": None,
+    column.name: None
+    for column in inbox_jobs.columns
+    if column.nullable and column.name not in _OPTIONAL and not column.name.startswith(_SEALED)
 }
+_SHOWN = [column.name for column in fields(JobRow)]
 _WRITTEN = [column.name for column in inbox_jobs.columns if column.name not in _LATER]
 
 
@@ -112,7 +109,7 @@ class Enqueue:
             now, answers = self._answer_known(connection, jobs)
             fresh = [job for job in jobs if job.job_id not in answers]
             rows = self._insert(connection, fresh, now)
-        accepted = {row["job_id"]: Accepted(row["job_id"], status_document(row)) for row in rows}
+        accepted = {row["job_id"]: Accepted(row["job_id"], status_document(_job_row(row))) for row in rows}
         return [(answers | accepted)[job.job_id] for job in jobs]
 
     def stored_answer(
@@ -198,7 +195,7 @@ class Enqueue:
             "idempotency_key": key,
             "request_hash": job.key.request_hash if job.key else "",
             "job_id": job.job_id,
-            "response": status_document(new_row(job, now, None)),
+            "response": status_document(_job_row(new_row(job, now, None))),
             "created_at": now,
             "expires_at": now + self._ttl_ms,
         }
@@ -255,6 +252,10 @@ def _answer(request_hash: str, stored: AnyRow) -> Accepted | IdempotencyConflict
     if stored.request_hash == request_hash:
         return Accepted(stored.job_id, stored.response, replayed=True)
     return IdempotencyConflict(stored.idempotency_key)
+
+
+def _job_row(columns: Mapping[str, Any]) -> JobRow:
+    return JobRow(**{name: columns[name] for name in _SHOWN})
 
 
 def new_row(job: NewJob, now: int, rank: int | None) -> dict[str, Any]:

@@ -1,12 +1,14 @@
 """Queries for jobs, attempts, events and deliveries. They never read credentials."""
 
 import json
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
 from euterpe.domain.canonical import without_callback_queries
+from euterpe.domain.rows import AttemptRow, BacklogRow, DeliveryRow, EventRow, EventSummary, JobRow
 from euterpe.domain.states import FINISHED, JobStatus, OutboxStatus
 from euterpe.store.engine.batch_rows import AnySelect
 from euterpe.store.engine.database import Database
@@ -35,37 +37,38 @@ _VERSION = (
     inbox_jobs.c.credential_version,
     inbox_jobs.c.cancel_requested_at,
 )
-Version = tuple[Any, ...]
+Version = tuple[object, ...]
+Row = TypeVar("Row")
 
 
 class Jobs:
-    """Read-only queries over the inbox and the outbox; each row is a dict."""
+    """Read-only queries over the inbox and the outbox."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def get(self, job_id: str, *, requester_id: str | None = None) -> dict[str, Any]:
+    def get(self, job_id: str, *, requester_id: str | None = None) -> JobRow:
         """Return a job. Raise `NotFound`, or `Pruned` if its history has been removed."""
         wanted = sa.select(*_SHOWN).where(inbox_jobs.c.job_id == job_id)
         if requester_id is not None:
             wanted = wanted.where(inbox_jobs.c.requester_id == requester_id)
-        found = self._all(wanted)
+        found = self._rows(JobRow, wanted)
         if not found:
             if self.pruned([job_id], requester_id=requester_id):
                 raise Pruned(f"the history of job {job_id} has been removed")
             raise NotFound(f"there is no job {job_id!r}")
         # Rows that were stored before callback queries were sealed contain them in clear text.
-        return {**found[0], "spec": without_callback_queries(found[0]["spec"])}
+        return replace(found[0], spec=without_callback_queries(dict(found[0].spec)))
 
-    def many(self, job_ids: Sequence[str], *, requester_id: str) -> list[dict[str, Any]]:
+    def many(self, job_ids: Sequence[str], *, requester_id: str) -> list[JobRow]:
         """Return the jobs that exist, in any order, each with only the metadata of its spec."""
         job = inbox_jobs.c
         some = self._database.engines.read_limit
         wanted = sa.select(*_LISTED).where(job.requester_id == requester_id)
         return [
-            _summary(row)
+            row
             for start in range(0, len(job_ids), some)
-            for row in self._all(wanted.where(job.job_id.in_(job_ids[start : start + some])))
+            for row in self._listed(wanted.where(job.job_id.in_(job_ids[start : start + some])))
         ]
 
     def is_rival(self, job_id: str, claim_version: int, other_id: str) -> bool | None:
@@ -74,31 +77,33 @@ class Jobs:
         Return None if there is no job `other_id`.
         """
         attempt, other = job_attempts.c, inbox_jobs.c
-        (began,) = self._all(
-            sa.select(attempt.started_at).where(
-                attempt.job_id == job_id, attempt.claim_version == claim_version
-            )
+        began = sa.select(attempt.started_at).where(
+            attempt.job_id == job_id, attempt.claim_version == claim_version
         )
-        found = self._all(sa.select(other.status, other.finished_at).where(other.job_id == other_id))
-        if not found:
+        rival = sa.select(other.status, other.finished_at).where(other.job_id == other_id)
+        with self._database.snapshot() as connection:
+            started_at = connection.execute(began).scalar_one()
+            found = connection.execute(rival).one_or_none()
+        if found is None:
             return None
-        status, finished_at = found[0].values()
-        if status not in FINISHED:
+        if found.status not in FINISHED:
             return True
-        return bool(status == JobStatus.SUCCEEDED and finished_at >= began["started_at"])
+        return bool(found.status == JobStatus.SUCCEEDED and found.finished_at >= started_at)
 
     def pruned(self, job_ids: Sequence[str], *, requester_id: str | None = None) -> frozenset[str]:
         """Return the ids of those jobs whose history has been removed."""
         gone = sa.select(pruned_jobs.c.job_id).where(pruned_jobs.c.job_id.in_(job_ids))
         if requester_id is not None:
             gone = gone.where(pruned_jobs.c.requester_id == requester_id)
-        return frozenset(row["job_id"] for row in self._all(gone))
+        with self._database.snapshot() as connection:
+            return frozenset(connection.execute(gone).scalars())
 
     def versions(self, job_ids: Iterable[str]) -> dict[str, Version]:
         """Return for each job a value that changes whenever its status document or its events change."""
         job = inbox_jobs.c
-        rows = self._all(sa.select(job.job_id, *_VERSION).where(job.job_id.in_(list(job_ids))))
-        return {row.pop("job_id"): tuple(row.values()) for row in rows}
+        wanted = sa.select(job.job_id, *_VERSION).where(job.job_id.in_(list(job_ids)))
+        with self._database.snapshot() as connection:
+            return {job_id: tuple(version) for job_id, *version in connection.execute(wanted)}
 
     def unfinished(self, requester_id: str, *, at_most: int) -> int:
         """Return the number of a requester's unfinished jobs, counting up to `at_most`."""
@@ -110,8 +115,8 @@ class Jobs:
     def _count(self, *where: sa.ColumnElement[bool], at_most: int) -> int:
         some = unfinished_jobs([inbox_jobs.c.requester_id], *where)
         counted = sa.select(sa.func.count().label("jobs")).select_from(some.limit(at_most).subquery())
-        (row,) = self._all(counted)
-        return int(row["jobs"])
+        with self._database.snapshot() as connection:
+            return int(connection.execute(counted).scalar_one())
 
     def page(
         self,
@@ -120,7 +125,7 @@ class Jobs:
         requester_id: str | None = None,
         before: str | None = None,
         limit: int = 50,
-    ) -> list[dict[str, Any]]:
+    ) -> list[JobRow]:
         """Return jobs, newest first, with only the metadata of their specs; `before` is the last id seen."""
         job = inbox_jobs.c
         wanted = sa.select(*_LISTED).order_by(job.job_id.desc())
@@ -128,33 +133,35 @@ class Jobs:
             wanted = wanted.where(job.status.in_(statuses))
         if requester_id is not None:
             wanted = wanted.where(job.requester_id == requester_id)
-        found: list[dict[str, Any]] = []
+        found: list[JobRow] = []
         while len(found) < limit:
             some = min(limit - len(found), self._database.engines.read_limit)
-            page = self._all((wanted if before is None else wanted.where(job.job_id < before)).limit(some))
-            found += map(_summary, page)
+            page = self._listed((wanted if before is None else wanted.where(job.job_id < before)).limit(some))
+            found += page
             if len(page) < some:
                 break
-            before = page[-1]["job_id"]
+            before = page[-1].job_id
         return found
 
-    def attempts(self, job_id: str) -> list[dict[str, Any]]:
+    def attempts(self, job_id: str) -> list[AttemptRow]:
+        """Return the attempts of a job, oldest first."""
         wanted = sa.select(job_attempts).where(job_attempts.c.job_id == job_id)
-        return self._all(wanted.order_by(job_attempts.c.claim_version))
+        return self._rows(AttemptRow, wanted.order_by(job_attempts.c.claim_version))
 
-    def events(self, job_id: str, *, after: int = 0, limit: int = 500) -> list[dict[str, Any]]:
+    def events(self, job_id: str, *, after: int = 0, limit: int = 500) -> list[EventRow]:
         """Return the next events of a job with a sequence number above `after`, in order."""
         event = job_outbox_events.c
         wanted = sa.select(job_outbox_events).where(event.job_id == job_id, event.sequence > after)
-        return self._all(wanted.order_by(event.sequence).limit(limit))
+        return self._rows(EventRow, wanted.order_by(event.sequence).limit(limit))
 
-    def delivery_log(self, event_id: str) -> list[dict[str, Any]]:
+    def delivery_log(self, event_id: str) -> list[DeliveryRow]:
         """Return the attempts to deliver this event, oldest first."""
         wanted = sa.select(job_deliveries).where(job_deliveries.c.event_id == event_id)
-        return self._all(wanted.order_by(job_deliveries.c.claim_version))
+        return self._rows(DeliveryRow, wanted.order_by(job_deliveries.c.claim_version))
 
-    def event(self, event_id: str) -> dict[str, Any]:
-        found = self._all(sa.select(job_outbox_events).where(job_outbox_events.c.event_id == event_id))
+    def event(self, event_id: str) -> EventRow:
+        wanted = sa.select(job_outbox_events).where(job_outbox_events.c.event_id == event_id)
+        found = self._rows(EventRow, wanted)
         if not found:
             raise NotFound(f"there is no event {event_id!r}")
         return found[0]
@@ -167,7 +174,7 @@ class Jobs:
         job_id: str | None = None,
         before: str | None = None,
         limit: int = 50,
-    ) -> list[dict[str, Any]]:
+    ) -> list[EventSummary]:
         """Return events without their bodies, newest first."""
         event = job_outbox_events.c
         shown = [column for column in event if column.name != "payload"]
@@ -180,9 +187,9 @@ class Jobs:
             wanted = wanted.where(event.job_id == job_id)
         if before is not None:
             wanted = wanted.where(event.event_id < before)
-        return self._all(wanted)
+        return self._rows(EventSummary, wanted)
 
-    def backlog(self) -> list[dict[str, Any]]:
+    def backlog(self) -> list[BacklogRow]:
         """Return the number of unfinished jobs in each lane of each queue."""
         job = inbox_jobs.c
         counts = [
@@ -191,13 +198,20 @@ class Jobs:
             .group_by(job.queue, job.lane)
             for lane in UNFINISHED
         ]
-        return self._all(sa.union_all(*counts))
+        return self._rows(BacklogRow, sa.union_all(*counts))
 
-    def _all(self, wanted: AnySelect | sa.CompoundSelect[*tuple[Any, ...]]) -> list[dict[str, Any]]:
+    def _listed(self, wanted: AnySelect) -> list[JobRow]:
         with self._database.snapshot() as connection:
-            return [dict(row) for row in connection.execute(wanted).mappings()]
+            return [_without_spec(dict(row)) for row in connection.execute(wanted).mappings()]
+
+    def _rows(
+        self, kind: Callable[..., Row], wanted: AnySelect | sa.CompoundSelect[*tuple[Any, ...]]
+    ) -> list[Row]:
+        """Return the result as rows of this class, whose fields have the names of the columns."""
+        with self._database.snapshot() as connection:
+            return [kind(**row) for row in connection.execute(wanted).mappings()]
 
 
-def _summary(row: dict[str, Any]) -> dict[str, Any]:
-    metadata = row.pop("metadata")
-    return {**row, "spec": {"metadata": json.loads(metadata or "{}")}}
+def _without_spec(columns: dict[str, Any]) -> JobRow:
+    metadata = columns.pop("metadata")
+    return JobRow(**columns, spec={"metadata": json.loads(metadata or "{}")})

@@ -13,6 +13,7 @@ from euterpe.crypto.key_provider import KeyProvider
 from euterpe.crypto.signing import mint_webhook_secret
 from euterpe.domain.errors import FieldError, InvalidSpec
 from euterpe.domain.job_limits import NO_LIMITS, JobLimits
+from euterpe.domain.rows import RequesterRow
 from euterpe.domain.scopes import DEFAULT_SCOPES, Scope
 from euterpe.domain.text import check_text
 from euterpe.store.engine.batch_rows import AnyRow
@@ -89,7 +90,7 @@ class Requesters:
             raise NotFound(f"there is no requester {name_or_id!r}; `euterpe requester list` shows them")
         return str(found)
 
-    def all(self) -> list[dict[str, Any]]:
+    def all(self) -> list[RequesterRow]:
         """Return all requesters, ordered by name, with the number of their valid keys."""
         keys = (
             sa.select(_key.requester_id, sa.func.count().label("valid_keys"))
@@ -101,7 +102,9 @@ class Requesters:
         wanted = sa.select(requesters, sa.func.coalesce(keys.c.valid_keys, 0).label("valid_keys"))
         wanted = wanted.outerjoin(keys, keys.c.requester_id == _requester.requester_id)
         with self._database.snapshot() as connection:
-            return [dict(row) for row in connection.execute(wanted.order_by(_requester.name)).mappings()]
+            return [
+                RequesterRow(**row) for row in connection.execute(wanted.order_by(_requester.name)).mappings()
+            ]
 
     def disable(self, requester_id: str) -> None:
         """Refuse all the requester's keys from now on; its jobs stay."""

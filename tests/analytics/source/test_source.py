@@ -55,7 +55,7 @@ def test_every_table_is_read_whole_in_parts(filled: Store, url: str, spark: Spar
     in_parts = read_table(spark, "events", url=url, rows=2)
     assert rows(in_parts) == rows(whole["events"])
     shown = filled.jobs.events(str(whole["jobs"].where("status = 'succeeded'").collect()[0]["job_id"]))
-    assert [row["sequence"] for row in shown] == [1, 2, 3, 4, 5]
+    assert [row.sequence for row in shown] == [1, 2, 3, 4, 5]
 
 
 def test_an_event_says_whether_a_webhook_is_wanted(store: Store, url: str, spark: SparkSession) -> None:

@@ -141,7 +141,7 @@ class InboxMachine(RuleBasedStateMachine):
             elif job.attempts >= job.max_attempts:
                 self.model.fail(job, dead_letter=True)
             else:
-                available_at = self.store.jobs.get(job.job_id)["available_at"]
+                available_at = self.store.jobs.get(job.job_id).available_at
                 full = Backoff().base_ms << (job.attempts - 1)
                 assert now + full // 2 <= available_at <= now + full
                 self.model.requeue(job, now, available_at)

@@ -193,4 +193,4 @@ def test_the_same_step_twice_at_once_is_one_step(store: Store) -> None:
     step = Transition.advance(claim_one(store), JobStatus.CLAIMED, JobStatus.FETCHING)
     futures = [store.inbox.submit_advance(step) for _ in range(10)]
     assert sorted(future.result(60) for future in futures) == [False] * 9 + [True]
-    assert [event["type"] for event in store.jobs.events(job_id)] == ["job.claimed", "job.fetching"]
+    assert [event.type for event in store.jobs.events(job_id)] == ["job.claimed", "job.fetching"]

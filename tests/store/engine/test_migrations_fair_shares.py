@@ -73,7 +73,7 @@ def test_every_job_survives_the_migration(older: Database, ring: LocalKeyRing) -
     with Store(url, ring, sweep_every_ms=0) as store:
         claimed = {job.job_id for job in store.inbox.claim("w1", 10)}
         assert claimed == {"waiting", "waiting too"}
-        assert store.jobs.get("done")["status"] == JobStatus.SUCCEEDED
-        assert store.jobs.get("leased")["worker_id"] == "w1"
-        lanes = {row["lane"] for row in store.jobs.backlog()}
+        assert store.jobs.get("done").status == JobStatus.SUCCEEDED
+        assert store.jobs.get("leased").worker_id == "w1"
+        lanes = {row.lane for row in store.jobs.backlog()}
         assert lanes == {Lane.LEASED, Lane.DELAYED, Lane.BLOCKED}

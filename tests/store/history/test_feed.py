@@ -64,7 +64,7 @@ def test_what_was_read_is_what_the_store_shows(store: Store, history: HistoryFee
     (job,), (attempt,) = read_all["jobs"], read_all["attempts"]
     shown = store.jobs.get(job_id)
     same = ("status", "queue", "priority", "attempt_count", "event_sequence", "created_at", "finished_at")
-    assert {name: job[name] for name in same} == {name: shown[name] for name in same}
+    assert {name: job[name] for name in same} == {name: getattr(shown, name) for name in same}
     assert (job["profile"], job["source_scheme"], job["output_scheme"]) == ("h264-720p", "s3", "s3")
     assert (attempt["job_id"], attempt["attempt_no"], attempt["outcome"]) == (job_id, 1, "succeeded")
     assert [row["type"] for row in sorted(read_all["events"], key=lambda row: row["sequence"])] == [

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from euterpe.domain.rows import columns
 from euterpe.domain.states import JobStatus, Lane, OutboxStatus
 from euterpe.store.engine.ids import new_ids
 from euterpe.store.errors import NotFound, StoreError
@@ -58,12 +59,12 @@ def histories(count: int) -> Sequence[JobHistory]:
 def test_loaded_jobs_read_back_as_they_were_given(store: Store) -> None:
     (one,) = histories(1)
     assert list(HistoryLoad(store.database).write([one])) == [Written(1, 1)]
-    job = store.jobs.get(one.job["job_id"])
-    assert {name: job[name] for name in job} == {name: one.job[name] for name in job}
-    assert store.jobs.attempts(one.job["job_id"]) == one.attempts
+    job = columns(store.jobs.get(one.job["job_id"]))
+    assert job == {name: one.job[name] for name in job}
+    assert [columns(row) for row in store.jobs.attempts(one.job["job_id"])] == one.attempts
     (event,) = store.jobs.events(one.job["job_id"])
-    assert event == one.events[0]
-    assert store.jobs.delivery_log(event["event_id"]) == one.deliveries
+    assert columns(event) == one.events[0]
+    assert [columns(row) for row in store.jobs.delivery_log(event.event_id)] == one.deliveries
 
 
 def test_existing_jobs_are_left_unchanged(store: Store) -> None:
@@ -85,7 +86,7 @@ def test_a_transaction_that_fails_leaves_nothing_of_its_jobs(store: Store) -> No
 def test_a_load_is_part_of_the_history_from_its_beginning(store: Store) -> None:
     (one,) = histories(1)
     list(HistoryLoad(store.database).write([one]))
-    assert [job["job_id"] for job in store.jobs.page()] == [one.job["job_id"]]
+    assert [job.job_id for job in store.jobs.page()] == [one.job["job_id"]]
 
 
 def test_requesters_are_named_once(store: Store) -> None:
@@ -93,5 +94,5 @@ def test_requesters_are_named_once(store: Store) -> None:
     load = HistoryLoad(store.database)
     for _ in range(2):
         load.name([("r1", "Nordlicht"), ("r2", "Harbour News")], AT)
-    found = {row["name"]: row["requester_id"] for row in store.requesters.all()}
+    found = {row.name: row.requester_id for row in store.requesters.all()}
     assert found == {"Nordlicht": "r1", "Harbour News": taken}

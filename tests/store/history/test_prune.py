@@ -55,7 +55,7 @@ def test_old_finished_jobs_leave_their_id_and_nothing_else(store: Store, clock: 
     with pytest.raises(NotFound) as unknown:
         store.jobs.get(old, requester_id="r2")
     assert unknown.value.code == "not_found"  # another tenant does not learn that the job existed
-    assert store.jobs.get(young)["status"] == "succeeded"
+    assert store.jobs.get(young).status == "succeeded"
     left = {t.name: count(store, t) for t in (inbox_jobs, job_attempts, job_outbox_events, job_deliveries)}
     assert left == {"inbox_jobs": 1, "job_attempts": 1, "job_outbox_events": 5, "job_deliveries": 0}
 
@@ -65,7 +65,7 @@ def test_unfinished_jobs_and_undelivered_events_are_kept(store: Store, clock: Se
     undelivered = run_job(store)
     clock.advance(DAY_MS + 1)
     assert prune(store) == 0
-    assert [store.jobs.get(job)["job_id"] for job in (waiting, undelivered)] == [waiting, undelivered]
+    assert [store.jobs.get(job).job_id for job in (waiting, undelivered)] == [waiting, undelivered]
 
 
 def test_history_is_removed_in_batches(store: Store, clock: SettableClock) -> None:
@@ -104,7 +104,7 @@ def test_jobs_replayed_during_a_prune_stay(
     kept, old = run_job(store), run_job(store)
     store.outbox.settle([Delivery(event, Delivered(), 200) for event in store.outbox.claim("d1", 10)])
     clock.advance(DAY_MS + 1)
-    event_ids = [event["event_id"] for event in store.jobs.events(kept)][:1]
+    event_ids = [event.event_id for event in store.jobs.events(kept)][:1]
 
     pruning = get_ident()
 

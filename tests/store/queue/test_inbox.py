@@ -33,16 +33,16 @@ def test_a_claim_sets_everything_that_the_contract_says(store: Store, clock: Set
     (job_id,) = enqueue(store)
     job = claim_one(store, "worker-7", lease_ms=5_000)
     row = store.jobs.get(job_id)
-    assert row["status"] == JobStatus.CLAIMED
-    assert row["worker_id"] == "worker-7"
-    assert row["lease_expires_at"] == clock.now_ms + 5_000
-    assert row["heartbeat_at"] == clock.now_ms
-    assert row["claim_version"] == job.claim_version == 1
-    assert row["attempt_count"] == job.attempt_count == 1
-    assert row["started_at"] == clock.now_ms
+    assert row.status == JobStatus.CLAIMED
+    assert row.worker_id == "worker-7"
+    assert row.lease_expires_at == clock.now_ms + 5_000
+    assert row.heartbeat_at == clock.now_ms
+    assert row.claim_version == job.claim_version == 1
+    assert row.attempt_count == job.attempt_count == 1
+    assert row.started_at == clock.now_ms
     (attempt,) = store.jobs.attempts(job_id)
-    assert (attempt["attempt_no"], attempt["claim_version"], attempt["worker_id"]) == (1, 1, "worker-7")
-    assert attempt["ended_at"] is None
+    assert (attempt.attempt_no, attempt.claim_version, attempt.worker_id) == (1, 1, "worker-7")
+    assert attempt.ended_at is None
 
 
 def test_one_owner_a_claimed_job_is_not_claimed_again(store: Store) -> None:
@@ -174,8 +174,8 @@ def test_an_attempt_is_given_back_with_a_job_that_was_not_worked_on(store: Store
     (job_id,) = enqueue(store)
     assert store.inbox.release(claim_one(store))
     row = store.jobs.get(job_id)
-    assert (row["status"], row["attempt_count"], row["claim_version"]) == (JobStatus.QUEUED, 0, 1)
-    assert [a["outcome"] for a in store.jobs.attempts(job_id)] == ["released"]
+    assert (row.status, row.attempt_count, row.claim_version) == (JobStatus.QUEUED, 0, 1)
+    assert [a.outcome for a in store.jobs.attempts(job_id)] == ["released"]
     assert claim_one(store).claim_version == 2
 
 

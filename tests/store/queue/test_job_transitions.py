@@ -137,18 +137,18 @@ def test_the_whole_life_of_a_job_is_five_events_and_one_attempt(store: Store) ->
     assert advance(store, claim_one(store), until=JobStatus.SUCCEEDED)
     assert event_types(store, job_id) == ["claimed", "fetching", "processing", "uploading", "succeeded"]
     row = store.jobs.get(job_id)
-    assert (row["event_sequence"], row["progress"], row["finished_at"]) == (5, 100.0, row["updated_at"])
+    assert (row.event_sequence, row.progress, row.finished_at) == (5, 100.0, row.updated_at)
     (attempt,) = store.jobs.attempts(job_id)
-    assert (attempt["outcome"], attempt["ended_at"]) == ("succeeded", row["updated_at"])
+    assert (attempt.outcome, attempt.ended_at) == ("succeeded", row.updated_at)
 
 
 def test_an_event_carries_the_whole_truth_of_its_moment(store: Store) -> None:
     (job_id,) = enqueue(store, external_id="asset-42")
     store.inbox.fail(claim_one(store), REFUSED)
-    claimed, failed = (json.loads(event["payload"]) for event in store.jobs.events(job_id))
+    claimed, failed = (json.loads(event.payload) for event in store.jobs.events(job_id))
     assert claimed["error"] is None
     assert failed == {
-        "event_id": store.jobs.events(job_id)[1]["event_id"],
+        "event_id": store.jobs.events(job_id)[1].event_id,
         "sequence": 2,
         "type": "job.failed",
         "job_id": job_id,
@@ -170,8 +170,8 @@ def test_events_that_nobody_asked_for_are_skipped_and_still_numbered(store: Stor
         advance(store, claim_one(store), until=JobStatus.SUCCEEDED)
         assert len(event_types(store, job_id)) == 5
         events = store.jobs.events(job_id)
-        assert {event["status"] for event in events} == expected
-    assert [event["type"] for event in events if event["status"] == "pending"] == ["job.succeeded"]
+        assert {event.status for event in events} == expected
+    assert [event.type for event in events if event.status == "pending"] == ["job.succeeded"]
 
 
 def test_a_transition_and_its_event_are_one_transaction(store: Store) -> None:
@@ -183,7 +183,7 @@ def test_a_transition_and_its_event_are_one_transaction(store: Store) -> None:
     with pytest.raises(StoreError):
         apply(store, job_id, job.claim_version, JobStatus.CLAIMED, JobStatus.FETCHING)
     assert statuses(store, [job_id]) == [JobStatus.CLAIMED], "event-per-transition"
-    assert [event["sequence"] for event in store.jobs.events(job_id)] == [2]
+    assert [event.sequence for event in store.jobs.events(job_id)] == [2]
 
 
 def test_a_retryable_failure_waits_its_backoff_and_comes_back(store: Store, clock: SettableClock) -> None:
@@ -191,10 +191,10 @@ def test_a_retryable_failure_waits_its_backoff_and_comes_back(store: Store, cloc
     decision = store.inbox.fail(claim_one(store), FLAKY, timings={"fetch_ms": 12})
     assert isinstance(decision, Requeue)
     row = store.jobs.get(job_id)
-    assert (row["status"], row["available_at"]) == (JobStatus.QUEUED, clock.now_ms + decision.delay_ms)
-    assert row["last_error"] == FLAKY.document()
+    assert (row.status, row.available_at) == (JobStatus.QUEUED, clock.now_ms + decision.delay_ms)
+    assert row.last_error == FLAKY.document()
     (attempt,) = store.jobs.attempts(job_id)
-    assert (attempt["outcome"], attempt["timings"]) == ("requeued", {"fetch_ms": 12})
+    assert (attempt.outcome, attempt.timings) == ("requeued", {"fetch_ms": 12})
     assert store.inbox.claim("w1", 1) == []
     clock.advance(decision.delay_ms)
     assert claim_one(store).attempt_count == 2
@@ -208,7 +208,7 @@ def test_a_spent_budget_is_two_transitions_and_two_events(store: Store, clock: S
     assert isinstance(store.inbox.fail(claim_one(store), FLAKY), DeadLetter)
     assert event_types(store, job_id) == ["claimed", "queued", "claimed", "failed", "dead_letter"]
     row = store.jobs.get(job_id)
-    assert (row["status"], row["attempt_count"]) == (JobStatus.DEAD_LETTER, 2), "budget"
+    assert (row.status, row.attempt_count) == (JobStatus.DEAD_LETTER, 2), "budget"
 
 
 def test_an_unrecoverable_failure_is_a_dead_letter_at_once(store: Store) -> None:
@@ -222,9 +222,9 @@ def test_a_permanent_failure_rests_and_may_be_retried_by_a_person(store: Store) 
     assert isinstance(store.inbox.fail(claim_one(store), REFUSED), Fail)
     store.control.retry(job_id)
     row = store.jobs.get(job_id)
-    assert (row["status"], row["finished_at"]) == (JobStatus.QUEUED, None)
+    assert (row.status, row.finished_at) == (JobStatus.QUEUED, None)
     advance(store, claim_one(store), until=JobStatus.SUCCEEDED)
-    assert store.jobs.get(job_id)["last_error"] is None
+    assert store.jobs.get(job_id).last_error is None
 
 
 def test_no_retry_without_budget_and_none_of_what_has_not_failed(store: Store) -> None:
@@ -248,16 +248,16 @@ def test_a_lease_that_runs_out_requeues_and_at_the_end_buries(store: Store, cloc
         assert store.inbox.sweep() == 1
         clock.advance(Backoff().cap_ms)
     assert event_types(store, job_id) == ["claimed", "queued", "claimed", "failed", "dead_letter"]
-    assert [a["outcome"] for a in store.jobs.attempts(job_id)] == ["lease_expired", "lease_expired"]
-    assert store.jobs.get(job_id)["last_error"]["code"] == "lease_expired"
+    assert [a.outcome for a in store.jobs.attempts(job_id)] == ["lease_expired", "lease_expired"]
+    assert store.jobs.get(job_id).error_code == "lease_expired"
 
 
 def test_a_queued_job_is_canceled_by_a_claim_that_is_no_attempt(store: Store) -> None:
     (job_id,) = enqueue(store)
     assert store.control.cancel(job_id) is JobStatus.FAILED
     row = store.jobs.get(job_id)
-    assert (row["status"], row["attempt_count"], row["started_at"]) == (JobStatus.FAILED, 0, None)
-    assert row["last_error"]["code"] == "canceled"
+    assert (row.status, row.attempt_count, row.started_at) == (JobStatus.FAILED, 0, None)
+    assert row.error_code == "canceled"
     assert event_types(store, job_id) == ["claimed", "failed"]
     assert store.jobs.attempts(job_id) == []
     with pytest.raises(Conflict):
@@ -271,7 +271,7 @@ def test_a_heartbeat_reports_the_cancel_of_a_running_job(store: Store) -> None:
     assert store.control.cancel(job_id) is JobStatus.CLAIMED
     assert store.inbox.heartbeat([job]).cancel_requested == {job_id}
     assert isinstance(store.inbox.fail(job, FLAKY), Fail), "a canceled job is not requeued"
-    assert store.jobs.get(job_id)["last_error"]["code"] == "canceled"
+    assert store.jobs.get(job_id).error_code == "canceled"
     store.control.retry(job_id)
     assert not store.inbox.heartbeat([claim_one(store)]).cancel_requested, "a retry forgets the cancel"
 
@@ -299,4 +299,4 @@ def test_another_requesters_job_does_not_exist(store: Store) -> None:
     for action in (store.control.cancel, store.control.retry, store.jobs.get):
         with pytest.raises(NotFound):
             action(job_id, requester_id="r2")
-    assert store.jobs.get(job_id, requester_id="r1")["job_id"] == job_id
+    assert store.jobs.get(job_id, requester_id="r1").job_id == job_id

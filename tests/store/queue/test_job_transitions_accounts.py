@@ -13,7 +13,7 @@ FINAL = {"cpu_seconds": 4.0, "bytes_in": 6_000_000_000, "measured": "final"}
 
 
 def timings_of(store: Store, job_id: str) -> list[object]:
-    return [attempt["timings"] for attempt in store.jobs.attempts(job_id)]
+    return [attempt.timings for attempt in store.jobs.attempts(job_id)]
 
 
 def test_an_attempt_whose_lease_expired_keeps_what_its_last_beat_wrote(
@@ -25,7 +25,7 @@ def test_an_attempt_whose_lease_expired_keeps_what_its_last_beat_wrote(
     clock.advance(1_001)
     store.inbox.sweep()
     (ended,) = store.jobs.attempts(job_id)
-    assert (ended["outcome"], ended["timings"]) == ("lease_expired", BEAT)
+    assert (ended.outcome, ended.timings) == ("lease_expired", BEAT)
 
 
 def test_a_canceled_job_of_a_dead_worker_keeps_what_its_last_beat_wrote(
@@ -38,7 +38,7 @@ def test_a_canceled_job_of_a_dead_worker_keeps_what_its_last_beat_wrote(
     clock.advance(1_001)
     store.inbox.sweep()
     (ended,) = store.jobs.attempts(job_id)
-    assert (ended["outcome"], ended["timings"]) == ("canceled", BEAT)
+    assert (ended.outcome, ended.timings) == ("canceled", BEAT)
 
 
 def test_a_release_carries_the_final_account(store: Store) -> None:
@@ -71,7 +71,7 @@ def test_fenced_writes_a_stale_worker_changes_no_account(store: Store, clock: Se
     store.inbox.heartbeat([stale], used={job_id: BEAT})
     clock.advance(1_001)
     store.inbox.sweep()
-    clock.now_ms = store.jobs.get(job_id)["available_at"]
+    clock.now_ms = store.jobs.get(job_id).available_at
     claim_one(store, "w2")
     assert store.inbox.heartbeat([stale], used={job_id: FINAL}).held == frozenset()
     assert timings_of(store, job_id) == [BEAT, None]

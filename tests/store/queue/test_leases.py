@@ -51,7 +51,7 @@ def test_the_sweep_fences_the_old_worker_before_anybody_claims(
     clock.advance(1_001)
     store.inbox.sweep()
     before = store.jobs.get(job_id)
-    assert before["claim_version"] == stale.claim_version + 1
+    assert before.claim_version == stale.claim_version + 1
     assert not WRITES[write](store, stale)
     assert store.jobs.get(job_id) == before
 
@@ -73,7 +73,7 @@ def test_one_heartbeat_serves_all_the_jobs_of_a_worker(store: Store, clock: Sett
     assert store.inbox.heartbeat(jobs, lease_ms=1_000).held == {job.job_id for job in jobs[1:]}
     clock.advance(800)
     assert store.inbox.sweep() == 0
-    assert {store.jobs.get(job.job_id)["lease_expires_at"] for job in jobs[1:]} == {clock.now_ms + 200}
+    assert {store.jobs.get(job.job_id).lease_expires_at for job in jobs[1:]} == {clock.now_ms + 200}
 
 
 def test_a_wrong_version_or_a_wrong_status_changes_nothing(store: Store) -> None:
@@ -87,7 +87,7 @@ def test_a_wrong_version_or_a_wrong_status_changes_nothing(store: Store) -> None
         assert not store.inbox.advance(
             [Transition.advance(replace(job, claim_version=version), source, target)]
         )
-    assert store.jobs.get(job_id)["status"] == JobStatus.CLAIMED
+    assert store.jobs.get(job_id).status == JobStatus.CLAIMED
     assert event_types(store, job_id) == ["claimed"]
 
 

@@ -37,7 +37,7 @@ def test_events_are_claimed_in_order_and_once(store: Store) -> None:
 
 def test_a_claimed_event_has_all_that_a_delivery_needs(store: Store, event: ClaimedEvent) -> None:
     assert event.url == "https://requester.example/hook"
-    assert event.body == store.jobs.events(event.job_id)[0]["payload"]
+    assert event.body == store.jobs.events(event.job_id)[0].payload
     assert json.loads(event.body)["event_id"] == event.event_id
     assert (event.claim_version, event.attempt_count) == (1, 1)
 
@@ -45,9 +45,9 @@ def test_a_claimed_event_has_all_that_a_delivery_needs(store: Store, event: Clai
 def test_a_delivered_event_is_done(store: Store, event: ClaimedEvent, clock: SettableClock) -> None:
     assert store.outbox.settle([Delivery(event, Delivered(), 204)]) == {event.event_id}
     row = store.jobs.event(event.event_id)
-    assert (row["status"], row["last_status_code"]) == (OutboxStatus.DELIVERED, 204)
-    assert (row["delivered_at"], row["last_error"]) == (clock.now_ms, None)
-    assert (row["worker_id"], row["lease_expires_at"]) == (None, None)
+    assert (row.status, row.last_status_code) == (OutboxStatus.DELIVERED, 204)
+    assert (row.delivered_at, row.last_error) == (clock.now_ms, None)
+    assert (row.worker_id, row.lease_expires_at) == (None, None)
 
 
 def test_a_failed_delivery_waits_and_keeps_its_id_and_its_body(
@@ -59,14 +59,14 @@ def test_a_failed_delivery_waits_and_keeps_its_id_and_its_body(
     (again,) = store.outbox.claim("d1", 10)
     assert (again.event_id, again.body) == (event.event_id, event.body)
     assert (again.claim_version, again.attempt_count) == (2, 2)
-    assert store.jobs.event(event.event_id)["last_error"] == "answered 503"
+    assert store.jobs.event(event.event_id).last_error == "answered 503"
 
 
 def test_a_stale_dispatcher_cannot_settle(store: Store, event: ClaimedEvent, clock: SettableClock) -> None:
     clock.advance(1_001)
     store.outbox.sweep()
     before = store.jobs.event(event.event_id)
-    assert before["status"] == OutboxStatus.PENDING
+    assert before.status == OutboxStatus.PENDING
     for decision in (Delivered(), BROKEN, Undeliverable("gone")):
         assert store.outbox.settle([Delivery(event, decision)]) == frozenset()
     assert not store.outbox.heartbeat([event])
@@ -92,12 +92,12 @@ def test_an_event_whose_budget_is_spent_in_crashes_is_a_dead_letter(
         (event,) = outbox.claim("d1", 1, lease_ms=1_000)
         clock.advance(1_001)
         outbox.sweep()
-    assert store.jobs.event(event.event_id)["status"] == OutboxStatus.DEAD_LETTER
+    assert store.jobs.event(event.event_id).status == OutboxStatus.DEAD_LETTER
 
 
 def test_a_released_event_costs_no_attempt(store: Store, event: ClaimedEvent) -> None:
     assert store.outbox.release([event]) == {event.event_id}
-    assert store.jobs.event(event.event_id)["attempt_count"] == 0
+    assert store.jobs.event(event.event_id).attempt_count == 0
 
 
 def test_a_postponed_event_comes_back_later_with_its_attempt(
@@ -118,9 +118,9 @@ def test_every_attempt_is_in_the_delivery_log(
     (again,) = store.outbox.claim("d2", 10)
     store.outbox.settle([Delivery(again, Delivered(), 204, duration_ms=7, answer="")])
     first, second = store.jobs.delivery_log(event.event_id)
-    assert (first["outcome"], first["status_code"], first["error"]) == ("pending", 503, "answered 503")
-    assert (first["answer"], first["duration_ms"], first["worker_id"]) == ("sorry\ufffd", 12, "d1")
-    assert (second["outcome"], second["error"], second["ended_at"]) == ("delivered", None, clock.now_ms)
+    assert (first.outcome, first.status_code, first.error) == ("pending", 503, "answered 503")
+    assert (first.answer, first.duration_ms, first.worker_id) == ("sorry\ufffd", 12, "d1")
+    assert (second.outcome, second.error, second.ended_at) == ("delivered", None, clock.now_ms)
 
 
 def test_a_stale_attempt_is_not_logged(store: Store, event: ClaimedEvent, clock: SettableClock) -> None:
@@ -149,4 +149,4 @@ def test_an_event_without_its_job_holds_up_no_other(store: Store) -> None:
     claimed = store.outbox.claim("d1", 10)
     assert {event.job_id for event in claimed} == {job.job_id for job in others}
     (event,) = store.jobs.events(lost.job_id)
-    assert (event["status"], event["last_error"]) == ("dead_letter", "its job is gone")
+    assert (event.status, event.last_error) == ("dead_letter", "its job is gone")

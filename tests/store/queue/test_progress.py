@@ -36,8 +36,8 @@ def test_a_report_is_an_event_only_for_those_who_subscribed(store: Store) -> Non
     assert event_types(store, job_id) == ["claimed", "progress"]
     assert event_types(store, other_id) == ["claimed"]
     event = store.jobs.events(job_id)[-1]
-    body = json.loads(event["payload"])
-    assert (event["status"], event["type"]) == (OutboxStatus.PENDING, "job.progress")
+    body = json.loads(event.payload)
+    assert (event.status, event.type) == (OutboxStatus.PENDING, "job.progress")
     assert (body["status"], body["sequence"]) == ("claimed", 2)
     assert (body["progress"], body["eta_seconds"], body["speed"]) == (41.5, 12.0, 3.1)
 
@@ -58,7 +58,7 @@ def test_a_stale_report_changes_nothing_and_is_refused(store: Store, clock: Sett
     clock.advance(1_001)
     store.inbox.sweep()
     assert store.progress.write([ProgressReport(job, 99.0)]) == frozenset()
-    assert store.jobs.get(job_id)["progress"] == 0.0
+    assert store.jobs.get(job_id).progress == 0.0
     assert "progress" not in event_types(store, job_id)
 
 
@@ -69,7 +69,7 @@ def test_eta_and_speed_are_cleared_when_encoding_ends(store: Store) -> None:
     store.progress.write([ProgressReport(job, 90.0, eta_seconds=1.0, speed=2.0)])
     store.inbox.advance([Transition.advance(job, JobStatus.PROCESSING, JobStatus.UPLOADING)])
     row = store.jobs.get(job_id)
-    assert (row["progress"], row["eta_seconds"], row["speed"]) == (90.0, None, None)
+    assert (row.progress, row.eta_seconds, row.speed) == (90.0, None, None)
 
 
 @pytest.mark.parametrize(

@@ -114,7 +114,7 @@ def test_a_replay_of_a_dead_letter_forgets_the_circuit(store: Store, waiting: li
     assert store.outbox.origins.read([KEY]) == {}
     (again,) = store.outbox.claim("d1", 10)
     store.outbox.settle([Delivery(again, Delivered(), 200)])
-    assert store.jobs.event(again.event_id)["status"] == OutboxStatus.DELIVERED
+    assert store.jobs.event(again.event_id).status == OutboxStatus.DELIVERED
 
 
 def test_everything_that_waits_is_replayed_in_batches(store: Store, clock: SettableClock) -> None:

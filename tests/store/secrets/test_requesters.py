@@ -84,7 +84,7 @@ def test_requesters_are_found_by_name_or_id_and_listed(store: Store) -> None:
     made = store.requesters.create("studio")
     store.requesters.create("archive")
     assert store.requesters.find("studio") == store.requesters.find(made.requester_id) == made.requester_id
-    assert [(row["name"], row["valid_keys"]) for row in store.requesters.all()] == [
+    assert [(row.name, row.valid_keys) for row in store.requesters.all()] == [
         ("archive", 1),
         ("studio", 1),
     ]
@@ -131,7 +131,7 @@ def test_no_more_secrets_are_valid_than_a_webhook_can_be_signed_with(store: Stor
 def test_a_disabled_requester_has_no_valid_keys_and_gets_no_new_ones(store: Store) -> None:
     requester_id = store.requesters.create("studio").requester_id
     store.requesters.disable(requester_id)
-    assert [row["valid_keys"] for row in store.requesters.all()] == [0]
+    assert [row.valid_keys for row in store.requesters.all()] == [0]
     for rotate in (store.requesters.rotate_key, store.requesters.rotate_secret):
         with pytest.raises(Conflict, match="disabled"):
             rotate(requester_id, old_valid_ms=0)

@@ -80,7 +80,7 @@ def enqueue_as_the_first_ends(parent: ParentChannel, job_pairs: Sequence[tuple[N
     """Enqueue the first job of each pair, and the second when a worker is about to finish the first."""
     for first, second in job_pairs:
         parent.store.enqueue.many([first])
-        while parent.store.jobs.get(first.job_id)["status"] not in (JobStatus.UPLOADING, JobStatus.SUCCEEDED):
+        while parent.store.jobs.get(first.job_id).status not in (JobStatus.UPLOADING, JobStatus.SUCCEEDED):
             pass
         parent.store.enqueue.many([second])
 
@@ -298,7 +298,7 @@ def _write_stale(parent: ParentChannel, job: ClaimedJob, rng: random.Random) -> 
     match rng.choice(("advance", "fail", "release", "heartbeat")):
         case "advance":
             # It names the present status, so that only the fence can refuse the step.
-            status = JobStatus(parent.store.jobs.get(job.job_id)["status"])
+            status = JobStatus(parent.store.jobs.get(job.job_id).status)
             source = status if status in IN_PROGRESS else JobStatus.CLAIMED
             step = Transition.advance(job, source, PATH[PATH.index(source) + 1])
             accepted = [JobStatus(step.target)] if parent.store.inbox.advance([step]) else None

@@ -37,7 +37,7 @@ def test_a_worker_frozen_past_its_leases_writes_nothing_and_holds_nothing(
     frozen.call(child_tasks.wait_for_lost_leases)
 
     assert statuses(store, [last_try]) == [JobStatus.DEAD_LETTER]
-    assert store.jobs.get(last_try)["claim_version"] == 2, "the sweep itself fences the old owner"
+    assert store.jobs.get(last_try).claim_version == 2, "the sweep itself fences the old owner"
     assert {job.job_id for job in reclaimed} == {job.job_id for job in jobs} - {last_try}
     assert all(advance(store, job, until=JobStatus.SUCCEEDED) for job in reclaimed)
     check_lives(read_lives(store))
@@ -80,7 +80,7 @@ def test_a_dispatcher_that_slept_past_its_lease_settles_nothing(
     assert other.call_store("outbox.settle", [Delivery(event, Delivered(), 200) for event in reclaimed]) == {
         event.event_id for event in events
     }
-    assert {store.jobs.event(event.event_id)["status"] for event in events} == {OutboxStatus.DELIVERED}
+    assert {store.jobs.event(event.event_id).status for event in events} == {OutboxStatus.DELIVERED}
 
 
 @pytest.mark.parametrize("engine", ["postgres"], indirect=True)

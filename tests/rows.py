@@ -1,0 +1,13 @@
+"""Rows as the store returns them."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+Row = TypeVar("Row")
+
+
+def row_of(kind: Callable[..., Row], **fields: Any) -> Row:
+    """Return a row of this class; a column that is not named is None."""
+    names = (field.name for field in dataclasses.fields(kind))  # type: ignore[arg-type]
+    return kind(**{**dict.fromkeys(names), **fields})
