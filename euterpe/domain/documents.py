@@ -133,7 +133,7 @@ class ErrorDocument:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobColumns:
+class JobFields:
     """The columns of a job that its status document shows unchanged, under the names that they have in the
     database."""
 
@@ -159,7 +159,7 @@ class JobColumns:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StatusDocument(JobColumns):
+class StatusDocument(JobFields):
     """The status document of a job. Instants are ISO 8601 in UTC."""
 
     cancel_requested: Annotated[bool, about("whether the running job is to be canceled", example=False)]

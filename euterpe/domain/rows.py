@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
-from euterpe.domain.documents import JobColumns
+from euterpe.domain.documents import JobFields
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -21,7 +21,7 @@ def columns(row: "DataclassInstance") -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobRow(JobColumns):
+class JobRow(JobFields):
     """A row of `inbox_jobs` without its sealed secrets. A job of a list has only the metadata of its spec."""
 
     requester_id: str

@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from euterpe.domain.documents import JobColumns, StatusDocument, fields_of, members
+from euterpe.domain.documents import JobFields, StatusDocument, fields_of, members
 from euterpe.domain.rows import JobRow
 from euterpe.domain.states import JobStatus
 from euterpe.domain.units import iso, iso_or_none
 
-_COLUMNS = tuple(column.name for column in fields_of(JobColumns))
+_COLUMNS = tuple(column.name for column in fields_of(JobFields))
 
 
 def status_document(job: JobRow) -> dict[str, Any]:

@@ -26,7 +26,7 @@ def check_name(value: object, field: str) -> None:
         raise _refused(field, flaw)
 
 
-def check_documents(documents: Mapping[str, Any]) -> None:
+def check_documents(documents: Mapping[str, object]) -> None:
     """Raise InvalidSpec unless every engine can store the JSON: no NaN, NUL, lone surrogate, over 256 KiB."""
     for field, document in documents.items():
         try:
@@ -42,7 +42,7 @@ def check_documents(documents: Mapping[str, Any]) -> None:
 _REPORTED_FIELDS = ("progress", "eta_seconds", "speed", "outputs", "source_info", "timings")
 
 
-def check_reported_fields(extra: Mapping[str, Any]) -> None:
+def check_reported_fields(extra: Mapping[str, object]) -> None:
     """Raise InvalidSpec unless these are valid fields that a worker may report with a transition."""
     for field, value in extra.items():
         if field not in _REPORTED_FIELDS:

@@ -94,7 +94,7 @@ def test_each_requester_has_queries_of_its_own(jobs: Jobs) -> None:
 def test_a_job_that_is_not_there_fails_alone(jobs: Jobs) -> None:
     async def scenario(reads: JobReads) -> None:
         first, unknown, known = await read_during_the_first_query(jobs, reads, ["unknown", "a"])
-        assert (first["job_id"], known["job_id"]) == ("first", "a")
+        assert (first.job_id, known.job_id) == ("first", "a")
         assert isinstance(unknown, NotFound)
 
     run_with_reads(jobs, scenario)

@@ -10,7 +10,7 @@ from euterpe.client.documents import Event, Job, Progress, Refresh
 from euterpe.domain.documents import (
     ErrorDocument,
     EventDocument,
-    JobColumns,
+    JobFields,
     ProgressDocument,
     RefreshDocument,
     StatusDocument,
@@ -43,7 +43,7 @@ def test_schema_sdk_and_answer_of_the_status_have_the_same_fields(store: Store) 
 
 
 def test_each_unchanged_field_is_a_column_of_the_jobs() -> None:
-    assert set(names(JobColumns)) <= set(inbox_jobs.columns.keys())
+    assert set(names(JobFields)) <= set(inbox_jobs.columns.keys())
 
 
 def test_the_stored_body_of_an_event_is_its_document() -> None:

@@ -20,6 +20,10 @@ from sqlalchemy.types import TypeEngine
 # A row whose columns are read by name, and a SELECT that returns such rows.
 AnyRow = sa.Row[*tuple[Any, ...]]
 AnySelect = sa.Select[*tuple[Any, ...]]
+AnyUnion = sa.CompoundSelect[*tuple[Any, ...]]
+# SQLAlchemy's classes are invariant: a list of columns of several types has no narrower type than this.
+AnyColumn = sa.ColumnElement[Any]
+AnyType = TypeEngine[Any]
 
 
 def fetch_all(result: sa.CursorResult[*tuple[Any, ...]]) -> list[Any]:
@@ -41,14 +45,14 @@ class Rows:
     A column that a row omits or sets to null is NULL.
     """
 
-    def __init__(self, columns: Mapping[str, TypeEngine[Any]]) -> None:
+    def __init__(self, columns: Mapping[str, AnyType]) -> None:
         self._columns = columns
         shape: sa.ColumnElement[str] = sa.literal_column(
             ", ".join(f"{name} {_on_postgres(t)}" for name, t in columns.items())
         )
         self.table = _unfolded(sa.bindparam("rows", type_=sa.Text), shape).table_valued("value", name="batch")
 
-    def __getitem__(self, name: str) -> sa.ColumnElement[Any]:
+    def __getitem__(self, name: str) -> AnyColumn:
         kind = self._columns[name]
         read = _field(self.table.c.value, sa.literal_column(name), type_=kind)
         return _from_hex(read) if isinstance(kind, sa.LargeBinary) else read
@@ -57,7 +61,7 @@ class Rows:
 encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=bytes.hex).encode
 
 
-def as_parameter(rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+def as_parameter(rows: Iterable[Mapping[str, object]]) -> dict[str, str]:
     return {"rows": encode(list(rows))}
 
 
@@ -74,24 +78,24 @@ class _from_hex(GenericFunction[bytes]):  # noqa: N801  a SQL function
     inherit_cache = True
 
 
-def _arguments(element: Any, compiler: SQLCompiler, options: dict[str, Any]) -> list[str]:
+def _arguments(element: Any, compiler: SQLCompiler, options: dict[str, object]) -> list[str]:
     return [compiler.process(clause, **options) for clause in element.clauses]
 
 
 @compiles(_unfolded)
-def _json_each(element: _unfolded, compiler: SQLCompiler, **options: Any) -> str:
+def _json_each(element: _unfolded, compiler: SQLCompiler, **options: object) -> str:
     return f"json_each({_arguments(element, compiler, options)[0]})"
 
 
 @compiles(_unfolded, "postgresql")
-def _json_to_recordset(element: _unfolded, compiler: SQLCompiler, **options: Any) -> str:
+def _json_to_recordset(element: _unfolded, compiler: SQLCompiler, **options: object) -> str:
     rows, shape = _arguments(element, compiler, options)
     # No injection: both parts are our own names and types, and the rows are a parameter.
     return f"(SELECT * FROM json_to_recordset({rows}::json) AS r({shape}))"  # noqa: S608
 
 
 @compiles(_field)
-def _arrow(element: _field, compiler: SQLCompiler, **options: Any) -> str:
+def _arrow(element: _field, compiler: SQLCompiler, **options: object) -> str:
     value, name = _arguments(element, compiler, options)
     if isinstance(element.type, sa.JSON):
         return f"nullif({value} -> '{name}', 'null')"
@@ -100,21 +104,21 @@ def _arrow(element: _field, compiler: SQLCompiler, **options: Any) -> str:
 
 
 @compiles(_field, "postgresql")
-def _name(element: _field, compiler: SQLCompiler, **options: Any) -> str:
+def _name(element: _field, compiler: SQLCompiler, **options: object) -> str:
     return f"batch.{_arguments(element, compiler, options)[1]}"
 
 
 @compiles(_from_hex)
-def _unhex(element: _from_hex, compiler: SQLCompiler, **options: Any) -> str:
+def _unhex(element: _from_hex, compiler: SQLCompiler, **options: object) -> str:
     return f"unhex({_arguments(element, compiler, options)[0]})"
 
 
 @compiles(_from_hex, "postgresql")
-def _decode(element: _from_hex, compiler: SQLCompiler, **options: Any) -> str:
+def _decode(element: _from_hex, compiler: SQLCompiler, **options: object) -> str:
     return f"decode({_arguments(element, compiler, options)[0]}, 'hex')"
 
 
-def _on_postgres(kind: TypeEngine[Any]) -> str:
+def _on_postgres(kind: AnyType) -> str:
     if isinstance(kind, sa.JSON):
         return "JSONB"
     if isinstance(kind, sa.BigInteger):

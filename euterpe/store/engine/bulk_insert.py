@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from euterpe.store.engine.batch_rows import Rows, encode
 from euterpe.store.engine.engines import EngineKind, Engines
 
-Row = Mapping[str, Any]
+Row = Mapping[str, Any]  # the values of a row by column
 Values = Sequence[Any]
 # From this many rows on COPY is cheaper: it needs two more round trips, but each row costs the server half of
 # what it costs as JSON.
@@ -64,7 +64,7 @@ class BulkInsert:
     def _dumped(self, rows: Sequence[Values]) -> Any:  # which types SQLAlchemy accepts depends on the driver
         return [self._with_text(row) for row in rows] if self._documents else rows
 
-    def _with_text(self, row: Values) -> tuple[Any, ...]:
+    def _with_text(self, row: Values) -> tuple[object, ...]:
         values = list(row)
         for place in self._documents:
             if values[place] is not None:

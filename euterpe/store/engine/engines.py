@@ -104,7 +104,7 @@ class _HintingCompiler(SQLiteCompiler):
         return text
 
 
-def _engine(url: sa.URL, **options: Any) -> sa.Engine:
+def _engine(url: sa.URL, **options: object) -> sa.Engine:
     # A logged error must not show the statement's parameters: specs, events, ciphertext.
     engine = sa.create_engine(url, hide_parameters=True, **options)
     if engine.dialect.name == "sqlite":

@@ -33,7 +33,7 @@ class LibsqlDialect(SQLiteDialect_pysqlite):
         import_module("libsql_client.hrana.conn").HranaConn._do_connect = _connect
         return dbapi
 
-    def create_connect_args(self, url: URL) -> tuple[list[Any], dict[str, Any]]:
+    def create_connect_args(self, url: URL) -> tuple[list[Any], dict[str, object]]:
         # Over HTTP libSQL has no transactions, so this always uses the web socket.
         scheme = "wss" if url.query.get("tls") == "1" else "ws"
         token = f"?authToken={url.password}" if url.password else ""
@@ -42,7 +42,7 @@ class LibsqlDialect(SQLiteDialect_pysqlite):
         # One thread at a time uses a connection of the pool, but not always the thread that opened it.
         return [address], {**options, "check_same_thread": False}
 
-    def connect(self, *arguments: Any, **options: Any) -> DBAPIConnection:
+    def connect(self, *arguments: Any, **options: object) -> DBAPIConnection:
         libsql_error = import_module("libsql_client").LibsqlError
         try:
             return super().connect(*arguments, **options)

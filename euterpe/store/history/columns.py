@@ -9,6 +9,7 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import GenericFunction
 
+from euterpe.store.engine.batch_rows import AnyColumn
 from euterpe.store.tables import inbox_jobs, job_attempts, job_deliveries, job_outbox_events
 
 _job, _attempt = inbox_jobs.c, job_attempts.c
@@ -28,60 +29,60 @@ class _instant(GenericFunction[int]):  # noqa: N801  a SQL function
     inherit_cache = True
 
 
-def _arguments(element: Any, compiler: SQLCompiler, options: dict[str, Any]) -> list[str]:
+def _arguments(element: Any, compiler: SQLCompiler, options: dict[str, object]) -> list[str]:
     return [compiler.process(clause, **options) for clause in element.clauses]
 
 
 @compiles(_elements)
-def _json_each(element: _elements, compiler: SQLCompiler, **options: Any) -> str:
+def _json_each(element: _elements, compiler: SQLCompiler, **options: object) -> str:
     return f"json_each({_arguments(element, compiler, options)[0]})"
 
 
 @compiles(_elements, "postgresql")
-def _jsonb_array_elements(element: _elements, compiler: SQLCompiler, **options: Any) -> str:
+def _jsonb_array_elements(element: _elements, compiler: SQLCompiler, **options: object) -> str:
     return f"jsonb_array_elements({_arguments(element, compiler, options)[0]})"
 
 
 @compiles(_before)
-def _substr(element: _before, compiler: SQLCompiler, **options: Any) -> str:
+def _substr(element: _before, compiler: SQLCompiler, **options: object) -> str:
     text, mark = _arguments(element, compiler, options)
     return f"substr({text}, 1, instr({text} || {mark}, {mark}) - 1)"
 
 
 @compiles(_before, "postgresql")
-def _split_part(element: _before, compiler: SQLCompiler, **options: Any) -> str:
+def _split_part(element: _before, compiler: SQLCompiler, **options: object) -> str:
     text, mark = _arguments(element, compiler, options)
     return f"split_part({text}, {mark}, 1)"
 
 
 @compiles(_instant)
-def _julianday(element: _instant, compiler: SQLCompiler, **options: Any) -> str:
+def _julianday(element: _instant, compiler: SQLCompiler, **options: object) -> str:
     (text,) = _arguments(element, compiler, options)
     return f"CAST(round((julianday({text}) - 2440587.5) * 86400000) AS INTEGER)"
 
 
 @compiles(_instant, "postgresql")
-def _epoch(element: _instant, compiler: SQLCompiler, **options: Any) -> str:
+def _epoch(element: _instant, compiler: SQLCompiler, **options: object) -> str:
     (text,) = _arguments(element, compiler, options)
     return f"(extract(epoch FROM ({text})::timestamptz) * 1000)::bigint"
 
 
-def _text(document: sa.ColumnElement[Any], *path: str) -> sa.ColumnElement[str]:
+def _text(document: AnyColumn, *path: str) -> sa.ColumnElement[str]:
     *folders, last = path
     for name in folders:
         document = document.op("->")(sa.literal_column(f"'{name}'"))
     return sa.type_coerce(sa.func.nullif(document.op("->>")(sa.literal_column(f"'{last}'")), ""), sa.Text)
 
 
-def _whole(document: sa.ColumnElement[Any], *path: str) -> sa.ColumnElement[int]:
+def _whole(document: AnyColumn, *path: str) -> sa.ColumnElement[int]:
     return sa.cast(_text(document, *path), sa.BigInteger)
 
 
-def _number(document: sa.ColumnElement[Any], *path: str) -> sa.ColumnElement[float]:
+def _number(document: AnyColumn, *path: str) -> sa.ColumnElement[float]:
     return sa.cast(_text(document, *path), sa.Float)
 
 
-def _outputs_aggregate(*found: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:
+def _outputs_aggregate(*found: AnyColumn) -> AnyColumn:
     return sa.select(*found).select_from(_OUTPUT).scalar_subquery()
 
 
@@ -95,7 +96,7 @@ def _scheme(url: sa.ColumnElement[str]) -> sa.ColumnElement[str]:
 _OUTPUT = _elements(_job.outputs).table_valued("value", name="output")
 _output = sa.type_coerce(_OUTPUT.c.value, sa.JSON)
 
-_JOBS: Mapping[str, sa.ColumnElement[Any]] = {
+_JOBS: Mapping[str, AnyColumn] = {
     "job_id": _job.job_id,
     "event_sequence": _job.event_sequence,
     "requester_id": _job.requester_id,
@@ -128,7 +129,7 @@ _JOBS: Mapping[str, sa.ColumnElement[Any]] = {
     "finished_at": _job.finished_at,
 }
 
-_ATTEMPTS: Mapping[str, sa.ColumnElement[Any]] = {
+_ATTEMPTS: Mapping[str, AnyColumn] = {
     "attempt_id": _attempt.attempt_id,
     "job_id": _attempt.job_id,
     "attempt_no": _attempt.attempt_no,
@@ -153,7 +154,7 @@ _ATTEMPTS: Mapping[str, sa.ColumnElement[Any]] = {
     "measured": _text(_attempt.timings, "measured"),
 }
 
-_EVENTS: Mapping[str, sa.ColumnElement[Any]] = {
+_EVENTS: Mapping[str, AnyColumn] = {
     **{
         name: job_outbox_events.c[name]
         for name in ("event_id", "job_id", "requester_id", "sequence", "type", "created_at")
@@ -162,7 +163,7 @@ _EVENTS: Mapping[str, sa.ColumnElement[Any]] = {
     "wanted": job_outbox_events.c.status != "skipped",
 }
 
-_DELIVERIES: Mapping[str, sa.ColumnElement[Any]] = {
+_DELIVERIES: Mapping[str, AnyColumn] = {
     **{
         name: job_deliveries.c[name]
         for name in (

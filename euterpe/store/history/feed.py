@@ -59,9 +59,9 @@ class Bookmark:
     """A cut up to which the history was read, and marks that show if its positions still mean the same."""
 
     cut: Cut
-    marks: Mapping[str, Any]
+    marks: Mapping[str, object]
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> dict[str, object]:
         return {"cut": self.cut._asdict(), "marks": dict(self.marks)}
 
     @classmethod
@@ -125,7 +125,7 @@ class HistoryFeed:
             *[connection.execute(sa.select(_snapshot("xmin"))).scalar_one()] * len(COMMIT_ORDERED_TABLES)
         )
 
-    def _marks(self, connection: sa.Connection, cut: Cut) -> Mapping[str, Any]:
+    def _marks(self, connection: sa.Connection, cut: Cut) -> Mapping[str, object]:
         if self._postgres:
             return {"database": connection.execute(sa.text(_IDENTITY)).scalar_one()}
         return {

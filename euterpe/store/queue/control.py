@@ -1,7 +1,5 @@
 """Requests of people: cancel and retry jobs, pause and resume queues."""
 
-from typing import Any
-
 import sqlalchemy as sa
 
 from euterpe.domain.retry import canceled
@@ -12,7 +10,7 @@ from euterpe.domain.states import (
     check_retry_budget,
 )
 from euterpe.domain.text import check_text
-from euterpe.store.engine.batch_rows import AnyRow
+from euterpe.store.engine.batch_rows import AnyColumn, AnyRow
 from euterpe.store.engine.database import Database
 from euterpe.store.engine.wakeup import Topic
 from euterpe.store.errors import Conflict, NotFound
@@ -78,7 +76,7 @@ class Control:
             paused = sa.select(queues.c.queue).where(queues.c.paused_at.is_not(None))
             return list(connection.execute(paused.order_by(queues.c.queue)).scalars())
 
-    def _set_paused(self, queue: str, paused_at: sa.ColumnElement[Any]) -> None:
+    def _set_paused(self, queue: str, paused_at: AnyColumn) -> None:
         check_text("queue", queue, "queue")
         with self._database.transaction() as connection:
             insert = self._database.insert(queues).values(queue=queue, paused_at=paused_at)

@@ -2,18 +2,17 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any
 
 import sqlalchemy as sa
 
 from euterpe.crypto.envelope import Sealed
-from euterpe.domain.rows import JobRow
+from euterpe.domain.rows import JobRow, Json
 from euterpe.domain.states import JobStatus, lane_when_new
 from euterpe.domain.status import status_document
 from euterpe.domain.text import check_text
 from euterpe.store.checks import check_count, check_name
 from euterpe.store.engine.batch_rows import TEXT, AnyRow, Rows, as_parameter
-from euterpe.store.engine.bulk_insert import BulkInsert
+from euterpe.store.engine.bulk_insert import BulkInsert, Row
 from euterpe.store.engine.database import Database
 from euterpe.store.engine.ids import new_id
 from euterpe.store.engine.wakeup import Topic
@@ -48,7 +47,7 @@ class NewJob:
     """A validated job that is not yet inserted; its secrets are sealed already."""
 
     requester_id: str
-    spec: Mapping[str, Any]
+    spec: Json
     max_attempts: int
     queue: str = "default"
     priority: int = 50
@@ -86,7 +85,7 @@ class Accepted:
     """An accepted job and its status document; `replayed` if an earlier request used the same key."""
 
     job_id: str
-    response: Mapping[str, Any]
+    response: Mapping[str, object]
     replayed: bool = False
 
 
@@ -126,9 +125,7 @@ class Enqueue:
             stored = connection.execute(taken).one_or_none()
         return None if stored is None else _answer(request_hash, stored)
 
-    def _insert(
-        self, connection: sa.Connection, jobs: Sequence[NewJob], now: int | None
-    ) -> Sequence[Mapping[str, Any]]:
+    def _insert(self, connection: sa.Connection, jobs: Sequence[NewJob], now: int | None) -> Sequence[Row]:
         """Insert each job in the lane where it has to wait; return the rows."""
         if not jobs:
             return ()
@@ -150,9 +147,7 @@ class Enqueue:
         self._database.announce(connection, Topic.INBOX)
         return rows
 
-    def _placed(
-        self, connection: sa.Connection, jobs: Sequence[NewJob], now: int | None
-    ) -> Sequence[Mapping[str, Any]]:
+    def _placed(self, connection: sa.Connection, jobs: Sequence[NewJob], now: int | None) -> Sequence[Row]:
         """Return the row of each job, with its lane and its rank."""
         if now is None and any(job.not_before is not None for job in jobs):
             now = self._database.read_clock(connection)
@@ -188,7 +183,7 @@ class Enqueue:
             if job.key is not None and stored[_key_of(job)].job_id != job.job_id
         }
 
-    def _key_row(self, job: NewJob, now: int) -> dict[str, Any]:
+    def _key_row(self, job: NewJob, now: int) -> dict[str, object]:
         requester_id, key = _key_of(job)
         return {
             "requester_id": requester_id,
@@ -254,11 +249,11 @@ def _answer(request_hash: str, stored: AnyRow) -> Accepted | IdempotencyConflict
     return IdempotencyConflict(stored.idempotency_key)
 
 
-def _job_row(columns: Mapping[str, Any]) -> JobRow:
+def _job_row(columns: Row) -> JobRow:
     return JobRow(**{name: columns[name] for name in _SHOWN})
 
 
-def new_row(job: NewJob, now: int, rank: int | None) -> dict[str, Any]:
+def new_row(job: NewJob, now: int, rank: int | None) -> Row:
     """Return the row of a new job. A job with no reason to wait is ready if it has a rank, else capped."""
     available_at = max(now, job.not_before or 0)
     sealed, callbacks = job.sealed, job.sealed_callbacks

@@ -2,13 +2,13 @@
 
 import json
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import sqlalchemy as sa
 
 from euterpe.domain.events import event_body
 from euterpe.domain.states import Lane, OutboxStatus
-from euterpe.store.engine.batch_rows import AnyRow
+from euterpe.store.engine.batch_rows import AnyColumn, AnyRow
 from euterpe.store.engine.bulk_insert import BulkInsert, Values
 from euterpe.store.engine.database import Database
 from euterpe.store.queue.fairness.groups import Group
@@ -35,7 +35,7 @@ class EventContext(NamedTuple):
         return None if self.group_id is None else Group(self.queue, self.requester_id, self.group_id)
 
 
-def _of_spec(operator: str, name: str) -> sa.ColumnElement[Any]:
+def _of_spec(operator: str, name: str) -> AnyColumn:
     return _job.spec.op(operator)(sa.literal_column(f"'{name}'"))
 
 
@@ -106,7 +106,7 @@ def event_row(
     outputs: str | None = None,
     error: str | None = None,
     more: str = "",
-) -> tuple[Any, ...]:
+) -> tuple[object, ...]:
     """Return the outbox row of an event, in the order of `_COLUMNS`.
 
     `job` is the row that has just been written; `outputs`, `error` and `more` are JSON.

@@ -1,7 +1,7 @@
 """Failed attempts: write the retry decision as a requeue, a failure or a dead letter."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, assert_never
+from typing import assert_never
 
 import sqlalchemy as sa
 
@@ -39,7 +39,7 @@ class FailureWriter:
         errors: Sequence[JobError],
         *,
         has_expired: bool = False,
-        timings: Mapping[str, Any] | None = None,
+        timings: Mapping[str, object] | None = None,
     ) -> list[JobDecision]:
         """Decide about rows that the caller has locked; write and return the decisions.
 
@@ -71,11 +71,11 @@ class FailureWriter:
 def _end(
     row: AnyRow,
     decision: JobDecision,
-    timings: Mapping[str, Any] | None,
+    timings: Mapping[str, object] | None,
     end: Callable[..., Transition],
 ) -> Transition:
     """Return the transition that ends the attempt, made by the constructor `end`."""
-    values: dict[str, Any] = {"last_error": decision.error.document(), "outcome": _outcome(decision)}
+    values: dict[str, object] = {"last_error": decision.error.document(), "outcome": _outcome(decision)}
     if timings is not None:
         values["timings"] = timings
     delay_ms: int | None = None

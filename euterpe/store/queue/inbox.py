@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any
+from types import MappingProxyType
 
 import sqlalchemy as sa
 
@@ -14,6 +14,7 @@ from euterpe.domain.retry import (
     canceled,
     lease_expired,
 )
+from euterpe.domain.rows import Json
 from euterpe.domain.states import JobStatus, Lane, lane_when_queued
 from euterpe.domain.text import check_text
 from euterpe.store.checks import (
@@ -33,10 +34,11 @@ from euterpe.store.queue.job_transitions import JobTransitions
 from euterpe.store.queue.lanes import lane_is
 from euterpe.store.queue.leases import Holding
 from euterpe.store.queue.sweep import ROWS_PER_SWEEP, SweepTimer
-from euterpe.store.queue.transition import NOTHING, Fence, Transition
+from euterpe.store.queue.transition import Fence, Transition
 from euterpe.store.tables import inbox_jobs
 
 _job = inbox_jobs.c
+_NO_ACCOUNTS: Mapping[str, Mapping[str, object]] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,7 @@ class ClaimedJob:
     queue: str
     priority: int
     group_id: str | None
-    spec: Mapping[str, Any]
+    spec: Json
     context: EventContext = field(repr=False)
 
     @property
@@ -158,7 +160,7 @@ class Inbox:
         jobs: Sequence[ClaimedJob],
         *,
         lease_ms: int | None = None,
-        used: Mapping[str, Mapping[str, Any]] = NOTHING,
+        used: Mapping[str, Mapping[str, object]] = _NO_ACCOUNTS,
     ) -> HeartbeatResult:
         """Extend the leases in one statement, by default by the lease of the first job's claim.
 
@@ -199,7 +201,7 @@ class Inbox:
         return [step.key in held for step in steps]
 
     def fail(
-        self, job: ClaimedJob, error: JobError, *, timings: Mapping[str, Any] | None = None
+        self, job: ClaimedJob, error: JobError, *, timings: Mapping[str, object] | None = None
     ) -> JobDecision | None:
         """Requeue, fail or dead-letter the job as the retry rules decide. Return None when stale."""
         check_documents({"timings": timings})
@@ -214,7 +216,7 @@ class Inbox:
         *,
         delay_ms: int = 0,
         reason: JobError | None = None,
-        timings: Mapping[str, Any] | None = None,
+        timings: Mapping[str, object] | None = None,
     ) -> bool:
         """Release a job without charging the attempt, as the job was not at fault. Return False when stale.
 
@@ -272,9 +274,9 @@ def _claimed(
 
 
 def _release(
-    row: AnyRow, delay_ms: int, reason: JobError | None, timings: Mapping[str, Any] | None
+    row: AnyRow, delay_ms: int, reason: JobError | None, timings: Mapping[str, object] | None
 ) -> Transition:
-    values: dict[str, Any] = {"outcome": "released"}
+    values: dict[str, object] = {"outcome": "released"}
     if reason is not None:
         values["last_error"] = reason.document()
     if timings is not None:

@@ -6,7 +6,6 @@ failure, sweep, cancel and retry goes through it.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import sqlalchemy as sa
 
@@ -74,7 +73,7 @@ class JobTransitions:
         return held
 
     def account(
-        self, connection: sa.Connection, used: Mapping[str, Mapping[str, Any]], holdings: Sequence[Holding]
+        self, connection: sa.Connection, used: Mapping[str, Mapping[str, object]], holdings: Sequence[Holding]
     ) -> None:
         """Write the resources that attempts have used so far, by job id.
 
@@ -121,8 +120,8 @@ def _ends_attempt(transition: Transition) -> bool:
     return transition.source in IN_PROGRESS and transition.target not in IN_PROGRESS
 
 
-def _job_columns(shape: Shape, rows: Rows | None, now: sa.ColumnElement[int]) -> Mapping[str, Any]:
-    columns: dict[str, Any] = {"event_sequence": _job.event_sequence + 1, "updated_at": now}
+def _job_columns(shape: Shape, rows: Rows | None, now: sa.ColumnElement[int]) -> Mapping[str, object]:
+    columns: dict[str, object] = {"event_sequence": _job.event_sequence + 1, "updated_at": now}
     if rows is not None:
         columns["progress"] = sa.func.coalesce(rows["progress"], _job.progress)
         for name in ("outputs", "source_info", "last_error"):
@@ -148,7 +147,7 @@ def _job_columns(shape: Shape, rows: Rows | None, now: sa.ColumnElement[int]) ->
     return columns
 
 
-def _event(event_id: str, transition: Transition, row: AnyRow) -> tuple[Any, ...]:
+def _event(event_id: str, transition: Transition, row: AnyRow) -> tuple[object, ...]:
     context, status, values = _context(transition), transition.target, transition.values
     return event_row(
         event_id,
@@ -165,15 +164,15 @@ def _event(event_id: str, transition: Transition, row: AnyRow) -> tuple[Any, ...
 _ATTEMPT_COLUMNS = ("attempt_id", "job_id", "attempt_no", "claim_version", "worker_id", "started_at")
 
 
-def _opened(attempt_id: str, transition: Transition, row: AnyRow) -> tuple[Any, ...]:
+def _opened(attempt_id: str, transition: Transition, row: AnyRow) -> tuple[object, ...]:
     """Return the row of a new attempt, in the order of `_ATTEMPT_COLUMNS`."""
     claimed = (row.job_id, row.attempt_count, row.claim_version, transition.worker_id, row.updated_at)
     return (attempt_id, *claimed)
 
 
-def _closed(transition: Transition, row: AnyRow) -> dict[str, Any]:
+def _closed(transition: Transition, row: AnyRow) -> dict[str, object]:
     values = transition.values
-    ended: dict[str, Any] = {
+    ended: dict[str, object] = {
         "job_id": row.job_id,
         "claim_version": transition.claim_version,
         "ended_at": row.updated_at,

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from euterpe.domain.canonical import without_callback_queries
 from euterpe.domain.rows import AttemptRow, BacklogRow, DeliveryRow, EventRow, EventSummary, JobRow
 from euterpe.domain.states import FINISHED, JobStatus, OutboxStatus
-from euterpe.store.engine.batch_rows import AnySelect
+from euterpe.store.engine.batch_rows import AnySelect, AnyUnion
 from euterpe.store.engine.database import Database
 from euterpe.store.errors import NotFound, Pruned
 from euterpe.store.queue.lanes import UNFINISHED, lane_is, unfinished_jobs
@@ -204,9 +204,7 @@ class Jobs:
         with self._database.snapshot() as connection:
             return [_without_spec(dict(row)) for row in connection.execute(wanted).mappings()]
 
-    def _rows(
-        self, kind: Callable[..., Row], wanted: AnySelect | sa.CompoundSelect[*tuple[Any, ...]]
-    ) -> list[Row]:
+    def _rows(self, kind: Callable[..., Row], wanted: AnySelect | AnyUnion) -> list[Row]:
         """Return the result as rows of this class, whose fields have the names of the columns."""
         with self._database.snapshot() as connection:
             return [kind(**row) for row in connection.execute(wanted).mappings()]

@@ -1,12 +1,11 @@
 """Conditions on lanes that match the partial indexes, so that no query scans finished history."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import sqlalchemy as sa
 
 from euterpe.domain.states import Lane
-from euterpe.store.engine.batch_rows import AnySelect
+from euterpe.store.engine.batch_rows import AnyColumn, AnySelect, AnyUnion
 from euterpe.store.tables import inbox_jobs
 
 _PARKED = "inbox_parked"
@@ -26,7 +25,7 @@ def lane_is(table: sa.FromClause, lane: Lane) -> sa.ColumnElement[bool]:
     return table.c.lane == sa.literal_column(f"'{lane}'")
 
 
-def own_jobs(lane: Lane, *columns: sa.ColumnElement[Any], index: str | None = None) -> AnySelect:
+def own_jobs(lane: Lane, *columns: AnyColumn, index: str | None = None) -> AnySelect:
     """Return the query for the jobs of a requester in a lane, through the index of the lane.
 
     For SQLite the query names the index: after an ANALYZE that saw many small requesters SQLite would scan
@@ -36,9 +35,7 @@ def own_jobs(lane: Lane, *columns: sa.ColumnElement[Any], index: str | None = No
     return jobs.with_hint(inbox_jobs, f"INDEXED BY {index or _OF_REQUESTER[lane]}", "sqlite")
 
 
-def unfinished_jobs(
-    columns: Sequence[sa.ColumnElement[Any]], *where: sa.ColumnElement[bool]
-) -> sa.CompoundSelect[*tuple[Any, ...]]:
+def unfinished_jobs(columns: Sequence[AnyColumn], *where: sa.ColumnElement[bool]) -> AnyUnion:
     """Return the query for unfinished jobs: one select for each lane, as each lane has its own index."""
     return sa.union_all(*(own_jobs(lane, *columns).where(*where) for lane in UNFINISHED))
 

@@ -8,19 +8,28 @@ author read, and changes nothing when either is out of date.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import sqlalchemy as sa
-from sqlalchemy.types import TypeEngine
 
 from euterpe.domain.states import Lane
-from euterpe.store.engine.batch_rows import INTEGER, TEXT, AnyRow, AnySelect, Rows, as_parameter, fetch_all
+from euterpe.store.engine.batch_rows import (
+    INTEGER,
+    TEXT,
+    AnyColumn,
+    AnyRow,
+    AnySelect,
+    AnyType,
+    Rows,
+    as_parameter,
+    fetch_all,
+)
 from euterpe.store.engine.database import Database
 from euterpe.store.queue.lanes import lane_is
 from euterpe.store.queue.transition import Shape, Transition
 
 # Computes the table's own columns for a transition. It gets the batch, or None if its rows have no values.
-Columns = Callable[[Shape, Rows | None], Mapping[str, Any]]
+Columns = Callable[[Shape, Rows | None], Mapping[str, object]]
 
 
 class Holding(NamedTuple):
@@ -45,12 +54,12 @@ class LeasedTable:
         table: sa.Table,
         *,
         check: Callable[[str, str], None],
-        order: Sequence[sa.ColumnElement[Any]],
-        value_types: Mapping[str, TypeEngine[Any]],
+        order: Sequence[AnyColumn],
+        value_types: Mapping[str, AnyType],
         columns: Columns,
-        returning: Sequence[sa.ColumnElement[Any]],
+        returning: Sequence[AnyColumn],
         leased_index: str,
-        heartbeat_returning: Sequence[sa.ColumnElement[Any]] = (),
+        heartbeat_returning: Sequence[AnyColumn] = (),
     ) -> None:
         self._database, self.table, self._check = database, table, check
         (self.key,) = table.primary_key.columns
@@ -63,11 +72,11 @@ class LeasedTable:
 
     # -- candidates: rows picked here stay locked until the transaction ends
 
-    def ready(self, columns: Iterable[sa.ColumnElement[Any]], *where: sa.ColumnElement[bool]) -> AnySelect:
+    def ready(self, columns: Iterable[AnyColumn], *where: sa.ColumnElement[bool]) -> AnySelect:
         """Return the query for the next `:limit` rows to claim, without those that others claim now."""
         return self._pick(columns, Lane.READY, *where, order=self._order)
 
-    def expired(self, columns: Iterable[sa.ColumnElement[Any]]) -> AnySelect:
+    def expired(self, columns: Iterable[AnyColumn]) -> AnySelect:
         """Return the query for `:limit` rows whose lease has expired."""
         has_expired = self.table.c.lease_expires_at < self._database.now
         expired = self._pick(columns, Lane.LEASED, has_expired, order=[self.key])
@@ -76,10 +85,10 @@ class LeasedTable:
 
     def _pick(
         self,
-        columns: Iterable[sa.ColumnElement[Any]],
+        columns: Iterable[AnyColumn],
         lane: Lane,
         *where: sa.ColumnElement[bool],
-        order: Sequence[sa.ColumnElement[Any]],
+        order: Sequence[AnyColumn],
     ) -> AnySelect:
         picked = sa.select(*columns).where(lane_is(self.table, lane), *where)
         return picked.order_by(*order).limit(sa.bindparam("limit")).with_for_update(skip_locked=True)
@@ -126,7 +135,7 @@ class LeasedTable:
         rows = Rows(
             {"key": TEXT, "version": INTEGER, "source": TEXT, "delay_ms": INTEGER, **self._value_types}
         )
-        values: dict[str, Any] = {
+        values: dict[str, object] = {
             "status": sa.bindparam("target", type_=sa.Text),
             "worker_id": sa.bindparam("worker", type_=sa.Text),
             "lease_expires_at": sa.null(),

@@ -5,7 +5,7 @@ Events are owned by the same protocol as jobs (`leases.py`). `replay.py` sends e
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, assert_never
+from typing import assert_never
 
 import sqlalchemy as sa
 
@@ -261,8 +261,8 @@ _CLAIMED = (
 _EXPIRED = (_event.event_id, _event.claim_version, _event.attempt_count)
 
 
-def _event_columns(shape: Shape, rows: Rows | None, now: sa.ColumnElement[int]) -> Mapping[str, Any]:
-    columns: dict[str, Any] = {}
+def _event_columns(shape: Shape, rows: Rows | None, now: sa.ColumnElement[int]) -> Mapping[str, object]:
+    columns: dict[str, object] = {}
     if rows is not None:
         columns["last_status_code"] = sa.func.coalesce(rows["code"], _event.last_status_code)
         columns["last_error"] = sa.func.coalesce(rows["reason"], _event.last_error)
@@ -284,7 +284,7 @@ def _lost(row: AnyRow) -> Transition:
 def _settled(delivery: Delivery) -> Transition:
     event, decision = delivery.event, delivery.decision
     delay_ms: int | None = None
-    values: dict[str, Any] = {}
+    values: dict[str, object] = {}
     match decision:
         case Delivered():
             target, lane = OutboxStatus.DELIVERED, Lane.REST
@@ -303,7 +303,7 @@ def _settled(delivery: Delivery) -> Transition:
     return Transition.finish(event.fence, target, lane, delay_ms=delay_ms, values=values)
 
 
-def _logged(delivery: Delivery, end: Transition, row: AnyRow) -> dict[str, Any]:
+def _logged(delivery: Delivery, end: Transition, row: AnyRow) -> dict[str, object]:
     event = delivery.event
     answer = delivery.answer
     return {

@@ -6,15 +6,13 @@ otherwise a report changes four columns and nothing more.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.types import TypeEngine
 
 from euterpe.domain.events import PROGRESS, wants_progress
 from euterpe.domain.states import Lane
 from euterpe.store.checks import check_reported_fields
-from euterpe.store.engine.batch_rows import INTEGER, REAL, TEXT, AnyRow, Rows, as_parameter
+from euterpe.store.engine.batch_rows import INTEGER, REAL, TEXT, AnyRow, AnyType, Rows, as_parameter
 from euterpe.store.engine.database import Database
 from euterpe.store.engine.ids import new_ids
 from euterpe.store.engine.wakeup import Topic
@@ -24,7 +22,7 @@ from euterpe.store.queue.lanes import lane_is
 from euterpe.store.tables import inbox_jobs
 
 _job = inbox_jobs.c
-_BRINGS: Mapping[str, TypeEngine[Any]] = {
+_BRINGS: Mapping[str, AnyType] = {
     "progress": REAL,
     "eta_seconds": REAL,
     "speed": REAL,
@@ -42,7 +40,7 @@ class ProgressReport:
     def wants_event(self) -> bool:
         return wants_progress(self.job.context.webhook_url, self.job.context.webhook_events)
 
-    def figures(self) -> dict[str, Any]:
+    def figures(self) -> dict[str, object]:
         return {"progress": self.progress, "eta_seconds": self.eta_seconds, "speed": self.speed}
 
 
@@ -85,13 +83,13 @@ class ProgressReports:
         return frozenset(row.job_id for row in written)
 
 
-def _event(event_id: str, report: ProgressReport, row: AnyRow) -> tuple[Any, ...]:
+def _event(event_id: str, report: ProgressReport, row: AnyRow) -> tuple[object, ...]:
     figures = as_json(report.figures())
     more = "," + figures[1:-1]
     return event_row(event_id, report.job.context, row, row.status, type_=PROGRESS, is_wanted=True, more=more)
 
 
-def _row(report: ProgressReport) -> dict[str, Any]:
+def _row(report: ProgressReport) -> dict[str, object]:
     brought = {name: value for name, value in report.figures().items() if value is not None}
     check_reported_fields(brought)
     return {

@@ -2,14 +2,14 @@
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, NamedTuple, Protocol, Self
+from typing import NamedTuple, Protocol, Self
 
 from euterpe.domain.errors import InvalidTransition
 from euterpe.domain.states import IN_PROGRESS, JobStatus, Lane
 from euterpe.store.checks import check_reported_fields
 from euterpe.store.queue.event_rows import EventContext
 
-NOTHING: Mapping[str, Any] = MappingProxyType({})
+NOTHING: Mapping[str, object] = MappingProxyType({})
 
 
 class Claim(Protocol):
@@ -59,7 +59,7 @@ class Transition(NamedTuple):
     raises_version: bool = False  # for a new owner, or to fence off the old one
     attempts: int = 0
     delay_ms: int | None = None  # the row cannot be claimed before this time has passed
-    values: Mapping[str, Any] = NOTHING  # of the table's own columns
+    values: Mapping[str, object] = NOTHING  # of the table's own columns
     context: EventContext | None = None  # of a job: what its event needs
 
     @classmethod
@@ -84,7 +84,7 @@ class Transition(NamedTuple):
 
     @classmethod
     def advance(
-        cls, job: Claim, source: JobStatus, target: JobStatus, values: Mapping[str, Any] = NOTHING
+        cls, job: Claim, source: JobStatus, target: JobStatus, values: Mapping[str, object] = NOTHING
     ) -> Self:
         """Return the next step of a claimed job: the lease is renewed, or ends with the job.
 
@@ -108,7 +108,7 @@ class Transition(NamedTuple):
         lane: Lane,
         *,
         delay_ms: int | None = None,
-        values: Mapping[str, Any] = NOTHING,
+        values: Mapping[str, object] = NOTHING,
         context: EventContext | None = None,
     ) -> Self:
         """Return a release: the row loses its owner, and the attempt is not counted."""
@@ -122,7 +122,7 @@ class Transition(NamedTuple):
         lane: Lane,
         *,
         delay_ms: int | None = None,
-        values: Mapping[str, Any] = NOTHING,
+        values: Mapping[str, object] = NOTHING,
         context: EventContext | None = None,
     ) -> Self:
         """Return an end: the row loses its owner, if it has one, to rest or to be claimed again."""
@@ -136,7 +136,7 @@ class Transition(NamedTuple):
         lane: Lane,
         *,
         delay_ms: int | None = None,
-        values: Mapping[str, Any] = NOTHING,
+        values: Mapping[str, object] = NOTHING,
         context: EventContext | None = None,
     ) -> Self:
         """Return the end of an attempt whose lease has expired.
@@ -168,14 +168,14 @@ class Transition(NamedTuple):
     def has_values(self) -> bool:
         return self.delay_ms is not None or bool(self.values)
 
-    def row(self) -> dict[str, Any]:
+    def row(self) -> dict[str, object]:
         """Return the transition as a row of a batch."""
         # The fence comes last, so that no value from a worker can overwrite it.
         fence = {"key": self.key, "version": self.claim_version, "source": self.source}
         row = {**self.values, **fence} if self.values else fence
         return row if self.delay_ms is None else {**row, "delay_ms": self.delay_ms}
 
-    def parameters(self) -> dict[str, Any]:
+    def parameters(self) -> dict[str, object]:
         """Return the parameters that all rows of a batch share."""
         given = {"to_lane": self.lane, "lease_ms": self.lease_ms}
         return {

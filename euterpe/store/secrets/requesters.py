@@ -3,7 +3,6 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import sqlalchemy as sa
 
@@ -16,7 +15,7 @@ from euterpe.domain.job_limits import NO_LIMITS, JobLimits
 from euterpe.domain.rows import RequesterRow
 from euterpe.domain.scopes import DEFAULT_SCOPES, Scope
 from euterpe.domain.text import check_text
-from euterpe.store.engine.batch_rows import AnyRow
+from euterpe.store.engine.batch_rows import AnyColumn, AnyRow
 from euterpe.store.engine.database import Database
 from euterpe.store.engine.ids import new_id
 from euterpe.store.errors import Conflict, NotFound, Unauthorized
@@ -195,7 +194,7 @@ class Requesters:
             )
         )
 
-    def _sealed_row(self, requester_id: str, secret: str) -> dict[str, Any]:
+    def _sealed_row(self, requester_id: str, secret: str) -> dict[str, object]:
         """Return the row of a new secret. Not for a transaction: the key provider may be far away."""
         secret_id = new_id()
         sealed = seal(secret.encode(), webhook_secret_context(requester_id, secret_id), self._keys)
@@ -208,7 +207,7 @@ class Requesters:
             "secret_encryption_version": sealed.version,
         }
 
-    def _add_secret(self, connection: sa.Connection, sealed_row: dict[str, Any]) -> None:
+    def _add_secret(self, connection: sa.Connection, sealed_row: dict[str, object]) -> None:
         connection.execute(sa.insert(webhook_secrets).values(**sealed_row, created_at=self._database.now))
 
     def _expire(self, connection: sa.Connection, table: sa.Table, requester_id: str, after_ms: int) -> None:
@@ -219,5 +218,5 @@ class Requesters:
         connection.execute(ending.values(expires_at=end))
 
 
-def _is_valid(expires_at: sa.ColumnElement[Any], now: sa.ColumnElement[int]) -> sa.ColumnElement[bool]:
+def _is_valid(expires_at: AnyColumn, now: sa.ColumnElement[int]) -> sa.ColumnElement[bool]:
     return sa.or_(expires_at.is_(None), expires_at > now)

@@ -26,9 +26,9 @@ def row_of(table: sa.Table, **values: Any) -> dict[str, Any]:
 def history_of(job_id: str) -> JobHistory:
     """Return a claimed job with one delivered event."""
     (attempt_id, event_id, delivery_id), ids = new_ids(3), {"job_id": job_id, "requester_id": "r1"}
-    job = new_row(new_job(job_id=job_id), AT, None)
     lease = {"worker_id": "w1", "lease_expires_at": AT + 60_000, "heartbeat_at": AT}
-    job |= {"status": JobStatus.CLAIMED, "lane": Lane.LEASED, "claim_version": 1, "attempt_count": 1, **lease}
+    claim = {"status": JobStatus.CLAIMED, "lane": Lane.LEASED, "claim_version": 1, "attempt_count": 1}
+    job = {**new_row(new_job(job_id=job_id), AT, None), **claim, **lease}
     attempt = row_of(
         job_attempts,
         attempt_id=attempt_id,

@@ -6,12 +6,11 @@ rows of each requester are moved as well; finding a requester with delayed rows 
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import sqlalchemy as sa
 
 from euterpe.domain.states import Lane
-from euterpe.store.engine.batch_rows import AnyRow, AnySelect
+from euterpe.store.engine.batch_rows import AnyColumn, AnyRow, AnySelect
 from euterpe.store.engine.database import Database
 from euterpe.store.queue.lanes import LaneRequesters, lane_is
 
@@ -21,9 +20,7 @@ _ROWS_OF_EACH = 10
 class DueRows:
     """Due rows of `table`. `columns` begin with the primary key; `index` is on (requester, due time, …)."""
 
-    def __init__(
-        self, database: Database, table: sa.Table, columns: Sequence[sa.ColumnElement[Any]], index: str
-    ) -> None:
+    def __init__(self, database: Database, table: sa.Table, columns: Sequence[AnyColumn], index: str) -> None:
         self._table, self._index, self._now = table, index, database.now
         (self._key,) = table.primary_key.columns
         self._oldest = self._oldest_statement(columns)
@@ -41,10 +38,10 @@ class DueRows:
             found |= {row[0]: row for row in few}
         return list(found.values())
 
-    def _oldest_statement(self, columns: Sequence[sa.ColumnElement[Any]]) -> AnySelect:
+    def _oldest_statement(self, columns: Sequence[AnyColumn]) -> AnySelect:
         return self._in_time(sa.select(*columns).where(lane_is(self._table, Lane.DELAYED)))
 
-    def _few_statement(self, columns: Sequence[sa.ColumnElement[Any]]) -> AnySelect:
+    def _few_statement(self, columns: Sequence[AnyColumn]) -> AnySelect:
         own = self._table.c.requester_id == sa.bindparam("requester_id", type_=sa.Text)
         few = sa.select(*columns).where(lane_is(self._table, Lane.DELAYED), own)
         # See `lanes.own_jobs`.

@@ -8,12 +8,20 @@ against another requester.
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 from operator import attrgetter
-from typing import Any
 
 import sqlalchemy as sa
 
 from euterpe.domain.states import Lane
-from euterpe.store.engine.batch_rows import INTEGER, TEXT, AnyRow, AnySelect, Rows, as_parameter, fetch_all
+from euterpe.store.engine.batch_rows import (
+    INTEGER,
+    TEXT,
+    AnyColumn,
+    AnyRow,
+    AnySelect,
+    Rows,
+    as_parameter,
+    fetch_all,
+)
 from euterpe.store.queue.fairness.fair_shares import FairShares, is_mixed
 from euterpe.store.queue.lanes import own_jobs
 from euterpe.store.queue.leases import LeasedTable
@@ -25,9 +33,7 @@ _job = inbox_jobs.c
 class JobPicker:
     """The choice of jobs for claims. `columns` are read of each picked job, besides this class's own."""
 
-    def __init__(
-        self, jobs: LeasedTable, shares: FairShares, columns: Sequence[sa.ColumnElement[Any]]
-    ) -> None:
+    def __init__(self, jobs: LeasedTable, shares: FairShares, columns: Sequence[AnyColumn]) -> None:
         self._shares = shares
         queue: sa.BindParameter[str] = sa.bindparam("queue")
         unpaused = ~sa.exists().where(queues.c.queue == queue, queues.c.paused_at.is_not(None))
@@ -76,7 +82,7 @@ def _swapped_ranks(turns: Sequence[AnyRow], urgent: Sequence[AnyRow]) -> Mapping
     }
 
 
-def _most_urgent_statement(columns: Sequence[sa.ColumnElement[Any]]) -> AnySelect:
+def _most_urgent_statement(columns: Sequence[AnyColumn]) -> AnySelect:
     line = own_jobs(Lane.READY, *columns).where(
         _job.queue == sa.bindparam("queue"), _job.requester_id == sa.bindparam("requester_id")
     )

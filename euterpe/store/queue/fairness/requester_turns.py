@@ -12,7 +12,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from euterpe.domain.states import Lane
-from euterpe.store.engine.batch_rows import AnySelect, fetch_all
+from euterpe.store.engine.batch_rows import AnyColumn, AnySelect, fetch_all
 from euterpe.store.engine.database import Database
 from euterpe.store.engine.engines import EngineKind
 from euterpe.store.queue.lanes import lane_is
@@ -26,9 +26,7 @@ _FIRST, _LAST = "", "\U0010ffff"
 class RequesterTurns:
     """A round robin over the requesters with ready events. It remembers the requester served last."""
 
-    def __init__(
-        self, database: Database, events: LeasedTable, columns: Sequence[sa.ColumnElement[Any]]
-    ) -> None:
+    def __init__(self, database: Database, events: LeasedTable, columns: Sequence[AnyColumn]) -> None:
         self._events, self._columns = events, columns
         requester = events.table.c.requester_id
         # In byte order, which is also Python's: Postgres would sort by the rules of its locale.
