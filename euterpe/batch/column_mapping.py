@@ -19,7 +19,7 @@ _DIGITS = re.compile(r"-?[0-9]{1,18}")
 _FREE = ("metadata", "output.urls")
 _PARTS: Mapping[str, type[BaseModel]] = {"source": Source, "output": Output, "group": GroupSpec}
 _OPEN = ("metadata", "credentials")
-# Pairs of alternatives: a row that sets the second field does not get the default of the first.
+# Pairs of alternatives: a row that sets the second field does not get the default for the first field.
 _EITHER = (("profile", "outputs"), ("outputs", "profile"))
 _EITHER_OF_OUTPUT = (("url", "urls"), ("urls", "url"))
 
@@ -33,7 +33,7 @@ def path_of(column: str) -> tuple[str, ...]:
 
 
 def unknown(columns: Iterable[str]) -> list[str]:
-    """Return the columns that match no field of a spec, each with the closest field name as a suggestion."""
+    """Return the columns that match no field of a spec, with the most similar field name as a suggestion."""
     return [f"{name!r}{_suggestion(name)}" for name in columns if not _is_known(path_of(name))]
 
 
@@ -85,7 +85,7 @@ def nested(cells: Mapping[str, Any]) -> Document:
 
 
 def with_defaults(document: Document, defaults: Document) -> Document:
-    """Merge the defaults into the fields that the row leaves open."""
+    """Return the document with the defaults for fields that the row does not set."""
     usable = _usable(defaults, document, _EITHER)
     under, over = usable.get("output"), document.get("output")
     if isinstance(under, dict) and isinstance(over, dict):

@@ -1,4 +1,4 @@
-"""Download a manifest from S3, with the AWS credentials of the environment, as every AWS tool uses them."""
+"""Download a manifest from S3, with the AWS credentials of the environment, like any AWS tool."""
 
 import os
 import tempfile
@@ -28,7 +28,7 @@ _RETRIES: "RetryConfig" = {"max_retries": 3, "retry_timeout": timedelta(seconds=
 
 @contextmanager
 def fetched(manifest: str, max_bytes: int = MAX_BYTES) -> Iterator[Sequence[File]]:
-    """Download the files, at most `max_bytes` together; they are deleted at the end of the `with` block."""
+    """Download the files, at most `max_bytes` in total. They are deleted at the end of the `with` block."""
     bucket, _, key = manifest.removeprefix("s3://").partition("/")
     if not bucket or not key:
         raise ManifestError(f"{manifest}: must be s3://BUCKET/KEY; a folder ends with /")
@@ -54,8 +54,8 @@ def _keys(store: S3Store, key: str, manifest: str) -> list[str]:
 
 def _fetch(store: S3Store, url: str, key: str, max_bytes: int, kept: ExitStack) -> tuple[File, int]:
     kind = kind_of(url)
-    # A manifest may hold credentials, so it goes to a file without a name, which the kernel deletes however
-    # this process ends. Spark runs as the same user and opens it through /proc/PID/fd of this process.
+    # A manifest may contain credentials, so it is written to a file without a name. The kernel deletes this
+    # file even if this process is killed. Spark runs as the same user and opens it as /proc/PID/fd/N.
     stream = kept.enter_context(tempfile.TemporaryFile())  # noqa: SIM115  the ExitStack closes it
     size = 0
     for chunk in obstore.get(store, key).stream():

@@ -1,4 +1,4 @@
-"""Find and fetch a manifest's files: a path, a folder, a glob pattern or an s3:// URL, and their formats.
+"""Find the files of a manifest and their formats. A manifest is a path, folder, glob pattern or s3:// URL.
 
 Only the first bytes of local files are read.
 """
@@ -28,7 +28,7 @@ _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 
 
 class ManifestError(AnalyticsError):
-    """The manifest cannot be read as it is; the message begins with the file's name."""
+    """The manifest cannot be read. The message begins with the file's name."""
 
     code = "manifest"
 
@@ -40,7 +40,7 @@ class File:
     kind: Kind
 
     def place(self, line: int) -> str:
-        """Return the position of a row, for messages: `name:line`, for Parquet `name row line`."""
+        """Return the position of a row, for messages: `name:line`, or `name row line` for Parquet."""
         return f"{self.name} row {line}" if self.kind == "parquet" else f"{self.name}:{line}"
 
 
@@ -57,7 +57,7 @@ def files_of(manifest: str) -> Iterator[Sequence[File]]:
 
 
 def kind_of(name: str) -> Kind:
-    """Return the format that the file extension stands for. Raise `ManifestError` if it is unknown."""
+    """Return the format by the file extension. Raise `ManifestError` if the extension is unknown."""
     kind = KINDS.get(Path(name).suffix.lower())
     if kind is None:
         raise ManifestError(f"{name}: its name must end with one of {_ENDINGS}")
@@ -65,7 +65,7 @@ def kind_of(name: str) -> Kind:
 
 
 def wanted(names: Sequence[str], manifest: str) -> list[str]:
-    """Return the names that can be part of a manifest, sorted; `_SUCCESS` and hidden files are Spark's own.
+    """Return the names that can be part of a manifest, sorted; leave out Spark's `_SUCCESS` and hidden files.
 
     Raise `ManifestError` if there are none."""
     found = sorted(name for name in names if Path(name).suffix.lower() in KINDS and _is_shown(name))
@@ -100,7 +100,7 @@ def _local(name: str) -> File:
 
 
 def check_text(file: File) -> None:
-    """Raise `ManifestError` if the file cannot be opened, is UTF-16 or is a JSON list rather than lines."""
+    """Raise `ManifestError` if the file cannot be opened, is UTF-16, or is a JSON list and not JSON lines."""
     try:
         with Path(file.path).open("rb") as stream:
             start = stream.read(1024)

@@ -33,7 +33,7 @@ class Batch:
 def jobs_path(manifest: str) -> Path:
     """Return the jobs file's path: beside the manifest, or in the current folder for a manifest in S3.
 
-    No pattern for manifests matches the jobs file."""
+    The jobs file never counts as part of a manifest, because manifests have other file extensions."""
     if manifest.startswith("s3://"):
         manifest = manifest.rstrip("/").rpartition("/")[2]
     path = Path(manifest)
@@ -44,7 +44,7 @@ def jobs_path(manifest: str) -> Path:
 class JobsFile(AbstractContextManager["JobsFile"]):
     """The jobs file, open for writing and locked against other submissions.
 
-    Each line is flushed at once, so that a killed run leaves a line for every job that it reported.
+    Each line is flushed at once, so that after a killed run the file has a line for each job added.
     Raise `JobsFileError` if another process has the lock."""
 
     def __init__(self, path: Path, rows: int) -> None:

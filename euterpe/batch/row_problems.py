@@ -1,4 +1,4 @@
-"""Problems that keep rows from being submitted: messages and the rejects file. They quote no cell values."""
+"""Problems because of which rows are not submitted: messages and the rejects file, without cell values."""
 
 import csv
 import json
@@ -56,7 +56,7 @@ class ProblemTotals:
 
 
 class Rejects(AbstractContextManager["Rejects"]):
-    """The rejects file, one line per error: CSV if its name ends with `.csv`, otherwise JSON lines."""
+    """The rejects file, with one line per error: CSV if the name ends with `.csv`, otherwise JSON lines."""
 
     def __init__(self, path: Path, files: Sequence[File]) -> None:
         self._files = files

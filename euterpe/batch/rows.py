@@ -1,4 +1,4 @@
-"""Read the rows of a piece of a manifest (CSV, JSON lines, Parquet) as job documents or as parse errors."""
+"""Read the rows of one piece of a manifest (CSV, JSON lines, Parquet) as job documents or parse errors."""
 
 import csv
 import itertools
@@ -26,7 +26,7 @@ class Row(NamedTuple):
 
 
 def rows(piece: Piece) -> Iterator[Row]:
-    """Yield every row; a row that cannot be parsed has `flaws` and an empty document."""
+    """Yield every row. A row that cannot be parsed has `flaws` and an empty document."""
     match piece.kind:
         case "csv":
             return _csv_rows(piece)
@@ -47,7 +47,7 @@ def _csv_rows(piece: Piece) -> Iterator[Row]:
             return
         except csv.Error as error:
             if "field limit" in str(error):
-                # The reader would continue in the middle of the cell and read its lines as rows.
+                # The reader would continue in the middle of the cell and read the cell's lines as rows.
                 yield Row(line, {}, (FieldError((), "has too long a cell: what follows cannot be read"),))
                 return
             yield Row(line, {}, (FieldError((), f"is not CSV: {error}"),))
@@ -118,7 +118,7 @@ def _parquet_rows(piece: Piece) -> Iterator[Row]:
 
 
 def _parquet_row(line: int, given: dict[str, Any]) -> Row:
-    """Return the row without its null cells: in Parquet null means that the column is not set."""
+    """Return the row without its null cells, because null in Parquet means that the column is not set."""
     try:
         cells = {column: _plain(column, value) for column, value in given.items() if value is not None}
         return Row(line, nested(cells))
@@ -132,7 +132,8 @@ def _plain(column: str, value: Any) -> Any:
         return {name: _plain(f"{column}.{name}", item) for name, item in inner.items()}
     if isinstance(value, list):
         return [_plain(column, item) for item in value]
-    # pandas turns a column of integers into floats if a value is missing. Spark and pandas write timestamps.
+    # pandas turns a column of integers into floats if a value is missing. Spark and pandas write times as
+    # timestamps, which arrive here as `datetime`.
     if column in NUMBERS and isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, datetime):
@@ -158,12 +159,12 @@ def read_request(row: Row, defaults: Document) -> tuple[Document, JobSpec]:
 def key_of(spec: JobSpec) -> str:
     """Return an idempotency key derived from the spec without secrets.
 
-    Fresh credentials or URL signatures do not change the key; the API compares requests in the same way."""
+    New credentials or URL signatures do not change the key. The API compares requests in the same way."""
     return f"batch-{request_hash(spec)}"
 
 
 def secret_of(spec: JobSpec, salt: bytes) -> str:
-    """Return a salted hash of the spec's secrets, to compare the secrets of rows without revealing them."""
+    """Return a salted hash of the spec's secrets, so that rows can be compared without revealing secrets."""
     _, secret = split_secrets(spec)
     return blake2b(secret or b"", key=salt, digest_size=16).hexdigest()
 
@@ -171,7 +172,7 @@ def secret_of(spec: JobSpec, salt: bytes) -> str:
 def requests(
     pieces: Sequence[Piece], defaults: Document, left_out: Container[tuple[int, int]]
 ) -> Iterator[Request]:
-    """Yield the rows to submit, reading the pieces again so that no credentials pass through Spark.
+    """Yield the rows to submit. The pieces are read a second time, so that no credentials pass through Spark.
 
     Raise `ManifestError` if a row has become invalid since the check."""
     for piece in pieces:

@@ -1,6 +1,6 @@
 """Split a manifest into pieces that can be read independently, each with the number of its first row.
 
-One pass over the text, as fast as the disk, finds the line ends that are also record ends.
+One pass over the text, at the speed of the disk, finds the line ends that are also ends of records.
 """
 
 import csv
@@ -128,7 +128,7 @@ def _check_columns(names: Sequence[str], file: File) -> None:
 def _cuts(
     lines: Iterator[bytes], start: int, line: int, piece_bytes: int, delimiter: str = ""
 ) -> Iterator[tuple[int, int, int]]:
-    """Yield start, end and first line of each piece. CSV is not cut at a line end within quotes."""
+    """Yield start, end and first line of each piece. A line end within quotes does not end a piece of CSV."""
     end, first, mark, is_open = start, line, delimiter.encode(), False
     for raw in lines:
         end += len(raw)
@@ -145,8 +145,8 @@ def _cuts(
 def _ends_open(raw: bytes, is_open: bool, mark: bytes) -> bool:
     """Return whether a line ends within quotes, by the same rules as the `csv` reader.
 
-    Quotes open only at the beginning of a cell, and after an error the reader starts afresh on the next line.
-    With different rules, text in a cell could be read as a row."""
+    Quotes open only at the beginning of a cell. After an error, the reader starts anew on the next line.
+    If the rules here differed from the reader's, text in a cell could be read as a row."""
     at = 0
     while True:
         if not is_open:

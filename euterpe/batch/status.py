@@ -17,7 +17,7 @@ GONE = "gone"  # pruned, or belongs to another requester
 
 
 class BatchIncomplete(AnalyticsError):
-    """Part of the batch was not accepted or has not succeeded; the message names the part."""
+    """A part of the batch was not accepted or has not succeeded. The message names this part."""
 
     code = "batch_incomplete"
 
@@ -72,7 +72,7 @@ def fetch_status(client: StatusClient, batch: Batch) -> BatchStatus:
 def follow(
     client: StatusClient, batch: Batch, show: Callable[[BatchStatus], None], *, pause_s: float = _PAUSE_S
 ) -> BatchStatus:
-    """Poll the unfinished jobs until the last one has finished, calling `show` each time."""
+    """Poll the unfinished jobs until all have finished. Call `show` with the status after each poll."""
     known: dict[str, Job] = {}
     open_ids = _ids(batch)
     while True:

@@ -1,4 +1,4 @@
-"""Submit rows to the API with a thread pool, and retry each row until it is accepted or finally rejected."""
+"""Submit rows to the API with a thread pool. Retry each row until the API accepts or finally rejects it."""
 
 import threading
 from collections import Counter
@@ -17,14 +17,14 @@ from euterpe.client.responses import job_of
 _BUSY_TIMEOUT_S = 3600.0  # the longest time without an accepted row
 _BUSY_S = 5.0
 _STOP_TIMEOUT_S = 5.0
-# These errors concern one request; any other error concerns the service or the API key, and ends the run.
+# These errors concern one request. Any other error concerns the service or the API key and ends the run.
 _OF_THE_ROW = (Invalid, Conflict, TooLarge)
 
 
 @dataclass(frozen=True)
 class AcceptedRow:
     job: Job
-    was_there: bool  # an earlier run has created the job
+    was_there: bool  # whether an earlier run created the job
 
 
 class BatchClient(Client):
@@ -67,8 +67,8 @@ class Submission:
 
     def run(self) -> ClientError | None:
         """Submit all rows. Return the error that ended the run early, or None."""
-        # Daemon threads: a thread that waits for a busy service must not delay Ctrl-C. The next run repeats
-        # an interrupted call with the same idempotency key.
+        # Daemon threads, because a thread that waits for a busy service must not delay the exit after Ctrl-C.
+        # The next run repeats an interrupted call with the same idempotency key.
         threads = [
             threading.Thread(target=self._work, name="euterpe-submission", daemon=True)
             for _ in range(self._max_in_flight)
@@ -78,7 +78,7 @@ class Submission:
                 thread.start()
             for thread in threads:
                 thread.join()
-        except KeyboardInterrupt:  # Ctrl-C may come before all threads have started
+        except KeyboardInterrupt:  # it may be raised before all threads have started
             self._stop.set()
             until = monotonic() + _STOP_TIMEOUT_S
             for thread in filter(threading.Thread.is_alive, threads):
@@ -157,7 +157,7 @@ class Tally:
 
 
 def refusal_reason(totals: ProblemTotals, *, skip_bad: bool) -> str | None:
-    """Return the reason to submit no row at all, or None if there is none."""
+    """Return the reason why no row is to be submitted, or None if rows can be submitted."""
     if not totals.rows:
         return "the manifest has no rows"
     if totals.bad and not skip_bad:

@@ -58,7 +58,7 @@ def check(
 ) -> Iterator[pa.RecordBatch]:
     """Check the rows of these pieces, in a Python worker of Spark.
 
-    The batches hold positions, keys, hashes of secrets and errors only: no credentials enter Spark's data."""
+    The batches contain only positions, keys, hashes of secrets and errors. Spark never sees credentials."""
     for batch in batches:
         for number in batch.column(0).to_pylist():
             piece = pieces[number]
@@ -76,7 +76,7 @@ def _verdict(piece: Piece, row: Row, defaults: Document, salt: bytes) -> dict[st
         _, spec = read_request(row, defaults)
     except InvalidSpec as invalid:
         errors = [{"field": ".".join(map(str, error.loc)), "reason": error.msg} for error in invalid.errors]
-        # A unique key, so that the row is never a duplicate of another row.
+        # This key is unique, so that an invalid row is never a duplicate of another row.
         return {"key": f"{piece.file}:{row.line}", "secret": "", "errors": errors}
     return {"key": key_of(spec), "secret": secret_of(spec, salt), "errors": []}
 
