@@ -1,1 +1,1 @@
-"""Synthetic history: realistic, reproducible from a seed, in the form in which the store writes it."""
+"""Generate a realistic history with the rows that the store would write, reproducible from a seed."""

@@ -28,7 +28,7 @@ def _array(values: Any, kind: pa.DataType) -> pa.Array:
 
 
 def words(names: Sequence[str | None], which: Ints, known: Bools | None = None) -> pa.Array:
-    """Return the names at these indices; null where `known` is false."""
+    """Return the names at these indices, and null where `known` is false."""
     mask = None if known is None else ~known
     return pa.array(names, pa.string()).take(pa.array(which, pa.int64(), mask=mask))
 

@@ -28,7 +28,7 @@ from euterpe.synthesize.outcomes import (
     UPLOADING,
 )
 
-# The probability of each phase for a fate that strikes in any phase: highest where most time is spent.
+# The probability of each phase for a fate that can occur in any phase. The longest phase has the highest.
 _PHASE_ODDS = (0.04, 0.16, 0.7, 0.1)
 _FETCH_BYTES_A_MS, _UPLOAD_BYTES_A_MS = 60_000, 40_000
 # The probability that an attempt fails for the same reason as the attempt before it.
@@ -36,7 +36,7 @@ _SAME_FAILURE = 0.35
 
 
 class Course(NamedTuple):
-    """The outcomes and durations of attempts, one entry per attempt. NaN marks a step not reached."""
+    """The outcomes and durations of attempts, one entry per attempt. A step that was not reached is NaN."""
 
     fate: Ints
     phase: Ints  # the phase in which the attempt ends; for a success, the last phase + 1
@@ -78,7 +78,7 @@ def run(
     encode, bytes_out = _encode(jobs, of, upgraded, rng)
     fetch = 30 + jobs.bytes[of] / _FETCH_BYTES_A_MS * rng.lognormal(0, 0.5, count)
     upload = 40 + bytes_out / _UPLOAD_BYTES_A_MS * rng.lognormal(0, 0.5, count)
-    # The completed fraction of the step in which the attempt ended.
+    # The fraction of the last step that was completed when the attempt ended.
     part = rng.uniform(0.05, 0.95, count)
 
     def step(whole: Floats, reached: Bools, done: Bools) -> Floats:

@@ -53,7 +53,7 @@ def block(plan: HistoryPlan, index: int) -> dict[str, pa.Table]:
 
 
 def job_rows(block: Snapshot) -> pa.Table:
-    """Return the jobs in the state that their last event before the end of the history left."""
+    """Return the jobs, each in its state after its last event before the end of the history."""
     status = _last(block, np.full(len(block.jobs), KIND["queued"]), "kind")
     succeeded = status == KIND["succeeded"]
     finished = np.isin(status, [KIND[name] for name in FINISHED])
@@ -73,7 +73,7 @@ def job_rows(block: Snapshot) -> pa.Table:
 
 def _asked(block: Snapshot, finished: Bools) -> dict[str, Any]:
     jobs = block.jobs
-    # Unfinished jobs are in no group: a place in a group's queue would depend on the group's other jobs.
+    # Unfinished jobs are in no group, because their state would depend on the other jobs of the group.
     group = np.where(finished, jobs.group, 0)
     return {
         "job_id": block.job_ids,
@@ -94,7 +94,7 @@ def _asked(block: Snapshot, finished: Bools) -> dict[str, Any]:
 def _course(block: Snapshot, finished: Bools) -> dict[str, Any]:
     updated = _last(block, block.jobs.created_ms, "at_ms")
     started = np.full(len(block.jobs), -1)
-    # Assigned in reverse order, so that the first attempt's value remains.
+    # NumPy keeps the last assignment to an index. In reverse order, this is the job's first attempt.
     started[block.attempts["job"][::-1]] = block.attempts["started_ms"][::-1]
     return {
         "updated_at": instants(updated),
@@ -107,7 +107,7 @@ def _counts(block: Snapshot) -> dict[str, Ints]:
     events, attempts, of, count = block.events, block.attempts, block.attempts["job"], len(block.jobs)
     released = block.ended & (attempts["fate"] == RELEASED)
     by_hand = (events["kind"] == KIND["queued"]) & (events["error"] == SUCCESS)
-    # A retry by hand after a `forbidden` error comes with new credentials.
+    # A person who retries a job after a `forbidden` error also replaces its credentials.
     replaced = by_hand & np.isin(np.roll(events["error"], 1), FORBIDDEN)
     retried = np.bincount(events["job"][by_hand], minlength=count) > 0
     in_this_round = attempts["retried"] == retried[of]
@@ -137,7 +137,7 @@ def _media(block: Snapshot, succeeded: Bools) -> dict[str, Any]:
 
 
 def _error(block: Snapshot, succeeded: Bools) -> dict[str, Any]:
-    """Return the last error of each job; only a success clears it."""
+    """Return the columns of each job's last error, which only a success clears."""
     failing = (block.events["error"] != SUCCESS) & (block.events["error"] != RELEASED)
     error = _last(block, np.full(len(block.jobs), SUCCESS), "error", failing)
     phase = _last(block, np.zeros(len(block.jobs), dtype=np.int64), "phase", failing)
@@ -149,9 +149,9 @@ def _error(block: Snapshot, succeeded: Bools) -> dict[str, Any]:
 
 
 def _last(block: Snapshot, without: Ints, name: str, which: Bools | slice = slice(None)) -> Ints:
-    """Return a column's value in each job's last event of `which`, or `without` for jobs without an event.
+    """Return a column's value in each job's last event of `which`, or `without` if a job has none.
 
-    NumPy keeps the last assignment to a repeated index."""
+    If an index is repeated, NumPy keeps the last assignment to it."""
     found = without.copy()
     found[block.events["job"][which]] = block.events[name][which]
     return found
@@ -189,7 +189,7 @@ def attempt_rows(block: Snapshot, rng: np.random.Generator) -> pa.Table:
 
 
 def _timings(block: Snapshot, rng: np.random.Generator) -> dict[str, Any]:
-    """Return the timing columns: null for lost or released attempts and for steps that did not start."""
+    """Return the timing columns. They are null for lost or released attempts and for steps not started."""
     jobs, attempts, of, fate = block.jobs, block.attempts, block.attempts["job"], block.attempts["fate"]
     recorded = block.ended & (fate != LEASE_EXPIRED) & (fate != RELEASED)
     done = recorded & (fate == SUCCESS)

@@ -1,4 +1,4 @@
-"""The twelve kinds of synthetic requesters, each with its storage and receiver; the same in every history."""
+"""The twelve kinds of synthetic requesters, with storage and receiver: the same in every history."""
 
 from typing import NamedTuple
 
@@ -21,7 +21,7 @@ _TERMINAL = ("succeeded", "failed", "dead_letter")
 
 
 class WebhookReceiver(NamedTuple):
-    """The behaviour of a webhook receiver: it fails a delivery with probability `failing`, with `error`."""
+    """The behaviour of a webhook receiver. A delivery fails with probability `failing`, with `error`."""
 
     failing: float
     error: str  # the text of the delivery log: `answered` and the status, or the error code and a reason
@@ -47,7 +47,7 @@ class RequesterProfile(NamedTuple):
     refreshes: bool  # the requester's credentials are short-lived
 
     def wants(self, status: str) -> bool:
-        """Return whether events of this status are delivered; `progress` only if `hears` lists it."""
+        """Return whether events of this status are delivered. `progress` events need an entry in `hears`."""
         if self.receiver is None:
             return False
         return status != "progress" if self.hears is None else status in self.hears

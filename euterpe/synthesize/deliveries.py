@@ -1,4 +1,4 @@
-"""Generate the deliveries of events: one row per attempt, until one is accepted or all are spent."""
+"""Generate the deliveries of each event: one row per attempt, until the receiver accepts it or all fail."""
 
 from typing import NamedTuple
 
@@ -17,7 +17,7 @@ from euterpe.synthesize.timeline import EVENTS
 MAX_TRIES = 12
 _DEADLINE_MS = 10_000
 _SCHEDULE = DeliverySchedule()
-# The pause before each attempt; there is none before the first.
+# The pause before each attempt, which is 0 before the first attempt.
 _PAUSES_MS = np.array([0, *_SCHEDULE.pauses_ms(MAX_TRIES)])
 _DISPATCHERS = ("dispatcher-1", "dispatcher-2")
 _OUTCOMES = ("pending", "dead_letter", "delivered")
@@ -32,7 +32,7 @@ class Tries(NamedTuple):
 
 
 def delivery_rows(block: Snapshot, rng: np.random.Generator) -> pa.Table:
-    """Return the deliveries that end before the history does."""
+    """Return the deliveries that end before the end of the history."""
     plan, events = block.plan, block.events
     receivers = [customer(number).receiver or NO_RECEIVER for number in range(plan.requesters)]
     tries = _draw_tries(block, receivers, rng)
@@ -62,7 +62,7 @@ def _draw_tries(block: Snapshot, receivers: list[WebhookReceiver], rng: np.rando
     events = block.events
     subscribed = np.flatnonzero(wanted(block.plan)[events["requester"], events["kind"]])
     failing = np.array([one.failing for one in receivers])[events["requester"][subscribed]]
-    # No number of attempts suffices for a receiver that always fails.
+    # For a receiver that always fails, one more attempt than allowed is needed, so that all attempts fail.
     needed = np.where(failing < 1, rng.geometric(np.maximum(1 - failing, 1e-9)), MAX_TRIES + 1)
     tries = np.minimum(needed, MAX_TRIES)
     of = np.repeat(subscribed, tries)
@@ -74,13 +74,13 @@ def _draw_tries(block: Snapshot, receivers: list[WebhookReceiver], rng: np.rando
 
 
 def wanted(plan: HistoryPlan) -> Bools:
-    """Return, as a matrix of requester and kind of event, which events are delivered."""
+    """Return a matrix of requesters and kinds of events: whether such an event is delivered."""
     of = [customer(number) for number in range(plan.requesters)]
     return np.array([[one.wants(name) for name in EVENTS] for one in of])
 
 
 def _waited(number: Ints, rng: np.random.Generator) -> Ints:
-    """Return the wait before each attempt: the dispatcher's latency plus the pause after a failed attempt."""
+    """Return the wait before each attempt: the dispatcher's latency, and the pause after a failed attempt."""
     pause: Floats = _PAUSES_MS[number - 1] * rng.uniform(1, 1 + _SCHEDULE.jitter, len(number))
     return rng.integers(10, 1_500, len(number)) + pause.astype(np.int64)
 

@@ -26,7 +26,7 @@ _MADE: Mapping[str | None, tuple[tuple[str, str, int | None], ...]] = {
 
 
 def spec_document(job: Row, who: RequesterProfile) -> Document:
-    """Return the spec without secrets, in the form that `split_secrets` returns."""
+    """Return the spec without secrets, in the same form as `split_secrets` returns it."""
     return {
         **_plain(),
         "source": {"url": f"{_BUCKETS[job['source_scheme']]}/in/{job['job_id']}.mov"},

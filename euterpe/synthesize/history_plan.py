@@ -1,7 +1,7 @@
 """The plan of a synthetic history, and the arrival times of its jobs.
 
-A plan always yields the same rows, in independent blocks. More jobs arrive by day than by night, fewer on
-Sundays, and a little more every week.
+The same plan always yields the same rows. The rows are generated in independent blocks. More jobs arrive by
+day than by night, fewer on Sundays, and each week a few more than the week before.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ OnProgress = Callable[[int], object]  # called with the number of jobs generated
 BLOCK = 10_000  # jobs
 DAY_MS = 86_400_000
 _MOST_JOBS = 1_000_000_000
-# The last third of the history has a newer ffmpeg.
+# In the last third of the history, the workers have a newer ffmpeg.
 UPGRADED_AFTER = 2 / 3
 
 
@@ -28,8 +28,9 @@ UPGRADED_AFTER = 2 / 3
 class HistoryPlan:
     """A history of `jobs` jobs of `requesters` requesters, accepted in the `days` before `until_ms`.
 
-    With `regresses`, the newer ffmpeg is slower with one profile and fails twice as often with another.
-    In every block, each of the `outages` makes 20 consecutive jobs of one profile fail with `outage_code`.
+    If `regresses` is true, the newer ffmpeg is slower with one profile and fails twice as often with another.
+    Every block has `outages` outages. In each outage, 20 consecutive jobs of one profile fail with
+    `outage_code`.
     """
 
     jobs: int
@@ -71,13 +72,13 @@ class HistoryPlan:
 
 _WEEKDAYS = np.array([1.0, 1.05, 1.1, 1.05, 0.95, 0.6, 0.5])  # Monday first
 _WEEKLY_GROWTH = 0.03
-_BUSIEST = 15  # o'clock
+_BUSIEST = 15  # the hour of the day with the most arrivals
 # The first day of the epoch was a Thursday.
 _THURSDAY = 3
 _STEP_MS = 300_000
 # The last few jobs arrive in the last minutes, so that even a quiet history ends with jobs in flight.
 _RUSH, _RUSH_MS = 12, 120_000
-# The share of slots in use at the busiest moment of the week: the closer to 1, the longer the queue then.
+# The share of slots in use at the busiest moment of the week. The closer it is to 1, the longer the queue.
 _PEAK_LOAD = 0.97
 
 
@@ -89,13 +90,13 @@ def cycle(at_ms: Ints) -> Floats:
 
 
 def pressure(at_ms: Ints) -> Floats:
-    """Return the share of slots in use at each moment; the number of slots grows with the load."""
+    """Return the share of slots in use at each moment. It does not grow with the load: slots are added."""
     return _PEAK_LOAD * cycle(at_ms)
 
 
 @lru_cache(maxsize=4)
 def _curve(plan: HistoryPlan) -> tuple[Floats, Floats]:
-    """Return the cumulative shares of the jobs, without the last few, and the instants of these shares."""
+    """Return the share of the jobs that arrived by each instant (without the last few), and the instants."""
     instants = np.arange(plan.since_ms, plan.until_ms - _RUSH_MS + 1, _STEP_MS)
     weeks = (instants - plan.since_ms) / (7 * DAY_MS)
     come = np.cumsum(cycle(instants) * (1 + _WEEKLY_GROWTH) ** weeks)
@@ -103,7 +104,7 @@ def _curve(plan: HistoryPlan) -> tuple[Floats, Floats]:
 
 
 def arrivals(plan: HistoryPlan, index: int, rng: np.random.Generator) -> Ints:
-    """Return the block's arrival times in ascending order; they do not overlap with the next block's."""
+    """Return the block's arrival times in ascending order, all before those of the next block."""
     jobs, late = plan.jobs_of(index), min(_RUSH, plan.jobs // 20)
     place = np.sort(rng.uniform(jobs.start, jobs.stop, len(jobs)))
     usual = np.interp(place / (plan.jobs - late), *_curve(plan))

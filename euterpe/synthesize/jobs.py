@@ -1,4 +1,4 @@
-"""Draw the jobs of a block as they are accepted: one NumPy array per field, one entry per job."""
+"""Draw the accepted jobs of a block: one NumPy array per field, one entry per job."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -30,7 +30,7 @@ PROFILES = (
     EncodeProfile("hls-ladder", 0.14, 1.9, 3.9, 8_200, 1, 94.0, 4.0),
     EncodeProfile(None, 0.06, 4.0, 3.0, 3_000, 3, 94.5, 1.5),
 )
-# With the newer ffmpeg, one profile is slower by 12 % and the other fails twice as often.
+# With the newer ffmpeg, one profile is slower by 12 %, and another profile fails twice as often.
 SLOWER_SINCE, SLOWER = "hevc-1080p", 0.88
 FAILS_MORE_SINCE, FAILS_MORE = "hls-ladder", 2.0
 FFMPEG_BEFORE, FFMPEG_SINCE = "9.0.2", "9.1"
@@ -54,7 +54,7 @@ CONTAINERS = ("mov", "matroska", "mpegts", "avi")
 _CONTAINER_SHARES = (0.66, 0.2, 0.11, 0.03)
 _PRIORITIES = {"default": 50, "express": 80, "bulk": 10}
 GROUPS = 40
-# The exponent of Zipf's law: the second requester is about half as large as the first, the third a third.
+# The exponent of Zipf's law: requester n has about 1/n of the jobs of the first requester.
 _ZIPF = 1.1
 _MEDIAN_SECONDS, _LONGEST_SECONDS = 150, 14_400
 _MEDIAN_BITS = 8e6
@@ -121,7 +121,7 @@ def _shares(plan: HistoryPlan) -> tuple[Floats, Floats]:
     shares = 1 / np.arange(1, plan.requesters + 1) ** _ZIPF
     mixes = of_each("share") * rng.lognormal(0, 0.7, (plan.requesters, len(PROFILES)))
     cumulated = np.cumsum(mixes / mixes.sum(axis=1, keepdims=True), axis=1)
-    # Drop the last bound: rounding may leave it below 1, and a draw beyond it would have no profile.
+    # The last bound is dropped: rounding may make it less than 1, and a larger draw would have no profile.
     return shares / shares.sum(), cumulated[:, :-1]
 
 

@@ -17,14 +17,14 @@ from euterpe.synthesize.block import block
 from euterpe.synthesize.customers import named
 from euterpe.synthesize.history_plan import DAY_MS, HistoryPlan, OnProgress
 
-# 100,000 jobs take some 300 MB of memory and make files that are not too small.
+# Ten blocks are 100,000 jobs: about 300 MB of memory, and files that are not too small.
 _BLOCKS_AT_ONCE = 10
 
 
 def synthesize_lake(lake: Lake, plan: HistoryPlan, on_progress: OnProgress) -> int:
     """Append the history to the lake and return how many jobs were added.
 
-    Raise `AnalyticsError` if the lake holds the history of real requesters."""
+    Raise `AnalyticsError` if the lake has the history of a real requester."""
     synthetic = dict(named(plan.requesters))
     with lake.append("synthesize") as append:
         if stranger := next(iter(append.before.requesters.keys() - synthetic.keys()), None):

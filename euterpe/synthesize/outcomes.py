@@ -1,7 +1,7 @@
-"""The ways in which attempts end, with their probabilities, and outages in which every attempt ends alike.
+"""The ways in which attempts end, with their probabilities, and outages.
 
-Codes and phases are those of docs/errors.md. In an outage, every attempt with one profile fails for the same
-reason.
+Codes and phases are those of docs/errors.md. During an outage, every attempt with one profile fails with the
+same code.
 """
 
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from euterpe.synthesize.history_plan import HistoryPlan, Ints
 from euterpe.synthesize.jobs import JobColumns
 
 CLAIMED, FETCHING, PROCESSING, UPLOADING, QUEUED = range(5)
-# The names of the phases, indexed by the numbers above. A job in `queued` is canceled while it waits.
+# The names of the phases, indexed by the numbers above. Only a canceled job ends in the phase `queued`.
 PHASES = (*map(str, IN_PROGRESS), "queued")
 ANY = -1
 
@@ -27,7 +27,7 @@ class Fate(NamedTuple):
     retry_class: RetryClass
     share: float  # of all attempts
     message: str
-    pause_ms: int = 0  # how much longer the attempt takes, at least
+    pause_ms: int = 0  # the least time by which the attempt becomes longer
 
 
 _AGAIN, _LATER, _NEVER = RetryClass.TRANSIENT, RetryClass.THROTTLED, RetryClass.PERMANENT
@@ -69,13 +69,13 @@ def job_error(code: str, phase: str) -> JobError:
 
 @dataclass(frozen=True)
 class WorkerOutages:
-    """Periods of time, each with the profile whose attempts fail then."""
+    """Periods of time, each with a profile. Attempts with this profile fail during the period."""
 
     spans: tuple[tuple[int, int, int], ...]  # begins, ends, profile
     fate: int
 
     def strike(self, fates: tuple[Ints, Ints], claimed: Ints, profile: Ints) -> tuple[Ints, Ints]:
-        """Return the fates and phases, replaced for the attempts that fall into an outage."""
+        """Return the fates and phases. Those of attempts claimed during an outage are replaced."""
         fate, phase = fates
         for begins, ends, affected in self.spans:
             is_hit = (claimed >= begins) & (claimed < ends) & (profile == affected)
@@ -85,12 +85,12 @@ class WorkerOutages:
 
 
 def draw_outages(plan: HistoryPlan, jobs: JobColumns, rng: np.random.Generator) -> WorkerOutages:
-    """Return outages at random times of the block, each as long as 20 jobs of one profile take to arrive."""
+    """Return outages at random times of the block. Each lasts until 20 jobs of its profile are ready."""
     fate = BY_CODE[plan.outage_code]
     if not plan.outages:
         return WorkerOutages(
             (), fate
-        )  # no draw from `rng`: a plan without outages must give the same history as before outages existed
+        )  # no draw from `rng`, so that plans without outages give the same history as earlier versions
     firsts = rng.integers(0, len(jobs), plan.outages)
     return WorkerOutages(tuple(_span(jobs, int(first)) for first in firsts), fate)
 

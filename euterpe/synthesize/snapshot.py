@@ -12,8 +12,8 @@ from euterpe.synthesize.jobs import Bools, JobColumns, draw_jobs
 from euterpe.synthesize.timeline import Columns, Lives
 
 _SLOTS = 4
-# A block does not know which slots its neighbouring blocks still use, so alternate blocks use different
-# workers, as after a blue-green roll-out.
+# A block does not know which slots the blocks before and after it use. Therefore neighbouring blocks use
+# different workers, named blue and green as in a blue-green roll-out.
 _ROLLOUTS = ("blue", "green")
 
 
@@ -36,7 +36,7 @@ def slots(started: Ints, ended: Ints) -> Ints:
 
 
 def worker_names(index: int, most: int) -> list[str]:
-    """Return the names of this block's workers, by the slots (0 to `most`) that they own."""
+    """Return the name of the worker that owns each slot (0 to `most`) of this block."""
     return [f"encoder-{_ROLLOUTS[index % 2]}-{slot // _SLOTS + 1:02}" for slot in range(most + 1)]
 
 
@@ -48,7 +48,7 @@ class Snapshot:
     jobs: JobColumns
     job_ids: pa.Array
     attempts: Columns
-    ended: Bools  # per attempt: whether it ended before the history did
+    ended: Bools  # per attempt: whether it ended before the end of the history
     workers: pa.Array  # per attempt
     events: Columns
     event_ids: pa.Array

@@ -94,7 +94,7 @@ def _job(job: Row, attempts: Sequence[Row], who: RequesterProfile, until_ms: int
 
 
 def _claims(job: Row, attempts: Sequence[Row]) -> int:
-    """Return the claim version: each claim raises it, and so do a sweep and the cancel of a waiting job."""
+    """Return the claim version. Each claim, each sweep and the cancel of a waiting job raise it by one."""
     versions = attempts[-1]["claim_version"] + (attempts[-1]["outcome"] == "lease_expired") if attempts else 0
     return int(versions + (job["error_phase"] == JobStatus.QUEUED))
 
@@ -135,9 +135,9 @@ def _attempt(attempt: Row) -> dict[str, Any]:
 
 
 def synthesize_store(database: Database, plan: HistoryPlan, on_progress: OnProgress) -> int:
-    """Write the history and return how many jobs were added; jobs of an earlier run of the plan are skipped.
+    """Write the history and return how many jobs were added. Jobs that an earlier run wrote are skipped.
 
-    Raise `AnalyticsError` if the database holds jobs of real requesters."""
+    Raise `AnalyticsError` if the database has jobs of a real requester."""
     load = HistoryLoad(database)
     if stranger := load.requester_outside(key for key, _ in named(plan.requesters)):
         raise AnalyticsError(

@@ -36,7 +36,7 @@ def event_rows(
     for event in events:
         status = event["type"].removeprefix("job.")
         if status == JobStatus.CLAIMED:
-            attempt = next(left, None)  # None: the control plane claimed a waiting job to cancel it
+            attempt = next(left, None)  # None if the control plane claimed a waiting job to cancel it
             begun += attempt is not None
         elif status == JobStatus.QUEUED and attempt is not None and attempt["outcome"] == "released":
             begun -= 1

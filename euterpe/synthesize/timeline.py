@@ -1,7 +1,7 @@
 """Simulate the attempts and events of a block of jobs, from acceptance to the end (vectorised).
 
-All jobs are simulated together, claim by claim, until each has ended. `snapshot` then drops whatever lies
-after the end of the history, which leaves some jobs in flight.
+All jobs are simulated together: one step simulates one claim of each unfinished job. `snapshot` then drops
+everything after the end of the history, so some jobs are still in flight.
 """
 
 from collections.abc import Mapping, Sequence
@@ -63,14 +63,14 @@ class Lives:
         self._events: list[Columns] = []
 
     def live(self) -> tuple[Columns, Columns]:
-        """Run the simulation; return attempts and events, each ordered by job and time."""
+        """Run the simulation. Return the attempts and the events, both ordered by job and time."""
         waiting = self._claim(self._cancel_some(np.arange(len(self._jobs))))
         while len(waiting):
             waiting = self._claim(waiting)
         return _in_order(self._attempts, ("claim",)), _in_order(self._events, ("claim", "kind"))
 
     def _cancel_some(self, of: Ints) -> Ints:
-        """Cancel some waiting jobs, which the control plane claims and fails at once; return the others."""
+        """Cancel some waiting jobs: the control plane claims and fails them at once. Return the others."""
         gone = self._rng.random(len(of)) < _CANCELED_WAITING
         at = self._ready[of] + self._wait(self._ready[of], self._jobs.priority[of])
         for kind, error in (("claimed", SUCCESS), ("failed", CANCELED)):
@@ -85,7 +85,7 @@ class Lives:
         return poll + np.where(queue, self._rng.exponential(1.0, len(ready)) * mean, 0).astype(np.int64)
 
     def _claim(self, of: Ints) -> Ints:
-        """Simulate one attempt of each job; return the jobs that wait for another attempt."""
+        """Simulate one attempt of each job. Return the jobs that wait for another attempt."""
         claimed = self._ready[of] + self._wait(self._ready[of], self._jobs.priority[of])
         upgraded = claimed >= self._plan.upgraded_ms
         changed = upgraded & self._plan.regresses
@@ -120,7 +120,7 @@ class Lives:
         return waiting
 
     def _refresh(self, of: Ints, fate: Ints) -> tuple[Ints, Ints]:
-        """Return the number of calls to the refresh URL, and how many of them returned new credentials."""
+        """Return, per attempt, the calls to the refresh URL and the calls that returned new credentials."""
         room = MAX_REFRESHES - self._refreshes[of]
         refused = np.isin(fate, FORBIDDEN)
         expired = self._rng.random(len(of)) < 0.12
@@ -129,7 +129,7 @@ class Lives:
         return calls, np.where(refused, 0, calls)
 
     def _outcome(self, of: Ints, fate: Ints) -> dict[str, Bools]:
-        """Apply the rules of `domain.retry.decide_job` to many attempts at once; a test compares the two."""
+        """Apply the rules of `domain.retry.decide_job` to many attempts at once. A test compares the two."""
         never = NEVER_AGAIN[fate]
         failing = (fate != SUCCESS) & (fate != RELEASED)
         spent = failing & (fate != CANCELED) & (self._count[of] >= self._jobs.max_attempts[of])
@@ -145,7 +145,7 @@ class Lives:
             reached = course.phase >= phase
             self._add_events(name, of[reached], claimed[reached] + course.starts_ms[phase][reached])
         done = course.fate == SUCCESS
-        # One progress report per job, from the middle of the longest step.
+        # One progress report per job, in the middle of the phase `processing`.
         half = course.starts_ms[2] + (course.starts_ms[3] - course.starts_ms[2]) // 2
         reported = done & self._jobs.hears_progress[of]
         self._add_events("progress", of[reported], (claimed + half)[reported])
@@ -158,7 +158,7 @@ class Lives:
             self._add_events(kind, of[hit], ended[hit], **{key: value[hit] for key, value in error.items()})
         again, released = outcome["again"], course.fate == RELEASED
         self._count[of[released]] -= 1
-        # A sweep raises the claim version to fence the owner whose lease expired.
+        # The sweep of an expired lease raises the claim version, which fences off the former owner.
         self._version[of[course.fate == LEASE_EXPIRED]] += 1
         self._ready[of[again]] = (ended + self._pause(of, course.fate))[again]
         return np.sort(np.concatenate([of[again], self._retry(of, ended, outcome)]))
