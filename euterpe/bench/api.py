@@ -11,14 +11,14 @@ from euterpe.bench.load import Load, drive
 from euterpe.bench.programs import Installation
 from euterpe.store.secrets.requesters import NewRequester
 
-_ROWS = 200  # created for the read benchmark, which requests them in turn
-# A quota above the jobs of any run: the API still counts unfinished jobs against it.
+_ROWS = 200  # number of rows for the read benchmark, which requests the rows in turn
+# A quota that no run reaches. The API still counts the unfinished jobs, as it does with any quota.
 _NO_QUOTA = "10000000"
-_PLACEHOLDER = "\0"  # stands for the part that differs from request to request
+_PLACEHOLDER = "\0"  # the place of the part that differs in each request
 
 
 def measure_api(installation: Installation, *, seconds: float) -> Sequence[Figure]:
-    """Return requests per second for POST and GET, the load generator's CPU share and the API's memory."""
+    """Return requests per second for POST and GET, the load generator's CPU use and the API's memory."""
     unlimited = {"EUTERPE_MAX_UNFINISHED": _NO_QUOTA, "EUTERPE_MAX_UNFINISHED_OF_ALL": _NO_QUOTA}
     with (
         installation.requester() as requester,
@@ -72,7 +72,7 @@ class _Target:
         self._key = {} if requester is None else {"authorization": f"Bearer {requester.api_key}"}
 
     def post_load(self, path: str, body: bytes, seconds: float) -> Load:
-        """Return a load of POST requests, each with a new idempotency key; bare handlers ignore the key."""
+        """Return a load of POST requests, each with a new idempotency key. Bare handlers ignore the key."""
         return Load(
             self._address, *self._request("POST", path, {"idempotency-key": _PLACEHOLDER}, body), 202, seconds
         )

@@ -1,4 +1,4 @@
-"""The baseline for the API benchmark: Starlette handlers with one SQL statement each, on the same server."""
+"""The baseline of the API benchmark: Starlette handlers with one SQL statement each, on the same server."""
 
 import multiprocessing
 from collections.abc import Iterator
@@ -21,8 +21,9 @@ from euterpe.wiring.database import open_database
 
 
 class BareTable:
-    """A table with one INSERT and one SELECT, each in a transaction of its own, as in an ordinary program.
-    The table is as durable as the service's own tables."""
+    """A table with an INSERT and a SELECT, each in a transaction of its own, as in an ordinary program.
+
+    The table is as durable as the tables of the service."""
 
     def __init__(self, database: Database, name: str) -> None:
         self._write, self._read = database.engines.write, database.engines.read
@@ -48,7 +49,7 @@ class BareTable:
 
 @contextmanager
 def bare_api(settings: Settings) -> Iterator[str]:
-    """Serve the bare handlers in a separate process, on a table of their own; yield the URL."""
+    """Serve the bare handlers in a separate process, with a table of their own. Yield the URL."""
     database, name = open_database(settings), f"bench_{new_id().replace('-', '')}"
     table = BareTable(database, name)
     table.create()
@@ -72,7 +73,7 @@ def _serve(settings: Settings, name: str, pipe: Connection) -> None:
     server.start()
     try:
         pipe.send(server.url)
-        pipe.poll(None)  # until the parent closes its end
+        pipe.poll(None)  # return when the parent closes its end
     finally:
         server.stop()
         database.close()
@@ -88,5 +89,5 @@ def _app(table: BareTable) -> Starlette:
         return JSONResponse(await run_in_threadpool(table.select, request.query_params["id"]))
 
     app = Starlette(routes=[Route("/", insert, methods=["POST"]), Route("/", select)])
-    app.state.end_waits = lambda: None  # `ApiServer` calls it; these handlers have no long polls to end
+    app.state.end_waits = lambda: None  # `ApiServer` calls this, but these handlers have no long polls to end
     return app

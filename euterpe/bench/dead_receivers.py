@@ -30,7 +30,7 @@ _SILENT = tuple(f"127.0.2.{number}" for number in range(1, _HOLES + 1))
 
 
 def measure_black_holes(installation: Installation, *, seconds: float) -> Figure:
-    """Return the p99 for destinations that answer, beside black holes; `bare` is the p99 without them."""
+    """Return the p99 of destinations that answer, beside black holes. `bare` is without black holes."""
     with receiving((*_ANSWERING, *_SILENT)) as receiver:
         answering = dict.fromkeys(_SILENT, receiver.port)
         without = _p99_ms(installation, receiver, seconds, answering, ExitStack())
@@ -42,7 +42,7 @@ def measure_black_holes(installation: Installation, *, seconds: float) -> Figure
 
 @contextmanager
 def _black_hole(host: str) -> Iterator[int]:
-    """Yield the port of a socket on which the kernel accepts connections and no process reads."""
+    """Yield the port of a socket: the kernel accepts its connections, but no process reads from them."""
     with socket.create_server((host, 0)) as listening:
         yield int(listening.getsockname()[1])
 
@@ -54,7 +54,7 @@ def _p99_ms(
     others: Mapping[str, int],
     holes: ExitStack,
 ) -> float:
-    """Return the p99 from event to settled delivery, for the destinations that always answer."""
+    """Return the p99 of the time from event to delivery, for the destinations that always answer."""
     ports = {**dict.fromkeys(_ANSWERING, receiver.port), **others}
     urls = [f"http://{host}:{port}/hook" for host, port in ports.items()]
     watched = urls[: len(_ANSWERING)]
@@ -62,7 +62,7 @@ def _p99_ms(
         source = _EventSource(store, LoadPlan(installation.settings, requester.requester_id, 0, 0, 1))
         with delivering(installation, [f"{host}:{port}" for host, port in ports.items()]) as check:
             receiver.expect(len(watched))
-            source.emit_at_once(watched)  # once these events are delivered, the dispatcher has started
+            source.emit_at_once(watched)  # the dispatcher has started when these events are delivered
             receiver.await_all(check)
             sent = list(itertools.islice(itertools.cycle(urls), int(seconds * _EVENTS_PER_SECOND)))
             receiver.expect(sum(url.endswith(f":{receiver.port}/hook") for url in sent))
@@ -84,7 +84,7 @@ class _EventSource:
         self._claim(len(urls))
 
     def emit(self, urls: Sequence[str]) -> Sequence[str]:
-        """Create one event per URL, in order, without waiting for deliveries; return the job ids."""
+        """Create one event per URL, in order, without waiting for deliveries. Return the job ids."""
         jobs = self._enqueue(urls)
         began, claimed = time.monotonic(), 0
         while claimed < len(urls):

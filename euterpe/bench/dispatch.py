@@ -1,4 +1,4 @@
-"""`euterpe bench dispatch`: webhooks per second from a backlog, compared with bare httpx loops."""
+"""`euterpe bench dispatch`: deliveries per second of a backlog of events, compared with bare httpx loops."""
 
 import asyncio
 import itertools
@@ -58,7 +58,7 @@ def with_tasks(url: str, bodies: Sequence[bytes], count: int, concurrency: int) 
 
 
 def _repeated(bodies: Sequence[bytes], count: int) -> Iterator[bytes]:
-    """Return an iterator that threads may share: each `next` is a single C call under the GIL."""
+    """Return an iterator that threads may share, because each `next` is a single C call under the GIL."""
     return itertools.islice(itertools.cycle(bodies), count)
 
 
@@ -67,7 +67,7 @@ _FOREIGN = "events of the bench were not delivered: stop other dispatchers while
 
 @contextmanager
 def delivering(installation: Installation, addresses: Sequence[str]) -> Iterator[Callable[[], None]]:
-    """Run `euterpe dispatcher` with egress to these `host:port` allowed; yield a check that it still runs.
+    """Run `euterpe dispatcher` with egress to these `host:port` allowed. Yield a check that it is running.
 
     Like any dispatcher, it delivers every event in the outbox, including the events of real requesters.
     """
@@ -88,7 +88,7 @@ _JOBS_AT_ONCE = 100
 
 
 def measure_backlog(installation: Installation, *, events: int) -> Sequence[Figure]:
-    """Return events per second of the dispatcher, in a figure for each of the bare senders."""
+    """Return one figure per bare sender: events per second of the dispatcher, compared with the sender."""
     concurrency = installation.settings.outbox_concurrency
     with receiving() as receiver, installation.requester() as requester, installation.open() as store:
         jobs = events // _EVENTS_PER_JOB
@@ -112,7 +112,7 @@ def measure_backlog(installation: Installation, *, events: int) -> Sequence[Figu
 
 
 def _bodies(store: Store, plan: LoadPlan) -> Sequence[bytes]:
-    """Return the bodies of the events of up to 20 jobs, for the bare loops to send."""
+    """Return the bodies of the events of up to 20 jobs. The bare loops send these bodies."""
     jobs = store.jobs.page(requester_id=plan.requester_id, limit=20)
     return [event.payload.encode() for job in jobs for event in store.jobs.events(job.job_id)]
 

@@ -11,8 +11,9 @@ class BenchFailed(EuterpeError):
 
 @dataclass(frozen=True)
 class Figure:
-    """A measured value. `bare` is the value without Euterpe, measured in the same run. If `bare` is set, the
-    target applies to the ratio `value / bare`, otherwise to `value`."""
+    """A measured value. `bare` is the value of a program without Euterpe, measured in the same run.
+
+    If `bare` is set, the target applies to the ratio `value / bare`, otherwise to `value`."""
 
     what: str
     unit: str

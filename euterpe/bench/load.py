@@ -1,6 +1,6 @@
-"""A cheap HTTP load generator: raw HTTP/1.1 on keep-alive connections, in a separate process.
+"""An HTTP load generator with little overhead: raw HTTP/1.1 on keep-alive connections, in its own process.
 
-The load is closed-loop: each connection sends its next request when the previous one is answered.
+The load is closed-loop: each connection sends its next request when its previous request is answered.
 """
 
 import asyncio
@@ -25,8 +25,8 @@ _ANSWER_TIMEOUT_S = 60.0
 
 @dataclass(frozen=True)
 class Load:
-    """A request template: `before`, a word, `after`. The `words` are used in turn; without `words`, each
-    request gets a unique word."""
+    """A request template: `before`, a word, `after`. The `words` are used in turn. If there are no `words`,
+    each request gets a unique word."""
 
     address: tuple[str, int]
     before: bytes
@@ -40,11 +40,11 @@ class Load:
 @dataclass(frozen=True)
 class Answered:
     per_second: float
-    share: float  # of a core, used by the generator; if near 1, the generator is the bottleneck
+    share: float  # of a core, which the generator uses; if it is near 1, the generator is the bottleneck
 
 
 def drive(load: Load) -> Answered:
-    """Run the load and return its rate. Raise `BenchFailed` on an unexpected response or none at all."""
+    """Run the load and return its rate. Raise `BenchFailed` for an unexpected or missing response."""
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as generator:
         return generator.submit(_drive, load).result()
 
@@ -107,7 +107,7 @@ class _SharedState:
 
 
 class _Connection(asyncio.Protocol):
-    """A connection that sends its next request when the previous one is answered."""
+    """A connection that sends its next request when its previous request is answered."""
 
     def __init__(self, shared: _SharedState) -> None:
         self._shared = shared

@@ -24,7 +24,7 @@ _TAIL_BYTES = 2_000
 
 @dataclass(frozen=True)
 class Installation:
-    """One configuration in two forms: settings for this process, environment for the programs it starts."""
+    """One configuration in two forms: settings for this process, environment for its subprocesses."""
 
     settings: Settings
     environ: Mapping[str, str]
@@ -38,7 +38,7 @@ class Installation:
 
     @contextmanager
     def requester(self) -> Iterator[NewRequester]:
-        """Create a requester for the benchmark; delete it with all its rows at the end."""
+        """Create a requester for the benchmark. Delete the requester with all its rows at the end."""
         with self.open() as store:
             made = store.requesters.create(f"bench-{new_id()}")
         try:
@@ -49,7 +49,7 @@ class Installation:
 
     @contextmanager
     def running(self, *arguments: str, **environ: str) -> Iterator["Program"]:
-        """Run `euterpe` with these arguments as a subprocess; terminate it at the end and let it drain."""
+        """Run `euterpe` with these arguments as a subprocess. At the end, terminate it and let it drain."""
         with tempfile.TemporaryFile() as log:
             process = subprocess.Popen(  # noqa: S603  our own program
                 [sys.executable, "-m", "euterpe", *arguments],
@@ -72,7 +72,7 @@ class Program:
         self.pid, self._name, self._process, self._log = process.pid, name, process, log
 
     def address(self) -> str:
-        """Wait until the program prints the address that it listens on, and return it."""
+        """Wait until the program prints the address on which it listens, and return the address."""
         assert self._process.stdout is not None  # noqa: S101  it is a pipe
         line = self._process.stdout.readline()
         if not line.startswith("listening on "):
@@ -114,6 +114,6 @@ def children(pid: int) -> list[int]:
 
 
 def _cpu_seconds(pid: int) -> float:
-    # The process name is in parentheses and may itself contain any character, parentheses included.
+    # The process name is in parentheses and may itself contain any character, also parentheses.
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")

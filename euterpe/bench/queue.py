@@ -1,9 +1,9 @@
 """`euterpe bench queue`: no-op jobs per second from enqueue to `succeeded`, and the latency of a claim.
 
-A life is enqueue -> claimed -> fetching -> processing -> uploading -> succeeded. Each transition is fenced
-and inserts its event, and each job has an attempt row; only the work itself is left out. Workers are
-processes, as in production. The jobs of one claim advance together and share transactions. The rows of a
-measurement are deleted afterwards.
+A *life* of a job is enqueue -> claimed -> fetching -> processing -> uploading -> succeeded. Each transition
+is fenced and inserts an event, and each job has an attempt row. Only the work between the transitions is left
+out. Workers are processes, as in production. The jobs of one claim advance together and share transactions.
+The rows of a measurement are deleted afterwards.
 """
 
 import asyncio
@@ -51,7 +51,7 @@ class LoadPlan:
     batch: int
     workers: int
     callers: int = 64
-    # If set, the events are pending: a dispatcher would claim them, and their rows are in one more index.
+    # If it is set, events are pending: a dispatcher could claim them, and their rows are in one more index.
     webhook_url: str | None = None
 
     @property
@@ -67,7 +67,7 @@ class LoadPlan:
 
 
 def measure_lives(plan: LoadPlan) -> dict[str, float]:
-    """Return jobs per second for the bulk enqueue, for the processing and for both together."""
+    """Return jobs per second of the bulk enqueue, of the processing, and of both together."""
     with plan.open() as store:
         began = time.perf_counter()
         enqueue_in_bulk(store, plan)
@@ -113,7 +113,7 @@ def _work_off(plan: LoadPlan) -> float:
 def _work(plan: LoadPlan, start: Barrier, times: "SimpleQueue[tuple[float, float]]") -> None:
     with plan.open() as store:
         store.inbox.sweep()
-        collect_garbage_less_often()  # as `euterpe worker` does
+        collect_garbage_less_often()  # like `euterpe worker`
         start.wait()
         began = time.monotonic()  # CLOCK_MONOTONIC is comparable between processes
         run_to_success(store, plan)
@@ -130,7 +130,7 @@ def run_to_success(store: Store, plan: LoadPlan) -> None:
 
 
 def profile_lives(plan: LoadPlan) -> Mapping[str, float]:
-    """Return one worker's microseconds per job, by kind of statement and for Python."""
+    """Return the microseconds per job of one worker, by kind of SQL statement, and the rest as `Python`."""
     with plan.open() as store:
         enqueue_in_bulk(store, plan)
         with statement_times(store.database) as spent:
@@ -139,7 +139,7 @@ def profile_lives(plan: LoadPlan) -> Mapping[str, float]:
 
 
 def measure_enqueue(plan: LoadPlan) -> dict[str, float]:
-    """Return jobs per second for concurrent single-job calls, each answered after its commit."""
+    """Return jobs per second of concurrent calls that enqueue one job each and return after its commit."""
     with plan.open() as store:
         spec = plan.spec()
 
@@ -156,15 +156,15 @@ def measure_enqueue(plan: LoadPlan) -> dict[str, float]:
     return {"enqueued_per_second": plan.jobs // plan.callers * plan.callers / took}
 
 
-# The pause between two jobs lets the worker become idle again. Pauses are random, because equal pauses could
-# stay in phase with the polls.
+# In the pause between two jobs, the worker becomes idle again. Pauses are random, because equal pauses could
+# always end at the same point between two polls.
 _PAUSE_S = 0.11
 _POLL_S = 1.0
 _IDLE_S = 10.0
 
 
 def measure_latency(plan: LoadPlan, jobs: int = 200) -> dict[str, float]:
-    """Return p50 and p99 in milliseconds from the enqueuing call to the claim, and the cost of idling."""
+    """Return p50 and p99 of the milliseconds from the call of enqueue to the claim, and the idle CPU use."""
     claimed: dict[str, float] = {}
     stop, progress = threading.Event(), threading.Condition()
     with plan.open() as store, plan.open() as elsewhere:
@@ -216,7 +216,7 @@ def _idle_cost() -> float:
 def scratch(
     settings: Settings, *, jobs: int, batch: int, workers: int, webhook_url: str | None = None
 ) -> Iterator[LoadPlan]:
-    """Yield a plan with a requester and a queue of its own; delete all their rows at the end."""
+    """Yield a plan with its own requester and queue. Delete all rows of this requester at the end."""
     requester_id = f"bench-{new_id()}"
     try:
         yield LoadPlan(settings, requester_id, jobs, batch, workers, webhook_url=webhook_url)
@@ -226,7 +226,7 @@ def scratch(
 
 
 def measure(plan: LoadPlan, *, latency_jobs: int = 200) -> Mapping[str, float]:
-    # The order matters: `measure_enqueue` leaves its jobs in the queue, and the latency needs an idle worker.
+    # This order matters: `measure_enqueue` leaves jobs in the queue, and latency needs an idle worker.
     return {
         **measure_lives(plan),
         **measure_latency(plan, latency_jobs),

@@ -1,4 +1,4 @@
-"""A cheap webhook receiver in a separate process: it reads and counts requests and answers 204."""
+"""A webhook receiver with little overhead, in a separate process. It counts requests and answers 204."""
 
 import asyncio
 import multiprocessing
@@ -32,8 +32,9 @@ class BenchReceiver:
         self._pipe.send(count)
 
     def await_all(self, check: Callable[[], None] = lambda: None) -> float:
-        """Return the rate per second from the first to the last expected webhook. `check` is called every
-        second, and raises if no more webhooks can be expected."""
+        """Return the rate per second from the first to the last expected webhook.
+
+        `check` is called every second. It raises an error if no more webhooks can arrive."""
         until = time.monotonic() + _DELIVERY_TIMEOUT_S
         while not self._pipe.poll(_CHECK_EVERY_S):
             check()

@@ -1,4 +1,4 @@
-"""The benchmarks' own use of the database: times by kind of SQL statement, and deletion of their rows."""
+"""The database access of the benchmarks: time by kind of SQL statement, and deletion of benchmark rows."""
 
 import time
 from collections import defaultdict
@@ -31,7 +31,7 @@ def erase_jobs(database: Database, requester_id: str) -> None:
     """Delete a requester's jobs with their attempts, events, deliveries, keys, groups and queues."""
     own = sa.select(inbox_jobs.c.job_id).where(inbox_jobs.c.requester_id == requester_id)
     with database.transaction() as connection:
-        # Lock the jobs first: a worker that is writing to one of them could insert events after the DELETE.
+        # Lock the jobs first. Otherwise a worker could insert events of these jobs after the DELETE.
         connection.execute(own.order_by(inbox_jobs.c.job_id).with_for_update())
         for table in (job_attempts, job_outbox_events, job_deliveries):
             connection.execute(sa.delete(table).where(table.c.job_id.in_(own)))
@@ -49,7 +49,7 @@ def erase_requester(database: Database, requester_id: str) -> None:
 
 
 def _belongs_only_to(requester_id: str) -> sa.ColumnElement[bool]:
-    """Return the condition that a queue has shares of this requester only and is not paused."""
+    """Return the SQL condition that only this requester has shares in a queue and the queue is not paused."""
     share = fair_shares.c
     own = sa.select(share.queue).where(share.requester_id == requester_id)
     others = sa.select(share.queue).where(share.requester_id != requester_id)
@@ -58,9 +58,9 @@ def _belongs_only_to(requester_id: str) -> sa.ColumnElement[bool]:
 
 @contextmanager
 def statement_times(database: Database) -> Iterator[Mapping[str, float]]:
-    """Yield the seconds by kind of statement, for this thread only; they accumulate inside the `with` block.
+    """Yield the seconds that this thread spends in the `with` block, by kind of SQL statement.
 
-    At the end, the rest of the time is added as the entry `Python`.
+    At the end, the remaining time is added as the entry `Python`.
     """
     engine, spent = database.engines.write, defaultdict[str, float](float)
     began = time.perf_counter()
@@ -69,7 +69,7 @@ def statement_times(database: Database) -> Iterator[Mapping[str, float]]:
     commit, copy_in, started = dialect.do_commit, inserts.copy_in, {get_ident(): 0.0}
 
     def before(*_: Any) -> None:
-        if get_ident() in started:  # skip the announcer's thread
+        if get_ident() in started:  # ignore other threads, such as the announcer's thread
             started[get_ident()] = time.perf_counter()
 
     def after(_: Any, __: Any, statement: str, *___: Any) -> None:

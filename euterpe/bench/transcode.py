@@ -42,7 +42,7 @@ class Clips:
 
     def make_large(self, path: Path, *, size_bytes: int) -> None:
         """Write raw, uncompressed video of `size_bytes` to `path`, which takes only seconds."""
-        # Three times the size: a worker also fetches a copy, and keeps some space free.
+        # Room for three times the size, because a worker fetches a copy and keeps some space free.
         if shutil.disk_usage(path.parent).free < 3 * size_bytes:
             raise BenchFailed(f"{path.parent} has no room for a source of {size_bytes} bytes and its copy")
         picture, frames = (
@@ -52,7 +52,7 @@ class Clips:
         self._run("-f", "lavfi", "-i", picture, "-frames:v", str(frames), "-c:v", "rawvideo", str(path))
 
     def encode_bare(self, sources: Sequence[Path], *, slots: int, threads: int) -> float:
-        """Return the seconds that `xargs` takes to run the worker's ffmpeg command on identical sources."""
+        """Return the seconds that `xargs` takes to run the worker's ffmpeg command on these equal sources."""
         command = self._bare_command(self._planned(sources[0], threads))
         began = time.perf_counter()
         subprocess.run(  # noqa: S603  no part comes from outside
@@ -86,7 +86,7 @@ _SHORT = "short.mp4"
 
 @dataclass(frozen=True)
 class BenchFolder:
-    """A folder for sources and outputs, with the URL by which a requester names it."""
+    """A folder for sources and outputs, with the URL that requesters use for it."""
 
     folder: Path
     url: str
@@ -111,7 +111,7 @@ def transcode_bench(installation: Installation, place: BenchFolder) -> Iterator[
 
 
 class TranscodeBench:
-    """The transcode benchmark: runs a worker on generated clips and measures time and memory."""
+    """The transcode benchmark: it runs a worker on generated clips and measures time and memory."""
 
     def __init__(
         self, installation: Installation, store: Store, requester_id: str, place: BenchFolder, clips: Clips
@@ -159,7 +159,7 @@ class TranscodeBench:
 
     @contextmanager
     def _working(self, *, slots: int) -> Iterator[Program]:
-        """Run a worker that serves the benchmark's queue only; yield the worker after its first job."""
+        """Run a worker that serves only the queue of the benchmark. Yield the worker after its first job."""
         environ = {
             "EUTERPE_WORKER_QUEUES": self._queue,
             "EUTERPE_WORKER_SLOTS": str(slots),
