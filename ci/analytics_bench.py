@@ -1,4 +1,4 @@
-"""The analytics part of ci/bench: ingest compared with a bare COPY, marts with DuckDB; Spark on local[2]."""
+"""The analytics part of ci/bench: ingest compared with a bare COPY, and marts with DuckDB; on local[2]."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Sizes:
     rounds: int
 
 
-# A job has 5.2 events: 5 million in the database, 1 and 10 million in the lakes, 10,000 new ones.
+# A job has 5.2 events: 5 million events in the database, 1 and 10 million in the lakes, 10,000 new events.
 WHOLE = Sizes(960_000, 193_000, 1_930_000, 1_930, 3)
 QUICK = Sizes(5_000, 2_000, 8_000, 200, 1)
 
@@ -101,7 +101,7 @@ class IngestBench:
     sizes: Sizes
 
     def whole(self) -> list[Figure]:
-        """Measure the ingest of everything into an empty lake; keep the last lake for `bits`."""
+        """Measure the ingest of the whole database into an empty lake. Keep the last lake for `bits`."""
         found = []
         ingest(self.session, Lake(self.root / "warm"), self.url)  # warm-up: Spark compiles on the first run
         for _ in range(self.sizes.rounds):
@@ -128,8 +128,9 @@ class IngestBench:
         return took
 
     def bits(self) -> list[Figure]:
-        """Measure the ingest of the same new events into a lake twice as large as the database, and into a
-        lake that has only the position."""
+        """Measure the ingest of the same new events into two lakes.
+
+        One lake has twice the rows of the database. The other has no rows, only the same position."""
         large, empty = Lake(self.root / "lake"), Lake(self.root / "empty")
         synthesize_lake(large, plan(self.sizes.database_jobs, seed=2), lambda _: None)
         with empty.append("bench") as append:
@@ -146,7 +147,7 @@ class IngestBench:
 
 
 def _copy_and_write(url: str, table: str, root: Path) -> None:
-    """Copy the same columns with COPY and write them with pyarrow: the hand-written baseline."""
+    """Read the same columns with COPY and write them with pyarrow. This is the hand-written baseline."""
     columns, path = HISTORY[table].columns, root / f"{table}.parquet"
     select = sa.select(*(COLUMNS[table][column.name].label(column.name) for column in columns))
     with open_history(url) as history:
@@ -179,7 +180,7 @@ def measure_marts(small: Path, large: Path) -> list[Figure]:
 
 
 def _apart(what: str, lake: Path) -> dict[str, float]:
-    """Run one measurement in a separate process, so that the peak memory is that of the measurement alone."""
+    """Run one measurement in a separate process, so that nothing else counts towards its peak memory."""
     command = [sys.executable, "-m", "ci.analytics_bench", what, str(lake)]
     output = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
     figures: dict[str, float] = json.loads(output.splitlines()[-1])

@@ -42,7 +42,7 @@ def problems() -> str:
 
 
 def delivery_errors() -> str:
-    """Return the table of the reasons for which a delivery failed."""
+    """Return the table of the error codes of failed deliveries."""
     rows = (
         (f"`{code}`", code.summary, "yes" if code.retryable else "no", code.advice) for code in DeliveryCode
     )
@@ -58,7 +58,7 @@ def receiver_errors() -> str:
 
 
 def client_errors() -> str:
-    """Return the table of the errors of `euterpe.client` without a problem document."""
+    """Return the table of the errors of `euterpe.client` that come without a problem document."""
     rows = ((f"`{code}`", code.summary, code.advice) for code in ClientCode)
     return table(("code", "when", "what to do"), rows)
 

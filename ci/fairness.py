@@ -1,7 +1,7 @@
 """Measure the benefit and the cost of fair shares between requesters (start-time fair queueing).
 
-The benefit is measured as how long a small requester's jobs wait while a large requester has a backlog. Slots
-and durations are simulated on a settable clock; every enqueue, claim and transition uses the real store. The
+The benefit is the wait of a small requester's jobs while a large requester has a backlog. Slots and
+durations are simulated on a settable clock, but every enqueue, claim and transition uses the real store. The
 cost is measured against the same store with jobs in the order of their enqueue.
 """
 
@@ -46,7 +46,7 @@ class Arrival:
 
 
 def waits_ms(url: str, arrivals: Sequence[Arrival], *, slots: int, job_ms: int) -> dict[str, list[int]]:
-    """Simulate until the last arrival's jobs have started; return the waits of started jobs by requester."""
+    """Simulate until all jobs of the last requester have started. Return the waits of jobs by requester."""
     clock = SettableClock()
     with Store(url, _RING, clock=clock, sweep_every_ms=0) as store:
         return _Simulation(store, clock, slots, job_ms).run(sorted(arrivals, key=lambda one: one.at_ms))
@@ -61,7 +61,7 @@ def beside_a_backlog(url: str, *, backlog: int, slots: int = 10, job_ms: int = 2
 
 
 class _FirstCome(FairShares):
-    """Ranks in the order of enqueue, at no cost: the baseline."""
+    """Ranks in the order of enqueue, without SQL statements, as the baseline."""
 
     _places = count()
 
@@ -88,7 +88,7 @@ class Rates:
 
 
 def rates(url: str, *, jobs: int, requesters: int, rounds: int = 7) -> tuple[Rates, Rates]:
-    """Return the median rates with fair shares and without them; each round measures both in turn."""
+    """Return the median rates with fair shares and without fair shares. Each round measures both."""
     found = [[_rates(url, shares, jobs, requesters) for shares in (None, _FirstCome)] for _ in range(rounds)]
     fair, first_come = (
         Rates(statistics.median(one.enqueued for one in same), statistics.median(one.claimed for one in same))
@@ -108,7 +108,7 @@ def _rates(url: str, shares: Callable[[Database], FairShares] | None, jobs: int,
 
 
 def _enqueue_and_claim(store: Store, jobs: int, names: Sequence[str]) -> Rates:
-    """Return the rates of enqueue and claim; each batch holds the jobs of one requester."""
+    """Return the rates of enqueue and claim. Each enqueued batch has jobs of one requester."""
     batches = [
         [NewJob(requester_id=name, spec=_SPEC, max_attempts=3) for _ in range(_BATCH)]
         for name in islice(cycle(names), jobs // _BATCH)
@@ -167,7 +167,7 @@ class _Simulation:
             return
         for job in self._store.inbox.claim("simulation", free, lease_ms=7 * 24 * 3_600_000):
             number = next(self._number)
-            # Jobs that start together end at different times, as jobs with different sources do.
+            # Jobs that start together end at different times, like jobs with different sources.
             took = self._job_ms + number % self._slots * self._job_ms // self._slots // 5
             heapq.heappush(self._running, (self._clock.now_ms + took, number, job))
             self._waits.setdefault(job.requester_id, []).append(self._clock.now_ms - self._came[job.job_id])

@@ -1,4 +1,4 @@
-"""The driver of ci/bench: run all benchmarks on one machine and one Postgres; write docs/benchmarks.md."""
+"""Run the benchmarks of ci/bench, except analytics, on one machine and one Postgres: docs/benchmarks.md."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ from euterpe.wiring.database import open_database
 
 PEERS = ("procrastinate", "pgqueuer")
 ENGINES = ("postgres", "sqlite")
-# Worker processes: SQLite has a single writer; Postgres gains from one process more than there are cores.
+# Worker processes. SQLite has a single writer. Postgres is fastest with one process more than cores.
 CREWS = {"postgres": 3, "postgres, one worker": 1, "sqlite": 1}
 ROUNDS = 3
-# No dispatcher runs, so this URL is never called; it makes the events pending rows, as for a real webhook.
+# No dispatcher runs, so this URL is never called. It makes the events pending, as for a real webhook.
 WEBHOOK = "https://requester.example/hook"
 
 Figures = dict[str, Any]
 
 
 class Databases:
-    """Creates empty databases: on one Postgres server, and SQLite files. Call `stop` at the end."""
+    """Empty databases, on one Postgres server or as SQLite files. Call `stop` at the end."""
 
     def __init__(self, folder: Path) -> None:
         folder.chmod(0o755)  # the server runs as another user

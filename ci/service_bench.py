@@ -1,4 +1,4 @@
-"""The service's part of ci/bench: API, dispatcher and worker compared with bare programs of the same task."""
+"""The service part of ci/bench: API, dispatcher and worker, compared with bare programs for the same task."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _measure_jobs(installation: Installation, place: BenchFolder, sizes: Sizes) 
 def _measure_idle(installation: Installation, seconds: float) -> Figure:
     with installation.running("serve", "--port", "0") as service:
         service.address()
-        time.sleep(2)  # leave out the work that the program does once at start
+        time.sleep(2)  # do not measure the work that the program does once at start
         used = service.cpu_seconds()
         time.sleep(seconds)
         share = (service.cpu_seconds() - used) / seconds

@@ -32,23 +32,23 @@ class Crew:
 
     @property
     def pool(self) -> int:
-        """Return the pool size that procrastinate's documentation recommends: one per running job and one."""
+        """Return the pool size that procrastinate's manual recommends: one per running job, plus one."""
         return self.workers * self.concurrency + 1
 
 
-# Concurrency beyond 3 gains nothing, since a worker fetches one job at a time; more workers do.
+# Concurrency above 3 is no faster, because a worker fetches one job at a time. More workers are faster.
 CREWS = (Crew(1, 1), Crew(1, 3), Crew(1, 10), Crew(1, 30), Crew(2, 2), Crew(5, 2))
 
 
 async def processed_per_second(uri: str, jobs: int, crew: Crew) -> float:
-    """Return jobs per second from the workers' start to their stop, every completion committed."""
+    """Return jobs per second from the start of the workers to their stop, after the last commit."""
     async with _queue(uri, pool=crew.pool) as (app, noop):
         await _process(app, noop, WARM_UP_JOBS, uri, crew)
         return jobs / await _process(app, noop, jobs, uri, crew)
 
 
 async def deferred_per_second(uri: str, jobs: int, pool: int) -> float:
-    """Return jobs per second that 64 callers defer, with one job and one commit per call."""
+    """Return how many jobs per second 64 callers defer, with one job and one commit per call."""
     async with _queue(uri, pool=pool) as (app, noop):
         await calls_per_second(noop.defer_async, CALLERS * 4)
         await _empty(app)
@@ -93,7 +93,7 @@ async def _empty(app: App) -> None:
 
 
 async def _settle(uri: str) -> None:
-    """Run VACUUM as autovacuum would a minute later; without it a backlog of 5,000 halves the rate."""
+    """Run VACUUM, as autovacuum would a minute later: without it, a backlog of 5,000 jobs halves the rate."""
     async with await psycopg.AsyncConnection.connect(uri, autocommit=True) as connection:
         await connection.execute("VACUUM (ANALYZE)")
 
@@ -114,6 +114,7 @@ async def deferred(uri: str, jobs: int) -> Rates:
 
 
 if __name__ == "__main__":
-    # Procrastinate warns that other modules cannot find the tasks of an App in __main__: none needs them.
+    # Procrastinate warns that other modules cannot find the tasks of an App in __main__. No other module needs
+    # these tasks.
     logging.getLogger("procrastinate").setLevel(logging.ERROR)
     main(Peer(("procrastinate", "psycopg", "psycopg-pool"), processed, 4_000, deferred))
