@@ -114,7 +114,7 @@ async def deferred(uri: str, jobs: int) -> Rates:
 
 
 if __name__ == "__main__":
-    # Procrastinate warns that other modules cannot find the tasks of an App in __main__. No other module needs
-    # these tasks.
+    # Procrastinate warns that other modules cannot find the tasks of an App in __main__. No other module
+    # needs these tasks.
     logging.getLogger("procrastinate").setLevel(logging.ERROR)
     main(Peer(("procrastinate", "psycopg", "psycopg-pool"), processed, 4_000, deferred))
