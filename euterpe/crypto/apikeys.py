@@ -17,7 +17,7 @@ _SHAPE = re.compile(rf"(eut_([0-9A-Za-z]{{{_ID}}})_([0-9A-Za-z]{{{_SECRET}}}))([
 
 @dataclass(frozen=True)
 class MintedKey:
-    """A new API key. `plaintext` is shown to its owner once; the other fields are stored."""
+    """A new API key. `plaintext` is shown to its owner once. The other fields are stored."""
 
     key_id: str
     secret_hash: str = field(repr=False)
@@ -37,7 +37,7 @@ def mint() -> MintedKey:
 
 
 def parse(text: str) -> ParsedKey:
-    """Return the id and secret of a key. The checksum tells a typo from a wrong key, without a database."""
+    """Return the id and secret of a key. The checksum finds a typo without a look into the database."""
     shape = _SHAPE.fullmatch(text)
     if shape is None or _checksum(shape[1]) != shape[4]:
         raise MalformedApiKey
@@ -53,7 +53,7 @@ def _random_text(length: int) -> str:
 
 
 def _hash(secret: str) -> str:
-    """Return a plain SHA-256: 178 random bits cannot be guessed, so no slow hash is needed."""
+    """Return a plain SHA-256. No slow hash is needed, because 178 random bits cannot be guessed."""
     return hashlib.sha256(secret.encode()).hexdigest()
 
 

@@ -37,7 +37,10 @@ class Sealed:
 
 @dataclass(frozen=True)
 class Context:
-    """The owner of a secret, authenticated as AAD: a secret that is moved to another row does not decrypt."""
+    """The owner of a secret, which is part of the AAD.
+
+    So a secret that is moved to another row cannot be decrypted.
+    """
 
     label: bytes
     fields: Mapping[str, str]
@@ -46,7 +49,10 @@ class Context:
         return _encode(self.label, self.fields) + mid + commitment
 
     def wrap_aad(self, kek_id: str) -> bytes:
-        """Return the AAD of the wrapped DEK. Only this AAD names the KEK, so that a rewrap keeps the data."""
+        """Return the AAD of the wrapped DEK.
+
+        Only this AAD names the KEK, so that a rewrap need not encrypt the secret again.
+        """
         return _encode(b"euterpe-dek-v1\0", {**self.fields, "kek_id": kek_id})
 
 
@@ -91,7 +97,7 @@ def unseal(sealed: Sealed, context: Context, keys: KeyProvider) -> bytes:
     mid, claimed = sealed.ciphertext[:_KEY], sealed.ciphertext[_KEY : 2 * _KEY]
     nonce, body = sealed.ciphertext[2 * _KEY : _HEAD], sealed.ciphertext[_HEAD:]
     key, commitment = _derive(dek, mid)
-    # With GCM alone, one ciphertext may decrypt under two keys; the commitment allows only this key.
+    # With GCM alone, one ciphertext may decrypt under two keys. The commitment allows only this key.
     if not hmac.compare_digest(claimed, commitment):
         raise CannotDecrypt
     try:
@@ -101,7 +107,7 @@ def unseal(sealed: Sealed, context: Context, keys: KeyProvider) -> bytes:
 
 
 def rewrap(sealed: Sealed, context: Context, keys: KeyProvider) -> Sealed:
-    """Return the secret with its DEK wrapped under the active KEK: `sealed` itself if nothing changes."""
+    """Return the secret with its DEK wrapped under the active KEK, or `sealed` itself if nothing changes."""
     _check_version(sealed)
     kek_id = keys.active_id
     if sealed.kek_id == kek_id:
@@ -135,7 +141,10 @@ def _derive(dek: bytes, mid: bytes) -> tuple[bytes, bytes]:
 
 
 def _encode(label: bytes, fields: Mapping[str, str]) -> bytes:
-    """Return label and fields, each text with its length, so that different maps give different bytes."""
+    """Return label and fields as bytes.
+
+    Each text follows its length, so that different fields have different bytes.
+    """
     parts = [label, len(fields).to_bytes(2, "big")]
     for item in sorted(fields.items()):
         for text in item:

@@ -1,4 +1,4 @@
-"""Errors of encryption, key rings, API keys and signatures. No message ever holds a secret."""
+"""Errors of encryption, key rings, API keys and signatures. No message contains a secret."""
 
 from pathlib import Path
 
@@ -11,7 +11,10 @@ _BACK_IN_VAULT = "set EUTERPE_VAULT_URL, or lower the key's min_decryption_versi
 
 
 class CannotDecrypt(EuterpeError):
-    """The secret was tampered with, truncated, or moved to another row; the error does not reveal which."""
+    """The secret was changed, truncated, or moved to another row.
+
+    The error does not reveal which of these.
+    """
 
     code = ErrorCode.CANNOT_DECRYPT
 
@@ -33,14 +36,17 @@ class UnknownKek(EuterpeError):
 
 
 class KeyProviderUnavailable(EuterpeError):
-    """The key provider did not answer or refused to; the same call may succeed later. No data was changed."""
+    """The key provider did not answer, or refused the call. No data was changed. A later call may succeed."""
 
     code = ErrorCode.KEY_PROVIDER_UNAVAILABLE
     retryable = True
 
 
 class UnboundKeys(EuterpeError):
-    """The key provider unwraps a DEK for any row: a secret that is moved to another row would decrypt."""
+    """The key provider does not check the AAD.
+
+    A secret that is moved to another row could therefore be decrypted.
+    """
 
     code = "unbound_keys"
 
@@ -119,7 +125,10 @@ class ReplayedNonce(SignatureError):
 
 
 class NonceMemoryFull(SignatureError):
-    """The memory is full of live nonces. Answer 503: forgetting a nonce would let its replay pass."""
+    """The memory is full of nonces that are still valid.
+
+    Answer 503, because if a nonce were forgotten, its replay would be accepted.
+    """
 
     code = ReceiverCode.SIGNATURE_NONCE_MEMORY_FULL
     retryable = code.retryable

@@ -1,6 +1,6 @@
-"""Key providers: the places that hold the KEKs and wrap data keys (DEKs) with them.
+"""Key providers: they hold the key-encryption keys (KEKs), and wrap data keys (DEKs) with them.
 
-The rings of `local_key_ring.py` hold the KEKs in this process; `vault_key_provider.py` leaves them in Vault.
+With `local_key_ring.py` the KEKs are in this process. With `vault_key_provider.py` they stay in Vault.
 """
 
 import os
@@ -13,10 +13,11 @@ _DEK_BYTES = 32
 
 
 class KeyProvider(Protocol):
-    """A place that holds KEKs. Thread-safe; `tests/crypto/test_key_provider.py` has the rules as tests.
+    """A provider of KEKs. Thread-safe. `tests/crypto/test_key_provider.py` tests its rules.
 
-    Each member may block on the network, so none may be used on an event loop or inside a database
-    transaction. Each may raise `KeyProviderUnavailable`; then the same call may succeed later.
+    Every method and property may wait for the network, so do not use them on an event loop or inside a
+    database transaction. Each of them may raise `KeyProviderUnavailable`. Then the same call may succeed
+    later.
     """
 
     @property
@@ -26,24 +27,24 @@ class KeyProvider(Protocol):
 
     @property
     def ids(self) -> tuple[str, ...]:
-        """Return the ids of all KEKs that unwrap, the active one included."""
+        """Return the ids of all KEKs that can unwrap a DEK, including the active KEK."""
         ...
 
     def wrap(self, kek_id: str, dek: bytes, aad: bytes) -> bytes:
         """Return the DEK encrypted under this KEK, bound to `aad`. Raise `UnknownKek`.
 
-        The caller names the KEK, because the AAD names it already: if the active KEK changes in between, the
-        provider must still wrap under the KEK that the AAD names.
+        The caller chooses the KEK, because `aad` already contains the id of a KEK. If the active KEK changes
+        before this call, the provider must still use the KEK in `aad`.
         """
         ...
 
     def unwrap(self, kek_id: str, wrapped: bytes, aad: bytes) -> bytes:
-        """Return the DEK. Raise `UnknownKek`, or `CannotDecrypt` for bytes not wrapped like this."""
+        """Return the DEK. Raise `UnknownKek`, or `CannotDecrypt` if `wrap` did not make these bytes."""
         ...
 
 
 class JoinedKeyProviders:
-    """Several providers as one: the first wraps, and all unwrap. For a move from one provider to another."""
+    """Several providers as one, for a move from one to another. The first wraps, and all unwrap."""
 
     def __init__(self, active: KeyProvider, *others: KeyProvider) -> None:
         self._all = (active, *others)
@@ -72,7 +73,7 @@ class JoinedKeyProviders:
 
 
 def prove(provider: KeyProvider) -> None:
-    """Wrap and unwrap a random DEK under the active KEK. Raise if it fails, or if no AAD is checked."""
+    """Wrap and unwrap a random DEK under the active KEK. Raise if it fails, or if the AAD is not checked."""
     dek, aad, kek_id = os.urandom(_DEK_BYTES), b"euterpe-proof", provider.active_id
     wrapped = provider.wrap(kek_id, dek, aad)
     if provider.unwrap(kek_id, wrapped, aad) != dek:

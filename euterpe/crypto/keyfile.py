@@ -1,4 +1,4 @@
-"""The key ring file: refused unless it is private to its owner, and replaced atomically."""
+"""The key ring file. A file that other users can read is refused. Changes replace the file atomically."""
 
 import base64
 import fcntl
@@ -23,14 +23,14 @@ _KEK_BYTES = 32
 
 @dataclass(frozen=True)
 class KeySet:
-    """A validated set of KEKs: construction raises `KeyRingError` unless all checks pass."""
+    """A validated set of KEKs. The constructor raises `KeyRingError` if a check fails."""
 
     where: str  # the file or the variable, for error messages
     active: str
     keys: Mapping[str, bytes] = field(repr=False)
 
     def __post_init__(self) -> None:
-        # An invalid id is not echoed: most likely it is a key in the wrong place.
+        # The error does not quote an invalid id, because most likely it is a key in the wrong place.
         if not all(_KEK_ID.fullmatch(kek_id) for kek_id in (self.active, *self.keys)):
             raise KeyRingError(
                 self.where, "an id is 1 to 63 of a-z 0-9 . _ - and begins with a letter or a digit: rename it"
@@ -55,7 +55,7 @@ class KeySet:
         try:
             document = json.loads(text, object_pairs_hook=unique)
         except (ValueError, RecursionError):
-            document = None  # the exception from json holds the text, and so the keys
+            document = None  # the exception from json contains the text, and so the keys
         match document:
             case {"active": str(active), "keys": dict(keys), **rest} if not rest:
                 return cls(where, active, {kek_id: _decode(key) for kek_id, key in keys.items()})
@@ -74,14 +74,15 @@ def _decode(key: object) -> bytes:
         return b""
 
 
-# Another editor holds the lock for milliseconds.
+# Another process that changes the file holds the lock for milliseconds only.
 LOCK_TIMEOUT_S = 10.0
 
 
 def read(path: Path) -> KeySet:
     """Return the keys in the file. Raise `KeyRingError` for a missing, malformed or exposed file."""
 
-    # O_NOFOLLOW: a link could be used to swap the ring. O_NONBLOCK: a FIFO must be refused without a wait.
+    # O_NOFOLLOW, because a link could be used to replace the ring. O_NONBLOCK, because a FIFO must be refused
+    # without waiting for a writer.
     def opener(name: str, flags: int) -> int:
         return os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
 
@@ -98,7 +99,7 @@ def read(path: Path) -> KeySet:
 
 
 def create_file(path: Path) -> bool:
-    """Create a file with one active key. Keep an existing file, even in a race, and return False."""
+    """Create a file with one active key and return True. If the file exists, keep it and return False."""
     with _locked(path):
         missing = not os.path.lexists(path)
         if missing:
@@ -107,7 +108,7 @@ def create_file(path: Path) -> bool:
 
 
 def add_key(path: Path, kek_id: str | None = None, *, lock_timeout_s: float = LOCK_TIMEOUT_S) -> str:
-    """Add a random KEK and return its id. The first KEK is active; later KEKs must be activated."""
+    """Add a random KEK and return its id. The first KEK of a ring is active. Later KEKs must be activated."""
     new_id = _new_id() if kek_id is None else kek_id
     with _locked(path, lock_timeout_s):
         if not os.path.lexists(path):
@@ -126,7 +127,10 @@ def activate_key(path: Path, kek_id: str) -> None:
 
 
 def remove_key(path: Path, kek_id: str) -> None:
-    """Remove a KEK. Secrets that it still wraps are lost with it, so make sure first that it wraps none."""
+    """Remove a KEK.
+
+    If the KEK still wraps secrets, they are lost. So make sure first that it wraps none.
+    """
     with _locked(path):
         ring = read(path)
         if kek_id not in ring.keys:
@@ -156,7 +160,10 @@ def _refuse_if_exposed(path: Path, status: os.stat_result) -> None:
 
 @contextmanager
 def _locked(path: Path, timeout_s: float = LOCK_TIMEOUT_S) -> Iterator[None]:
-    """Hold the editors' lock on the directory. The file cannot be locked: each change replaces the file."""
+    """Lock the directory against other changes.
+
+    A lock on the file itself would not help, because each change replaces the file.
+    """
     try:
         directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
         try:
@@ -184,7 +191,7 @@ def _lock(path: Path, directory: int, timeout_s: float) -> None:
 
 def _write(path: Path, ring: KeySet) -> None:
     temporary = path.with_name(f".{path.name}.new")
-    temporary.unlink(missing_ok=True)  # left by an editor that was killed: we hold the lock
+    temporary.unlink(missing_ok=True)  # a killed process left it there, because only we hold the lock
     try:
         with open(temporary, "x", opener=partial(os.open, mode=0o600)) as file:
             file.write(ring.dump())

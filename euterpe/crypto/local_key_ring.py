@@ -13,16 +13,17 @@ from euterpe.crypto import keyfile
 from euterpe.crypto.errors import CannotDecrypt, KeyRingError, UnknownKek
 from euterpe.crypto.keyfile import KeySet
 
-# Not structlog: a command that has not configured structlog would print these events in its output.
+# structlog is not used, because a command that has not configured structlog would print these events in its
+# output.
 _log = logging.getLogger(__name__)
 _NONCE, _WRAPPED = 12, 12 + 32 + 16
 _Stamp = tuple[int, int, int]
 
 
 class LocalKeyRing:
-    """KEKs in the memory of this process. Inactive KEKs still unwrap the DEKs that they wrapped.
+    """KEKs in the memory of this process. An inactive KEK can still unwrap the DEKs that it has wrapped.
 
-    Nonces are random, which is safe for 2^32 wraps by one KEK (NIST SP 800-38D, 8.3).
+    Nonces are random. This is safe for up to 2^32 wraps by one KEK (NIST SP 800-38D, 8.3).
     """
 
     def __init__(self, keys: KeySet, *, random: Callable[[int], bytes] = os.urandom) -> None:
@@ -66,10 +67,12 @@ def load_value(value: str) -> LocalKeyRing:
 
 
 class FileKeyRing:
-    """The key ring of EUTERPE_KEK_FILE, checked for changes before each seal and when a KEK is unknown.
-    Thread-safe. While the file cannot be read, the previous ring stays in use.
+    """The key ring of EUTERPE_KEK_FILE. Thread-safe.
 
-    A check costs 3 µs. With fewer checks, a secret could be sealed under a key that was retired meanwhile.
+    It checks whether the file has changed before each seal, and when a KEK is unknown. If the file cannot be
+    read, the previous ring stays in use.
+
+    A check takes 3 µs. With fewer checks, a secret could be sealed under a key that is no longer active.
     """
 
     def __init__(self, path: Path) -> None:
@@ -98,15 +101,19 @@ class FileKeyRing:
 
     def _current(self) -> LocalKeyRing:
         with self._reading:
-            # The stamp is taken before the file is read, so the next check sees a write in between.
+            # Take the stamp before reading the file. If the file is written in between, the next check sees
+            # the change.
             stamp = _stamp(self._path)
             if stamp != self._stamp:
                 self._read(stamp)
             return self._ring
 
     def _read(self, stamp: _Stamp | None) -> None:
-        """Reload the file. If that fails, keep the old stamp, so that the next check tries again: some causes
-        (the file's mode, our own lack of file descriptors) end without a change of the stamp."""
+        """Reload the file. If that fails, keep the old stamp, so that the next check tries again.
+
+        The next check must try again, because some causes (the file's mode, our own lack of file descriptors)
+        can end without a change of the stamp.
+        """
         try:
             self._ring = LocalKeyRing(keyfile.read(self._path))
         except KeyRingError as error:

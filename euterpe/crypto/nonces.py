@@ -1,4 +1,4 @@
-"""The nonces of verified calls, which tell a replay from a new call (contract §8). Standard library only."""
+"""The nonces of verified calls, by which a replay is recognised (contract §8). Standard library only."""
 
 import heapq
 import threading
@@ -13,7 +13,8 @@ class NonceCache(Protocol):
     def remember(self, nonce: str, *, now: int, keep_until: int) -> None:
         """Store `nonce` through the second `keep_until`. Raise `ReplayedNonce` if it is stored already.
 
-        The check and the write must be atomic: of two copies that arrive together, only one is accepted.
+        The check and the write must be atomic. So if two copies of a call arrive together, only one is
+        accepted.
         """
         ...
 
@@ -35,9 +36,10 @@ class MemoryNonces:
         with self._lock:
             self._latest = max(self._latest, now)
             self._forget_expired()
-            # When the clock steps back, the timestamps of forgotten deliveries become valid again, so a nonce
-            # that may have been forgotten counts as seen. `now` is always within the skew of a signed
-            # timestamp, so a clock that was wrong for a while causes no refusal of later deliveries.
+            # If the clock steps back, the timestamps of deliveries whose nonces were forgotten become valid
+            # again. So a nonce that may have been forgotten counts as seen. `now` is always within the skew
+            # of a signed timestamp, so a clock that was wrong for a while does not cause later deliveries to
+            # be refused.
             if nonce in self._live or keep_until < self._latest:
                 raise ReplayedNonce
             if len(self._live) >= self._capacity:

@@ -1,7 +1,7 @@
 """HMAC-SHA256 signatures of webhooks and refresh calls, for the sender and the receiver, in two formats.
 
-The format `euterpe` is that of the contract (§8). The format `standard` is Standard Webhooks 1.0.0, for which
-libraries exist in many languages (decision 38). Standard library only: the client package imports this.
+The format `euterpe` is the format of the contract (§8). The format `standard` is Standard Webhooks 1.0.0, for
+which libraries exist in many languages (decision 38). Standard library only: the client package imports this.
 """
 
 import binascii
@@ -25,14 +25,15 @@ STANDARD_ID_HEADER = "webhook-id"
 STANDARD_TIMESTAMP_HEADER = "webhook-timestamp"
 STANDARD_SIGNATURE_HEADER = "webhook-signature"
 
-# `[0-9]`, because `\d` matches the digits of every script.
+# Use `[0-9]`, because `\d` matches the digits of every script.
 _TIMESTAMP = re.compile(r"0|[1-9][0-9]{0,11}")
-_SIGNATURES = re.compile(r"[ -~]{1,4096}")  # room for sixty secrets; bounds the work
+_SIGNATURES = re.compile(r"[ -~]{1,4096}")  # room for sixty secrets; limits the work
 _SHAPES = {
     TIMESTAMP_HEADER: _TIMESTAMP,
     NONCE_HEADER: re.compile(r"[0-9a-fA-F]{32}"),
     SIGNATURE_HEADER: _SIGNATURES,
-    STANDARD_ID_HEADER: re.compile(r"[0-9A-Za-z_-]{1,255}"),  # no full stop: it ends the id in the message
+    # Without a full stop, because a full stop ends the id in the signed message.
+    STANDARD_ID_HEADER: re.compile(r"[0-9A-Za-z_-]{1,255}"),
     STANDARD_TIMESTAMP_HEADER: _TIMESTAMP,
     STANDARD_SIGNATURE_HEADER: _SIGNATURES,
 }
@@ -74,7 +75,7 @@ def webhook_headers(
     body: bytes,
     timestamp: int,
 ) -> dict[str, str]:
-    """Return the signed headers of one delivery in the job's format; `euterpe` has a new nonce each time."""
+    """Return the signed headers of one delivery in the job's format. For `euterpe`, make a new nonce."""
     match webhook_format:
         case "euterpe":
             return signature_headers(secrets, event_id, body, timestamp, new_nonce())
@@ -85,7 +86,10 @@ def webhook_headers(
 
 
 def sign(secrets: Sequence[bytes | str], timestamp: int, nonce: str, body: bytes) -> str:
-    """Return the signature header: a `v1=` for each secret. Secrets are used as issued, with `whsec_`."""
+    """Return the signature header, with a `v1=` for each secret.
+
+    The key is the whole secret as issued, with the prefix `whsec_`.
+    """
     return ",".join(f"v1={mac.hex()}" for mac in _macs(secrets, str(timestamp), nonce, body))
 
 
@@ -113,9 +117,9 @@ def standard_headers(
 
 
 def standard_key(secret: bytes | str) -> bytes:
-    """Return the key that a secret encodes after `whsec_`. Raise `ValueError` if it is no such secret.
+    """Return the key that a secret encodes after `whsec_`. Raise `ValueError` if the secret is not valid.
 
-    Secrets of earlier releases are base64 in the URL-safe alphabet without padding.
+    Earlier releases issued secrets in URL-safe base64 without padding.
     """
     text = (secret if isinstance(secret, str) else secret.decode("latin-1")).removeprefix(_ISSUED_PREFIX)
     text = text.rstrip("=").replace("-", "+").replace("_", "/")
@@ -149,7 +153,8 @@ def verify(
     given = (bytes.fromhex(v1[1]) for part in signatures.split(",") if (v1 := _V1.fullmatch(part.strip())))
     if not _any_match(_macs(secrets, timestamp, nonce, body), given):
         raise BadSignature
-    # The nonce is stored only now: a stranger must not be able to use up the nonce of a later delivery.
+    # Store the nonce only after the signature was checked, so that a stranger cannot use up the nonce of a
+    # later delivery.
     if nonces is not None:
         nonces.remember(nonce, now=now, keep_until=sent_at + skew_seconds)
     return VerifiedHeaders(sent_at, nonce)
@@ -172,8 +177,8 @@ def verify_standard(
 ) -> VerifiedStandardHeaders:
     """Return the headers of Standard Webhooks under the conditions of `verify`.
 
-    With `nonces`, an event id is accepted once: right for calls that are never sent twice. A webhook keeps
-    its id when it is sent again, so verify webhooks without `nonces` and deduplicate them by the id.
+    With `nonces`, each event id is accepted once. Use this for calls that are never sent twice. A webhook has
+    the same id when it is sent again, so verify webhooks without `nonces` and deduplicate them by the id.
     """
     found = _by_name(headers)
     event_id = _required(found, STANDARD_ID_HEADER)

@@ -1,6 +1,7 @@
 """An HTTP client of HashiCorp Vault's transit engine, which encrypts with keys that never leave Vault.
 
-The address is the operator's and not a requester's, so the guards of `euterpe/net/` are not needed here.
+The address comes from the operator and not from a requester, so the guards of `euterpe/net/` are not needed
+here.
 """
 
 import base64
@@ -23,26 +24,26 @@ _SHORTEST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 0.5
 
 
 class _NoAnswer(KeyProviderUnavailable):
-    """Vault did not answer, or could not for now: a repeated call may succeed."""
+    """Vault did not answer, or is temporarily unable to answer. A repeated call may succeed."""
 
 
 class BadVaultRequest(Exception):
-    """Vault answered 400: the ciphertext, its AAD or its version is not accepted."""
+    """Vault answered 400, because it does not accept the ciphertext, the AAD or the key version."""
 
 
 @dataclass(frozen=True)
 class KeyVersions:
-    """The versions of a transit key that decrypt: all from `oldest` to `latest`."""
+    """The versions of a transit key that can decrypt: all from `oldest` to `latest`."""
 
     oldest: int
     latest: int
 
 
 class VaultTransit:
-    """A client of one transit engine. Thread-safe; its connections end with it.
+    """A client of one transit engine. Thread-safe. The connections are closed when it is garbage-collected.
 
-    A call that gets no answer is repeated for `retry_s`. Then all calls fail at once for `rest_s`, so that
-    callers do not queue up behind a Vault that is away.
+    A call that gets no answer is repeated for up to `retry_s`. If it still fails, all calls fail at once for
+    `rest_s`, so that callers do not wait in a queue while Vault is unavailable.
     """
 
     def __init__(
@@ -71,7 +72,7 @@ class VaultTransit:
             headers={"x-vault-request": "true"} | ({"x-vault-namespace": namespace} if namespace else {}),
             verify=context,
             timeout=httpx.Timeout(answer_s, connect=connect_s),
-            trust_env=False,  # a proxy for requests to the outside must not see the tokens
+            trust_env=False,  # an HTTP proxy must not see the tokens
         )
         weakref.finalize(self, self._http.close)
 
@@ -116,7 +117,7 @@ class VaultTransit:
         try:
             answer = self._http.request(method, path, json=body, headers={"x-vault-token": token})
         except httpx.HTTPError as error:
-            # Not the error's text: it may quote a malformed header, and so the token.
+            # Do not show the error's text, because it may quote a malformed header, and so the token.
             raise _NoAnswer(f"Vault at {self._url} cannot be reached: {type(error).__name__}") from None
         match answer.status_code:
             case HTTPStatus.OK:
@@ -140,11 +141,11 @@ class VaultTransit:
                     f"{self._url} answered {status}: name the active node or a load balancer in "
                     "EUTERPE_VAULT_URL"
                 )
-            case status:  # 503 while it is sealed, 429 above a rate limit, 412 and 47x on a replica
+            case status:  # 503: Vault is sealed; 429: above a rate limit; 412 and 47x: a replica answered
                 raise _NoAnswer(f"Vault at {self._url} answered {status}: {_errors_of(answer)}")
 
     def _token(self) -> str:
-        """Return the token as it is in the file now: Vault Agent replaces it."""
+        """Return the token. Read the file each time, because Vault Agent replaces the token."""
         try:
             return self._token_file.read_text("ascii").strip()
         except (OSError, UnicodeError) as error:
@@ -168,7 +169,7 @@ def _b64(data: bytes) -> str:
 
 
 def _errors_of(answer: httpx.Response) -> str:
-    """Return Vault's own messages, which name the cause and quote no secret."""
+    """Return Vault's own messages, because they name the cause and do not quote a secret."""
     try:
         match answer.json():
             case {"errors": [*errors]} if errors:

@@ -1,4 +1,4 @@
-"""A key of HashiCorp Vault's transit engine as the key provider: the KEKs never leave Vault."""
+"""A key of HashiCorp Vault's transit engine as the key provider. The KEKs never leave Vault."""
 
 import threading
 import time
@@ -8,19 +8,21 @@ from euterpe.crypto.errors import CannotDecrypt, KeyProviderUnavailable, Unknown
 from euterpe.crypto.vault_client import BadVaultRequest, KeyVersions, VaultTransit
 
 _DEK_BYTES = 32
-# The versions of the key are read again after this time, so a rotation in Vault takes effect within it.
+# The versions of the key are read again after this time, so a rotation in Vault takes effect after at most
+# this time.
 _VERSIONS_VALID_S = 30.0
 # An unwrapped DEK is used for this long without asking Vault again, even if the token was revoked meanwhile.
-# A worker that waits for new credentials reads the old ones twice a second, and each webhook needs a secret.
+# The reason is the number of calls: a worker that waits for new credentials unseals the old credentials twice
+# a second, and each webhook needs a secret.
 _DEK_VALID_S = 60.0
 _MOST_DEKS = 1_000
-_MOST_DIGITS = 9  # of a version
+_MOST_DIGITS = 9  # the most digits of a version number
 
 
 class VaultKeyProvider:
-    """One transit key of Vault, of a type with AEAD (aes256-gcm96). Each of its versions is a KEK.
+    """One transit key of Vault, of a type with AEAD (aes256-gcm96). Each version of the key is a KEK.
 
-    A KEK's id is `vault:MOUNT/KEY:vN`. The wrapped DEK is stored as Vault's ciphertext, `vault:vN:BASE64`.
+    The id of a KEK is `vault:MOUNT/KEY:vN`. A wrapped DEK is Vault's ciphertext, `vault:vN:BASE64`.
     """
 
     def __init__(
@@ -58,7 +60,7 @@ class VaultKeyProvider:
         try:
             ciphertext = self._transit.encrypt(self._key, version, dek, aad)
         except BadVaultRequest as error:
-            self._forget_versions()  # this one may be too old by now
+            self._forget_versions()  # this version may be too old by now
             raise KeyProviderUnavailable(f"Vault refuses to encrypt under {kek_id}: {error}") from None
         if not ciphertext.startswith(f"vault:v{version}:"):
             raise KeyProviderUnavailable(f"Vault encrypted under another version than {kek_id}: update it")
@@ -72,7 +74,8 @@ class VaultKeyProvider:
         try:
             dek = self._transit.decrypt(self._key, wrapped.decode(), aad)
         except BadVaultRequest:
-            # Vault tells a version that it no longer decrypts only in the text of this error.
+            # This error may mean that Vault no longer decrypts with this version. Only the text of the error
+            # would show this, so read the versions again.
             self._forget_versions()
             self._version_of(kek_id)
             raise CannotDecrypt from None
@@ -87,7 +90,7 @@ class VaultKeyProvider:
             raise UnknownKek(kek_id)
         known = self._known_versions()
         if int(number) > known.latest:
-            self._forget_versions()  # Vault may have rotated the key since
+            self._forget_versions()  # Vault may have rotated the key in the meantime
             known = self._known_versions()
         if not known.oldest <= int(number) <= known.latest:
             raise UnknownKek(kek_id)

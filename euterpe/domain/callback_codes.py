@@ -1,14 +1,14 @@
 """The error codes of calls to a requester (webhooks, refresh calls) and of the receivers that verify them.
 
-`docs/errors.md` is generated from these tables (ci/error_tables.py). The codes are public: a member may be
-added, never renamed.
+`docs/errors.md` is generated from these tables (ci/error_tables.py). The codes are public, so a member may be
+added but never renamed.
 """
 
 from enum import StrEnum
 
 
 class DescribedCode(StrEnum):
-    """Base of the tables of codes. `summary` and `advice` are Markdown for docs/errors.md."""
+    """Base class of the code tables. `summary` and `advice` are Markdown for docs/errors.md."""
 
     retryable: bool
     summary: str
@@ -94,7 +94,7 @@ class DeliveryCode(DescribedCode):
 
 
 class ReceiverCode(DescribedCode):
-    """The reason for which a receiver must not act on a call: it answers 503 if `retryable`, else 401."""
+    """The reason for which a receiver must not act on a call. It answers 503 if `retryable`, else 401."""
 
     SIGNATURE_HEADER_MISSING = (
         "signature_header_missing",

@@ -1,8 +1,9 @@
-"""Split a spec into a public part and a secret part to seal, and hash the meaning of the request.
+"""Split a spec into a public part and a secret part to seal, and compute the hash of the request.
 
-Credentials are secret, and so is the query of a signed URL, which carries the signature. The public part
-alone is the meaning of the request; the secret part only gives access to storage. The queries of callback
-URLs belong to the meaning, but are sealed separately (`callbacks.py`), because they live longer.
+The secret part has the credentials and the queries of signed URLs, because such a query contains the
+signature. The secret part only gives access to storage, so the hash covers the public part alone. The hash
+also covers the queries of callback URLs. They are sealed separately (`callbacks.py`), because they are kept
+longer than the secret part.
 """
 
 import json
@@ -19,7 +20,7 @@ from euterpe.domain.strict_json import canonical_text
 
 CallbackField = Literal["refresh_url", "status_webhook_url"]
 CALLBACK_FIELDS: tuple[CallbackField, CallbackField] = ("refresh_url", "status_webhook_url")
-# Shorter values may occur in any text by chance.
+# Shorter values are not masked, because they may occur in any text by chance.
 _SHORTEST_TOKEN = 6
 _HIDDEN = "…"
 
@@ -65,7 +66,10 @@ def is_hidden(url: str | None) -> bool:
 
 
 def hide_query(text: str, url: str) -> str:
-    """Return the text with all parts of the URL's query masked: some servers quote a refused URL."""
+    """Return the text with all parts of the URL's query masked.
+
+    The text may be a server's response, and some servers quote the URL that they refuse.
+    """
     query = split_query(url)[1].removeprefix("?")
     pairs = query.split("&")
     values = (pair.partition("=")[2] for pair in pairs)
@@ -82,8 +86,8 @@ Json = dict[str, Any]
 def split_secrets(spec: JobSpec) -> tuple[Json, bytes | None]:
     """Return the public part as JSON, with every default, and the secret part, or None if there is none.
 
-    A URL keeps the question mark of its removed query, so that a reader without the secret part sees that
-    the query is missing.
+    When a query is removed, the URL keeps the question mark, so that a reader without the secret part sees
+    that the query is missing.
     """
     public, secret = _split(spec, exclude_defaults=False)
     if "source_query" in secret:
@@ -94,7 +98,7 @@ def split_secrets(spec: JobSpec) -> tuple[Json, bytes | None]:
 
 
 def join_secrets(public: Json, secret: bytes | None, callbacks: bytes | None = None) -> JobSpec:
-    """Return the spec that `split_secrets` and `callback_queries` took apart."""
+    """Return the complete spec. This reverses `split_secrets` and `callback_queries`."""
     public = with_callback_queries(public, callbacks)
     sealed = json.loads(secret) if secret else {}
     source, output = dict(public["source"]), dict(public["output"])
@@ -110,10 +114,10 @@ def join_secrets(public: Json, secret: bytes | None, callbacks: bytes | None = N
 
 
 def request_hash(spec: JobSpec) -> str:
-    """Return the SHA-256 of the request's meaning, which tells a retried request from another request.
+    """Return a SHA-256 that is equal for a retried request and different for any other request.
 
-    Credentials and signatures are left out: a client that retries mints new credentials and still means the
-    same job. Defaults are left out too, so that a field that a later version adds changes no hash.
+    Credentials and signatures are left out, because a client that retries may send new credentials for the
+    same job. Defaults are left out too, so that a new field in a later version does not change old hashes.
     """
     public, _ = _split(spec, exclude_defaults=True)
     return sha256(canonical_text(public).encode()).hexdigest()

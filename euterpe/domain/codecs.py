@@ -1,7 +1,7 @@
-"""The codecs of outputs: one entry each, with the encoder, its options, the quality and where it may be used.
+"""The codecs of outputs. Each entry has the encoder, its options, the quality and the allowed outputs.
 
-A new codec is one entry of `_TABLE`. The request models, the ffmpeg arguments and the check of the finished
-files all read this table.
+To add a codec, add one entry to `_TABLE`. The request models, the ffmpeg arguments and the check of the
+finished files all read this table.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ OutputType = Literal["hls", "mp4", "m4a", "image", "sprite"]
 
 @dataclass(frozen=True)
 class Quality:
-    """The allowed values of the number that sets a codec's quality, and its value when a request has none."""
+    """The allowed values of a codec's quality number, and the default for a request that gives none."""
 
     least: int
     most: int
@@ -24,10 +24,10 @@ class Quality:
 
 @dataclass(frozen=True)
 class Codec:
-    """A codec, named as ffmpeg names it.
+    """A codec, with the name that ffmpeg uses.
 
     `quality` is the CRF of a video (`crf`), the bit rate of sound in kbit/s (`bitrate_kbps`), and ffmpeg's
-    `q` of a picture. In `options`, `{quality}` and `{threads}` stand for the numbers to use.
+    `q` of a picture. In `options`, `{quality}` and `{threads}` are replaced by numbers.
     """
 
     name: str
@@ -36,10 +36,13 @@ class Codec:
     encoder: str
     options: str
     quality: Quality
-    least_side: int = 16  # the shortest side of a picture; 16 is below any ordinary picture
+    least_side: int = 16  # the least width and height of a picture; 16 allows every ordinary picture
 
     def arguments(self, quality: int | None = None, threads: int = 1) -> tuple[str, ...]:
-        """Return the ffmpeg arguments that select and set up the encoder; None gives the default quality."""
+        """Return the ffmpeg arguments that select the encoder and its options.
+
+        If `quality` is None, use the default quality.
+        """
         stream = "a" if self.kind == "audio" else "v"
         wanted = self.quality.default if quality is None else quality
         return (f"-c:{stream}", self.encoder, *self.options.format(quality=wanted, threads=threads).split())
@@ -61,8 +64,8 @@ _TABLE = (
         "video",
         ("hls", "mp4"),
         "libx265",
-        # The number of frame threads changes the bytes, and follows the number of cores unless it is set.
-        # Apple's players accept HEVC only with the tag hvc1.
+        # The number of frame threads is fixed, because it changes the output bytes, and by default it depends
+        # on the number of cores. Apple's players accept HEVC only with the tag hvc1.
         "-preset veryfast -crf {quality} -tag:v hvc1 "
         "-x265-params log-level=error:pools={threads}:frame-threads=2",
         Quality(0, 51, 26),
@@ -86,5 +89,5 @@ CODECS: Mapping[str, Codec] = MappingProxyType({codec.name: codec for codec in _
 
 
 def codecs_for(kind: CodecKind, *outputs: OutputType) -> tuple[Codec, ...]:
-    """Return the codecs of this kind that each of these types of output may contain, the default first."""
+    """Return the codecs of this kind that are allowed in all of these types of output, the default first."""
     return tuple(codec for codec in _TABLE if codec.kind == kind and set(outputs) <= set(codec.outputs))

@@ -19,7 +19,7 @@ def _check_secret(secret: SecretStr) -> SecretStr:
 
 
 def _check_service_account(secret: SecretStr) -> SecretStr:
-    """Return the key file with only the fields for signing: other fields may name hosts to call."""
+    """Return the key file with only the fields for signing, because other fields may name hosts to call."""
     text = secret.get_secret_value()
     try:
         given = json.loads(text) if len(text) <= 16_384 else None
@@ -39,16 +39,16 @@ AccountName = Annotated[str, matching(r"[a-z0-9]{3,24}", "3 to 24 characters of 
 
 class _Credentials(StrictModel):
     endpoint: EndpointUrl | None = None
-    """The address of a store other than the cloud's own, which the operator must allow."""
+    """The address of another store than the cloud's own. The operator must allow the address."""
     expires_at: Instant | None = None
-    """When the credentials expire, so that they are refreshed before."""
+    """When the credentials expire. They are refreshed before this time."""
 
 
 class S3Credentials(_Credentials):
-    """Access to S3, or to a store that speaks its protocol."""
+    """Access to S3, or to a store with the protocol of S3."""
 
     type: Literal["s3"]
-    """S3, and stores that speak its protocol."""
+    """S3, and stores with the protocol of S3."""
     access_key_id: Secret
     """The id of the access key."""
     secret_access_key: Secret
@@ -67,11 +67,11 @@ class GsCredentials(_Credentials):
     type: Literal["gs"]
     """Google Cloud Storage."""
     service_account_json: ServiceAccountJson | None = None
-    """The text of a service account's JSON key file; give it or `access_token`."""
+    """The text of a service account's JSON key file. Give either this field or `access_token`."""
     access_token: Annotated[
         Secret | None, exactly_one_with("service_account_json"), Field(validate_default=True)
     ] = None
-    """An OAuth 2.0 access token; give it or `service_account_json`."""
+    """An OAuth 2.0 access token. Give either this field or `service_account_json`."""
 
 
 class AzCredentials(_Credentials):
@@ -84,16 +84,16 @@ class AzCredentials(_Credentials):
     account_name: AccountName
     """The name of the storage account."""
     sas_token: Secret | None = None
-    """A shared access signature; give it or `account_key`."""
+    """A shared access signature. Give either this field or `account_key`."""
     account_key: Annotated[Secret | None, exactly_one_with("sas_token"), Field(validate_default=True)] = None
-    """The key of the account; give it or `sas_token`."""
+    """The key of the account. Give either this field or `sas_token`."""
 
 
 StorageCredentials = Annotated[S3Credentials | GsCredentials | AzCredentials, *Typed]
 
 
 class CredentialPair(StrictModel):
-    """Separate credentials for the source and the output; leave out a side that needs no credentials."""
+    """Separate credentials for the source and the output. Leave out a side that needs no credentials."""
 
     source: StorageCredentials | None = None
     """Credentials to read the source."""
@@ -134,7 +134,7 @@ Credentials = Annotated[
 def credentials_mismatch(credentials: Credentials, schemes: Mapping[Side, str]) -> str | None:
     """Return why `credentials` do not fit a job with these schemes (`{"source": "s3", "output": "file"}`).
 
-    None if they fit. A side whose own URL is invalid is missing from `schemes` and is not checked.
+    Return None if they fit. A side whose URL is invalid is missing from `schemes` and is not checked.
     """
     if isinstance(credentials, CredentialPair):
         used: dict[Side, StorageCredentials | None] = {

@@ -1,7 +1,8 @@
-"""The documents that users see, each defined once, field by field.
+"""The documents that users see. Each document is defined once, field by field.
 
 The JSON schemas of the API (`json_schema.py`), the classes of the SDK (`euterpe/client/documents.py`) and the
-tables of the docs derive from these classes. They are plain dataclasses, because the SDK has no pydantic.
+tables of the docs are derived from these classes. They are plain dataclasses, because the SDK has no
+pydantic.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,8 +22,8 @@ _SHA256 = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
 class About:
     """The description of a field, an example of its value, and further keywords of its JSON schema.
 
-    `form` is the class that describes the object in the field, or each object in its list. The value of such
-    a field stays a mapping, so that readers also get fields that `form` does not describe.
+    `form` is the class that describes the object in the field, or each object in its list. The value of the
+    field stays a mapping, so that readers also get members that `form` does not describe.
     """
 
     text: str
@@ -134,8 +135,7 @@ class ErrorDocument:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobFields:
-    """The columns of a job that its status document shows unchanged, under the names that they have in the
-    database."""
+    """The columns of a job that the status document shows without a change of name or value."""
 
     job_id: JobId
     external_id: ExternalId
@@ -185,7 +185,7 @@ class StatusDocument(JobFields):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventDocument:
-    """The body of a webhook: an event of a job. `event_id` is the same in every delivery."""
+    """The body of a webhook, with one event of a job. `event_id` is the same in every delivery."""
 
     event_id: Annotated[str, about("the id of the event: deduplicate by it", _ID, format="uuid")]
     sequence: Annotated[int, about("the number of the event within its job, counted from 1", 4, minimum=1)]

@@ -1,7 +1,8 @@
-"""The error codes of jobs: the retry class of each, whose fault it is, when it occurs and what helps.
+"""The error codes of jobs. Each has a retry class, the party at fault, the phases and an advice.
 
 This table is the only list of these codes. `docs/errors.md` is generated from it (ci/error_tables.py), and
-every constructor of a job's error takes a member. The codes are public: a member may be added, never renamed.
+the code of every job error is a member of this enum. The codes are public, so a member may be added but never
+renamed.
 """
 
 from dataclasses import dataclass
@@ -12,8 +13,8 @@ class RetryClass(StrEnum):
     TRANSIENT = "transient"  # try again after a backoff
     THROTTLED = "throttled"  # try again after a longer backoff
     CREDENTIALS = "credentials"  # refresh the credentials first (contract §7)
-    PERMANENT = "permanent"  # stays in `failed`; a person may retry it
-    UNRECOVERABLE = "unrecoverable"  # no retry can help: dead letter at once
+    PERMANENT = "permanent"  # the job stays in `failed`, and a person may retry it
+    UNRECOVERABLE = "unrecoverable"  # no retry can help, so the job is a dead letter at once
 
 
 class Fault(StrEnum):
@@ -31,8 +32,8 @@ class Release(Enum):
 
     NEVER = auto()  # every attempt is charged
     LIMITED = auto()  # only the first five of a job are released, because the job could cause the error
-    BY_CAUSE = auto()  # released unless this job, or the disk of a `file://` output, is the cause
-    ALWAYS = auto()  # never charged: the job waits for something that this worker lacks
+    BY_CAUSE = auto()  # released, except when this job or the disk of a `file://` output is the cause
+    ALWAYS = auto()  # never charged, because the job waits for something that this worker lacks
 
 
 @dataclass(frozen=True)
@@ -52,10 +53,10 @@ _SOURCE, _REQUEST, _REQUESTER, _STORAGE, _WORKER = Fault
 class ErrorCode(StrEnum):
     """A code in the `error` of a job.
 
-    `retry` is the usual retry class; the few errors with another one set it where they are raised. `phases`
-    is empty for a code that never ends an attempt. `of_ffmpeg` marks the codes whose frequency a version of
-    ffmpeg can change; analytics compares versions by them. `summary`, `advice` and `retry_note` are Markdown
-    for docs/errors.md.
+    `retry` is the usual retry class. The few errors with another class set it where they are raised. `phases`
+    is empty for a code that never ends an attempt. `of_ffmpeg` marks the codes whose frequency may depend on
+    the version of ffmpeg. Analytics compares versions of ffmpeg by these codes. `summary`, `advice` and
+    `retry_note` are Markdown for docs/errors.md.
     """
 
     fault: Fault

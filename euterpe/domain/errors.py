@@ -1,10 +1,10 @@
-"""Base classes of Euterpe's errors; every error has a stable `code`."""
+"""Base classes of Euterpe's errors. Every error has a stable `code`."""
 
 from dataclasses import dataclass
 
 
 class EuterpeError(Exception):
-    """Base class of all errors that a caller is meant to handle."""
+    """Base class of all errors that a caller should handle."""
 
     code = "error"
     retryable = False

@@ -1,4 +1,4 @@
-"""Events: one for each transition, with a webhook body that never changes."""
+"""Events. Each transition has one event, and the webhook body of an event never changes."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -10,7 +10,7 @@ _SHOWS_ERROR = (JobStatus.FAILED, JobStatus.DEAD_LETTER)
 PROGRESS = "job.progress"
 
 WebhookFormat = Literal["euterpe", "standard"]
-"""How calls to the requester are signed: by the contract (§8), or by Standard Webhooks (decision 38)."""
+"""The signature format of calls to the requester: the contract's (§8) or Standard Webhooks (decision 38)."""
 
 
 def event_type(status: str) -> str:
@@ -18,14 +18,17 @@ def event_type(status: str) -> str:
 
 
 def is_wanted(status: str, webhook_url: str | None, webhook_events: Sequence[str] | None) -> bool:
-    """Return whether the requester wants this status as a webhook; no list means every status change."""
+    """Return whether the requester wants this status as a webhook. Without a list, every status is wanted."""
     if webhook_url is None:
         return False
     return webhook_events is None or status in webhook_events
 
 
 def wants_progress(webhook_url: str | None, webhook_events: Sequence[str] | None) -> bool:
-    """Return whether the requester wants progress events, which `webhook_events` must name."""
+    """Return whether the requester wants progress events.
+
+    They are sent only if `webhook_events` lists them.
+    """
     return webhook_url is not None and webhook_events is not None and "progress" in webhook_events
 
 
@@ -46,8 +49,8 @@ def event_body(
 ) -> str:
     """Return the exact body of the webhook, which is stored and sent byte for byte on every retry.
 
-    The last five arguments are JSON already (`more`: further members, each after a comma), because encoding
-    the constant data of a job again for each event would be half the work of a transition.
+    The last five arguments are already JSON, because encoding the constant data of a job again for each event
+    would be half the work of a transition. `more` has further members, with a comma before each.
     """
     outputs = outputs if status == JobStatus.SUCCEEDED else None
     error = error if status in _SHOWS_ERROR else None

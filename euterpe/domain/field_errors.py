@@ -1,4 +1,7 @@
-"""Translate pydantic errors for requesters: the location and what is allowed there, never the input."""
+"""Translate pydantic errors for requesters.
+
+An error has the location and what is allowed there, and never the input.
+"""
 
 from collections.abc import Iterable
 from itertools import islice
@@ -11,9 +14,9 @@ from euterpe.domain.errors import FieldError
 from euterpe.domain.model import StrictModel
 from euterpe.domain.text import display_text
 
-# An unknown name may be a secret that was put into the wrong place, so only its beginning is shown.
+# An unknown name may be a secret in the wrong place, so only the beginning of the name is shown.
 _UNKNOWN_NAME_LENGTH = 16
-MAX_ERRORS = 100  # a body of 256 KiB has room for 40,000 unknown keys, too many to list
+MAX_ERRORS = 100  # a body of 256 KiB may have 40,000 unknown keys, which are too many to list
 
 _MAPS_OF_FILES = ("urls", "output_urls")
 
@@ -46,7 +49,7 @@ def field_errors(invalid: ValidationError, data: object) -> tuple[FieldError, ..
 
 
 def first_errors(errors: Iterable[FieldError]) -> tuple[FieldError, ...]:
-    """Return the first `MAX_ERRORS` errors; if there are more, add an error that says so."""
+    """Return the first `MAX_ERRORS` errors. If there are more, add an error with this information."""
     first = tuple(islice(errors, MAX_ERRORS + 1))
     return first if len(first) <= MAX_ERRORS else (*first[:-1], FieldError((), "has more errors than these"))
 
@@ -69,7 +72,10 @@ def _path(detail: ErrorDetails, data: Any) -> tuple[str | int, ...]:
 
 
 def shown_path(path: Iterable[str | int]) -> tuple[str | int, ...]:
-    """Return the path for a response: known names whole, other names as a short printable prefix."""
+    """Return the path for a response.
+
+    Known names are unchanged. Of other names, only a short printable prefix is shown.
+    """
     known = _known_names()
     shown: list[str | int] = []
     parent: str | int | None = None
@@ -81,7 +87,8 @@ def shown_path(path: Iterable[str | int]) -> tuple[str | int, ...]:
 
 def _shortened(step: str | int, parent: str | int | None) -> str | int:
     if parent in _MAPS_OF_FILES and isinstance(step, str):
-        return display_text(step.partition("?")[0])  # a longer prefix, to find one wrong file among a hundred
+        # A longer prefix, because a job may have a hundred file names.
+        return display_text(step.partition("?")[0])
     return display_text(step, _UNKNOWN_NAME_LENGTH)
 
 

@@ -8,7 +8,7 @@ from euterpe.domain.spec import JobSpec
 
 @dataclass(frozen=True)
 class JobLimits:
-    """Upper limits for the fields of a job; None leaves only the bounds of the job spec."""
+    """Upper limits for the fields of a job. If a limit is None, only the bounds of the job spec apply."""
 
     max_timeout_seconds: int | None = None
     max_attempts: int | None = None
@@ -20,8 +20,10 @@ class JobLimits:
         return JobLimits(**{name: _smaller(getattr(self, name), getattr(other, name)) for name in names})
 
     def check(self, spec: JobSpec) -> None:
-        """Raise `InvalidSpec` with an error for each field above its limit. A field that the job leaves out
-        is not checked: the limit caps its default."""
+        """Raise `InvalidSpec` with an error for each field above its limit.
+
+        A field that the job leaves out is not checked, because the limit is applied to the default value.
+        """
         asked = (
             ("timeout_seconds", spec.timeout_seconds, self.max_timeout_seconds),
             ("max_attempts", spec.max_attempts, self.max_attempts),
@@ -40,11 +42,11 @@ class JobLimits:
         return _smaller(default, self.max_attempts) or default
 
     def timeout_seconds(self, wanted: int) -> int:
-        """Return the timeout of a job that asks for `wanted`, or gets `wanted` by default."""
+        """Return the timeout of a job. `wanted` is the value in the request, or the default."""
         return _smaller(wanted, self.max_timeout_seconds) or wanted
 
     def priority(self, wanted: int) -> int:
-        """Return the priority of a job that asks for `wanted`, or gets `wanted` by default."""
+        """Return the priority of a job. `wanted` is the value in the request, or the default."""
         return wanted if self.max_priority is None else min(wanted, self.max_priority)
 
 

@@ -12,9 +12,10 @@ _SCALARS: Mapping[object, str] = {str: "string", int: "integer", float: "number"
 
 
 def object_schema(document: type, link: Callable[[type], Schema] | None = None) -> Schema:
-    """Return the schema of a document: all its fields, with their types, descriptions and examples.
+    """Return the schema of a document, with the types, descriptions and examples of all fields.
 
-    `link` returns the reference to the schema of an inner document; without it, inner schemas are included.
+    `link` returns the reference to the schema of an inner document. Without `link`, inner schemas are
+    included.
     """
     known = fields_of(document)
     inner = link or object_schema
@@ -32,7 +33,7 @@ def _field_schema(one: DocumentField, inner: Callable[[type], Schema]) -> Schema
 
 
 def _type_schema(annotation: object, form: type | None, inner: Callable[[type], Schema]) -> Schema:
-    if isinstance(annotation, UnionType):  # `X | None`: no document has another union
+    if isinstance(annotation, UnionType):  # `X | None`, the only kind of union in a document
         (kind,) = (part for part in get_args(annotation) if part is not NoneType)
         schema = _type_schema(kind, form, inner)
         if "$ref" in schema:

@@ -27,7 +27,7 @@ from euterpe.domain.units import iso
 
 
 class StrictModel(BaseModel):
-    """Base model: no type coercion, no unknown fields, no mutation, no input values in error messages.
+    """Base model without type coercion, unknown fields, mutation, or input values in error messages.
 
     The docstring below a field is its description in the OpenAPI document.
     """
@@ -41,7 +41,7 @@ class StrictModel(BaseModel):
 class Items:
     """Length limits for a list that is stored as a tuple: `Annotated[tuple[int, ...], Items(1, 10)]`.
 
-    All items are counted, before any is validated; pydantic's own limits count only valid items.
+    All items are counted before any item is validated, because pydantic's own limits count only valid items.
     """
 
     least: int
@@ -68,7 +68,7 @@ class Items:
 
 @dataclass(frozen=True)
 class Choice:
-    """A rule for a text that is one of `names`, like a `Literal` that a table defines."""
+    """A rule for a text that is one of `names`, like a `Literal` whose values come from a table."""
 
     names: tuple[str, ...]
 
@@ -83,12 +83,15 @@ def _has_type(value: object) -> object:
     return value
 
 
-# `_has_type` is needed: pydantic quotes an unknown type, and prints a traceback if it cannot quote the type.
+# `_has_type` is needed, because pydantic quotes an unknown type, and prints a traceback if it cannot do so.
 Typed = (Discriminator("type"), BeforeValidator(_has_type))
 
 
 def exactly_one_with(other: str) -> AfterValidator:
-    """Return a validator for exactly one of this field and the earlier `other`; set `validate_default`."""
+    """Return a validator for exactly one of this field and the earlier field `other`.
+
+    The field must set `validate_default`.
+    """
 
     def check(value: object, info: ValidationInfo) -> object:
         if other in info.data and (value is None) == (info.data[other] is None):
@@ -101,8 +104,9 @@ def exactly_one_with(other: str) -> AfterValidator:
 def exactly_one_schema(one: str, other: str) -> dict[str, Any]:
     """Return the rule of `exactly_one_with` as JSON Schema, where an optional field may also be null.
 
-    It is written with `if`, which generators of clients ignore: from `oneOf` they make a union of two types.
-    `additionalProperties` is for Redocly, whose check of examples allows in each part what that part names.
+    The rule uses `if`, because client generators ignore `if`, but from `oneOf` they would make a union of two
+    types. `additionalProperties` is for Redocly: when Redocly checks examples, it allows in each part of the
+    rule only the properties that the part names.
     """
 
     def field(name: str, schema: dict[str, Any]) -> dict[str, Any]:
@@ -128,7 +132,8 @@ def _read_instant(value: object) -> int:
         except ValidationError:
             pass
         else:
-            # Seconds and fraction are added as integers: one float may fall just short of a millisecond.
+            # Add seconds and fraction as integers, because a float of both may be slightly below the exact
+            # millisecond.
             milliseconds = int(instant.timestamp()) * 1000 + instant.microsecond // 1000
             if _YEAR_2000 <= milliseconds < _YEAR_2201:
                 return milliseconds

@@ -15,7 +15,7 @@ _SOUND = codecs_for("audio", "mp4", "hls", "m4a")
 
 
 def _check_quality(quality: int | None, info: ValidationInfo) -> int | None:
-    codec = CODECS.get(info.data.get("codec", ""))  # an unknown codec has an error of its own
+    codec = CODECS.get(info.data.get("codec", ""))  # the field `codec` reports an unknown codec
     if codec is None or quality is None:
         return quality
     if quality < codec.quality.least:
@@ -30,7 +30,7 @@ def _among(codecs: Sequence[Codec]) -> Choice:
 
 
 def _quality_of(codecs: Sequence[Codec]) -> Any:
-    """Return the widest bounds of these codecs. `_check_quality` applies those of the chosen codec."""
+    """Return the widest bounds of these codecs. `_check_quality` applies the bounds of the chosen codec."""
     least = min(codec.quality.least for codec in codecs)
     return Field(ge=least, le=max(codec.quality.most for codec in codecs))
 
@@ -63,14 +63,17 @@ class Audio(StrictModel):
 
 
 class Video(StrictModel):
-    """Video settings. `height` defaults to that of the source, `crf` to the codec's usual value."""
+    """Video settings. `height` defaults to the height of the source, and `crf` to the codec's usual value."""
 
     codec: Annotated[str, _among(_MP4_VIDEO)] = _MP4_VIDEO[0].name
     """The codec of the picture."""
     height: Height | None = None
-    """The height in lines; null keeps that of the source. A source is never enlarged."""
+    """The height in lines. Null keeps the height of the source. A source is never enlarged."""
     crf: Annotated[Crf | None, AfterValidator(_check_quality)] = None
-    """The constant rate factor: lower is better and larger; null means the usual value of the codec."""
+    """The constant rate factor.
+
+    A lower value means better quality and a larger file. Null means the usual value of the codec.
+    """
 
 
 class HlsVideo(StrictModel):
@@ -83,7 +86,7 @@ class HlsVideo(StrictModel):
 
 
 class HlsOutput(StrictModel):
-    """A playlist with one rendition for each height. `audio: null` leaves out the sound."""
+    """A playlist with one rendition for each height. With `audio: null`, there is no sound."""
 
     name: Name
     """The name of the output: the folder or the beginning of its files, and its key in the status."""
@@ -98,7 +101,7 @@ class HlsOutput(StrictModel):
 
 
 class Mp4Output(StrictModel):
-    """A single file that can play while it downloads. `audio: null` leaves out the sound."""
+    """A single file that can play while it downloads. With `audio: null`, there is no sound."""
 
     name: Name
     """The name of the output: the folder or the beginning of its files, and its key in the status."""
@@ -142,7 +145,7 @@ class SpriteOutput(StrictModel):
     interval_seconds: Annotated[int, Field(ge=1, le=3600)] = 10
     """The time between two thumbnails."""
     columns: Annotated[int, Field(ge=1, le=50)] = 10
-    """The thumbnails in a row."""
+    """The number of thumbnails in a row."""
     vtt: bool = True
     """Whether to write the WebVTT file."""
 

@@ -1,7 +1,7 @@
-"""Replacement credentials for an existing job (contract §7): a new secret part of its spec as a whole.
+"""Replacement credentials for an existing job (contract §7). They replace the whole secret part of its spec.
 
-A caller that has the present secrets keeps the secrets that are not replaced. The API does not have the
-present secrets, so it refuses a document that would lose some of them.
+If the caller of `new_secret` has the present secrets, the secrets that the document does not replace are
+kept. The API does not have the present secrets, so it refuses a document without some of them.
 """
 
 from collections.abc import Iterator
@@ -21,8 +21,8 @@ from euterpe.domain.spec import JobSpec, Uploads, parse_spec
 class Replacement(StrictModel):
     """New secrets of a requester: keys to object storage, the same signed URLs with new signatures, or both.
 
-    Give `source_url` and `output_urls` if the job's URLs have queries, and `credentials` (for a pair, both
-    sides) if the job uses object storage; null states that none are needed.
+    Give `source_url` and `output_urls` if the job's URLs have queries. Give `credentials` (for a pair, both
+    sides) if the job uses object storage. Null means that no credentials are needed.
     """
 
     credentials: Credentials | None = None
@@ -40,8 +40,8 @@ class Replacement(StrictModel):
 def new_secret(public: Json, document: object, known: JobSpec | None = None) -> bytes:
     """Return the bytes to seal for the job. Raise `InvalidSpec` with every error in the document.
 
-    A part that the document leaves out is taken from `known`, the job's present spec with its secrets.
-    Without `known`, the document must be complete.
+    `known` is the job's present spec with its secrets. If the document leaves out a part, the part comes from
+    `known`. Without `known`, the document must be complete.
     """
     try:
         given = Replacement.model_validate(document)
@@ -73,7 +73,7 @@ def _problems(public: Json, given: Replacement, *, is_whole: bool) -> Iterator[F
 
 
 def _mismatched_urls(public: Json, given: Replacement) -> Iterator[FieldError]:
-    """Yield an error for each URL that differs in more than its query, which holds the signature."""
+    """Yield an error for each URL that differs in more than the query. Only the query has the signature."""
     source, urls = public["source"]["url"], public["output"]["urls"] or {}
     if given.source_url is not None and without_query(given.source_url) != without_query(source):
         yield FieldError(("source_url",), "must be the job's source with another query")

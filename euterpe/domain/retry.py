@@ -1,7 +1,7 @@
 """Retry policy and backoff: decide, without I/O, what follows a failure. `store/queue` writes the decision.
 
-There are three budgets with a counter each (contract §5): execution attempts, credential refreshes and
-outbox deliveries. Each function here reads the counter of one budget only.
+There are three budgets, each with its own counter (contract §5): execution attempts, credential refreshes and
+outbox deliveries. Each function here uses the counter of one budget only.
 """
 
 from dataclasses import dataclass
@@ -60,17 +60,20 @@ def lease_expired(phase: str) -> JobError:
 
 @dataclass(frozen=True)
 class Backoff:
-    """Exponential backoff with jitter: half of each delay is fixed and half is random, which prevents both
-    a thundering herd and an immediate retry."""
+    """Exponential backoff with jitter.
+
+    Half of each delay is random, to prevent a thundering herd. The other half is fixed, to prevent an
+    immediate retry.
+    """
 
     base_ms: int = 1_000
     cap_ms: int = 900_000
     throttled_base_ms: int = 30_000
 
     def delay_ms(self, failures: int, retry_class: RetryClass, draw: float) -> int:
-        """Return the wait before attempt `failures + 1`; `draw` is uniform in [0, 1)."""
+        """Return the wait before attempt `failures + 1`. `draw` is a random number, uniform in [0, 1)."""
         base = self.throttled_base_ms if retry_class is RetryClass.THROTTLED else self.base_ms
-        # 2**40 ms is 34 years: a larger exponent only costs memory.
+        # 2**40 ms is 34 years, so a larger exponent would only cost memory.
         full = min(self.cap_ms, base << min(max(failures - 1, 0), 40))
         return full - int(full * (1.0 - draw) / 2)
 
@@ -96,17 +99,20 @@ class DeliverySchedule:
         28_800_000,
         36_000_000,
     )
-    jitter: float = 0.1  # a pause is lengthened by at most this part of it
+    jitter: float = 0.1  # the longest random extension, as a share of the pause
     throttled_ms: int = 30_000  # the shortest pause after 429
     longest_retry_after_ms: int = 3_600_000
 
     def pauses_ms(self, max_attempts: int) -> tuple[int, ...]:
-        """Return the pauses between `max_attempts` attempts; the last pause repeats as often as needed."""
+        """Return the pauses between `max_attempts` attempts.
+
+        The last pause is repeated as often as needed.
+        """
         longer = max_attempts - 1 - len(self.delays_ms)
         return (self.delays_ms + self.delays_ms[-1:] * longer)[: max_attempts - 1]
 
     def delay_ms(self, failures: int, retry_class: RetryClass, draw: float) -> int:
-        """Return the pause after failure number `failures`; `draw` is uniform in [0, 1)."""
+        """Return the pause after failure number `failures`. `draw` is a random number, uniform in [0, 1)."""
         pause = self.delays_ms[min(failures, len(self.delays_ms)) - 1]
         if retry_class is RetryClass.THROTTLED:
             pause = max(pause, self.throttled_ms)
@@ -141,7 +147,10 @@ def decide_job(
     backoff: Backoff,
     draw: float,
 ) -> JobDecision:
-    """Return the outcome of a failed attempt; a spent budget or an unrecoverable error is a dead letter."""
+    """Return the outcome of a failed attempt.
+
+    If the budget is spent or the error is unrecoverable, the job is a dead letter.
+    """
     # A canceled job stays in `failed`.
     if cancel_requested or error.code is ErrorCode.CANCELED:
         return Fail(canceled(error.phase))
@@ -153,7 +162,7 @@ def decide_job(
 
 
 def may_refresh(refresh_count: int, max_refreshes: int) -> bool:
-    """Return whether one more credential refresh is within its own budget."""
+    """Return whether the budget of credential refreshes allows one more refresh."""
     return refresh_count < max_refreshes
 
 
@@ -186,8 +195,10 @@ def decide_delivery(
     draw: float,
     failure: str = "no answer",
 ) -> DeliveryDecision:
-    """Return the outcome of a delivery: 2xx is delivered, 410 is never sent again. `status` is None when
-    there was no response; `failure` is the reason."""
+    """Return the outcome of a delivery. After 2xx the event is delivered. After 410 it is never sent again.
+
+    `status` is None if there was no response. Then `failure` is the reason.
+    """
     if status is not None and 200 <= status < 300:
         return Delivered()
     reason = failure if status is None else f"answered {status}"

@@ -64,7 +64,7 @@ def _not_signed(url: object) -> object:
 
 
 class Output(StrictModel):
-    """The place to write to: a prefix in `url`, or in `urls` a signed PUT URL for each file of the job."""
+    """The place to write to. Give either a prefix in `url`, or a signed PUT URL for each file in `urls`."""
 
     model_config = ConfigDict(json_schema_extra=exactly_one_schema("url", "urls"))
 
@@ -96,7 +96,7 @@ def _in_order(events: tuple[WebhookEvent, ...]) -> tuple[WebhookEvent, ...]:
 
 
 def _check_metadata(value: dict[str, Any]) -> dict[str, Any]:
-    # Each value takes at least one byte, so more values than this cannot fit in any case.
+    # Each value takes at least one byte, so the limit in bytes is also a limit on the number of values.
     if found := list(json_problems(value, max_depth=MAX_METADATA_DEPTH, max_values=MAX_METADATA_BYTES)):
         raise ValidationError.from_exception_data(
             "metadata",
@@ -127,9 +127,9 @@ class JobSpec(StrictModel):
     output: Output
     """The place to write to."""
     profile: ProfileName | None = None
-    """A built-in list of outputs; give it or `outputs`."""
+    """A built-in list of outputs. Give either this field or `outputs`."""
     outputs: Annotated[OutputSpecs | None, exactly_one_with("profile"), Field(validate_default=True)] = None
-    """The outputs to make; give them or `profile`."""
+    """The outputs to make. Give either this field or `profile`."""
     credentials: Credentials | None = None
     """Access to the object storage of the source and the output, encrypted at rest."""
     refresh_url: CallbackUrl | None = Field(default=None, repr=False)
@@ -137,27 +137,33 @@ class JobSpec(StrictModel):
     status_webhook_url: CallbackUrl | None = Field(default=None, repr=False)
     """The URL that receives signed webhooks."""
     webhook_events: WebhookEvents | None = None
-    """The events to send: `job.` and the name. Without a list: every change of status, no progress."""
+    """The events to send, by name without `job.`.
+
+    Without a list, every change of status is sent and no progress.
+    """
     webhook_format: WebhookFormat = "euterpe"
-    """How webhooks and refresh calls are signed: by Euterpe's own scheme, or by Standard Webhooks."""
+    """The signature format of webhooks and refresh calls: Euterpe's own, or Standard Webhooks."""
     queue: Name = "default"
     """The queue to wait in."""
     priority: Annotated[int, Field(ge=0, le=100)] = 50
     """Jobs with a higher priority are claimed first."""
     group: Group | None = None
-    """Jobs of one group run in order, at most `limit` at once; a text is a group with the limit 1."""
+    """Jobs of one group run in order, at most `limit` at once.
+
+    A string is the id of a group with the limit 1.
+    """
     not_before: Instant | None = None
     """The earliest time to start."""
     max_attempts: Annotated[int, Field(ge=1, le=100)] | None = None
-    """How many attempts the job has; null means the default of the operator."""
+    """How many attempts the job has. Null means the default of the operator."""
     timeout_seconds: Annotated[int, Field(ge=1, le=604_800)] = 7200
     """How long one attempt may take."""
     max_source_bytes: Annotated[int, Field(ge=1, le=MAX_NUMBER)] | None = None
-    """A larger source is refused; null means the limit of the operator."""
+    """A larger source is refused. Null means the limit of the operator."""
     external_id: ExternalId | None = None
-    """Your own id of the job, which the status and each event repeat."""
+    """Your own id of the job. The status and each event repeat it."""
     metadata: Metadata = Field(default={})
-    """Your own JSON object, at most 4096 bytes, which the status and each event repeat."""
+    """Your own JSON object, at most 4096 bytes. The status and each event repeat it."""
 
     @field_validator("credentials")
     @classmethod
@@ -175,7 +181,7 @@ def parse_spec(data: object) -> JobSpec:
         return JobSpec.model_validate(data)
     except ValidationError as invalid:
         errors = field_errors(invalid, data)
-    # Raised outside `except`: the chained pydantic error would carry the input, including secrets.
+    # Raise outside `except`, because the chained pydantic error would contain the input, including secrets.
     raise InvalidSpec(errors)
 
 
@@ -185,7 +191,7 @@ def parse_spec_json(raw: bytes, max_bytes: int = MAX_BODY_BYTES) -> JobSpec:
 
 
 def resolve_outputs(spec: JobSpec) -> tuple[OutputSpec, ...]:
-    """Return the outputs that the spec or its profile lists; there is at least one output."""
+    """Return the outputs that the spec or its profile lists. There is at least one output."""
     if spec.profile is not None:
         return PROFILES[spec.profile].outputs
     return spec.outputs or ()

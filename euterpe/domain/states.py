@@ -30,7 +30,7 @@ class OutboxStatus(StrEnum):
 
 
 class Lane(StrEnum):
-    """The lane of a row in a leased table: the one column that the hot indexes are built on.
+    """The lane of a row in a leased table. The indexes that claims and sweeps use are built on this column.
 
     The states of work in progress share one lane, so that a transition between these states updates no index
     (a heap-only update on Postgres). Claims read only `ready`, so that they never scan waiting rows.
@@ -39,9 +39,9 @@ class Lane(StrEnum):
     READY = "ready"  # may be claimed now
     DELAYED = "delayed"  # waits for available_at
     BLOCKED = "blocked"  # waits for room in its group
-    CAPPED = "capped"  # waits until its requester runs fewer jobs than its cap
+    CAPPED = "capped"  # waits until the requester runs fewer jobs than the requester's cap
     LEASED = "leased"  # owned by a worker or a dispatcher
-    REST = "rest"  # finished, unless a person asks for a retry or a replay
+    REST = "rest"  # finished; only a retry or a replay by a person changes it
 
 
 IN_PROGRESS = (JobStatus.CLAIMED, JobStatus.FETCHING, JobStatus.PROCESSING, JobStatus.UPLOADING)
@@ -87,7 +87,7 @@ def check_retry_budget(attempt_count: int, max_attempts: int) -> None:
 
 
 def lane_when_new(group_id: str | None, delay_ms: int, rank: int | None) -> Lane:
-    """Return the lane of a new job; a ready job without a rank is over its requester's cap."""
+    """Return the lane of a new job. A ready job without a rank is over its requester's cap."""
     lane = lane_when_queued(group_id, delay_ms)
     return Lane.CAPPED if lane is Lane.READY and rank is None else lane
 

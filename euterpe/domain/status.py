@@ -11,7 +11,7 @@ _COLUMNS = tuple(column.name for column in fields_of(JobFields))
 
 
 def status_document(job: JobRow) -> dict[str, Any]:
-    """Return the document for a row of `inbox_jobs`. It has outputs only once the job has succeeded."""
+    """Return the document for a row of `inbox_jobs`. It has outputs only after the job has succeeded."""
     status = JobStatus(job.status)
     waits = status is JobStatus.QUEUED
     return members(

@@ -1,4 +1,4 @@
-"""Strict JSON parsing, and canonical JSON: one text for each value, so that equal values have equal bytes."""
+"""Strict JSON parsing, and canonical JSON, in which equal values have equal bytes."""
 
 import json
 from collections import Counter
@@ -12,8 +12,8 @@ from euterpe.domain.text import text_problem
 
 MAX_DEPTH = 32
 MAX_VALUES = 262_144
-MAX_NUMBER = 2**53  # every JSON reader keeps integers up to here exact
-MIN_NUMBER = 1e-30  # Postgres' JSONB writes out each zero after the point: 5e-324 becomes 326 characters
+MAX_NUMBER = 2**53  # every JSON reader keeps integers up to this value exact
+MIN_NUMBER = 1e-30  # JSONB in Postgres writes each zero after the point, so 5e-324 has 326 characters
 
 Loc = tuple[str | int, ...]
 Pairs = list[tuple[str, object]]
@@ -27,20 +27,24 @@ class SpecTooLarge(InvalidSpec):
 
 
 def canonical_json(value: object) -> str:
-    """Return the shortest JSON text, with sorted keys. Raise ValueError with the place of a flaw."""
+    """Return the shortest JSON text, with sorted keys.
+
+    Raise ValueError with the location of an invalid value.
+    """
     for loc, flaw in json_problems(value):
         raise ValueError(f"{'.'.join(map(str, loc)) or 'the value'} {flaw}")
     return canonical_text(value)
 
 
-# For validated values only: a second check for flaws takes longer than the rest of the parsing.
+# Use this for validated values only. It skips the validation, because a second validation takes longer than
+# the rest of the parsing.
 canonical_text = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode
 
 
 def json_problems(
     value: object, *, max_depth: int = MAX_DEPTH, max_values: int = MAX_VALUES
 ) -> Iterator[tuple[Loc, str]]:
-    """Yield each place where `value` is not JSON that all readers understand alike, with the reason."""
+    """Yield the location and the reason of each part of `value` that some JSON readers would not accept."""
     for count, (loc, item) in enumerate(_walk(value, max_depth, max_values)):
         if count == max_values:
             yield (), f"must not hold more than {max_values} values"
@@ -72,8 +76,11 @@ def _flaw_of_number(number: float) -> str | None:
 
 
 def _walk(value: object, max_depth: int, max_values: int) -> Iterator[tuple[Loc, object]]:
-    """Yield `value` and everything in it, without recursion and within both limits: `value` may be nested
-    100,000 deep, contain itself, or be a few lists that expand to 2^32 values."""
+    """Yield `value` and everything in it, without recursion and within both limits.
+
+    The limits are needed, because `value` may be nested 100,000 deep, contain itself, or be a few lists that
+    expand to 2^32 values.
+    """
     found: list[tuple[Loc, object]] = [((), value)]
     for loc, item in found:
         yield loc, item
@@ -85,7 +92,7 @@ def _walk(value: object, max_depth: int, max_values: int) -> Iterator[tuple[Loc,
 
 
 class _Repeating(dict[str, object]):
-    """A JSON object in which some keys were given more than once."""
+    """A JSON object in which some keys occur more than once."""
 
     repeated: tuple[str, ...]
 
@@ -107,7 +114,7 @@ def parse_json(raw: bytes, max_bytes: int) -> Any:
         if not repeating:
             return document
         raise InvalidSpec(_repeats_in(document))
-    # Raised outside `except`: the chained error would carry the whole document and its secrets.
+    # Raise outside `except`, because the chained error would contain the whole document and its secrets.
     raise InvalidSpec((FieldError((), error),))
 
 
@@ -136,5 +143,8 @@ def _repeats_in(document: object) -> tuple[FieldError, ...]:
 
 
 def _parse_int(digits: str) -> int:
-    """Parse the first 40 digits, which exceed every limit already: Python refuses to parse 4,301 digits."""
+    """Parse the first 40 digits.
+
+    They already exceed every limit, and Python refuses to parse 4,301 digits.
+    """
     return int(digits[:40])

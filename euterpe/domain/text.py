@@ -17,9 +17,11 @@ _LEGIBLE_LENGTH = 64
 
 @dataclass(frozen=True, eq=False)
 class TextRule:
-    """A validation rule: `check` returns the text to store, or raises a ValueError without the text.
+    """A validation rule.
 
-    As an annotation (`Annotated[str, NAME]`) it is the whole validation of a field.
+    `check` returns the text to store, or raises a ValueError that does not quote the text.
+
+    As an annotation (`Annotated[str, NAME]`), the rule is the whole validation of a field.
     """
 
     check: Callable[[str], str]
@@ -51,10 +53,10 @@ def matching(pattern: str, says: str) -> TextRule:
 
 
 def printable(max_length: int) -> TextRule:
-    """Return a rule for text that people read, NFC-normalised so that texts that look equal are equal."""
+    """Return a rule for text that people read. NFC normalisation makes texts equal that look equal."""
 
     def check(value: str) -> str:
-        # The length is checked first: normalising a long run of accents takes quadratic time.
+        # Check the length first, because normalising a long run of accents takes quadratic time.
         kept = unicodedata.normalize("NFC", value) if len(value) <= max_length else ""
         if 0 < len(kept) <= max_length and kept.isprintable() and kept == kept.strip():
             return kept
@@ -128,7 +130,7 @@ def has_control(text: str) -> bool:
 
 
 def text_problem(text: str) -> str | None:
-    """Return why a database or UTF-8 cannot hold `text`, or None if both can."""
+    """Return why `text` cannot be stored in a database or encoded as UTF-8, or None if both are possible."""
     if "\0" in text:
         return "contains a NUL character"
     if not text.isascii() and any("\ud800" <= char <= "\udfff" for char in text):
@@ -145,12 +147,15 @@ def display_text(part: str | int, longest: int = _LEGIBLE_LENGTH) -> str | int:
     return shown if len(shown) <= longest else f"{shown[:longest]}…"
 
 
-# Messages of other programs and servers may hold any bytes and have any length.
+# Messages of other programs and servers may contain any bytes and have any length.
 _LONGEST_STORED = 2_000
 
 
 def to_storable(text: str) -> str:
-    """Return `text` as every engine can store it: no NUL, no lone surrogates, cut if too long."""
+    """Return `text` in a form that every database can store, without NUL and lone surrogates.
+
+    A text that is too long is cut in the middle.
+    """
     if len(text) > _LONGEST_STORED:
         text = f"{text[: _LONGEST_STORED // 2]} … {text[-_LONGEST_STORED // 2 :]}"
     return text.encode("utf-8", "replace").decode().replace("\0", "\ufffd")

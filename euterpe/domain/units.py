@@ -38,7 +38,7 @@ def format_duration(duration_ms: int) -> str:
 
 
 def format_largest_unit(duration_ms: int) -> str:
-    """Return a duration in the largest unit that fits, rounded down: 119 s as 1m. Negative counts as 0s."""
+    """Return a duration in the largest unit that fits, rounded down: 119 s is 1m. A negative one is 0s."""
     for unit in ("d", "h", "m"):
         if duration_ms >= _UNITS_MS[unit]:
             return f"{duration_ms // _UNITS_MS[unit]}{unit}"
