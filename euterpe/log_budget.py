@@ -1,8 +1,8 @@
-"""A rate limit (token bucket) for each kind of log line. The count of suppressed lines is logged.
+"""A rate limit (token bucket) for each kind of log line. The number of suppressed lines is logged.
 
-A client that can cause one line can cause a million: 448,385 wrong keys made 117 MB of log in ten minutes.
-Lines with the same logger, event, response status and requester share a budget, so that one requester's lines
-cannot crowd out another's.
+The limit is needed, because a client that can cause one line can cause a million: 448,385 wrong keys made 117
+MB of log in ten minutes. Lines with the same logger, event, response status and requester share a budget. So
+the lines of one requester cannot use up the budget of another requester.
 """
 
 import logging
@@ -54,7 +54,7 @@ class LogBudget(logging.Filter):
         self._timer: threading.Timer | None = None
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Return whether to log the line; otherwise count the line as suppressed."""
+        """Return whether to log the line. If it is not logged, count the line as suppressed."""
         key = _key_of(record)
         is_trouble = key[2] >= _CLIENT_ERROR or record.levelno >= logging.WARNING
         per_s = self._trouble_per_s if is_trouble else self._lines_per_s
@@ -90,7 +90,7 @@ class LogBudget(logging.Filter):
         return budget
 
     def _evict_one(self) -> None:
-        """Evict the least recently logged kind whose count of suppressed lines is zero."""
+        """Evict the kind of line that was not logged for the longest time and has no suppressed lines."""
         quiet = next((key for key, budget in self._budgets.items() if not budget.suppressed), None)
         if quiet is not None:
             del self._budgets[quiet]
@@ -99,14 +99,19 @@ class LogBudget(logging.Filter):
         if self._timer is None:
             timer = threading.Timer(self._summary_after_s, self.flush)
             timer.daemon = True
-            # No thread can be started while the interpreter shuts down; the handler's `close` logs the rest.
+            # No thread can be started while the interpreter shuts down. Then the handler's `close` logs the
+            # counts.
             with suppress(RuntimeError):
                 timer.start()
                 self._timer = timer
 
 
 def _key_of(record: logging.LogRecord) -> Key:
-    """Return the kind of a line. A structlog record holds a dictionary; other records use their template."""
+    """Return the kind of a line.
+
+    The message of a structlog record is a dictionary. For other records, use the message template as the
+    event.
+    """
     if not isinstance(record.msg, dict):
         return record.name, str(record.msg)[:_LONGEST_EVENT], 0, ""
     line = record.msg

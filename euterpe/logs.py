@@ -1,7 +1,7 @@
 """JSON logging with structlog, one line per event, and redaction of secrets.
 
-Code that logs must not pass secrets in the first place. The redaction covers what libraries log and the texts
-of exceptions.
+Our own code must not log secrets. The redaction is for the log lines of libraries and the texts of
+exceptions.
 """
 
 import logging
@@ -19,13 +19,13 @@ _SECRET_NAME = re.compile(
     r"(?i)secret|password|passwd|token|authorization|api_?key|credentials$|signature|cookie"
 )
 _SECRET_TEXT = re.compile(r"\b(?:eut_[0-9A-Za-z]+_|whsec_)[0-9A-Za-z_+/=-]+")
-# In a URL, the query may hold a signature, and the part before the @ may hold a password.
+# In a URL, the query may contain a signature, and the part before the @ may contain a password.
 _URL = re.compile(r"\b([a-z][a-z0-9+.-]*://)(?:[^\s/?#@\"']*@)?([^\s?#\"']*)(?:[?#][^\s\"']*)?")
 _HIDDEN = "…"
 
 
 def configure(level: str, stream: TextIO = sys.stderr) -> None:
-    """Set up logging for the whole process, the standard library's `logging` included."""
+    """Set up logging for the whole process, including the standard library's `logging`."""
     shared: list[structlog.types.Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
@@ -37,7 +37,8 @@ def configure(level: str, stream: TextIO = sys.stderr) -> None:
     structlog.configure(
         processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
         logger_factory=structlog.stdlib.LoggerFactory(),
-        # This wrapper drops events below the level at almost no cost: each delivery logs a line at debug.
+        # This wrapper drops events below the level at almost no cost. That matters, because each delivery
+        # logs a line at level debug.
         wrapper_class=structlog.make_filtering_bound_logger(level),
         cache_logger_on_first_use=True,
     )
@@ -57,7 +58,7 @@ def configure(level: str, stream: TextIO = sys.stderr) -> None:
 
 
 class _Handler(logging.StreamHandler[TextIO]):
-    """A stream handler with a rate limit; when it is closed it logs the counts of suppressed lines."""
+    """A stream handler with a rate limit. `close` logs the counts of suppressed lines."""
 
     def __init__(self, stream: TextIO) -> None:
         super().__init__(stream)
@@ -75,8 +76,11 @@ class _Handler(logging.StreamHandler[TextIO]):
 
 
 def redact(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """Replace secrets in the event, a structlog processor: by field name, in URLs and by token prefix."""
-    event.pop("color_message", None)  # uvicorn's second copy of the message
+    """Replace secrets in the event. They are found by field name, in URLs and by token prefix.
+
+    This is a structlog processor.
+    """
+    event.pop("color_message", None)  # a second copy of the message, from uvicorn
     for name, value in event.items():
         if not name.startswith("_"):
             event[name] = _HIDDEN if _SECRET_NAME.search(name) else _clean(value)

@@ -1,7 +1,7 @@
 """Settings: `EUTERPE_*` environment variables, or the same names without the prefix in `euterpe.toml`.
 
-The environment takes precedence. An unknown name is an error in the file but not in the environment, because
-Kubernetes sets `EUTERPE_SERVICE_HOST` and the like for a service that is called euterpe.
+The environment takes precedence. An unknown name is an error in the file, but not in the environment, because
+Kubernetes sets variables like `EUTERPE_SERVICE_HOST` for a service with the name euterpe.
 """
 
 import os
@@ -47,7 +47,7 @@ _GIB = 1024**3
 _LIBSQL = ("libsql:", "ws:", "wss:", "http:", "https:")
 _LARGEST_ON_LIBSQL = 512 * 1024  # one response holds up to fifteen specs
 _MOST_RETRY_DELAYS = 100
-_SHORTEST_RETRY_DELAY_MS, _LONGEST_RETRY_DELAY_MS = 1_000, 7 * _DAY_MS  # a row waits a week at most
+_SHORTEST_RETRY_DELAY_MS, _LONGEST_RETRY_DELAY_MS = 1_000, 7 * _DAY_MS  # a row waits for at most a week
 _LONGEST_WORKER_ID = 255  # the store accepts no more
 
 _PLAIN_VAULTS = {("http", "127.0.0.1"), ("http", "::1"), ("http", "localhost")}
@@ -68,7 +68,7 @@ _MESSAGES = {
 
 
 def _split(value: object) -> object:
-    """Split a comma-separated string from the environment; return a list from the file as it is."""
+    """Split a comma-separated string, as in the environment. Return a list, as in the file, unchanged."""
     if isinstance(value, str):
         return tuple(word for part in value.split(",") if (word := part.strip()))
     return value
@@ -81,7 +81,10 @@ def _queues(words: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _vault_url(url: str | None) -> str | None:
-    """Accept the origin of a Vault. Over a network it needs TLS, because tokens and data keys pass there."""
+    """Accept the origin of a Vault.
+
+    Require TLS over a network, because tokens and data keys are sent over it.
+    """
     if url is None:
         return None
     try:
@@ -104,7 +107,7 @@ def _vault_path(path: str) -> str:
 
 
 def _retry_delays(value: object) -> tuple[int, ...]:
-    """Parse durations, given as a list or separated by commas, into milliseconds."""
+    """Parse durations into milliseconds. They are given as a list, or as a text with commas."""
     if isinstance(value, tuple) and all(isinstance(part, int) for part in value):
         return value  # the default
     words = _split(value)
@@ -138,7 +141,10 @@ class SettingsError(EuterpeError):
 
 
 def _default_heartbeat(so_far: dict[str, Any]) -> int:
-    """Return the default heartbeat, at most lease / 4: even a short lease survives three lost heartbeats."""
+    """Return the default heartbeat interval.
+
+    It is at most a quarter of the lease, so that even a short lease survives two lost heartbeats in a row.
+    """
     lease_ms: int = so_far["lease_ttl_ms"]
     return min(_HEARTBEAT_MS, lease_ms // 4)
 
@@ -155,7 +161,7 @@ class Settings(BaseSettings):
         hide_input_in_errors=True,
     )
 
-    database_url: SecretStr = SecretStr("sqlite:///euterpe.db")  # may hold a password
+    database_url: SecretStr = SecretStr("sqlite:///euterpe.db")  # may contain a password
     kek_file: Path | None = None
     keks: SecretStr | None = None
     vault_url: Annotated[str | None, AfterValidator(_vault_url)] = None
@@ -164,7 +170,8 @@ class Settings(BaseSettings):
     vault_mount: Annotated[str, AfterValidator(_vault_path)] = "transit"
     vault_namespace: str | None = None
     vault_ca_file: Path | None = None  # default: the authorities of the system
-    key_provider: Literal["local", "vault"] = "local"  # the one that wraps; every configured one unwraps
+    # The provider that wraps; every configured provider unwraps.
+    key_provider: Literal["local", "vault"] = "local"
 
     lease_ttl_ms: Annotated[int, Field(ge=100, le=_DAY_MS)] = 60_000
     heartbeat_interval_ms: Annotated[int, Field(ge=10, default_factory=_default_heartbeat)]
@@ -175,12 +182,14 @@ class Settings(BaseSettings):
     max_source_bytes: Annotated[int, Field(ge=1)] = 50 * _GIB
     min_free_bytes: Annotated[int, Field(ge=0)] = _GIB // 2  # disk space that a worker keeps free
     stall_timeout_ms: Milliseconds = 120_000  # ffmpeg is stopped after this time without progress
-    drain_timeout_ms: Annotated[int, Field(ge=0, le=_DAY_MS)] = 15_000  # Kubernetes kills after 30 s in all
-    ffmpeg: Path | None = None  # default: the one in the imageio-ffmpeg wheel
-    # True by default: s3:// and https:// sources cannot be turned off, so any requester can bring media.
+    # Kubernetes kills a pod 30 s after SIGTERM.
+    drain_timeout_ms: Annotated[int, Field(ge=0, le=_DAY_MS)] = 15_000
+    ffmpeg: Path | None = None  # default: the ffmpeg in the imageio-ffmpeg wheel
+    # True by default, because s3:// and https:// sources cannot be turned off, so any requester can send
+    # media to a worker.
     require_sandbox: bool = True
 
-    # The minimum rate of a fetch or an upload, averaged over the window; 0 turns the check off.
+    # The minimum rate of a fetch or an upload, averaged over the window. 0 turns the check off.
     min_transfer_bytes_per_s: Annotated[int, Field(ge=0)] = MIN_BYTES_PER_SECOND
     min_transfer_window_ms: Milliseconds = int(WINDOW_S * 1000)
 
@@ -191,7 +200,7 @@ class Settings(BaseSettings):
     # The contract (§12) sets the limit of 25, for pods with little CPU.
     outbox_batch: Annotated[int, Field(ge=1, le=25)] = 10
     outbox_concurrency: Annotated[int, Field(ge=1, le=100)] = 5
-    outbox_poll_ms: Milliseconds = 1000  # the mean: each wait is drawn from 0.5 to 1.5 times this value
+    outbox_poll_ms: Milliseconds = 1000  # the mean; each wait is random, 0.5 to 1.5 times this value
 
     outbox_max_attempts: Attempts = 12
     outbox_retry_delays: RetryDelays = DeliverySchedule().delays_ms
@@ -206,7 +215,7 @@ class Settings(BaseSettings):
     max_body_bytes: Annotated[int, Field(ge=1024, le=16 * 1024 * 1024)] = 262_144
     max_unfinished: Annotated[int, Field(ge=1)] = 10_000  # per requester
     max_unfinished_of_all: Annotated[int, Field(ge=1)] = 1_000_000
-    # Upper bounds on the limits of a job; `euterpe requester set` lowers them for one requester.
+    # Upper bounds on the limits of a job. `euterpe requester set` lowers them for one requester.
     limit_timeout_seconds: Annotated[int, Field(ge=1, le=604_800)] = 604_800
     limit_attempts: Attempts = 100
     limit_priority: Annotated[int, Field(ge=0, le=100)] = 100
@@ -263,19 +272,20 @@ class Settings(BaseSettings):
 
 
 def load(**fixed: Any) -> Settings:
-    """Return this process's settings, overridden by `fixed`. Raise one `SettingsError` with all problems."""
+    """Return this process's settings. `fixed` overrides them. Raise one `SettingsError` with all problems."""
     try:
         return Settings(**fixed)
     except ValidationError as invalid:
         details = invalid.errors(include_url=False, include_input=False)
-        # Skip a default that could not be computed: the setting that it depends on has a line already.
+        # Skip a default that could not be computed, because the setting that the default depends on already
+        # has a line.
         lines = [_line(detail) for detail in details if detail["type"] != "default_factory_not_called"]
         raise SettingsError(lines) from None
     except tomllib.TOMLDecodeError as error:
         raise SettingsError([f"{FILE}: {error}"]) from None
     except UnicodeDecodeError:
         raise SettingsError([f"{FILE}: must be UTF-8"]) from None
-    except (ValueError, RecursionError):  # a number of 5,000 digits, or as many nested brackets
+    except (ValueError, RecursionError):  # for example a number of 5,000 digits, or 5,000 nested brackets
         raise SettingsError([f"{FILE}: has a number or a nesting that is too large to parse"]) from None
     except OSError as error:
         raise SettingsError([f"{FILE}: cannot be read: {error.strerror}"]) from None
@@ -295,12 +305,15 @@ def _line(detail: ErrorDetails) -> str:
 
 
 def worker_id(environ: Mapping[str, str] = os.environ) -> str:
-    """Return the name of this process in claims and logs (contract §2): pod, host name or a random id."""
+    """Return the name of this process in claims and logs (contract §2): pod name, host name or random id."""
     named = environ.get("POD_NAME") or environ.get("HOSTNAME") or _boot_id(os.getpid())
     return named.encode("utf-8", "replace").decode()[:_LONGEST_WORKER_ID]
 
 
 @lru_cache(maxsize=1)
 def _boot_id(_pid: int) -> str:
-    """Return a random id for the process; the pid is the cache key because a fork inherits the cache."""
+    """Return a random id for the process.
+
+    The pid is the cache key, because a forked process inherits the cache.
+    """
     return str(uuid4())

@@ -7,9 +7,10 @@ from euterpe.runtime.installation import install_hint
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code; see `euterpe.cli.app.main`.
+    """Run one command and return its exit code. See `euterpe.cli.app.main`.
 
-    The SDK alone (`euterpe-transcode[client]`) installs this command too, without the packages it runs on.
+    The SDK alone (`euterpe-transcode[client]`) also installs this command, but not the packages that the
+    command needs.
     """
     try:
         from euterpe.cli.app import main as run

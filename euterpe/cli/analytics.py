@@ -67,7 +67,10 @@ def ingest(
     keep_days: KeepDays = None,
     master: Master = "local[*]",
 ) -> None:
-    """Add new history from the database to the lake. History that is pruned later stays in the lake."""
+    """Add new history from the database to the lake.
+
+    History that is later pruned from the database stays in the lake.
+    """
     with _spark(master) as session:
         _ingest(session, _lake(lake), metadata, keep_days)
 
@@ -127,7 +130,8 @@ def synthesize(
         from euterpe.synthesize.history_plan import HistoryPlan
         from euterpe.synthesize.lake import synthesize_lake
         from euterpe.synthesize.store import synthesize_store
-    # The same day gives the same history, so that a run that was killed resumes where it stopped.
+    # By default, all runs on one day plan the same history, so that the next run resumes where a killed run
+    # stopped.
     until_ms = instant_ms(until, "--until") if until else int(time.time()) // 86_400 * 86_400_000
     if until_ms > time.time() * 1000:
         raise typer.BadParameter("is in the future: no report would count such rows", param_hint="--until")
@@ -163,7 +167,7 @@ def _note_rows(table: str, rows: int) -> None:
 
 @contextmanager
 def _database() -> Iterator[Database]:
-    """Yield the database of the settings. Raise unless the database exists with this program's schema."""
+    """Yield the database of the settings. Raise if the database is missing, or its schema is not current."""
     settings = load()
     require_database_file(settings)
     with closing(open_database(settings)) as database:
@@ -193,7 +197,7 @@ def _report(
 
 
 def _create_folder(folder: Path) -> None:
-    """Create the folder before the report is computed, so that a failure shows at once."""
+    """Create the folder. This is done before the report is computed, so that a failure shows at once."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""The program `euterpe`: its commands, and the one place that turns errors into messages and exit codes."""
+"""The program `euterpe`: its commands, and the code that turns errors into messages and exit codes."""
 
 import io
 import sys
@@ -102,7 +102,8 @@ def _usage(error: typer.TyperException) -> int:
     context = getattr(error, "ctx", None)
     command = context.command_path if context else "euterpe"
     message = error.format_message().replace("Value error, ", "").rstrip(".")
-    # The message is empty if a group was called without a command: the group's help is printed already.
+    # The message is empty if a group was called without a command. Then the help of the group is already
+    # printed.
     if message:
         complain(f"{message} (see `{command} --help`)")
     return error.exit_code
@@ -114,7 +115,10 @@ def _describe_os_error(error: OSError) -> str:
 
 
 def _close_broken_stdout() -> None:
-    """Close stdout if a flush fails: at exit the interpreter would flush again and print an error."""
+    """Close stdout if a flush fails.
+
+    Otherwise the interpreter would flush again at exit and print an error.
+    """
     try:
         sys.stdout.flush()
     except OSError:
@@ -123,7 +127,10 @@ def _close_broken_stdout() -> None:
 
 
 def _describe_bug(error: Exception) -> str:
-    """Return where the error was raised, without its message: a library's message may hold a secret."""
+    """Return where the error was raised.
+
+    The message of the error is left out, because a library's message may contain a secret.
+    """
     frame = traceback.extract_tb(error.__traceback__)[-1]
     return (
         f"unexpected {type(error).__name__} at {frame.filename}:{frame.lineno}; this is a bug in Euterpe "
@@ -132,7 +139,10 @@ def _describe_bug(error: Exception) -> str:
 
 
 def _escape_unencodable() -> None:
-    """Write an escape for each character that the terminal cannot encode, instead of failing."""
+    """Make stdout and stderr write an escape for each character that the terminal cannot encode.
+
+    By default, printing such a character fails.
+    """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")

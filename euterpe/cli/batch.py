@@ -1,4 +1,4 @@
-"""`euterpe batch`: check a manifest of many jobs as a whole, submit it row by row, follow its jobs."""
+"""`euterpe batch`: check a manifest of many jobs, submit its rows, and follow the jobs."""
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,7 +33,7 @@ app = group(
 
 
 def manifest_place(text: str) -> str:
-    """Return the manifest as it was given. Raise `BadParameter` for a URL with a scheme other than s3."""
+    """Return the argument unchanged. Raise `BadParameter` for a URL with a scheme other than s3."""
     if is_url(text) and not text.startswith("s3://"):
         raise typer.BadParameter(f"{text} is a URL; a manifest is a path of this machine, or s3://…")
     return text
@@ -87,7 +87,10 @@ def submit(
     url: Url = HERE,
     as_json: AsJson = False,
 ) -> None:
-    """Check every row, then submit each once, even over several runs. The API key is in EUTERPE_API_KEY."""
+    """Check every row, then submit each row once, even over several runs.
+
+    The API key is in EUTERPE_API_KEY.
+    """
     from euterpe.batch.jobs_file import jobs_path
     from euterpe.batch.rows import requests
     from euterpe.batch.status import BatchIncomplete
@@ -99,7 +102,7 @@ def submit(
             param_hint="--master",
         )
     defaults = _defaults(given or (), credentials)
-    # The API key and the URL are checked before all rows are, which takes long.
+    # Check the API key and the URL before the rows, because the check of the rows takes long.
     with _read(manifest) as read, nullcontext() if dry_run else connected(url):
         _refuse_to_overwrite(read, {"--rejects": rejects, "--jobs": jobs})
         totals, left_out = _check(read, defaults, rejects, master)
@@ -123,7 +126,7 @@ def status(
     url: Url = HERE,
     as_json: AsJson = False,
 ) -> None:
-    """Show the status of a batch; exit 1 unless all its jobs succeeded. The API key is in EUTERPE_API_KEY."""
+    """Show the status of a batch. Exit 1 unless all its jobs succeeded. The API key is in EUTERPE_API_KEY."""
     from euterpe.batch.jobs_file import jobs_path, read_batch
     from euterpe.batch.status import BatchIncomplete, fetch_status, follow
 
@@ -242,7 +245,7 @@ def _check(
 def _send(
     good: "Iterator[Request]", files: "Sequence[File]", tally: "Tally", place: Path, *, url: str, most: int
 ) -> str | None:
-    """Submit the rows. Return why not all were accepted, or None."""
+    """Submit the rows. Return None if all rows were accepted, else the reason."""
     from euterpe.batch.jobs_file import JobsFile
     from euterpe.batch.submission import AcceptedRow, BatchClient, Submission
 

@@ -40,7 +40,7 @@ def queue(
     samples: Samples = 200,
     as_json: AsJson = False,
 ) -> None:
-    """Measure whole jobs, enqueues and the wake-up of an idle worker, in a queue that is then deleted."""
+    """Measure whole jobs, enqueues and the wake-up of an idle worker, in a temporary queue."""
     note(f"measuring with {jobs} jobs; this takes about a minute")
     with scratch(load(), jobs=jobs, batch=batch, workers=workers) as plan:
         figures = {name: round(value, 2) for name, value in measure(plan, latency_jobs=samples).items()}
@@ -52,7 +52,7 @@ def queue(
 
 @command(app, "api", example="euterpe bench api --seconds 10")
 def api(seconds: Seconds = 5.0, as_json: AsJson = False) -> None:
-    """Measure jobs accepted and shown over HTTP, compared with bare handlers on the same database."""
+    """Measure how fast the API accepts and shows jobs, compared with bare handlers on the same database."""
     from euterpe.bench.api import measure_api
 
     note("measuring; this takes about half a minute")
@@ -63,7 +63,8 @@ def api(seconds: Seconds = 5.0, as_json: AsJson = False) -> None:
 def dispatch(events: Events = 5_000, seconds: PacedSeconds = 20.0, as_json: AsJson = False) -> None:
     """Measure webhook delivery, compared with a bare loop, and whether dead receivers delay other webhooks.
 
-    The benchmark's dispatcher also delivers other waiting events. Stop all other dispatchers meanwhile.
+    The benchmark's dispatcher also delivers other waiting events. Stop all other dispatchers while the
+    benchmark runs.
     """
     from euterpe.bench.dead_receivers import measure_black_holes
     from euterpe.bench.dispatch import measure_backlog

@@ -1,4 +1,4 @@
-"""Declare command groups and commands, and parse their options, so that all look and behave the same."""
+"""Declare command groups and commands, and parse options, so that all commands look and behave the same."""
 
 import re
 import time
@@ -25,7 +25,7 @@ class ExtraMissing(EuterpeError):
 
 @contextmanager
 def importing(extra: str) -> Iterator[None]:
-    """Turn a failed import of a package of an extra into an error that says what to install."""
+    """Turn a failed import of a package into an error that tells the user which extra to install."""
     try:
         yield
     except ModuleNotFoundError as error:
@@ -36,7 +36,10 @@ _ID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 def check_id(value: str | None) -> str | None:
-    """Return the value, or raise `BadParameter` if it is no id: a list filtered by a typo looks valid."""
+    """Return the value, or raise `BadParameter` if it is not an id.
+
+    Without this check, a typo would show an empty list, which looks valid.
+    """
     if value is not None and not _ID.fullmatch(value):
         raise typer.BadParameter("is not an id")
     return value
@@ -53,7 +56,7 @@ def group(help_text: str, *, example: str) -> typer.Typer:
         epilog=_epilog(example),
         no_args_is_help=True,
         add_completion=False,
-        pretty_exceptions_enable=False,  # pretty exceptions print local variables, which may hold keys
+        pretty_exceptions_enable=False,  # pretty exceptions print local variables, which may contain keys
     )
 
 
@@ -89,7 +92,10 @@ def duration_ms(text: str, option: str) -> int:
 
 
 def instant_ms(text: str, option: str, *, ahead: bool = False) -> int:
-    """Parse an instant, given as a timestamp or as a duration before now (`ahead`: after now)."""
+    """Parse an instant, given as a timestamp or as a duration before now.
+
+    With `ahead`, the duration is after now.
+    """
     if parse_duration(text) is not None:
         length = duration_ms(text, option)
         return int(time.time() * 1000) + (length if ahead else -length)
@@ -110,21 +116,21 @@ def size_bytes(text: str, option: str) -> int:
     return size
 
 
-# One slash is enough: a shell variable or `Path` may have normalised the URL.
-# A scheme must have at least two letters here, because a single letter is a Windows drive.
+# One slash after the colon is enough, because a shell variable or `Path` may have normalised the URL. A
+# scheme must have at least two letters here, because a single letter is a Windows drive.
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 
 
 def is_url(text: str) -> bool:
-    """Return whether the text has the scheme of a URL, `file://` included."""
+    """Return whether the text begins with the scheme of a URL. `file://` counts too."""
     return _SCHEME.match(text) is not None
 
 
 def local_path(text: str | Path) -> Path:
     """Return the path, or raise `BadParameter` for a URL.
 
-    `Path("s3://media/lake")` is the relative folder `s3:/media/lake`: without this check a command would
-    make that folder and report success.
+    `Path("s3://media/lake")` is the relative folder `s3:/media/lake`. Without this check, a command would
+    create that folder and report success.
     """
     if is_url(str(text)):
         raise typer.BadParameter(f"{text} is a URL; name a path of this machine, without a scheme")

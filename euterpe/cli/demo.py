@@ -101,7 +101,7 @@ def _new_folder(folder: Path | None) -> Path:
 
 
 def _settings(folder: Path, collector: Collector) -> Settings:
-    """Return settings for a separate installation in `folder`, which override the environment's settings."""
+    """Return the settings of a separate installation in `folder`. They override the environment."""
     (folder / "work").mkdir()
     return load(
         database_url=f"sqlite:///{folder / 'euterpe.db'}",
@@ -155,12 +155,12 @@ def _transcode(settings: Settings, clip: Path, collector: Collector) -> None:
     if terminal_width():
         out("")
     out(f"webhooks   {len(events)} signed and verified: {', '.join(event.status for event in events)}")
-    if not terminal_width():  # a terminal has the table of the outputs already
+    if not terminal_width():  # on a terminal, the table of outputs is already printed
         out(f"output     {json.dumps(events[-1].outputs[0])}")
 
 
 def _report(settings: Settings, folder: Path) -> None:
-    """Write the analytics report of this run, if Spark can run here."""
+    """Write the analytics report of this run if Spark can run here."""
     try:
         with importing("analytics"):
             from euterpe.analytics.session import find_java, spark_session

@@ -1,4 +1,4 @@
-"""`euterpe doctor`: check everything that an installation needs, and say how to fix failures."""
+"""`euterpe doctor`: check everything that an installation needs, and print how to fix failures."""
 
 import os
 import shutil
@@ -32,7 +32,7 @@ from euterpe.wiring.database import (
     ring_file,
 )
 
-# The oldest version with the operator `->>`, which every statement uses.
+# The oldest version with the operator `->>`. Many SQL statements use this operator.
 _OLDEST_SQLITE = (3, 38, 0)
 
 
@@ -45,7 +45,7 @@ class CheckResult:
     check: str
     ok: bool
     detail: str  # for a failure, also how to fix it
-    is_warning: bool = False  # a shortcoming with which Euterpe still runs
+    is_warning: bool = False  # Euterpe runs in spite of this problem
 
     @property
     def verdict(self) -> str:
@@ -59,7 +59,7 @@ def register(app: typer.Typer) -> None:
 
 
 def run(as_json: AsJson = False) -> None:
-    """Check ffmpeg, Java, disk, what jobs may reach, keys and database. Say how to fix failures."""
+    """Check ffmpeg, Java, disk, what jobs may reach, keys and database. Print how to fix failures."""
     findings = list(examine(load()))
     if as_json:
         json_document([asdict(finding) for finding in findings])

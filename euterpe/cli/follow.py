@@ -21,7 +21,7 @@ Show = Callable[[Event | Progress], None]
 
 
 def follow(told: Iterable[Event | Progress], *, as_json: bool, console: Console | None = None) -> None:
-    """Show the updates of a job to its end. Raise `JobFailed` unless it succeeded."""
+    """Show the updates of a job until it ends. Raise `JobFailed` unless the job succeeded."""
     console = console or Console()
     last: Event | None = None
     with _bar(console) if console.is_terminal and not as_json else _lines(as_json) as show:
@@ -60,7 +60,7 @@ def _lines(as_json: bool) -> Iterator[Show]:
 
 
 def _phase(update: Event | Progress) -> str:
-    """Return the status; a job that is queued again names the attempt that failed."""
+    """Return the status. For a job that is queued again, add the number of the attempt that failed."""
     tried = update.document.get("attempt_count")
     return f"queued, attempt {tried} failed" if update.status == JobStatus.QUEUED and tried else update.status
 

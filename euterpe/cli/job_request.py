@@ -1,4 +1,4 @@
-"""Build the body of `POST /transcode` from a spec file and options; name the option of each refused field."""
+"""Build the body of `POST /transcode` from a spec file and options. Name the option of each refused field."""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -42,7 +42,7 @@ OPTIONS: Mapping[Loc, str] = {
 }
 """The option of each field of a job."""
 
-# Options that are added to the object in the spec; every other option replaces the field.
+# The values of these options are added to the object in the spec. Every other option replaces the field.
 _ADDED = ("group", "metadata")
 _EITHER = {"profile": "outputs", "outputs": "profile"}
 
@@ -60,7 +60,7 @@ class JobRequest:
             self._require_options()
 
     def named(self, refusal: Invalid) -> Invalid:
-        """Return the refusal with the option, or the path in the spec, of each field that was refused."""
+        """Return the error with the option, or the path in the spec, of each field that was refused."""
         if not refusal.errors:
             return refusal
         told = "; ".join(self._place_and_problem(error) for error in refusal.errors)
@@ -87,7 +87,7 @@ class JobRequest:
         return f"{place}: {error.msg}"
 
     def _option_of(self, loc: Loc) -> str | None:
-        """Return the option that set this field, or None if the spec did."""
+        """Return the option that set this field, or None if the field comes from the spec."""
         if loc[0] in _ADDED and len(loc) > 1 and loc[1] not in _keys(self._given[str(loc[0])]):
             return None
         known = max((path for path in OPTIONS if loc[: len(path)] == path), key=len)
@@ -99,7 +99,10 @@ class JobRequest:
         return f"{option}: {'.'.join(inner)}" if inner else option
 
     def _refused_files(self, refusal: Invalid) -> str:
-        """Return the file URLs that were refused, because the typed paths may be relative."""
+        """Return the file URLs that were refused.
+
+        The message shows them, because the typed paths may be relative.
+        """
         refused = {error.loc[:2] for error in refusal.errors}
         urls = [
             self.body.get(side, {}).get("url") for side in ("source", "output") if (side, "url") in refused
@@ -128,7 +131,10 @@ def _keys(value: object) -> Sequence[object]:
 
 
 def read_spec(file: str) -> tuple[Document, str]:
-    """Return the spec in a file, or on stdin for `-`, and its name in messages. Raise `BadParameter`."""
+    """Return the spec in a file (for `-`, on stdin), and the name of the file for messages.
+
+    Raise `BadParameter`.
+    """
     name = "stdin" if file == "-" else file
     raw = sys.stdin.buffer.read(MAX_BODY_BYTES + 1) if file == "-" else _read_file(Path(file), "--spec")
     return parse_object(raw, "--spec", name), name
@@ -168,7 +174,7 @@ def group_of(group_id: str | None, limit: int | None) -> Document | None:
 
 
 def metadata_of(texts: Sequence[str] | None) -> Document | None:
-    """Return the metadata of `KEY=VALUE` texts, whose values stay text, and of JSON objects."""
+    """Return the metadata from `KEY=VALUE` texts and JSON objects. A value after `=` is always a string."""
     merged: Document = {}
     for text in texts or ():
         merged |= _metadata(text)

@@ -10,7 +10,7 @@ from euterpe.domain.units import format_bytes, format_seconds
 
 Document = Mapping[str, Any]
 
-SHOWN_ROWS = 20  # attempts, and events, without --all
+SHOWN_ROWS = 20  # the number of attempts, and of events, that are shown without --all
 
 
 def show_outputs(outputs: Sequence[Document]) -> None:
@@ -23,7 +23,7 @@ def show_outputs(outputs: Sequence[Document]) -> None:
 
 
 def show_attempts(attempts: Sequence[Document], job: Document, *, all_: bool) -> None:
-    """Print a table of the attempts. An error that the job itself shows is not printed again."""
+    """Print a table of the attempts. If an error is also the error of the job, print only its code here."""
     if not attempts:
         return
     out("")
@@ -78,7 +78,7 @@ def _attempt(row: Document, job: Document, known: str | None) -> tuple[object, .
 
 
 def _used(timings: Document | None) -> tuple[str, ...]:
-    """Return the usage of an attempt for people; "≥" marks figures of the last heartbeat before the end."""
+    """Return the usage of an attempt for people. "≥" marks figures from the last heartbeat before the end."""
     known = timings or {}
     least = "≥ " if known.get("measured") == "last_beat" else ""
     cpu, *moved = (known.get(name) for name in ("cpu_seconds", "bytes_in", "bytes_out"))
@@ -113,7 +113,7 @@ def _say_cut(rows: Sequence[Document], all_: bool) -> None:
 
 
 def _local(iso: str, job: Document) -> str:
-    """Return an instant in local time, without the date if it is on the day on which the job was created."""
+    """Return an instant in local time. Leave out the date if the job was created on the same day."""
     at, created = (datetime.fromisoformat(each).astimezone() for each in (iso, job["created_at"]))
     return f"{at:%H:%M:%S}" if at.date() == created.date() else f"{at:%Y-%m-%d %H:%M:%S}"
 

@@ -1,4 +1,4 @@
-"""Show one job on a terminal: its progress, error, advice, times and outputs, each fact once."""
+"""Show one job on a terminal: its progress, error, advice, times and outputs."""
 
 import re
 import time
@@ -21,14 +21,14 @@ from euterpe.domain.units import (
 
 _BAR = 20
 
-# Fields of the status document that the view words in its own way; it shows any other field as it is.
+# Fields of the status document that the view shows in its own words. It shows all other fields unchanged.
 _WORDED = {
     *("job_id", "status", "progress", "eta_seconds", "speed", "attempt_count", "max_attempts", "queue"),
     *("priority", "credential_version", "cancel_requested", "source_info", "outputs", "error", "metadata"),
     *("created_at", "updated_at", "started_at", "finished_at", "next_attempt_at"),
     *("requester_id", "group_id", "worker_id", "claim_version", "lease_expires_at", "spec"),
 }
-# Fields of the spec that the status document has too.
+# Fields of the spec that are also in the status document.
 _IN_STATUS = ("queue", "priority", "external_id", "metadata", "max_attempts", "credentials")
 _LABELS = {
     "source": "from",
@@ -45,7 +45,7 @@ _LINK = re.compile(r"\[([^]]*)\]\([^)]*\)")  # in Markdown
 
 @dataclass(frozen=True)
 class _Clock:
-    """Instants in local time, each with its distance from now."""
+    """Format instants in local time, each with its distance from now."""
 
     now_ms: int
 
@@ -60,7 +60,10 @@ class _Clock:
 
 
 def show_job(job: Document, now_ms: int | None = None) -> None:
-    """Print the status document of a job; the operator's own fields, if it has them, come last."""
+    """Print the status document of a job.
+
+    If it has fields that only the operator may see, print them last.
+    """
     clock = _Clock(int(time.time() * 1000) if now_ms is None else now_ms)
     title(job["job_id"], job["status"])
     fields({**_summary(job, clock), **_times(job, clock), **_operators_own(job, clock)})
@@ -100,7 +103,7 @@ def _progress(job: Document) -> str:
 
 
 def _error(job: Document, clock: _Clock) -> dict[str, object]:
-    """Return the error; that of an unfinished job is from an earlier attempt."""
+    """Return the fields of the error. The error of an unfinished job comes from an earlier attempt."""
     goes_on = job["status"] not in FINISHED
     waits = {"next attempt": clock.ago(job["next_attempt_at"])} if job["next_attempt_at"] else {}
     error = job["error"]
@@ -117,7 +120,7 @@ def _error(job: Document, clock: _Clock) -> dict[str, object]:
 
 
 def advice(code: object) -> str | None:
-    """Return what to do about an error code as plain text, or None for a code of a newer service."""
+    """Return the advice for an error code as plain text, or None for a code of a newer service."""
     known = next((known for known in ErrorCode if known == code), None)
     return known and _LINK.sub(r"\1", known.advice).replace("`", "")
 

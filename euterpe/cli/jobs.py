@@ -116,7 +116,7 @@ def retry(job_id: Job, as_json: AsJson = False) -> None:
 
 @command(jobs, "cancel", example="euterpe jobs cancel 0199a7c4-5b1e-7000-8000-000000000001")
 def cancel(job_id: Job, as_json: AsJson = False) -> None:
-    """Stop a job: at once while it waits, at its worker's next heartbeat while it runs."""
+    """Stop a job. A waiting job stops at once, and a running job at its worker's next heartbeat."""
     with opened() as store:
         status = store.control.cancel(job_id)
         canceled = status is JobStatus.FAILED
@@ -136,7 +136,7 @@ def _answer(store: Store, job_id: str, sentence: str, as_json: bool) -> None:
 
 
 def _document(row: JobRow) -> dict[str, Any]:
-    """Return the document that the requester sees, with the fields that only an operator may see."""
+    """Return the document that the requester sees, plus the fields that only an operator may see."""
     own = document(row)
     return {**status_document(row), **{name: own[name] for name in _OPERATORS_OWN}}
 
@@ -147,7 +147,7 @@ def _line(row: JobRow) -> tuple[object, ...]:
 
 
 def _used(timings: Mapping[str, Any] | None) -> tuple[str, ...]:
-    """Return the usage of an attempt; "≥" marks figures of the last heartbeat, taken before the end."""
+    """Return the usage of an attempt. "≥" marks figures from the last heartbeat before the end."""
     known = timings or {}
     least = "≥ " if known.get("measured") == "last_beat" else ""
     figures = (known.get(name) for name in ("cpu_seconds", "bytes_in", "bytes_out"))
@@ -164,7 +164,7 @@ _LANES = tuple(lane.value for lane in Lane if lane is not Lane.REST)
 
 @command(queues, "list", example="euterpe queues list")
 def list_queues(as_json: AsJson = False) -> None:
-    """List active and paused queues. Delayed jobs wait for their time, blocked jobs for their group."""
+    """List active and paused queues. Delayed jobs wait for their time. Blocked jobs wait for their group."""
     with opened() as store:
         paused, backlog = store.control.paused_queues(), store.jobs.backlog()
     counts: defaultdict[str, Counter[str]] = defaultdict(Counter)

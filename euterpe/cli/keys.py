@@ -29,7 +29,7 @@ Kek = Annotated[str, typer.Argument(metavar="KEK", help="Its id, as `euterpe key
 
 @command(app, "list", example="euterpe keys list --json")
 def list_(as_json: AsJson = False) -> None:
-    """List all keys: whether each is active, and how many stored secrets it wraps."""
+    """List all keys. Show whether each key is active, and how many stored secrets it wraps."""
     settings = load()
     ring = key_provider(settings)
     with open_store(settings, ring) as store:
@@ -53,7 +53,7 @@ def add(
     kek_id: Annotated[str | None, typer.Option("--id", help="The new key's id; random by default.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Add a random key that only decrypts until it is activated; in a new file it is active at once."""
+    """Add a random key. It only decrypts until it is activated. The key of a new file is active at once."""
     path = _file_to_change()
     added = keyfile.add_key(path, kek_id)
     active = keyfile.read(path).active == added
@@ -76,7 +76,7 @@ def activate(kek_id: Kek) -> None:
 
 @command(app, "rewrap", example="euterpe keys rewrap")
 def rewrap(as_json: AsJson = False) -> None:
-    """Move every stored secret to the active key. Safe under load; run it again if it was interrupted."""
+    """Move every stored secret to the active key. Safe under load. Run it again if it was interrupted."""
     settings, done = load(), RewrapProgress(0, ())
     ring, console = key_provider(settings), Console(stderr=True)
     with (
@@ -98,7 +98,10 @@ def rewrap(as_json: AsJson = False) -> None:
 
 @command(app, "retire", example="euterpe keys retire 2029-06")
 def retire(kek_id: Kek) -> None:
-    """Remove a key that wraps nothing any more. Backups of the database may still need it: keep a copy."""
+    """Remove a key that no longer wraps a secret.
+
+    Keep a copy, because backups of the database may need it.
+    """
     path = _file_to_change()
     with opened() as store:
         wraps = store.rewrap.in_use().get(kek_id, 0)
@@ -112,7 +115,7 @@ def retire(kek_id: Kek) -> None:
 
 @command(app, "prove", example="euterpe keys prove")
 def prove(as_json: AsJson = False) -> None:
-    """Encrypt and decrypt a test key with the active key, wherever that is, and measure the time."""
+    """Encrypt and decrypt a random test key with the active key, in the file or in Vault. Print the time."""
     began = time.monotonic()
     keys = proven_key_provider(load())
     took_ms = int((time.monotonic() - began) * 1000)

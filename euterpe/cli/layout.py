@@ -1,7 +1,7 @@
-"""Lay out tables and fields as lines of text: whole lines for programs, or fitted to a terminal's width.
+"""Lay out tables and fields as lines of text: unwrapped for programs, or fitted to a terminal's width.
 
-Nothing is cut. If a terminal is too narrow, the last columns of a table move below their row; if that is not
-enough, each row becomes a block of lines. A word is never broken, so that ids and URLs can be copied.
+No text is cut. If a terminal is too narrow, the last columns of a table move below their row. If the table is
+still too wide, each row becomes a block of lines. A word is never broken, so that ids and URLs can be copied.
 """
 
 import json
@@ -10,11 +10,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from rich.cells import cell_len
 
 _GAP = "  "
-_NARROWEST = 24  # for wrapped text beside a label
+_NARROWEST = 24  # the least width of wrapped text beside a label
 
 
 def cell(value: object) -> str:
-    """Return a value as printable text: None as nothing, other values than text as JSON."""
+    """Return a value as printable text.
+
+    None becomes an empty string, and other values than strings become JSON.
+    """
     if value is None:
         return ""
     return printable(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
@@ -41,7 +44,7 @@ def _leaves(value: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str
 
 
 def printable(text: str) -> str:
-    """Escape unprintable characters: a requester's text must not control the operator's terminal."""
+    """Escape unprintable characters, because a requester's text must not control the operator's terminal."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
@@ -62,7 +65,7 @@ def wrap(text: str, width: int | None) -> list[str]:
 
 
 def field_lines(values: Mapping[str, object], width: int | None) -> Iterator[str]:
-    """Yield a line for each value that is not None; on a terminal, further lines for text that is wrapped."""
+    """Yield a line for each value that is not None. On a terminal, wrap long values over several lines."""
     shown = {name: cell(value) for name, value in values.items() if value is not None}
     label = max(map(len, shown), default=0)
     room = None if width is None else max(_NARROWEST, width - label - len(_GAP))
@@ -76,8 +79,11 @@ def field_lines(values: Mapping[str, object], width: int | None) -> Iterator[str
 def table_lines(
     columns: Sequence[str], rows: Iterable[Sequence[object]], width: int | None, *, below: int = 1
 ) -> Iterator[str]:
-    """Yield the lines of a table. On a terminal, empty columns are left out, and up to `below` last columns
-    move to lines below their row if the row is too wide."""
+    """Yield the lines of a table.
+
+    On a terminal, empty columns are left out. If the rows are too wide, up to `below` of the last columns
+    move to lines below their row.
+    """
     cells = [[cell(value) for value in row] for row in rows]
     if width is None:
         yield from _aligned(columns, cells)

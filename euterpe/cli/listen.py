@@ -1,4 +1,4 @@
-"""`euterpe listen`: a webhook receiver on this machine, which verifies events and prints them."""
+"""`euterpe listen`: a webhook receiver on this machine. It verifies events and prints them."""
 
 import json
 import signal
@@ -37,7 +37,8 @@ def listen(port: Port = 9000, secret: Secrets = None, as_json: AsLines = False) 
     except OSError as error:
         raise typer.BadParameter(f"{port}: {error.strerror}", param_hint="--port") from None
     with server:
-        # Block the signals before a thread starts and inherits the mask, so that `sigwait` gets the signals.
+        # Block the signals before the thread starts, because the thread inherits the mask. Then only
+        # `sigwait` receives the signals.
         signal.pthread_sigmask(signal.SIG_BLOCK, _ENDINGS)
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
@@ -92,7 +93,7 @@ class WebhookServer(ThreadingHTTPServer):
         self.receiver = receiver
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        # A sender that disconnects or is too slow is no error of this program.
+        # If a sender disconnects or is too slow, that is not an error of this program.
         if not isinstance(sys.exception(), OSError):
             super().handle_error(request, client_address)
 
@@ -115,4 +116,4 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  the name in the base class
-        """Do nothing: stderr is for refused deliveries."""
+        """Do nothing, because stderr shows only the refused deliveries."""

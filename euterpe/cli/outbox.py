@@ -49,7 +49,7 @@ def list_(
 
 @command(app, "show", example="euterpe outbox show 0199a7c4-5b1e-7000-8000-000000000001")
 def show(event_id: Annotated[str, typer.Argument(metavar="EVENT")], as_json: AsJson = False) -> None:
-    """Show one event with its deliveries; `payload` is the exact body that is sent and signed."""
+    """Show one event with its deliveries. `payload` is the exact body that is sent and signed."""
     with opened() as store:
         event = document(store.jobs.event(event_id))
         log = [document(row) for row in store.jobs.delivery_log(event_id)]
@@ -79,7 +79,8 @@ def replay(
 ) -> None:
     """Send events again, with the same id and body. Delivered and dead events get a new budget of attempts.
 
-    A waiting event becomes due at once and uses its next attempt; after the last attempt it is a dead letter.
+    A waiting event is sent at once, and this uses one of its attempts. After the last attempt it is a dead
+    letter.
     """
     chosen = (event_id, since, True) if pending else (event_id, requester, since)
     if sum(choice is not None for choice in chosen) != 1 or (until and not since):

@@ -17,7 +17,8 @@ from euterpe.domain.states import FINISHED
 from euterpe.domain.units import format_largest_unit, iso_or_none
 
 _COLOURS = {"succeeded": "green", "failed": "red", "dead_letter": "red", "queued": "yellow"}
-# What is printed where the terminal's encoding has no such character; others become escapes.
+# The replacements for characters that the terminal's encoding lacks. All other such characters become
+# escapes.
 _ASCII = str.maketrans({"×": "x", "≥": ">=", "…": "...", "━": "#", "─": "-"})
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def out(line: str) -> None:
 
 
 def note(line: str) -> None:
-    """Print a line for people on stderr: a program that reads stdout must not get the line."""
+    """Print a line for people on stderr, because a program that reads stdout must not receive the line."""
     typer.echo(printable(line), err=True)
 
 
@@ -43,12 +44,15 @@ def json_document(document: object) -> None:
 
 
 def terminal_width() -> int | None:
-    """Return the columns of the terminal, or None if stdout is no terminal: then no line is wrapped."""
+    """Return the width of the terminal in columns.
+
+    Return None, so that no line is wrapped, without a terminal.
+    """
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def title(text: str, status: str = "") -> None:
-    """Print a heading, in bold, with a status in its colour. NO_COLOR and dumb terminals get plain text."""
+    """Print a heading in bold, with a coloured status. With NO_COLOR or a dumb terminal, print plain text."""
     heading = Text.assemble(
         (printable(text), "bold"), "  " if status else "", (status, _COLOURS.get(status, ""))
     )
@@ -72,7 +76,7 @@ def job_fields(job: Mapping[str, Any]) -> None:
 
 
 def document(row: "DataclassInstance") -> dict[str, Any]:
-    """Return a database row for JSON: with instants in ISO 8601, and without the indexing column `lane`."""
+    """Return a database row for JSON, with instants in ISO 8601 and without the column `lane`."""
     return {
         name: iso_or_none(value) if name.endswith("_at") else value
         for name, value in columns(row).items()

@@ -1,6 +1,7 @@
 """Parse `--output`: one output of a job, written as `mp4,codec=hevc,height=720` or as a JSON object.
 
-Names and types of the fields come from the JSON Schema of the output models: new fields need no change here.
+The names and types of the fields come from the JSON Schema of the output models, so new fields need no change
+here.
 """
 
 import re
@@ -28,9 +29,10 @@ _NUMBER = re.compile(r"-?[0-9]{1,15}(\.[0-9]{1,15})?")
 
 
 def parse_output(text: str) -> Document:
-    """Return the output that an option describes. Raise `BadParameter` with what is wrong in it.
+    """Return the output that the text describes. Raise `BadParameter` with the errors in the text.
 
-    A short key is a field of the output, or else of its `video` or `audio`; `audio.codec` is a full key.
+    A short key like `codec` is a field of the output, or else a field of its `video` or `audio`.
+    `audio.codec` is a full key.
     """
     if text.lstrip().startswith("{"):
         return parse_object(text, OPTION)
@@ -47,7 +49,10 @@ def parse_output(text: str) -> Document:
 
 
 def parse_object(text: str | bytes, option: str, source: str = "") -> Document:
-    """Return the JSON object in a text that errors call `source`. Raise `BadParameter` if it is none."""
+    """Return the JSON object in a text. Raise `BadParameter` if the text is not an object.
+
+    `source` is the name of the text in error messages.
+    """
     raw = text if isinstance(text, bytes) else text.encode(errors="surrogateescape")
     about = f"{source}: " if source else ""
     try:
@@ -59,12 +64,15 @@ def parse_object(text: str | bytes, option: str, source: str = "") -> Document:
         if isinstance(parsed, dict):
             return parsed
         message = f"{about}must be a JSON object"
-    # Raised outside `except`: the chained error would carry the whole document and its secrets.
+    # Raise outside `except`, because the chained error would contain the whole document and its secrets.
     raise typer.BadParameter(message, param_hint=option)
 
 
 def _read(text: str) -> tuple[str, list[tuple[str, str]]]:
-    """Return the type and the other pairs. An item without `=` continues a list, as in `ladder=1080,720`."""
+    """Return the type and the other pairs.
+
+    An item without `=` continues a list: for example, 720 in `ladder=1080,720`.
+    """
     first, *rest = text.split(",")
     pairs = [("type", first) if "=" not in first else _pair(first)]
     for item in rest:
@@ -98,7 +106,7 @@ def _schema() -> Schema:
 
 @cache
 def _types() -> Mapping[str, str]:
-    """Return for each type of output the reference of its schema."""
+    """Return a mapping from each type of output to the reference of its schema."""
     return dict(_schema()["discriminator"]["mapping"])
 
 
@@ -121,7 +129,7 @@ def _properties(schema: Schema) -> dict[str, Schema]:
 
 
 def _find(type_: str, key: str) -> tuple[tuple[str, ...], Schema]:
-    """Return the path of a key in the output, and its schema."""
+    """Return the path of a key in the output, and the schema of the field."""
     whole: Schema = {"$ref": _types()[type_]}
     fields = _properties(whole)
     path = tuple(key.split("."))
@@ -147,7 +155,10 @@ def _suggestion(key: str, fields: Mapping[str, Schema]) -> str:
 
 
 def _convert(text: str, schema: Schema) -> Any:
-    """Return the text as the type that the schema asks for. The service judges text that does not fit."""
+    """Return the text as a value of the schema's type.
+
+    If the text does not fit, return it unchanged, and let the service refuse it.
+    """
     branches = list(_branches(schema))
     kinds = {branch.get("type") for branch in branches}
     words = {word for branch in branches for word in (*branch.get("enum", ()), branch.get("const"))}

@@ -1,4 +1,4 @@
-"""Show the progress of a long command: a bar, the first lines of many, rate-limited outage notices."""
+"""Show the progress of a long command: a bar, the first of many lines, and rate-limited outage notices."""
 
 import threading
 from contextlib import AbstractContextManager
@@ -14,12 +14,12 @@ from euterpe.cli.output import note
 from euterpe.client import ClientError
 
 _MOST_SHOWN = 20
-_REMIND_S = 60.0  # between two notices of one outage
-_STEPS = 10  # lines of progress without a terminal
+_REMIND_S = 60.0  # the least time between two notices of one outage
+_STEPS = 10  # the number of progress lines without a terminal
 
 
 class FirstLines:
-    """A printer of the first 20 lines, which counts the further lines."""
+    """A printer of the first 20 lines. It counts all further lines."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -51,7 +51,7 @@ class OutageNotice:
 
 
 class ProgressBar(AbstractContextManager["ProgressBar"]):
-    """A bar on a terminal, otherwise a line for each tenth part."""
+    """A bar on a terminal, otherwise a line after each tenth of the work."""
 
     def __init__(self, what: str, rows: int) -> None:
         self._what, self._rows, self._step = what, max(1, rows), 0

@@ -28,7 +28,7 @@ def create(
     scope: Annotated[list[Scope] | None, typer.Option(help="What its key may do; repeatable.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Add a requester. Its API key and webhook secret are printed this once."""
+    """Add a requester. Its API key and webhook secret are printed only now."""
     with opened() as store:
         made = store.requesters.create(name, scope or DEFAULT_SCOPES)
     _print_secrets(
@@ -41,7 +41,7 @@ def create(
 
 @command(app, "list", example="euterpe requester list --json")
 def list_(as_json: AsJson = False) -> None:
-    """List all requesters; `keys` is the number of API keys that are valid now."""
+    """List all requesters. `keys` is the number of API keys that are valid now."""
     with opened() as store:
         rows = store.requesters.all()
     if as_json:
@@ -65,7 +65,7 @@ def list_(as_json: AsJson = False) -> None:
 
 @command(app, "rotate-key", example="euterpe requester rotate-key newsroom --keep 12h")
 def rotate_key(requester: Requester, keep: Keep = "24h", as_json: AsJson = False) -> None:
-    """Make a new API key with the scopes of the newest key; the old keys end after --keep."""
+    """Make a new API key with the scopes of the newest key. The old keys expire after --keep."""
     old_valid_ms = duration_ms(keep, "--keep")
     with opened() as store:
         requester_id = store.requesters.find(requester)
@@ -75,7 +75,7 @@ def rotate_key(requester: Requester, keep: Keep = "24h", as_json: AsJson = False
 
 @command(app, "rotate-secret", example="euterpe requester rotate-secret newsroom --keep 12h")
 def rotate_secret(requester: Requester, keep: Keep = "24h", as_json: AsJson = False) -> None:
-    """Make a new webhook secret; until the old secrets end, webhooks carry a signature by each secret."""
+    """Make a new webhook secret. Until the old secrets expire, webhooks have a signature for each secret."""
     old_valid_ms = duration_ms(keep, "--keep")
     with opened() as store:
         requester_id = store.requesters.find(requester)
@@ -95,7 +95,10 @@ def set_(
     max_attempts: Annotated[Limit, typer.Option(help="The most attempts that a job may ask for.")] = None,
     max_priority: Annotated[Limit, typer.Option(help="The highest priority that a job may ask for.")] = None,
 ) -> None:
-    """Set the weight and the limits of a requester; `none` removes a limit. Other limits stay."""
+    """Set the weight and the limits of a requester.
+
+    `none` removes a limit. Limits not given stay unchanged.
+    """
     given: dict[LimitName, tuple[str | None, Callable[[str], int]]] = {
         "weight": (weight, partial(_count, "--weight")),
         "max_running": (max_running, partial(_count, "--max-running")),

@@ -32,7 +32,7 @@ def register(app: typer.Typer) -> None:
 
 
 def serve(host: Host = "127.0.0.1", port: Port = 8000) -> None:
-    """Run API, worker and dispatcher together. SIGTERM drains; a second SIGTERM ends at once."""
+    """Run API, worker and dispatcher together. SIGTERM drains. A second SIGTERM ends the process at once."""
 
     def start(services: "Services") -> None:
         server = services.open_api(host, port)  # first, so that nothing starts if the port is taken
@@ -85,15 +85,21 @@ def _run(start: "Callable[[Services], None]") -> None:
 
 
 def _disable_core_dumps() -> None:
-    """Prevent core dumps, because memory holds credentials. With a limit of 1 byte not even a program that
-    collects core dumps through a pipe gets one; with a limit of 0 it would (core(5))."""
+    """Prevent core dumps, because memory contains credentials.
+
+    The limit is 1 byte and not 0, because with a limit of 0 a program that collects core dumps through a pipe
+    would still receive one (core(5)).
+    """
     _, most = resource.getrlimit(resource.RLIMIT_CORE)
     least = 0 if most == 0 else 1
     resource.setrlimit(resource.RLIMIT_CORE, (least, least))
 
 
 def _open_as_many_files_as_allowed() -> None:
-    """Raise the soft limit on open files to the hard limit: 1,024 is for programs that use select(2)."""
+    """Raise the soft limit on open files to the hard limit.
+
+    The default of 1,024 is only for programs that use select(2).
+    """
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
@@ -101,7 +107,8 @@ def _open_as_many_files_as_allowed() -> None:
 def _open_stop_pipe() -> int:
     """Return the read end of a self-pipe for SIGTERM and SIGINT. A second signal exits without a drain.
 
-    A lock or an event would not do: a signal that comes just before the wait begins would not end the wait.
+    A lock or an event is not enough, because a signal that arrives just before the wait begins would not end
+    the wait.
     """
     read_end, write_end = os.pipe()
     os.set_blocking(write_end, False)

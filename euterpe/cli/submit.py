@@ -1,4 +1,4 @@
-"""`euterpe submit`, `status`, `watch`: a requester's client, which speaks HTTP and needs no database."""
+"""`euterpe submit`, `status`, `watch`: a client for requesters. It uses HTTP and needs no database."""
 
 import os
 from collections.abc import Iterator
@@ -161,7 +161,7 @@ def status(job_id: Job, as_json: AsJson = False, url: Url = HERE) -> None:
 
 
 def watch(job_id: Job, as_json: AsLines = False, url: Url = HERE) -> None:
-    """Follow a job until it has finished; exit 1 unless it succeeds. The API key is in EUTERPE_API_KEY."""
+    """Follow a job until it ends. Exit 1 unless it succeeds. The API key is in EUTERPE_API_KEY."""
     with connected(url) as client:
         _watch(client, job_id, as_json)
 
@@ -176,7 +176,10 @@ def _watch(client: Client, job_id: str, as_json: bool) -> None:
 
 @contextmanager
 def connected(url: str) -> Iterator[Client]:
-    """Yield a client with the API key of the environment: other users could read a command argument."""
+    """Yield a client with the API key from the environment.
+
+    The key is not a command argument, because other users could read it there.
+    """
     key = os.environ.get(KEY, "")
     if not key:
         raise typer.BadParameter("is not set: `euterpe requester create NAME` prints a key", param_hint=KEY)

@@ -99,7 +99,10 @@ def read(path: Path) -> KeySet:
 
 
 def create_file(path: Path) -> bool:
-    """Create a file with one active key and return True. If the file exists, keep it and return False."""
+    """Create a file with one active key and return True.
+
+    If the file exists already, even because of a race, keep the file and return False.
+    """
     with _locked(path):
         missing = not os.path.lexists(path)
         if missing:

@@ -20,17 +20,21 @@ from euterpe.store.store import Store
 
 
 def collect_garbage_less_often() -> None:
-    """Raise the garbage collector's thresholds; call it once a long-running program has started.
+    """Raise the garbage collector's thresholds. Call this after the start of a long-running program.
 
-    Searching for cycles after every 700 objects took a tenth of a busy worker's time and found next to none:
-    imported modules stay, and batches of rows hold no cycles."""
+    A search for cycles after every 700 objects took a tenth of a busy worker's time and found almost no
+    cycles, because imported modules are never freed, and batches of rows contain no cycles.
+    """
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
 
 
 class LazyKeyProvider:
-    """A key provider that loads on first use: jobs can be shown and queues paused without the keys."""
+    """A key provider that loads the keys on first use.
+
+    So jobs can be shown and queues can be paused without the keys.
+    """
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -57,8 +61,9 @@ class LazyKeyProvider:
 def open_store(settings: Settings, keys: KeyProvider | None = None) -> Store:
     """Open the store with `keys`, or with the key provider that the settings name.
 
-    The latter is tried first: a program that could open no secret does not start.
-    Raise `StoreError` if the SQLite file is not writable, and `SchemaMismatch` if it is missing."""
+    The key provider of the settings is tested first, so that a program that cannot decrypt secrets does not
+    start. Raise `StoreError` if the SQLite file is not writable, and `SchemaMismatch` if the file is missing.
+    """
     require_database_file(settings)
     _refuse_read_only(settings)
     return Store(
@@ -91,7 +96,10 @@ def database_file(settings: Settings) -> Path | None:
 
 
 def require_database_file(settings: Settings) -> None:
-    """Raise `SchemaMismatch` if the SQLite file is missing: SQLite would create an empty file for a typo."""
+    """Raise `SchemaMismatch` if the SQLite file is missing.
+
+    Without this check, SQLite would create an empty file for a mistyped path.
+    """
     path = database_file(settings)
     if path is not None and not path.exists():
         raise SchemaMismatch(f"there is no database {path}; run `euterpe migrate`")
@@ -111,7 +119,9 @@ def _refuse_read_only(settings: Settings) -> None:
 def key_provider(settings: Settings) -> KeyProvider:
     """Return the provider that EUTERPE_KEY_PROVIDER names.
 
-    If a key ring and Vault are both configured, both unwrap: secrets can be moved from one to the other."""
+    If a key ring and Vault are both configured, both unwrap, so that secrets can be moved from one to the
+    other.
+    """
     if settings.vault_url is None or settings.vault_token_file is None:
         return _key_ring(settings)
     transit = VaultTransit(
@@ -128,14 +138,17 @@ def key_provider(settings: Settings) -> KeyProvider:
 
 
 def proven_key_provider(settings: Settings) -> KeyProvider:
-    """Return the key provider once it has wrapped and unwrapped a data key. Raise what prevents it."""
+    """Return the key provider after a test: wrap and unwrap a data key. Raise the error if the test fails."""
     provider = key_provider(settings)
     prove(provider)
     return provider
 
 
 def _has_key_ring(settings: Settings) -> bool:
-    """Return whether a ring is configured, or was made beside the SQLite database before Vault was used."""
+    """Return whether a ring is configured, or exists beside the SQLite database.
+
+    Such a file may have been made before Vault was used.
+    """
     if settings.keks is not None or settings.kek_file is not None:
         return True
     return database_file(settings) is not None and ring_file(settings).exists()
@@ -144,7 +157,8 @@ def _has_key_ring(settings: Settings) -> bool:
 def _key_ring(settings: Settings) -> LocalKeyRing | FileKeyRing:
     """Load the key ring from EUTERPE_KEKS, else from `ring_file`.
 
-    On the first use of an SQLite database the file is created."""
+    If the database is SQLite and the file does not exist, create the file.
+    """
     if settings.keks is not None:
         return load_value(settings.keks.get_secret_value())
     path = ring_file(settings)
@@ -172,7 +186,8 @@ def ring_file(settings: Settings) -> Path:
 def _refuse_if_lost(settings: Settings, path: Path) -> None:
     """Raise `KeyRingError` if the database has secrets.
 
-    A new ring could not decrypt the secrets, and would take the place of the missing ring."""
+    A new ring could not decrypt these secrets, and it would hide that the old ring is missing.
+    """
     with open_store(settings, LazyKeyProvider(settings)) as store:
         used = store.rewrap.in_use()
     if used:

@@ -1,4 +1,4 @@
-"""Build the API, the worker and the dispatcher from the settings; start and stop them together."""
+"""Build the API, the worker and the dispatcher from the settings, and start and stop them together."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -96,7 +96,10 @@ class Services:
         self._parts.callback(self._stop_worker, worker)
 
     def _start_sandbox(self, sandbox: Sandbox) -> None:
-        """Start the sandbox before the first claim; raise if a layer of a required sandbox is missing."""
+        """Start the sandbox before the first claim.
+
+        Raise if the sandbox is required and an essential layer is missing.
+        """
         self._sandbox = self._parts.enter_context(sandbox)
         for layer in sandbox.isolation.missing():
             _log.warning(
@@ -114,7 +117,7 @@ class Services:
         self.is_stuck = not worker.stop(drain_s=self._settings.drain_timeout_ms / 1000)
 
     def open_api(self, host: str, port: int) -> ApiServer:
-        """Return a server bound to `port` (0 for any free port). Before `start` it answers no request.
+        """Return a server bound to `port` (0 for any free port). It answers no request before `start`.
 
         Raise `PortTaken` if the port cannot be bound."""
         settings = self._settings
@@ -157,7 +160,7 @@ def egress_policy(settings: Settings) -> EgressPolicy:
 
 
 def storage_policy(settings: Settings) -> StoragePolicy:
-    # The roots are not resolved: the policy compares path names, and a root may be a symbolic link.
+    # Do not resolve the roots, because the policy compares path names, and a root may be a symbolic link.
     roots = tuple(Path(root).absolute() for root in settings.storage_roots)
     try:
         return StoragePolicy(roots=roots, endpoints=settings.storage_endpoints)
@@ -193,7 +196,7 @@ def worker_tools(settings: Settings, store: Store, egress: Egress) -> Tools:
 
 
 def threads_of_a_slot(slots: int) -> int:
-    """Return ffmpeg's threads per slot: the cores divided by the slots, and at least one."""
+    """Return the number of ffmpeg's threads per slot: the cores divided by the slots, but at least one."""
     return max(1, len(os.sched_getaffinity(0)) // slots)
 
 
