@@ -19,19 +19,20 @@ Rounds = Sequence[Mapping[str, Any]]
 
 _HEAD = """# Benchmarks
 
-Written by `ci/bench`; do not edit. One run on one machine, every system one after the other on the same
-Postgres 18 (defaults: fsync and synchronous_commit on), medians of {rounds} rounds. Absolute figures say
-more about the machine than about the software: read the ratios.
+`ci/bench` writes this page; do not edit it. One run on one machine: all systems, one after the other, on the
+same Postgres 18 with its defaults (fsync and synchronous_commit on). Figures are medians of {rounds} rounds.
+Absolute figures depend on the machine more than on the software, so read the ratios.
 
 Machine: {machine}. Versions: {versions}.
 
 ## Lives
 
-A *life* is enqueue → claimed → fetching → processing → uploading → succeeded: five fenced transitions, five
-outbox rows waiting to be delivered and an attempt row, with nothing to do in between. Peers process no-op
-jobs: two writes a job (procrastinate: two commits; PgQueuer: batches), not fenced. *Processed* leaves the
-enqueue out of the clock, for everybody; `VACUUM (ANALYZE)` runs before the clock starts, for everybody.
-Euterpe's figures are those of three workers, of one, and of one on SQLite, with 250 jobs to a transaction.
+A *life* is enqueue → claimed → fetching → processing → uploading → succeeded. It consists of five fenced
+transitions, five pending outbox rows and an attempt row, without work between the transitions. Peers process
+no-op jobs with two unfenced writes per job (procrastinate: in two commits; PgQueuer: in batches). *Processed*
+does not include the time of the enqueue, for all systems. `VACUUM (ANALYZE)` runs before the measurement, for
+all systems. Euterpe runs with three workers, with one worker, and with one worker on SQLite, each with 250
+jobs per transaction.
 
 """
 
@@ -86,8 +87,8 @@ def _lives(middle: Any) -> str:
 
 def _batches(middle: Any) -> str:
     lines = [
-        "Jobs processed in a second, by how many of them share a transaction (target: SQLite ≥ Postgres).",
-        "Postgres spreads over both cores; SQLite has one writer, and no round trips.",
+        "Jobs processed per second, by the number of jobs in one transaction (target: SQLite ≥ Postgres).",
+        "Postgres uses both cores. SQLite has only one writer, but needs no round trips.",
         "",
         "| jobs | Postgres, one worker | Postgres, three | SQLite, one | SQLite to three on Postgres |",
         "|---:|---:|---:|---:|---:|",
@@ -107,7 +108,7 @@ def _enqueue(middle: Any) -> str:
     lines = [
         "## Enqueue",
         "",
-        "64 concurrent callers, one job a call, each call answered after its commit.",
+        "64 concurrent callers enqueue one job per call. Each call returns after its commit.",
         "",
         "| | jobs/s | ratio to procrastinate's concurrent defer (target ≥ 2) |",
         "|---|---:|---:|",
@@ -124,7 +125,7 @@ def _idle(middle: Any) -> str:
     lines = [
         "## Idle",
         "",
-        "One idle worker; from the enqueuing call to the claim that returns the job.",
+        "One idle worker. The time is from the enqueuing call to the claim that returns the job.",
         "",
         "| | p50 (target ≤ 20 ms) | p99 (≤ 100 ms) | cost of waiting (< 1 % of a core) |",
         "|---|---:|---:|---:|",
@@ -140,8 +141,8 @@ def _history(histories: Mapping[str, Mapping[str, float]]) -> str:
     lines = [
         "## History and backlog",
         "",
-        "A claim of one from 1,000 rows, and from 1,000,000 finished and 50,000 waiting ones, turn by turn",
-        "(target: p99 ≤ 1.5 ×).",
+        "Claims of one row alternate between a small database (1,000 waiting rows) and a large database",
+        "(1,000,000 finished and 50,000 waiting rows). The target is p99 ≤ 1.5 ×.",
         "",
         "| | p50 small | p50 large | p99 small | p99 large | p99 ratio |",
         "|---|---:|---:|---:|---:|---:|",
@@ -160,10 +161,11 @@ def _fair_share(found: Mapping[str, Sequence[Figure]]) -> str:
     lines = [
         "## Fair share",
         "",
-        "A small requester beside a large one that has dumped its jobs: ten slots and jobs of 20 s,",
-        "simulated on the real store. *Bare* is the same store with jobs in the order of their enqueue; 100",
-        "jobs, all of one requester, to a transaction. Claims that serve ten requesters in turn find their",
-        "rows ten at a place and not a hundred: on SQLite each commit writes more pages, which is the price.",
+        "A small requester submits jobs while a large requester has a backlog: ten slots and jobs of 20 s,",
+        "simulated on the real store. *Bare* is the same store with jobs in the order of their enqueue.",
+        "Each transaction enqueues 100 jobs of one requester. With ten requesters, the jobs of one claim",
+        "are stored in ten different places, so each commit on SQLite writes more pages. This is the cost",
+        "of fair shares.",
     ]
     return "\n".join([*lines, *_tables(found), ""])
 
@@ -172,8 +174,8 @@ def _profile(profiles: Mapping[str, Mapping[str, float]]) -> str:
     lines = [
         "## Where the time goes",
         "",
-        "Microseconds of one worker's time for each life at batches of 100, as the worker sees it: that of a",
-        "statement is the server's and the way there and back. `Python` is what the worker itself does.",
+        "Microseconds of one worker per life, with batches of 100, measured in the worker: the time of a",
+        "statement is the server's time plus the round trip. `Python` is the rest of the worker's time.",
     ]
     for engine, spent in profiles.items():
         whole = sum(spent.values())
@@ -188,32 +190,33 @@ def _service(found: Mapping[str, Sequence[Figure]]) -> str:
     lines = [
         "## The service",
         "",
-        "Each program beside a bare one that does the same work in the same run, on the same database, to",
-        "the same receiver, with the same threads. Medians of the rounds; the ratio is the median of theirs.",
+        "Each program is compared with a bare program that does the same work in the same run, with the same",
+        "database, receiver and number of threads. Figures are medians of the rounds, also the ratios.",
         "",
-        "- *Bare* of the API: a Starlette handler on the same server, with one INSERT of the body, or one",
-        "  SELECT by key, in a thread; ours has authentication, idempotency and encrypted credentials.",
-        "  64 connections.",
+        "- *Bare* of the API: a Starlette handler on the same server that runs one INSERT of the body, or",
+        "  one SELECT by key, in a thread. The API of Euterpe also authenticates, checks idempotency keys",
+        "  and encrypts credentials. Both serve 64 connections.",
         "- *Bare* of webhooks: a loop around httpx, with as many threads as the dispatcher has.",
-        "- Black holes: 10 % of 50 destinations accept and never answer; *bare* is the same without them.",
-        "- *Bare* of jobs: the same ffmpeg command on local files, for clips under `xargs -P`.",
+        "- Black holes: 10 % of 50 destinations accept connections and never answer. *Bare* is the same",
+        "  load without black holes.",
+        "- *Bare* of jobs: the same ffmpeg command on local files, run by `xargs -P` for the clips.",
     ]
     return "\n".join([*lines, *_tables(found), ""])
 
 
 _ANALYTICS = """# Benchmarks of analytics
 
-Written by `ci/bench`; do not edit. One run on one machine, Spark on `local[2]`; medians of the rounds, the
-ratio is the median of theirs. Histories come from `euterpe analytics synthesize`.
+`ci/bench` writes this page; do not edit it. One run on one machine, with Spark on `local[2]`. Figures are
+medians of the rounds, also the ratios. Histories come from `euterpe analytics synthesize`.
 
 Machine: {machine}. Versions: {versions}.
 
-- *Bare* of an ingest: one `COPY (SELECT …) TO STDOUT` of the same columns for each table, through pyarrow's
-  CSV reader into one Parquet file by pyarrow; no positions, no days, no commit, no second process.
-- *Bare* of new events: the same ingest into a lake that has nothing but the position. Spark runs already,
-  for both.
-- *Bare* of marts: the same facts and marts as SQL in DuckDB with two threads, over the same Parquet files; it
-  computes no p-values and no forecast. Memory is the most that all processes held together.
+- *Bare* of an ingest: one `COPY (SELECT …) TO STDOUT` of the same columns for each table. pyarrow reads the
+  CSV and writes one Parquet file per table, without positions, days, a commit or a second process.
+- *Bare* of new events: the same ingest into a lake that has only the position and no rows. In both cases,
+  Spark is already running.
+- *Bare* of marts: the same facts and marts as SQL in DuckDB with two threads, on the same Parquet files. It
+  computes no p-values and no forecast. Memory is the peak of the sum over all processes.
 """
 
 
