@@ -43,10 +43,10 @@ Master = Annotated[
     str, typer.Option(metavar="URL", help="local[*], spark://…, k8s://… or sc://… (Spark Connect).")
 ]
 Metadata = Annotated[
-    str, typer.Option(metavar="KEYS", help="Keys of jobs' metadata that may enter the lake, by comma.")
+    str, typer.Option(metavar="KEYS", help="Keys of job metadata to copy into the lake, separated by commas.")
 ]
 KeepDays = Annotated[int | None, typer.Option(min=1, help="Drop days older than this from the lake.")]
-Since = Annotated[str, typer.Option(help="Jobs accepted since that day (UTC): 30d, or 2030-01-31.")]
+Since = Annotated[str, typer.Option(help="Only jobs accepted since this day (UTC): 30d, or 2030-01-31.")]
 Requester = Annotated[str, typer.Option(help="Only this requester's jobs, by name or id.")]
 PriceFile = Annotated[
     Path | None,
@@ -114,10 +114,12 @@ def report(
 
 @command(app, "synthesize", example="euterpe analytics synthesize --jobs 10000 --lake lake")
 def synthesize(
-    jobs: Annotated[int, typer.Option(min=0, help="How many jobs.")],
+    jobs: Annotated[int, typer.Option(min=0, help="The number of jobs.")],
     seed: Annotated[int, typer.Option(min=0, help="The same seed makes the same history.")] = 1,
-    days: Annotated[int, typer.Option(min=1, help="Over how many days.")] = 28,
-    until: Annotated[str, typer.Option(help="Its end; by default the last midnight (UTC).")] = "",
+    days: Annotated[int, typer.Option(min=1, help="The number of days of the history.")] = 28,
+    until: Annotated[
+        str, typer.Option(help="The end of the history; by default the last midnight (UTC).")
+    ] = "",
     lake: Annotated[
         Path | None,
         typer.Option(

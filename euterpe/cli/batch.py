@@ -53,19 +53,25 @@ Credentials = Annotated[
         metavar="FILE", parser=local_path, help="JSON with the keys of the storage, for rows without any."
     ),
 ]
-MaxInFlight = Annotated[int, typer.Option(min=1, max=256, help="Requests at a time.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Check, and submit nothing.")]
+MaxInFlight = Annotated[int, typer.Option(min=1, max=256, help="The most concurrent requests.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only check; submit nothing.")]
 SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Submit the good rows even if there are bad ones.")]
 RejectsFile = Annotated[
     Path | None,
     typer.Option(
-        "--rejects", metavar="FILE", parser=local_path, help="Every error of every row: .csv or .jsonl."
+        "--rejects",
+        metavar="FILE",
+        parser=local_path,
+        help="Write every error of every row to this file: .csv or .jsonl.",
     ),
 ]
 Jobs = Annotated[
     Path | None,
     typer.Option(
-        "--jobs", metavar="FILE", parser=local_path, help="Record of each row's job; default MANIFEST.jobs."
+        "--jobs",
+        metavar="FILE",
+        parser=local_path,
+        help="The file with each row's job; default MANIFEST.jobs.",
     ),
 ]
 Master = Annotated[str, typer.Option(metavar="URL", help="Where Spark runs: local[*], spark://…, sc://…")]
@@ -119,7 +125,10 @@ def submit(
 @command(app, "status", example="euterpe batch status june.csv --wait")
 def status(
     manifest: Annotated[
-        str, typer.Argument(metavar="MANIFEST", parser=manifest_place, help="As it was given to submit.")
+        str,
+        typer.Argument(
+            metavar="MANIFEST", parser=manifest_place, help="The manifest, as it was given to `submit`."
+        ),
     ] = "",
     jobs: Jobs = None,
     wait: Wait = False,

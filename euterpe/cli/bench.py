@@ -21,14 +21,16 @@ Jobs = Annotated[int, typer.Option(min=64, help="How many jobs to run from enque
 Batch = Annotated[int, typer.Option(min=1, max=1000, help="Jobs that share a transaction.")]
 Workers = Annotated[int, typer.Option(min=1, max=64, help="Worker processes.")]
 Samples = Annotated[int, typer.Option(min=10, help="Jobs to measure the idle latency with.")]
-Seconds = Annotated[float, typer.Option(min=0.1, max=600, help="For each of the four measurements.")]
-Events = Annotated[int, typer.Option(min=100, help="Webhooks of the backlog.")]
+Seconds = Annotated[
+    float, typer.Option(min=0.1, max=600, help="The duration of each of the four measurements.")
+]
+Events = Annotated[int, typer.Option(min=100, help="The number of webhooks in the backlog.")]
 PacedSeconds = Annotated[
-    float, typer.Option(min=0.5, max=600, help="Of steady traffic, with and without dead receivers.")
+    float, typer.Option(min=0.5, max=600, help="Duration of steady traffic, with and without dead receivers.")
 ]
 ClipSeconds = Annotated[float, typer.Option(min=1, max=3600, help="Length of the one long source.")]
 Clips = Annotated[int, typer.Option(min=1, max=10_000, help="How many short sources.")]
-Slots = Annotated[int, typer.Option(min=1, max=1000, help="Jobs at a time, of the short ones.")]
+Slots = Annotated[int, typer.Option(min=1, max=1000, help="The number of concurrent short jobs.")]
 LargeMib = Annotated[int, typer.Option(min=16, help="Size of the source to watch the memory with.")]
 
 

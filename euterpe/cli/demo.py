@@ -29,7 +29,7 @@ _SOUND = f"sine=frequency=330:beep_factor=4:duration={_SECONDS}"
 _TIMEOUT_S = 60.0
 
 Folder = Annotated[
-    Path | None, typer.Option("--dir", metavar="DIR", help="An empty folder; without it a new one here.")
+    Path | None, typer.Option("--dir", metavar="DIR", help="An empty folder; by default a new folder here.")
 ]
 
 

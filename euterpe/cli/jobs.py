@@ -26,14 +26,14 @@ def register(app: typer.Typer) -> None:
 
 jobs = group("Jobs: what is waiting, running and done.", example="euterpe jobs list --status failed")
 
-Job = Annotated[str, typer.Argument(metavar="JOB", help="Its id.")]
+Job = Annotated[str, typer.Argument(metavar="JOB", help="The id of the job.")]
 _OPERATORS_OWN = ("requester_id", "group_id", "worker_id", "claim_version", "lease_expires_at", "spec")
 
 
 @command(jobs, "list", example="euterpe jobs list --status failed --status dead_letter")
 def list_(
     status: Annotated[list[JobStatus] | None, typer.Option(help="Only this status; repeatable.")] = None,
-    requester: Annotated[str | None, typer.Option(help="Only this requester's, by name or id.")] = None,
+    requester: Annotated[str | None, typer.Option(help="Only jobs of this requester (name or id).")] = None,
     before: Annotated[
         str | None, typer.Option(metavar="JOB", callback=check_id, help="Only jobs older than this one.")
     ] = None,
@@ -56,7 +56,7 @@ def show(
     *,
     all_: Annotated[
         bool,
-        typer.Option("--all", help=f"Not only the last {SHOWN_ROWS} attempts and events."),
+        typer.Option("--all", help=f"Show all attempts and events, not only the last {SHOWN_ROWS}."),
     ] = False,
     as_json: AsJson = False,
 ) -> None:

@@ -24,7 +24,9 @@ app = group(
 
 # A command changes the key file of one machine only.
 _EVERYWHERE = "bring the file to every machine that has a copy, then run"
-Kek = Annotated[str, typer.Argument(metavar="KEK", help="Its id, as `euterpe keys list` shows it.")]
+Kek = Annotated[
+    str, typer.Argument(metavar="KEK", help="The id of the key, as `euterpe keys list` shows it.")
+]
 
 
 @command(app, "list", example="euterpe keys list --json")

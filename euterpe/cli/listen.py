@@ -18,7 +18,7 @@ _MOST_BYTES = 1024 * 1024
 _SLOWEST_S = 10.0
 _ENDINGS = (signal.SIGINT, signal.SIGTERM)
 
-Port = Annotated[int, typer.Option(min=0, max=65535, help="Where to listen; 0 for any that is free.")]
+Port = Annotated[int, typer.Option(min=0, max=65535, help="The port to listen on; 0 means any free port.")]
 Secrets = Annotated[
     list[str] | None,
     typer.Option(envvar="EUTERPE_WEBHOOK_SECRET", metavar="SECRET", help="A webhook secret; repeatable."),

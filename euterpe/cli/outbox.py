@@ -24,12 +24,13 @@ _LOG = ("ended_at", "outcome", "status_code", "duration_ms", "worker_id", "error
 def list_(
     status: Annotated[list[OutboxStatus] | None, typer.Option(help="Only this status; repeatable.")] = None,
     *,
-    requester: Annotated[str | None, typer.Option(help="Only this requester's, by name or id.")] = None,
+    requester: Annotated[str | None, typer.Option(help="Only events of this requester (name or id).")] = None,
     job: Annotated[
-        str | None, typer.Option(metavar="JOB", callback=check_id, help="Only this job's.")
+        str | None, typer.Option(metavar="JOB", callback=check_id, help="Only events of this job.")
     ] = None,
     before: Annotated[
-        str | None, typer.Option(metavar="EVENT", callback=check_id, help="Only events older than this.")
+        str | None,
+        typer.Option(metavar="EVENT", callback=check_id, help="Only events older than this event."),
     ] = None,
     limit: Annotated[int, typer.Option(min=1, max=1000)] = 50,
     as_json: AsJson = False,
@@ -65,15 +66,17 @@ def show(event_id: Annotated[str, typer.Argument(metavar="EVENT")], as_json: AsJ
 @command(app, "replay", example="euterpe outbox replay --requester newsroom")
 def replay(
     event_id: Annotated[str | None, typer.Argument(metavar="[EVENT]", help="This one event.")] = None,
-    requester: Annotated[str | None, typer.Option(help="All its dead letters; its name or id.")] = None,
-    since: Annotated[
-        str | None, typer.Option(help="All delivered and dead events from then on: 2h, 2030-01-31T12:00:00Z.")
+    requester: Annotated[
+        str | None, typer.Option(help="All dead letters of this requester (name or id).")
     ] = None,
-    until: Annotated[str | None, typer.Option(help="With --since: only those before then.")] = None,
+    since: Annotated[
+        str | None, typer.Option(help="All delivered and dead events since: 2h, 2030-01-31T12:00:00Z.")
+    ] = None,
+    until: Annotated[str | None, typer.Option(help="With --since: only events before this time.")] = None,
     *,
     pending: Annotated[
         bool,
-        typer.Option("--pending", help="All that wait for their next attempt; with --requester only its."),
+        typer.Option("--pending", help="All waiting events; with --requester, only those of the requester."),
     ] = False,
     as_json: AsJson = False,
 ) -> None:

@@ -16,16 +16,20 @@ from euterpe.store.queue.fairness.requester_limits import LONGEST_TIMEOUT_S, Lim
 
 app = group("Requesters: their API keys and webhook secrets.", example="euterpe requester create newsroom")
 
-Requester = Annotated[str, typer.Argument(metavar="REQUESTER", help="Its name or id.")]
+Requester = Annotated[str, typer.Argument(metavar="REQUESTER", help="The name or id of the requester.")]
 Limit = str | None
 _COUNT = re.compile("[0-9]{1,9}")
-Keep = Annotated[str, typer.Option("--keep", help="How long the old one stays valid: 90s, 12h, 30d.")]
+Keep = Annotated[
+    str, typer.Option("--keep", help="How long the old key or secret stays valid: 90s, 12h, 30d.")
+]
 
 
 @command(app, "create", example="euterpe requester create newsroom --scope transcode:write")
 def create(
     name: Annotated[str, typer.Argument(metavar="NAME")],
-    scope: Annotated[list[Scope] | None, typer.Option(help="What its key may do; repeatable.")] = None,
+    scope: Annotated[
+        list[Scope] | None, typer.Option(help="A permission of the API key; repeatable.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Add a requester. Its API key and webhook secret are printed only now."""
@@ -87,9 +91,9 @@ def rotate_secret(requester: Requester, keep: Keep = "24h", as_json: AsJson = Fa
 def set_(
     requester: Requester,
     *,
-    weight: Annotated[Limit, typer.Option(help="Its share of a queue, 1 to 10000; `none` is 100.")] = None,
+    weight: Annotated[Limit, typer.Option(help="The share of a queue, 1 to 10000; `none` means 100.")] = None,
     max_running: Annotated[
-        Limit, typer.Option(help="Jobs ready or running at once, over all queues.")
+        Limit, typer.Option(help="The most jobs ready or running at once, over all queues.")
     ] = None,
     max_timeout: Annotated[Limit, typer.Option(help="The longest timeout of a job, like 90s or 2h.")] = None,
     max_attempts: Annotated[Limit, typer.Option(help="The most attempts that a job may ask for.")] = None,

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 _log = structlog.get_logger(__name__)
 
-Host = Annotated[str, typer.Option(help="The address to listen on; 0.0.0.0 is every one.")]
-Port = Annotated[int, typer.Option(min=0, max=65535, help="0 takes one that is free.")]
+Host = Annotated[str, typer.Option(help="The address to listen on; 0.0.0.0 means all addresses.")]
+Port = Annotated[int, typer.Option(min=0, max=65535, help="The port to listen on; 0 means any free port.")]
 
 
 def register(app: typer.Typer) -> None:

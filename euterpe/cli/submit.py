@@ -28,7 +28,7 @@ from euterpe.domain.units import iso
 
 KEY = "EUTERPE_API_KEY"
 
-Job = Annotated[str, typer.Argument(metavar="JOB", help="Its id.")]
+Job = Annotated[str, typer.Argument(metavar="JOB", help="The id of the job.")]
 Url = Annotated[str, typer.Option(envvar="EUTERPE_URL", help="Where the service is.")]
 AsLines = Annotated[bool, typer.Option("--json", help="Print one JSON line per event.")]
 HERE = "http://127.0.0.1:8000"
@@ -67,15 +67,18 @@ def submit(
     refresh_url: Annotated[
         str | None, typer.Option(metavar="URL", help="Where a worker asks for new credentials.")
     ] = None,
-    webhook: Annotated[str | None, typer.Option(metavar="URL", help="Where to send its events.")] = None,
+    webhook: Annotated[
+        str | None, typer.Option(metavar="URL", help="Where to send the events of the job.")
+    ] = None,
     webhook_event: Annotated[
         list[str] | None,
-        typer.Option(metavar="STATUS", help="Only this status, or progress; repeatable."),
+        typer.Option(metavar="STATUS", help="Send only this status, or `progress`; repeatable."),
     ] = None,
     webhook_format: Annotated[
-        str | None, typer.Option(metavar="FORMAT", help="`standard` signs them by Standard Webhooks.")
+        str | None,
+        typer.Option(metavar="FORMAT", help="`standard`: sign webhooks as Standard Webhooks does."),
     ] = None,
-    queue: Annotated[str | None, typer.Option(metavar="NAME", help="The queue that it waits in.")] = None,
+    queue: Annotated[str | None, typer.Option(metavar="NAME", help="The queue of the job.")] = None,
     priority: Annotated[
         int | None, typer.Option(metavar="N", help="0 to 100, higher first, among your own jobs.")
     ] = None,
@@ -89,9 +92,11 @@ def submit(
         str | None,
         typer.Option(metavar="WHEN", help="Earliest start: 10m, 2030-01-31T12:00:00Z."),
     ] = None,
-    max_attempts: Annotated[int | None, typer.Option(metavar="N", help="How often it is tried.")] = None,
+    max_attempts: Annotated[
+        int | None, typer.Option(metavar="N", help="The most attempts of the job.")
+    ] = None,
     timeout: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Of each attempt: 90s, 15m, 2h.")
+        str | None, typer.Option(metavar="TIME", help="The time limit of each attempt: 90s, 15m, 2h.")
     ] = None,
     max_source: Annotated[
         str | None, typer.Option(metavar="SIZE", help="Refuse a larger source: 500MB, 2GiB.")
@@ -99,12 +104,14 @@ def submit(
     external_id: Annotated[str | None, typer.Option(metavar="ID", help="Your own id of the job.")] = None,
     metadata: Annotated[
         list[str] | None,
-        typer.Option(metavar="KEY=VALUE", help="Returned with each event; or a JSON object; repeatable."),
+        typer.Option(
+            metavar="KEY=VALUE", help="Data that each event repeats; also a JSON object; repeatable."
+        ),
     ] = None,
     idempotency_key: Annotated[
         str | None, typer.Option(metavar="KEY", help="The same key never makes a second job.")
     ] = None,
-    watch_it: Annotated[bool, typer.Option("--watch", help="Stay until it has finished.")] = False,
+    watch_it: Annotated[bool, typer.Option("--watch", help="Follow the job until it ends.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the job; with --watch, its events.")] = False,
     url: Url = HERE,
 ) -> None:

@@ -1,9 +1,9 @@
 """Split a spec into a public part and a secret part to seal, and compute the hash of the request.
 
 The secret part has the credentials and the queries of signed URLs, because such a query contains the
-signature. The secret part only gives access to storage, so the hash covers the public part alone. The hash
-also covers the queries of callback URLs. They are sealed separately (`callbacks.py`), because they are kept
-longer than the secret part.
+signature. The secret part only gives access to storage, so the hash does not cover it. The hash covers the
+public part, including the queries of callback URLs. Those queries are sealed separately (`callbacks.py`),
+because they are kept longer than the secret part.
 """
 
 import json

@@ -70,10 +70,7 @@ class Video(StrictModel):
     height: Height | None = None
     """The height in lines. Null keeps the height of the source. A source is never enlarged."""
     crf: Annotated[Crf | None, AfterValidator(_check_quality)] = None
-    """The constant rate factor.
-
-    A lower value means better quality and a larger file. Null means the usual value of the codec.
-    """
+    """The constant rate factor. Lower is better and makes larger files. Null means the codec's default."""
 
 
 class HlsVideo(StrictModel):

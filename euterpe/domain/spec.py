@@ -137,10 +137,7 @@ class JobSpec(StrictModel):
     status_webhook_url: CallbackUrl | None = Field(default=None, repr=False)
     """The URL that receives signed webhooks."""
     webhook_events: WebhookEvents | None = None
-    """The events to send, by name without `job.`.
-
-    Without a list, every change of status is sent and no progress.
-    """
+    """The events to send, without the prefix `job.`. Without a list: all status changes, but no progress."""
     webhook_format: WebhookFormat = "euterpe"
     """The signature format of webhooks and refresh calls: Euterpe's own, or Standard Webhooks."""
     queue: Name = "default"
@@ -148,10 +145,7 @@ class JobSpec(StrictModel):
     priority: Annotated[int, Field(ge=0, le=100)] = 50
     """Jobs with a higher priority are claimed first."""
     group: Group | None = None
-    """Jobs of one group run in order, at most `limit` at once.
-
-    A string is the id of a group with the limit 1.
-    """
+    """Jobs of a group run in order, at most `limit` at once. A string is the id of a group with limit 1."""
     not_before: Instant | None = None
     """The earliest time to start."""
     max_attempts: Annotated[int, Field(ge=1, le=100)] | None = None
