@@ -1,7 +1,7 @@
 """GET /transcode/status: the status of jobs, at once or after a change (long poll)."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -13,6 +13,7 @@ from euterpe.api.disconnect import while_connected
 from euterpe.api.json_body import encoded, etag_of, etag_response, known_etags
 from euterpe.api.service import Service
 from euterpe.api.thread_pool import StoreThreadPool
+from euterpe.api.watcher import Watcher
 from euterpe.domain.rows import JobRow
 from euterpe.domain.scopes import Scope
 from euterpe.domain.states import FINISHED
@@ -91,6 +92,28 @@ class StatusBody:
         return etag_of(self.body)
 
 
+class LongPoll:
+    """A wait until the status of some jobs differs from what the client has."""
+
+    def __init__(
+        self, watcher: Watcher, job_ids: Sequence[str], read: Callable[[], Awaitable[StatusBody]]
+    ) -> None:
+        self._watcher, self._job_ids, self._read = watcher, job_ids, read
+
+    async def wait(self, known: frozenset[str], wait_s: float) -> StatusBody:
+        """Return the first answer whose ETag is not in `known`, or the current answer after `wait_s`."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + wait_s
+        with self._watcher.watch(self._job_ids) as watch:
+            seen = await self._read()
+            if seen.finished and not known:
+                return seen  # no change will come
+            known = known or frozenset({seen.etag})
+            while seen.etag in known and not watch.ended and await watch.changed(deadline - loop.time()):
+                seen = await self._read()
+        return seen
+
+
 class StatusEndpoint:
     def __init__(self, service: Service) -> None:
         self._authenticator, self._jobs, self._pool = (
@@ -106,28 +129,15 @@ class StatusEndpoint:
         job_ids = parameters.job_ids(request)
         wait_ms = parameters.whole_number(request, "wait_ms", 0, 0, parameters.MAX_WAIT_MS)
         known = known_etags(request)
+        read = partial(self._read, requester_id, job_ids)
         if wait_ms:
+            watched = [job_id for job_id in job_ids if parameters.is_job_id(job_id)]
+            long_poll = LongPoll(self._watcher, watched, read)
             with self._stream_slots.taken(requester_id):
-                waiting = self._wait(requester_id, job_ids, known, wait_ms / 1000)
-                seen = await while_connected(waiting, request.receive)
+                seen = await while_connected(long_poll.wait(known, wait_ms / 1000), request.receive)
         else:
-            seen = await self._read(requester_id, job_ids)
+            seen = await read()
         return etag_response(seen.body, seen.etag, known)
-
-    async def _wait(
-        self, requester_id: str, job_ids: Sequence[str], known: frozenset[str], wait_s: float
-    ) -> StatusBody:
-        """Return the first answer that the client does not have, or the current answer after `wait_s`."""
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + wait_s
-        with self._watcher.watch([id_ for id_ in job_ids if parameters.is_job_id(id_)]) as watch:
-            seen = await self._read(requester_id, job_ids)
-            if seen.finished and not known:
-                return seen  # no change will come
-            known = known or frozenset({seen.etag})
-            while seen.etag in known and not watch.ended and await watch.changed(deadline - loop.time()):
-                seen = await self._read(requester_id, job_ids)
-        return seen
 
     async def _read(self, requester_id: str, job_ids: Sequence[str]) -> StatusBody:
         if len(job_ids) > 1:
