@@ -1,4 +1,4 @@
-"""Run the benchmarks of ci/bench, except analytics, on one machine and one Postgres: docs/benchmarks.md."""
+"""Run the benchmarks of ci/bench, except analytics, with one Postgres, and write docs/benchmarks.md."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from euterpe.wiring.database import open_database
 
 PEERS = ("procrastinate", "pgqueuer")
 ENGINES = ("postgres", "sqlite")
-# Worker processes. SQLite has a single writer. Postgres is fastest with one process more than cores.
+# Worker processes. SQLite has one writer. Postgres is fastest with one more process than there are cores.
 CREWS = {"postgres": 3, "postgres, one worker": 1, "sqlite": 1}
 ROUNDS = 3
 # No dispatcher runs, so this URL is never called. It makes the events pending, as for a real webhook.

@@ -1,7 +1,7 @@
 """Facts: the ingested history cleaned and deduplicated to one row for each job, attempt and event.
 
-Attempts without a job and deliveries without an event are left out. Their job or event is missing because
-retention has deleted its day.
+Attempts without a job and deliveries without an event are left out: retention has deleted the day of the job
+or event.
 """
 
 from typing import NamedTuple
@@ -194,7 +194,7 @@ def _delivery_facts(events: DataFrame, deliveries: DataFrame, names: DataFrame) 
 
 
 def _wanted(events: DataFrame) -> DataFrame:
-    """Return each event once, without those for which no webhook is sent."""
+    """Return each event once, except events for which no webhook is sent."""
     return (
         events.where("wanted IS NOT false")
         .groupBy("event_id")

@@ -17,7 +17,8 @@ from euterpe.analytics.facts import Facts
 EARLIEST = datetime(2020, 1, 1, tzinfo=UTC)
 # The clocks of two database servers may differ by this much after a failover.
 CLOCK_SKEW = timedelta(minutes=5)
-# The columns that record when something happened. `due_at` is not one: a requester may ask for next year.
+# The columns that record when something happened. `due_at` is not included, because a requester may ask for a
+# start next year.
 _INSTANTS: Mapping[str, tuple[str, ...]] = {
     "jobs": ("created_at", "first_claimed_at", "finished_at"),
     "attempts": ("started_at", "ended_at"),

@@ -41,7 +41,7 @@ def ingest(
         anew = since == Cut()
         rows = {}
         # Jobs are read last. If a job is pruned during the ingest, attempts without a job may remain, and the
-        # facts omit them. With jobs read first, a job without its attempts would remain.
+        # facts omit them. If jobs were read first, a job without its attempts could remain.
         for table in reversed(HISTORY):
             options = {"url": url, "since": _text(since), "until": _text(now.cut), "metadata": metadata}
             rows[table] = _write(read_table(session, table, **options), append, table)
@@ -73,7 +73,8 @@ def _resume_cut(positions: Mapping[str, Any], history: HistoryFeed) -> Cut:
 def _keep_pruned_jobs(session: SparkSession, lake: Lake, append: Append) -> None:
     """Copy the lake's earlier rows of jobs that the database no longer has, and drop all other earlier rows.
 
-    The database is read anew because a restore may have undone some of the rows that the lake has."""
+    The dropped rows belong to jobs that this ingest has read again. A restore of the database may have undone
+    these rows, and made the lake's positions invalid."""
     there = session.read.schema("job_id string").parquet(append.path("jobs")).distinct()
     for table, files in append.before.files.items():
         if files:

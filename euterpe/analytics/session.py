@@ -134,7 +134,7 @@ def spark_session(
 
 
 def driver_memory() -> int:
-    """Return a quarter of the machine's memory, but 1 to 8 GiB, in bytes. Spark's own default is 1 GiB."""
+    """Return a quarter of the machine's memory in bytes, limited to 1 to 8 GiB. Spark's default is 1 GiB."""
     return max(_LEAST_MEMORY, min(memory_of_the_machine() // 4, _MOST_MEMORY))
 
 
@@ -214,7 +214,7 @@ def explain_spark_failures(master: str) -> Iterator[None]:
 
 @contextmanager
 def explain_file_errors() -> Iterator[None]:
-    """Raise `AnalyticsError` in place of an `OSError`: a lake or a report cannot be read or written."""
+    """Convert an `OSError` from reading or writing a lake or a report to an `AnalyticsError`."""
     try:
         yield
     except OSError as error:

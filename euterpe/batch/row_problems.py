@@ -1,4 +1,4 @@
-"""Problems because of which rows are not submitted: messages and the rejects file, without cell values."""
+"""The reasons why rows are not submitted, as messages and in the rejects file, without cell values."""
 
 import csv
 import json

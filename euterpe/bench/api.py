@@ -97,7 +97,7 @@ class _Target:
     def _request(
         self, method: str, path: str, headers: Mapping[str, str], body: bytes = b""
     ) -> tuple[bytes, bytes]:
-        """Return the bytes of a request before the placeholder and those after it."""
+        """Return two parts of a request: the bytes before the placeholder and the bytes after it."""
         sized = {"content-type": "application/json", "content-length": str(len(body))} if body else {}
         lines = {"host": self._netloc, **self._key, **sized, **headers}
         head = "".join(f"{name}: {value}\r\n" for name, value in lines.items())

@@ -30,7 +30,9 @@ _SILENT = tuple(f"127.0.2.{number}" for number in range(1, _HOLES + 1))
 
 
 def measure_black_holes(installation: Installation, *, seconds: float) -> Figure:
-    """Return the p99 of destinations that answer, beside black holes. `bare` is without black holes."""
+    """Return the p99 of destinations that answer while other destinations are black holes.
+
+    `bare` is the p99 of the same destinations without black holes."""
     with receiving((*_ANSWERING, *_SILENT)) as receiver:
         answering = dict.fromkeys(_SILENT, receiver.port)
         without = _p99_ms(installation, receiver, seconds, answering, ExitStack())

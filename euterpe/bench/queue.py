@@ -139,7 +139,7 @@ def profile_lives(plan: LoadPlan) -> Mapping[str, float]:
 
 
 def measure_enqueue(plan: LoadPlan) -> dict[str, float]:
-    """Return jobs per second of concurrent calls that enqueue one job each and return after its commit."""
+    """Return jobs per second of concurrent calls that enqueue one job each and return after the commit."""
     with plan.open() as store:
         spec = plan.spec()
 

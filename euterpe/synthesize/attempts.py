@@ -28,7 +28,7 @@ from euterpe.synthesize.outcomes import (
     UPLOADING,
 )
 
-# The probability of each phase for a fate that can occur in any phase. The longest phase has the highest.
+# The probability of each phase, for a fate that can occur in any phase: the longest phase is most likely.
 _PHASE_ODDS = (0.04, 0.16, 0.7, 0.1)
 _FETCH_BYTES_A_MS, _UPLOAD_BYTES_A_MS = 60_000, 40_000
 # The probability that an attempt fails for the same reason as the attempt before it.
@@ -55,7 +55,7 @@ def draw_fates(
 ) -> tuple[Ints, Ints]:
     """Return the fate of an attempt for each of these jobs, and the phase in which it ends.
 
-    `before` holds the fates of the previous attempts."""
+    `before` contains the fates of the previous attempts."""
     profile = jobs.profile[of]
     odds = np.tile([fate.share for fate in FATES], (len(of), 1))
     odds[:, ENCODE_FAILED] *= of_each("failing")[profile]

@@ -137,7 +137,7 @@ def _media(block: Snapshot, succeeded: Bools) -> dict[str, Any]:
 
 
 def _error(block: Snapshot, succeeded: Bools) -> dict[str, Any]:
-    """Return the columns of each job's last error, which only a success clears."""
+    """Return the columns of each job's last error. Only a success clears an error."""
     failing = (block.events["error"] != SUCCESS) & (block.events["error"] != RELEASED)
     error = _last(block, np.full(len(block.jobs), SUCCESS), "error", failing)
     phase = _last(block, np.zeros(len(block.jobs), dtype=np.int64), "phase", failing)

@@ -21,7 +21,7 @@ _TERMINAL = ("succeeded", "failed", "dead_letter")
 
 
 class WebhookReceiver(NamedTuple):
-    """The behaviour of a webhook receiver. A delivery fails with probability `failing`, with `error`."""
+    """The behaviour of a webhook receiver. With probability `failing`, a delivery fails with `error`."""
 
     failing: float
     error: str  # the text of the delivery log: `answered` and the status, or the error code and a reason

@@ -74,7 +74,7 @@ def _draw_tries(block: Snapshot, receivers: list[WebhookReceiver], rng: np.rando
 
 
 def wanted(plan: HistoryPlan) -> Bools:
-    """Return a matrix of requesters and kinds of events: whether such an event is delivered."""
+    """Return a matrix of booleans: whether a requester (row) gets events of a kind (column)."""
     of = [customer(number) for number in range(plan.requesters)]
     return np.array([[one.wants(name) for name in EVENTS] for one in of])
 

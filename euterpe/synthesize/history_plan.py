@@ -90,7 +90,7 @@ def cycle(at_ms: Ints) -> Floats:
 
 
 def pressure(at_ms: Ints) -> Floats:
-    """Return the share of slots in use at each moment. It does not grow with the load: slots are added."""
+    """Return the share of slots in use at each moment. Growth of demand does not change the share."""
     return _PEAK_LOAD * cycle(at_ms)
 
 

@@ -27,7 +27,7 @@ class Fate(NamedTuple):
     retry_class: RetryClass
     share: float  # of all attempts
     message: str
-    pause_ms: int = 0  # the least time by which the attempt becomes longer
+    pause_ms: int = 0  # minimum extra duration of the attempt
 
 
 _AGAIN, _LATER, _NEVER = RetryClass.TRANSIENT, RetryClass.THROTTLED, RetryClass.PERMANENT
@@ -75,7 +75,7 @@ class WorkerOutages:
     fate: int
 
     def strike(self, fates: tuple[Ints, Ints], claimed: Ints, profile: Ints) -> tuple[Ints, Ints]:
-        """Return the fates and phases. Those of attempts claimed during an outage are replaced."""
+        """Return the fates and phases, replaced for attempts that were claimed during an outage."""
         fate, phase = fates
         for begins, ends, affected in self.spans:
             is_hit = (claimed >= begins) & (claimed < ends) & (profile == affected)

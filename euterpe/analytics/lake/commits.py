@@ -141,5 +141,5 @@ def sync(path: Path) -> None:
 
 
 def partition_column(table: Table) -> str:
-    """Return the column whose day is the partition of a row. It is the same in all versions of a row."""
+    """Return the column whose day is the partition of a row. All versions of a row have the same value."""
     return {"attempts": "started_at", "deliveries": "ended_at"}.get(table.name, "created_at")

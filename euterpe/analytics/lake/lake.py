@@ -87,7 +87,7 @@ class Lake:
 
     @contextmanager
     def append(self, cause: str) -> Iterator[Append]:
-        """Yield an `Append`, and commit it at the end of the `with` block unless an exception was raised.
+        """Yield an `Append`, and commit it at the end of the `with` block. An exception discards all of it.
 
         Raise `LakeError` if another program is writing.
         """

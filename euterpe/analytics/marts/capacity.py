@@ -1,4 +1,4 @@
-"""Capacity: how busy the workers are, and how many slots next month needs."""
+"""Capacity: how busy the workers are, and how many slots are needed next month."""
 
 from collections.abc import Iterator, Sequence
 

@@ -47,7 +47,7 @@ TABLE = Table(
         last_seen time When the last of these attempts ended.
         last_week long Number of these attempts in the last seven days of the history.
         week_before long Number of these attempts in the seven days before the last seven.
-        trend string new (first seen in the last week), gone (not seen in it), rising, falling or steady.
+        trend string new (all attempts in last_week), gone (none in last_week), rising, falling or steady.
     """),
 )
 

@@ -32,8 +32,8 @@ TABLE = Table(
         queue
         requester
         jobs long The requester's jobs in this queue that were claimed, or are due and still wait.
-        still_waiting long Those of these jobs that still wait; their wait so far counts as their wait.
-        share_of_jobs double jobs divided by the same count of all requesters in the queue.
+        still_waiting long Number of these jobs that still wait. The percentiles include their wait so far.
+        share_of_jobs double jobs divided by the sum of jobs over all requesters of the queue.
         share_of_work double The requester's share of the busy time of the queue.
         mean_priority double Mean priority of these jobs.
         p50_waiting_ms double Median wait of these jobs.
@@ -51,7 +51,7 @@ FEWEST_JOBS = 30
 EVEN = 0.8  # below this value of Jain's index, waiting is not shared evenly
 # The report mentions a requester whose p95 wait is at least this many times the p95 wait of its queue.
 _LONGER = 1.5
-# A requester whose mean priority (0 to 100) is this much below its queue's mean is taken to accept waiting.
+# A requester whose mean priority (0 to 100) is this far below its queue's mean is assumed to accept waiting.
 _LOWER_PRIORITY = 5
 _DRAWN, _LISTED = 20, 8
 
@@ -114,7 +114,7 @@ class Queue:
         """Return the compared requester that waits far longer than its queue without causing its wait itself.
 
         A requester with more than an equal share of the work is left out, because it waits mostly for its own
-        jobs. A requester with a low mean priority is left out, because it is taken to accept waiting.
+        jobs. A requester with a low mean priority is left out, because it is assumed to accept waiting.
         """
         usual = sum(row["jobs"] * (row["mean_priority"] or 0) for row in self.compared)
         usual /= max(1, sum(row["jobs"] for row in self.compared))

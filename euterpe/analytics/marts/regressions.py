@@ -66,7 +66,8 @@ ENCODER_PHASE = "processing"
 _NOISE = 0.01
 # Smaller changes are not worth acting on. The limit is relative for speed, absolute for the failure rate.
 _LEAST = {"speed": 0.03, "failure_rate": 0.005}
-# Only the latest attempts of a version are used, this many: more would reveal changes too small to act on.
+# At most this many attempts of a version are used, the latest ones. More would reveal changes that are too
+# small to act on.
 LATEST = 20_000
 # Spark sums this many consecutive attempts into an atom. Blocks consist of atoms.
 ATOM = 20
@@ -82,7 +83,7 @@ class FalseAlarms:
 
     histories: int
     alarms: int
-    outages: int  # in each history, each of 20 consecutive jobs of one profile
+    outages: int  # in each history; an outage fails 20 consecutive jobs of one profile
 
 
 # tests/analytics/marts/test_regressions_false_alarms.py measures these numbers, and the page shows them.

@@ -39,7 +39,7 @@ TABLE = Table(
         p50_ms double Half of the delivered events arrived within this many milliseconds.
         p95_ms double 95 % of the delivered events arrived within this many milliseconds.
         p99_ms double 99 % of the delivered events arrived within this many milliseconds.
-        judged long Ended events, and events pending for longer than the objective's time at the read.
+        judged long Ended events, plus events that were pending for longer than the objective's time.
         within_slo double Share of the judged events that arrived within the objective's time; null if none.
         meets_slo bool Whether within_slo is at least the share that the objective asks for.
         worst_error string Most common code of the events' latest failed attempts; null if no attempt failed.

@@ -1,4 +1,4 @@
-"""Filter pushdown: convert those filters of Spark to SQL that mean exactly the same in both."""
+"""Filter pushdown: convert a filter of Spark to SQL if it means exactly the same in both."""
 
 import operator
 from collections.abc import Callable, Iterable, Sequence
