@@ -33,7 +33,8 @@ class _Budget:
 class LogBudget(logging.Filter):
     """A filter for a log handler. Thread-safe.
 
-    `tell` writes a summary record. It is called from a timer thread, or by the caller of `flush`."""
+    `tell` writes a summary record. `tell` runs in a timer thread, or in the thread that calls `flush`.
+    """
 
     def __init__(
         self,

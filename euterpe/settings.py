@@ -45,10 +45,10 @@ _HEARTBEAT_MS = 15_000
 _DAY_MS = 24 * 3600 * 1000
 _GIB = 1024**3
 _LIBSQL = ("libsql:", "ws:", "wss:", "http:", "https:")
-_LARGEST_ON_LIBSQL = 512 * 1024  # one response holds up to fifteen specs
+_LARGEST_ON_LIBSQL = 512 * 1024  # because one response may contain up to fifteen specs
 _MOST_RETRY_DELAYS = 100
 _SHORTEST_RETRY_DELAY_MS, _LONGEST_RETRY_DELAY_MS = 1_000, 7 * _DAY_MS  # a row waits for at most a week
-_LONGEST_WORKER_ID = 255  # the store accepts no more
+_LONGEST_WORKER_ID = 255  # the store accepts no longer id
 
 _PLAIN_VAULTS = {("http", "127.0.0.1"), ("http", "::1"), ("http", "localhost")}
 _VAULT_PATH = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*(/[A-Za-z0-9_-][A-Za-z0-9._-]*)*")

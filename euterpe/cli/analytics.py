@@ -127,7 +127,10 @@ def synthesize(
         ),
     ] = None,
 ) -> None:
-    """Generate a realistic history for experiments. Refused if the database or lake has real jobs."""
+    """Generate a realistic history for experiments.
+
+    The command refuses a database or lake that has real jobs.
+    """
     with importing("analytics"):
         from euterpe.synthesize.history_plan import HistoryPlan
         from euterpe.synthesize.lake import synthesize_lake

@@ -108,7 +108,7 @@ def _print_plainly(
 
 @command(jobs, "retry", example="euterpe jobs retry 0199a7c4-5b1e-7000-8000-000000000001")
 def retry(job_id: Job, as_json: AsJson = False) -> None:
-    """Queue a failed job again, while it has attempts left."""
+    """Queue a failed job again if it has attempts left."""
     with opened() as store:
         store.control.retry(job_id)
         _answer(store, job_id, f"{job_id} is queued again", as_json)
@@ -205,7 +205,10 @@ def prune(
     older_than: Annotated[str, typer.Option(help="How long a job must have been over: 90s, 12h, 30d.")],
     as_json: AsJson = False,
 ) -> None:
-    """Remove finished jobs with their events and attempts. Their ids then answer 410."""
+    """Remove finished jobs with their events and attempts.
+
+    After that, the API answers 410 for the ids of these jobs.
+    """
     age_ms = duration_ms(older_than, "--older-than")
     done = PruneResult()
     with opened() as store:

@@ -71,7 +71,7 @@ def add(
 
 @command(app, "activate", example="euterpe keys activate 2030-06")
 def activate(kek_id: Kek) -> None:
-    """Encrypt with this key from now on. Every machine must have it already."""
+    """Encrypt with this key from now on. Every machine must already have the key."""
     keyfile.activate_key(_file_to_change(), kek_id)
     out(f"{kek_id} is active; {_EVERYWHERE} `euterpe keys rewrap`")
 

@@ -105,7 +105,9 @@ def _open_as_many_files_as_allowed() -> None:
 
 
 def _open_stop_pipe() -> int:
-    """Return the read end of a self-pipe for SIGTERM and SIGINT. A second signal exits without a drain.
+    """Return the read end of a self-pipe for SIGTERM and SIGINT.
+
+    A second signal ends the process without a drain.
 
     A lock or an event is not enough, because a signal that arrives just before the wait begins would not end
     the wait.

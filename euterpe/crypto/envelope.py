@@ -27,7 +27,7 @@ _HEAD = _KEY + _KEY + _NONCE
 
 @dataclass(frozen=True)
 class Sealed:
-    """A sealed secret, as its row stores it."""
+    """A sealed secret, in the form in which the database stores it."""
 
     ciphertext: bytes = field(repr=False)
     dek_wrapped: bytes = field(repr=False)

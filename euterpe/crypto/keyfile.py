@@ -79,7 +79,10 @@ LOCK_TIMEOUT_S = 10.0
 
 
 def read(path: Path) -> KeySet:
-    """Return the keys in the file. Raise `KeyRingError` for a missing, malformed or exposed file."""
+    """Return the keys in the file.
+
+    Raise `KeyRingError` if it is missing, malformed or open to other users.
+    """
 
     # O_NOFOLLOW, because a link could be used to replace the ring. O_NONBLOCK, because a FIFO must be refused
     # without waiting for a writer.

@@ -11,7 +11,9 @@ MINIMUM_WINDOW_SECONDS = 300  # contract §8
 
 class NonceCache(Protocol):
     def remember(self, nonce: str, *, now: int, keep_until: int) -> None:
-        """Store `nonce` through the second `keep_until`. Raise `ReplayedNonce` if it is stored already.
+        """Store `nonce` until the end of the second `keep_until`.
+
+        Raise `ReplayedNonce` if it is stored already.
 
         The check and the write must be atomic. So if two copies of a call arrive together, only one is
         accepted.

@@ -53,7 +53,7 @@ class VerifiedHeaders:
 
 @dataclass(frozen=True)
 class VerifiedStandardHeaders:
-    """The headers of Standard Webhooks, which are all signed."""
+    """The headers of Standard Webhooks. All of them are signed."""
 
     timestamp: int
     event_id: str
@@ -222,7 +222,8 @@ def _standard_macs(secrets: Sequence[bytes | str], event_id: str, timestamp: str
 
 
 def _usable(secrets: Sequence[bytes | str]) -> Sequence[bytes | str]:
-    # A single string would be a sequence of one-letter secrets, and anyone can sign with an empty secret.
+    # Refuse a single string, because it would be used as a sequence of one-letter secrets. Refuse an empty
+    # secret, because anyone can sign with it.
     if isinstance(secrets, str | bytes) or not secrets or not all(secrets):
         raise ValueError("secrets must be a list of at least one secret, none of them empty")
     return secrets

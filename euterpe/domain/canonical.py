@@ -84,7 +84,7 @@ Json = dict[str, Any]
 
 
 def split_secrets(spec: JobSpec) -> tuple[Json, bytes | None]:
-    """Return the public part as JSON, with every default, and the secret part, or None if there is none.
+    """Return the public part as JSON with every default, and the secret part (None if there are no secrets).
 
     When a query is removed, the URL keeps the question mark, so that a reader without the secret part sees
     that the query is missing.

@@ -128,7 +128,7 @@ Credentials = Annotated[
         custom_error_message="must have a type of s3, gs or az, or such credentials as source and output",
     ),
 ]
-"""Credentials for both sides, or a pair."""
+"""The same credentials for both sides, or a pair of credentials."""
 
 
 def credentials_mismatch(credentials: Credentials, schemes: Mapping[Side, str]) -> str | None:

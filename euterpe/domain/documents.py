@@ -49,7 +49,7 @@ _fields: dict[type, tuple[DocumentField, ...]] = {}
 
 
 def fields_of(document: type) -> tuple[DocumentField, ...]:
-    """Return the described fields of a document or of a class that derives from one, in their order."""
+    """Return the described fields of a document class, in order. A subclass of a document class works too."""
     if document not in _fields:
         known = ((one.name, get_args(one.type)) for one in fields(document))
         _fields[document] = tuple(

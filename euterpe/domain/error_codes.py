@@ -28,7 +28,7 @@ class Fault(StrEnum):
 
 
 class Release(Enum):
-    """The rule by which an attempt that ends with a code is released without a charge."""
+    """The rule that decides whether an attempt that fails with a code is released without a charge."""
 
     NEVER = auto()  # every attempt is charged
     LIMITED = auto()  # only the first five of a job are released, because the job could cause the error

@@ -27,7 +27,7 @@ class FieldError:
 
 
 class InvalidSpec(EuterpeError):
-    """Raised for a request that breaks the rules of the job spec, with all its errors at once."""
+    """Raised for a request that breaks the rules of the job spec. It has all errors of the request."""
 
     code = "invalid_request"
 

@@ -47,7 +47,7 @@ def event_body(
     error: str | None,
     more: str = "",
 ) -> str:
-    """Return the exact body of the webhook, which is stored and sent byte for byte on every retry.
+    """Return the exact body of the webhook. The body is stored, and every retry sends the same bytes.
 
     The last five arguments are already JSON, because encoding the constant data of a job again for each event
     would be half the work of a transition. `more` has further members, with a comma before each.

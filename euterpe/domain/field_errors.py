@@ -43,7 +43,7 @@ _SENTENCES = {
 
 
 def field_errors(invalid: ValidationError, data: object) -> tuple[FieldError, ...]:
-    """Return the errors of validating `data`, with locations that are paths in `data`."""
+    """Return the errors in `data`. The location of each error is a path in `data`."""
     details = invalid.errors(include_url=False, include_input=False)
     return first_errors(FieldError(_path(detail, data), _sentence(detail)) for detail in details)
 

@@ -132,8 +132,8 @@ def _read_instant(value: object) -> int:
         except ValidationError:
             pass
         else:
-            # Add seconds and fraction as integers, because a float of both may be slightly below the exact
-            # millisecond.
+            # Add seconds and fraction as integers, because their sum as a float may be slightly below the
+            # exact millisecond.
             milliseconds = int(instant.timestamp()) * 1000 + instant.microsecond // 1000
             if _YEAR_2000 <= milliseconds < _YEAR_2201:
                 return milliseconds

@@ -86,7 +86,7 @@ class HlsOutput(StrictModel):
     """A playlist with one rendition for each height. With `audio: null`, there is no sound."""
 
     name: Name
-    """The name of the output: the folder or the beginning of its files, and its key in the status."""
+    """The name of the output. Its file or folder, and its entry in the status, have the same name."""
     type: Literal["hls"]
     """HLS with fMP4 segments."""
     segment_seconds: Annotated[int, Field(ge=1, le=60)] = 4
@@ -94,27 +94,27 @@ class HlsOutput(StrictModel):
     video: HlsVideo
     """The picture and its renditions."""
     audio: Audio | None = Audio()
-    """The sound; null leaves it out."""
+    """The sound. Null means no sound."""
 
 
 class Mp4Output(StrictModel):
     """A single file that can play while it downloads. With `audio: null`, there is no sound."""
 
     name: Name
-    """The name of the output: the folder or the beginning of its files, and its key in the status."""
+    """The name of the output. Its file or folder, and its entry in the status, have the same name."""
     type: Literal["mp4"]
     """One MP4 file."""
     video: Video = Video()
     """The picture."""
     audio: Audio | None = Audio()
-    """The sound; null leaves it out."""
+    """The sound. Null means no sound."""
 
 
 class M4aOutput(StrictModel):
     """The sound alone, in one file."""
 
     name: Name
-    """The name of the output: the folder or the beginning of its files, and its key in the status."""
+    """The name of the output. Its file or folder, and its entry in the status, have the same name."""
     type: Literal["m4a"]
     """One M4A file."""
     audio: Audio = Audio()
@@ -125,7 +125,7 @@ class ImageOutput(StrictModel):
     """Still images, one for each moment."""
 
     name: Name
-    """The name of the output: the folder or the beginning of its files, and its key in the status."""
+    """The name of the output. Its file or folder, and its entry in the status, have the same name."""
     type: Literal["image"]
     """JPEG pictures."""
     at: Annotated[tuple[Moment, ...], Items(1, 20, unique=True)]
@@ -136,7 +136,7 @@ class SpriteOutput(StrictModel):
     """A grid of thumbnails for scrubbing, with a WebVTT file that maps times to them."""
 
     name: Name
-    """The name of the output: the folder or the beginning of its files, and its key in the status."""
+    """The name of the output. Its file or folder, and its entry in the status, have the same name."""
     type: Literal["sprite"]
     """JPEG grids of thumbnails."""
     interval_seconds: Annotated[int, Field(ge=1, le=3600)] = 10

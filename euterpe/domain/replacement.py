@@ -30,7 +30,7 @@ class Replacement(StrictModel):
     source_url: Annotated[SignedUrl | None, Field(repr=False)] = None
     """The source's signed URL with a new query."""
     output_urls: Annotated[Uploads | None, Field(repr=False)] = None
-    """The signed PUT URLs with new queries, by the path of the file."""
+    """The signed PUT URLs with new queries. The keys are the paths of the files."""
 
     @property
     def is_empty(self) -> bool:

@@ -12,7 +12,7 @@ from euterpe.domain.documents import JobFields
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-Json = Mapping[str, Any]  # an object as it is in a column of JSON
+Json = Mapping[str, Any]  # an object from a JSON column
 
 
 def columns(row: "DataclassInstance") -> dict[str, Any]:
@@ -22,7 +22,7 @@ def columns(row: "DataclassInstance") -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRow(JobFields):
-    """A row of `inbox_jobs` without its sealed secrets. A job of a list has only the metadata of its spec."""
+    """A row of `inbox_jobs` without its sealed secrets. In a list of jobs, `spec` has only the metadata."""
 
     requester_id: str
     lane: str

@@ -69,9 +69,9 @@ class Output(StrictModel):
     model_config = ConfigDict(json_schema_extra=exactly_one_schema("url", "urls"))
 
     url: Annotated[OutputPrefix, BeforeValidator(_not_signed)] | None = None
-    """The prefix to write below, which ends with `/`: `s3://`, `gs://`, `az://` or `file://`."""
+    """The prefix to write to: an `s3://`, `gs://`, `az://` or `file://` URL that ends with `/`."""
     urls: Annotated[Uploads | None, exactly_one_with("url"), Field(validate_default=True, repr=False)] = None
-    """A signed PUT URL for each file of the job, by the path of the file."""
+    """A signed PUT URL for each file of the job. The keys are the paths of the files."""
 
     @property
     def scheme(self) -> str:

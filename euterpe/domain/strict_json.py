@@ -98,7 +98,10 @@ class _Repeating(dict[str, object]):
 
 
 def parse_json(raw: bytes, max_bytes: int) -> Any:
-    """Return the document in `raw`. Raise `InvalidSpec` if it is not JSON or gives a key twice."""
+    """Return the document in `raw`.
+
+    Raise `InvalidSpec` if it is not JSON, or if a key occurs twice in one object.
+    """
     if len(raw) > max_bytes:
         raise SpecTooLarge(len(raw), max_bytes)
     repeating: list[_Repeating] = []

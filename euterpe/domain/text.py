@@ -25,7 +25,7 @@ class TextRule:
     """
 
     check: Callable[[str], str]
-    schema: Mapping[str, object]  # as much of the rule as JSON Schema can express
+    schema: Mapping[str, object]  # the part of the rule that JSON Schema can express
 
     def __call__(self, value: object) -> str:
         if isinstance(value, str):

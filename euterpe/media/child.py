@@ -128,7 +128,8 @@ def _running_cpu_seconds(pid: int) -> float:
     After the process is reaped, `Exit.cpu_seconds` has the total.
     """
     try:
-        # A process may give itself any name, in any bytes; the fields after the name are numbers.
+        # A process may choose any bytes as its name, so read only the fields after the name, which are
+        # numbers.
         fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
     except OSError:
         return 0.0

@@ -20,7 +20,10 @@ _SYSTEM_CALLS_ADVICE = "run on x86-64 or arm64 and a kernel with CONFIG_SECCOMP_
 
 
 class SandboxIncomplete(EuterpeError):
-    """Raised when a layer that keeps a compromised ffmpeg from harming other requesters is missing."""
+    """Raised when an essential layer is missing.
+
+    An essential layer keeps a compromised ffmpeg from harming other requesters.
+    """
 
     code = "sandbox_incomplete"
 

@@ -17,7 +17,10 @@ _LEAST_TOLERANCE_S, _MOST_TOLERANCE_S, _TOLERANCE = 0.25, 2.0, 0.01
 
 @dataclass(frozen=True)
 class Track:
-    """The required properties of one stream of an output file. `least_seconds` is None when unknown."""
+    """The required properties of one stream of an output file.
+
+    `least_seconds` is None if the duration is not known.
+    """
 
     kind: str
     codec: str

@@ -26,7 +26,10 @@ _FIRST = (b"ftyp", b"moov", b"mdat", b"wide", b"free", b"skip")
 
 
 def is_cut_off(fd: int) -> bool:
-    """Return whether an MP4 file is shorter than its box sizes say. The file's offset does not change."""
+    """Return whether an MP4 file is shorter than the sizes of its boxes require.
+
+    The file's offset does not change.
+    """
     end, at = os.fstat(fd).st_size, 0
     for _ in range(_MOST_BOXES):
         header = os.pread(fd, _HEADER, at)
@@ -57,7 +60,10 @@ _UNSPECIFIED = 2  # the value of a colour property that is not specified, in H.2
 
 
 def probe(fd: int) -> dict[str, Any]:
-    """Return container, duration and streams of a source. Raise `MediaError` when it cannot be a source."""
+    """Return container, duration and streams of a source.
+
+    Raise `MediaError` if the file cannot be a source.
+    """
     av.logging.set_level(av.logging.ERROR)
     with av.logging.Capture(local=False) as complaints:
         try:

@@ -20,7 +20,7 @@ from euterpe.media.system_calls import NUMBERS, Condition, Rule, rules_for
 _libc = ctypes.CDLL(None, use_errno=True)
 _PR_SET_SECCOMP, _SECCOMP_MODE_FILTER = 22, 2
 
-# BPF instructions: load a word, AND with a constant, jump if equal or if at least, return.
+# BPF instructions: load a word, AND with a constant, jump if equal, jump if greater or equal, return.
 _LOAD, _AND, _IF_EQUAL, _IF_AT_LEAST, _RETURN = 0x20, 0x54, 0x15, 0x35, 0x06
 ALLOW, _ERRNO, KILL = 0x7FFF0000, 0x00050000, 0x80000000
 REFUSE, NO_SUCH_CALL = _ERRNO | errno.EPERM, _ERRNO | errno.ENOSYS

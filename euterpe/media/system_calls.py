@@ -181,7 +181,10 @@ NEVER: Rule = (Condition(0, ()),)
 
 
 def rules_for(pid: int, *, executes: bool) -> dict[str, Rule]:
-    """Return the rule of each allowed call for the process `pid`; `executes` lets it start its program."""
+    """Return the rule of each allowed call for the process `pid`.
+
+    With `executes`, it may start its program.
+    """
     return {
         **dict.fromkeys(NUMBERS, ALWAYS),
         # Threads are allowed and processes are not. A new process would have a memory limit of its own, could

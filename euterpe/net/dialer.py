@@ -111,7 +111,7 @@ class Dialer:
 
     def _secured(self, sock: socket.socket, host: str, limits: RequestLimits) -> socket.socket:
         try:
-            sock.settimeout(limits.begin_wait())  # covers the handshake as a whole
+            sock.settimeout(limits.begin_wait())  # this timeout covers the whole handshake
             return self._ssl_context.wrap_socket(sock, server_hostname=host)
         except ssl.SSLCertVerificationError as error:
             raise EgressUntrusted(limits.where, error.verify_message) from None

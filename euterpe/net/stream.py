@@ -1,4 +1,4 @@
-"""An httpcore network stream on which the limits of the request bound every wait."""
+"""An httpcore network stream that applies the limits of the request to every wait."""
 
 import select
 import socket

@@ -12,7 +12,7 @@ from euterpe.domain.retry import JobError, classify_status
 class SideCode(StrEnum):
     """The errors that a source and an output may both have.
 
-    Source and output have different codes for each.
+    For each of these errors, the source and the output have different codes.
     """
 
     NOT_FOUND = "not_found"
@@ -62,7 +62,7 @@ class StorageError(EuterpeError):
 
 
 class StorageUnreachable(StorageError):
-    """A passing failure: the store is unavailable or busy, or the connection broke. A retry may succeed."""
+    """A transient failure: the store is unavailable or busy, or the connection broke. A retry may succeed."""
 
     def __init__(self, where: str, problem: str, *, side: Side, code: ErrorCode | None = None) -> None:
         super().__init__(

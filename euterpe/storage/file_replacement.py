@@ -123,7 +123,7 @@ class FileReplacement:
         return ObjectState(identity_of(status), status.st_size, job_id or None, age, sha256 or None)
 
     def _clear(self, part: Part) -> None:
-        """Remove the part files of this job's earlier claims, and of writers that have ended."""
+        """Remove the part files of this job's earlier claims, and all part files whose writer has ended."""
         status = os.fstat(part.folder)
         if (key := (status.st_dev, status.st_ino)) in self._cleared:
             return

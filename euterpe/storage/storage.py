@@ -100,5 +100,5 @@ class Storage:
 
 
 def _pair(endpoint: str) -> str:
-    """Return the `host:port` of an origin, which always names its port."""
+    """Return the `host:port` of an endpoint. The origin of an endpoint always includes the port."""
     return urlsplit(endpoint).netloc

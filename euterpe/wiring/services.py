@@ -40,8 +40,8 @@ class Services:
     """The API server, worker and dispatcher of one process. The creator must call `stop`.
 
     `stop` first makes the API and the worker accept no new work. Then it stops the started parts in reverse
-    order and waits for each: a dispatcher that was started before the worker stops after the worker, and can
-    therefore still deliver the events of the worker's last jobs.
+    order and waits for each. So a dispatcher that was started before the worker stops after the worker, and
+    can deliver the events of the worker's last jobs.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -50,7 +50,7 @@ class Services:
         self._intake: list[Callable[[], None]] = []
         self._store: Store | None = None
         self._sandbox: Sandbox | None = None
-        self.is_stuck = False  # a worker did not end within its drain time
+        self.is_stuck = False  # True if a worker did not end within its drain time
 
     @property
     def store(self) -> Store:

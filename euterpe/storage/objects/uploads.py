@@ -170,7 +170,7 @@ class PartsUpload:
         return answer
 
     def abort(self) -> None:
-        client = self._target.client.unbounded  # also after the attempt's timeout
+        client = self._target.client.unbounded  # the abort must also work after the attempt's timeout
         client.ask(self._target.where, self._target.request("DELETE", self._query()), _ABORT_S)
 
     def _query(self, **more: str) -> str:
