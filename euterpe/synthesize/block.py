@@ -94,7 +94,7 @@ def _asked(block: Snapshot, finished: Bools) -> dict[str, Any]:
 def _course(block: Snapshot, finished: Bools) -> dict[str, Any]:
     updated = _last(block, block.jobs.created_ms, "at_ms")
     started = np.full(len(block.jobs), -1)
-    # NumPy keeps the last assignment to an index. In reverse order, this is the job's first attempt.
+    # NumPy keeps the last assignment to an index, so the reverse order keeps the job's first attempt.
     started[block.attempts["job"][::-1]] = block.attempts["started_ms"][::-1]
     return {
         "updated_at": instants(updated),

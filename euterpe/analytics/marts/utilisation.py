@@ -29,7 +29,7 @@ TABLE = Table(
     columns("""
         day day The day. An attempt that crosses midnight is split between the two days.
         worker_id string The worker.
-        attempts long Attempts of that day. A running one counts until the history ends, for a week at most.
+        attempts long Attempts of that day. A running attempt lasts to the end of history, at most a week.
         busy_seconds double The sum of the durations of these attempts on that day.
         present_seconds double Seconds from the first start of an attempt on that day to the last end.
         mean_busy double busy_seconds / present_seconds: mean number of attempts at once.
