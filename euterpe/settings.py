@@ -107,7 +107,7 @@ def _vault_path(path: str) -> str:
 
 
 def _retry_delays(value: object) -> tuple[int, ...]:
-    """Parse durations into milliseconds. They are given as a list, or as a text with commas."""
+    """Parse durations into milliseconds. The durations are a list, or a text with commas."""
     if isinstance(value, tuple) and all(isinstance(part, int) for part in value):
         return value  # the default
     words = _split(value)

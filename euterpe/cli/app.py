@@ -102,8 +102,7 @@ def _usage(error: typer.TyperException) -> int:
     context = getattr(error, "ctx", None)
     command = context.command_path if context else "euterpe"
     message = error.format_message().replace("Value error, ", "").rstrip(".")
-    # The message is empty if a group was called without a command. Then the help of the group is already
-    # printed.
+    # The message is empty if a group was called without a command. In this case the help is already printed.
     if message:
         complain(f"{message} (see `{command} --help`)")
     return error.exit_code

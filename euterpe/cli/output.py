@@ -44,9 +44,7 @@ def json_document(document: object) -> None:
 
 
 def terminal_width() -> int | None:
-    """Return the width of the terminal in columns.
-
-    Return None, so that no line is wrapped, without a terminal.
+    """Return the columns of the terminal. Without a terminal return None, so that no line is wrapped.
     """
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 

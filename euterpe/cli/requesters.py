@@ -32,7 +32,7 @@ def create(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Add a requester. Its API key and webhook secret are printed only now."""
+    """Add a requester. Its API key and webhook secret are printed only this one time."""
     with opened() as store:
         made = store.requesters.create(name, scope or DEFAULT_SCOPES)
     _print_secrets(

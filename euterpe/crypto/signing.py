@@ -175,7 +175,7 @@ def verify_standard(
     skew_seconds: int = 300,
     nonces: NonceCache | None,
 ) -> VerifiedStandardHeaders:
-    """Return the headers of Standard Webhooks under the conditions of `verify`.
+    """Return the headers of Standard Webhooks. The conditions are the same as those of `verify`.
 
     With `nonces`, each event id is accepted once. Use this for calls that are never sent twice. A webhook has
     the same id when it is sent again, so verify webhooks without `nonces` and deduplicate them by the id.

@@ -1,10 +1,10 @@
 """The system calls that decoding, encoding and writing files need: the allow list of the seccomp filter.
 
-The list was measured with `strace -f` over every encode, probe, check and still of the tests: 37 different
-calls with the bundled ffmpeg 9.0.2, PyAV 18 and glibc 2.36. It also has the calls that the same work needs
-with another libc (musl, older and newer glibc) or another ffmpeg. A deny list would not be safe, because each
-kernel release adds calls that have the effect of a denied call. For example, `io_uring` opens sockets, and
-`setxattrat` (6.13) and `file_setattr` (6.17) change files by name.
+The list was measured with `strace -f` over every encode, probe, check and still image of the tests, which
+made 37 different calls with the bundled ffmpeg 9.0.2, PyAV 18 and glibc 2.36. It also has the calls that the
+same work needs with another libc (musl, older and newer glibc) or another ffmpeg. A deny list would not be
+safe, because each kernel release adds calls that have the effect of a denied call. For example, `io_uring`
+opens sockets, and `setxattrat` (6.13) and `file_setattr` (6.17) change files by name.
 """
 
 from collections.abc import Mapping

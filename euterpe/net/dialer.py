@@ -157,7 +157,10 @@ class IdleConnections:
             old.close()
 
     def close(self) -> None:
-        """Close the idle connections. Connections in use are closed when `keep` receives them."""
+        """Close the idle connections.
+
+        A connection that is in use is closed later, when `keep` receives it.
+        """
         with self._lock:
             self._most = 0
             surplus = self._surplus()

@@ -117,7 +117,8 @@ class FileReplacement:
             status = os.stat(name, dir_fd=folder, follow_symlinks=False)
         except FileNotFoundError:
             return None
-        # Both times come from the clock of the file system, because the new file was created just now.
+        # The age is the time from the last change of `name` to the creation of the new file just now. Both
+        # times come from the clock of the file system.
         age = os.fstat(part.descriptor).st_ctime - status.st_ctime if part else None
         job_id, _, sha256 = _read_publisher(folder, name).partition(" ")
         return ObjectState(identity_of(status), status.st_size, job_id or None, age, sha256 or None)

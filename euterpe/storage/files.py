@@ -107,7 +107,7 @@ class FileDestination:
     def _part(self, where: str, folder: int) -> Iterator[Part]:
         """Yield a new file, and remove its part name at the end.
 
-        At that time a published file has another name, so it stays.
+        A published file then has another name, so this does not delete the published file.
         """
         name = self._replacement.part_name()
         with _translated(where, "output"):
