@@ -44,8 +44,7 @@ def json_document(document: object) -> None:
 
 
 def terminal_width() -> int | None:
-    """Return the columns of the terminal. Without a terminal return None, so that no line is wrapped.
-    """
+    """Return the columns of the terminal. Without one return None, so that no line is wrapped."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
