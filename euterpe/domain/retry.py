@@ -29,13 +29,13 @@ def classify_status(status: int) -> RetryClass:
 class JobError:
     """The error of a failed attempt, as shown to the requester.
 
-    `exception` is the retry class, if it differs from the retry class of `code`.
+    `retry_override` is the retry class, if it differs from the retry class of `code`.
     """
 
     code: ErrorCode
     message: str
     phase: str
-    exception: RetryClass | None = None
+    retry_override: RetryClass | None = None
 
     def __post_init__(self) -> None:
         for name in ("message", "phase"):
@@ -43,7 +43,7 @@ class JobError:
 
     @property
     def retry_class(self) -> RetryClass:
-        return self.exception or self.code.retry
+        return self.retry_override or self.code.retry
 
     def document(self) -> dict[str, Any]:
         retryable = self.retry_class not in (RetryClass.PERMANENT, RetryClass.UNRECOVERABLE)

@@ -28,8 +28,8 @@ class SideCode(StrEnum):
 class StorageError(EuterpeError):
     """An error of a source or an output.
 
-    `retry_class` decides whether to try again, refresh the credentials, or fail. `exception` is the retry
-    class of this error if it differs from the retry class of `code`.
+    `retry_class` decides whether to try again, refresh the credentials, or fail. `retry_override` is
+    the retry class of this error if it differs from the retry class of `code`.
     """
 
     code: ErrorCode
@@ -40,25 +40,25 @@ class StorageError(EuterpeError):
         message: str,
         *,
         side: Side,
-        exception: RetryClass | None = None,
+        retry_override: RetryClass | None = None,
         status: int | None = None,
         reason: str = "",
     ) -> None:
         super().__init__(message)
-        self.code, self.side, self._exception = code, side, exception
+        self.code, self.side, self._retry_override = code, side, retry_override
         self.status, self.reason = status, reason  # from the store's response, if any
         self.retryable = self.retry_class not in (RetryClass.PERMANENT, RetryClass.UNRECOVERABLE)
 
     @property
     def retry_class(self) -> RetryClass:
-        return self._exception or self.code.retry
+        return self._retry_override or self.code.retry
 
     def job_error(self, phase: str) -> JobError:
-        return JobError(self.code, str(self), phase, self._exception)
+        return JobError(self.code, str(self), phase, self._retry_override)
 
     def for_good(self) -> "StorageError":
         """Return this error with the retry class `PERMANENT`."""
-        return StorageError(self.code, str(self), side=self.side, exception=RetryClass.PERMANENT)
+        return StorageError(self.code, str(self), side=self.side, retry_override=RetryClass.PERMANENT)
 
 
 class StorageUnreachable(StorageError):
@@ -69,7 +69,7 @@ class StorageUnreachable(StorageError):
             code or SideCode.UNREACHABLE.of(side),
             f"{where}: {problem}",
             side=side,
-            exception=RetryClass.TRANSIENT,
+            retry_override=RetryClass.TRANSIENT,
         )
 
 

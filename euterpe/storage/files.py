@@ -212,6 +212,6 @@ def os_error_as_storage_error(where: str, side: Side, error: OSError) -> Storage
         case errno.EACCES | errno.EPERM | errno.EROFS:
             # Other credentials do not help, because a person must change the permissions of the file.
             code, problem = SideCode.FORBIDDEN.of(side), f"{where}: {error.strerror}"
-            return StorageError(code, problem, side=side, exception=RetryClass.PERMANENT)
+            return StorageError(code, problem, side=side, retry_override=RetryClass.PERMANENT)
         case _:  # a failing disk, an unavailable server, no file descriptors or memory left
             return StorageUnreachable(where, str(error.strerror), side=side)

@@ -31,7 +31,7 @@ def test_what_is_released_without_a_charge_is_tried_again() -> None:
     assert {code.retry for code in released} == {RetryClass.TRANSIENT}
 
 
-def test_an_error_has_the_retry_class_of_its_code_unless_it_is_an_exception() -> None:
+def test_an_error_has_the_retry_class_of_its_code_unless_overridden() -> None:
     usual = JobError(ErrorCode.SOURCE_TRUNCATED, "it is cut off", "processing")
     broken_off = JobError(ErrorCode.SOURCE_TRUNCATED, "it broke off", "fetching", RetryClass.TRANSIENT)
     assert [error.retry_class for error in (usual, broken_off)] == [

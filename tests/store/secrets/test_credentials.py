@@ -36,7 +36,7 @@ SEALED = parse_spec(
     }
 )
 REFUSED = JobError(ErrorCode.SOURCE_NOT_MEDIA, "not a media file", "fetching")
-HOPELESS = replace(REFUSED, exception=RetryClass.UNRECOVERABLE)
+HOPELESS = replace(REFUSED, retry_override=RetryClass.UNRECOVERABLE)
 
 
 def submit(store: Store, **changes: Any) -> str:
