@@ -66,7 +66,7 @@ class SigningSecrets:
         self._guard = threading.Lock()
         self._remembered: dict[str, tuple[float, list[str]]] = {}
 
-    def of(self, requester_id: str) -> list[str]:
+    def for_requester(self, requester_id: str) -> list[str]:
         """Return the valid secrets of a requester. Raise `NoWebhookSecret` if there are none."""
         now = self._clock()
         with self._guard:
@@ -158,7 +158,7 @@ class Sender:
 
     def _send(self, event: ClaimedEvent, url: str) -> EgressResponse:
         body = event.body.encode()
-        secrets = self._secrets.of(event.requester_id)
+        secrets = self._secrets.for_requester(event.requester_id)
         sent_at = int(self._wall_clock())
         signed = webhook_headers(event.webhook_format, secrets, event.event_id, body, sent_at)
         return self._egress.request(

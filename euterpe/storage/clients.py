@@ -61,7 +61,7 @@ def open_client(
 
 
 def _unusable(problem: str, side: Side) -> StorageError:
-    return StorageError(SideCode.FORBIDDEN.of(side), problem, side=side)
+    return StorageError(SideCode.FORBIDDEN.for_side(side), problem, side=side)
 
 
 def _endpoint(credentials: StorageCredentials) -> str:

@@ -21,7 +21,7 @@ class SideCode(StrEnum):
     UNREACHABLE = "unreachable"
     TOO_SLOW = "too_slow"
 
-    def of(self, side: Side) -> ErrorCode:
+    def for_side(self, side: Side) -> ErrorCode:
         return ErrorCode[f"{side}_{self}".upper()]
 
 
@@ -66,7 +66,7 @@ class StorageUnreachable(StorageError):
 
     def __init__(self, where: str, problem: str, *, side: Side, code: ErrorCode | None = None) -> None:
         super().__init__(
-            code or SideCode.UNREACHABLE.of(side),
+            code or SideCode.UNREACHABLE.for_side(side),
             f"{where}: {problem}",
             side=side,
             retry_override=RetryClass.TRANSIENT,
@@ -102,7 +102,7 @@ def status_error(where: str, status: int, side: Side, reason: str = "") -> Stora
     """Return the error for a status other than 2xx. `reason` is the store's own code, like `NoSuchBucket`."""
     if 300 <= status < 400:
         problem = f"{where}: answered {status}: redirects are not followed: name the right region or endpoint"
-        return StorageError(SideCode.REFUSED.of(side), problem, side=side)
+        return StorageError(SideCode.REFUSED.for_side(side), problem, side=side)
     answer = f"answered {status}" + (f" ({reason})" if reason else "")
     retry_class = RetryClass.CREDENTIALS if reason in _STALE_CREDENTIALS else classify_status(status)
     if retry_class is RetryClass.TRANSIENT or reason in _PASSING:
@@ -110,13 +110,13 @@ def status_error(where: str, status: int, side: Side, reason: str = "") -> Stora
     if retry_class is RetryClass.THROTTLED:
         code, advice = ErrorCode.STORAGE_THROTTLED, "it asks for fewer requests"
     elif retry_class is RetryClass.CREDENTIALS:
-        code, advice = SideCode.FORBIDDEN.of(side), _FORBIDDEN[side]
+        code, advice = SideCode.FORBIDDEN.for_side(side), _FORBIDDEN[side]
     elif status in (404, 410):
-        code, advice = SideCode.NOT_FOUND.of(side), _NOT_FOUND[side]
+        code, advice = SideCode.NOT_FOUND.for_side(side), _NOT_FOUND[side]
     elif side == "source" and status in (412, 416):
         code, advice = ErrorCode.SOURCE_CHANGED, "it is no longer the object that it was"
     else:
-        code = SideCode.REFUSED.of(side)
+        code = SideCode.REFUSED.for_side(side)
         advice = "the store does not do this: check the URL and the store's settings"
     return StorageError(code, f"{where}: {answer}: {advice}", side=side, status=status, reason=reason)
 
@@ -126,7 +126,7 @@ def too_slow(where: str, side: Side, problem: str) -> StorageError:
 
     It is transient, because a retry may be faster.
     """
-    return StorageError(SideCode.TOO_SLOW.of(side), f"{where}: {problem}", side=side)
+    return StorageError(SideCode.TOO_SLOW.for_side(side), f"{where}: {problem}", side=side)
 
 
 def disk_full(what: str, side: Side) -> StorageError:

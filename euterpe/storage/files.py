@@ -205,13 +205,15 @@ def os_error_as_storage_error(where: str, side: Side, error: OSError) -> Storage
         case errno.ENOSPC | errno.EDQUOT | errno.EFBIG:
             return disk_full(where, side)
         case errno.ENOENT:
-            return StorageError(SideCode.NOT_FOUND.of(side), f"{where}: there is no such file", side=side)
+            return StorageError(
+                SideCode.NOT_FOUND.for_side(side), f"{where}: there is no such file", side=side
+            )
         case errno.ELOOP | errno.ENOTDIR:
             problem = "its path leads through a link, or through something that is not a folder"
             return StorageError(ErrorCode.FILE_OUTSIDE_ROOTS, f"{where}: {problem}", side=side)
         case errno.EACCES | errno.EPERM | errno.EROFS:
             # Other credentials do not help, because a person must change the permissions of the file.
-            code, problem = SideCode.FORBIDDEN.of(side), f"{where}: {error.strerror}"
+            code, problem = SideCode.FORBIDDEN.for_side(side), f"{where}: {error.strerror}"
             return StorageError(code, problem, side=side, retry_override=RetryClass.PERMANENT)
         case _:  # a failing disk, an unavailable server, no file descriptors or memory left
             return StorageUnreachable(where, str(error.strerror), side=side)

@@ -62,7 +62,7 @@ class CredentialAccess:
     ) -> None:
         self._store, self._egress, self._control, self._job = store, egress, control, control.job
         self._max_refreshes, self._timings = max_refreshes, timings
-        self._callbacks = control.retry_while_unavailable(lambda: store.callbacks.of(self._job))
+        self._callbacks = control.retry_while_unavailable(lambda: store.callbacks.for_job(self._job))
         self.spec, self._version = self._read()
         self._refreshed_early = 0  # the version that was about to expire at the last early refresh
 

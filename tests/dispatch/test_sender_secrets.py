@@ -27,30 +27,30 @@ def secrets(store: Store, clock: Clock) -> SigningSecrets:
 def test_a_new_secret_signs_beside_the_old_one_within_seconds(
     store: Store, requester: NewRequester, secrets: SigningSecrets, clock: Clock
 ) -> None:
-    assert secrets.of(requester.requester_id) == [requester.webhook_secret]
+    assert secrets.for_requester(requester.requester_id) == [requester.webhook_secret]
     new = store.requesters.rotate_secret(requester.requester_id, old_valid_ms=60_000)
-    assert secrets.of(requester.requester_id) == [requester.webhook_secret], "cached"
+    assert secrets.for_requester(requester.requester_id) == [requester.webhook_secret], "cached"
     clock.now += 3
-    assert secrets.of(requester.requester_id) == [new, requester.webhook_secret]
+    assert secrets.for_requester(requester.requester_id) == [new, requester.webhook_secret]
 
 
 def test_a_secret_that_has_expired_signs_no_more(
     store: Store, requester: NewRequester, secrets: SigningSecrets
 ) -> None:
     new = store.requesters.rotate_secret(requester.requester_id, old_valid_ms=0)
-    assert secrets.of(requester.requester_id) == [new]
+    assert secrets.for_requester(requester.requester_id) == [new]
 
 
 def test_a_requester_without_a_secret_is_an_error_that_names_the_remedy(secrets: SigningSecrets) -> None:
     for _ in range(2):
         with pytest.raises(NoWebhookSecret, match="stranger has no valid secret; run"):
-            secrets.of("stranger")
+            secrets.for_requester("stranger")
 
 
 def test_the_cache_of_secrets_is_bounded(store: Store, requester: NewRequester, clock: Clock) -> None:
     secrets = SigningSecrets(store.requesters, capacity=1, clock=clock)
     other = store.requesters.create("other")
-    secrets.of(requester.requester_id)
-    secrets.of(other.requester_id)
+    secrets.for_requester(requester.requester_id)
+    secrets.for_requester(other.requester_id)
     new = store.requesters.rotate_secret(requester.requester_id, old_valid_ms=0)
-    assert secrets.of(requester.requester_id) == [new], "not cached any more"
+    assert secrets.for_requester(requester.requester_id) == [new], "not cached any more"

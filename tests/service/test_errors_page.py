@@ -83,7 +83,7 @@ def test_every_error_of_a_job_is_raised_as_a_member_of_the_table() -> None:
 def test_every_code_of_the_table_is_raised_somewhere() -> None:
     product = [file for file in PACKAGE.rglob("*.py") if "synthesize" not in file.parts]
     named = {name for file in product for name in re.findall(r"\bErrorCode\.([A-Z_]+)", file.read_text())}
-    of_a_side = {side_code.of(side) for side_code in SideCode for side in get_args(Side)}
+    of_a_side = {side_code.for_side(side) for side_code in SideCode for side in get_args(Side)}
     assert {code for code in ErrorCode if code.name not in named} <= of_a_side
 
 

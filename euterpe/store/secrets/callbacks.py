@@ -46,7 +46,7 @@ class Callbacks:
             return url
         return with_query(url, self._open(job_id, requester_id, sealed), "status_webhook_url")
 
-    def of(self, job: ClaimedJob) -> bytes | None:
+    def for_job(self, job: ClaimedJob) -> bytes | None:
         """Return the queries of the job's URLs for its worker, or None if its refresh URL has no query."""
         if not is_hidden(job.spec.get("refresh_url")):
             return None

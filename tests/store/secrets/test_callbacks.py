@@ -73,14 +73,14 @@ def test_a_claimed_event_leads_to_the_whole_url_also_after_the_job_is_over(store
 
 def test_the_owner_of_a_job_gets_the_whole_refresh_url(store: Store) -> None:
     submit(store)
-    queries = store.callbacks.of(claim_one(store))
+    queries = store.callbacks.for_job(claim_one(store))
     assert queries is not None
     assert f"{CANARY}-2" in queries.decode()
 
 
 def test_a_job_without_queries_has_nothing_to_open(store: Store) -> None:
     submit(store, {**SPEC, "refresh_url": "https://requester.example/creds"})
-    assert store.callbacks.of(claim_one(store)) is None
+    assert store.callbacks.for_job(claim_one(store)) is None
     event = one_event(store)
     assert (event.sealed_callbacks, url_of(store, event)) == (None, SPEC["status_webhook_url"])
 
@@ -89,7 +89,7 @@ def test_a_row_from_before_the_queries_were_sealed_is_delivered_and_shown_masked
     (job_id,) = enqueue(store, spec=OLD_ROW)
     job = claim_one(store)
     assert job.spec["refresh_url"] == CREDS
-    assert store.callbacks.of(job) is None
+    assert store.callbacks.for_job(job) is None
     assert url_of(store, one_event(store)) == HOOK
     assert CANARY not in str(store.jobs.get(job_id))
 
