@@ -118,7 +118,7 @@ def _answer(results: Results, requesters: Sequence[Row], whole: Row) -> str:
     money = partial(words.money, currency=prices.currency)
     caused, wasted = share(most["cost"], whole["cost"]), share(whole["wasted_cost"], whole["cost"])
     return (
-        f"{money(whole['cost'])} for {words.of(whole['jobs'], 'job')}, "
+        f"{money(whole['cost'])} for {words.quantity(whole['jobs'], 'job')}, "
         f"{money(whole['cpu_hours'] * prices.cpu_hour)} of it for processor time. "
         f"{most['requester']} caused {words.percent(caused)}; "
         f"{money(whole['wasted_cost'])} ({words.percent(wasted)}) "

@@ -123,7 +123,7 @@ def _answer(rows: Sequence[Row]) -> str:
         return "Nothing has failed."
     tries, most = sum(row["attempts"] for row in rows), rows[0]
     sentences = [
-        f"{words.of(tries, 'attempt')} failed, in {words.of(len(rows), 'way')}. The commonest is "
+        f"{words.quantity(tries, 'attempt')} failed, in {words.quantity(len(rows), 'way')}. The commonest is "
         f"{failure_name(most)}: {words.percent(share(most['attempts'], tries))} of them."
     ]
     for trend, phrase in (("new", "New in the last week"), ("rising", "More frequent than the week before")):
@@ -197,7 +197,7 @@ def failing(results: Results) -> Iterator[Finding]:
             yield Finding(
                 _grave(row) if trend in ("new", "rising") else Severity.good,
                 f"{failure_name(row)} {phrase}.",
-                f"{words.of(row['last_week'], 'attempt')} in the last week, "
+                f"{words.quantity(row['last_week'], 'attempt')} in the last week, "
                 f"{words.count(row['week_before'])} in the week before, "
                 f"first seen {words.instant(row['first_seen'])}; "
                 f"{words.percent(row['recovered'])} of the jobs that met it succeeded all the same",

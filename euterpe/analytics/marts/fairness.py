@@ -271,7 +271,7 @@ def uneven_waiting(results: Results) -> Iterator[Finding]:
         yield Finding(
             Severity.warning,
             f"In queue {queue.name}, {worst['requester']} waits for others.",
-            f"95 % of its {words.of(worst['jobs'], 'job')} there within "
+            f"95 % of its {words.quantity(worst['jobs'], 'job')} there within "
             f"{words.duration_ms(worst['p95_waiting_ms'])}, {words.factor(worst['waiting_ratio'])} that of "
             f"all jobs of the queue, though it has {words.percent(worst['share_of_work'])} of its work; "
             f"Jain's index of {len(queue.compared)} requesters is {jain:.2f}, and 1 is even",

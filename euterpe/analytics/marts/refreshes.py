@@ -87,13 +87,13 @@ def _answer(rows: Sequence[Row], whole: Row) -> str:
     if not whole["refreshes"] and not whole["credential_failures"]:
         return "No job needed new credentials."
     sentences = [
-        f"{words.of(whole['refreshed_jobs'], 'job')} ({words.percent(whole['refreshed_share'])}) had their "
-        f"credentials renewed, {words.of(whole['refreshes'], 'time')} in all."
+        f"{words.quantity(whole['refreshed_jobs'], 'job')} ({words.percent(whole['refreshed_share'])}) had their "
+        f"credentials renewed, {words.quantity(whole['refreshes'], 'time')} in all."
     ]
     if lacking := whole["credential_failures"]:
         worst = max(rows, key=lambda row: row["credential_failures"])
         sentences.append(
-            f"{words.of(lacking, 'attempt')} ended for want of working credentials, "
+            f"{words.quantity(lacking, 'attempt')} ended for want of working credentials, "
             f"{words.count(worst['credential_failures'])} of them with {worst['requester']}."
         )
     else:
@@ -125,9 +125,9 @@ def stale_credentials(results: Results) -> Iterator[Finding]:
     worst = max(rows, key=lambda row: (row["credential_failures"], row["requester"]))
     yield Finding(
         Severity.warning,
-        f"{words.of(whole['credential_failures'], 'attempt')} ended for want of working credentials.",
+        f"{words.quantity(whole['credential_failures'], 'attempt')} ended for want of working credentials.",
         f"{words.count(worst['credential_failures'])} of them with {worst['requester']}, which has "
-        f"{words.of(worst['jobs'], 'job')}",
+        f"{words.quantity(worst['jobs'], 'job')}",
         "credentials",
         weight=touched,
     )

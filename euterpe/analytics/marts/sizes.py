@@ -80,12 +80,12 @@ def _answer(rows: Sequence[Row]) -> str:
     ratio = words.percent(share(whole["bytes_out"], whole["bytes_in"]))
     sentences = [
         f"{words.size(whole['bytes_in'])} became {words.size(whole['bytes_out'])} ({ratio}). "
-        f"{words.of(whole['larger_than_source'], 'job')} made more bytes than they read."
+        f"{words.quantity(whole['larger_than_source'], 'job')} made more bytes than they read."
     ]
     if whole["generous"]:
         most = max(rows, key=lambda row: row["generous"])
         sentences.append(
-            f"{words.of(whole['generous'], 'job')} measured above VMAF 97, most of them {most['profile']}: "
+            f"{words.quantity(whole['generous'], 'job')} measured above VMAF 97, most of them {most['profile']}: "
             "a lower bit rate would hardly be seen."
         )
     return " ".join(sentences)
@@ -160,7 +160,7 @@ def wasted_bits(results: Results) -> Iterator[Finding]:
     yield Finding(
         Severity.warning,
         f"{words.percent(larger)} of the jobs make more bytes than they read.",
-        f"{words.count(whole['larger_than_source'])} of {words.of(whole['jobs'], 'job')}; "
+        f"{words.count(whole['larger_than_source'])} of {words.quantity(whole['jobs'], 'job')}; "
         f"{words.count(worst['larger_than_source'])} of them with {worst['profile']}, which is "
         f"{words.percent(share(worst['larger_than_source'], worst['jobs']))} of its own",
         "sizes",
@@ -176,7 +176,7 @@ def generous_bits(results: Results) -> Iterator[Finding]:
         yield Finding(
             Severity.note,
             f"{words.percent(generous)} of {row['profile']} measured above VMAF 97: lower its bit rate.",
-            f"{words.count(row['generous'])} of {words.of(row['measured'], 'job')}; "
+            f"{words.count(row['generous'])} of {words.quantity(row['measured'], 'job')}; "
             "the difference would hardly be seen",
             "sizes",
             weight=share(row["generous"], results.totals.jobs) or 0.0,

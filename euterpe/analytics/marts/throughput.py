@@ -85,7 +85,7 @@ def _answer(whole: Row, days: int) -> str:
     became = [f"{words.count(whole[key])} {name}" for key, name in OUTCOMES.items() if whole[key]]
     rate = words.percent(succeeded_share(whole))
     return (
-        f"{words.of(whole['jobs'], 'job')} on {words.of(days, 'day')}: {words.listed(became)}. "
+        f"{words.quantity(whole['jobs'], 'job')} on {words.quantity(days, 'day')}: {words.listed(became)}. "
         f"Of those that ended, leaving out the canceled, {rate} succeeded. "
         f"They made {words.duration(60 * whole['output_minutes'])} of media."
     )
@@ -183,7 +183,7 @@ def demand(results: Results) -> Iterator[Finding]:
         yield Finding(
             Severity.note,
             f"There is {'more' if moved > 0 else 'less'} to do: {words.change(moved)} jobs within a week.",
-            f"{words.of(last['jobs'], 'job')} in the last seven whole days, "
+            f"{words.quantity(last['jobs'], 'job')} in the last seven whole days, "
             f"{words.count(before['jobs'])} in the seven before",
             "outcomes",
             weight=1.0,

@@ -106,7 +106,7 @@ def busy_sentence(days: Sequence[Row]) -> str:
     whole = total(days, _SUMS)
     calendar = (max(row["day"] for row in days) - min(row["day"] for row in days)).days + 1
     return (
-        f"Slots busy on average, over all hours of {words.of(calendar, 'day')}: "
+        f"Slots busy on average, over all hours of {words.quantity(calendar, 'day')}: "
         f"{words.number(whole['busy_seconds'] / _DAY_SECONDS / calendar)}."
     )
 
@@ -152,7 +152,7 @@ def _column(at: date, row: Row | None) -> StackedColumn:
     busy = row["busy_seconds"] / _DAY_SECONDS if row else 0.0
     slots = float(row["peak_busy"]) if row else None
     text = f"{words.number(busy)} jobs at once"
-    text += "" if slots is None else f", {words.of(slots, 'slot')}"
+    text += "" if slots is None else f", {words.quantity(slots, 'slot')}"
     return StackedColumn(f"{at.day} {at:%b}", f"{words.day(at)}: {text}", (busy, slots))
 
 

@@ -94,12 +94,12 @@ def _answer(results: Results, rows: Sequence[Row]) -> str:
     whole, (punctual, ended) = total(rows, _SUMS), on_time(rows)
     late = [row["requester"] for row in rows if row["meets_slo"] is False]
     met = (
-        f"{len(late)} of {words.of(len(rows), 'receiver')} missed it."
+        f"{len(late)} of {words.quantity(len(rows), 'receiver')} missed it."
         if late
         else f"{'It was met' if len(rows) == 1 else f'All {len(rows)} met it'}."
     )
     return (
-        f"{words.percent(share(punctual, ended))} of {words.of(ended, 'event')} arrived within {within}; "
+        f"{words.percent(share(punctual, ended))} of {words.quantity(ended, 'event')} arrived within {within}; "
         f"{words.count(whole['dead_letter'])} were given up, {words.count(whole['pending'])} are pending"
         f"{_untried(whole['untried'])}. What is pending for longer than {within} counts as missed. "
         f"{asked} {met}"
@@ -206,10 +206,10 @@ def late_webhooks(results: Results) -> Iterator[Finding]:
     who = "misses" if len(late) == 1 else "miss"
     yield Finding(
         Severity.bad if worst["within_slo"] < 0.5 else Severity.warning,
-        f"{len(late)} of {words.of(len(rows), 'receiver')} {who} the webhook objective.",
+        f"{len(late)} of {words.quantity(len(rows), 'receiver')} {who} the webhook objective.",
         f"worst is {worst['requester']}: {words.percent(worst['within_slo'])} within "
         f"{words.duration(objective.within_seconds)}, where {words.percent(objective.share)} are wanted; "
-        f"{words.of(worst['dead_letter'], 'event')} given up"
+        f"{words.quantity(worst['dead_letter'], 'event')} given up"
         + (f", mostly for {worst['worst_error']}" if worst["worst_error"] else ""),
         "webhooks",
         weight=share(total(late, ("events",))["events"], total(rows, ("events",))["events"]) or 0.0,

@@ -24,7 +24,7 @@ def findings(results: Results, marts: Sequence[Mart] = MARTS) -> list[Finding]:
     if ended < _FEW_JOBS:
         small = fact(
             "The history is too small to say what changed.",
-            f"{words.of(ended, 'job')} ended, and it takes {_FEW_JOBS}",
+            f"{words.quantity(ended, 'job')} ended, and it takes {_FEW_JOBS}",
             "outcomes",
         )
         return [small, *facts(results)]
@@ -63,7 +63,9 @@ def _jobs(results: Results) -> Iterator[Finding]:
     rate = succeeded_share(whole)
     done = "none has ended" if rate is None else f"{words.percent(rate)} of those that ended succeeded"
     made = words.duration(60 * whole["output_minutes"])
-    yield fact(f"{words.of(whole['jobs'], 'job')}, and {done}.", f"they made {made} of media", "outcomes")
+    yield fact(
+        f"{words.quantity(whole['jobs'], 'job')}, and {done}.", f"they made {made} of media", "outcomes"
+    )
 
 
 def _cost(results: Results) -> Iterator[Finding]:
@@ -87,6 +89,6 @@ def _webhooks(results: Results) -> Iterator[Finding]:
     within = words.duration(results.objective.within_seconds)
     yield fact(
         f"{words.percent(share(punctual, ended))} of the webhooks arrived within {within}.",
-        f"{words.of(ended, 'event')} to {words.of(len(rows), 'receiver')}",
+        f"{words.quantity(ended, 'event')} to {words.quantity(len(rows), 'receiver')}",
         "webhooks",
     )

@@ -80,8 +80,8 @@ def _scope(results: Results) -> str:
     asked = "; ".join(f"{name}: {value}" for name, value in results.filters.items())
     totals = results.totals
     read = (
-        f"{words.of(totals.jobs, 'job')}, {words.of(totals.attempts, 'attempt')}, "
-        f"{words.of(totals.deliveries, 'webhook')}"
+        f"{words.quantity(totals.jobs, 'job')}, {words.quantity(totals.attempts, 'attempt')}, "
+        f"{words.quantity(totals.deliveries, 'webhook')}"
     )
     return f"{span} · {read}{f' · only {asked}' if asked else ''}"
 
@@ -107,7 +107,7 @@ def _misdated(results: Results) -> list[str]:
 
 def _rows(totals: Totals) -> str:
     counts = {"job": totals.jobs, "attempt": totals.attempts, "webhook": totals.deliveries}
-    named = [words.of(count, thing) for thing, count in counts.items() if count]
+    named = [words.quantity(count, thing) for thing, count in counts.items() if count]
     return f"{words.listed(named)} {'is' if sum(counts.values()) == 1 else 'are'}" if named else ""
 
 
@@ -122,7 +122,7 @@ def _tiles(results: Results) -> list[Html]:
         tile(
             "Jobs",
             words.count(jobs["jobs"]),
-            f"{words.of(round(jobs['output_minutes']), 'minute')} of output",
+            f"{words.quantity(round(jobs['output_minutes']), 'minute')} of output",
         ),
         tile("Succeeded", words.percent(succeeded_share(jobs)), "of those that ended, canceled left out"),
         tile(

@@ -20,7 +20,7 @@ def exact(value: float) -> str:
     return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.2f}"
 
 
-def of(number: float, thing: str) -> str:
+def quantity(number: float, thing: str) -> str:
     """Format a count with its noun: `1 job`, `1,200 jobs`."""
     return f"{count(number)} {thing}{'' if number == 1 else 's'}"
 

@@ -53,7 +53,7 @@ def urgent(results: Results) -> Iterator[Finding]:
     for row in results.rows(TABLE.name):
         if row["priority"] == 100:
             yield Finding(
-                Severity.bad, "Some jobs are urgent.", words.of(row["jobs"], "job"), "priorities", 9.0
+                Severity.bad, "Some jobs are urgent.", words.quantity(row["jobs"], "job"), "priorities", 9.0
             )
 
 

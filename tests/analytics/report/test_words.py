@@ -143,7 +143,7 @@ def test_a_span_of_a_day_or_more_is_in_days() -> None:
 
 
 def test_nouns_are_plural_except_after_1() -> None:
-    assert (words.of(1, "job"), words.of(0, "job"), words.of(12_000, "job")) == (
+    assert (words.quantity(1, "job"), words.quantity(0, "job"), words.quantity(12_000, "job")) == (
         "1 job",
         "0 jobs",
         "12 k jobs",
