@@ -46,8 +46,14 @@ class _Kind:
     retry_note: str = ""
 
 
-_NO, _YES = RetryClass.PERMANENT, RetryClass.TRANSIENT
-_SOURCE, _REQUEST, _REQUESTER, _STORAGE, _WORKER = Fault
+# Short names, so that the row of a code fits on one line.
+_PERMANENT = RetryClass.PERMANENT
+_TRANSIENT = RetryClass.TRANSIENT
+_SOURCE = Fault.SOURCE
+_REQUEST = Fault.REQUEST
+_REQUESTER = Fault.REQUESTER
+_STORAGE = Fault.STORAGE
+_WORKER = Fault.WORKER
 
 
 class ErrorCode(StrEnum):
@@ -78,7 +84,7 @@ class ErrorCode(StrEnum):
 
     SOURCE_NOT_FOUND = (
         "source_not_found",
-        _Kind(_SOURCE, _NO, "fetching"),
+        _Kind(_SOURCE, _PERMANENT, "fetching"),
         "the object, file, bucket or container does not exist",
         "check the URL",
     )
@@ -91,81 +97,83 @@ class ErrorCode(StrEnum):
     )
     SOURCE_REFUSED = (
         "source_refused",
-        _Kind(_STORAGE, _NO, "fetching"),
+        _Kind(_STORAGE, _PERMANENT, "fetching"),
         "storage answered with a status that no retry changes, or with a redirect, which is not followed",
         "check the URL, the region or endpoint, and the store's settings",
     )
     SOURCE_UNREACHABLE = (
         "source_unreachable",
-        _Kind(_STORAGE, _YES, "fetching"),
+        _Kind(_STORAGE, _TRANSIENT, "fetching"),
         "storage was unavailable, failed, or closed the connection, five times in a row",
         "check the store if the error repeats",
     )
     SOURCE_EMPTY = (
         "source_empty",
-        _Kind(_SOURCE, _NO, "fetching"),
+        _Kind(_SOURCE, _PERMANENT, "fetching"),
         "the object has no bytes",
         "upload the source again",
     )
     SOURCE_TOO_LARGE = (
         "source_too_large",
-        _Kind(_SOURCE, _NO, "fetching"),
+        _Kind(_SOURCE, _PERMANENT, "fetching"),
         "the source is larger than `max_source_bytes` or than the operator allows; reading stops at the "
         "limit, whether the size was announced or not",
         "raise the limit of the job, or ask the operator",
     )
     SOURCE_OVERLONG = (
         "source_overlong",
-        _Kind(_STORAGE, _NO, "fetching"),
+        _Kind(_STORAGE, _PERMANENT, "fetching"),
         "the server sent more bytes than it had announced",
         "correct the server",
     )
     SOURCE_CHANGED = (
         "source_changed",
-        _Kind(_SOURCE, _NO, "fetching"),
+        _Kind(_SOURCE, _PERMANENT, "fetching"),
         "the source was replaced while it was fetched",
         "retry: the next attempt fetches the new source",
     )
     SOURCE_TRUNCATED = (
         "source_truncated",
-        _Kind(_SOURCE, _NO, "fetching processing", of_ffmpeg=True, retry_note="except broken transfers"),
+        _Kind(
+            _SOURCE, _PERMANENT, "fetching processing", of_ffmpeg=True, retry_note="except broken transfers"
+        ),
         "the transfer ended before the announced length (retried), or the file itself is incomplete (not "
         "retried)",
         "upload the source again",
     )
     SOURCE_NOT_MEDIA = (
         "source_not_media",
-        _Kind(_SOURCE, _NO, "fetching"),
+        _Kind(_SOURCE, _PERMANENT, "fetching"),
         "the source is not a media file, or is damaged at its beginning; playlists do not count as media",
         "check what was uploaded",
     )
     SOURCE_DAMAGED = (
         "source_damaged",
-        _Kind(_SOURCE, _NO, "processing", of_ffmpeg=True),
+        _Kind(_SOURCE, _PERMANENT, "processing", of_ffmpeg=True),
         "the source cannot be decoded to its end",
         "upload the source again",
     )
     SOURCE_UNSUPPORTED = (
         "source_unsupported",
-        _Kind(_SOURCE, _NO, "fetching processing", of_ffmpeg=True),
+        _Kind(_SOURCE, _PERMANENT, "fetching processing", of_ffmpeg=True),
         "the source has a container, codec or picture size that is not accepted",
         "convert the source first",
     )
     NO_VIDEO_STREAM = (
         "no_video_stream",
-        _Kind(_REQUEST, _NO, "processing"),
+        _Kind(_REQUEST, _PERMANENT, "processing"),
         "an output needs video, and the source has none",
         "request audio only",
     )
     NO_AUDIO_STREAM = (
         "no_audio_stream",
-        _Kind(_REQUEST, _NO, "processing"),
+        _Kind(_REQUEST, _PERMANENT, "processing"),
         "an output needs audio, and the source has none",
         "request video only",
     )
     SOURCE_TOO_SLOW = (
         "source_too_slow",
-        _Kind(_STORAGE, _YES, "fetching"),
+        _Kind(_STORAGE, _TRANSIENT, "fetching"),
         "the source arrived more slowly than the operator's minimum speed ([64 KiB a second over a "
         "minute](operate.md#settings))",
         "use a faster server",
@@ -178,25 +186,25 @@ class ErrorCode(StrEnum):
     )
     ENDPOINT_NOT_ALLOWED = (
         "endpoint_not_allowed",
-        _Kind(_REQUESTER, _NO, "fetching uploading"),
+        _Kind(_REQUESTER, _PERMANENT, "fetching uploading"),
         "a refresh brought an `endpoint` that the operator does not allow",
         "ask the operator for `EUTERPE_STORAGE_ENDPOINTS`",
     )
     FILE_OUTSIDE_ROOTS = (
         "file_outside_roots",
-        _Kind(_REQUEST, _NO, "fetching uploading"),
+        _Kind(_REQUEST, _PERMANENT, "fetching uploading"),
         "a `file://` path leads outside the operator's folders, or through a symbolic link",
         "ask the operator for `EUTERPE_STORAGE_ROOTS`",
     )
     EGRESS_REFUSED = (
         "egress_refused",
-        _Kind(_REQUEST, _NO, "fetching uploading"),
+        _Kind(_REQUEST, _PERMANENT, "fetching uploading"),
         "a signed URL leads to an address that is not public",
         "ask the operator for `EUTERPE_EGRESS_ALLOW`",
     )
     OUTPUT_NOT_FOUND = (
         "output_not_found",
-        _Kind(_REQUEST, _NO, "uploading"),
+        _Kind(_REQUEST, _PERMANENT, "uploading"),
         "there is no such bucket or container, or `output.urls` lacks a file of the job",
         "create the bucket or container, or correct the request",
     )
@@ -209,186 +217,186 @@ class ErrorCode(StrEnum):
     )
     OUTPUT_REFUSED = (
         "output_refused",
-        _Kind(_STORAGE, _NO, "uploading"),
+        _Kind(_STORAGE, _PERMANENT, "uploading"),
         "storage answered with a status that no retry changes, or with a redirect, which is not followed",
         "check the URL, the region or endpoint, and the store's settings",
     )
     OUTPUT_UNREACHABLE = (
         "output_unreachable",
-        _Kind(_STORAGE, _YES, "uploading"),
+        _Kind(_STORAGE, _TRANSIENT, "uploading"),
         "storage was unavailable, failed, or closed the connection, several times in a row",
         "check the store if the error repeats",
     )
     OUTPUT_TOO_SLOW = (
         "output_too_slow",
-        _Kind(_STORAGE, _YES, "uploading"),
+        _Kind(_STORAGE, _TRANSIENT, "uploading"),
         "the store accepted an output more slowly than the operator's minimum speed ([64 KiB a second over a "
         "minute](operate.md#settings))",
         "check the store if the error repeats",
     )
     OUTPUT_CONFLICT = (
         "output_conflict",
-        _Kind(_REQUEST, _NO, "uploading"),
+        _Kind(_REQUEST, _PERMANENT, "uploading"),
         "another job wrote a different file under this name while this job ran",
         "give each job an output prefix of its own",
     )
     OUTPUT_CHANGED = (
         "output_changed",
-        _Kind(_REQUESTER, _YES, "uploading"),
+        _Kind(_REQUESTER, _TRANSIENT, "uploading"),
         "an output was replaced or removed after it was published and before the job had succeeded",
         "make sure that no other program writes under the output prefix",
     )
     OUTPUT_IS_SOURCE = (
         "output_is_source",
-        _Kind(_REQUEST, _NO, "uploading"),
+        _Kind(_REQUEST, _PERMANENT, "uploading"),
         "an output would replace the job's own source; if the request already shows this, the answer is 422",
         "choose another prefix or name",
     )
     OUTPUT_UNSUPPORTED = (
         "output_unsupported",
-        _Kind(_REQUEST, _NO, "processing"),
+        _Kind(_REQUEST, _PERMANENT, "processing"),
         "the output's type, its picture size or its number of sprite pictures is not supported",
         "change the request; for a sprite, choose a larger `interval_seconds`",
     )
     OUTPUT_TOO_LARGE = (
         "output_too_large",
-        _Kind(_REQUEST, _NO, "processing", of_ffmpeg=True),
+        _Kind(_REQUEST, _PERMANENT, "processing", of_ffmpeg=True),
         "an output grew beyond twice the size of a source of more than 1 GB, or beyond 10 GB for a smaller "
         "source",
         "request a lower quality",
     )
     OUTPUT_TRUNCATED = (
         "output_truncated",
-        _Kind(_SOURCE, _NO, "processing", of_ffmpeg=True),
+        _Kind(_SOURCE, _PERMANENT, "processing", of_ffmpeg=True),
         "the output ends before the source does",
         "check the source",
     )
     OUTPUT_UNDECODABLE = (
         "output_undecodable",
-        _Kind(_WORKER, _NO, "processing uploading", of_ffmpeg=True),
+        _Kind(_WORKER, _PERMANENT, "processing uploading", of_ffmpeg=True),
         "the output cannot be decoded, or is not as requested",
         "tell the operator",
     )
     ENCODE_FAILED = (
         "encode_failed",
-        _Kind(_SOURCE, _NO, "processing", of_ffmpeg=True),
+        _Kind(_SOURCE, _PERMANENT, "processing", of_ffmpeg=True),
         "ffmpeg failed; the message has the reason",
         "check the source",
     )
     ENCODE_STALLED = (
         "encode_stalled",
-        _Kind(_SOURCE, _YES, "processing", of_ffmpeg=True),
+        _Kind(_SOURCE, _TRANSIENT, "processing", of_ffmpeg=True),
         "ffmpeg made no progress for two minutes (`EUTERPE_STALL_TIMEOUT_MS`)",
         "check the source if the error repeats",
     )
     ENCODE_KILLED = (
         "encode_killed",
-        _Kind(_WORKER, _YES, "processing", of_ffmpeg=True, release=Release.LIMITED),
+        _Kind(_WORKER, _TRANSIENT, "processing", of_ffmpeg=True, release=Release.LIMITED),
         "the kernel or another process killed ffmpeg, although ffmpeg had kept its limits",
         "tell the operator if the error repeats",
     )
     ENCODE_TIMEOUT = (
         "encode_timeout",
-        _Kind(_REQUEST, _NO, "processing", of_ffmpeg=True),
+        _Kind(_REQUEST, _PERMANENT, "processing", of_ffmpeg=True),
         "ffmpeg used more processor time than the job's `timeout_seconds`",
         "raise `timeout_seconds`",
     )
     ATTEMPT_TIMEOUT = (
         "attempt_timeout",
-        _Kind(_REQUEST, _NO, "any", of_ffmpeg=True),
+        _Kind(_REQUEST, _PERMANENT, "any", of_ffmpeg=True),
         "the attempt took longer than `timeout_seconds`",
         "raise `timeout_seconds`",
     )
     CANCELED = (
         "canceled",
-        _Kind(_REQUESTER, _NO, "any"),
+        _Kind(_REQUESTER, _PERMANENT, "any"),
         "the job was canceled on request",
         "retry the job if you need it after all",
     )
     LEASE_EXPIRED = (
         "lease_expired",
-        _Kind(_WORKER, _YES, "any"),
+        _Kind(_WORKER, _TRANSIENT, "any"),
         "the worker died, or could not reach the database in time",
         "nothing: the job is retried",
     )
     DISK_FULL = (
         "disk_full",
-        _Kind(_WORKER, _YES, "any", release=Release.BY_CAUSE),
+        _Kind(_WORKER, _TRANSIENT, "any", release=Release.BY_CAUSE),
         "the disk of the worker, or of a `file://` output, is full, or has less free space than the operator"
         " reserves",
         "tell the operator if the error repeats",
     )
     TOO_LARGE_FOR_WORKER = (
         "too_large_for_worker",
-        _Kind(_WORKER, _YES, "fetching processing", retry_note="another worker may have a larger disk"),
+        _Kind(_WORKER, _TRANSIENT, "fetching processing", retry_note="another worker may have a larger disk"),
         "the source or its outputs need more of a worker's disk [than one job may "
         "have](guarantees.md#shares-of-the-disk)",
         "serve the source with a `Content-Length`, or ask the operator for a worker with a larger disk",
     )
     OUT_OF_MEMORY = (
         "out_of_memory",
-        _Kind(_WORKER, _YES, "fetching processing", of_ffmpeg=True),
+        _Kind(_WORKER, _TRANSIENT, "fetching processing", of_ffmpeg=True),
         "the job needs more memory than its slot on this worker has",
         "request smaller pictures, or ask the operator for a worker with more memory",
     )
     SANDBOX_FAILED = (
         "sandbox_failed",
-        _Kind(_WORKER, _YES, "fetching processing", release=Release.LIMITED),
+        _Kind(_WORKER, _TRANSIENT, "fetching processing", release=Release.LIMITED),
         "the fork server of the sandbox was killed, or could not start a child",
         "tell the operator if the error repeats",
     )
     WORKER_EXHAUSTED = (
         "worker_exhausted",
-        _Kind(_WORKER, _YES, "any", release=Release.LIMITED),
+        _Kind(_WORKER, _TRANSIENT, "any", release=Release.LIMITED),
         "the worker has no file descriptors, threads or memory left",
         "tell the operator if the error repeats",
     )
     WORKER_BROKEN = (
         "worker_broken",
-        _Kind(_WORKER, _YES, "any", release=Release.LIMITED),
+        _Kind(_WORKER, _TRANSIENT, "any", release=Release.LIMITED),
         "the worker's self-check failed for another reason; the worker's log has the cause",
         "tell the operator if the error repeats",
     )
     FFMPEG_MISSING = (
         "ffmpeg_missing",
-        _Kind(_WORKER, _YES, ""),
+        _Kind(_WORKER, _TRANSIENT, ""),
         "the worker has no working ffmpeg, and reports this at start",
         "the operator corrects `EUTERPE_FFMPEG`",
     )
     CANNOT_DECRYPT = (
         "cannot_decrypt",
-        _Kind(_WORKER, _NO, "claimed"),
+        _Kind(_WORKER, _PERMANENT, "claimed"),
         "the stored credentials were changed, so they cannot be decrypted",
         "send new credentials, then retry; tell the operator",
     )
     INTERNAL_ERROR = (
         "internal_error",
-        _Kind(_WORKER, _YES, "any"),
+        _Kind(_WORKER, _TRANSIENT, "any"),
         "a bug; the worker's log has the details, under the job's id",
         "tell the operator",
     )
     WAITS_FOR_DISK = (
         "waits_for_disk",
-        _Kind(_WORKER, _YES, "fetching processing", release=Release.ALWAYS),
+        _Kind(_WORKER, _TRANSIENT, "fetching processing", release=Release.ALWAYS),
         "other jobs of the worker use the disk space that this job needs",
         "nothing: the job waits and is tried again",
     )
     UNKNOWN_KEK = (
         "unknown_kek",
-        _Kind(_WORKER, _YES, "claimed", release=Release.ALWAYS),
+        _Kind(_WORKER, _TRANSIENT, "claimed", release=Release.ALWAYS),
         "the worker lacks the key of the credentials",
         "if the operator has [lost the key](operate.md#when-a-key-is-missing), send new credentials: `PUT "
         "/transcode/{job_id}/credentials`",
     )
     UNKNOWN_ENCRYPTION_VERSION = (
         "unknown_encryption_version",
-        _Kind(_WORKER, _YES, "claimed", release=Release.ALWAYS),
+        _Kind(_WORKER, _TRANSIENT, "claimed", release=Release.ALWAYS),
         "the credentials were stored by a newer release",
         "the operator updates the workers",
     )
     KEY_PROVIDER_UNAVAILABLE = (
         "key_provider_unavailable",
-        _Kind(_WORKER, _YES, "claimed", release=Release.ALWAYS),
+        _Kind(_WORKER, _TRANSIENT, "claimed", release=Release.ALWAYS),
         "the worker could not reach [the keys](operate.md#keys) for a minute",
         "nothing; the operator makes the key provider available",
     )
