@@ -37,8 +37,8 @@ def _answer(results: Results, queues: Sequence[Row], days: Sequence[Row]) -> str
     if needed:
         target = words.duration(results.forecast.p95_wait_seconds)
         sentences.append(
-            f"In {results.forecast.days_ahead} days, {words.quantity(needed, 'slot')} would keep 95 % of the waits "
-            f"in each queue's busiest hour within {target}, were no slot shared between queues."
+            f"In {results.forecast.days_ahead} days, {words.quantity(needed, 'slot')} would keep 95 % of the "
+            f"waits in each queue's busiest hour within {target}, were no slot shared between queues."
         )
     if doubtful := disagreeing(queues):
         sentences.append(
@@ -81,8 +81,8 @@ def _forecast(row: Row) -> str:
     growing = "growing" if growth > 0 else "shrinking"
     grown = f"{growing} {words.percent(abs(growth))} a week" if growth else "without growth"
     return (
-        f"{row['queue']}: the busiest hour brought {words.quantity(round(row['arrivals_per_hour']), 'job')} of "
-        f"{words.duration(row['service_seconds'])} each, which keep {words.number(row['load'])} slots busy; "
+        f"{row['queue']}: the busiest hour brought {words.quantity(round(row['arrivals_per_hour']), 'job')} "
+        f"of {words.duration(row['service_seconds'])} each, which keep {words.number(row['load'])} slots busy; "
         f"{grown}, that becomes {words.number(row['forecast_load'])}. "
         f"It takes {words.quantity(row['slots_needed'], 'slot')} "
         f"({words.count(row['slots_now'])} were seen in use), and then 95 % would wait at most "
@@ -199,7 +199,8 @@ def missing_slots(results: Results) -> Iterator[Finding]:
         )
         yield Finding(
             Severity.bad if wait is None else Severity.warning,
-            f"Queue {row['queue']} needs {words.quantity(needed, 'slot')} in {results.forecast.days_ahead} days.",
+            f"Queue {row['queue']} needs {words.quantity(needed, 'slot')} "
+            f"in {results.forecast.days_ahead} days.",
             f"at most {words.count(now)} were seen in use: {outlook}{_beside(row)}",
             "capacity",
             weight=(needed - now) / needed,

@@ -87,8 +87,8 @@ def _answer(rows: Sequence[Row], whole: Row) -> str:
     if not whole["refreshes"] and not whole["credential_failures"]:
         return "No job needed new credentials."
     sentences = [
-        f"{words.quantity(whole['refreshed_jobs'], 'job')} ({words.percent(whole['refreshed_share'])}) had their "
-        f"credentials renewed, {words.quantity(whole['refreshes'], 'time')} in all."
+        f"{words.quantity(whole['refreshed_jobs'], 'job')} ({words.percent(whole['refreshed_share'])}) had "
+        f"their credentials renewed, {words.quantity(whole['refreshes'], 'time')} in all."
     ]
     if lacking := whole["credential_failures"]:
         worst = max(rows, key=lambda row: row["credential_failures"])

@@ -85,8 +85,8 @@ def _answer(rows: Sequence[Row]) -> str:
     if whole["generous"]:
         most = max(rows, key=lambda row: row["generous"])
         sentences.append(
-            f"{words.quantity(whole['generous'], 'job')} measured above VMAF 97, most of them {most['profile']}: "
-            "a lower bit rate would hardly be seen."
+            f"{words.quantity(whole['generous'], 'job')} measured above VMAF 97, most of them "
+            f"{most['profile']}: a lower bit rate would hardly be seen."
         )
     return " ".join(sentences)
 

@@ -99,8 +99,8 @@ def _answer(results: Results, rows: Sequence[Row]) -> str:
         else f"{'It was met' if len(rows) == 1 else f'All {len(rows)} met it'}."
     )
     return (
-        f"{words.percent(share(punctual, ended))} of {words.quantity(ended, 'event')} arrived within {within}; "
-        f"{words.count(whole['dead_letter'])} were given up, {words.count(whole['pending'])} are pending"
+        f"{words.percent(share(punctual, ended))} of {words.quantity(ended, 'event')} arrived within "
+        f"{within}; {words.count(whole['dead_letter'])} were given up, {words.count(whole['pending'])} are pending"
         f"{_untried(whole['untried'])}. What is pending for longer than {within} counts as missed. "
         f"{asked} {met}"
     )
