@@ -82,8 +82,8 @@ def _forecast(row: Row) -> str:
     grown = f"{growing} {words.percent(abs(growth))} a week" if growth else "without growth"
     return (
         f"{row['queue']}: the busiest hour brought {words.quantity(round(row['arrivals_per_hour']), 'job')} "
-        f"of {words.duration(row['service_seconds'])} each, which keep {words.number(row['load'])} slots busy; "
-        f"{grown}, that becomes {words.number(row['forecast_load'])}. "
+        f"of {words.duration(row['service_seconds'])} each, which keep {words.number(row['load'])} slots "
+        f"busy; {grown}, that becomes {words.number(row['forecast_load'])}. "
         f"It takes {words.quantity(row['slots_needed'], 'slot')} "
         f"({words.count(row['slots_now'])} were seen in use), and then 95 % would wait at most "
         f"{words.duration(row['p95_wait_seconds'])}. {observed(row)}".rstrip()

@@ -100,8 +100,8 @@ def _answer(results: Results, rows: Sequence[Row]) -> str:
     )
     return (
         f"{words.percent(share(punctual, ended))} of {words.quantity(ended, 'event')} arrived within "
-        f"{within}; {words.count(whole['dead_letter'])} were given up, {words.count(whole['pending'])} are pending"
-        f"{_untried(whole['untried'])}. What is pending for longer than {within} counts as missed. "
+        f"{within}; {words.count(whole['dead_letter'])} were given up, {words.count(whole['pending'])} are "
+        f"pending{_untried(whole['untried'])}. What is pending for longer than {within} counts as missed. "
         f"{asked} {met}"
     )
 
