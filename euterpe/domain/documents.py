@@ -22,21 +22,21 @@ _SHA256 = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
 class About:
     """The description of a field, an example of its value, and further keywords of its JSON schema.
 
-    `form` is the class that describes the object in the field, or each object in its list. The value of the
-    field stays a mapping, so that readers also get members that `form` does not describe.
+    `inner` is the class of the inner document: of the object in the field, or of each object in its list. The
+    value of the field stays a mapping, so that readers also get members that `inner` does not describe.
     """
 
     text: str
     example: object
-    form: type | None
+    inner: type | None
     is_required: bool
     schema: Mapping[str, object]
 
 
 def about(
-    text: str, example: object, *, form: type | None = None, is_required: bool = True, **schema: object
+    text: str, example: object, *, inner: type | None = None, is_required: bool = True, **schema: object
 ) -> About:
-    return About(text, example, form, is_required, schema)
+    return About(text, example, inner, is_required, schema)
 
 
 class DocumentField(NamedTuple):
@@ -112,14 +112,16 @@ class OutputDocument:
             "each file, with its path below the output prefix; if the job has more than about 900 files, the "
             "list leaves out the last segments, and `file_count` is larger than the list",
             [example_document(FileDocument)],
-            form=FileDocument,
+            inner=FileDocument,
         ),
     ]
 
 
 Outputs = Annotated[
     Sequence[Object],
-    about("the outputs, once the job has succeeded", [example_document(OutputDocument)], form=OutputDocument),
+    about(
+        "the outputs, once the job has succeeded", [example_document(OutputDocument)], inner=OutputDocument
+    ),
 ]
 
 
@@ -169,7 +171,7 @@ class StatusDocument(JobFields):
         about(
             "the error of the last attempt; while the job waits or runs, the error of the previous attempt",
             example_document(ErrorDocument),
-            form=ErrorDocument,
+            inner=ErrorDocument,
         ),
     ]
     metadata: Metadata
@@ -197,7 +199,7 @@ class EventDocument:
     external_id: ExternalId
     metadata: Metadata
     outputs: Outputs
-    error: Annotated[Object | None, about("the error, if the job has failed", None, form=ErrorDocument)]
+    error: Annotated[Object | None, about("the error, if the job has failed", None, inner=ErrorDocument)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

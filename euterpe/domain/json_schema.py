@@ -18,24 +18,24 @@ def object_schema(document: type, link: Callable[[type], Schema] | None = None) 
     included.
     """
     known = fields_of(document)
-    inner = link or object_schema
+    schema_of = link or object_schema
     return {
         "type": "object",
-        "properties": {one.name: _field_schema(one, inner) for one in known},
+        "properties": {one.name: _field_schema(one, schema_of) for one in known},
         "required": [one.name for one in known if one.about.is_required],
     }
 
 
-def _field_schema(one: DocumentField, inner: Callable[[type], Schema]) -> Schema:
+def _field_schema(one: DocumentField, schema_of: Callable[[type], Schema]) -> Schema:
     about = one.about
     described = {"description": f"{about.text[0].upper()}{about.text[1:]}.", "examples": [about.example]}
-    return {**_type_schema(one.type, about.form, inner), **about.schema, **described}
+    return {**_type_schema(one.type, about.inner, schema_of), **about.schema, **described}
 
 
-def _type_schema(annotation: object, form: type | None, inner: Callable[[type], Schema]) -> Schema:
+def _type_schema(annotation: object, inner: type | None, schema_of: Callable[[type], Schema]) -> Schema:
     if isinstance(annotation, UnionType):  # `X | None`, the only kind of union in a document
         (kind,) = (part for part in get_args(annotation) if part is not NoneType)
-        schema = _type_schema(kind, form, inner)
+        schema = _type_schema(kind, inner, schema_of)
         if "$ref" in schema:
             return {"anyOf": [schema, {"type": "null"}]}
         return {**schema, "type": [schema["type"], "null"]}
@@ -43,7 +43,7 @@ def _type_schema(annotation: object, form: type | None, inner: Callable[[type], 
         return {"type": _SCALARS[annotation]}
     if get_origin(annotation) is Sequence:
         (item,) = get_args(annotation)
-        return {"type": "array", "items": _type_schema(item, form, inner)}
+        return {"type": "array", "items": _type_schema(item, inner, schema_of)}
     if get_origin(annotation) is Mapping:
-        return {"type": "object", "additionalProperties": True} if form is None else inner(form)
+        return {"type": "object", "additionalProperties": True} if inner is None else schema_of(inner)
     raise TypeError(f"a field of a document cannot be {annotation!r}")
