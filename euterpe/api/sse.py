@@ -8,7 +8,8 @@ from functools import partial
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
+from starlette.types import Receive, Send
+from starlette.types import Scope as ConnectionScope
 
 from euterpe.api import parameters
 from euterpe.api.disconnect import run_until, while_connected
@@ -18,7 +19,7 @@ from euterpe.api.watcher import Watch
 from euterpe.domain.documents import ProgressDocument, members
 from euterpe.domain.events import event_type
 from euterpe.domain.rows import EventRow, JobRow
-from euterpe.domain.scopes import Scope as ApiScope
+from euterpe.domain.scopes import Scope
 from euterpe.domain.states import FINISHED, IN_PROGRESS
 from euterpe.store.errors import StoreUnavailable
 
@@ -106,7 +107,7 @@ class EventStream(Response):
         self._slot, self._watch, self._timings = slot, watch, timings
         self._figures: tuple[float | None, ...] | None = None
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: ConnectionScope, receive: Receive, send: Send) -> None:
         del scope
         with self._slot(), self._watch() as watch:
             await while_connected(self._send_events(send, watch), receive)
@@ -167,7 +168,7 @@ class EventsEndpoint:
         self._timings = service.timings
 
     async def get(self, request: Request) -> Response:
-        requester_id = (await self._authenticator.authenticate(request, ApiScope.READ)).requester_id
+        requester_id = (await self._authenticator.authenticate(request, Scope.READ)).requester_id
         job_id = parameters.job_in_path(request)
         last_sequence = parameters.last_event_id(request)
         read = partial(self._read, job_id, requester_id)
