@@ -138,8 +138,8 @@ class CredentialAccess:
             occurred_at=iso(int(time.time() * 1000)),
         )
         body = json.dumps(members(call)).encode()
-        signing, sent_at = self.spec.webhook_format, int(time.time())
-        headers = webhook_headers(signing, secrets, call.event_id, body, sent_at)
+        webhook_format, sent_at = self.spec.webhook_format, int(time.time())
+        headers = webhook_headers(webhook_format, secrets, call.event_id, body, sent_at)
         try:
             answer = self._egress.request(
                 "POST",
