@@ -135,19 +135,19 @@ class Dispatcher:
             return True
         events = self._lease_keeper.claim(self._worker_id, room, skipped=self._skipped)
         with self._lock:
-            asked = self._scheduler.unproven_destinations(events)
-        known = self._read_origins(asked)
+            unproven = self._scheduler.unproven_destinations(events)
+        known = self._read_origins(unproven)
         with self._lock:
-            self._scheduler.add(events, asked, known)
+            self._scheduler.add(events, unproven, known)
             self._outbox_has_more = len(events) == room
         self._hand_out()
         with self._lock:
             return not (self._outbox_has_more and self._scheduler.room())
 
-    def _read_origins(self, asked: Set[OriginKey]) -> Mapping[OriginKey, KnownOrigin] | None:
+    def _read_origins(self, unproven: Set[OriginKey]) -> Mapping[OriginKey, KnownOrigin] | None:
         """Return the stored state of these receivers; None in an outage, which does not stop the sends."""
         try:
-            return self._store.outbox.origins.read(asked)
+            return self._store.outbox.origins.read(unproven)
         except StoreUnavailable as error:
             _log_error(error)
             return None

@@ -28,10 +28,10 @@ class EventLeaseKeeper(LeaseKeeper[HeldEvent]):
         self._outbox, self._lease_ms, self._clock = outbox, lease_ms, clock
 
     def claim(self, worker_id: str, limit: int, *, skipped: Collection[str] = ()) -> list[ClaimedEvent]:
-        asked = self._clock()
+        requested_at = self._clock()
         events = self._outbox.claim(worker_id, limit, lease_ms=self._lease_ms, skipped=skipped)
         for event in events:
-            self.add(event.event_id, HeldEvent(event, self._end(asked)))
+            self.add(event.event_id, HeldEvent(event, self._end(requested_at)))
         return events
 
     def forget(self, events: Iterable[ClaimedEvent]) -> None:
@@ -50,14 +50,14 @@ class EventLeaseKeeper(LeaseKeeper[HeldEvent]):
         return held if held and held.event.claim_version == event.claim_version else None
 
     def send_heartbeat(self, claims: Sequence[HeldEvent]) -> None:
-        asked = self._clock()
+        requested_at = self._clock()
         kept = self._outbox.heartbeat([held.event for held in claims], lease_ms=self._lease_ms)
         for held in claims:
-            held.ends = self._end(asked) if held.event.event_id in kept else asked
+            held.ends = self._end(requested_at) if held.event.event_id in kept else requested_at
 
-    def _end(self, asked: float) -> float:
+    def _end(self, requested_at: float) -> float:
         """Return the lease's end, counted from before the request: never later than in the database."""
-        return asked + self._lease_ms / 1000
+        return requested_at + self._lease_ms / 1000
 
     def pause_after(self, error: Exception) -> float:
         _log.warning("heartbeat_failed", error=str(error))

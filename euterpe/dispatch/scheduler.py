@@ -81,17 +81,17 @@ class SendScheduler:
     def add(
         self,
         events: Iterable[ClaimedEvent],
-        asked: Iterable[OriginKey] = (),
+        unproven: Iterable[OriginKey] = (),
         known: Mapping[OriginKey, KnownOrigin] | None = None,
     ) -> None:
-        """Add claimed events. `known` is the stored state of the destinations in `asked`, if it was read."""
-        now, were_asked = self._clock(), set(asked)
+        """Add claimed events. `known` is the stored state of the `unproven` destinations, if it was read."""
+        now, not_loaded = self._clock(), set(unproven)
         for event in events:
             requester = self._requester(event.requester_id)
             destination = requester.destination(event)
-            if destination.key in were_asked and known is not None:
+            if destination.key in not_loaded and known is not None:
                 destination.load_known(known.get(destination.key), now)
-                were_asked.discard(destination.key)
+                not_loaded.discard(destination.key)
             destination.waiting.append(QueuedEvent(event, now))
             requester.activate(destination)
             self._active.setdefault(event.requester_id, requester)

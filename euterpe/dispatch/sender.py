@@ -175,8 +175,8 @@ class Sender:
         )
 
     def _judge(self, event: ClaimedEvent, answer: EgressResponse) -> DeliveryDecision:
-        asked = retry_after_ms(answer.headers.get("retry-after"), self._wall_clock())
-        return self._decide(event, answer.status, retry_after_ms=asked)
+        wait_ms = retry_after_ms(answer.headers.get("retry-after"), self._wall_clock())
+        return self._decide(event, answer.status, retry_after_ms=wait_ms)
 
     def _retry(self, event: ClaimedEvent, failure: str) -> DeliveryDecision:
         return self._decide(event, None, failure=failure)

@@ -208,5 +208,5 @@ def decide_delivery(
         return Undeliverable(f"{reason}; all {max_attempts} attempts are spent")
     retry_class = RetryClass.THROTTLED if status == 429 else RetryClass.TRANSIENT
     delay = schedule.delay_ms(attempt_count, retry_class, draw)
-    asked = min(retry_after_ms or 0, schedule.longest_retry_after_ms)
-    return Redeliver(max(delay, asked), reason)
+    requested_ms = min(retry_after_ms or 0, schedule.longest_retry_after_ms)
+    return Redeliver(max(delay, requested_ms), reason)
