@@ -1,14 +1,14 @@
 """Enqueue jobs in one transaction: accept, refuse or replay (by idempotency key) each job (contract §9)."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 
 import sqlalchemy as sa
 
 from euterpe.crypto.envelope import Sealed
-from euterpe.domain.rows import JobRow, Json
+from euterpe.domain.rows import Json
 from euterpe.domain.states import JobStatus, lane_when_new
-from euterpe.domain.status import status_document
+from euterpe.domain.status import status_of_columns
 from euterpe.domain.text import check_text
 from euterpe.store.checks import check_count, check_name
 from euterpe.store.engine.batch_rows import TEXT, AnyRow, Rows, as_parameter
@@ -21,7 +21,6 @@ from euterpe.store.queue.fairness.admission import Admission
 from euterpe.store.queue.fairness.groups import Group
 from euterpe.store.tables import idempotency_keys, inbox_jobs
 
-# The columns that are NULL in a new row.
 # The columns of a new job that may be NULL; all other nullable columns are written later.
 _OPTIONAL = ("external_id", "group_id", "source_ref", "rank")
 _SEALED = ("storage_creds_", "callbacks_")
@@ -30,7 +29,6 @@ _LATER = {
     for column in inbox_jobs.columns
     if column.nullable and column.name not in _OPTIONAL and not column.name.startswith(_SEALED)
 }
-_SHOWN = [column.name for column in fields(JobRow)]
 _WRITTEN = [column.name for column in inbox_jobs.columns if column.name not in _LATER]
 
 
@@ -108,7 +106,7 @@ class Enqueue:
             now, answers = self._answer_known(connection, jobs)
             fresh = [job for job in jobs if job.job_id not in answers]
             rows = self._insert(connection, fresh, now)
-        accepted = {row["job_id"]: Accepted(row["job_id"], status_document(_job_row(row))) for row in rows}
+        accepted = {row["job_id"]: Accepted(row["job_id"], status_of_columns(row)) for row in rows}
         return [(answers | accepted)[job.job_id] for job in jobs]
 
     def stored_answer(
@@ -190,7 +188,7 @@ class Enqueue:
             "idempotency_key": key,
             "request_hash": job.key.request_hash if job.key else "",
             "job_id": job.job_id,
-            "response": status_document(_job_row(new_row(job, now, None))),
+            "response": status_of_columns(new_row(job, now, None)),
             "created_at": now,
             "expires_at": now + self._ttl_ms,
         }
@@ -247,10 +245,6 @@ def _answer(request_hash: str, stored: AnyRow) -> Accepted | IdempotencyConflict
     if stored.request_hash == request_hash:
         return Accepted(stored.job_id, stored.response, replayed=True)
     return IdempotencyConflict(stored.idempotency_key)
-
-
-def _job_row(columns: Row) -> JobRow:
-    return JobRow(**{name: columns[name] for name in _SHOWN})
 
 
 def new_row(job: NewJob, now: int, rank: int | None) -> Row:
