@@ -65,7 +65,7 @@ def render(
 def _lives(middle: Any) -> str:
     plain, hundred = "workers=1 concurrency=1", "workers=1 batch_size=100"
     theirs = {
-        "procrastinate, one worker as it comes": ("procrastinate", "processed", "by_setup", plain),
+        "procrastinate, one worker, default settings": ("procrastinate", "processed", "by_setup", plain),
         "procrastinate, best of every setup tried": ("procrastinate", "processed", "per_second"),
         "PgQueuer, one worker, batch 100": ("pgqueuer", "processed", "by_setup", hundred),
         "PgQueuer, best of every setup tried": ("pgqueuer", "processed", "per_second"),
@@ -81,7 +81,7 @@ def _lives(middle: Any) -> str:
         lives = middle(crew, BATCHES[-1], "lives_per_second")
         lines.append(f"| **Euterpe, {crew}**, processed | **{rate:,.0f}** | | | |")
         lines.append(f"| Euterpe, {crew}, whole lives with their enqueue | {lives:,.0f} | | | |")
-    targets = "Targets: Postgres ≥ 10 × procrastinate as it comes, and ≥ 0.25 × PgQueuer."
+    targets = "Targets: Postgres ≥ 10 × procrastinate with default settings, and ≥ 0.25 × PgQueuer."
     return "\n".join([*lines, "", targets, ""])
 
 
