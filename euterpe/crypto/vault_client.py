@@ -5,7 +5,6 @@ here.
 """
 
 import base64
-import binascii
 import ssl
 import time
 import weakref
@@ -87,14 +86,15 @@ class VaultTransit:
 
     def encrypt(self, key: str, version: int, plaintext: bytes, aad: bytes) -> str:
         body = {"plaintext": _b64(plaintext), "associated_data": _b64(aad), "key_version": version}
-        return str(self._call("POST", f"/encrypt/{key}", body).get("ciphertext"))
+        return self._text(self._call("POST", f"/encrypt/{key}", body), "ciphertext")
 
     def decrypt(self, key: str, ciphertext: str, aad: bytes) -> bytes:
         body = {"ciphertext": ciphertext, "associated_data": _b64(aad)}
         try:
-            return base64.b64decode(str(self._call("POST", f"/decrypt/{key}", body).get("plaintext")))
-        except binascii.Error:
-            raise KeyProviderUnavailable(f"{self._url} did not answer as Vault does") from None
+            plaintext = self._text(self._call("POST", f"/decrypt/{key}", body), "plaintext")
+            return base64.b64decode(plaintext, validate=True)
+        except ValueError:
+            raise self._not_vault() from None
 
     def _call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
         if self._clock() < self._fails_until:
@@ -161,7 +161,16 @@ class VaultTransit:
                     return data
         except ValueError:
             pass
-        raise KeyProviderUnavailable(f"{self._url} did not answer as Vault does: correct EUTERPE_VAULT_URL")
+        raise self._not_vault()
+
+    def _text(self, data: Mapping[str, Any], member: str) -> str:
+        match data.get(member):
+            case str(text):
+                return text
+        raise self._not_vault()
+
+    def _not_vault(self) -> KeyProviderUnavailable:
+        return KeyProviderUnavailable(f"{self._url} did not answer as Vault does: correct EUTERPE_VAULT_URL")
 
 
 def _b64(data: bytes) -> str:

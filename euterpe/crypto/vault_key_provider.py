@@ -62,7 +62,7 @@ class VaultKeyProvider:
         except BadVaultRequest as error:
             self._forget_versions()  # this version may be too old by now
             raise KeyProviderUnavailable(f"Vault refuses to encrypt under {kek_id}: {error}") from None
-        if not ciphertext.startswith(f"vault:v{version}:"):
+        if not ciphertext.startswith(f"vault:v{version}:") or not ciphertext.isascii():
             raise KeyProviderUnavailable(f"Vault encrypted under another version than {kek_id}: update it")
         return ciphertext.encode()
 
@@ -74,15 +74,27 @@ class VaultKeyProvider:
         try:
             dek = self._transit.decrypt(self._key, wrapped.decode(), aad)
         except BadVaultRequest:
-            # This error may mean that Vault no longer decrypts with this version. Only the text of the error
-            # would show this, so read the versions again.
-            self._forget_versions()
-            self._version_of(kek_id)
-            raise CannotDecrypt from None
+            dek = self._decrypt_again(kek_id, wrapped, aad)
         if len(dek) != _DEK_BYTES:
-            raise CannotDecrypt
+            # Vault authenticates the ciphertext, and this provider wraps 32 bytes: the answer is wrong, and
+            # not the row.
+            raise KeyProviderUnavailable(f"Vault decrypted {len(dek)} bytes instead of {_DEK_BYTES}")
         self._remember(kek_id, wrapped, aad, dek)
         return dek
+
+    def _decrypt_again(self, kek_id: str, wrapped: bytes, aad: bytes) -> bytes:
+        """Return the DEK after Vault answered 400 once. Raise `CannotDecrypt` if it answers 400 again.
+
+        The first answer may mean that Vault no longer decrypts with this version. Only the text of the error
+        would show this, so read the versions again. It may also have come from a proxy, or from a Vault that
+        was starting: `CannotDecrypt` is final for a job, so one such answer is not enough.
+        """
+        self._forget_versions()
+        self._version_of(kek_id)
+        try:
+            return self._transit.decrypt(self._key, wrapped.decode(), aad)
+        except BadVaultRequest:
+            raise CannotDecrypt from None
 
     def _version_of(self, kek_id: str) -> int:
         number = kek_id.removeprefix(self._prefix)

@@ -200,6 +200,44 @@ def test_a_decryption_that_fails_for_now_does_not_condemn_the_secret(vault: Vaul
     assert unseal(sealed, CONTEXT, provider) == b"secret"
 
 
+def test_one_refusal_to_decrypt_does_not_condemn_the_secret(vault: VaultServer) -> None:
+    """A proxy, or a Vault that is starting, may answer 400 once; `CannotDecrypt` would be final."""
+    provider = vault.provider(versions_valid_s=60.0)
+    sealed = seal(b"secret", CONTEXT, provider)
+    vault.answers = [errors(400, "missing client token")]
+    assert unseal(sealed, CONTEXT, provider) == b"secret"
+
+
+ODD_PLAINTEXTS = {
+    "none": {},
+    "null": {"plaintext": None},
+    "a number": {"plaintext": 5},
+    "empty": {"plaintext": ""},
+    "too short": {"plaintext": "c2hvcnQ="},
+    "not base64": {"plaintext": "****"},
+    "not ASCII": {"plaintext": "é"},
+}
+
+
+@pytest.mark.parametrize("data", ODD_PLAINTEXTS.values(), ids=ODD_PLAINTEXTS)
+def test_an_odd_plaintext_does_not_condemn_the_secret(vault: VaultServer, data: dict[str, object]) -> None:
+    provider = vault.provider(versions_valid_s=60.0)
+    sealed = seal(b"secret", CONTEXT, provider)
+    vault.answers = [(200, {"data": data})]
+    with pytest.raises(KeyProviderUnavailable):
+        unseal(sealed, CONTEXT, provider)
+    assert unseal(sealed, CONTEXT, provider) == b"secret"
+
+
+@pytest.mark.parametrize("data", [{}, {"ciphertext": None}, {"ciphertext": "vault:v1:é"}])
+def test_an_odd_ciphertext_is_an_outage(vault: VaultServer, data: dict[str, object]) -> None:
+    provider = vault.provider(versions_valid_s=60.0)
+    assert provider.active_id == V1
+    vault.answers = [(200, {"data": data})]
+    with pytest.raises(KeyProviderUnavailable):
+        seal(b"secret", CONTEXT, provider)
+
+
 def test_a_call_without_an_answer_is_repeated(vault: VaultServer) -> None:
     vault.answers = [errors(503), errors(500), errors(429)]
     transit = vault.transit(retry_s=TIMEOUT_S)
