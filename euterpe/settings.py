@@ -106,6 +106,11 @@ def _vault_path(path: str) -> str:
     return path
 
 
+def _vault_namespace(namespace: str | None) -> str | None:
+    """Return the namespace as a path. Vault's own tools print it with a slash at the end."""
+    return None if namespace is None else _vault_path(namespace.removesuffix("/"))
+
+
 def _retry_delays(value: object) -> tuple[int, ...]:
     """Parse durations into milliseconds. The durations are a list, or a text with commas."""
     if isinstance(value, tuple) and all(isinstance(part, int) for part in value):
@@ -168,7 +173,7 @@ class Settings(BaseSettings):
     vault_token_file: Annotated[Path | None, Field(validate_default=True)] = None
     vault_key: Annotated[str, AfterValidator(_vault_path)] = "euterpe"
     vault_mount: Annotated[str, AfterValidator(_vault_path)] = "transit"
-    vault_namespace: str | None = None
+    vault_namespace: Annotated[str | None, AfterValidator(_vault_namespace)] = None
     vault_ca_file: Path | None = None  # default: the authorities of the system
     # The provider that wraps; every configured provider unwraps.
     key_provider: Literal["local", "vault"] = "local"

@@ -203,6 +203,18 @@ def test_a_path_in_vault_has_no_surprises(monkeypatch: pytest.MonkeyPatch, path:
     assert [line.split()[0] for line in load_errors()] == ["EUTERPE_VAULT_KEY", "EUTERPE_VAULT_MOUNT"]
 
 
+@pytest.mark.parametrize("namespace", ["/admin", "admin//tv", "../root", "é", "admin\n", "a\nb", "a b"])
+def test_a_namespace_of_vault_fits_into_a_header(monkeypatch: pytest.MonkeyPatch, namespace: str) -> None:
+    monkeypatch.setenv("EUTERPE_VAULT_NAMESPACE", namespace)
+    assert [line.split()[0] for line in load_errors()] == ["EUTERPE_VAULT_NAMESPACE"]
+
+
+@pytest.mark.parametrize("namespace", ["admin", "admin/tv", "admin/tv/"])
+def test_a_namespace_of_vault_may_end_with_a_slash(monkeypatch: pytest.MonkeyPatch, namespace: str) -> None:
+    monkeypatch.setenv("EUTERPE_VAULT_NAMESPACE", namespace)
+    assert load().vault_namespace == namespace.rstrip("/")
+
+
 def test_a_value_that_is_not_a_choice_is_refused_with_the_choices(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EUTERPE_LOG_LEVEL", "loud")
     assert load_errors() == ["EUTERPE_LOG_LEVEL must be one of 'debug', 'info', 'warning' or 'error'"]
