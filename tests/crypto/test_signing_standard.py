@@ -56,6 +56,17 @@ def test_the_signature_never_changes() -> None:
     }
 
 
+def test_a_secret_of_another_form_is_a_bad_signature_and_not_a_crash() -> None:
+    """A stranger chooses the header, and so the format, in which a receiver's secrets are read."""
+    for secrets in (["my-test-secret"], ["whsec_****", "é"]):
+        with pytest.raises(BadSignature):
+            verify_standard(headers_at(), BODY, secrets, now=NOW, nonces=None)
+    verified = verify_standard(headers_at(), BODY, ["my-test-secret", SECRET], now=NOW, nonces=None)
+    assert verified == VerifiedStandardHeaders(NOW, "e-1")
+    with pytest.raises(ValueError, match="24 to 64 bytes"):
+        standard_headers(["my-test-secret", SECRET], "e-1", BODY, NOW)
+
+
 texts = st.text().map(lambda text: json.dumps(text, ensure_ascii=False))
 
 
