@@ -21,8 +21,8 @@ from euterpe.domain.units import (
 
 _BAR = 20
 
-# Fields of the status document that the view shows in its own words. It shows all other fields unchanged.
-_WORDED = {
+# Fields of the status document that this module formats. It shows all other fields unchanged.
+_FORMATTED = {
     *("job_id", "status", "progress", "eta_seconds", "speed", "attempt_count", "max_attempts", "queue"),
     *("priority", "credential_version", "cancel_requested", "source_info", "outputs", "error", "metadata"),
     *("created_at", "updated_at", "started_at", "finished_at", "next_attempt_at"),
@@ -66,7 +66,7 @@ def show_job(job: Document, now_ms: int | None = None) -> None:
     """
     clock = _Clock(int(time.time() * 1000) if now_ms is None else now_ms)
     title(job["job_id"], job["status"])
-    fields({**_summary(job, clock), **_times(job, clock), **_operators_own(job, clock)})
+    fields({**_summary(job, clock), **_times(job, clock), **_operator_fields(job, clock)})
     show_outputs(job["outputs"])
 
 
@@ -90,7 +90,7 @@ def _summary(job: Document, clock: _Clock) -> dict[str, object]:
 
 
 def _is_other(name: str, value: object) -> bool:
-    return name not in _WORDED and value not in (None, [], {})
+    return name not in _FORMATTED and value not in (None, [], {})
 
 
 def _progress(job: Document) -> str:
@@ -159,9 +159,9 @@ def _times(job: Document, clock: _Clock) -> dict[str, object]:
     }
 
 
-def _operators_own(job: Document, clock: _Clock) -> dict[str, object]:
+def _operator_fields(job: Document, clock: _Clock) -> dict[str, object]:
     spec = job.get("spec") or {}
-    asked = {
+    requested = {
         name: value for name, value in spec.items() if name not in _IN_STATUS and value not in (None, {})
     }
     lease = job.get("lease_expires_at")
@@ -170,16 +170,16 @@ def _operators_own(job: Document, clock: _Clock) -> dict[str, object]:
         "worker": job.get("worker_id") and f"{job['worker_id']}, claim version {job['claim_version']}",
         "lease ends": lease and clock.ago(lease),
         **{
-            _LABELS.get(name, name): _asked(name, value, clock)
-            for name, value in asked.items()
+            _LABELS.get(name, name): _format_spec_field(name, value, clock)
+            for name, value in requested.items()
             if name != "outputs"
         },
-        **{f"wants {output['name']}": _wanted(output) for output in asked.get("outputs", ())},
+        **{f"wants {output['name']}": _format_output(output) for output in requested.get("outputs", ())},
     }
 
 
-def _asked(name: str, value: Any, clock: _Clock) -> str:
-    """Return a field of the spec for people."""
+def _format_spec_field(name: str, value: Any, clock: _Clock) -> str:
+    """Return the value of a field of the spec as text for people."""
     if name in ("source", "output") and value.get("url"):
         return str(value["url"])
     if name == "not_before":
@@ -189,5 +189,5 @@ def _asked(name: str, value: Any, clock: _Clock) -> str:
     return format_bytes(value) if name == "max_source_bytes" else flat(value)
 
 
-def _wanted(output: Document) -> str:
+def _format_output(output: Document) -> str:
     return flat({name: value for name, value in output.items() if name != "name" and value is not None})
