@@ -60,7 +60,7 @@ def job_rows(block: Snapshot) -> pa.Table:
     return table_of(
         JOBS,
         {
-            **_asked(block, finished),
+            **_request_columns(block, finished),
             "status": words(_STATUSES, status),
             **_course(block, finished),
             **_counts(block),
@@ -71,7 +71,7 @@ def job_rows(block: Snapshot) -> pa.Table:
     )
 
 
-def _asked(block: Snapshot, finished: Bools) -> dict[str, Any]:
+def _request_columns(block: Snapshot, finished: Bools) -> dict[str, Any]:
     jobs = block.jobs
     # Unfinished jobs are in no group, because their state would depend on the other jobs of the group.
     group = np.where(finished, jobs.group, 0)
