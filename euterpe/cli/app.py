@@ -52,8 +52,8 @@ app.add_typer(batch.app, name="batch")
 app.add_typer(bench.app, name="bench")
 
 
-def _print_version(asked: bool) -> None:
-    if asked:
+def _print_version(requested: bool) -> None:
+    if requested:
         out(euterpe.__version__)
         raise typer.Exit
 

@@ -20,12 +20,12 @@ from euterpe.domain.units import format_clock
 Show = Callable[[Event | Progress], None]
 
 
-def follow(told: Iterable[Event | Progress], *, as_json: bool, console: Console | None = None) -> None:
+def follow(updates: Iterable[Event | Progress], *, as_json: bool, console: Console | None = None) -> None:
     """Show the updates of a job until it ends. Raise `JobFailed` unless the job succeeded."""
     console = console or Console()
     last: Event | None = None
     with _bar(console) if console.is_terminal and not as_json else _lines(as_json) as show:
-        for update in told:
+        for update in updates:
             show(update)
             last = update if isinstance(update, Event) else last
     if last is None or last.status != JobStatus.SUCCEEDED:

@@ -63,11 +63,11 @@ class JobRequest:
         """Return the error with the option, or the path in the spec, of each field that was refused."""
         if not refusal.errors:
             return refusal
-        told = "; ".join(self._place_and_problem(error) for error in refusal.errors)
+        problems = "; ".join(self._place_and_problem(error) for error in refusal.errors)
         count = len(refusal.errors)
         errors = "1 error" if count == 1 else f"{count} errors"
         return Invalid(
-            f"the request has {errors}: {told}{self._refused_files(refusal)}",
+            f"the request has {errors}: {problems}{self._refused_files(refusal)}",
             code=refusal.code,
             request_id=refusal.request_id,
         )
