@@ -33,12 +33,12 @@ class _Budget:
 class LogBudget(logging.Filter):
     """A filter for a log handler. Thread-safe.
 
-    `tell` writes a summary record. `tell` runs in a timer thread, or in the thread that calls `flush`.
+    `write_summary` writes a summary record. It runs in a timer thread, or in the thread that calls `flush`.
     """
 
     def __init__(
         self,
-        tell: Callable[[logging.LogRecord], None],
+        write_summary: Callable[[logging.LogRecord], None],
         *,
         lines_per_s: float = _LINES_PER_S,
         trouble_per_s: float = _TROUBLE_PER_S,
@@ -47,7 +47,7 @@ class LogBudget(logging.Filter):
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__()
-        self._tell, self._clock = tell, clock
+        self._write_summary, self._clock = write_summary, clock
         self._lines_per_s, self._trouble_per_s = lines_per_s, trouble_per_s
         self._summary_after_s, self._most_keys = summary_after_s, most_keys
         self._guard = threading.Lock()
@@ -79,7 +79,7 @@ class LogBudget(logging.Filter):
             for budget in self._budgets.values():
                 budget.suppressed = 0
         for key, count in counts:
-            self._tell(_summary(key, count))
+            self._write_summary(_summary(key, count))
 
     def _budget_of(self, key: Key, per_s: float) -> _Budget:
         budget = self._budgets.get(key)
