@@ -17,7 +17,7 @@ from obstore.exceptions import (
 )
 from obstore.store import S3Store
 
-from euterpe.batch.files import File, ManifestError, check_text, is_pattern, kind_of, wanted
+from euterpe.batch.files import File, ManifestError, check_text, is_pattern, kind_of, manifest_names
 
 if TYPE_CHECKING:
     from obstore.store import RetryConfig
@@ -49,7 +49,7 @@ def _keys(store: S3Store, key: str, manifest: str) -> list[str]:
     folder = key[: key.rfind("/") + 1]
     listed = obstore.list_with_delimiter(store, folder or None)["objects"]
     names = [entry["path"] for entry in listed]
-    return wanted([name for name in names if key.endswith("/") or fnmatchcase(name, key)], manifest)
+    return manifest_names([name for name in names if key.endswith("/") or fnmatchcase(name, key)], manifest)
 
 
 def _fetch(store: S3Store, url: str, key: str, max_bytes: int, kept: ExitStack) -> tuple[File, int]:

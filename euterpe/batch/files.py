@@ -64,7 +64,7 @@ def kind_of(name: str) -> Kind:
     return kind
 
 
-def wanted(names: Sequence[str], manifest: str) -> list[str]:
+def manifest_names(names: Sequence[str], manifest: str) -> list[str]:
     """Return the names that can be part of a manifest, sorted; leave out Spark's `_SUCCESS` and hidden files.
 
     Raise `ManifestError` if there are none."""
@@ -90,7 +90,7 @@ def _paths(manifest: str) -> list[str]:
         found = glob.glob(manifest)  # noqa: PTH207  Path.glob refuses absolute patterns
     else:
         return [manifest]
-    return wanted([name for name in found if Path(name).is_file()], manifest)
+    return manifest_names([name for name in found if Path(name).is_file()], manifest)
 
 
 def _local(name: str) -> File:

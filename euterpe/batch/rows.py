@@ -21,7 +21,7 @@ _BATCH = 1000
 
 class Row(NamedTuple):
     line: int
-    asked: Document
+    document: Document
     flaws: tuple[FieldError, ...] = ()
 
 
@@ -78,8 +78,8 @@ def _json_rows(piece: Piece) -> Iterator[Row]:
         if not raw.strip():
             continue
         try:
-            asked = parse_json(raw, MAX_BODY_BYTES)
-            yield Row(line, nested(asked) if isinstance(asked, dict) else _no_object())
+            parsed = parse_json(raw, MAX_BODY_BYTES)
+            yield Row(line, nested(parsed) if isinstance(parsed, dict) else _no_object())
         except InvalidSpec as wrong:
             yield Row(line, {}, wrong.errors)
 
@@ -152,7 +152,7 @@ def read_request(row: Row, defaults: Document) -> tuple[Document, JobSpec]:
     """Return the row's document and its spec. Raise `InvalidSpec` with every error of the row."""
     if row.flaws:
         raise InvalidSpec(row.flaws)
-    document = with_defaults(row.asked, defaults)
+    document = with_defaults(row.document, defaults)
     return document, parse_spec(document)
 
 

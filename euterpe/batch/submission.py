@@ -28,7 +28,7 @@ class AcceptedRow:
 
 
 class BatchClient(Client):
-    """A client that also tells whether the submitted job existed already."""
+    """A client that also returns whether the submitted job existed already."""
 
     def take(self, document: Document, key: str) -> AcceptedRow:
         """Submit a job under an idempotency key."""
@@ -41,27 +41,27 @@ def _taken(plans: Plans, document: Document, key: str) -> Plan[AcceptedRow]:
 
 
 Take = Callable[[Document, str], AcceptedRow]
-Tell = Callable[[Request, AcceptedRow | ClientError], None]
+Record = Callable[[Request, AcceptedRow | ClientError], None]
 
 
 class Submission:
     """A thread pool that submits rows, at most `max_in_flight` at once.
 
-    `take` submits one row. `tell` is called with the outcome of each row, from one thread at a time."""
+    `take` submits one row. `record` is called with the outcome of each row, from one thread at a time."""
 
     def __init__(
         self,
         take: Take,
         requests: Iterator[Request],
-        tell: Tell,
+        record: Record,
         *,
         max_in_flight: int,
-        patience_s: float = _BUSY_TIMEOUT_S,
+        busy_timeout_s: float = _BUSY_TIMEOUT_S,
     ) -> None:
-        self._take, self._requests, self._tell = take, requests, tell
-        self._max_in_flight, self._patience_s = max_in_flight, patience_s
+        self._take, self._requests, self._record = take, requests, record
+        self._max_in_flight, self._busy_timeout_s = max_in_flight, busy_timeout_s
         self._stop = threading.Event()
-        self._read_lock, self._tell_lock = threading.Lock(), threading.Lock()
+        self._read_lock, self._record_lock = threading.Lock(), threading.Lock()
         self._failure: BaseException | None = None
         self._taken_at = monotonic()
 
@@ -108,15 +108,15 @@ class Submission:
                 return refusal
             except Busy as busy:
                 pause_s = _BUSY_S if busy.retry_after is None else busy.retry_after
-                if monotonic() - self._taken_at > self._patience_s or self._stop.wait(pause_s):
+                if monotonic() - self._taken_at > self._busy_timeout_s or self._stop.wait(pause_s):
                     raise
             else:
                 self._taken_at = monotonic()
                 return taken
 
     def _report(self, request: Request, outcome: AcceptedRow | ClientError) -> None:
-        with self._tell_lock:
-            self._tell(request, outcome)
+        with self._record_lock:
+            self._record(request, outcome)
 
 
 @dataclass
@@ -127,7 +127,8 @@ class Tally:
     refused: Counter[str] = field(default_factory=Counter)  # by error code
 
     @property
-    def told(self) -> int:
+    def reported(self) -> int:
+        """Return the number of rows that have an outcome."""
         return self.accepted + self.already_there + self.refused.total()
 
     def count(self, outcome: AcceptedRow | ClientError) -> None:
@@ -146,7 +147,7 @@ class Tally:
     def shortfall(self, halt: ClientError | None) -> str | None:
         """Return a message about the rows that were not accepted, or None if all were."""
         if halt is not None:
-            done = f"stopped after {self.told} of {self.totals.good} rows"
+            done = f"stopped after {self.reported} of {self.totals.good} rows"
             return f"{done}: {halt}; the same command goes on from there"
         if self.refused:
             reasons = ", ".join(f"{count} × {code}" for code, count in self.refused.most_common())

@@ -32,11 +32,11 @@ _COLUMNS = (
 
 
 def examine(
-    spark: SparkSession, pieces: Sequence[Piece], defaults: Document, tell: Callable[[Problem], None]
+    spark: SparkSession, pieces: Sequence[Piece], defaults: Document, record: Callable[[Problem], None]
 ) -> ProblemTotals:
     """Validate all rows and return the totals.
 
-    `tell` is called with every row that will not be submitted, in the order of the manifest."""
+    `record` is called with every row that will not be submitted, in the order of the manifest."""
     checked = spark.range(0, len(pieces), 1, len(pieces)).mapInArrow(
         partial(check, tuple(pieces), defaults, secrets.token_bytes(32)), _COLUMNS
     )
@@ -47,7 +47,7 @@ def examine(
         ).first()
         wrong = judged.where("verdict != 'good'").orderBy("file", "line")
         for row in wrong.toLocalIterator():
-            tell(_problem(row))
+            record(_problem(row))
     finally:
         judged.unpersist()
     return ProblemTotals(*(counts or (0, 0, 0)))

@@ -272,7 +272,7 @@ def _send(
             else:
                 shown.line(f"{row}: {outcome}")
             tally.count(outcome)
-            progress.at(tally.told)
+            progress.at(tally.reported)
 
         try:
             halt = Submission(client.take, good, record, max_in_flight=most).run()

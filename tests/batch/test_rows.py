@@ -13,7 +13,7 @@ HEADER = "source.url,output.url,profile,priority,metadata.title\n"
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_of_manifest_has_the_same_rows(folder: Path, kind: str) -> None:
     rows = read(write(folder / f"june.{kind}", [cells(1, priority=70, metadata__title="Première"), cells(2)]))
-    assert [row.asked for row in rows] == [
+    assert [row.document for row in rows] == [
         {
             "source": {"url": "s3://in/1.mov"},
             "output": {"url": "s3://out/1/"},
@@ -39,7 +39,7 @@ def test_a_csv_may_come_from_any_program(folder: Path, text: str, end: str, deli
     ]
     path = folder / "june.csv"
     path.write_bytes(text.format(end.join(lines)).encode())
-    assert [row.asked for row in read(path)] == [{"profile": "a", "queue": 'x\n"y"'}, {"profile": "b"}]
+    assert [row.document for row in read(path)] == [{"profile": "a", "queue": 'x\n"y"'}, {"profile": "b"}]
 
 
 def test_a_line_of_csv_is_where_its_record_begins(folder: Path) -> None:
@@ -58,7 +58,7 @@ def test_bad_csv_is_reported_by_line_and_the_rest_is_read(folder: Path) -> None:
         5: ["queue: is not UTF-8"],
         7: [": is not CSV: unexpected end of data"],
     }
-    assert [row.asked for row in read(path) if not row.flaws] == [{"profile": "i", "queue": "j"}]
+    assert [row.document for row in read(path) if not row.flaws] == [{"profile": "i", "queue": "j"}]
 
 
 @pytest.mark.parametrize("start", ["", "\ufeff"], ids=["plain", "bom"])
@@ -66,7 +66,7 @@ def test_bad_csv_is_reported_by_line_and_the_rest_is_read(folder: Path) -> None:
 def test_json_lines_may_come_from_any_program(folder: Path, start: str, end: str) -> None:
     path = folder / "june.jsonl"
     path.write_bytes((start + end.join(['{"profile": "a"}', " ", '{"profile": "b"}'])).encode())
-    assert [(row.line, row.asked) for row in read(path)] == [(1, {"profile": "a"}), (3, {"profile": "b"})]
+    assert [(row.line, row.document) for row in read(path)] == [(1, {"profile": "a"}), (3, {"profile": "b"})]
 
 
 def test_bad_json_is_reported_by_line(folder: Path) -> None:
@@ -93,14 +93,14 @@ def test_parquet_may_come_from_pandas_or_spark(folder: Path) -> None:
     }
     pq.write_table(pa.table(columns), folder / "june.parquet")
     first, second = read("june.parquet")
-    assert first.asked == {
+    assert first.document == {
         "source": {"url": "s3://in/a.mov"},
         "priority": 70,
         "not_before": "2030-01-31T00:00:00+00:00",
         "metadata": {"a": "b"},
         "outputs": [{"name": "mp4", "type": "mp4"}],
     }
-    assert second.asked == {"source": {}}
+    assert second.document == {"source": {}}
 
 
 @pytest.mark.parametrize("kind", [pa.timestamp("s"), pa.timestamp("s", "Mars/Olympus")])

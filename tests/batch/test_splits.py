@@ -105,7 +105,11 @@ def test_a_quote_in_the_middle_of_a_cell_is_text(folder: Path) -> None:
     path = folder / "june.csv"
     quoted = '"a, ""b""\nx,y\n"'
     path.write_text(f'external_id,profile\na 5" disc,p\n{quoted},p\nlast,p\n')
-    assert [row.asked.get("external_id") for row in read(path, 1)] == ['a 5" disc', 'a, "b"\nx,y\n', "last"]
+    assert [row.document.get("external_id") for row in read(path, 1)] == [
+        'a 5" disc',
+        'a, "b"\nx,y\n',
+        "last",
+    ]
 
 
 def test_after_a_cell_that_is_too_long_no_row_is_read(folder: Path) -> None:

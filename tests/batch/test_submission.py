@@ -103,7 +103,7 @@ def test_a_service_that_stays_busy_is_given_up() -> None:
     def take(_document: Document, _key: str) -> AcceptedRow:
         raise Busy("too many jobs are unfinished", code="queue_full")
 
-    halt, outcomes = submitted(take, 10, patience_s=0.0)
+    halt, outcomes = submitted(take, 10, busy_timeout_s=0.0)
     assert isinstance(halt, Busy)
     assert outcomes == {}
 
