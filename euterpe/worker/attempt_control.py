@@ -115,12 +115,13 @@ class AttemptControl:
             self._ends_at = min(self._ends_at, self.clock() + _STOP_WRITE_S)
         self._changed.set()
 
-    def retry_while_unavailable(self, call: Callable[[], R]) -> R:
+    def retry_while_unavailable(self, call: Callable[[], R], *, keys_wait_s: float | None = None) -> R:
         """Return the result of `call`, retried with backoff until the attempt's deadline.
 
-        A wait for the key provider ends earlier, after `keys_wait_s`, and when the attempt must stop.
+        A wait for the key provider ends earlier, after `keys_wait_s` (None: that of the attempt), and when
+        the attempt must stop.
         """
-        keys_until = self.clock() + self._keys_wait_s
+        keys_until = self.clock() + (self._keys_wait_s if keys_wait_s is None else keys_wait_s)
 
         def has_time_left(error: Exception) -> bool:
             if isinstance(error, KeyProviderUnavailable):

@@ -8,6 +8,7 @@ from typing import Literal, TypeVar
 
 import structlog
 
+from euterpe.crypto.errors import KeyProviderUnavailable
 from euterpe.crypto.signing import webhook_headers
 from euterpe.domain.canonical import join_secrets
 from euterpe.domain.credentials import Side, StorageCredentials, credentials_for
@@ -71,7 +72,7 @@ class CredentialAccess:
         credentials."""
         if self._expires_soon(side) and self._refreshed_early != self._version:
             self._refreshed_early = self._version
-            self._refresh("expiring")
+            self._refresh_early()
         while True:
             try:
                 return work(self.spec, credentials_for(self.spec.credentials, side))
@@ -83,9 +84,9 @@ class CredentialAccess:
                     # A retry would fail here again. A person must supply new credentials and then retry.
                     raise refused.for_good() from None
 
-    def _read(self) -> tuple[JobSpec, int]:
+    def _read(self, keys_wait_s: float | None = None) -> tuple[JobSpec, int]:
         secret, version = self._control.retry_while_unavailable(
-            lambda: self._store.credentials.open(self._job)
+            lambda: self._store.credentials.open(self._job), keys_wait_s=keys_wait_s
         )
         return join_secrets(dict(self._job.spec), secret, self._callbacks), version
 
@@ -95,6 +96,16 @@ class CredentialAccess:
             return False
         return credentials.expires_at / 1000 - time.time() < self._timings.expires_soon_s
 
+    def _refresh_early(self) -> None:
+        """Refresh credentials that expire soon. Keep them if the key provider is away, as they still work.
+
+        If they expire before the work is done, storage refuses them, and that refresh waits for the keys.
+        """
+        try:
+            self._refresh("expiring")
+        except KeyProviderUnavailable as error:
+            _log.warning("early_refresh_skipped", job_id=self._job.job_id, error=str(error))
+
     def _refresh(self, reason: Reason) -> bool:
         """Return whether the store has a newer version now.
 
@@ -102,11 +113,13 @@ class CredentialAccess:
         soon it is called once: they still work, and the rest of the budget is for later refusals.
         """
         pause = self._timings.first_pause_s
-        while not self._load_newer():
+        # A wait for the keys would use up the time that expiring credentials have left.
+        keys_wait_s = 0.0 if reason == "expiring" else None
+        while not self._load_newer(keys_wait_s):
             url = self.spec.refresh_url
             if url is None:
                 return False
-            secrets = self._signing_secrets()  # first: without them no call is made, and none is counted
+            secrets = self._signing_secrets(keys_wait_s)  # first: an outage must not count as a call
             if not self._spend_refresh():
                 return False
             _log.info("refresh_called", reason=reason, credential_version=self._version)
@@ -124,9 +137,11 @@ class CredentialAccess:
         begin = self._store.credentials.begin_refresh
         return self._control.retry_while_unavailable(lambda: begin(self._job, self._max_refreshes))
 
-    def _signing_secrets(self) -> Sequence[str]:
+    def _signing_secrets(self, keys_wait_s: float | None) -> Sequence[str]:
         requesters, requester_id = self._store.requesters, self._job.requester_id
-        return self._control.retry_while_unavailable(lambda: requesters.webhook_secrets(requester_id))
+        return self._control.retry_while_unavailable(
+            lambda: requesters.webhook_secrets(requester_id), keys_wait_s=keys_wait_s
+        )
 
     def _call_requester(self, url: str, reason: Reason, secrets: Sequence[str]) -> bool:
         """Return whether the requester's response contained or promised new credentials."""
@@ -182,8 +197,8 @@ class CredentialAccess:
             self._control.wait(self._timings.look_every_s)
         return True
 
-    def _load_newer(self) -> bool:
-        spec, version = self._read()
+    def _load_newer(self, keys_wait_s: float | None = None) -> bool:
+        spec, version = self._read(keys_wait_s)
         if version <= self._version:
             return False
         self.spec, self._version = spec, version

@@ -1,0 +1,63 @@
+"""Tests of a job's credentials in an outage of the key provider."""
+
+import time
+from collections.abc import Iterator
+
+import pytest
+from structlog.testing import capture_logs
+
+from euterpe.crypto.errors import KeyProviderUnavailable
+from euterpe.crypto.local_key_ring import LocalKeyRing
+from euterpe.domain.credentials import StorageCredentials
+from euterpe.domain.error_codes import ErrorCode
+from euterpe.domain.spec import JobSpec
+from euterpe.domain.units import iso
+from euterpe.net.egress import Egress
+from euterpe.net.policy import EgressPolicy
+from euterpe.storage.errors import StorageError
+from euterpe.store.store import Store
+from euterpe.worker.attempt_control import AttemptControl
+from euterpe.worker.credentials import CredentialAccess
+from tests.key_providers import WatchedKeyProvider
+from tests.store.jobs import claim_one
+from tests.worker.job_secrets import CREDENTIALS, submit
+
+
+@pytest.fixture
+def provider(ring: LocalKeyRing) -> WatchedKeyProvider:
+    return WatchedKeyProvider(ring)
+
+
+@pytest.fixture
+def access(url: str, provider: WatchedKeyProvider) -> Iterator[CredentialAccess]:
+    """Yield access to credentials that are valid for 30 s more, with a wait of no time for the keys."""
+    with Store(url, provider, sweep_every_ms=0) as store, Egress(EgressPolicy(())) as egress:
+        expires_at = iso(int(time.time() * 1000) + 30_000)
+        credentials = {**CREDENTIALS, "expires_at": expires_at}
+        submit(store, credentials=credentials, refresh_url="https://127.0.0.1:1/refresh")
+        control = AttemptControl(claim_one(store), 60, keys_wait_s=0.0)
+        yield CredentialAccess(store, egress, control, max_refreshes=3)
+
+
+def test_credentials_that_expire_soon_are_used_while_the_keys_are_away(
+    access: CredentialAccess, provider: WatchedKeyProvider
+) -> None:
+    def upload(_: JobSpec, credentials: StorageCredentials | None) -> StorageCredentials | None:
+        return credentials
+
+    before, provider.is_away = len(provider.calls), True
+    with capture_logs() as logs:
+        credentials = access.on("output", upload)
+        assert access.on("output", upload) is credentials
+    assert credentials is not None
+    assert len(provider.calls) == before + 1, "one look: a wait would use up the time that is left"
+    assert [entry["event"] for entry in logs] == ["key_provider_unavailable", "early_refresh_skipped"]
+
+
+def test_refused_credentials_need_the_keys(access: CredentialAccess, provider: WatchedKeyProvider) -> None:
+    def upload(*_: object) -> None:
+        raise StorageError(ErrorCode.OUTPUT_FORBIDDEN, "no", side="output")
+
+    provider.is_away = True
+    with pytest.raises(KeyProviderUnavailable):
+        access.on("output", upload)
