@@ -15,11 +15,12 @@ import structlog
 
 from euterpe.crypto.errors import KeyProviderUnavailable
 from euterpe.dispatch.destination import Outcome, Send
+from euterpe.dispatch.keys_pause import KeysPause
 from euterpe.dispatch.lease_keeper import EventLeaseKeeper
 from euterpe.dispatch.result_writer import ResultWriter, outage_pause_s
 from euterpe.dispatch.scheduler import Postponement, Refusal, SendScheduler
 from euterpe.dispatch.send_slots import max_concurrent_sends
-from euterpe.dispatch.sender import DeliveryPolicy, Sender, SigningSecrets
+from euterpe.dispatch.sender import DeliveryPolicy, Sender, SendWithdrawn, SigningSecrets
 from euterpe.domain.retry import DeliverySchedule
 from euterpe.net.egress import Egress
 from euterpe.runtime.background_loop import BackgroundLoop
@@ -35,8 +36,8 @@ _log = structlog.get_logger(__name__)
 # SQLite sends a wake-up at every commit, our own commits included: without this pause each commit would cause
 # a claim that finds little.
 _CLAIM_PAUSE_S = 0.005
-# The pause of an event while the key provider is unavailable. It keeps its attempts, and holds neither a
-# lease nor a send slot.
+# The pause of all sends while the key provider is unavailable. The events wait in the outbox with their
+# attempts, without a lease.
 _KEYS_PAUSE_S = 5.0
 
 
@@ -68,13 +69,14 @@ class Dispatcher:
         if deadline_s * 1000 > lease_ms / 2:
             raise ValueError("deadline_s must be at most half of the lease, or deliveries would overlap")
         self._store, self._worker_id = store, worker_id
-        self._poll_s, self._deadline_s, self._keys_pause_s = poll_ms / 1000, deadline_s, keys_pause_s
+        self._poll_s, self._deadline_s = poll_ms / 1000, deadline_s
         policy = DeliveryPolicy(max_attempts, schedule or DeliverySchedule(), deadline_s, max_answer_bytes)
         self._sender = Sender(egress, SigningSecrets(store.requesters), policy, store.callbacks)
         self._lease_keeper = EventLeaseKeeper(store.outbox, lease_ms=lease_ms, heartbeat_ms=heartbeat_ms)
         self._result_writer = ResultWriter(store.outbox, self._lease_keeper.forget)
         self._scheduler = SendScheduler(concurrency, batch, time.monotonic, max_attempts=max_attempts)
-        self._lock = threading.Lock()  # guards the scheduler and the next two fields
+        self._keys = KeysPause(keys_pause_s, time.monotonic)
+        self._lock = threading.Lock()  # guards the scheduler, the pause and the next two fields
         self._outbox_has_more = False  # the last claim was full
         self._skipped: Set[str] = frozenset()  # requesters that the last claim passed over
         self._failed_claims = 0  # in a row
@@ -131,6 +133,10 @@ class Dispatcher:
         self._hand_out()
         with self._lock:
             room, self._skipped = self._scheduler.room(), self._scheduler.saturated()
+            is_trial, is_paused = self._keys.begin_trial(), self._keys.is_on
+        if is_paused:
+            self._postpone_all()
+            room = 1 if is_trial else 0
         if not room:
             return True
         events = self._lease_keeper.claim(self._worker_id, room, skipped=self._skipped)
@@ -178,6 +184,20 @@ class Dispatcher:
             again_in_ms=surplus.delay_ms,
         )
 
+    def _postpone_all(self) -> None:
+        """Give the waiting events back in one transaction until the pause for the keys has ended."""
+        with self._lock:
+            waiting, pause_s = self._scheduler.clear(), self._keys.seconds_left
+        if not waiting:
+            return
+        try:
+            self._store.outbox.postpone(waiting, max(1, int(pause_s * 1000)))
+        except BaseException:
+            with self._lock:
+                self._scheduler.add(waiting)
+            raise
+        self._lease_keeper.forget(waiting)
+
     def _refuse(self, refusal: Refusal) -> None:
         for event in refusal.events:
             self._result_writer.put(self._sender.refuse(event, refusal.failures))
@@ -185,18 +205,21 @@ class Dispatcher:
     def _wait(self) -> None:
         """Wait for a wake-up, for room, for a send to count as slow, or for the next poll."""
         with self._lock:
-            change, has_more = self._scheduler.next_change(), self._outbox_has_more
+            changes = (self._scheduler.next_change(), self._keys.seconds_left or None)
+            has_more = self._outbox_has_more
         if not has_more:
             self._loop.sleep(_CLAIM_PAUSE_S)
-        poll = jittered(self._poll_s)
-        self._listener.wait(poll if change is None else min(poll, change))
+        self._listener.wait(min(one for one in (jittered(self._poll_s), *changes) if one is not None))
 
     # -- the threads that send
 
     def _start_sends(self) -> None:
         """Start all sends that may start now. The caller holds the lock."""
-        while not self._loop.is_stopping and (send := self._scheduler.start_next()):
+        while not self._loop.is_stopping and (send := self._start_next()):
             self._senders.submit(self._run_sends, send)
+
+    def _start_next(self) -> Send | None:
+        return self._scheduler.start_next() if self._keys.take_start() else None
 
     def _run_sends(self, send: Send | None) -> None:
         while send is not None:
@@ -206,30 +229,42 @@ class Dispatcher:
     def _deliver(self, event: ClaimedEvent) -> tuple[Delivery | None, Outcome | None]:
         """Return the delivery, if there was one, and what it shows about the receiver.
 
-        The outcome is None if the event has to wait because the database is unavailable.
+        The outcome is None if the event has to wait because the database or the key provider is unavailable.
         """
         if not self._lease_keeper.holds_for(event, self._deadline_s):
-            _log.warning("lease_lost_before_send", event_id=event.event_id)
-            self._lease_keeper.forget([event])
-            return None, Outcome.NOTHING
+            return self._lost(event)
         try:
-            return self._sender.deliver(event)
+            return self._sender.deliver(event, self._before_send)
+        except SendWithdrawn:
+            return self._lost(event)
         except KeyProviderUnavailable as error:
-            _log.warning("key_provider_unavailable", error=str(error), event_id=event.event_id)
-            return None, self._wait_for_keys(event)
+            self._pause_for_keys(error)
+            return None, None
         except StoreUnavailable as error:
             _log_error(error)
             return None, None
 
-    def _wait_for_keys(self, event: ClaimedEvent) -> Outcome | None:
-        """Give the event back with its attempts. Return None if the database is unavailable too."""
-        try:
-            self._store.outbox.postpone([event], int(jittered(self._keys_pause_s) * 1000))
-        except StoreUnavailable as error:
-            _log_error(error)
-            return None
+    def _before_send(self, event: ClaimedEvent) -> None:
+        """Note that the keys are available. Raise `SendWithdrawn` if the lease may end during the send."""
+        with self._lock:
+            is_back = self._keys.end()
+        if is_back:
+            _log.info("key_provider_available")
+            self._listener.wake()
+        if not self._lease_keeper.holds_for(event, self._deadline_s):
+            raise SendWithdrawn
+
+    def _lost(self, event: ClaimedEvent) -> tuple[None, Outcome]:
+        _log.warning("lease_lost_before_send", event_id=event.event_id)
         self._lease_keeper.forget([event])
-        return Outcome.NOTHING
+        return None, Outcome.NOTHING
+
+    def _pause_for_keys(self, error: KeyProviderUnavailable) -> None:
+        with self._lock:
+            is_new = self._keys.begin()
+        if is_new:
+            _log.warning("key_provider_unavailable", error=str(error))
+        self._listener.wake()  # the claim thread gives the events back
 
     def _finish(self, send: Send, delivery: Delivery | None, outcome: Outcome | None) -> Send | None:
         """Settle a delivery that has ended; return the next send of this thread, if any."""
@@ -241,10 +276,12 @@ class Dispatcher:
                 self._refuse(refusal)
             if outcome is None:
                 self._scheduler.add([send.event])
-                return None  # the claim thread sends the event once the database is available
+                return (
+                    None  # the claim thread sends the event, or gives it back, once the database is available
+                )
             if self._loop.is_stopping:
                 return None
-            following = self._scheduler.start_next()
+            following = self._start_next()
             self._start_sends()
             if self._may_claim_more():
                 self._listener.wake()

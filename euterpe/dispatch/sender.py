@@ -3,7 +3,7 @@
 import re
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC
 from email.utils import parsedate_to_datetime
@@ -50,6 +50,10 @@ class NoWebhookSecret(EuterpeError):
 
     def __init__(self, requester_id: str) -> None:
         super().__init__(f"{requester_id} has no valid secret; run `euterpe requester rotate-secret`")
+
+
+class SendWithdrawn(Exception):
+    """Raised by `before_send` when an event must not be sent any more."""
 
 
 class SigningSecrets:
@@ -111,21 +115,28 @@ class Sender:
         self._egress, self._secrets, self._policy, self._wall_clock = egress, secrets, policy, wall_clock
         self._callbacks = callbacks
 
-    def deliver(self, event: ClaimedEvent) -> tuple[Delivery, Outcome]:
+    def deliver(
+        self, event: ClaimedEvent, before_send: Callable[[ClaimedEvent], None] = lambda _: None
+    ) -> tuple[Delivery, Outcome]:
         """Send an event; return the delivery and what it shows about the receiver.
 
-        Raise only `StoreUnavailable` or `KeyProviderUnavailable`, when the secrets cannot be read: then
-        nothing was sent.
+        `before_send` is called once the secrets are there, which may take the key provider seconds. It may
+        raise `SendWithdrawn`, which is raised from here; then nothing was sent.
+
+        Otherwise raise only `StoreUnavailable` or `KeyProviderUnavailable`, when the secrets cannot be read:
+        then nothing was sent.
         """
         began = time.monotonic()
         answer: EgressResponse | None = None
         url = event.url
         try:
             url = self._whole_url(event)
-            answer = self._send(event, url)
+            secrets = self._secrets.for_requester(event.requester_id)
+            before_send(event)
+            answer = self._send(event, url, secrets)
             decision = self._judge(event, answer)
             outcome = Outcome.ANSWER if isinstance(decision, Delivered) else Outcome.REFUSAL
-        except (StoreUnavailable, KeyProviderUnavailable):
+        except (StoreUnavailable, KeyProviderUnavailable, SendWithdrawn):
             raise
         except EgressRefused as refused:
             # The operator's policy: a retry changes nothing, but a replay works once the policy is changed.
@@ -156,9 +167,8 @@ class Sender:
             event.url, event.job_id, event.requester_id, event.sealed_callbacks
         )
 
-    def _send(self, event: ClaimedEvent, url: str) -> EgressResponse:
+    def _send(self, event: ClaimedEvent, url: str, secrets: Sequence[str]) -> EgressResponse:
         body = event.body.encode()
-        secrets = self._secrets.for_requester(event.requester_id)
         sent_at = int(self._wall_clock())
         signed = webhook_headers(event.webhook_format, secrets, event.event_id, body, sent_at)
         return self._egress.request(

@@ -33,6 +33,7 @@ class WatchedOutbox(Outbox):
         self.batches: list[int] = []
         self.failures = 0
         self.postponed: list[tuple[str, int]] = []
+        self.postponements = 0  # calls, each of them a transaction
         self.changed = threading.Condition()
 
     def settle(self, deliveries: Sequence[Delivery]) -> frozenset[str]:
@@ -51,6 +52,7 @@ class WatchedOutbox(Outbox):
         self, events: Sequence[ClaimedEvent], delay_ms: int, *, waits_for: str | None = None
     ) -> frozenset[str]:
         held = super().postpone(events, delay_ms, waits_for=waits_for)
+        self.postponements += 1
         self._record(self.postponed, ((event_id, delay_ms) for event_id in held))
         return held
 
