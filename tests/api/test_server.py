@@ -12,9 +12,11 @@ from euterpe.api.app import create_app
 from euterpe.api.backpressure import ApiLimits
 from euterpe.api.server import ApiServer
 from euterpe.api.service import ApiTimings
+from euterpe.domain.rows import EventRow
 from euterpe.net.policy import EgressPolicy
 from euterpe.store.store import Store
 from tests.api.serving import OneBucketForbidden, Requester
+from tests.rows import row_of
 
 
 def server_over(store: Store, host: str = "127.0.0.1", port: int = 0) -> ApiServer:
@@ -72,10 +74,11 @@ def test_a_client_that_stopped_reading_its_stream_does_not_keep_the_server_from_
     sqlite_store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reads, large_payload = Semaphore(0), '"' + "x" * 65_536 + '"'
+    event = row_of(EventRow, sequence=1, type="job.claimed", payload=large_payload)
 
-    def events(*_: object, limit: int, **__: object) -> list[dict[str, object]]:
+    def events(*_: object, limit: int, **__: object) -> list[EventRow]:
         reads.release()
-        return [{"sequence": 1, "type": "job.claimed", "payload": large_payload}] * limit
+        return [event] * limit
 
     monkeypatch.setattr(sqlite_store.jobs, "events", events)
     app = create_app(
