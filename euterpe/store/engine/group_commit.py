@@ -9,10 +9,13 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from typing import Generic, TypeVar
 
+import structlog
+
 from euterpe.runtime.background_loop import BackgroundLoop
 from euterpe.store.engine.write_wait import WRITE_WAIT_S, deadline_after, write_deadline
 from euterpe.store.errors import StoreError, StoreUnavailable
 
+_log = structlog.get_logger(__name__)
 T = TypeVar("T")
 R = TypeVar("R")
 _Entry = tuple[T, Future[R], float]  # an item, its result, and the deadline of its caller
@@ -44,12 +47,13 @@ class GroupCommit(Generic[T, R]):
         """Write the waiting items, or refuse them without `drain`, and end the thread."""
         with self._changed:
             self._loop.begin_stop()
-            if not drain:
-                self._refuse_waiting()
             self._changed.notify_all()
+            refused = [] if drain else self._take_waiting()
+        _refuse(refused)
         self._loop.stop()
         with self._changed:
-            self._refuse_waiting()  # the thread was never started
+            refused = self._take_waiting()  # the thread was never started
+        _refuse(refused)
 
     def submit(self, item: T) -> "Future[R]":
         """Return the future of the item's result; raise StoreUnavailable if stopping or full."""
@@ -75,9 +79,9 @@ class GroupCommit(Generic[T, R]):
             _fail(batch, error)
         return 0.0
 
-    def _refuse_waiting(self) -> None:
-        refused, self._waiting = self._waiting, []
-        _fail(refused, StoreUnavailable("the service is stopping; try again"))
+    def _take_waiting(self) -> list[_Entry[T, R]]:
+        taken, self._waiting = self._waiting, []
+        return taken
 
     def _write(self, batch: Sequence[_Entry[T, R]]) -> None:
         if not batch:
@@ -103,8 +107,18 @@ class GroupCommit(Generic[T, R]):
                 future.set_result(answer)
 
 
+def _refuse(entries: Iterable[_Entry[T, R]]) -> None:
+    """Fail the entries. Call it without the lock, because the callbacks of the futures run in it."""
+    _fail(entries, StoreUnavailable("the service is stopping; try again"))
+
+
 def _fail(entries: Iterable[_Entry[T, R]], error: BaseException) -> None:
-    """Raise the error to each caller that has no result yet."""
+    """Raise the error to each caller that has no result yet.
+
+    Log an error that is no `Exception`, such as SystemExit: a caller that is gone never reads its future.
+    """
+    if not isinstance(error, Exception):
+        _log.error("group_commit_crashed", error=repr(error), exc_info=error)
     for _, future, _ in entries:
         if future.running() or (not future.done() and future.set_running_or_notify_cancel()):
             future.set_exception(error)

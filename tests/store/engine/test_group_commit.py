@@ -2,10 +2,11 @@
 
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from euterpe.domain.states import JobStatus
 from euterpe.store.engine.group_commit import GroupCommit
@@ -124,6 +125,31 @@ def test_an_unexpected_error_reaches_every_caller_and_the_next_write_works(
     assert all(isinstance(future.exception(10), error) for future in futures[:7] + futures[8:])
     assert commits.submit(3).result(10) == 30
     commits.stop()
+
+
+def test_a_crash_of_a_flush_is_logged() -> None:
+    """The caller may be gone, and then nobody reads the future."""
+    commits: GroupCommit[int, int] = GroupCommit(crash, name="test")
+    with capture_logs() as logs:
+        commits.start()
+        assert isinstance(commits.submit(1).exception(10), Crash)
+        commits.stop()
+    assert [(log["event"], log["log_level"]) for log in logs] == [("group_commit_crashed", "error")]
+
+
+@pytest.mark.parametrize("drain", [True, False])
+def test_callbacks_of_refused_callers_run_without_the_lock(drain: bool) -> None:
+    commits: GroupCommit[int, int] = GroupCommit(crash, name="test")
+    pool, refused = ThreadPoolExecutor(1), threading.Event()
+
+    def submit_from_another_thread(_: Future[int]) -> None:
+        if isinstance(pool.submit(commits.submit, 2).exception(10), StoreUnavailable):
+            refused.set()
+
+    commits.submit(1).add_done_callback(submit_from_another_thread)
+    commits.stop(drain=drain)
+    pool.shutdown()
+    assert refused.is_set()
 
 
 def test_a_stop_before_the_start_refuses_the_callers() -> None:
