@@ -12,7 +12,7 @@ from euterpe.domain.rows import AttemptRow, BacklogRow, DeliveryRow, EventRow, E
 from euterpe.domain.states import FINISHED, JobStatus, OutboxStatus
 from euterpe.store.engine.batch_rows import AnySelect, AnyUnion
 from euterpe.store.engine.database import Database
-from euterpe.store.errors import NotFound, Pruned
+from euterpe.store.errors import Conflict, NotFound, Pruned
 from euterpe.store.queue.lanes import UNFINISHED, lane_is, unfinished_jobs
 from euterpe.store.tables import (
     inbox_jobs,
@@ -74,7 +74,7 @@ class Jobs:
     def is_rival(self, job_id: str, claim_version: int, other_id: str) -> bool | None:
         """Return whether job `other_id` is unfinished, or succeeded after this attempt of `job_id` began.
 
-        Return None if there is no job `other_id`.
+        Return None if there is no job `other_id`. Raise `Conflict` if the attempt is not stored any more.
         """
         attempt, other = job_attempts.c, inbox_jobs.c
         began = sa.select(attempt.started_at).where(
@@ -82,8 +82,10 @@ class Jobs:
         )
         rival = sa.select(other.status, other.finished_at).where(other.job_id == other_id)
         with self._database.snapshot() as connection:
-            started_at = connection.execute(began).scalar_one()
+            started_at = connection.execute(began).scalar_one_or_none()
             found = connection.execute(rival).one_or_none()
+        if started_at is None:
+            raise Conflict(f"job {job_id} has no attempt with claim version {claim_version}")
         if found is None:
             return None
         if found.status not in FINISHED:

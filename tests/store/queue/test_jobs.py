@@ -5,6 +5,7 @@ import pytest
 from euterpe.domain.error_codes import ErrorCode
 from euterpe.domain.retry import JobError
 from euterpe.domain.states import JobStatus
+from euterpe.store.errors import Conflict
 from euterpe.store.queue.inbox import ClaimedJob
 from euterpe.store.store import Store
 from tests.clock import SettableClock
@@ -60,3 +61,11 @@ def test_nothing_is_known_of_another_installations_job(store: Store, other: Clai
     assert (
         store.jobs.is_rival(other.job_id, other.claim_version, "01a1f37b-baa8-7000-9afb-3ee033524431") is None
     )
+
+
+def test_an_attempt_that_is_not_stored_any_more_is_a_lost_lease(store: Store) -> None:
+    """Neither the job nor the worker is to blame: the worker treats a Conflict as `lease_lost`."""
+    enqueue(store)
+    job = claim_one(store)
+    with pytest.raises(Conflict):
+        store.jobs.is_rival(job.job_id, job.claim_version + 1, job.job_id)
