@@ -147,12 +147,17 @@ class VaultTransit:
     def _token(self) -> str:
         """Return the token. Read the file each time, because Vault Agent replaces the token."""
         try:
-            return self._token_file.read_text("ascii").strip()
+            token = self._token_file.read_text("ascii").strip()
         except (OSError, UnicodeError) as error:
             raise KeyProviderUnavailable(
                 f"the token file {self._token_file} cannot be read ({type(error).__name__}); correct "
                 "EUTERPE_VAULT_TOKEN_FILE, or wait for Vault Agent to write it"
             ) from None
+        if not token:
+            raise KeyProviderUnavailable(
+                f"the token file {self._token_file} is empty: write the token, or wait for Vault Agent"
+            )
+        return token
 
     def _data(self, answer: httpx.Response) -> Mapping[str, Any]:
         try:

@@ -309,6 +309,15 @@ def test_a_malformed_token_is_not_quoted(vault: VaultServer, token: str) -> None
     assert refused.value.__cause__ is None
 
 
+@pytest.mark.parametrize("text", ["", "\n"])
+def test_an_empty_token_file_is_not_sent(vault: VaultServer, text: str) -> None:
+    """Vault Agent may be about to write it. Vault answers 400 to an empty token, as to a bad ciphertext."""
+    vault.token_file.write_text(text)
+    with pytest.raises(KeyProviderUnavailable, match=r"is empty.*Vault Agent"):
+        vault.transit().versions("euterpe")
+    assert vault.calls == []
+
+
 def test_many_threads_share_a_provider(vault: VaultServer) -> None:
     provider = vault.provider(versions_valid_s=60.0, dek_valid_s=60.0)
     failures: list[BaseException] = []
