@@ -3,6 +3,7 @@
 import os
 import shutil
 import sqlite3
+import stat
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -76,6 +77,7 @@ def examine(settings: Settings) -> Iterator[CheckResult]:
     yield _check("work directory", partial(_work_dir, settings))
     yield _check("what jobs may reach", partial(_reach, settings))
     yield _check("key ring", partial(_key_ring, settings))
+    yield from _token_file(settings)
     # Each of these checks needs the result of the check before it.
     for name, step in (
         ("database", _database),
@@ -180,6 +182,21 @@ def _key_ring(settings: Settings) -> str:
         return f"{path} will be made when the first secret is stored"
     keys = proven_key_provider(settings)
     return f"KEK {keys.active_id} is active, one of {len(keys.ids)}"
+
+
+def _token_file(settings: Settings) -> Iterator[CheckResult]:
+    """Yield a warning if every user of this machine can use the token for Vault.
+
+    The group may read it: Vault Agent writes the file with mode 0640. A file that cannot be read at all is an
+    error of the key provider.
+    """
+    path = settings.vault_token_file
+    if path is None or not path.is_file():
+        return
+    mode = stat.S_IMODE(path.stat().st_mode)
+    if mode & 0o007:
+        detail = f"{path} has mode {mode:04o}, so others could use the token: run `chmod o= {path}`"
+        yield CheckResult("token file", True, detail, is_warning=True)
 
 
 def _database(settings: Settings) -> str:

@@ -146,6 +146,21 @@ def test_a_vault_that_works_and_one_that_refuses(
     assert vault.token_file.read_text().strip() not in str(failed)
 
 
+@pytest.mark.parametrize(("mode", "verdict"), [(0o600, []), (0o640, []), (0o644, [True]), (0o606, [True])])
+def test_a_token_file_that_others_can_use_is_a_warning(
+    installed: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, mode: int, verdict: list[bool]
+) -> None:
+    """0640 is what Vault Agent writes, for a program that is in its group."""
+    (folder := tmp_path / "vault").mkdir()
+    with VaultServer(folder) as vault:
+        vault.token_file.chmod(mode)
+        for name, value in vault.settings().items():
+            monkeypatch.setenv(name, value)
+        found = [finding for finding in installed.json("doctor") if finding["check"] == "token file"]
+    assert [finding["is_warning"] for finding in found] == verdict
+    assert all(finding["ok"] and "chmod" in finding["detail"] for finding in found)
+
+
 def test_a_key_that_is_missing_from_the_ring(installed: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     installed.json("requester", "create", "newsroom")
     (kek,) = installed.json("keys", "list")
