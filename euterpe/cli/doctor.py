@@ -28,9 +28,9 @@ from euterpe.wiring.database import (
     key_provider,
     open_database,
     open_store,
-    proven_key_provider,
     require_database_file,
     ring_file,
+    self_tested_key_provider,
 )
 
 # The oldest version with the operator `->>`. Many SQL statements use this operator.
@@ -180,7 +180,7 @@ def _key_ring(settings: Settings) -> str:
     is_ring_needed = settings.key_provider == "local" and settings.keks is None and settings.kek_file is None
     if is_ring_needed and not (path := ring_file(settings)).exists():
         return f"{path} will be made when the first secret is stored"
-    keys = proven_key_provider(settings)
+    keys = self_tested_key_provider(settings)
     return f"KEK {keys.active_id} is active, one of {len(keys.ids)}"
 
 

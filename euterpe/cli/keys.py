@@ -14,7 +14,7 @@ from euterpe.crypto import keyfile
 from euterpe.settings import load
 from euterpe.store.errors import Conflict
 from euterpe.store.secrets.rewrap import RewrapProgress
-from euterpe.wiring.database import key_provider, open_store, proven_key_provider, ring_file
+from euterpe.wiring.database import key_provider, open_store, ring_file, self_tested_key_provider
 
 app = group(
     "The keys that encrypt stored secrets. To rotate: add a key, activate it, rewrap, retire the old one. "
@@ -115,11 +115,11 @@ def retire(kek_id: Kek) -> None:
     out(f"{kek_id} is gone; to open a backup of its time, put it back from a copy of the file")
 
 
-@command(app, "prove", example="euterpe keys prove")
-def prove(as_json: AsJson = False) -> None:
-    """Encrypt and decrypt a random test key with the active key, in the file or in Vault. Print the time."""
+@command(app, "test", example="euterpe keys test")
+def self_test(as_json: AsJson = False) -> None:
+    """Run the self-test: encrypt and decrypt a random key with the active key. Print the time."""
     began = time.monotonic()
-    keys = proven_key_provider(load())
+    keys = self_tested_key_provider(load())
     took_ms = int((time.monotonic() - began) * 1000)
     if as_json:
         json_document({"kek_id": keys.active_id, "took_ms": took_ms})

@@ -72,9 +72,9 @@ class JoinedKeyProviders:
         raise UnknownKek(kek_id)
 
 
-def prove(provider: KeyProvider) -> None:
+def self_test(provider: KeyProvider) -> None:
     """Wrap and unwrap a random DEK under the active KEK. Raise if it fails, or if the AAD is not checked."""
-    dek, aad, kek_id = os.urandom(_DEK_BYTES), b"euterpe-proof", provider.active_id
+    dek, aad, kek_id = os.urandom(_DEK_BYTES), b"euterpe-self-test", provider.active_id
     wrapped = provider.wrap(kek_id, dek, aad)
     if provider.unwrap(kek_id, wrapped, aad) != dek:
         raise CannotDecrypt

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from euterpe.crypto import keyfile
 from euterpe.crypto.errors import KeyRingError
-from euterpe.crypto.key_provider import JoinedKeyProviders, KeyProvider, prove
+from euterpe.crypto.key_provider import JoinedKeyProviders, KeyProvider, self_test
 from euterpe.crypto.local_key_ring import FileKeyRing, LocalKeyRing, load_value
 from euterpe.crypto.vault_client import VaultTransit
 from euterpe.crypto.vault_key_provider import VaultKeyProvider
@@ -68,7 +68,7 @@ def open_store(settings: Settings, keys: KeyProvider | None = None) -> Store:
     _refuse_read_only(settings)
     return Store(
         settings.database_url.get_secret_value(),
-        proven_key_provider(settings) if keys is None else keys,
+        self_tested_key_provider(settings) if keys is None else keys,
         backoff=backoff_of(settings),
         job_max_attempts=settings.job_max_attempts,
         outbox_max_attempts=settings.outbox_max_attempts,
@@ -137,10 +137,10 @@ def key_provider(settings: Settings) -> KeyProvider:
     return JoinedKeyProviders(vault, _key_ring(settings)) if _has_key_ring(settings) else vault
 
 
-def proven_key_provider(settings: Settings) -> KeyProvider:
-    """Return the key provider after a test: wrap and unwrap a data key. Raise the error if the test fails."""
+def self_tested_key_provider(settings: Settings) -> KeyProvider:
+    """Return the key provider after its self-test. Raise the error if it fails."""
     provider = key_provider(settings)
-    prove(provider)
+    self_test(provider)
     return provider
 
 

@@ -182,15 +182,15 @@ def test_a_key_in_vault_is_rotated_there_and_rewrapped_here(
     assert keks(installed) == {V2: ("active", 1)}
 
 
-def test_a_proof_names_the_active_key_and_its_time(
+def test_the_self_test_names_the_active_key_and_its_time(
     installed: Cli, vault: VaultServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     installed.ok("keys", "add", "--id", "k1")
-    assert installed.json("keys", "prove")["kek_id"] == "k1"
+    assert installed.json("keys", "test")["kek_id"] == "k1"
     use(vault, monkeypatch)
-    assert installed.ok("keys", "prove").out.startswith(f"{V1} encrypts and decrypts; that took ")
+    assert installed.ok("keys", "test").out.startswith(f"{V1} encrypts and decrypts; that took ")
     vault.answers = [errors(403, "permission denied")]
-    line = installed.fails("keys", "prove")
+    line = installed.fails("keys", "test")
     assert "renew the token" in line
     assert vault.token not in line
 

@@ -9,7 +9,7 @@ import pytest
 
 from euterpe.crypto.envelope import rewrap, seal, unseal, webhook_secret_context
 from euterpe.crypto.errors import CannotDecrypt, UnboundKeys, UnknownKek
-from euterpe.crypto.key_provider import JoinedKeyProviders, KeyProvider, prove
+from euterpe.crypto.key_provider import JoinedKeyProviders, KeyProvider, self_test
 from euterpe.crypto.keyfile import KeySet, activate_key, add_key
 from euterpe.crypto.local_key_ring import FileKeyRing, LocalKeyRing
 from tests.vault_server import VaultServer
@@ -93,7 +93,7 @@ def test_a_wrapped_key_is_unwrapped(provider: KeyProvider) -> None:
     wrapped = provider.wrap(provider.active_id, DEK, AAD)
     assert provider.unwrap(provider.active_id, wrapped, AAD) == DEK
     assert DEK not in wrapped
-    prove(provider)
+    self_test(provider)
 
 
 def test_two_wraps_of_a_key_differ(provider: KeyProvider) -> None:
@@ -172,7 +172,7 @@ def test_a_proof_fails_for_a_provider_that_changes_keys() -> None:
             return bytes(32)
 
     with pytest.raises(CannotDecrypt):
-        prove(Forgetful(KeySet("a test", "k1", {"k1": b"1" * 32})))
+        self_test(Forgetful(KeySet("a test", "k1", {"k1": b"1" * 32})))
 
 
 def test_a_proof_fails_for_a_provider_that_checks_no_aad() -> None:
@@ -186,4 +186,4 @@ def test_a_proof_fails_for_a_provider_that_checks_no_aad() -> None:
             return super().wrap(kek_id, dek, b"")
 
     with pytest.raises(UnboundKeys, match="associated data"):
-        prove(Unbound(KeySet("a test", "k1", {"k1": b"1" * 32})))
+        self_test(Unbound(KeySet("a test", "k1", {"k1": b"1" * 32})))

@@ -9,7 +9,7 @@ import pytest
 
 from euterpe.crypto.envelope import rewrap, seal, unseal, webhook_secret_context
 from euterpe.crypto.errors import CannotDecrypt, KeyProviderUnavailable, UnboundKeys, UnknownKek
-from euterpe.crypto.key_provider import prove
+from euterpe.crypto.key_provider import self_test
 from euterpe.crypto.vault_client import VaultTransit
 from euterpe.crypto.vault_key_provider import VaultKeyProvider
 from tests.net.servers import Authority
@@ -52,16 +52,16 @@ def test_a_mount_with_a_path_and_a_namespace_are_used(tmp_path: Path) -> None:
     with VaultServer(tmp_path, mount="team/transit", key="media.keys", namespace="admin/tv") as vault:
         provider = vault.provider()
         assert provider.ids == ("vault:team/transit/media.keys:v1",)
-        prove(provider)
+        self_test(provider)
 
 
 def test_tls_with_a_ca_of_ones_own(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     (ca_file := tmp_path / "ca.pem").write_text(authority.pem)
     with VaultServer(tmp_path, tls=authority.server_context(["localhost"])) as vault:
-        prove(VaultKeyProvider(vault.transit(ca_file=ca_file), "euterpe"))
+        self_test(VaultKeyProvider(vault.transit(ca_file=ca_file), "euterpe"))
         with pytest.raises(KeyProviderUnavailable, match="ConnectError"):
-            prove(VaultKeyProvider(vault.transit(), "euterpe"))
+            self_test(VaultKeyProvider(vault.transit(), "euterpe"))
 
 
 def test_a_rotation_takes_effect_when_the_versions_are_read_again(vault: VaultServer, clock: Clock) -> None:
@@ -151,7 +151,7 @@ def test_the_deks_in_memory_are_bounded_and_the_oldest_goes(vault: VaultServer, 
 def test_old_vaults_that_ignore_the_associated_data_are_refused(vault: VaultServer) -> None:
     vault.ignores_associated_data = True
     with pytest.raises(UnboundKeys):
-        prove(vault.provider())
+        self_test(vault.provider())
 
 
 OUTAGES = {
@@ -177,7 +177,7 @@ def test_every_failure_of_vault_is_an_outage_that_says_what_to_do(
     with pytest.raises(KeyProviderUnavailable, match=says) as away:
         provider.active_id  # noqa: B018  it asks Vault
     assert vault.token not in str(away.value)
-    prove(provider)
+    self_test(provider)
 
 
 @pytest.mark.parametrize("status", [400, 403, 404, 429, 500, 503])
@@ -277,15 +277,15 @@ def test_a_vault_that_is_gone_or_hangs_is_an_outage(vault: VaultServer, tmp_path
 
 def test_the_token_is_read_again_for_each_call(vault: VaultServer) -> None:
     provider = vault.provider()
-    prove(provider)
+    self_test(provider)
     vault.issue_token("second")
-    prove(provider)
+    self_test(provider)
     vault.token = "revoked"
     with pytest.raises(KeyProviderUnavailable, match="renew the token"):
-        prove(provider)
+        self_test(provider)
     vault.token_file.unlink()
     with pytest.raises(KeyProviderUnavailable, match="EUTERPE_VAULT_TOKEN_FILE"):
-        prove(provider)
+        self_test(provider)
 
 
 def test_a_token_that_is_replaced_during_a_call_costs_no_error(vault: VaultServer) -> None:
@@ -304,7 +304,7 @@ def test_a_token_that_is_replaced_during_a_call_costs_no_error(vault: VaultServe
 def test_a_malformed_token_is_not_quoted(vault: VaultServer, token: str) -> None:
     vault.token_file.write_text(token)
     with pytest.raises(KeyProviderUnavailable) as refused:
-        prove(vault.provider())
+        self_test(vault.provider())
     assert token not in str(refused.value)
     assert refused.value.__cause__ is None
 
