@@ -22,6 +22,7 @@ CallbackField = Literal["refresh_url", "status_webhook_url"]
 CALLBACK_FIELDS: tuple[CallbackField, CallbackField] = ("refresh_url", "status_webhook_url")
 # Shorter values are not masked, because they may occur in any text by chance.
 _SHORTEST_TOKEN = 6
+_NEWER_FIELDS = ("webhook_format",)
 _HIDDEN = "…"
 
 
@@ -84,8 +85,10 @@ Json = dict[str, Any]
 
 
 def split_secrets(spec: JobSpec) -> tuple[Json, bytes | None]:
-    """Return the public part as JSON with every default, and the secret part (None if there are no secrets).
+    """Return the public part as JSON with its defaults, and the secret part (None if there are no secrets).
 
+    A default of a field that is newer than the first release is left out: in a rolling upgrade a worker of
+    the release before would refuse the field, because it does not know it.
     When a query is removed, the URL keeps the question mark, so that a reader without the secret part sees
     that the query is missing.
     """
@@ -94,6 +97,9 @@ def split_secrets(spec: JobSpec) -> tuple[Json, bytes | None]:
         public["source"]["url"] += "?"
     for name in secret.get("output_queries", ()):
         public["output"]["urls"][name] += "?"
+    for name in _NEWER_FIELDS:
+        if public[name] == JobSpec.model_fields[name].default:
+            del public[name]
     return without_callback_queries(public), canonical_text(secret).encode() if secret else None
 
 

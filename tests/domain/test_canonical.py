@@ -93,6 +93,14 @@ def test_the_stored_spec_spells_the_defaults_out() -> None:
     assert public["priority"] == 50
 
 
+def test_a_worker_of_the_release_before_knows_every_field_of_a_plain_job() -> None:
+    public, secret = split_secrets(parse_spec(MINIMAL))
+    assert "webhook_format" not in public
+    assert join_secrets(public, secret) == parse_spec(MINIMAL)
+    public, _ = split_secrets(parse_spec({**MINIMAL, "webhook_format": "standard"}))
+    assert public["webhook_format"] == "standard"
+
+
 @given(requests(), st.randoms(use_true_random=False))
 def test_the_hash_does_not_depend_on_spelling(document: Json, random: Random) -> None:
     def shuffled(value: Any) -> Any:
