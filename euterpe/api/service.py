@@ -6,7 +6,7 @@ from typing import Protocol
 from euterpe.api.auth import Authenticator
 from euterpe.api.backpressure import ApiLimits, Backpressure, StreamSlots
 from euterpe.api.metrics import Metrics, SandboxLayers
-from euterpe.api.thread_pool import WRITING_THREADS, StoreThreadPool
+from euterpe.api.thread_pool import MOST_SEALING, WRITING_THREADS, StoreThreadPool
 from euterpe.api.watcher import Watcher
 from euterpe.domain.errors import FieldError
 from euterpe.domain.spec import JobSpec
@@ -75,7 +75,7 @@ def new_service(
         egress=egress,
         read_pool=read_pool,
         write_pool=write_pool,
-        sealing_pool=StoreThreadPool(write_wait_s=wait_s),
+        sealing_pool=StoreThreadPool(write_wait_s=wait_s, most=MOST_SEALING),
         authenticator=Authenticator(store.requesters.authenticate, read_pool),
         watcher=Watcher(store.jobs.versions, timings.watch_every_s),
         stream_slots=StreamSlots(limits, metrics.waits.set),

@@ -1,5 +1,6 @@
 """A key provider that is slow or away delays or refuses the calls that need it, and no others."""
 
+import asyncio
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -128,3 +129,18 @@ def test_new_credentials_are_refused_while_the_keys_are_away(
     assert served.store.jobs.get(job_id).status == JobStatus.QUEUED
     provider.is_away = False
     assert put_credentials(requester, job_id).json() == {"credential_version": 2}
+
+
+def test_a_burst_of_jobs_with_secrets_is_accepted(served: Served, requester: Requester) -> None:
+    async def post_at_once(count: int) -> list[int]:
+        headers = {"authorization": f"Bearer {requester.key}"}
+        limits = httpx.Limits(max_connections=None)
+        async with httpx.AsyncClient(
+            base_url=served.url, headers=headers, limits=limits, timeout=60, trust_env=False
+        ) as client:
+            answers = await asyncio.gather(
+                *(client.post("/transcode", json=WITH_SECRETS) for _ in range(count))
+            )
+            return [answer.status_code for answer in answers]
+
+    assert asyncio.run(post_at_once(300)) == [202] * 300
