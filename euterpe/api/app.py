@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.routing import Mount, Route
+from starlette.routing import Route
 
 from euterpe.api.backpressure import ApiLimits
 from euterpe.api.control import ControlEndpoints
@@ -53,7 +53,7 @@ def create_app(
             service.write_pool.stop()
             service.sealing_pool.stop()
 
-    paths = {route.app if isinstance(route, Mount) else route.endpoint: route.path for route in routes}
+    paths = {route.endpoint: route.path for route in routes}
     app = Starlette(
         routes=routes,
         middleware=[Middleware(RequestMiddleware, paths, service.metrics)],
@@ -65,7 +65,7 @@ def create_app(
     return app
 
 
-def _routes(service: Service) -> list[Route | Mount]:
+def _routes(service: Service) -> list[Route]:
     controls, health = ControlEndpoints(service), HealthEndpoints(service)
     events = Route("/transcode/{job_id}/events", EventsEndpoint(service).get)
     events.methods = {"GET"}  # Starlette adds HEAD to GET, but HEAD would run the stream

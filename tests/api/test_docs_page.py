@@ -64,10 +64,26 @@ def test_a_browser_keeps_the_files_and_revalidates_them(served: Served) -> None:
     assert (again.status_code, again.content) == (304, b"")
 
 
-@pytest.mark.parametrize("name", ["", "nothing.js", "../docs_page.py", "%2e%2e/docs_page.py", "swagger-ui"])
+@pytest.mark.parametrize(
+    "name", ["", "nothing.js", "../docs_page.py", "%2e%2e/docs_page.py", "swagger-ui", "docs.html"]
+)
 def test_nothing_else_is_served_from_the_folder(served: Served, name: str) -> None:
     answer = served.anonymous.get(f"/docs/static/{name}")
     assert (answer.status_code, answer.json()["code"]) == (404, "no_route")
+
+
+def test_a_slow_download_holds_no_file(served: Served) -> None:
+    def open_files() -> int:
+        return sum(str(STATIC) in str(link.resolve()) for link in Path("/proc/self/fd").iterdir())
+
+    with served.anonymous.stream("GET", "/docs/static/swagger-ui/swagger-ui-bundle.js") as answer:
+        assert next(answer.iter_raw(1024))
+        assert open_files() == 0
+
+
+def test_a_range_is_answered_with_the_whole_file(served: Served) -> None:
+    answer = served.anonymous.get("/docs/static/docs.css", headers={"range": "bytes=9999999-"})
+    assert (answer.status_code, answer.content) == (200, (STATIC / "docs.css").read_bytes())
 
 
 def test_the_type_of_every_problem_leads_to_its_advice(served: Served) -> None:
