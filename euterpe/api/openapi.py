@@ -40,6 +40,7 @@ _BODY = (
     ProblemCode.UNSUPPORTED_MEDIA_TYPE,
     ProblemCode.INVALID_REQUEST,
 )
+_SECRETS = (*_BODY, ProblemCode.KEY_PROVIDER_UNAVAILABLE)
 _WRITE, _READ = "transcode:write", "transcode:read"
 
 
@@ -108,7 +109,12 @@ def _submit(limits: ApiLimits) -> Node:
         ],
         body=json_body("JobSpec", SUBMIT_EXAMPLES),
         responses={"202": accepted},
-        codes=(*_BODY, ProblemCode.IDEMPOTENCY_CONFLICT, ProblemCode.QUOTA_EXCEEDED, ProblemCode.QUEUE_FULL),
+        codes=(
+            *_SECRETS,
+            ProblemCode.IDEMPOTENCY_CONFLICT,
+            ProblemCode.QUOTA_EXCEEDED,
+            ProblemCode.QUEUE_FULL,
+        ),
     )
     return {**submit, "callbacks": callbacks()}
 
@@ -224,7 +230,7 @@ def _credentials() -> Node:
         parameters=[_job_id()],
         body=json_body("NewCredentials", CREDENTIALS_EXAMPLES),
         responses={"200": json_response("Stored.", "CredentialVersion")},
-        codes=(*_ONE_JOB, *_BODY, ProblemCode.CONFLICT),
+        codes=(*_ONE_JOB, *_SECRETS, ProblemCode.CONFLICT),
     )
 
 
