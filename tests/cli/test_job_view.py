@@ -1,4 +1,4 @@
-"""How a job looks on a terminal, by its status document and its rows."""
+"""A terminal shows a job for people, from its status document and its rows."""
 
 import time
 from collections.abc import Callable, Iterator

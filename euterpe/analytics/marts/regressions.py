@@ -79,7 +79,7 @@ _MOST_BLOCKS, _WIDER = 30, 4
 
 @dataclass(frozen=True)
 class FalseAlarms:
-    """How many histories without a change were simulated, and how many of them raised an alarm."""
+    """Count the simulated histories without a change, and those of them that raised an alarm."""
 
     histories: int
     alarms: int

@@ -1,4 +1,4 @@
-"""How a writer waits for the database: a deadline for each caller, and a fair lock for the one connection.
+"""Limit the wait of writers: a deadline for each caller, and a fair lock for the one connection.
 
 SQLite and libSQL have one writer. A caller may wait in several queues one after the other: for a thread, for
 the next group commit, for the connection, for the lock on the file. With a timeout in each queue the waits
