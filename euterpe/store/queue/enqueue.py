@@ -106,8 +106,9 @@ class Enqueue:
             now, answers = self._answer_known(connection, jobs)
             fresh = [job for job in jobs if job.job_id not in answers]
             rows = self._insert(connection, fresh, now)
-        accepted = {row["job_id"]: Accepted(row["job_id"], status_of_columns(row)) for row in rows}
-        return [(answers | accepted)[job.job_id] for job in jobs]
+        for row in rows:
+            answers[row["job_id"]] = Accepted(row["job_id"], status_of_columns(row))
+        return [answers[job.job_id] for job in jobs]
 
     def stored_answer(
         self, requester_id: str, key: str, request_hash: str
