@@ -69,6 +69,8 @@ class LoadPlan:
 def measure_lives(plan: LoadPlan) -> dict[str, float]:
     """Return jobs per second of the bulk enqueue, of the processing, and of both together."""
     with plan.open() as store:
+        # Like `euterpe api`. One full collection took 40 ms, a quarter of the time of 4,000 jobs.
+        collect_garbage_less_often()
         began = time.perf_counter()
         enqueue_in_bulk(store, plan)
         enqueued = time.perf_counter() - began
