@@ -85,7 +85,7 @@ class Simulation:
 
 @settings(max_examples=10)
 @given(
-    concurrency=st.integers(3, 8),  # docs/guarantees.md describes 1 and 2
+    concurrency=st.integers(3, 8),  # docs/isolation.md describes 1 and 2
     hostile=st.dictionaries(
         st.sampled_from(["h1", "h2", "h3"]),
         st.lists(st.sampled_from(sorted(RECEIVERS)), min_size=1, max_size=40),
