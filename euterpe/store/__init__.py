@@ -1,1 +1,1 @@
-"""The only package that uses SQL: tables, engines, leases, inbox, outbox, idempotency, history, secrets."""
+"""Keep the state of Euterpe in a SQL database: jobs, events, requesters, secrets and the history."""

@@ -19,7 +19,7 @@ def check_count(value: object, field: str, low: int, high: int) -> None:
 
 
 def check_name(value: object, field: str) -> None:
-    """Raise InvalidSpec unless every engine can store the text and a person can read it in a log."""
+    """Raise InvalidSpec unless the value is 1 to 255 characters that engines can store and logs can show."""
     if not isinstance(value, str) or not 0 < len(value) <= _MAX_TEXT:
         raise _refused(field, f"must be a string of 1 to {_MAX_TEXT} characters")
     if flaw := text_problem(value):
@@ -27,7 +27,10 @@ def check_name(value: object, field: str) -> None:
 
 
 def check_documents(documents: Mapping[str, object]) -> None:
-    """Raise InvalidSpec unless every engine can store the JSON: no NaN, NUL, lone surrogate, over 256 KiB."""
+    """Raise InvalidSpec unless every engine can store the documents.
+
+    A document must be JSON without NaN, NUL and lone surrogates, of at most 256 KiB.
+    """
     for field, document in documents.items():
         try:
             text = json.dumps(document, allow_nan=False)
@@ -35,7 +38,7 @@ def check_documents(documents: Mapping[str, object]) -> None:
             raise _refused(field, "must be JSON, without NaN and infinities") from error
         if len(text) > _MAX_DOCUMENT:
             raise _refused(field, f"must be at most {_MAX_DOCUMENT} bytes of JSON")
-        if "\\u" in text:  # only escaped characters can be NUL or surrogates
+        if "\\u" in text:  # `json.dumps` escapes NUL and surrogates
             _check_strings(document, field)
 
 
@@ -43,7 +46,7 @@ _REPORTED_FIELDS = ("progress", "eta_seconds", "speed", "outputs", "source_info"
 
 
 def check_reported_fields(extra: Mapping[str, object]) -> None:
-    """Raise InvalidSpec unless these are valid fields that a worker may report with a transition."""
+    """Raise InvalidSpec unless a worker may report all these fields and their values are valid."""
     for field, value in extra.items():
         if field not in _REPORTED_FIELDS:
             raise _refused(field, f"is not one of {', '.join(_REPORTED_FIELDS)}")

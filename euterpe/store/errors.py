@@ -10,8 +10,11 @@ class StoreError(EuterpeError):
 
 
 class StoreUnavailable(StoreError):
-    """The database is unavailable or too busy; the same call may succeed later. Nothing was written, unless
-    the connection broke during the commit: then only reading the row shows whether it was written."""
+    """The database is unavailable or too busy, and the same call may succeed later.
+
+    Nothing was written, unless the connection broke during the commit. In that case the caller must read the
+    row to find out whether it was written.
+    """
 
     code = "database_unavailable"
     retryable = True
@@ -22,7 +25,7 @@ class UnsupportedDatabase(StoreError):
 
 
 class SchemaMismatch(StoreError):
-    """The program and the database are of different versions; the message names the command to run."""
+    """The program and the database have different schema versions; the message says how to fix that."""
 
     code = "schema_mismatch"
 
@@ -32,7 +35,7 @@ class NotFound(StoreError):
 
 
 class Pruned(NotFound):
-    """The job existed, and its history has been removed since."""
+    """The job existed, but it was pruned."""
 
     code = "pruned"
 

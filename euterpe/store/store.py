@@ -1,4 +1,4 @@
-"""The facade of the store: open a database, and reach all operations on it through attributes."""
+"""The facade of the store: an open database, with its operations as attributes."""
 
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -36,7 +36,7 @@ from euterpe.store.secrets.rewrap import Rewrap
 
 
 class Store:
-    """An open database and its operations. Thread-safe; `close` must be called, or use it in a `with`."""
+    """An open database and its operations. Thread-safe. Call `close` at the end, or use a `with` block."""
 
     def __init__(
         self,
@@ -52,9 +52,10 @@ class Store:
         write_wait_s: float = WRITE_WAIT_S,
         shares: Callable[[Database], FairShares] | None = None,
     ) -> None:
-        """Open the store, or raise SchemaMismatch. A writer waits at most `write_wait_s` for other writers.
+        """Open the database; raise SchemaMismatch unless all migrations of this program have been applied.
 
-        `shares` decides the order of claims; a benchmark compares the fair order with another order.
+        A write waits at most `write_wait_s` for other writes. `shares` builds the object that ranks jobs for
+        claims; a benchmark passes another one, to compare the fair order with another order.
         """
         self.database = Database(url, clock, write_wait_s=write_wait_s)
         try:
@@ -92,8 +93,11 @@ class Store:
         idempotency_key: str | None = None,
         limits: JobLimits = NO_LIMITS,
     ) -> "Future[Accepted]":
-        """Enqueue a job durably, in a group commit with concurrent callers. Not for an event loop: the job's
-        secrets are sealed here, and the key provider may be far away."""
+        """Seal the job's secrets and enqueue the job, in a group commit with concurrent callers.
+
+        The future gets its result after the commit. Do not call this in an event loop: sealing blocks, as the
+        key provider may be a remote service.
+        """
         job = self.new_job(spec, requester_id, idempotency_key=idempotency_key, limits=limits)
         return self.commits.submit(job)
 
@@ -106,9 +110,10 @@ class Store:
         source_ref: str | None = None,
         limits: JobLimits = NO_LIMITS,
     ) -> NewJob:
-        """Return the job as it will be stored: secrets sealed, the rest in plain text.
+        """Return the job as it will be stored: its secrets sealed, the rest in plain text.
 
-        This blocks on the key provider if `may_have_secrets(spec)`; raise `KeyProviderUnavailable`.
+        If `may_have_secrets(spec)` is true, this may call the key provider and block. Raise
+        `KeyProviderUnavailable` during an outage of the key provider.
         """
         key = None
         if idempotency_key is not None:

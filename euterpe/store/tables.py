@@ -1,7 +1,9 @@
-"""Table definitions, once for every engine. The migrations create the tables; a test compares all three.
+"""Table definitions for all engines.
 
-There are no foreign keys between the hot tables: a key check would cost each event a locked read of its job,
-which the writing function has locked already.
+The migrations create the tables. Tests compare these definitions with the migrations of SQLite and Postgres.
+
+There are no foreign keys between the hot tables: to check a key, the database would read and lock the job of
+each inserted event, although the inserting transaction has locked this job already.
 """
 
 from sqlalchemy import (
@@ -22,7 +24,7 @@ json_document = JSON(none_as_null=True).with_variant(JSONB(none_as_null=True), "
 
 
 def _leased() -> list[Column[object]]:
-    """Return the columns that the ownership protocol (`leases.py`) needs besides key and status."""
+    """Return the columns that claims and leases (`leases.py`) need besides the key and the status."""
     return [
         Column("lane", Text, nullable=False),
         Column("available_at", BigInteger, nullable=False),
@@ -238,11 +240,11 @@ schema_migrations = Table(
     Column("applied_at", BigInteger, nullable=False),
 )
 
-# The tables that analytics reads in commit order: Postgres has a column `position`, SQLite its rowid.
+# Analytics reads these tables in commit order: by the column `position` on Postgres, by the rowid on SQLite.
 COMMIT_ORDERED_TABLES = (inbox_jobs, job_outbox_events, job_deliveries)
 
 
 def column_names(table: Table, dialect: str) -> set[str]:
-    """Return the columns that the migrations give the table on this dialect."""
+    """Return the names of the columns that the table has on this dialect."""
     names = set(table.columns.keys())
     return names | {"position"} if table in COMMIT_ORDERED_TABLES and dialect == "postgresql" else names
