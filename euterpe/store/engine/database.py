@@ -1,4 +1,4 @@
-"""Transactions on any engine, with typed errors instead of the driver's."""
+"""Run transactions on any engine, and raise the store's errors instead of the driver's."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -35,7 +35,7 @@ class Database:
 
     @contextmanager
     def transaction(self) -> Iterator[sa.Connection]:
-        """Run the block in a write transaction, then send the wake-ups that it announced."""
+        """Run the block in a write transaction; after the commit, send the wake-ups that it announced."""
         topics: set[Topic] = set()
         with (
             _typed_errors(),
@@ -71,7 +71,7 @@ class Database:
             except StoreUnavailable:
                 if not claimed:
                     raise
-                return claimed  # owned rows: if dropped here, they would idle until their leases expire
+                return claimed  # else these claimed rows would stay unused until their leases expire
             claimed += found
             if len(found) < part:
                 break
@@ -81,7 +81,7 @@ class Database:
         return int(connection.execute(sa.select(self.now)).scalar_one())
 
     def journal_mode(self) -> str:
-        """Return the journal mode of an SQLite database: `wal`, unless its file system cannot do that."""
+        """Return the journal mode of an SQLite database: `wal`, if the file system supports it."""
         with self.snapshot() as connection:
             return str(connection.exec_driver_sql("PRAGMA journal_mode").scalar_one())
 
@@ -91,7 +91,10 @@ class Database:
             return str(connection.exec_driver_sql("SHOW server_encoding").scalar_one())
 
     def vacuum_and_analyze(self) -> None:
-        """Update the planner's statistics after a bulk load, as a server would by itself a minute later."""
+        """Update the planner's statistics after a bulk load.
+
+        On Postgres, autovacuum would do the same a minute later.
+        """
         if self.kind is EngineKind.POSTGRES:
             with self.engines.write.execution_options(isolation_level="AUTOCOMMIT").connect() as connection:
                 connection.exec_driver_sql("VACUUM (ANALYZE)")
@@ -100,7 +103,7 @@ class Database:
                 connection.exec_driver_sql("ANALYZE")
 
     def insert(self, table: sa.Table) -> Any:
-        """Return the engine's INSERT with `on_conflict_…`: SQLAlchemy has one class for each engine."""
+        """Return an INSERT of the engine's dialect. SQLAlchemy's general INSERT has no ON CONFLICT."""
         return postgresql.insert(table) if self.kind is EngineKind.POSTGRES else sqlite.insert(table)
 
     def close(self) -> None:
@@ -108,7 +111,7 @@ class Database:
         self.engines.dispose()
 
 
-# Errors of the SQLite family: file or server unavailable, disk full, or other writes took too long.
+# Transient errors of the SQLite family: file or server unavailable, disk full, or other writes took too long.
 _TRANSIENT = (
     "SQLITE_BUSY",
     "SQLITE_LOCKED",
@@ -122,7 +125,7 @@ _TRANSIENT = (
     "CLIENT_CLOSED",
     "TRANSACTION_TIMEOUT",
 )
-# Parts of the messages with which a server rejects a client for good.
+# Parts of the messages with which a Postgres or libSQL server rejects a client permanently.
 _REJECTED = ("does not exist", "authentication failed", "no pg_hba.conf entry", "401, message")
 
 
@@ -130,8 +133,8 @@ _REJECTED = ("does not exist", "authentication failed", "no pg_hba.conf entry", 
 def _typed_errors() -> Iterator[None]:
     """Raise the store's errors instead of the driver's.
 
-    They are raised `from None`, because a logged traceback prints the causes too, and Postgres puts whole
-    rows into the details of its errors: `DETAIL: Failing row contains (…)` with the job's spec in it.
+    They are raised `from None`, because a logged traceback also prints the cause. Postgres puts whole rows
+    into its errors, so the log would contain `DETAIL: Failing row contains (…)` with the job's spec.
     """
     try:
         yield
@@ -154,7 +157,7 @@ def _typed_errors() -> Iterator[None]:
 
 
 def _from_driver(error: exc.DBAPIError) -> StoreError:
-    # libSQL's server closes the connection on text that is not UTF-8 (1007): a retry will not help.
+    # libSQL's server closes the connection with code 1007 on text that is not UTF-8. A retry would fail, too.
     unreadable = "closed with code 1007" in str(error.orig)
     message = _without_rows(error)
     if not unreadable and (error.connection_invalidated or _is_transient(error)):
@@ -165,16 +168,16 @@ def _from_driver(error: exc.DBAPIError) -> StoreError:
 
 
 def _with_statement(raised: StoreError, error: exc.DBAPIError) -> StoreError:
-    """Return the error with the statement, which contains no parameters, as a note for the log."""
+    """Return the error with the SQL statement as a note for the log. The statement contains no values."""
     if error.statement is not None:
         raised.add_note(f"SQL: {error.statement}")
     return raised
 
 
 def _without_rows(error: exc.DBAPIError) -> str:
-    """Return the driver's message without the row or value that it quotes.
+    """Return the first line of the driver's message, because the other lines may quote a row.
 
-    Later lines quote rows. In Postgres' class 22 (data exception) the first line quotes the value.
+    In Postgres' class 22 (data exception) the first line quotes a value: return only the SQLSTATE.
     """
     state = getattr(error.orig, "sqlstate", None)
     if state is not None and state.startswith("22"):
@@ -193,11 +196,12 @@ def _is_damage(error: exc.DBAPIError) -> bool:
 def _is_transient(error: exc.DBAPIError) -> bool:
     state = getattr(error.orig, "sqlstate", None)
     if state is not None:
-        # 08 connection, 40 rollback (deadlock), 53 resources, 57 operator; timeout of a lock or transaction.
+        # Classes: 08 connection, 40 rollback (deadlock), 53 resources, 57 operator intervention.
+        # States: 25P03 timeout of an idle transaction, 55P03 timeout of a lock.
         return state[:2] in ("08", "40", "53", "57") or state in ("25P03", "55P03", READ_ONLY)
     name = getattr(error.orig, "sqlite_errorname", None)
     if name is not None:
         return str(name).startswith(_TRANSIENT)
-    # psycopg raises OperationalError without a state only when there is no connection; libpq gives the
-    # reason as text only.
+    # psycopg raises OperationalError without a state only when there is no connection. libpq gives the reason
+    # only as text.
     return isinstance(error, exc.OperationalError) and not any(word in str(error.orig) for word in _REJECTED)

@@ -1,4 +1,4 @@
-"""Open SQLite, libSQL or Postgres: connection pools, pragmas and session settings, and how to BEGIN."""
+"""Open SQLite, libSQL or Postgres: connection pools, pragmas, session settings and the BEGIN statement."""
 
 import time
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from euterpe.runtime.retry import jittered
 from euterpe.store.engine.write_wait import seconds_left
 from euterpe.store.errors import StoreUnavailable, UnsupportedDatabase
 
-# SQLite's own busy timeout, for opening a connection and for reading.
+# The busy timeout of SQLite while a connection is opened or reads.
 BUSY_TIMEOUT_MS = 30_000
 # SQLSTATE read_only_sql_transaction: a write on a Postgres standby.
 READ_ONLY = "25006"
@@ -32,8 +32,11 @@ class EngineKind(StrEnum):
 
 @dataclass(frozen=True)
 class Engines:
-    """A connection pool for writing and one for reading. On the SQLite family the write pool has one
-    connection, so the threads of a process queue in memory instead of colliding on the file."""
+    """A connection pool for writing and one for reading.
+
+    On the SQLite family the write pool has one connection, so the threads of a process wait for each other in
+    memory, and not for the lock on the file.
+    """
 
     kind: EngineKind
     write: sa.Engine
@@ -46,8 +49,10 @@ class Engines:
 
     @property
     def read_limit(self) -> int:
-        """Return how many rows with a spec or a secret one response may hold: libSQL's server returns at most
-        10 MiB, and a row may have 256 KiB of spec and 256 KiB of outputs."""
+        """Return how many rows with a spec or a secret one response may contain.
+
+        libSQL's server limits a response to 10 MiB. A row may have 256 KiB of spec and 256 KiB of outputs.
+        """
         return 15 if self.kind is EngineKind.LIBSQL else 1_000
 
     def dispose(self) -> None:
@@ -56,7 +61,7 @@ class Engines:
 
 
 def sqlite_file(url: str) -> Path | None:
-    """Return the path of an SQLite database, or None for an engine that has a server."""
+    """Return the path of an SQLite database, or None for another engine."""
     kind, parsed = _parse(url)
     return Path(str(parsed.database)) if kind is EngineKind.SQLITE else None
 
@@ -117,14 +122,15 @@ def _sqlite(url: sa.URL) -> Engines:
         connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
         (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
         if mode == "wal" and not read_only:
-            # `_begin_when_free` waits for the write lock; a writer that has it never waits again.
+            # Disable SQLite's wait: `_begin_when_free` waits for the write lock, and a writer that has this
+            # lock waits for nothing else in WAL mode.
             connection.execute("PRAGMA busy_timeout = 0")
             # Keep the statement journal in memory. Above 64 KiB (about a hundred jobs) SQLite would write it
-            # to a file: a twentieth of the time of a large batch.
+            # to a file, which would take a twentieth of the time of a large batch.
             connection.execute("PRAGMA temp_store = MEMORY")
-            # A stalled reader lets the WAL grow; SQLite truncates it to 64 MiB when the reader is gone.
+            # The WAL grows as long as a stalled reader needs it. SQLite truncates it to 64 MiB afterwards.
             connection.execute("PRAGMA journal_size_limit = 67108864")
-        # FULL: a job that was answered with 202 survives power loss (docs/guarantees.md).
+        # With FULL, a job that was answered with 202 survives a power loss (docs/guarantees.md).
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA foreign_keys = ON")
         connection.execute(f"PRAGMA query_only = {int(read_only)}")
@@ -156,7 +162,7 @@ def _identity(url: sa.URL) -> tuple[int, int] | None:
 def _refuse_another_file(connection: sa.Connection, url: sa.URL) -> None:
     """Raise StoreUnavailable if the database file was removed or replaced since it was opened.
 
-    Writes to a removed file, and so accepted jobs, are lost when the program ends.
+    Otherwise jobs could be accepted into a removed file, and would be lost when the program ends.
     """
     if _identity(url) != connection.info["file"]:
         raise StoreUnavailable(
@@ -166,7 +172,7 @@ def _refuse_another_file(connection: sa.Connection, url: sa.URL) -> None:
 
 
 def _libsql(url: sa.URL) -> Engines:
-    # SQLite's dialect would choose a pool class by file name; a server needs a queue of connections.
+    # SQLite's dialect would choose the pool class by the name of a file, which a server does not have.
     write = _engine(url, poolclass=sa.QueuePool, pool_size=1, max_overflow=0, pool_timeout=60)
     read = _engine(url, poolclass=sa.QueuePool, pool_size=4, max_overflow=12)
     event.listen(write, "begin", _begin_when_free)
@@ -177,10 +183,11 @@ def _libsql(url: sa.URL) -> Engines:
 
 
 def _begin_when_free(connection: sa.Connection) -> None:
-    """Send BEGIN IMMEDIATE, with short backoff while the write lock is held, until the caller's deadline.
+    """Send BEGIN IMMEDIATE; while the write lock is held, retry after short pauses, until the deadline.
 
-    IMMEDIATE takes the write lock at once, so no writer waits for a reader that becomes a writer. SQLite
-    would sleep up to 0.1 s between attempts, with the file idle; libSQL's server queues writers only 0.1 s.
+    IMMEDIATE takes the write lock at once, so no transaction has to change from reading to writing. SQLite's
+    own retries would sleep up to 0.1 s although the lock may be free again, and libSQL's server lets a writer
+    wait for only 0.1 s.
     """
     pause = _SHORTEST_WAIT_S
     while True:
@@ -201,15 +208,15 @@ def _is_busy(error: sa.exc.OperationalError) -> bool:
 
 
 def _discard_if_unanswered(context: sa.ExceptionContext) -> None:
-    # The database did not return this error, so there was no response: the statement may still be running,
-    # and the next statement on this connection could become part of it.
+    # This is not an error that the database returned, so the statement may still be running. The next
+    # statement on this connection could become part of its transaction.
     if context.sqlalchemy_exception is None:
         context.is_disconnect = True
 
 
-# Every statement here finds its rows by key or by a small partial index. With these settings the planner does
-# so whatever the statistics say: a batch visits its rows one by one in its own order (so sorted batches
-# cannot deadlock), and a million finished rows are never scanned.
+# Every statement of the store finds its rows by key or by a small partial index. These settings make the
+# planner use the indexes, whatever the statistics say. So a statement visits its rows one by one in the order
+# of its batch (sorted batches cannot deadlock), and never scans a million finished rows.
 _POSTGRES_SESSION = {
     "enable_seqscan": "off",
     "enable_hashjoin": "off",
@@ -220,8 +227,8 @@ _POSTGRES_SESSION = {
 
 
 def _postgres(url: sa.URL) -> Engines:
-    # Ten seconds to connect: a host that drops packets must not block a command for minutes.
-    # The keepalives detect a peer that vanished without closing the connection, in half a minute.
+    # Connecting may take ten seconds, because a host that drops packets must not block a command for minutes.
+    # The keepalives detect within half a minute a server that vanished without closing the connection.
     options = {
         "connect_timeout": 10,
         "keepalives_idle": 10,
@@ -230,8 +237,8 @@ def _postgres(url: sa.URL) -> Engines:
         "tcp_user_timeout": 30_000,
         "client_encoding": "utf8",
     }
-    # READ COMMITTED, whatever the server's default: the statement that counts a group's jobs runs after the
-    # group is locked, and must see everything committed before.
+    # Set READ COMMITTED, because the server may have another default: the statement that counts a group's
+    # jobs runs after the group is locked, and must see everything that was committed before.
     engine = _engine(
         url,
         pool_size=8,
@@ -249,7 +256,8 @@ def _postgres(url: sa.URL) -> Engines:
 
     @event.listens_for(engine, "handle_error")
     def discard_standby(context: sa.ExceptionContext) -> None:
-        # After a failover this connection may lead to a standby, while the address leads to the new primary.
+        # After a failover this connection may still lead to a standby; a new connection to the same address
+        # leads to the new primary.
         if getattr(context.original_exception, "sqlstate", None) == READ_ONLY:
             context.is_disconnect = True
 

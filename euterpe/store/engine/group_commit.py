@@ -1,7 +1,7 @@
 """Group commit: callers that arrive while a transaction runs share the next one.
 
-Each caller still gets its own result, and gets it only after the commit. One fsync then serves any
-number of callers, without weaker durability.
+Each caller gets its own result, and only after the commit. So one fsync serves a whole batch of callers, and
+durability is the same as with one transaction per caller.
 """
 
 import threading
@@ -22,8 +22,11 @@ _Entry = tuple[T, Future[R], float]  # an item, its result, and the deadline of 
 
 
 class GroupCommit(Generic[T, R]):
-    """A thread that writes submitted items in batches. `flush` writes a batch in one transaction and returns
-    a result for each item, in order; a result that is an exception is raised to that caller."""
+    """A thread that writes submitted items in batches.
+
+    `flush` writes a batch in one transaction and returns a result for each item, in order. A result that is
+    an exception is raised to the caller of that item.
+    """
 
     def __init__(
         self,
@@ -44,7 +47,7 @@ class GroupCommit(Generic[T, R]):
         self._loop.start()
 
     def stop(self, *, drain: bool = True) -> None:
-        """Write the waiting items, or refuse them without `drain`, and end the thread."""
+        """Write the waiting items, or refuse them if `drain` is False; then end the thread."""
         with self._changed:
             self._loop.begin_stop()
             self._changed.notify_all()
@@ -52,11 +55,11 @@ class GroupCommit(Generic[T, R]):
         _refuse(refused)
         self._loop.stop()
         with self._changed:
-            refused = self._take_waiting()  # the thread was never started
+            refused = self._take_waiting()  # items are left if the thread was never started
         _refuse(refused)
 
     def submit(self, item: T) -> "Future[R]":
-        """Return the future of the item's result; raise StoreUnavailable if stopping or full."""
+        """Return the future of the item's result; raise StoreUnavailable if too many wait or after `stop`."""
         future: Future[R] = Future()
         with self._changed:
             if self._loop.is_stopping or len(self._waiting) >= self._max_waiting:
@@ -75,7 +78,7 @@ class GroupCommit(Generic[T, R]):
         try:
             self._write([entry for entry in batch if entry[1].set_running_or_notify_cancel()])
         except BaseException as error:  # noqa: BLE001  passed to the callers through their futures
-            # Whatever fails here (a flush without a list of results, no memory), no caller may wait for ever.
+            # Catch every failure (`flush` returned no list, no memory): no caller may wait for ever.
             _fail(batch, error)
         return 0.0
 
@@ -91,13 +94,14 @@ class GroupCommit(Generic[T, R]):
                 answers = self._flush([item for item, _, _ in batch])
         except BaseException as error:  # noqa: BLE001  passed to the callers through their futures
             if len(batch) > 1 and isinstance(error, Exception) and not isinstance(error, StoreUnavailable):
-                # One bad item must not fail the rest of its batch. Nothing was written; write each one alone.
+                # One bad item must not fail the rest of its batch. The batch was rolled back, so write each
+                # item in its own transaction.
                 for entry in batch:
                     self._write([entry])
                 return
             _fail(batch, error)
             return
-        # A caller whose future is never set would wait for ever.
+        # If `flush` returned too few results, the other callers get this error: they must not wait for ever.
         unanswered = StoreError("the write was committed, but returned no result for this item")
         missing = [unanswered] * (len(batch) - len(answers))
         for (_, future, _), answer in zip(batch, [*answers, *missing], strict=True):
@@ -108,14 +112,15 @@ class GroupCommit(Generic[T, R]):
 
 
 def _refuse(entries: Iterable[_Entry[T, R]]) -> None:
-    """Fail the entries. Call it without the lock, because the callbacks of the futures run in it."""
+    """Fail the entries. Do not hold the lock meanwhile, because this runs the callbacks of the futures."""
     _fail(entries, StoreUnavailable("the service is stopping; try again"))
 
 
 def _fail(entries: Iterable[_Entry[T, R]], error: BaseException) -> None:
     """Raise the error to each caller that has no result yet.
 
-    Log an error that is no `Exception`, such as SystemExit: a caller that is gone never reads its future.
+    Also log an error that is not an `Exception`, such as SystemExit, because a caller that has given up never
+    reads its future.
     """
     if not isinstance(error, Exception):
         _log.error("group_commit_crashed", error=repr(error), exc_info=error)

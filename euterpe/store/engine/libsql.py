@@ -1,4 +1,4 @@
-"""SQLAlchemy dialect for libSQL: SQLite's dialect over the DBAPI of `libsql-client` and a web socket."""
+"""SQLAlchemy dialect for libSQL: SQLite's dialect with the DBAPI of `libsql-client`, over a web socket."""
 
 from collections.abc import Callable
 from importlib import import_module
@@ -10,16 +10,19 @@ from sqlalchemy.dialects import registry
 from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 from sqlalchemy.engine.interfaces import DBAPIConnection
 
-# Prefixes of the driver's errors after which its connection is unusable. After TRANSACTION_TIMEOUT the server
-# has ended the transaction (after five seconds), so the driver's own rollback would fail.
+# Prefixes of the driver's errors after which its connection is unusable. TRANSACTION_TIMEOUT means that the
+# server has ended the transaction (after five seconds), so the driver's rollback would fail.
 _CONNECTION_LOST = ("HRANA_", "STREAM_", "CLIENT_CLOSED", "TRANSACTION_TIMEOUT", "SQLITE_CANTOPEN")
-# The server queues its writers for a while; the driver's default of 5 s is too short for eight writers.
+# Writers wait in a queue of the server. The driver's default of 5 s is too short for eight writers.
 _ANSWER_TIMEOUT_S = 60.0
 
 
 async def _connect(_: Any, session: Any, url: str) -> Any:
-    """Open the web socket as the driver does, but without its limit of 4 MiB on a response: a page of jobs
-    with large specs exceeds it, and a queue that begins with such jobs could never be claimed from."""
+    """Open the web socket as the driver does, but without its limit of 4 MiB on a response.
+
+    A page of jobs with large specs exceeds that limit, so claims from a queue that begins with such jobs
+    would always fail.
+    """
     return await session.ws_connect(url, protocols=["hrana2"], autoclose=False, autoping=True, max_msg_size=0)
 
 
@@ -34,19 +37,19 @@ class LibsqlDialect(SQLiteDialect_pysqlite):
         return dbapi
 
     def create_connect_args(self, url: URL) -> tuple[list[Any], dict[str, object]]:
-        # Over HTTP libSQL has no transactions, so this always uses the web socket.
+        # libSQL has no transactions over HTTP, so the address is always that of the web socket.
         scheme = "wss" if url.query.get("tls") == "1" else "ws"
         token = f"?authToken={url.password}" if url.password else ""
         address = f"{scheme}://{url.host}:{url.port or 8080}{token}"
         options = {"isolation_level": None, "uri": True, "timeout": _ANSWER_TIMEOUT_S}
-        # One thread at a time uses a connection of the pool, but not always the thread that opened it.
+        # One thread at a time uses a connection of the pool, but this may not be the thread that opened it.
         return [address], {**options, "check_same_thread": False}
 
     def connect(self, *arguments: Any, **options: object) -> DBAPIConnection:
         libsql_error = import_module("libsql_client").LibsqlError
         try:
             return super().connect(*arguments, **options)
-        except libsql_error as error:  # everywhere else the driver wraps this error
+        except libsql_error as error:  # the driver wraps this error everywhere except here
             raise self.loaded_dbapi.OperationalError(str(error)) from error
 
     def on_connect(self) -> Callable[[Any], None]:
