@@ -1,8 +1,8 @@
-"""Batch parameters: pass many rows to a statement as one JSON array that SQL reads as a table.
+"""Pass many rows to a statement as one parameter: a JSON array that SQL reads as a table.
 
-The text of a statement then never depends on the size of its batch, so every engine's statement
-cache hits, and one round trip carries a hundred rows. Postgres expands the array in one pass with
-`json_to_recordset`, the SQLite family with `json_each`; this module hides that difference.
+So the text of a statement does not depend on the size of its batch, every engine can cache the statement, and
+one round trip carries a hundred rows. Postgres expands the array with `json_to_recordset`, the SQLite family
+with `json_each`. This module hides the difference.
 """
 
 import json
@@ -21,13 +21,13 @@ from sqlalchemy.types import TypeEngine
 AnyRow = sa.Row[*tuple[Any, ...]]
 AnySelect = sa.Select[*tuple[Any, ...]]
 AnyUnion = sa.CompoundSelect[*tuple[Any, ...]]
-# SQLAlchemy's classes are invariant: a list of columns of several types has no narrower type than this.
+# SQLAlchemy's classes are invariant, so a list of columns of several types has no narrower type than this.
 AnyColumn = sa.ColumnElement[Any]
 AnyType = TypeEngine[Any]
 
 
 def fetch_all(result: sa.CursorResult[*tuple[Any, ...]]) -> list[Any]:
-    """Return all rows as named tuples: reading a column by name then takes an eighth of the time."""
+    """Return all rows as named tuples, which read a column by name in an eighth of SQLAlchemy's time."""
     return list(map(_shape(tuple(result.keys()))._make, result.all()))
 
 
@@ -40,9 +40,9 @@ TEXT, INTEGER, REAL = sa.Text(), sa.BigInteger(), sa.Float()
 
 
 class Rows:
-    """The batch as a FROM element with these columns; `rows["name"]` is one of them.
+    """The batch as a FROM element. `rows["name"]` is one of its columns.
 
-    A column that a row omits or sets to null is NULL.
+    A column is NULL if the row omits it or sets it to null.
     """
 
     def __init__(self, columns: Mapping[str, AnyType]) -> None:
@@ -90,7 +90,7 @@ def _json_each(element: _unfolded, compiler: SQLCompiler, **options: object) -> 
 @compiles(_unfolded, "postgresql")
 def _json_to_recordset(element: _unfolded, compiler: SQLCompiler, **options: object) -> str:
     rows, shape = _arguments(element, compiler, options)
-    # No injection: both parts are our own names and types, and the rows are a parameter.
+    # Injection is not possible: `shape` has only our own names and types, and `rows` is a bound parameter.
     return f"(SELECT * FROM json_to_recordset({rows}::json) AS r({shape}))"  # noqa: S608
 
 

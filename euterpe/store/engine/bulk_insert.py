@@ -1,4 +1,4 @@
-"""Bulk insert in the cheapest way of each engine: executemany, COPY, or rows as one JSON parameter."""
+"""Insert many rows in the cheapest way of each engine: executemany, COPY, or one JSON parameter."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from operator import itemgetter
@@ -11,15 +11,15 @@ from euterpe.store.engine.engines import EngineKind, Engines
 
 Row = Mapping[str, Any]  # the values of a row by column
 Values = Sequence[Any]
-# From this many rows on COPY is cheaper: it needs two more round trips, but each row costs the server half of
-# what it costs as JSON.
+# COPY is cheaper than JSON from this many rows on: it needs two more round trips, but each row costs the
+# server half as much.
 _COPY_MIN_ROWS = 25
 # libSQL's server closes the connection on a message above 16 MiB, and a hundred specs can take 25 MiB.
 _MAX_MESSAGE = 4 * 1024 * 1024
 
 
 class BulkInsert:
-    """INSERT of many rows into a table: dicts of the named columns or, with `values`, tuples of them."""
+    """An INSERT of many rows. Call it with dicts, or call `values` with tuples in the order of `names`."""
 
     def __init__(self, engines: Engines, table: sa.Table, names: Sequence[str]) -> None:
         self._kind, self._names = engines.kind, names
@@ -29,7 +29,7 @@ class BulkInsert:
         unfolded = sa.select(*(rows[name] for name in names))
         self._from_batch = sa.insert(table).from_select(list(names), unfolded)
         into, places = f"{table.name} ({', '.join(names)})", ", ".join("?" * len(names))
-        self._one_by_one = f"INSERT INTO {into} VALUES ({places})"  # noqa: S608  names of our own
+        self._one_by_one = f"INSERT INTO {into} VALUES ({places})"  # noqa: S608  our own names
         self.copy = f"COPY {into} FROM STDIN"
 
     def __call__(self, connection: sa.Connection, rows: Sequence[Row]) -> None:
@@ -39,8 +39,8 @@ class BulkInsert:
         if not rows:
             return
         if self._kind is EngineKind.SQLITE:
-            # In process a row costs a bind and a step, and no round trip: a third of what JSON costs.
-            # `exec_driver_sql` avoids SQLAlchemy's per-row work, which would cost as much again.
+            # SQLite runs in this process, so a row costs a bind and a step and no round trip: a third of the
+            # cost of JSON. `exec_driver_sql` avoids SQLAlchemy's work per row, which would double the cost.
             connection.exec_driver_sql(self._one_by_one, self._dumped(rows))
         elif self._kind is EngineKind.POSTGRES and len(rows) >= _COPY_MIN_ROWS:
             self.copy_in(connection, self._dumped(rows))
@@ -56,12 +56,12 @@ class BulkInsert:
                 for row in rows:
                     copy.write_row(row)
         except errors.Error as error:
-            # COPY bypasses SQLAlchemy, so the error is wrapped here in the type that the store handles.
+            # COPY bypasses SQLAlchemy, so wrap the error here in the type that `Database` handles.
             raise sa.exc.DBAPIError.instance(
                 "COPY", None, error, errors.Error, dialect=connection.dialect
             ) from error
 
-    def _dumped(self, rows: Sequence[Values]) -> Any:  # which types SQLAlchemy accepts depends on the driver
+    def _dumped(self, rows: Sequence[Values]) -> Any:  # the accepted types depend on the driver
         return [self._with_text(row) for row in rows] if self._documents else rows
 
     def _with_text(self, row: Values) -> tuple[object, ...]:
@@ -73,8 +73,9 @@ class BulkInsert:
 
 
 def _in_messages(rows: Sequence[Row]) -> Iterator[str]:
-    """Yield the batch as JSON arrays, none longer than `_MAX_MESSAGE` unless a single row is."""
-    # Encode all rows at once, and each half again if the text is too long: row by row takes twice as long.
+    """Yield the batch as JSON arrays of at most `_MAX_MESSAGE` characters, or of a single longer row."""
+    # Encode all rows at once, and encode each half again if the text is too long. Encoding row by row would
+    # take twice as long.
     whole = encode(rows)
     if len(whole) <= _MAX_MESSAGE or len(rows) == 1:
         yield whole

@@ -1,6 +1,6 @@
-"""The database's clock as a SQL expression, so that no worker's clock can ever decide who owns a row.
+"""The database's clock as a SQL expression, so that the ownership of a row never depends on a worker's clock.
 
-A store built for a test takes a settable clock instead.
+Tests pass a settable clock instead.
 """
 
 from typing import Protocol
@@ -15,8 +15,8 @@ class Clock(Protocol):
 
 
 _NOW = {
-    # The statement's start is constant during the statement, so an index can be searched by it. The
-    # transaction's start is too old if the transaction has waited.
+    # The start of the statement is constant during the statement, so Postgres can search an index with it.
+    # The start of the transaction (`now()`) would be too old if the transaction has waited.
     "postgresql": "(extract(epoch FROM statement_timestamp()) * 1000)::bigint",
     # unixepoch('subsec') needs SQLite 3.42; Debian 12 has 3.40.
     "sqlite": "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)",

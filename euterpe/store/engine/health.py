@@ -1,6 +1,7 @@
-"""Look for damage that the engine can detect in the stored data within a time limit; probe writes.
+"""Check the stored data for damage within a time limit, and test whether the database takes writes.
 
-Neither engine keeps a checksum of each value by default, so a changed letter within a text is not found.
+The check finds only damage that the engine can detect. No engine keeps a checksum of each value by default,
+so a changed letter within a text is not found.
 """
 
 import time
@@ -15,12 +16,12 @@ from euterpe.store.engine.engines import EngineKind
 from euterpe.store.errors import StoreError, StoreUnavailable
 from euterpe.store.tables import metadata, write_probe
 
-# A full check of a large database takes minutes, and the user of `doctor` waits for its answer.
+# A full check of a large database takes minutes, but the user of `euterpe doctor` waits for the result.
 TIME_S = 20.0
 _MAX_FINDINGS = 5
 _HEAD_ROWS = 1_000
-_STEPS_BETWEEN_CHECKS = 100_000  # of SQLite's virtual machine: some milliseconds
-# Only superusers may call `bt_index_check`, unless EXECUTE was granted.
+_STEPS_BETWEEN_CHECKS = 100_000  # instructions of SQLite's virtual machine: a few milliseconds
+# Check the privilege, too: only superusers may call `bt_index_check`, unless EXECUTE was granted.
 _HAS_AMCHECK = (
     "SELECT count(*) FROM pg_proc WHERE oid = to_regprocedure('bt_index_check(regclass)') "
     "AND has_function_privilege(oid, 'EXECUTE')"
@@ -81,7 +82,7 @@ def _postgres(database: Database, deadline: float) -> DamageReport:
     return _run(extent, checks, database, deadline)
 
 
-Check = tuple[str, str]  # what it checks, and a statement that returns the number of faults
+Check = tuple[str, str]  # the name of the checked part, and a statement that returns the number of faults
 
 
 def _run(extent: str, checks: list[Check], database: Database, deadline: float) -> DamageReport:
@@ -124,7 +125,7 @@ def _catalog() -> Iterator[Check]:
     names = ", ".join(f"'{table.name}'" for table in metadata.sorted_tables)
     yield (
         "indexes that are not valid",
-        "SELECT count(*) FROM pg_index WHERE NOT indisvalid AND indrelid IN "  # noqa: S608  names of our own
+        "SELECT count(*) FROM pg_index WHERE NOT indisvalid AND indrelid IN "  # noqa: S608  our own names
         f"(SELECT oid FROM pg_class WHERE relname IN ({names}) AND pg_table_is_visible(oid))",
     )
     yield (
@@ -134,19 +135,19 @@ def _catalog() -> Iterator[Check]:
 
 
 def _heads() -> list[Check]:
-    """Return a check per table that reads whole rows as text, so that out-of-line values are read too."""
+    """Return one check per table. It reads whole rows as text, which includes values stored out of line."""
     return [(table.name, _head(table)) for table in metadata.sorted_tables]
 
 
 def _head(table: sa.Table) -> str:
     read = " + ".join(f"coalesce(length(CAST({column.name} AS TEXT)), 0)" for column in table.columns)
-    head = f"SELECT * FROM {table.name} LIMIT {_HEAD_ROWS}"  # noqa: S608  names of our own
-    return f"SELECT sum({read}) * 0 FROM ({head}) AS head"  # noqa: S608  names of our own
+    head = f"SELECT * FROM {table.name} LIMIT {_HEAD_ROWS}"  # noqa: S608  our own names
+    return f"SELECT sum({read}) * 0 FROM ({head}) AS head"  # noqa: S608  our own names
 
 
 def _indexes(database: Database) -> list[Check]:
     names = ", ".join(f"'{table.name}'" for table in metadata.sorted_tables)
-    wanted = (  # names of our own
+    wanted = (  # our own names
         "SELECT i.indexrelid::regclass::text FROM pg_index i "  # noqa: S608
         "JOIN pg_class t ON t.oid = i.indrelid "
         "JOIN pg_class x ON x.oid = i.indexrelid JOIN pg_am a ON a.oid = x.relam "

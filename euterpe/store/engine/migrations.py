@@ -1,6 +1,6 @@
-"""Schema migrations: apply numbered plain SQL files once each, in order, and verify the result.
+"""Schema migrations: apply numbered SQL files in order, each once, and verify the result.
 
-A database that is not at exactly this program's version is refused; the error names the command to run.
+A program refuses a database whose schema version is not its own. The error says what to run or install.
 """
 
 import hashlib
@@ -29,8 +29,8 @@ _BOOKKEEPING = """CREATE TABLE IF NOT EXISTS schema_migrations (
 )"""
 # An arbitrary number that must never change, because two programs must not migrate at once.
 _ADVISORY_LOCK = 0x657574657270
-# Checksums of the first version of 0001_core. Its checks and triggers are equivalent to the current ones, but
-# take SQLite longer. A database that the first version created stays as it is.
+# Checksums of the first version of 0001_core, which are accepted, too. Its checks and triggers are equivalent
+# to those of the current version, but slower on SQLite. A database that has them is not changed.
 _FIRST_CORE_SQLITE = "a34e238d30f7ad9ed04063c1a810a433ba61dc307e49dc9c44737987cbfeb30c"
 _FIRST_CORE = {
     EngineKind.SQLITE: _FIRST_CORE_SQLITE,
@@ -160,11 +160,11 @@ def _apply(connection: sa.Connection, migration: Migration, kind: EngineKind) ->
 
 
 def _reset_future_positions(connection: sa.Connection) -> None:
-    """Move rows with positions in the future, as restored from another cluster, to the current position."""
+    """Set positions in the future, which a restore from another cluster leaves, to the current position."""
     for table in COMMIT_ORDERED_TABLES:
         now = "pg_current_xact_id()::text::bigint"
         connection.exec_driver_sql(
-            f"UPDATE {table.name} SET position = {now} WHERE position > {now}"  # noqa: S608  names of our own
+            f"UPDATE {table.name} SET position = {now} WHERE position > {now}"  # noqa: S608  our own names
         )
 
 
@@ -181,14 +181,16 @@ def _statements(sql: str, kind: EngineKind) -> list[str]:
 
 
 def verify(database: Database) -> None:
-    """Raise SchemaMismatch unless the tables that this connection uses are as expected: on Postgres,
-    `search_path` may select other tables than the migrated ones."""
+    """Raise SchemaMismatch unless the tables that this connection uses are as expected.
+
+    On Postgres, `search_path` may select other tables than the migrated ones.
+    """
     with database.snapshot() as connection:
         _verify(connection)
 
 
 def _verify(connection: sa.Connection) -> None:
-    """Raise SchemaMismatch unless every table exists with its columns, whatever the migrations contain."""
+    """Raise SchemaMismatch unless every table of `tables.py` exists with exactly its columns."""
     inspector = sa.inspect(connection)
     for table in metadata.sorted_tables:
         if not inspector.has_table(table.name):

@@ -1,4 +1,4 @@
-"""Self-pipe: a wait for file descriptors that another thread can end."""
+"""Self-pipe: a wait for file descriptors, which another thread can end."""
 
 import contextlib
 import selectors
@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 
 class SelfPipe:
-    """A socket pair whose writing end wakes the thread in `wait`; only one thread may wait."""
+    """A socket pair: `wake` writes to it, which ends `wait`. Only one thread may wait."""
 
     def __init__(self) -> None:
         self._reader, self._writer = socket.socketpair()
@@ -18,7 +18,7 @@ class SelfPipe:
 
     def wait(self, others: Iterable[int], timeout_s: float) -> bool:
         """Wait until one of `others` is readable or the time is up; return True if `wake` was called."""
-        # Not epoll, which needs its own descriptor: a wait must not fail when no descriptor is left.
+        # Use poll, because epoll needs its own descriptor, and would fail when no descriptor is left.
         with selectors.PollSelector() as selector:
             selector.register(self._reader, selectors.EVENT_READ)
             for descriptor in others:

@@ -1,6 +1,6 @@
-"""Wake-ups: hints by which a waiting worker claims new work sooner than at its next poll.
+"""Wake-ups: hints that let a waiting worker claim new work before its next poll.
 
-A hint may be lost: correctness depends on the jittered poll and not on hints.
+A hint may be lost: correctness depends only on the poll, whose interval has jitter.
 """
 
 import ctypes
@@ -23,9 +23,12 @@ _IN_MODIFY = 0x00000002
 
 
 class FileWatch:
-    """An inotify watch on files. `sources` holds a descriptor that becomes readable when any process on this
-    host writes to a file. It is empty without paths or inotify, or if all of the user's 128 instances are in
-    use."""
+    """An inotify watch on files.
+
+    `sources` holds a descriptor that becomes readable when any process on this host writes to one of the
+    files. `sources` is empty if there are no paths, if the system has no inotify, or if all 128 inotify
+    instances of the user are in use.
+    """
 
     def __init__(self, paths: Sequence[Path]) -> None:
         descriptor = _inotify(paths) if paths else None
@@ -60,10 +63,10 @@ def _inotify(paths: Sequence[Path]) -> int | None:
 class WakeupTimings:
     """Durations between the reads of SQLite's `data_version`, in seconds."""
 
-    # Where files cannot be watched. A read loads one word of shared memory; eighty passes of the loop per
-    # second cost 0.9 % of a core.
+    # The pause if the files cannot be watched. A read loads one word of shared memory; eighty passes of the
+    # loop per second cost 0.9 % of a core.
     look_every_s: float = 0.0125
-    # Where files are watched: inotify misses some writes, for example those of another machine.
+    # The pause if the files are watched: inotify misses some writes, for example those of another machine.
     look_anyway_s: float = 0.1
     # A commit is visible within 0.1 s of the write to the file, unless the disk is very slow. Until then each
     # pause before a read is as long as the time since the write, but at least `shortest_pause_s`.
@@ -81,8 +84,10 @@ class Topic(StrEnum):
 
 class Listener(Protocol):
     def wait(self, timeout_s: float) -> bool:
-        """Return True at the next hint, or False when the time is up or `wake` was called. Errors of the
-        database are raised by the claim that follows."""
+        """Return True at the next hint, or False when the time is up or `wake` was called.
+
+        This raises no error of the database: the claim that follows raises it.
+        """
         ...
 
     def wake(self) -> None:
@@ -106,7 +111,7 @@ def listen(engines: Engines, topic: Topic) -> Listener:
 
 class Announcer(Protocol):
     def announce(self, topic: Topic) -> None:
-        """Send a hint, without blocking the caller. Call it after the commit."""
+        """Send a hint without blocking the caller. Call this after the commit."""
         ...
 
     def stop(self) -> None: ...
@@ -148,8 +153,11 @@ class NullListener:
 
 
 class SqliteListener:
-    """A listener that reads `PRAGMA data_version`, which changes when any other connection, of any process,
-    has committed. An inotify watch triggers the reads, but fires before the commit is visible."""
+    """A listener that reads `PRAGMA data_version`.
+
+    The value changes when another connection of any process has committed. An inotify watch triggers the
+    reads. It reports a write before the commit is visible, so the reads are repeated for a while.
+    """
 
     def __init__(
         self,
@@ -161,7 +169,7 @@ class SqliteListener:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._timings, self._clock = timings, clock
-        self._path = Path(str(url.database)).resolve()  # the WAL is beside the file, not beside a link to it
+        self._path = Path(str(url.database)).resolve()  # the WAL is beside the file and not beside a symlink
         self._self_pipe = self_pipe or SelfPipe()
         self._connection: sqlite3.Connection | None = None
         self._seen = 0
@@ -169,7 +177,7 @@ class SqliteListener:
         # Both files exist now, and the WAL stays as long as this connection is open.
         wal = self._path.with_name(self._path.name + "-wal")
         self._watch = FileWatch([self._path, wal] if watches_files else [])
-        self._written = self._woke = float("-inf")  # instants of the last write and of the last hint
+        self._written = self._woke = float("-inf")  # the times of the last write and of the last hint
 
     def wait(self, timeout_s: float) -> bool:
         deadline = self._clock() + timeout_s
@@ -188,8 +196,8 @@ class SqliteListener:
             if now >= deadline:
                 return False
             since = now - self._written
-            # Do not wait on inotify right after a write: otherwise each page of a long write would cause a
-            # read, which took two thirds of a core.
+            # Do not wait on inotify right after a write: otherwise each written page of a large commit would
+            # cause a read. These reads took two thirds of a core.
             sources = self._watch.sources if since >= self._timings.shortest_pause_s else ()
             if self._self_pipe.wait(sources, min(self._pause(since), deadline - now)):
                 return False
@@ -207,7 +215,7 @@ class SqliteListener:
                 self._connection = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
             return int(self._connection.execute("PRAGMA data_version").fetchone()[0])
         except sqlite3.Error:
-            return self._seen  # the file is missing or being replaced: the next claim raises the error
+            return self._seen  # the file is missing or being replaced; the next claim raises the error
 
     def wake(self) -> None:
         self._self_pipe.wake()

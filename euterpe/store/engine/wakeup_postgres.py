@@ -11,10 +11,10 @@ from euterpe.runtime.background_loop import BackgroundLoop
 from euterpe.store.engine.self_pipe import SelfPipe
 from euterpe.store.engine.wakeup import Topic
 
-# NOTIFY takes a lock that serialises commits, so it is sent from a connection of its own, once for
-# everything committed in this time.
+# NOTIFY takes a lock that serialises commits. So a separate connection sends it, once for all commits of this
+# interval.
 _DEBOUNCE_S = 0.010
-# A hint need not survive a crash, so its commit does not wait for the disk.
+# A hint need not survive a crash, so the commit does not wait for the disk.
 _NOTIFY = sa.text("SELECT set_config('synchronous_commit', 'off', true), pg_notify(:topic, '')")
 
 
@@ -56,7 +56,10 @@ class PostgresAnnouncer:
 
 
 class PostgresListener:
-    """LISTEN on an own connection. While it is lost, `wait` sleeps, and the next `wait` reconnects."""
+    """A listener that runs LISTEN on its own connection.
+
+    If the connection is lost, the next `wait` tries once to reconnect. If that fails, it only sleeps.
+    """
 
     def __init__(self, url: sa.URL, topic: Topic) -> None:
         self._url, self._topic = url, topic
@@ -65,7 +68,7 @@ class PostgresListener:
         self._listen()
 
     def _listen(self) -> None:
-        # Ignore every error of the server: a server in recovery, or a standby, refuses LISTEN.
+        # Ignore errors, because a server in recovery or a standby refuses LISTEN.
         with contextlib.suppress(psycopg.Error):
             self._connection = _connect(self._url)
             try:
