@@ -9,7 +9,7 @@ from euterpe.store.engine.batch_rows import AnyColumn, AnySelect, AnyUnion
 from euterpe.store.tables import inbox_jobs
 
 _PARKED = "inbox_parked"
-# The index that finds the unfinished jobs of a requester, for each lane.
+# For each lane, the index that finds the jobs of a requester.
 _OF_REQUESTER = {
     Lane.READY: "inbox_ready",
     Lane.LEASED: "inbox_leased",
@@ -21,15 +21,16 @@ UNFINISHED = tuple(lane for lane in Lane if lane is not Lane.REST)
 
 
 def lane_is(table: sa.FromClause, lane: Lane) -> sa.ColumnElement[bool]:
-    # A literal, not a parameter: SQLite decides at prepare time whether a partial index applies.
+    # Use a literal: SQLite decides when it prepares the statement whether a partial index applies, and does
+    # not know the parameters then.
     return table.c.lane == sa.literal_column(f"'{lane}'")
 
 
 def own_jobs(lane: Lane, *columns: AnyColumn, index: str | None = None) -> AnySelect:
-    """Return the query for the jobs of a requester in a lane, through the index of the lane.
+    """Return the query for jobs in a lane. The caller adds the condition on the requester.
 
-    For SQLite the query names the index: after an ANALYZE that saw many small requesters SQLite would scan
-    all jobs that the requester ever had.
+    For SQLite the query names the index. After an ANALYZE that saw many small requesters, SQLite would
+    otherwise scan all jobs that the requester ever had.
     """
     jobs = sa.select(*columns).select_from(inbox_jobs).where(lane_is(inbox_jobs, lane))
     return jobs.with_hint(inbox_jobs, f"INDEXED BY {index or _OF_REQUESTER[lane]}", "sqlite")
@@ -41,7 +42,7 @@ def unfinished_jobs(columns: Sequence[AnyColumn], *where: sa.ColumnElement[bool]
 
 
 def has_unfinished_job(*where: sa.ColumnElement[bool]) -> sa.ColumnElement[bool]:
-    """Return the condition that there is an unfinished job that meets all of `where`."""
+    """Return the condition that some unfinished job meets all of `where`."""
     return sa.or_(*(sa.exists(own_jobs(lane, inbox_jobs.c.job_id).where(*where)) for lane in UNFINISHED))
 
 
@@ -62,9 +63,9 @@ _FIRST = ""
 
 
 class LaneRequesters:
-    """A cursor over the requesters with rows in a lane, at most 50 per call.
+    """A cursor over the requesters that have rows in a lane. It returns at most 50 of them per call.
 
-    `index` is the partial index of the lane that begins with the requester.
+    `index` is the partial index of the lane whose first column is the requester.
     """
 
     def __init__(self, table: sa.Table, lane: Lane, index: str) -> None:
@@ -73,7 +74,7 @@ class LaneRequesters:
         self._after = _FIRST
 
     def next(self, connection: sa.Connection) -> Sequence[str]:
-        """Return the next requesters, in order. After the last requester the next call starts again."""
+        """Return the next requesters, in order. After the last one, the next call starts with the first."""
         found = connection.execute(self._statement, {"after": self._after}).scalars().all()
         self._after = found[-1] if len(found) == _AT_ONCE else _FIRST
         return found
@@ -92,5 +93,5 @@ class LaneRequesters:
         rows = sa.select(row.c.requester_id).where(
             lane_is(row, self._lane), row.c.requester_id > requester_id
         )
-        rows = rows.with_hint(row, f"INDEXED BY {self._index}", "sqlite")  # see `lanes.own_jobs`
+        rows = rows.with_hint(row, f"INDEXED BY {self._index}", "sqlite")  # see `own_jobs`
         return rows.order_by(row.c.requester_id).limit(1).scalar_subquery()

@@ -1,9 +1,11 @@
 """Atomic claims, leases with heartbeats, and fenced writes for every table whose rows workers own.
 
 A row belongs to the claim that last raised its `claim_version`. When the lease has expired, the sweep raises
-the version again, which fences off the old owner. `write` is the only statement that changes a row's status.
-It checks the transition table, and it is fenced: a transition has the `claim_version` and the status that its
-author read, and changes nothing when either is out of date.
+the version again, which fences off the old owner.
+
+`write` is the only function that changes a row's status. It checks each transition against the state table,
+and it is fenced: a transition names the `claim_version` and the status that the caller read, and changes
+nothing if either is out of date.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -28,7 +30,8 @@ from euterpe.store.engine.database import Database
 from euterpe.store.queue.lanes import lane_is
 from euterpe.store.queue.transition import Shape, Transition
 
-# Computes the table's own columns for a transition. It gets the batch, or None if its rows have no values.
+# A function that computes the columns of one table for a transition. Its second argument is the batch, or
+# None if no row of the batch has values.
 Columns = Callable[[Shape, Rows | None], Mapping[str, object]]
 
 # One statement writes all transitions that agree in these fields: those of `Shape`, and its other parameters.
@@ -46,10 +49,10 @@ class Holding(NamedTuple):
 class LeasedTable:
     """A table whose rows are claimed under a lease and written under a fence.
 
-    `check` raises on a forbidden transition, `order` is the order of claims. `value_types` types the keys of
-    a transition's `values`, and `columns` computes what is stored of them. `write` returns the columns
-    `returning`, `heartbeat` the key and `heartbeat_returning`. `leased_index` is the partial index of the
-    leased rows.
+    `check` raises an error for a forbidden transition. `order` is the order in which rows are claimed.
+    `value_types` maps each key of a transition's `values` to its SQL type, and `columns` computes the stored
+    columns from these values. `write` returns the columns `returning`; `heartbeat` returns the key and the
+    columns `heartbeat_returning`. `leased_index` is the name of the partial index of the leased rows.
     """
 
     def __init__(
@@ -77,14 +80,15 @@ class LeasedTable:
     # -- candidates: rows picked here stay locked until the transaction ends
 
     def ready(self, columns: Iterable[AnyColumn], *where: sa.ColumnElement[bool]) -> AnySelect:
-        """Return the query for the next `:limit` rows to claim, without those that others claim now."""
+        """Return the query for the next `:limit` rows to claim. It skips rows that others have locked."""
         return self._pick(columns, Lane.READY, *where, order=self._order)
 
     def expired(self, columns: Iterable[AnyColumn]) -> AnySelect:
         """Return the query for `:limit` rows whose lease has expired."""
         has_expired = self.table.c.lease_expires_at < self._database.now
         expired = self._pick(columns, Lane.LEASED, has_expired, order=[self.key])
-        # After an ANALYZE that saw no leased row SQLite would scan all jobs by their key: 119 ms per million.
+        # Name the index: after an ANALYZE that saw no leased row, SQLite would scan all jobs in the order of
+        # their keys, which takes 119 ms per million.
         return expired.with_hint(self.table, f"INDEXED BY {self._leased_index}", "sqlite")
 
     def _pick(
@@ -97,18 +101,20 @@ class LeasedTable:
         picked = sa.select(*columns).where(lane_is(self.table, lane), *where)
         return picked.order_by(*order).limit(sa.bindparam("limit")).with_for_update(skip_locked=True)
 
-    # -- the writes: batches are sorted, because two that share rows would deadlock if they locked them in
-    #    different orders (planner settings in `engines.py` make Postgres visit rows in the batch's order)
+    # -- the writes: each batch is sorted, because two batches that share rows could deadlock if they locked
+    #    these rows in different orders. Planner settings in `engines.py` make Postgres visit the rows in the
+    #    order of the batch.
 
     def write(self, connection: sa.Connection, transitions: Iterable[Transition]) -> Sequence[AnyRow]:
-        """Apply each transition whose fence holds; return the rows of exactly those."""
+        """Apply each transition whose fence holds; return the rows that were changed."""
         batches: dict[object, list[Transition]] = {}
         for one in sorted(transitions, key=attrgetter("key")):
             batches.setdefault(_shared_fields(one), []).append(one)
         for batch in batches.values():
             self._check(batch[0].source, batch[0].target)
         if len(batches) > 1 and self._database.engines.locks_rows:
-            # Each statement locks its rows in order, but several do not do so together: lock all rows first.
+            # Each statement locks its own rows in order, but several statements together do not. So lock all
+            # rows first.
             keys = [{"key": one.key} for batch in batches.values() for one in batch]
             connection.execute(self._lock, as_parameter(keys))
         written: list[AnyRow] = []
@@ -121,7 +127,7 @@ class LeasedTable:
     def heartbeat(
         self, connection: sa.Connection, holdings: Sequence[Holding], lease_ms: int
     ) -> Sequence[AnyRow]:
-        """Extend every lease that is still held and has not expired; return the rows of those."""
+        """Extend every lease that is still held and has not expired; return the rows of these leases."""
         if not holdings:
             return ()
         rows = [{"key": key, "version": version} for key, version in sorted(holdings)]
@@ -163,8 +169,8 @@ class LeasedTable:
             .where(
                 self.key == rows["key"],
                 columns.claim_version == rows["version"],
-                # Compare with a column of the batch: with a constant, Postgres would expect few such rows
-                # and scan the table.
+                # Compare with a column of the batch. With a constant, Postgres would expect few rows with
+                # this status, and would scan the table to find them.
                 columns.status == rows["source"],
             )
             .returning(*self._returning)
@@ -183,7 +189,8 @@ class LeasedTable:
             .where(
                 self.key == rows["key"],
                 columns.claim_version == rows["version"],
-                # Not `>= now`: Postgres would expect few such rows and scan the table to find them.
+                # Subtract first. With `lease_expires_at >= now`, Postgres would expect few such rows, and
+                # would scan the table to find them.
                 columns.lease_expires_at - now >= 0,
             )
             .returning(*self._heartbeat_returning)

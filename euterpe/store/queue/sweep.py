@@ -1,4 +1,4 @@
-"""When a sweep runs, and how many rows it takes. Claims run it, so that no separate reaper is needed."""
+"""Run sweeps as a part of claims, so that no separate process is needed, and limit the rows of each sweep."""
 
 import time
 from collections.abc import Callable
@@ -6,26 +6,28 @@ from typing import TypeVar
 
 _Claim = TypeVar("_Claim")
 
-# Each step of a sweep takes at most this many rows, so that no claim waits long behind it.
+# The limit on the rows of each step of a sweep, so that no claim waits long for the sweep. If that many rows
+# are due, the sweep also moves a few rows of each requester (`due_rows.py`).
 ROWS_PER_SWEEP = 100
-# One sweep works on this many recovered receivers, so that none of them holds up the others.
+# One sweep releases the events of up to this many recovered receivers, so that no receiver delays the others.
 RECEIVERS_PER_SWEEP = 4
-# After a claim that found nothing and swept, the next one claims before it sweeps. But once this many pauses
-# have passed since that sweep it sweeps first, or it would miss rows that became due meanwhile.
+# After a claim that found nothing, the next call claims before it sweeps. But if this many pauses have passed
+# since the last sweep, it sweeps first, because the claim would miss rows that became due meanwhile.
 _IDLE_PAUSES = 20
 
 
 class SweepTimer:
-    """A timer that runs `sweep` before or after claims. `sweep` makes rows ready and returns how many."""
+    """A timer that runs `sweep` before or after claims. `sweep` returns how many rows it changed."""
 
     def __init__(self, every_ms: int, sweep: Callable[[], int]) -> None:
         self._every_s, self._sweep = every_ms / 1000, sweep
         self._last, self._is_idle = float("-inf"), False
 
     def claim_with_sweep(self, claim: Callable[[], list[_Claim]]) -> list[_Claim]:
-        """Return what `claim` returns; sweep before it, or after a claim that found nothing and claim again.
+        """Call `claim`, with a sweep if one is due; return the claimed rows.
 
-        An idle worker sweeps after its claim, so that its first job does not wait for the sweep.
+        The sweep runs before the claim. An idle worker claims first, so that its first job does not wait for
+        the sweep. If that claim finds nothing, it sweeps, and claims again if the sweep changed rows.
         """
         if self._is_due(_IDLE_PAUSES * self._every_s if self._is_idle else self._every_s):
             self._run_sweep()
@@ -40,7 +42,7 @@ class SweepTimer:
 
     def _run_sweep(self) -> int:
         now = time.monotonic()
-        # After a failure the next sweep is due later, so that claims go on in between.
+        # Set the time before the sweep: if it fails, the next sweep is due later, so that claims go on.
         self._last = now + _IDLE_PAUSES * self._every_s
         swept = self._sweep()
         self._last = now

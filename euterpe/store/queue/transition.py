@@ -1,4 +1,4 @@
-"""A fenced change of a row's status, as one frozen value that named constructors build."""
+"""Transitions: a fenced change of a row's status is one frozen value, which named constructors build."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -28,7 +28,7 @@ class Claim(Protocol):
 
 
 class Fence(NamedTuple):
-    """The row as the author of a transition read it: stale once its version or its status has changed."""
+    """The state of a row that the caller has read. It is stale once the version or the status has changed."""
 
     key: str
     claim_version: int
@@ -36,7 +36,7 @@ class Fence(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """The part of a transition that the text of its UPDATE depends on."""
+    """The part of a transition that determines the text of its UPDATE."""
 
     source: str
     target: str
@@ -47,7 +47,7 @@ class Shape(NamedTuple):
 
 
 class Transition(NamedTuple):
-    """A change of one row's status, fenced by the version and the status that its author read."""
+    """A change of one row's status, fenced by the version and the status that the caller has read."""
 
     key: str
     claim_version: int
@@ -59,8 +59,8 @@ class Transition(NamedTuple):
     raises_version: bool = False  # for a new owner, or to fence off the old one
     attempts: int = 0
     delay_ms: int | None = None  # the row cannot be claimed before this time has passed
-    values: Mapping[str, object] = NOTHING  # of the table's own columns
-    context: EventContext | None = None  # of a job: what its event needs
+    values: Mapping[str, object] = NOTHING  # `value_types` of the table lists the keys
+    context: EventContext | None = None  # the data for the event; only for jobs
 
     @classmethod
     def claim(
@@ -78,7 +78,7 @@ class Transition(NamedTuple):
 
     @classmethod
     def claim_to_cancel(cls, fence: Fence, target: str, *, worker_id: str, context: EventContext) -> Self:
-        """Return the claim of a waiting job that is about to be failed as canceled; it counts no attempt."""
+        """Return the claim of a queued job that the caller will fail as canceled. It counts no attempt."""
         owner = (Lane.LEASED, worker_id, 0)
         return cls(*fence, target, *owner, raises_version=True, context=context)
 
@@ -86,9 +86,9 @@ class Transition(NamedTuple):
     def advance(
         cls, job: Claim, source: JobStatus, target: JobStatus, values: Mapping[str, object] = NOTHING
     ) -> Self:
-        """Return the next step of a claimed job: the lease is renewed, or ends with the job.
+        """Return the next step of a claimed job. The step renews the lease, or ends it if the job succeeds.
 
-        `values` may be progress, outputs, source_info and timings. Raise `InvalidTransition` for a job that
+        `values` may have progress, outputs, source_info and timings. Raise `InvalidTransition` for a job that
         is not in progress.
         """
         if source not in IN_PROGRESS:
@@ -125,7 +125,7 @@ class Transition(NamedTuple):
         values: Mapping[str, object] = NOTHING,
         context: EventContext | None = None,
     ) -> Self:
-        """Return an end: the row loses its owner, if it has one, to rest or to be claimed again."""
+        """Return a transition after which the row has no owner, and rests or can be claimed again."""
         return cls(*fence, target, lane, delay_ms=delay_ms, values=values, context=context)
 
     @classmethod
@@ -141,7 +141,7 @@ class Transition(NamedTuple):
     ) -> Self:
         """Return the end of an attempt whose lease has expired.
 
-        It raises the version, so the owner is fenced off here and not by the next claim.
+        It raises the version, so the owner is fenced off at once and not only by the next claim.
         """
         end = cls.finish(fence, target, lane, delay_ms=delay_ms, values=values, context=context)
         return end._replace(raises_version=True)
