@@ -1,4 +1,4 @@
-"""Requests of people: cancel and retry jobs, pause and resume queues."""
+"""Cancel and retry jobs, and pause and resume queues, at the request of a requester or an operator."""
 
 import sqlalchemy as sa
 
@@ -20,9 +20,10 @@ from euterpe.store.queue.transition import Fence, Transition
 from euterpe.store.tables import inbox_jobs, queues
 
 _job = inbox_jobs.c
-# The owner of a queued job during the transaction that cancels it.
+# The `worker_id` of a queued job during the transaction that cancels it.
 CONTROL_PLANE = "control-plane"
-# Limits manual retries: canceling and retrying a waiting job uses no attempt, but adds three events.
+# The limit on retries by request. To cancel and retry a waiting job uses no attempt, but adds three events,
+# so a requester could otherwise repeat it without end.
 _MOST_EVENTS = 10_000
 
 
@@ -31,9 +32,9 @@ class Control:
         self._database, self._transitions = database, transitions
 
     def cancel(self, job_id: str, *, requester_id: str | None = None) -> JobStatus:
-        """Fail a queued job at once, or request the cancel of a running one; return the job's status now.
+        """Fail a queued job at once, or request the cancel of a running job; return the new status.
 
-        A queued job is claimed first. The owner of a running job receives the request at its next heartbeat.
+        A queued job is claimed first. The owner of a running job gets the request with its next heartbeat.
         """
         with self._database.transaction() as connection:
             row = self._locked(connection, job_id, requester_id)
@@ -49,7 +50,7 @@ class Control:
             return JobStatus(row.status)
 
     def retry(self, job_id: str, *, requester_id: str | None = None) -> None:
-        """Queue a failed job again, if it has attempts left."""
+        """Queue a failed job again; raise InvalidTransition if it has no attempts left."""
         with self._database.transaction() as connection:
             row = self._locked(connection, job_id, requester_id)
             if row.status != JobStatus.FAILED:
@@ -57,8 +58,8 @@ class Control:
             check_retry_budget(row.attempt_count, row.max_attempts)
             if row.event_sequence >= _MOST_EVENTS:
                 raise Conflict(f"job {job_id} has had {row.event_sequence} events; make a new job")
-            # The next claim's sweep promotes and ranks the job, as after a backoff. Locking the group here
-            # could deadlock (groups.py).
+            # Put the job into the lane `delayed`: the sweep of the next claim promotes and ranks it, as after
+            # a backoff. Omit the group from the context: to lock the group here could deadlock (groups.py).
             context = context_of(row)._replace(group_id=None)
             fence = Fence(row.job_id, row.claim_version, JobStatus.FAILED)
             retry = Transition.retry(fence, JobStatus.QUEUED, Lane.DELAYED, context=context)
@@ -106,7 +107,7 @@ class Control:
     def _fail_queued(self, connection: sa.Connection, row: AnyRow) -> None:
         context = context_of(row)
         if row.lane == Lane.BLOCKED:
-            # A blocked job holds no room in its group, and locking the group could deadlock (groups.py).
+            # Omit the group: a blocked job takes no room in it, and to lock it could deadlock (groups.py).
             context = context._replace(group_id=None)
         fence = Fence(row.job_id, row.claim_version, JobStatus.QUEUED)
         claim = Transition.claim_to_cancel(fence, JobStatus.CLAIMED, worker_id=CONTROL_PLANE, context=context)

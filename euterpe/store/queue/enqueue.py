@@ -1,4 +1,8 @@
-"""Enqueue jobs in one transaction: accept, refuse or replay (by idempotency key) each job (contract §9)."""
+"""Enqueue jobs in one transaction.
+
+If the idempotency key of a job is in use, return the stored answer, or refuse the job if its request differs
+(contract §9).
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,7 +25,8 @@ from euterpe.store.queue.fairness.admission import Admission
 from euterpe.store.queue.fairness.groups import Group
 from euterpe.store.tables import idempotency_keys, inbox_jobs
 
-# The columns of a new job that may be NULL; all other nullable columns are written later.
+# A new job may have values in these nullable columns and in the sealed ones. All other nullable columns are
+# NULL until a later write.
 _OPTIONAL = ("external_id", "group_id", "source_ref", "rank")
 _SEALED = ("storage_creds_", "callbacks_")
 _LATER = {
@@ -80,7 +85,10 @@ class NewJob:
 
 @dataclass(frozen=True)
 class Accepted:
-    """An accepted job and its status document; `replayed` if an earlier request used the same key."""
+    """An accepted job and its status document.
+
+    `replayed` is true if an earlier request with the same idempotency key created the job.
+    """
 
     job_id: str
     response: Mapping[str, object]
@@ -125,18 +133,19 @@ class Enqueue:
         return None if stored is None else _answer(request_hash, stored)
 
     def _insert(self, connection: sa.Connection, jobs: Sequence[NewJob], now: int | None) -> Sequence[Row]:
-        """Insert each job in the lane where it has to wait; return the rows."""
+        """Insert each job into the lane in which it has to wait; return the rows."""
         if not jobs:
             return ()
         limits: dict[Group, int] = {}
         for job in jobs:
             if job.group is not None:
                 limits.setdefault(job.group, job.group_limit)
-        # Groups are locked before the shares that give the ranks: that is the lock order (admission.py).
+        # `register` locks the groups. The lock order (admission.py) requires this before the shares are
+        # locked, which give the ranks.
         self._admission.groups.register(connection, limits)
         rows = self._placed(connection, jobs, now)
         try:
-            # Sorted: otherwise two batches with the same refs would deadlock on their unique index.
+            # Sort the rows: otherwise two batches with the same refs could deadlock on the unique index.
             self._insert_jobs(connection, sorted(rows, key=lambda row: row["source_ref"] or ""))
         except sa.exc.IntegrityError as error:
             if "source_ref" in str(error.orig):
@@ -169,7 +178,7 @@ class Enqueue:
             return None, {}
         now = self._database.read_clock(connection)
         first = {_key_of(job): job for job in reversed(keyed)}
-        # Sorted: otherwise two batches with the same keys would deadlock.
+        # Sort the keys: otherwise two batches with the same keys could deadlock.
         wanted = [self._key_row(first[key], now) for key in sorted(first)]
         connection.execute(self._take_keys, {**as_parameter(wanted), "now": now})
         stored = {
@@ -214,7 +223,7 @@ class Enqueue:
         key = idempotency_keys.c
         with self._database.transaction() as connection:
             due = sa.select(key.requester_id, key.idempotency_key).where(key.expires_at <= self._database.now)
-            # Rows that an enqueue is taking over right now are skipped.
+            # Skip the rows that a concurrent enqueue has locked, because it takes over their keys.
             due = due.order_by(key.expires_at).limit(limit).with_for_update(skip_locked=True)
             found = connection.execute(due).all()
             rows = Rows({"requester_id": TEXT, "idempotency_key": TEXT})
@@ -249,7 +258,10 @@ def _answer(request_hash: str, stored: AnyRow) -> Accepted | IdempotencyConflict
 
 
 def new_row(job: NewJob, now: int, rank: int | None) -> Row:
-    """Return the row of a new job. A job with no reason to wait is ready if it has a rank, else capped."""
+    """Return the row of a new job.
+
+    A job that waits neither for its time nor for its group is ready if it has a rank, and capped if not.
+    """
     available_at = max(now, job.not_before or 0)
     sealed, callbacks = job.sealed, job.sealed_callbacks
     return {

@@ -1,4 +1,4 @@
-"""Failed attempts: write the retry decision as a requeue, a failure or a dead letter."""
+"""Decide what follows a failed attempt, and write it: a requeue, a failure or a dead letter."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import assert_never
@@ -41,9 +41,9 @@ class FailureWriter:
         has_expired: bool = False,
         timings: Mapping[str, object] | None = None,
     ) -> list[JobDecision]:
-        """Decide about rows that the caller has locked; write and return the decisions.
+        """Decide what follows the error of each row; write and return the decisions.
 
-        With `has_expired` the owners are fenced off, as their leases have expired.
+        The caller has locked the rows. If their leases have expired (`has_expired`), fence off the owners.
         """
         decisions = [
             decide_job(

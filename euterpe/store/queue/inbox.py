@@ -67,14 +67,14 @@ class ClaimedJob:
 
 @dataclass(frozen=True)
 class HeartbeatResult:
-    """The ids of the jobs still held, and of those among them that are to be canceled."""
+    """The ids of the jobs that are still held, and of the held jobs whose cancel was requested."""
 
     held: frozenset[str]
     cancel_requested: frozenset[str]
 
 
 class Inbox:
-    """The jobs, as workers claim and write them. Every write is fenced: a stale job stays unchanged."""
+    """The operations of workers on jobs. Every write is fenced: with a stale claim it changes nothing."""
 
     def __init__(
         self,
@@ -97,11 +97,11 @@ class Inbox:
     def claim(
         self, worker_id: str, limit: int, *, queues: Sequence[str] = ("default",), lease_ms: int = 60_000
     ) -> list[ClaimedJob]:
-        """Claim up to `limit` jobs, from one queue after the other; start and count an attempt of each."""
+        """Claim up to `limit` jobs, from the first queue first; start and count an attempt of each job."""
         check_name(worker_id, "worker_id")
         check_count(limit, "limit", 1, MAX_BATCH)
         check_count(lease_ms, "lease_ms", 1, WEEK_MS)
-        # A single string would be split into one queue per letter.
+        # `tuple` would split a single string into one queue per letter.
         queues = (queues,) if isinstance(queues, str) else tuple(dict.fromkeys(queues))
         for queue in queues:
             check_text("queue", queue, "queues")
@@ -140,12 +140,12 @@ class Inbox:
         ]
 
     def sweep(self, limit: int = ROWS_PER_SWEEP) -> int:
-        """Promote due jobs, revoke expired leases and admit capped jobs; return how many jobs there were."""
+        """Promote due jobs, revoke expired leases and admit capped jobs; return the number of these jobs."""
         admission = self._transitions.admission
         with self._database.transaction() as connection:
             due = admission.promote_due(connection, limit)
-        # Not one transaction but three: a single one would lock groups twice, and jobs after shares, and
-        # could deadlock with a transaction that locks them in the opposite order.
+        # Use three transactions. A single one would lock groups twice, and jobs after shares, and could
+        # deadlock with a transaction that locks them in the opposite order.
         with self._database.transaction() as connection:
             expired = connection.execute(self._expired, {"limit": limit}).all()
             self._failures.write(
@@ -162,10 +162,10 @@ class Inbox:
         lease_ms: int | None = None,
         used: Mapping[str, Mapping[str, object]] = _NO_ACCOUNTS,
     ) -> HeartbeatResult:
-        """Extend the leases in one statement, by default by the lease of the first job's claim.
+        """Extend the leases in one statement; by default, `lease_ms` is that of the first job's claim.
 
-        A job that is not in the result's `held` is lost. `used` is what the attempts have used so far, by job
-        id; one more statement writes it for the jobs that are held.
+        The worker has lost each job that is not in `held` of the result. `used` has the resources that the
+        attempts have used so far, by job id. A second statement writes them for the jobs that are held.
         """
         if not jobs:
             return HeartbeatResult(frozenset(), frozenset())
@@ -180,7 +180,7 @@ class Inbox:
         return HeartbeatResult(frozenset(row.job_id for row in rows), canceled)
 
     def advance(self, steps: Sequence[Transition]) -> frozenset[str]:
-        """Advance each job; return the ids of those still held. The others are stale: abort their work."""
+        """Advance each job; return the ids of the jobs still held. The caller must stop the others."""
         with self._database.transaction() as connection:
             return frozenset(self._transitions.apply(connection, steps))
 
@@ -189,7 +189,7 @@ class Inbox:
         self._steps.start()
 
     def submit_advance(self, step: Transition) -> "Future[bool]":
-        """Advance a job in a group commit with concurrent callers. False means stale."""
+        """Advance a job in a group commit with concurrent callers. The result is False for a stale claim."""
         return self._steps.submit(step)
 
     def close(self) -> None:
@@ -203,7 +203,7 @@ class Inbox:
     def fail(
         self, job: ClaimedJob, error: JobError, *, timings: Mapping[str, object] | None = None
     ) -> JobDecision | None:
-        """Requeue, fail or dead-letter the job as the retry rules decide. Return None when stale."""
+        """Requeue, fail or dead-letter the job; return the decision, or None if the claim is stale."""
         check_documents({"timings": timings})
         with self._database.transaction() as connection:
             rows = self._owned(connection, job)
@@ -218,9 +218,9 @@ class Inbox:
         reason: JobError | None = None,
         timings: Mapping[str, object] | None = None,
     ) -> bool:
-        """Release a job without charging the attempt, as the job was not at fault. Return False when stale.
+        """Release a job that was not at fault, without charging the attempt. Return False for a stale claim.
 
-        `reason` is for people to read. A job whose cancel was requested fails instead.
+        `reason` is stored as the job's last error. If the cancel of the job was requested, fail it instead.
         """
         check_count(delay_ms, "delay_ms", 0, WEEK_MS)
         check_documents({"timings": timings})

@@ -1,8 +1,8 @@
-"""The only function that changes a job's status.
+"""Change the status of jobs. `JobTransitions.apply` is the only function that does this.
 
-`JobTransitions.apply` checks the transition table and the fence, inserts the outbox event, opens or closes
-the attempt and admits the next job of a group, all in the caller's transaction. Every claim, advance,
-failure, sweep, cancel and retry goes through it.
+It checks the state table and the fence, inserts the outbox event, opens or closes the attempt and admits the
+next job of a group, all in the caller's transaction. Every claim, advance, failure, sweep, cancel and retry
+calls it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -58,7 +58,7 @@ class JobTransitions:
         self._account_attempts = _account_attempts()
 
     def apply(self, connection: sa.Connection, transitions: Sequence[Transition]) -> Mapping[str, AnyRow]:
-        """Write the transitions; return the changed rows by job id. A job without a row was stale."""
+        """Write the transitions; return the changed rows by job id. A job without a row has a stale claim."""
         by_key = {one.key: one for one in transitions}
         if len(by_key) != len(transitions):
             raise ValueError("a batch changes each job once")
@@ -77,8 +77,8 @@ class JobTransitions:
     ) -> None:
         """Write the resources that attempts have used so far, by job id.
 
-        The caller has just verified that these claims hold, and has locked their jobs, so no attempt can end
-        meanwhile: every transaction that ends an attempt locks its job first.
+        The caller has just verified the claims in `holdings` and has locked their jobs. So no attempt can end
+        meanwhile, because every transaction that ends an attempt locks the job first.
         """
         rows = [
             {"job_id": key, "claim_version": version, "timings": used[key]}
@@ -100,7 +100,7 @@ class JobTransitions:
             connection.execute(self._close_attempts, as_parameter(closed))
 
     def _admit_and_announce(self, connection: sa.Connection, transitions: Sequence[Transition]) -> None:
-        """Admit the next jobs of groups with new room; wake workers and dispatchers that wait for changes."""
+        """Admit the next jobs of the groups whose jobs changed lane; announce new jobs and new events."""
         leaving = (_context(one) for one in transitions if one.lane is not None)
         groups = {group for context in leaving if (group := context.group) is not None}
         admitted = self.admission.admit(connection, groups)
@@ -195,8 +195,8 @@ def _close_attempts() -> sa.Executable:
             ended_at=rows["ended_at"],
             outcome=rows["outcome"],
             error=rows["error"],
-            # The sweep, for example, ends an attempt without its worker and has no timings: the timings of
-            # the worker's last heartbeat stay.
+            # A transition without timings keeps the timings of the worker's last heartbeat. For example, the
+            # sweep has no timings when it ends the attempt of a lost worker.
             timings=sa.func.coalesce(rows["timings"], attempt.timings, type_=attempt.timings.type),
         )
         .where(

@@ -1,4 +1,4 @@
-"""Queries for jobs, attempts, events and deliveries. They never read credentials."""
+"""Query jobs, attempts, events and deliveries. No query reads sealed secrets."""
 
 import json
 from collections.abc import Callable, Iterable, Sequence
@@ -24,7 +24,7 @@ from euterpe.store.tables import (
 
 _SEALED = ("storage_creds_", "callbacks_")
 _SHOWN = [column for column in inbox_jobs.c if not column.name.startswith(_SEALED)]
-# The columns of a status document. Only the spec's metadata is read: 200 whole specs can be 50 MB.
+# The columns of a status document. Read only the spec's metadata, because 200 whole specs can be 50 MB.
 _LISTED = [
     *(column for column in _SHOWN if column.name != "spec"),
     sa.cast(inbox_jobs.c.spec.op("->")(sa.literal_column("'metadata'")), sa.Text).label("metadata"),
@@ -57,7 +57,7 @@ class Jobs:
             if self.pruned([job_id], requester_id=requester_id):
                 raise Pruned(f"the history of job {job_id} has been removed")
             raise NotFound(f"there is no job {job_id!r}")
-        # Rows that were stored before callback queries were sealed contain them in clear text.
+        # Earlier releases stored the queries of callback URLs in clear text: remove them.
         return replace(found[0], spec=without_callback_queries(dict(found[0].spec)))
 
     def many(self, job_ids: Sequence[str], *, requester_id: str) -> list[JobRow]:
@@ -210,7 +210,7 @@ class Jobs:
         with self._database.snapshot() as connection:
             found = connection.execute(wanted)
             names = tuple(found.keys())
-            # SQLAlchemy's own mappings took twice as long.
+            # Do not use SQLAlchemy's mappings, which took twice as long.
             return [kind(**dict(zip(names, values, strict=True))) for values in found]
 
 
