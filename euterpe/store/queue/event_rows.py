@@ -15,7 +15,7 @@ from euterpe.store.queue.fairness.groups import Group
 from euterpe.store.tables import inbox_jobs, job_outbox_events, json_document
 
 _job = inbox_jobs.c
-# Built once: `json.dumps` with these options would build an encoder in every call.
+# Build the encoder once: `json.dumps` with these options would build one in every call.
 as_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
@@ -45,13 +45,13 @@ CONTEXT_COLUMNS = (
     _job.queue,
     _job.group_id,
     _job.external_id,
-    # Only three values of the spec are read: a hundred whole specs can be 25 MB.
+    # Read only three values of the spec, because a hundred whole specs can be 25 MB.
     sa.cast(_job.spec.op("->")(sa.literal_column("'metadata'")), sa.Text).label("event_metadata"),
     sa.type_coerce(_job.spec.op("->>")(sa.literal_column("'status_webhook_url'")), sa.Text).label(
         "webhook_url"
     ),
     sa.type_coerce(
-        # Turn JSON null (no `webhook_events`) into SQL NULL, which the result processor does not parse.
+        # Turn JSON null (no `webhook_events`) into SQL NULL, so that SQLAlchemy does not have to parse it.
         sa.func.nullif(
             _job.spec.op("->")(sa.literal_column("'webhook_events'")), sa.literal_column("'null'")
         ),
@@ -109,7 +109,7 @@ def event_row(
 ) -> tuple[object, ...]:
     """Return the outbox row of an event, in the order of `_COLUMNS`.
 
-    `job` is the row that has just been written; `outputs`, `error` and `more` are JSON.
+    `job` is the row of the job that has just been written. `outputs`, `error` and `more` are JSON text.
     """
     at = job.updated_at
     body = event_body(

@@ -1,7 +1,7 @@
-"""Shared circuit-breaker state of receivers that do not answer, and the release of events that wait for them.
+"""Store the circuit breakers of receivers, which all dispatchers share; release events after a recovery.
 
-A row exists from a receiver's first failure until its events have been released after its recovery. A healthy
-receiver has no row, so healthy traffic neither reads nor writes this table.
+A receiver has a row from its first failure until it has recovered and its waiting events have been released.
+A healthy receiver has no row, so healthy traffic neither reads nor writes this table.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -22,7 +22,7 @@ OriginKey = tuple[str, str]  # requester_id, origin
 
 _event, _origin = job_outbox_events.c, webhook_origins.c
 _DAY_MS = 86_400_000
-# This bound keeps the table from growing with the number of origins that a requester invents.
+# The limit on the rows of a requester. Without it a requester could grow the table by inventing origins.
 _MAX_ROWS_PER_REQUESTER = 1_000
 
 
@@ -60,8 +60,8 @@ _KEY = {"requester_id": TEXT, "origin": TEXT}
 class Origins:
     """The table of receivers that fail or have just recovered.
 
-    An event younger than `free_early_tries_ms` gets one attempt back when it is released: a receiver with
-    many short outages must not use up within an hour the attempts that are meant to last for a day.
+    An event younger than `free_early_tries_ms` gets one attempt back when it is released. Otherwise many
+    short outages of a receiver could use up within an hour the attempts that are meant to last for a day.
     """
 
     def __init__(self, database: Database, *, free_early_tries_ms: int = _DAY_MS) -> None:
@@ -103,12 +103,12 @@ class Origins:
         }
 
     def record(self, connection: sa.Connection, changes: Iterable[OriginChange]) -> None:
-        """Write the last change of each origin, and bound the number of rows of each requester."""
+        """Write the last change of each origin; delete the rows of a requester that are old or too many."""
         last = {change.key: change for change in changes}
         if not last:
             return
         changes = [last[key] for key in sorted(last)]
-        # Sorted: otherwise two batches that share rows would deadlock.
+        # Lock the rows in sorted order: otherwise two batches that share rows could deadlock.
         connection.execute(
             self._lock, as_parameter(dict(zip(_KEY, key, strict=True)) for key in sorted(last))
         )
@@ -121,15 +121,15 @@ class Origins:
             self._forget_oldest(connection, sorted({change.key[0] for change in others}))
 
     def forget(self, connection: sa.Connection, requester_ids: Iterable[str]) -> None:
-        """Delete the rows of these requesters' receivers, so that a send to them is tried at once."""
+        """Delete the rows of these requesters' receivers, so that the next send to each is tried at once."""
         for requester_id in sorted(requester_ids):
             connection.execute(sa.delete(webhook_origins).where(_origin.requester_id == requester_id))
 
     def release(self, connection: sa.Connection, limit: int) -> int:
         """Make up to `limit` events per recovered receiver due now; return how many.
 
-        Events are released by id, so those of a job in their sequence. A receiver's row is deleted once all
-        of its events are released.
+        Events are released in the order of their ids, so the events of a job are released in sequence. Once
+        all events of a receiver are released, its row is deleted.
         """
         released = 0
         for row in connection.execute(self._recovered).all():
@@ -162,7 +162,7 @@ class Origins:
         )
         now = self._database.now
         plain = ("requester_id", "origin", "state", "failures")
-        # With a WHERE, SQLite reads ON CONFLICT as a clause of the INSERT and not of a join.
+        # SQLite's parser needs the WHERE below: without it, the parser reads ON CONFLICT as the ON of a join.
         times = (now + brought["retry_in_ms"], now - brought["failing_for_ms"], now)
         source = sa.select(*(brought[name] for name in plain), *times)
         columns = [*plain, "retry_at", "failing_since", "updated_at"]
@@ -205,7 +205,7 @@ class Origins:
 
 
 def _is_recovered() -> sa.ColumnElement[bool]:
-    # A literal, not a parameter: only then do the engines use the partial index.
+    # Use a literal: with a parameter the engines would not use the partial index.
     return _origin.state == sa.literal_column(f"'{OriginState.RECOVERED}'")
 
 

@@ -1,6 +1,6 @@
 """The outbox: claim, heartbeat, settle, release and postpone events.
 
-Events are owned by the same protocol as jobs (`leases.py`). `replay.py` sends events again.
+Claims and leases of events work like those of jobs (`leases.py`). `replay.py` sends events again.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -31,7 +31,7 @@ from euterpe.store.secrets.callbacks import SEALED_CALLBACKS, sealed_callbacks
 from euterpe.store.tables import inbox_jobs, job_deliveries, job_outbox_events
 
 _event = job_outbox_events.c
-# Built once: building it in every claim took a quarter of the claim's time.
+# Build this statement once: to build it in every claim took a quarter of the claim's time.
 _URLS = sa.select(
     inbox_jobs.c.job_id,
     inbox_jobs.c.spec["status_webhook_url"].as_string().label("url"),
@@ -44,7 +44,7 @@ _URLS = sa.select(
 class ClaimedEvent:
     """An event that this dispatcher owns until its lease expires. `body` is sent unchanged.
 
-    `url` has no query when the query is in `sealed_callbacks`; `Callbacks.webhook_url` adds it.
+    `url` lacks a query that is sealed in `sealed_callbacks`; `Callbacks.webhook_url` adds the query.
     """
 
     event_id: str
@@ -78,12 +78,15 @@ class Delivery:
     status_code: int | None = None
     duration_ms: int = 0
     answer: str | None = None  # the first bytes of the response body
-    waits_for: str | None = None  # the origin whose recovery makes the event due before its time
+    waits_for: str | None = None  # an origin: when it recovers, the event is due even before its time
     origin_change: OriginChange | None = None  # the receiver's new state, if the attempt changed it
 
 
 class Outbox:
-    """The queue of events for dispatchers. Every write is fenced: with a stale claim it changes nothing."""
+    """The operations of dispatchers on events.
+
+    Every write to an event is fenced: with a stale claim it changes nothing.
+    """
 
     def __init__(self, database: Database, *, max_attempts: int = 12, sweep_every_ms: int = 100) -> None:
         self._database, self._max_attempts = database, max_attempts
@@ -118,7 +121,7 @@ class Outbox:
     def claim(
         self, worker_id: str, limit: int, *, lease_ms: int = 60_000, skipped: Collection[str] = ()
     ) -> list[ClaimedEvent]:
-        """Claim up to `limit` events, of one requester after the other, except requesters in `skipped`."""
+        """Claim up to `limit` events, requester by requester. Skip the requesters in `skipped`."""
         check_name(worker_id, "worker_id")
         check_count(limit, "limit", 1, MAX_BATCH)
         check_count(lease_ms, "lease_ms", 1, WEEK_MS)
@@ -144,7 +147,8 @@ class Outbox:
             ]
             held = self._apply(connection, claims)
             urls = self._urls(connection, picked)
-            # Events without a URL (their job was deleted by hand, say) must not hold up other events.
+            # An event without a URL becomes a dead letter, so that it does not hold up other events. This
+            # happens, for example, if its job was deleted by hand.
             lost = [held[row.event_id] for row in picked if row.event_id in held and row.job_id not in urls]
             self._apply(connection, [_lost(row) for row in lost])
         return [
@@ -167,9 +171,9 @@ class Outbox:
         ]
 
     def sweep(self, limit: int = ROWS_PER_SWEEP) -> int:
-        """Revoke expired leases, and make events ready that are due or whose receiver has recovered.
+        """Revoke expired leases; make events ready that are due or whose receiver has recovered.
 
-        Return the number of these events.
+        Return the number of events that were changed.
         """
         with self._database.transaction() as connection:
             expired = connection.execute(self._expired, {"limit": limit}).all()
@@ -187,7 +191,10 @@ class Outbox:
         return frozenset(row.event_id for row in rows)
 
     def settle(self, deliveries: Sequence[Delivery]) -> frozenset[str]:
-        """Write the outcomes and the delivery log; return the ids still held. All others are stale."""
+        """Write the outcomes, the delivery log and the changed states of receivers.
+
+        Return the ids of the events that were still held. No outcome is written for the others.
+        """
         ends = [_settled(delivery) for delivery in deliveries]
         with self._database.transaction() as connection:
             held = self._apply(connection, ends)
@@ -204,13 +211,13 @@ class Outbox:
         return frozenset(held)
 
     def release(self, events: Sequence[ClaimedEvent]) -> frozenset[str]:
-        """Give events back undelivered, with their attempts; return the ids still held."""
+        """Release events without counting the attempt; return the ids of those that were still held."""
         return self._hand_back(events, Lane.READY, None, None)
 
     def postpone(
         self, events: Sequence[ClaimedEvent], delay_ms: int, *, waits_for: str | None = None
     ) -> frozenset[str]:
-        """Give events back, with their attempts; return the ids still held.
+        """Release events as `release` does, but with a delay.
 
         The events are due when `delay_ms` has passed, or earlier if the origin `waits_for` recovers.
         """

@@ -1,7 +1,7 @@
 """Progress reports of running jobs: percentage, ETA and speed, written in fenced batches.
 
-If the requester asked for progress events, each report becomes an event with the job's next sequence number;
-otherwise a report changes four columns and nothing more.
+If the requester asked for progress events, each report becomes an event with the job's next sequence number.
+Otherwise a report only changes four columns of the job.
 """
 
 from collections.abc import Mapping, Sequence
@@ -67,7 +67,7 @@ class ProgressReports:
         )
 
     def write(self, reports: Sequence[ProgressReport]) -> frozenset[str]:
-        """Write the reports; return the ids still held. All other jobs are stale: abort their work."""
+        """Write the reports; return the ids of the jobs still held. The caller must stop the others."""
         by_key = {report.job.job_id: report for report in sorted(reports, key=lambda r: r.job.job_id)}
         with self._database.transaction() as connection:
             batch = as_parameter(_row(report) for report in by_key.values())

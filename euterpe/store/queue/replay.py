@@ -1,4 +1,4 @@
-"""Replay: send events again at the operator's request, with the same id and body."""
+"""Replay events: send them again at the operator's request, with the same id and body."""
 
 from collections.abc import Collection, Iterator, Sequence
 
@@ -21,8 +21,11 @@ _WAITING = (_event.event_id, _event.requester_id, _event.available_at)
 
 
 class Replay:
-    """Makes events of the outbox pending or due again. A million events in one transaction would hold up
-    every other writer, so each transaction takes at most `batch` events."""
+    """Make events pending or due again.
+
+    Each transaction changes at most `batch` events. A million events in one transaction would hold up every
+    other writer.
+    """
 
     def __init__(self, database: Database, outbox: Outbox, *, batch: int = MAX_BATCH) -> None:
         self._database, self._events, self._origins = database, outbox.events, outbox.origins
@@ -47,7 +50,7 @@ class Replay:
         return sum(self.batches(_event.requester_id == requester_id, dead))
 
     def between(self, since_ms: int, until_ms: int) -> int:
-        """Replay the delivered and dead events that were created in this time; return how many."""
+        """Replay the delivered and dead events that were created between two times; return how many."""
         return sum(self.batches(_event.created_at >= since_ms, _event.created_at < until_ms))
 
     def batches(self, *where: sa.ColumnElement[bool]) -> Iterator[int]:
@@ -56,8 +59,8 @@ class Replay:
         wanted = sa.select(*_LOCKED).where(_event.status.in_(again), *where)
         wanted = wanted.order_by(_event.event_id).limit(self._batch).with_for_update()
         after = ""
-        # Each batch begins after the last id, so that events delivered again meanwhile are not sent once
-        # more.
+        # Each batch begins after the last id, so that an event that is delivered again meanwhile is not
+        # replayed twice.
         while batch := self._write(wanted.where(_event.event_id > after)):
             after = max(batch)
             yield len(batch)
@@ -65,8 +68,8 @@ class Replay:
     def pending(self, requester_id: str | None = None) -> int:
         """Make all events that wait for their next attempt due now; return how many.
 
-        The events keep their budgets. The stored state of these requesters' receivers is deleted, so that no
-        circuit breaker holds the events back.
+        The events keep their budgets. The circuit breakers of all receivers of the events' requesters are
+        deleted, so that they do not hold the events back.
         """
         key = sa.tuple_(_event.available_at, _event.event_id)
         waiting = sa.select(*_WAITING).where(lane_is(job_outbox_events, Lane.DELAYED))
@@ -75,7 +78,7 @@ class Replay:
         waiting = waiting.order_by(_event.available_at, _event.event_id)
         waiting = waiting.limit(self._batch).with_for_update(skip_locked=True)
         done, after = 0, (0, "")
-        # Each batch begins after the last event, so that an event that failed again meanwhile is not replayed
+        # Each batch begins after the last event, so that an event that fails again meanwhile is not made due
         # twice.
         while batch := self._make_due(waiting.where(key > after)):
             done, after = done + len(batch), (batch[-1].available_at, batch[-1].event_id)
@@ -104,7 +107,7 @@ class Replay:
         return len(self._make_due(waiting.with_for_update()))
 
     def _make_due(self, waiting: AnySelect) -> Sequence[AnyRow]:
-        """Make waiting events due now and change nothing else; return them as they were before."""
+        """Make waiting events due now, with the same budget; return the rows from before the change."""
         with self._database.transaction() as connection:
             found = connection.execute(waiting).all()
             self._origins.forget(connection, {row.requester_id for row in found})
