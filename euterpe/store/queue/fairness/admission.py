@@ -2,8 +2,8 @@
 
 A job waits in the lane `delayed` for its time, in `blocked` for its group and in `capped` for its requester's
 cap on running jobs. When it has passed all three, it gets a rank (`fair_shares.py`) and enters the lane
-`ready`. A job that comes back later, after a backoff or a retry, passes the same lanes and gets a new rank:
-with old ranks a requester could save up its share while its jobs wait, and spend it all at once.
+`ready`. A job that is queued again, after a backoff or a retry, passes the same lanes and gets a new rank.
+With old ranks a requester could save up its share while its jobs wait, and use it all at once.
 
 Lock order on Postgres: requesters, then owned, delayed and finished jobs, then groups, then blocked and
 capped jobs, then shares.
@@ -26,7 +26,7 @@ Key = tuple[str, ...]
 
 
 class BusyRows:
-    """The rows that other transactions have locked, in a table whose key columns are all text."""
+    """The rows of a table that other transactions have locked. All key columns of the table are text."""
 
     def __init__(self, database: Database, table: sa.Table) -> None:
         self._locks_rows, self._key = database.engines.locks_rows, list(table.primary_key.columns)
@@ -56,7 +56,7 @@ _WAITING = (_job.job_id, _job.queue, _job.requester_id, _job.priority, _job.grou
 
 
 class Admission:
-    """The moves into the lanes `blocked`, `capped` and `ready`. Call each method in a transaction."""
+    """The moves of queued jobs into the lanes `blocked`, `capped` and `ready`. Call it in a transaction."""
 
     def __init__(self, database: Database, shares: FairShares) -> None:
         self.groups, self.shares = Groups(database), shares
@@ -69,7 +69,7 @@ class Admission:
     def admit(self, connection: sa.Connection, groups: Iterable[Group], *, locked: bool = False) -> int:
         """Admit the next job of each group that has room; return how many became ready.
 
-        If `locked`, this transaction holds the rows of these groups already.
+        `locked` means that this transaction has locked the rows of these groups already.
         """
         return self._make_ready(connection, self.groups.next_in_line(connection, groups, locked=locked))
 
@@ -87,15 +87,15 @@ class Admission:
         return len(due)
 
     def admit_capped(self, connection: sa.Connection, limit: int) -> int:
-        """Admit capped jobs whose requester runs fewer than its cap; return how many."""
+        """Admit capped jobs whose requester has room under its cap; return how many."""
         admitted = self._of_free_shares(connection, self._caps.next_in_line(connection, limit))
         return self._make_ready(connection, admitted, past_cap=True)
 
-    # Sweeps do not wait for locked groups and shares. If a frozen process held such a lock, the sweeps of all
-    # workers would stop: each would wait with locks on a hundred jobs of all requesters.
+    # Sweeps skip locked groups and shares. If a frozen process held such a lock and sweeps waited for it, the
+    # sweeps of all workers would stop, each with locks on a hundred jobs of all requesters.
 
     def _of_free_groups(self, connection: sa.Connection, rows: Sequence[AnyRow]) -> Sequence[AnyRow]:
-        """Return the jobs whose groups no other transaction has locked."""
+        """Return the jobs without a group, and those whose groups no other transaction has locked."""
         named = {row.job_id: (row.queue, row.requester_id, row.group_id) for row in rows if row.group_id}
         busy = self._busy_groups.among(connection, named.values())
         return [row for row in rows if named.get(row.job_id) not in busy]
@@ -108,7 +108,7 @@ class Admission:
     def _make_ready(
         self, connection: sa.Connection, rows: Sequence[AnyRow], *, past_cap: bool = False
     ) -> int:
-        """Rank jobs and move them to `ready`, or to `capped` if there is a cap; return how many are ready."""
+        """Rank jobs; move each to `ready`, or to `capped` if it gets no rank; return how many are ready."""
         if not rows:
             return 0
         ranks = self.shares.ranks(connection, rows, past_cap=past_cap).by_job

@@ -1,8 +1,8 @@
 """Pick delayed rows that are due: the oldest and, if there is a backlog, a few of each requester.
 
-A sweep moves a bounded number of rows. If it moved only the oldest, a requester whose 100,000 retries became
-due at once would hold up those of all others for minutes. When the oldest rows alone reach the bound, a few
-rows of each requester are moved as well; finding a requester with delayed rows takes one index probe.
+A sweep moves a limited number of rows. If it moved only the oldest rows, a requester whose 100,000 retries
+became due at once would delay the rows of all others for minutes. So when the oldest rows reach the limit, a
+few rows of each requester are moved as well. To find a requester with delayed rows takes one index probe.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ _ROWS_OF_EACH = 10
 
 
 class DueRows:
-    """Due rows of `table`. `columns` begin with the primary key; `index` is on (requester, due time, …)."""
+    """The due rows of a table. `columns` begin with its key; `index` is on (requester, due time, …)."""
 
     def __init__(self, database: Database, table: sa.Table, columns: Sequence[AnyColumn], index: str) -> None:
         self._table, self._index, self._now = table, index, database.now

@@ -2,8 +2,9 @@
 
 A job that becomes ready gets a `rank`, and claims take the lowest rank first. The rank is the job's virtual
 start time: the virtual time of the queue, or the virtual finish time of the requester's previous job if that
-is later. One job costs a requester `JOB_COST` divided by its weight. So the jobs of a requester that sends
-5,000 at once are spread over future virtual time, and the next job of any other requester starts now.
+is later. One job costs a requester `JOB_COST` divided by its weight. So if a requester sends 5,000 jobs at
+once, their ranks are spread over future virtual time, and the next job of any other requester is claimed
+before most of them.
 """
 
 import math
@@ -20,13 +21,13 @@ from euterpe.store.queue.lanes import has_unfinished_job
 from euterpe.store.tables import fair_shares, inbox_jobs, queues, requesters
 
 DEFAULT_WEIGHT, MAX_WEIGHT = 100, 10_000
-# The cost of one job in virtual time, at weight 1. With so large a cost the remainder of the division by a
-# weight does not matter; 2**63 still holds 92 billion jobs of a requester with the default weight.
+# The cost of one job in virtual time, at weight 1. It is so large that the remainder of its division by a
+# weight does not matter. The largest rank, 2**63, is enough for 92 billion jobs at the default weight.
 JOB_COST = 10_000_000_000
 
 
 class WaitingJob(Protocol):
-    """A job that only a cap may keep from becoming ready: a `NewJob`, or the row of a waiting job."""
+    """A job that is ready unless its requester is over its cap: a `NewJob`, or the row of a waiting job."""
 
     @property
     def job_id(self) -> str: ...
@@ -86,8 +87,9 @@ class FairShares:
     ) -> Ranks:
         """Charge each requester for its jobs; return their ranks, which ascend in the order of `jobs`.
 
-        A requester with a cap is charged when the cap lets its job through (`past_cap`). The shares in
-        `also_locked` are locked now and charged later: on Postgres all rows are locked in one order.
+        The jobs of a requester with a cap are charged only with `past_cap`: they have room under the cap. The
+        shares in `also_locked` are locked now and charged later, because on Postgres a transaction must lock
+        all its shares in one order.
         """
         by_share: dict[Share, list[WaitingJob]] = {share: [] for share in also_locked}
         for job in jobs:
@@ -106,11 +108,13 @@ class FairShares:
         return Ranks(ranks, now)
 
     def make_queues(self) -> None:
-        """Insert the rows of queues for which the last claim found none. Call it after that claim.
+        """Insert a row for each queue that a claim found without one. Call this after the claim.
 
-        It opens its own transaction: if a claim inserted the rows, other claims would wait for its end, and
-        two claims of several queues could deadlock. A virtual time that another process has passed is
-        dropped, because idle claims would try to write it again and again.
+        This opens its own transaction. If a claim inserted the rows, other claims would wait for its end, and
+        two claims from several queues could deadlock.
+
+        If the stored virtual time of a queue is not less than ours, drop ours. Otherwise idle claims would
+        try to write it again and again.
         """
         with self._lock:
             new = {name: self._claimed[name] for name in sorted(self._missing) if name in self._claimed}
@@ -129,9 +133,9 @@ class FairShares:
     def note_claimed(self, connection: sa.Connection, queue: str, rank: int | None) -> None:
         """Raise the virtual time of a queue to the highest rank that was claimed from it.
 
-        The row is written at most once in `advance_every_ms`, and by a later claim if another claim is
-        writing it: otherwise all claims of a queue would wait for this row. A requester that comes between
-        two writes starts earlier, by the ranks claimed since the last write.
+        The row is written at most once in `advance_every_ms`. If another claim is writing it, leave the write
+        to a later claim. Otherwise all claims from a queue would wait for this row. A requester that arrives
+        between two writes starts at the last written time, and so slightly too early.
         """
         reached = self._due_to_write(queue, rank)
         if reached is None:
@@ -143,7 +147,7 @@ class FairShares:
                 self._missing.add(queue)
 
     def _due_to_write(self, queue: str, rank: int | None) -> int | None:
-        """Return the highest rank that was claimed since the last write, if it is time to write."""
+        """Return the highest rank that was claimed since the last write, or None if no write is due."""
         now = self._monotonic()
         with self._lock:
             if rank is not None:
@@ -157,8 +161,8 @@ class FairShares:
     def forget_idle(self, connection: sa.Connection, limit: int) -> int:
         """Delete shares without an unfinished job, at most `limit`; return how many.
 
-        A requester may name any number of queues. Without an idle share a requester starts less than a turn
-        early.
+        Otherwise the table could grow without end, because a requester may name any number of queues. A
+        requester whose idle share was deleted gets its next rank less than one turn early.
         """
         idle = connection.execute(self._idle, {"limit": limit}).all()
         return connection.execute(self._forget, as_parameter(row._asdict() for row in idle)).rowcount
@@ -198,7 +202,7 @@ class FairShares:
         )
         insert = self._database.insert(fair_shares).from_select([c.name for c in share], wanted)
         new = insert.excluded
-        # The new row starts at the virtual time. A share that finished before then has no waiting jobs left.
+        # The new row starts at the virtual time. A share whose finish is not later has no ready jobs left.
         has_ended = share.finish <= new.finish - new.charged
         mixed = sa.case(
             (new.charged == 0, share.is_mixed),
@@ -254,7 +258,7 @@ def _advance_statement() -> sa.Executable:
 
 
 def is_mixed() -> sa.ColumnElement[int]:
-    """Return a subquery: 1 if the waiting jobs of the row's requester in its queue differ in priority."""
+    """Return a subquery for a row of `inbox_jobs`: 1 if the ready jobs of its share differ in priority."""
     share = fair_shares.c
     mixed = sa.select(share.is_mixed).where(
         share.queue == inbox_jobs.c.queue, share.requester_id == inbox_jobs.c.requester_id
@@ -271,7 +275,7 @@ def _idle_statement() -> sa.Executable:
 def _forget_statement() -> sa.Executable:
     rows, share = Rows({"queue": TEXT, "requester_id": TEXT}), fair_shares.c
     named = sa.select(rows["queue"], rows["requester_id"])
-    # Checked again: a job may have been inserted between the first check and the lock.
+    # Check again, because a job may have been inserted between the first check and the lock.
     same = sa.tuple_(share.queue, share.requester_id).in_(named)
     return sa.delete(fair_shares).where(same, _is_idle())
 
@@ -284,7 +288,7 @@ def _is_idle() -> sa.ColumnElement[bool]:
 def _demands(
     by_share: Mapping[Share, Sequence[WaitingJob]], *, past_cap: bool
 ) -> Iterator[dict[str, str | int]]:
-    """Yield the jobs charged to each share, in the order in which every transaction locks shares."""
+    """Yield one row per share with the jobs to charge, in the order in which all transactions lock shares."""
     for (queue, requester_id), jobs in sorted(by_share.items()):
         priorities = {job.priority for job in jobs} or {0}
         yield {

@@ -2,12 +2,11 @@
 
 A job of a group waits in the lane `blocked`, which no claim reads, until `next_in_line` returns it. Only
 `next_in_line` raises the number of a group's jobs in later lanes (capped, ready or leased), and it locks the
-group's row while it counts; every transaction that lowers the number calls `next_in_line` afterwards. At most
-one job of a group is capped or ready at a time, so jobs also start in order.
+group's row before it counts them. Every transaction that lowers the number calls `next_in_line` afterwards.
+At most one job of a group is capped or ready at a time, so the jobs also start in order.
 
-Lock order on Postgres: owned, ready and finished jobs, then groups, then blocked jobs. While
-`next_in_line` holds a group's lock it may wait for the lock of a blocked job, so no transaction locks a
-blocked job and then a group.
+Lock order on Postgres: owned, ready and finished jobs, then groups, then blocked jobs. No transaction may
+lock a blocked job before a group, because `next_in_line` locks a group and then may wait for a blocked job.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,7 +24,7 @@ from euterpe.store.tables import inbox_jobs, job_groups
 
 @dataclass(frozen=True, order=True)
 class Group:
-    """The key of a group. The key contains the requester, so that no tenant can join the group of another."""
+    """The key of a group. It contains the requester, so that no requester can join a group of another."""
 
     queue: str
     requester_id: str
@@ -44,7 +43,7 @@ class Groups:
         self._idle, self._forget = _idle_statement(), _forget_statement()
 
     def register(self, connection: sa.Connection, limits: Mapping[Group, int]) -> None:
-        """Insert new groups and lock all groups for jobs to join. An existing group keeps its limit."""
+        """Insert the groups that are new, and lock all of them. An existing group keeps its limit."""
         if limits:
             rows = [{**vars(group), "max_running": limits[group]} for group in sorted(limits)]
             connection.execute(self._register, as_parameter(rows))
@@ -52,15 +51,16 @@ class Groups:
     def next_in_line(
         self, connection: sa.Connection, groups: Iterable[Group], *, locked: bool = False
     ) -> Sequence[AnyRow]:
-        """Return the next job of each group that has room for one; the caller moves it to its next lane.
+        """Return the next job of each group that has room for it; the caller moves the job to its next lane.
 
-        If `locked`, this transaction holds the rows of these groups already.
+        `locked` means that this transaction has locked the rows of these groups already.
         """
         groups = set(groups)
         if not groups:
             return ()
         if self._database.engines.locks_rows and not locked:
-            # A separate statement: `self._next` must count all jobs committed before the lock was granted.
+            # Lock in a separate statement, because `self._next` must count all jobs that were committed
+            # before the lock was granted.
             connection.execute(self._lock, _parameter(groups))
         return connection.execute(self._next, _parameter(groups)).all()
 
@@ -75,8 +75,8 @@ class Groups:
             sa.true()
         )  # SQLite's parser needs a WHERE between SELECT and ON CONFLICT
         insert = self._database.insert(job_groups).from_select([c.name for c in job_groups.c], wanted)
-        # Existing rows are locked, in key order, and never updated. Without the lock a prune could delete an
-        # idle group that our jobs join, because they are invisible before the commit.
+        # This locks existing rows, in key order, and never updates them. Without the lock a prune could
+        # delete an idle group that our jobs join, because it does not see these jobs before our commit.
         statement: sa.Executable = insert.on_conflict_do_update(
             index_elements=list(job_groups.primary_key), set_={"max_running": 0}, where=sa.false()
         )
@@ -110,7 +110,8 @@ def _next_statement() -> sa.Executable:
     leased, blocked = (inbox_jobs.alias(lane) for lane in (Lane.LEASED, Lane.BLOCKED))
     at_work = sa.select(sa.func.count()).select_from(leased).where(member(leased, Lane.LEASED))
     first = sa.select(blocked.c.job_id).where(member(blocked, Lane.BLOCKED))
-    # Wait for a transaction that writes to this row; if the row then has left the lane, take the next row.
+    # Wait for a transaction that has locked this row. If the row has left the lane then, Postgres takes the
+    # next row.
     first = first.order_by(blocked.c.created_at, blocked.c.job_id).limit(1).with_for_update()
     admitted = (
         sa.select(first.correlate(job_groups).scalar_subquery().label("job_id"))
@@ -121,8 +122,8 @@ def _next_statement() -> sa.Executable:
             at_work.correlate(job_groups).scalar_subquery() < group.max_running,
         )
     )
-    # Postgres may run a subquery once for every row of the outer query, and each time search the first job
-    # again. A materialized CTE runs once.
+    # Use a materialized CTE, which runs once. Postgres may run a subquery for each row of the outer query,
+    # and would search for the first job each time.
     once = admitted.cte("admitted").prefix_with("MATERIALIZED")
     job = inbox_jobs.c
     return sa.select(job.job_id, job.queue, job.requester_id, job.priority).where(
@@ -156,7 +157,7 @@ def _forget_statement() -> sa.Executable:
     rows = Rows(_GROUP)
     named = sa.select(rows["queue"], rows["requester_id"], rows["group_id"])
     group = job_groups.c
-    # Checked again: a job may have been inserted between the first check and the lock.
+    # Check again, because a job may have been inserted between the first check and the lock.
     same = sa.tuple_(group.queue, group.requester_id, group.group_id).in_(named)
     return sa.delete(job_groups).where(same, _is_idle())
 

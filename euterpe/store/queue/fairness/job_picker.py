@@ -31,7 +31,7 @@ _job = inbox_jobs.c
 
 
 class JobPicker:
-    """The choice of jobs for claims. `columns` are read of each picked job, besides this class's own."""
+    """The choice of jobs for claims. `columns` are the columns that a claim needs from each job."""
 
     def __init__(self, jobs: LeasedTable, shares: FairShares, columns: Sequence[AnyColumn]) -> None:
         self._shares = shares
@@ -43,7 +43,7 @@ class JobPicker:
         self._write_ranks = _write_ranks_statement()
 
     def pick(self, connection: sa.Connection, queue: str, limit: int) -> list[AnyRow]:
-        """Return the next jobs of a queue, locked, at most `limit`."""
+        """Lock and return the next jobs of a queue, at most `limit`."""
         turns = fetch_all(connection.execute(self._turns, {"queue": queue, "limit": limit}))
         self._shares.note_claimed(connection, queue, turns[-1].rank if turns else None)
         mixed = [row for row in turns if row.is_mixed]

@@ -23,7 +23,7 @@ _BOUNDS: Mapping[LimitName, tuple[int, int]] = {
     "max_attempts": (1, 100),
     "max_priority": (0, 100),
 }
-# These limits also apply to jobs that wait already.
+# These limits also apply to jobs that were enqueued before the change.
 _OF_THE_QUEUE: frozenset[LimitName] = frozenset({"weight", "max_running"})
 _BATCH = 1_000
 _job = inbox_jobs.c
@@ -40,7 +40,7 @@ class RequesterLimits:
                 check_count(value, name, *_BOUNDS[name])
         is_named = requesters.c.requester_id == requester_id
         with self._database.transaction() as connection:
-            # FOR UPDATE, the strongest lock, waits for all enqueues that ranked jobs by the old limits.
+            # FOR UPDATE, the strongest lock, waits for all enqueues that have ranked jobs by the old limits.
             held = connection.execute(sa.select(requesters.c.name).where(is_named).with_for_update()).first()
             if held is None:
                 raise NotFound(f"there is no requester {requester_id!r}")
@@ -56,7 +56,7 @@ class RequesterLimits:
         """
         own = fair_shares.c.requester_id == requester_id
         with self._database.transaction() as connection:
-            # Lock the rows in the same order as an enqueue: otherwise the two could deadlock.
+            # Lock the rows in the same order as an enqueue, because otherwise the two could deadlock.
             connection.execute(
                 sa.select(fair_shares).where(own).order_by(fair_shares.c.queue).with_for_update()
             )

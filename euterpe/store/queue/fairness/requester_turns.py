@@ -1,8 +1,9 @@
-"""Round robin over requesters for claims, so that the backlog of one does not delay the others.
+"""Round robin over requesters for claims of events, so that the backlog of one does not delay the others.
 
-An index is read in the order (requester, available_at): from behind the requester served last to the end,
-then from the beginning. Each claim begins with the next requester, which gets at most a whole batch. This
-costs one more index probe per claim (27 µs became 32 µs on SQLite), however many events wait.
+A claim reads an index on (requester, available_at): first from the requester after the one that was served
+last to the end, then from the beginning. So each claim begins with another requester, which gets at most a
+whole batch. This takes one more index probe per claim (27 µs became 32 µs on SQLite), however many
+events wait.
 """
 
 from collections.abc import Collection, Sequence
@@ -18,25 +19,25 @@ from euterpe.store.engine.engines import EngineKind
 from euterpe.store.queue.lanes import lane_is
 from euterpe.store.queue.leases import LeasedTable
 
-Range = tuple[str, str]  # the requester ids between these two, both excluded
+Range = tuple[str, str]  # the requester ids between two ids, which are both excluded
 
 _FIRST, _LAST = "", "\U0010ffff"
 
 
 class RequesterTurns:
-    """A round robin over the requesters with ready events. It remembers the requester served last."""
+    """A round robin over the requesters with ready events. It stores the requester that was served last."""
 
     def __init__(self, database: Database, events: LeasedTable, columns: Sequence[AnyColumn]) -> None:
         self._events, self._columns = events, columns
         requester = events.table.c.requester_id
-        # In byte order, which is also Python's: Postgres would sort by the rules of its locale.
+        # Sort by bytes, as Python and SQLite do. By default Postgres would sort by the rules of its locale.
         self._requester: sa.ColumnElement[str] = (
             requester.collate("C") if database.kind is EngineKind.POSTGRES else requester
         )
         after = sa.bindparam("after", type_=sa.Text)
         low, high = sa.bindparam("low", type_=sa.Text), sa.bindparam("high", type_=sa.Text)
-        # Each query has one bound: with two bounds the generic plan of Postgres expects one event in 200, and
-        # reading and sorting so few events looks cheaper than following the index.
+        # Give each query one bound. With two bounds the generic plan of Postgres expects only one event in
+        # 200, and would read and sort these events instead of following the index.
         behind, before = self._ready(self._requester > after), self._ready(self._requester <= after)
         in_turn = sa.union_all(sa.select(behind.subquery("behind")), sa.select(before.subquery("before")))
         self._in_turn = in_turn.limit(sa.bindparam("limit"))
@@ -44,9 +45,9 @@ class RequesterTurns:
         self._served_last = _FIRST
 
     def pick(self, connection: sa.Connection, limit: int, skipped: Collection[str] = ()) -> list[Any]:
-        """Return up to `limit` ready events, locked, beginning with the requester whose turn it is.
+        """Lock and return up to `limit` ready events, beginning with the requester whose turn it is.
 
-        The events of requesters in `skipped` are not read.
+        This does not read the events of requesters in `skipped`.
         """
         if skipped:
             picked = self._pick_between(connection, limit, skipped)
@@ -80,7 +81,7 @@ class RequesterTurns:
 def turn_ranges(served_last: str, skipped: Collection[str]) -> list[Range]:
     """Return the ranges of requester ids in the order of their turns, without the skipped ones.
 
-    The first range begins after the requester that was served last; this requester comes last.
+    The first range begins after the requester that was served last. That requester is last in the order.
     """
     bounds = [_FIRST, *sorted(skipped), _LAST]
     before, after = [], []
@@ -96,5 +97,5 @@ def turn_ranges(served_last: str, skipped: Collection[str]) -> list[Range]:
 
 
 def _right_behind(requester_id: str) -> str:
-    """Return the end of the range whose last member is this id."""
+    """Return the excluded end of a range whose last possible member is this id."""
     return requester_id + "\x01"

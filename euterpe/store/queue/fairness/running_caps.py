@@ -1,8 +1,8 @@
 """Caps on how many jobs of a requester are ready or running at once, over all queues.
 
-Jobs of a requester with a cap wait in the lane `capped`, which no claim reads. Only the sweep admits them: it
-runs before a claim, and after a claim that found nothing, so that no write of a worker has to count jobs. A
-requester whose cap was removed has room for all its jobs.
+Jobs of a requester with a cap wait in the lane `capped`, which no claim reads. Only the sweep admits them, so
+that no write of a worker has to count jobs. The sweep runs before a claim, or after a claim that found
+nothing. If the cap of a requester was removed, the sweep admits all its jobs.
 """
 
 from collections.abc import Sequence
@@ -24,16 +24,17 @@ class RunningCaps:
         self._lock, self._room, self._next = _lock_statement(), _room_statement(), _next_statement()
 
     def next_in_line(self, connection: sa.Connection, limit: int) -> Sequence[AnyRow]:
-        """Return capped jobs that may become ready now, about `limit`, shared out between the requesters.
+        """Return about `limit` capped jobs that may become ready now, divided between their requesters.
 
-        The caller makes them ready in the same transaction, which holds the rows of their requesters.
+        The caller makes them ready in the same transaction, which has locked the rows of these requesters.
         """
         waiting = self._waiting.next(connection)
         if not waiting:
             return ()
         named = as_parameter({"requester_id": requester_id} for requester_id in waiting)
         held = connection.execute(self._lock, named).all()
-        # A second statement: it must see all rows committed before the first statement got its locks.
+        # Count in a second statement, which sees all rows that were committed before the first statement got
+        # its locks.
         with_room = connection.execute(self._room, as_parameter(row._asdict() for row in held)).all()
         admitted: list[AnyRow] = []
         for row in with_room:
@@ -45,7 +46,8 @@ class RunningCaps:
 def _lock_statement() -> sa.Executable:
     named = requesters.c.requester_id.in_(sa.select(Rows({"requester_id": TEXT})["requester_id"]))
     rows = sa.select(requesters.c.requester_id).where(named).order_by(requesters.c.requester_id)
-    # FOR NO KEY UPDATE is weaker than the lock of `requester set`: no enqueue (`fair_shares.py`) blocks it.
+    # Use FOR NO KEY UPDATE, which does not conflict with the lock of an enqueue (`fair_shares.py`). The lock
+    # of `requester set` is stronger and would conflict with it.
     return rows.with_for_update(key_share=True, skip_locked=True)
 
 
