@@ -1,5 +1,8 @@
-"""SQL columns that analytics reads from the history. Credentials, URLs and payloads stay in the database:
-only the scheme of a URL is read, and only the code and phase of an error."""
+"""The SQL columns that analytics reads from the history.
+
+Credentials, URLs and payloads stay in the database. Analytics reads only the scheme of a URL, and only the
+code, the phase and the flag `retryable` of an error.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -159,7 +162,7 @@ _EVENTS: Mapping[str, AnyColumn] = {
         name: job_outbox_events.c[name]
         for name in ("event_id", "job_id", "requester_id", "sequence", "type", "created_at")
     },
-    # Whether an event is `skipped` is decided at its insert and never changes.
+    # An event that is inserted as `skipped` stays `skipped`, and no other event becomes `skipped`.
     "wanted": job_outbox_events.c.status != "skipped",
 }
 
@@ -179,7 +182,7 @@ _DELIVERIES: Mapping[str, AnyColumn] = {
             "ended_at",
         )
     },
-    # The receiver's HTTP status, or our own code before the colon; the text after the colon is not read.
+    # Read the receiver's HTTP status, or else Euterpe's code before the colon, but not the text after it.
     "error_code": sa.case(
         (job_deliveries.c.outcome == "delivered", None),
         (

@@ -1,12 +1,12 @@
-"""Read the history incrementally in commit order: nothing is missed, and nothing is read twice.
+"""Read the history incrementally in commit order: no row is missed, and no row is read twice.
 
-A *cut* records how far each growing table has been read. Every committed row lies before the next cut, and no
-row is added before a cut that was taken. On Postgres a row's position is the transaction that inserted it,
-and a cut is the oldest running transaction. On the SQLite family, which has one writer, the position is the
-rowid.
+A *cut* is the position up to which each growing table has been read. Every committed row lies before some
+later cut, and no row is added before a cut that was taken. On Postgres the position of a row is the
+transaction that inserted it, and a cut is the oldest running transaction. On the SQLite family, which has one
+writer, the position of a row is its rowid.
 
-Jobs are read through their events: a job belongs to the cut with the event that led to its current state. A
-job that has changed since then belongs to a later cut, with its latest event.
+Jobs are read through their events: a job is read with the event that led to its current state. If the job has
+changed after a cut, it is read up to a later cut, with its latest event.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,12 +32,12 @@ from euterpe.store.tables import (
 )
 
 _GROWING = dict(zip(("jobs", "events", "deliveries"), COMMIT_ORDERED_TABLES, strict=True))
-# Boundaries between partitions come from a sample of this many pages.
+# The bounds of the ranges on Postgres come from a sample of about this many pages.
 _SAMPLED_PAGES = 2_000
 # libSQL's server limits a response to 10 MiB.
 _ROWS_PER_RESPONSE = 500
-# Identifies the cluster, its failover timeline, the database and, by OID, the tables: a dump may be restored
-# into the very database that it came from.
+# This identifies the cluster, its failover timeline and the database. It also has the OIDs of the tables,
+# because a dump may be restored into the same database that it came from.
 _IDENTITY = (
     "SELECT concat_ws('/', (SELECT system_identifier FROM pg_control_system()), "
     "(SELECT timeline_id FROM pg_control_checkpoint()), "
@@ -47,7 +47,7 @@ _IDENTITY = (
 
 
 class Cut(NamedTuple):
-    """The first position of each growing table that has not been read yet."""
+    """For each growing table, the first position that has not been read yet."""
 
     jobs: int = 0
     events: int = 0
@@ -56,7 +56,7 @@ class Cut(NamedTuple):
 
 @dataclass(frozen=True)
 class Bookmark:
-    """A cut up to which the history was read, and marks that show if its positions still mean the same."""
+    """A cut up to which the history was read, and marks that show whether its positions are still valid."""
 
     cut: Cut
     marks: Mapping[str, object]
@@ -71,8 +71,11 @@ class Bookmark:
 
 @dataclass(frozen=True)
 class PositionRange:
-    """Rows of a growing table from (low, low_key) to (high, high_key), exclusive. The keys divide rows of the
-    same position: a migration or a restore inserts all its rows in a single transaction."""
+    """The rows of a growing table from (low, low_key) up to, but without, (high, high_key).
+
+    The keys divide rows that have the same position. A migration or a restore inserts all its rows in a
+    single transaction, and so at one position.
+    """
 
     grows: str
     low: int
@@ -86,7 +89,7 @@ class PositionRange:
 
 
 class HistoryFeed:
-    """A reader of the history: it takes cuts, divides the rows between cuts into ranges, and reads these."""
+    """A reader of the history. It takes cuts, and reads the rows between two cuts in ranges."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -97,14 +100,17 @@ class HistoryFeed:
         return self._database.kind
 
     def now(self) -> Bookmark:
-        """Return a bookmark at the current cut, before which no row can be added any more."""
+        """Return a bookmark at the current cut. No row can be added before this cut any more."""
         with self._database.snapshot() as connection:
             cut = self._cut(connection)
             return Bookmark(cut, self._marks(connection, cut))
 
     def knows(self, bookmark: Bookmark) -> bool:
-        """Return False if the bookmark's positions may be invalid: after a restore, after a failover to a
-        standby that may lack some rows, or if the last row read was deleted and its rowid reused."""
+        """Return False if the bookmark's positions may be invalid.
+
+        They may be invalid after a restore, after a failover to a standby that may lack some rows, or if the
+        last row that was read was deleted and its rowid reused.
+        """
         with self._database.snapshot() as connection:
             reached = self._cut(connection)
             return self._marks(connection, bookmark.cut) == bookmark.marks and all(
@@ -137,19 +143,19 @@ class HistoryFeed:
         """Return the ranges that cover `table` between two cuts, each with about `rows_each` rows."""
         grows = "deliveries" if table == "deliveries" else "events"
         found = self._parts(grows, since, until, rows_each)
-        # Jobs without any event yet cannot come with an event, so they are read by their own position.
+        # Jobs that have no event yet are read by their own position.
         return [*found, *self._parts("jobs", since, until, rows_each)] if table == "jobs" else found
 
     def select(
         self, table: str, part: PositionRange, names: Sequence[str], *where: sa.ColumnElement[bool]
     ) -> AnySelect:
-        """Return the SELECT of these columns of the rows in the range."""
+        """Return the SELECT of the named columns for the rows in the range that meet `where`."""
         columns = COLUMNS[table]
         wanted = sa.select(*(columns[name].label(name) for name in names))
         return wanted.select_from(_source(table, part)).where(*self._within(table, part), *where)
 
     def answers(self, part: PositionRange) -> Iterator[PositionRange]:
-        """Yield parts of the range, each small enough for one response of the server."""
+        """Yield the parts of the range, each small enough for one response of libSQL's server."""
         if self.kind is not EngineKind.LIBSQL:
             yield part
             return
@@ -160,7 +166,7 @@ class HistoryFeed:
         """Yield batches of plain rows, as the driver returns them."""
         with self._database.snapshot() as connection:
             if self.kind is EngineKind.LIBSQL:
-                # libSQL's ranges are small, and its driver's fetchmany loses a row at each call.
+                # Fetch all rows: libSQL's driver loses a row at each fetchmany, and the ranges are small.
                 if rows := connection.execute(select).all():
                     yield rows
                 return
@@ -168,24 +174,28 @@ class HistoryFeed:
             yield from result.partitions(rows_each)
 
     def csv(self, select: AnySelect) -> Iterator[bytes]:
-        """Yield the rows as CSV; Postgres only. Rows of Python objects take five times as long."""
+        """Yield the rows as CSV; Postgres only. To read them as Python objects takes five times as long."""
         with self._database.snapshot() as connection:
-            # The session's planner settings suit statements that find few rows by key; here many are read.
+            # Override the session's planner settings (`engines.py`), which are for statements that find few
+            # rows by key. This statement reads many rows.
             for name in ("enable_seqscan", "enable_hashjoin", "enable_mergejoin"):
                 connection.exec_driver_sql(f"SET LOCAL {name} = on")
             text = select.compile(connection, compile_kwargs={"literal_binds": True})
             driver: Any = connection.connection.driver_connection
-            # The empty parameters make the driver turn `%%` into `%` again.
+            # Pass empty parameters, so that the driver turns `%%` into `%` again.
             with driver.cursor().copy(f"COPY ({text}) TO STDOUT (FORMAT csv)", ()) as copy:
                 yield from copy
 
     def clock_ms(self) -> int:
-        """Return the current instant of the database's clock, which has dated the rows."""
+        """Return the current time of the database's clock, from which the times in the rows come."""
         with self._database.snapshot() as connection:
             return self._database.read_clock(connection)
 
     def installation(self) -> str:
-        """Return the instant of the first migration, an id that survives backups, restores and failovers."""
+        """Return an id of the installation: the time of the first migration.
+
+        It stays the same after a restore or a failover.
+        """
         first = sa.select(sa.func.min(schema_migrations.c.applied_at))
         with self._database.snapshot() as connection:
             return str(connection.execute(first).scalar_one())
@@ -214,7 +224,8 @@ class HistoryFeed:
         grown = _GROWING[part.grows]
         position, (key,) = self._position(grown), grown.primary_key.columns
         if part.is_of_one_position:
-            # `==` lets the key's index find the rows: a migration gave all older rows one position.
+            # With `==` the planner can find the rows by the index on the key. A migration gave all rows that
+            # were older the same position.
             yield position == part.low
             yield key >= part.low_key
             if part.high_key:
@@ -273,7 +284,7 @@ def _source(table: str, part: PositionRange) -> sa.FromClause:
         return job_outbox_events
     if part.grows == "jobs":
         return inbox_jobs
-    # Join each job with its latest event only, which led to its current state.
+    # Join each job only with its latest event, which led to the current state of the job.
     changed = job_outbox_events.join(
         inbox_jobs,
         sa.and_(

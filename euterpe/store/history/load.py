@@ -1,4 +1,4 @@
-"""Bulk-load a history that was made elsewhere. Only the constraints of the tables check its rows."""
+"""Bulk-load a history that was made elsewhere. Only the constraints of the tables check the rows."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
@@ -11,7 +11,8 @@ from euterpe.store.engine.database import Database
 from euterpe.store.tables import inbox_jobs, job_attempts, job_deliveries, job_outbox_events, requesters
 
 Row = Mapping[str, Any]
-# libSQL's server ends a transaction after five seconds; other engines gain nothing from longer transactions.
+# Transactions are short, because libSQL's server ends a transaction after five seconds. Other engines would
+# gain nothing from longer ones.
 _JOBS_PER_TRANSACTION = 500
 
 
@@ -26,7 +27,7 @@ class JobHistory(NamedTuple):
 
 class Written(NamedTuple):
     jobs: int  # jobs of this transaction
-    added: int  # 0 if the jobs were in the database before
+    added: int  # 0 if the database has these jobs already
 
 
 class HistoryLoad:
@@ -40,7 +41,7 @@ class HistoryLoad:
         )
 
     def name(self, named: Iterable[tuple[str, str]], created_at: int) -> None:
-        """Insert requesters by id and name, without keys; skip those whose id or name exists."""
+        """Insert requesters by id and name, without API keys; skip those whose id or name exists already."""
         rows = [{"requester_id": key, "name": name, "created_at": created_at} for key, name in named]
         with self._database.transaction() as connection:
             connection.execute(self._database.insert(requesters).on_conflict_do_nothing(), rows)
@@ -52,12 +53,15 @@ class HistoryLoad:
             return connection.execute(sa.select(owner).where(owner.not_in([*known])).limit(1)).scalar()
 
     def write(self, lives: Iterable[JobHistory]) -> Iterator[Written]:
-        """Write some hundred jobs per transaction, and yield the counts of each transaction. Equal input is
-        always divided in the same way, so a load that was killed continues where it ended."""
+        """Write up to 500 jobs per transaction, and yield the counts of each transaction.
+
+        The same input is always divided in the same way. So a load that was killed can run again: it skips
+        the transactions that were committed.
+        """
         left = iter(lives)
         while some := list(islice(left, _JOBS_PER_TRANSACTION)):
             with self._database.transaction() as connection:
-                # If the first job exists, all jobs of this part do: they were committed together.
+                # If the first job exists, all jobs of this part exist, because they were committed together.
                 exists = self._exists(connection, some[0].job["job_id"])
                 if not exists:
                     self._add(connection, some)

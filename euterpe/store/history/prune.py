@@ -1,6 +1,6 @@
 """Prune the history: delete old finished jobs with all their rows, and keep only their ids.
 
-Idempotency keys stay until they expire: a repeated request still gets its first response.
+Idempotency keys stay until they expire, so a repeated request still gets its first response.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,14 +23,14 @@ from euterpe.store.tables import (
 )
 
 _job, _event = inbox_jobs.c, job_outbox_events.c
-# Events are locked in the same order as replays lock them, so that the two cannot deadlock.
+# Lock events in the same order as replays do, so that a prune and a replay cannot deadlock.
 _LOCK_EVENTS = (
     sa.select(_event.job_id, _event.lane)
     .where(_event.job_id.in_(sa.select(Rows({"job_id": TEXT})["job_id"])))
     .order_by(_event.event_id)
     .with_for_update()
 )
-# Small, so that no claim waits long for a batch.
+# The size of a batch is small, so that no claim waits long for it.
 _BATCH = 200
 
 
@@ -42,16 +42,16 @@ class PruneResult:
 
 
 class Pruner:
-    """Deletes old finished jobs, expired idempotency keys, and groups and shares that are idle."""
+    """Delete old finished jobs, expired idempotency keys, and idle groups and shares."""
 
     def __init__(self, database: Database, enqueue: Enqueue, admission: Admission) -> None:
         self._database, self._enqueue, self._admission = database, enqueue, admission
-        # A job with an event that is still to be delivered is not history yet.
+        # Do not prune a job with an event that is still to be delivered.
         has_open_events = sa.exists().where(
             _event.job_id == _job.job_id, _event.lane != sa.literal_column(f"'{Lane.REST}'")
         )
-        # Ids ascend in the order of the enqueues, so each batch continues after the previous batch and no job
-        # is read twice.
+        # Ids ascend in the order of the enqueues, so each batch can begin after the last id of the previous
+        # batch, and no job is read twice.
         self._oldest = (
             sa.select(_job.job_id, _job.requester_id)
             .where(
@@ -67,9 +67,9 @@ class Pruner:
         )
 
     def run(self, older_than_ms: int, *, batch: int = _BATCH) -> Iterator[PruneResult]:
-        """Prune `batch` rows at a time, and yield the totals so far after each batch.
+        """Prune in batches of `batch` rows, and yield the totals so far after each batch.
 
-        It can be stopped and resumed at any time.
+        The caller may stop at any time. A later run continues.
         """
         done, after = PruneResult(), ""
         while removed := self._prune_jobs(after, older_than_ms, batch):
@@ -86,7 +86,7 @@ class Pruner:
             pass
 
     def _prune_jobs(self, after: str, age_ms: int, limit: int) -> tuple[str, int] | None:
-        """Return the last examined job and the number of removed jobs, or None if no old job is left."""
+        """Prune a batch; return its last job id and the number of removed jobs, or None if no job is left."""
         with self._database.transaction() as connection:
             old = connection.execute(self._oldest, {"after": after, "age_ms": age_ms, "limit": limit}).all()
             if not old:
@@ -97,7 +97,11 @@ class Pruner:
         return old[-1].job_id, len(history)
 
     def _without_open_events(self, connection: sa.Connection, jobs: Sequence[AnyRow]) -> list[AnyRow]:
-        """Lock the events and check again: a replay may have come since the SELECT. Later replays wait."""
+        """Lock the events of these jobs; return the jobs that have no event still to be delivered.
+
+        The events are checked a second time, because a replay may have committed since the SELECT. Later
+        replays wait for the lock.
+        """
         events = connection.execute(_LOCK_EVENTS, as_parameter({"job_id": job.job_id} for job in jobs)).all()
         with_open_events = {event.job_id for event in events if event.lane != Lane.REST}
         return [job for job in jobs if job.job_id not in with_open_events]
