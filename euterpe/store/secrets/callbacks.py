@@ -1,7 +1,7 @@
-"""The queries of webhook and refresh URLs, sealed with their job and opened when the URL is called.
+"""Seal the queries of webhook and refresh URLs, and open them when the URL is called.
 
-They are kept apart from the credentials, which are deleted when the job is over: a webhook is delivered for
-more than a day after that, and may be replayed much later.
+The queries are stored separately from the credentials, which are deleted when the job is over. After that,
+deliveries of its webhooks may go on for more than a day, and replays may come much later.
 """
 
 from functools import lru_cache
@@ -27,11 +27,11 @@ _CACHE_SIZE = 1_000
 
 
 class Callbacks:
-    """Seals and opens the queries of callback URLs, with a cache of plaintexts."""
+    """Seal and open the queries of callback URLs, with a cache of plaintexts."""
 
     def __init__(self, database: Database, keys: KeyProvider, *, remembered: int = _CACHE_SIZE) -> None:
         self._database, self._keys = database, keys
-        # All events of a job use the same sealed URL query: the cache avoids decrypting it for each event.
+        # Cache the plaintexts: all events of a job use the same sealed query, which is then decrypted once.
         self._open = lru_cache(maxsize=remembered)(self._unseal)
 
     def seal_first(self, job_id: str, requester_id: str, queries: bytes | None) -> Sealed | None:

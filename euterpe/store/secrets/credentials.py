@@ -1,4 +1,4 @@
-"""Storage credentials, sealed with their job and opened only for the worker that owns it."""
+"""Seal the storage credentials of jobs, and open them only for the worker that owns the job."""
 
 import sqlalchemy as sa
 
@@ -31,7 +31,7 @@ _SEALED = (
 
 
 class Credentials:
-    """Seals, opens and replaces the storage credentials of jobs."""
+    """Seal, open and replace the storage credentials of jobs."""
 
     def __init__(self, database: Database, keys: KeyProvider) -> None:
         self._database, self._keys = database, keys
@@ -43,7 +43,10 @@ class Credentials:
         return seal(secret, credentials_context(job_id, requester_id, 1), self._keys)
 
     def open(self, job: ClaimedJob) -> tuple[bytes | None, int]:
-        """Return the plaintext, for memory only, and its version; raise Conflict if the claim is stale."""
+        """Return the plaintext, if there is one, and its version; raise Conflict if the claim is stale.
+
+        The caller must keep the plaintext in memory only.
+        """
         with self._database.snapshot() as connection:
             row = connection.execute(sa.select(*_SEALED).where(_owned_by(job))).one_or_none()
         if row is None:
@@ -56,10 +59,10 @@ class Credentials:
     def replace(
         self, job_id: str, requester_id: str, secret: bytes, *, claim: ClaimedJob | None = None
     ) -> int:
-        """Store new credentials and return their version, always one higher.
+        """Store new credentials and return their version, which is always one higher.
 
-        A worker passes its claim: a stale worker must not overwrite the newer credentials of its successor.
-        Raise Conflict if the claim is stale or the job is over.
+        A worker passes its claim, because a stale worker must not overwrite the newer credentials of the next
+        worker. Raise Conflict if the claim is stale or the job is over.
         """
         own = () if claim is None else (_owned_by(claim),)
         while True:

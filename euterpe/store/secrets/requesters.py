@@ -22,7 +22,7 @@ from euterpe.store.errors import Conflict, NotFound, Unauthorized
 from euterpe.store.tables import api_keys, requesters, webhook_secrets
 
 _ID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-# Each valid secret adds a signature to the header of a webhook, which has room for some sixty.
+# Each valid secret adds a signature to a header of the webhook, which has room for about sixty.
 _MAX_SECRETS = 10
 _key, _secret, _requester = api_keys.c, webhook_secrets.c, requesters.c
 _LIMITS = (_requester.max_timeout_seconds, _requester.max_attempts, _requester.max_priority)
@@ -30,7 +30,10 @@ _LIMITS = (_requester.max_timeout_seconds, _requester.max_attempts, _requester.m
 
 @dataclass(frozen=True)
 class NewRequester:
-    """The secrets of a new requester, shown once: only a hash of the key and the sealed secret are stored."""
+    """The secrets of a new requester, which are shown only once.
+
+    The database has only a hash of the API key, and the webhook secret in sealed form.
+    """
 
     requester_id: str
     api_key: str = field(repr=False)
@@ -69,7 +72,7 @@ class Requesters:
         requester_id, minted, secret = new_id(), apikeys.mint(), mint_webhook_secret()
         sealed_row = self._sealed_row(requester_id, secret)
         with self._database.transaction() as connection:
-            # The unique index on the name decides, also between two concurrent calls.
+            # The unique index on the name prevents duplicates, also of two concurrent calls.
             row = {"requester_id": requester_id, "name": name, "created_at": self._database.now}
             insert = self._database.insert(requesters).values(row).on_conflict_do_nothing()
             if connection.execute(insert.returning(_requester.requester_id)).first() is None:
@@ -83,7 +86,8 @@ class Requesters:
         is_id = _requester.requester_id == name_or_id
         named = sa.select(_requester.requester_id).where(sa.or_(_requester.name == name_or_id, is_id))
         with self._database.snapshot() as connection:
-            # Ids first: this id may be the name of another requester, if older than the check of names.
+            # Prefer the id. The name of another requester may look like this id, if that requester is older
+            # than the check in `create`.
             found = connection.execute(named.order_by(is_id.desc())).scalars().first()
         if found is None:
             raise NotFound(f"there is no requester {name_or_id!r}; `euterpe requester list` shows them")
@@ -106,7 +110,7 @@ class Requesters:
             ]
 
     def disable(self, requester_id: str) -> None:
-        """Refuse all the requester's keys from now on; its jobs stay."""
+        """Refuse all API keys of the requester from now on; its jobs stay."""
         with self._database.transaction() as connection:
             off = sa.func.coalesce(_requester.disabled_at, self._database.now)
             changed = sa.update(requesters).where(_requester.requester_id == requester_id)
@@ -114,7 +118,7 @@ class Requesters:
                 raise NotFound(f"there is no requester {requester_id!r}")
 
     def rotate_key(self, requester_id: str, *, old_valid_ms: int) -> str:
-        """Return a new API key with the newest key's scopes; old keys expire after `old_valid_ms`."""
+        """Return a new API key with the scopes of the newest key; old keys expire after `old_valid_ms`."""
         minted = apikeys.mint()
         with self._database.transaction() as connection:
             self._lock(connection, requester_id)
@@ -126,7 +130,7 @@ class Requesters:
         return minted.plaintext
 
     def rotate_secret(self, requester_id: str, *, old_valid_ms: int) -> str:
-        """Return a new webhook secret. Until old secrets expire, they sign each webhook too."""
+        """Return a new webhook secret; old ones expire after `old_valid_ms`, and sign webhooks until then."""
         secret = mint_webhook_secret()
         sealed_row = self._sealed_row(requester_id, secret)
         with self._database.transaction() as connection:
@@ -144,11 +148,14 @@ class Requesters:
         return secret
 
     def authenticate(self, api_key: str) -> Principal:
-        """Return the owner of this key; raise the same Unauthorized if it is unknown, expired or disabled."""
+        """Return the owner of this key.
+
+        Raise the same Unauthorized if the key is unknown, if it is expired or if the owner is disabled.
+        """
         parsed = apikeys.parse(api_key)
         with self._database.snapshot() as connection:
             row = connection.execute(self._by_key, {"key_id": parsed.key_id}).one_or_none()
-        # Compare even without a row, so that the response time does not reveal which ids exist.
+        # Compare even if there is no row, so that the response time does not reveal which key ids exist.
         matches = apikeys.matches(parsed, row.secret_hash if row else "0" * 64)
         if row is None or not matches:
             raise Unauthorized
@@ -166,7 +173,10 @@ class Requesters:
         return [self._open(row) for row in rows]
 
     def _lock(self, connection: sa.Connection, requester_id: str) -> None:
-        """Lock the row, so that the second of two concurrent rotations expires the first one's result."""
+        """Lock the requester's row; raise NotFound or Conflict if it does not exist or is disabled.
+
+        With the lock, the second of two concurrent rotations expires the key or secret of the first.
+        """
         known = sa.select(_requester.disabled_at).where(_requester.requester_id == requester_id)
         row = connection.execute(known.with_for_update()).one_or_none()
         if row is None:
@@ -195,7 +205,7 @@ class Requesters:
         )
 
     def _sealed_row(self, requester_id: str, secret: str) -> dict[str, object]:
-        """Return the row of a new secret. Not for a transaction: the key provider may be far away."""
+        """Return the row of a new secret. Call this outside a transaction: the key provider may be remote."""
         secret_id = new_id()
         sealed = seal(secret.encode(), webhook_secret_context(requester_id, secret_id), self._keys)
         return {

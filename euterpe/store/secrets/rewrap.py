@@ -1,7 +1,8 @@
-"""KEK rotation: rewrap every data key under the active KEK, in small batches, under load, resumable.
+"""KEK rotation: rewrap every data key under the active KEK, in small batches.
 
-A row is written only if its KEK and its version are still those that were read, so a concurrent refresh of
-credentials wins. No state is kept between runs: a run rewraps each secret that is not under the active KEK.
+It can run under load: a row is written only if its KEK, and the version of credentials, are still those that
+were read, so a refresh of credentials is never overwritten. It can be interrupted: a run needs no state of an
+earlier run, because it rewraps each secret that is not under the active KEK.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -30,7 +31,7 @@ from euterpe.store.tables import inbox_jobs, webhook_secrets
 
 @dataclass(frozen=True)
 class _SealedColumns:
-    """The columns that hold the sealed secrets of a table, and the context to open a row with."""
+    """The columns of a table that hold a sealed secret, and the function that returns a row's context."""
 
     table: sa.Table
     encrypted: str
@@ -38,7 +39,7 @@ class _SealedColumns:
     kek_id: str
     version: str
     context: Callable[[Any], Context]
-    unchanged: Sequence[str]  # columns that must be as they were read, like the KEK
+    unchanged: Sequence[str]  # columns that, like the KEK, must still be as they were read
 
     @property
     def key(self) -> sa.Column[Any]:
@@ -83,11 +84,11 @@ _PLACES = (
 @dataclass(frozen=True)
 class RewrapProgress:
     moved: int
-    broken: tuple[str, ...]  # for each such row, why it cannot be opened
+    broken: tuple[str, ...]  # for each row that cannot be opened, its id and the reason
 
 
 class Rewrap:
-    """Moves all sealed secrets to the active KEK, and counts and checks those under each KEK."""
+    """Move all sealed secrets to the active KEK; count and check the secrets under each KEK."""
 
     def __init__(self, database: Database, keys: KeyProvider) -> None:
         self._database, self._keys = database, keys
@@ -104,15 +105,18 @@ class Rewrap:
         return counts
 
     def run(self, batch: int = 100) -> Iterator[RewrapProgress]:
-        """Rewrap, and yield the totals so far after each batch. A secret that cannot be opened is skipped and
-        reported as broken, so that it does not block the rotation of all others. An outage of the key
-        provider ends the run: it says nothing about the secrets."""
+        """Rewrap in batches, and yield the totals so far after each batch.
+
+        A secret that cannot be opened is skipped and reported as broken, so that it does not block the
+        rotation of all others. An outage of the key provider ends the run, because it does not show that a
+        secret is broken.
+        """
         progress = RewrapProgress(0, ())
         batch = min(batch, self._database.engines.read_limit)
         for place in _PLACES:
             after = ""
             while rows := self._next(place, after, batch):
-                # Outside the transaction, because a key provider may be a remote service.
+                # Rewrap outside the transaction, because a key provider may be a remote service.
                 fresh, broken = self._rewrapped(place, rows)
                 moved = sum(self._move(place, row, new) for row, new in fresh)
                 progress = RewrapProgress(progress.moved + moved, (*progress.broken, *broken))
@@ -155,7 +159,7 @@ class Rewrap:
         return fresh, broken
 
     def _move(self, place: _SealedColumns, row: AnyRow, new: Sealed) -> int:
-        """Write one row in its own transaction: several rows in one could deadlock with other writers."""
+        """Write a row in its own transaction: with several rows it could deadlock with other writers."""
         as_read = [place.column(name) == getattr(row, name) for name in (place.kek_id, *place.unchanged)]
         changed = sa.update(place.table).where(place.key == row[0], *as_read)
         values = {place.wrapped: new.dek_wrapped, place.kek_id: new.kek_id}
