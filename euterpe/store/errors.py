@@ -60,7 +60,7 @@ class DuplicateSource(StoreError):
 
     def __init__(self, source_refs: Sequence[str]) -> None:
         super().__init__(
-            f"a job with this source_ref exists already; nothing of {source_refs!r} was enqueued"
+            f"a job with one of these source_refs exists already, so no job was enqueued: {source_refs!r}"
         )
 
 

@@ -147,7 +147,7 @@ def _typed_errors() -> Iterator[None]:
     except exc.DBAPIError as error:
         raise _with_statement(_from_driver(error), error) from None
     except (exc.StatementError, UnicodeError, OverflowError) as error:
-        raise StoreError(f"a value is not one that the database can hold: {type(error).__name__}") from None
+        raise StoreError(f"the database cannot store a value: {type(error).__name__}") from None
     except Exception as error:
         # libsql-client does not wrap some errors of its web socket.
         if not isinstance(error, OSError) and not type(error).__module__.startswith("aiohttp"):

@@ -167,7 +167,7 @@ def _refuse_another_file(connection: sa.Connection, url: sa.URL) -> None:
     if _identity(url) != connection.info["file"]:
         raise StoreUnavailable(
             f"{url.database} was removed or replaced since this program opened it; start the program again "
-            "when the right one is in its place"
+            "when the right file is back"
         )
 
 

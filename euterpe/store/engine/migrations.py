@@ -98,7 +98,7 @@ def _compare(connection: sa.Connection, kind: EngineKind) -> SchemaState:
     if pending and applied and pending[0].version < max(applied):
         raise SchemaMismatch(
             f"migration {pending[0].version:04d}_{pending[0].name} is missing among those that were applied, "
-            "and later ones are there; put schema_migrations back from a backup"
+            "although later ones were applied; restore the table schema_migrations from a backup"
         )
     return SchemaState(sorted(applied), pending)
 
@@ -155,7 +155,7 @@ def _apply(connection: sa.Connection, migration: Migration, kind: EngineKind) ->
         reason = str(error).partition("\n")[0]
         raise SchemaMismatch(
             f"migration {migration.version:04d}_{migration.name} does not fit this database, and nothing was "
-            f"applied: {reason}; if it has tables of something else, give Euterpe a database of its own"
+            f"applied: {reason}; if it has tables of another program, give Euterpe a database of its own"
         ) from None
 
 

@@ -125,7 +125,7 @@ class HistoryFeed:
             if connection.execute(sa.select(later)).scalar_one():
                 raise SchemaMismatch(
                     f"{table.name} has rows from another database cluster, as a restore leaves them; "
-                    "run `euterpe migrate`, which gives them their place here"
+                    "run `euterpe migrate`, which corrects their positions"
                 )
         return Cut(
             *[connection.execute(sa.select(_snapshot("xmin"))).scalar_one()] * len(COMMIT_ORDERED_TABLES)

@@ -57,7 +57,7 @@ class Control:
                 raise Conflict(f"job {job_id} is {row.status}; only a failed job can be retried")
             check_retry_budget(row.attempt_count, row.max_attempts)
             if row.event_sequence >= _MOST_EVENTS:
-                raise Conflict(f"job {job_id} has had {row.event_sequence} events; make a new job")
+                raise Conflict(f"job {job_id} has {row.event_sequence} events already; create a new job")
             # Put the job into the lane `delayed`: the sweep of the next claim promotes and ranks it, as after
             # a backoff. Omit the group from the context: to lock the group here could deadlock (groups.py).
             context = context_of(row)._replace(group_id=None)

@@ -61,7 +61,7 @@ class JobTransitions:
         """Write the transitions; return the changed rows by job id. A job without a row has a stale claim."""
         by_key = {one.key: one for one in transitions}
         if len(by_key) != len(transitions):
-            raise ValueError("a batch changes each job once")
+            raise ValueError("a batch must not change a job twice")
         held = {row.job_id: row for row in self.jobs.write(connection, transitions)}
         written = [(by_key[job_id], row) for job_id, row in held.items()]
         if written:

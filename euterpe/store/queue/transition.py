@@ -92,7 +92,7 @@ class Transition(NamedTuple):
         is not in progress.
         """
         if source not in IN_PROGRESS:
-            raise InvalidTransition(source, target, "only a job in progress moves on")
+            raise InvalidTransition(source, target, "only a job in progress can advance")
         if values:
             check_reported_fields(values)
         fence = (job.job_id, job.claim_version, source)

@@ -76,7 +76,7 @@ class Credentials:
             if row is None:
                 raise NotFound(f"there is no job {job_id!r}")
             if row.is_over:
-                raise Conflict(f"job {job_id} is {row.status}; it has no more use for credentials")
+                raise Conflict(f"job {job_id} is {row.status}; it does not need credentials any more")
             version = int(row.credential_version) + 1
             # Seal outside the transaction, because a key provider may be a remote service.
             sealed = seal(secret, credentials_context(job_id, requester_id, version), self._keys)

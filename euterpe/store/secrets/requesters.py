@@ -142,7 +142,7 @@ class Requesters:
             if connection.execute(valid).scalar_one() >= _MAX_SECRETS:
                 raise Conflict(
                     f"{_MAX_SECRETS} webhook secrets are valid already, and each webhook is signed with all; "
-                    "wait until one has ended, or end them all by keeping the old ones for 0s"
+                    "wait until one has expired, or rotate with --keep 0s, which ends all old secrets at once"
                 )
             self._add_secret(connection, sealed_row)
         return secret
