@@ -36,8 +36,8 @@ def create_app(
 ) -> Starlette:
     """Return the HTTP API over an open store, which the caller closes.
 
-    `app.state.end_waits()` ends event streams and long polls, from any thread. Call it before the server
-    waits for its connections, because a stream may last for an hour.
+    `app.state.end_waits()` ends all event streams and long polls; any thread may call it. Call it before the
+    server waits for its connections to end, because a stream may last for an hour.
     """
     service = new_service(store, limits, policy, egress, sandbox_layers=sandbox_layers, timings=timings)
     routes = _routes(service)
@@ -68,7 +68,7 @@ def create_app(
 def _routes(service: Service) -> list[Route]:
     controls, health = ControlEndpoints(service), HealthEndpoints(service)
     events = Route("/transcode/{job_id}/events", EventsEndpoint(service).get)
-    events.methods = {"GET"}  # Starlette adds HEAD to GET, but HEAD would run the stream
+    events.methods = {"GET"}  # Starlette adds HEAD to GET, but a HEAD request would run the stream
     return [
         Route("/transcode", EnqueueEndpoint(service).post, methods=["POST"]),
         Route("/transcode/status", StatusEndpoint(service).get),

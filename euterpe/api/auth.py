@@ -19,13 +19,13 @@ from euterpe.domain.scopes import Scope
 from euterpe.store.errors import Unauthorized
 from euterpe.store.secrets.requesters import Principal
 
-# A busy key costs one query in this time, and a disabled key is refused after at most this time.
+# A key in constant use costs one query per interval. A disabled key is refused after at most one interval.
 CACHED_S = 2.0
 _MOST_REMEMBERED = 4_096
 
 
 class Authenticator:
-    """API key authentication. It caches only successes, by hash, so no keys are kept in memory."""
+    """API key authentication. It caches only valid keys, by their hash, so that memory holds no keys."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class Authenticator:
         known = self._known.get(digest)
         if known is not None and known[1] > self._clock():
             return known[0]
-        # The lookup of a key that was valid before does not queue behind other clients' wrong keys.
+        # A key that was valid before must not queue behind the wrong keys of other clients.
         if known is not None or digest in self._lookups:
             return await self._shared_lookup(key, digest)
         parse(key)  # the checksum rejects a typo without a query
@@ -94,7 +94,7 @@ class Authenticator:
 
 
 class _NoKey(Refused):
-    """The request has no key."""
+    """Raised when the request has no key."""
 
 
 def _key_in(request: Request) -> str:

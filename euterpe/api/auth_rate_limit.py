@@ -1,7 +1,7 @@
 """A rate limit on wrong API keys per client address (token bucket).
 
 Without a limit, one address sent 448,385 wrong keys in ten minutes. A key is counted only after it was found
-to be wrong, so that a valid key is admitted whatever other clients send through the same address or proxy.
+to be wrong, so that a valid key is accepted even if other clients send wrong keys from the same address.
 """
 
 import asyncio
@@ -15,11 +15,12 @@ from math import ceil
 
 from euterpe.api.problems import ProblemCode, Refused
 
-# 30 wrong keys at once, then one per second, are enough for a fleet of clients with a wrong key.
+# A fleet of clients with a wrong key needs no more than 30 wrong keys at once, then one per second.
 _BURST, _PER_S = 30, 1.0
-# Over the limit, a response is delayed by 1 s: at most 64 at once per address, as each holds a connection.
+# Above the limit, a refusal is delayed by 1 s. At most 64 refusals per address are delayed at once, because
+# each occupies a connection.
 _HOLD_S, _MOST_HELD = 1.0, 64
-# Per address, keys that were never valid share 4 of the 8 threads, and at most 256 lookups run or wait.
+# Per address, keys that were never valid use at most 4 of the 8 threads, and at most 256 lookups run or wait.
 _LOOKUPS, _MOST_WAITING = 4, 256
 _MOST_ADDRESSES = 10_000
 _IPV6_NETWORK_BITS = 64
@@ -56,7 +57,10 @@ class AuthRateLimit:
 
     @asynccontextmanager
     async def lookup(self, address: str) -> AsyncIterator[None]:
-        """Wait for a slot to look up a key from this address that was never valid before."""
+        """Hold one of the address's lookup slots during the block, for a key that was never valid before.
+
+        Raise Refused if too many lookups run or wait.
+        """
         known = self._state_of(address)
         if known.waiting >= _MOST_WAITING:
             raise _too_many(1)
@@ -68,7 +72,7 @@ class AuthRateLimit:
             known.waiting -= 1
 
     async def count(self, address: str) -> None:
-        """Count a wrong key. Raise Refused, after a delay, if the address has sent too many."""
+        """Count a wrong key. Raise Refused, after a delay, if the address has sent too many wrong keys."""
         known = self._state_of(address)
         now = self._clock()
         known.tokens = min(self._burst, known.tokens + (now - known.counted_at) * self._per_s)
@@ -104,7 +108,7 @@ class AuthRateLimit:
 
 
 def network_of(address: str) -> str:
-    """Return the unit of the limit: an IPv4 address, or the /64 network of an IPv6 address."""
+    """Return the network that shares one limit: an IPv4 address, or the /64 network of an IPv6 address."""
     try:
         parsed = ip_address(address.partition("%")[0])
     except ValueError:

@@ -1,8 +1,8 @@
 """HTTP connections with bounded memory, a time limit for request heads and a maximum number.
 
-uvicorn's faster parser buffers whatever a client sends before the head is complete: 120 MB of headers took
-500 MB of memory, and unread pipelined requests took 2 GB. h11 stops at 16 KiB, and reads one request at a
-time.
+uvicorn's faster parser buffers all bytes that a client sends before the head is complete: 120 MB of headers
+took 500 MB of memory, and unread pipelined requests took 2 GB. h11 refuses a head of more than 16 KiB, and
+reads one request at a time.
 """
 
 import asyncio
@@ -22,9 +22,9 @@ _log = structlog.get_logger(__name__)
 class Connection(H11Protocol):
     """An h11 connection that is aborted if a request head is not complete in time."""
 
-    # `ApiServer` sets both in a subclass, as uvicorn takes a class.
+    # `ApiServer` sets both limits in a subclass, because uvicorn's configuration takes a class.
     most = 1_000  # open connections
-    head_s = 10.0  # the longest time for a request head to arrive, from the connection or its first byte
+    head_s = 10.0  # the time limit for a request head, from the start of the connection or its first byte
 
     _deadline: asyncio.TimerHandle | None = None
 
@@ -51,7 +51,7 @@ class Connection(H11Protocol):
         super().connection_lost(exc)
 
     def send_400_response(self, msg: str) -> None:
-        """Send a problem document, unless a response has begun already, and close the connection.
+        """Send a problem document, unless a response has already begun, and close the connection.
 
         If the application is already handling the request, it receives `http.disconnect`.
         """

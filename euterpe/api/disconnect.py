@@ -16,9 +16,9 @@ async def while_connected(work: Awaitable[T], receive: Receive) -> T:
 
 
 async def run_until(departure: Awaitable[None], work: Awaitable[T]) -> T:
-    """Return the result of `work`, or cancel it and raise ClientDisconnect when `departure` is done first.
+    """Return the result of `work`, or cancel it and raise ClientDisconnect if `departure` ends first.
 
-    Work that completes without waiting returns its result even if `departure` is done already.
+    If both have ended, the result is returned.
     """
     working = asyncio.ensure_future(work)
     leaving = asyncio.ensure_future(departure)

@@ -47,7 +47,7 @@ def context_of(request: Request) -> RequestContext:
 
 
 class RequestMiddleware:
-    """The only middleware. It logs no query strings or unmatched paths, because clients put keys there."""
+    """The only middleware. It logs no query strings and no unmatched paths: they may contain API keys."""
 
     def __init__(self, app: ASGIApp, paths: Mapping[Callable[..., Any], str], metrics: Metrics) -> None:
         self._app, self._paths, self._metrics = app, paths, metrics
@@ -65,7 +65,7 @@ class RequestMiddleware:
                 context.status, context.answered = message["status"], time.perf_counter()
                 given = {name for name, _ in message["headers"]}
                 usual = (pair for pair in _HEADERS if pair[0] not in given)
-                # Build a new list: the old list belongs to a response that requests may share.
+                # Build a new list, because several requests may share the response that owns the old list.
                 message["headers"] = [*message["headers"], request_id, *usual]
             await send(message)
 
@@ -74,7 +74,7 @@ class RequestMiddleware:
         except ClientDisconnect:
             pass
         except Exception:
-            _log.error(  # the traceback as text: a rich traceback would show variables
+            _log.error(  # log the traceback as text: structlog's rich traceback would show variables
                 "request_failed",
                 request_id=context.request_id,
                 requester_id=context.requester_id,

@@ -1,4 +1,4 @@
-"""Run the app on a port: uvicorn in a thread, with `start()` and `stop(drain=…)`."""
+"""Run the app with uvicorn, in a thread that `start()` starts and `stop(drain=…)` ends."""
 
 import asyncio
 import math
@@ -17,9 +17,9 @@ _ABORT_EVERY_S = 0.1
 
 
 class ApiServer:
-    """uvicorn in its own thread. It handles no signals: whoever started the process calls `stop`.
+    """A uvicorn server in its own thread. It handles no signals: the caller calls `stop`.
 
-    `max_files` is the number of file descriptors of the process, by default its limit.
+    `max_files` is the number of file descriptors that the process may open, by default `RLIMIT_NOFILE`.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class ApiServer:
                 ws="none",
                 lifespan="on",
                 log_config=None,
-                access_log=False,  # this log has query strings; the middleware logs requests
+                access_log=False,  # it would log query strings; the middleware logs requests
                 proxy_headers=False,
                 server_header=False,
                 timeout_graceful_shutdown=math.ceil(grace_s),
@@ -51,12 +51,12 @@ class ApiServer:
         self._thread = threading.Thread(target=self._run, name="euterpe-api-server")
 
     def start(self) -> None:
-        """Listen and start the thread. Connections are accepted at once, and answered when the app is up."""
+        """Listen and start the thread. Clients can connect at once; the app answers when it has started."""
         self._socket.listen(2048)
         self._thread.start()
 
     def begin_stop(self) -> None:
-        """Begin to stop: end streams and long polls, accept nothing new, finish the requests under way."""
+        """Begin to stop: end streams and long polls, accept no connections, finish the requests under way."""
         self._app.state.end_waits()
         self._server.should_exit = True
 
@@ -76,7 +76,7 @@ class ApiServer:
 
 class _Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Shut down without waiting for abandoned connections, whose clients do not read the response."""
+        """Shut down, and abort abandoned connections, because their clients do not read the response."""
         aborting = asyncio.ensure_future(self._abort_abandoned())
         await super().shutdown(sockets)
         aborting.cancel()
@@ -96,7 +96,7 @@ def _is_abandoned(connection: Connection) -> bool:
 
 
 def _connection_class(head_s: float, files: int) -> type[Connection]:
-    """Return a `Connection` class limited to two thirds of the file descriptors: the store needs some too."""
+    """Return a `Connection` class whose limit is two thirds of `files`: the store needs descriptors, too."""
     most = max(16, min(10_000, files * 2 // 3))
     return type("BoundedConnection", (Connection,), {"most": most, "head_s": head_s})
 

@@ -27,11 +27,11 @@ class ApiTimings:
     body_s: float = 30.0  # the longest time for the body of a request to arrive
     readiness_s: float = 5.0  # the longest time for the database to answer /readyz
     write_probe_every_s: float = 5.0
-    watch_every_s: float = 0.2  # between two polls of the jobs that event streams and long polls wait for
-    stream_beat_s: float = 15.0  # a quiet event stream sends a comment this often
+    watch_every_s: float = 0.2  # the pause between two reads of the versions of watched jobs
+    stream_beat_s: float = 15.0  # an event stream sends a comment after this time without events
     stream_send_s: float = 30.0  # a client that takes no data for this long is disconnected
     stream_s: float = 3600.0  # an event stream ends after this time, so that its client authenticates again
-    stream_retry_s: float = 1.0  # between two reads for an event stream while the database is unavailable
+    stream_retry_s: float = 1.0  # the pause between two reads of an event stream in a database outage
 
 
 DEFAULT_TIMINGS = ApiTimings()

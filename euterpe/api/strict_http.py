@@ -1,10 +1,10 @@
 """Strict HTTP/1.1 parsing on h11, against request smuggling (RFC 9112, section 11.2).
 
-h11 is lenient: of 73 malformed requests 29 reached the application, among them `Content-Length` beside
-`Transfer-Encoding`, bare LF line endings and folded header lines. A proxy that parses such a request
-differently forwards one client's body as another client's request (request smuggling). Each h11 event is
-therefore compared with the bytes that it was parsed from, and refused unless these bytes have the one form
-that the RFC allows a sender to use.
+h11 is lenient: of 73 malformed requests 29 reached the application, among them requests with
+`Content-Length` beside `Transfer-Encoding`, bare LF line endings or folded header lines. A proxy that parses
+such a request differently forwards one client's body as another client's request (request smuggling).
+`StrictConnection` therefore compares each h11 event with the bytes that it was parsed from, and refuses all
+forms that the RFC does not allow a sender to use.
 """
 
 import re
@@ -13,22 +13,23 @@ import h11
 
 MAX_HEAD_BYTES = 16 * 1024
 _VERSIONS = (b"1.0", b"1.1")
-# Fields for framing and routing, which RFC 9110, section 6.5.1, forbids in trailers.
+# RFC 9110, section 6.5.1, forbids these fields for framing and routing in trailers.
 _FRAMING_FIELDS = frozenset({b"content-length", b"transfer-encoding", b"host"})
 
-# A line has no control character, and no leading blank, which would continue the previous line.
+# A line has no control character, and does not begin with a blank, because that would continue the previous
+# line.
 _TEXT = rb"[\t\x20-\x7e\x80-\xff]*"
 _LINE = rb"[\x21-\x7e\x80-\xff]" + _TEXT + rb"\r\n"
 _HEAD = re.compile(rb"(?:" + _LINE + rb")+\r\n")
-# Eight hex digits are 4 GiB, far more than a body may have. Longer sizes overflow in some parsers.
+# Eight hex digits allow 4 GiB, far more than a body may have. Longer sizes overflow in some parsers.
 _SIZE = rb"[0-9A-Fa-f]{1,8}(?:;" + _TEXT + rb")?\r\n"
-# The bytes that one h11 event consumes besides data: all or part of a chunk's end, a size, the trailers.
+# One h11 event consumes, besides data, all or part of a chunk's end, a chunk size and the trailers.
 _CHUNK_FRAMING = re.compile(rb"\r?\n?(?:" + _SIZE + rb")?(?:(?:" + _LINE + rb")*\r\n)?")
 _LENGTH_LINE = re.compile(rb"(?i)\ncontent-length:[\t ]*([^\r]*?)[\t ]*\r")
 
 
 class MalformedRequest(h11.RemoteProtocolError):
-    """The bytes are no HTTP request, or two parsers could read them differently."""
+    """Raised when the bytes are not an HTTP request, or when two parsers could read them differently."""
 
 
 class StrictConnection(h11.Connection):

@@ -14,24 +14,28 @@ T = TypeVar("T")
 # More threads would only contend for the GIL or the database.
 _THREADS = 8
 _MOST = 1_000
-# Sealing takes 40 µs with local keys, so 10,000 calls wait for 0.4 s: a burst of jobs is not refused.
+# A burst of jobs with secrets must not be refused. Sealing takes 40 µs with local keys, so 10,000 calls wait
+# for 0.4 s at most.
 MOST_SEALING = 10_000
-# A process has one connection for writes.
+# A process has one connection for writes, so a few threads are enough.
 WRITING_THREADS = 4
 
 
 class _RequesterCalls:
-    """The calls of one requester: their number, and a semaphore that limits their threads."""
+    """The number of one requester's calls, and a semaphore that limits the threads of these calls."""
 
     def __init__(self, places: int) -> None:
         self.under_way, self.places = 0, asyncio.Semaphore(places)
 
 
 class StoreThreadPool:
-    """A thread pool for calls to the store. Writes have another pool, so reads wait for no locked database.
+    """A thread pool for calls to the store.
 
-    One requester has at most half of the threads: 400 connections that listed large jobs delayed another
-    requester by 20 s. The wait for a thread counts against the time that a call may wait to write.
+    Reads and writes have separate pools, so that a read does not wait behind writes to a locked database.
+
+    One requester uses at most half of the threads. Without this limit, 400 connections that listed large jobs
+    delayed another requester by 20 s. The wait for a thread counts toward `write_wait_s`, the time limit for
+    all waits of one write.
     """
 
     def __init__(
