@@ -1,9 +1,9 @@
 """Backpressure: limits on unfinished jobs and on open waits, per requester and for all requesters together.
 
-Counting at every request would cost as much as enqueuing, so a count is reused for a second while it leaves
-free places: without new requests the number of unfinished jobs only falls. API processes do not share counts,
-so each process may fill in that second all places that were free at its own count. Counting a million jobs is
-slow, so counts are spaced to take at most a twentieth of the time.
+Counting at every request would cost as much as enqueuing. A count that leaves free places is therefore reused
+for one second: without new requests, the number of unfinished jobs only falls. API processes do not share
+their counts, so in that second each process may fill all places that its own count left free. Counting a
+million jobs is slow, so counting takes at most a twentieth of the time.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ Refusal = tuple[ProblemCode, str]  # code and detail
 
 @dataclass
 class QuotaReservation:
-    """A place for one job, which is given back unless `used` is set."""
+    """A place for one job. It is free again after the reservation, unless `used` is set."""
 
     used: bool = False
 
@@ -64,7 +64,10 @@ class CountedLimit:
 
     @asynccontextmanager
     async def hold(self, place: QuotaReservation) -> AsyncIterator[None]:
-        """Hold a place during the block; give it back unless it was used. Raise Refused if none is free."""
+        """Hold a place during the block, and free it afterwards unless it was used.
+
+        Raise Refused if no place is free.
+        """
         now = self._clock()
         if now >= (self._recount_at if self._left <= 0 else self._valid_until):
             await self._recount()
@@ -90,7 +93,8 @@ class CountedLimit:
             found, began, ended = await self._pool.run(self._timed_count)
         finally:
             self._counting = None
-        # The count may include requests under way. Subtract them: too few places are better than too many.
+        # The count may already include requests under way. Subtract them anyway, because too few places are
+        # better than too many.
         self._left = self._most - found - under_way
         self._recount_at = began + _REST * (ended - began)
         self._valid_until = max(self._recount_at, began + _VALID_S)

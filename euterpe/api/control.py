@@ -1,4 +1,4 @@
-"""The endpoints that change a job: cancel, retry, replace its credentials."""
+"""The endpoints that change a job: they cancel it, retry it or replace its credentials."""
 
 from collections.abc import Callable
 from functools import partial

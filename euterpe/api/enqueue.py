@@ -65,7 +65,7 @@ class EnqueueEndpoint:
                 accepted = await asyncio.wrap_future(self._store.commits.submit(job))
                 place.used = not accepted.replayed
         except (Refused, InvalidSpec, KeyProviderUnavailable):
-            # A request that was accepted before gets the same answer, whatever the limits are now.
+            # A request that was accepted before gets its first answer, even if the limits refuse it now.
             stored = None if key is None else await self._stored_answer(spec, requester_id, key)
             if stored is None:
                 raise
@@ -73,12 +73,12 @@ class EnqueueEndpoint:
         return accepted
 
     async def _new_job(self, spec: JobSpec, requester_id: str, key: str | None, limits: JobLimits) -> NewJob:
-        """Return the job with its secrets sealed, in a thread: the key provider may be far away."""
+        """Return the job with its secrets sealed. Seal in a thread, because a key provider may be remote."""
         make = partial(self._store.new_job, spec, requester_id, idempotency_key=key, limits=limits)
         return await self._sealing_pool.run(make, requester_id) if may_have_secrets(spec) else make()
 
     async def _stored_answer(self, spec: JobSpec, requester_id: str, key: str) -> Accepted | None:
-        """Return the answer to an earlier request with this key, or None. No place is reserved for it."""
+        """Return the answer to an earlier request with this key, or None. Reserve no place for it."""
         ask = self._store.enqueue.stored_answer
         answer = await self._pool.run(partial(ask, requester_id, key, request_hash(spec)), requester_id)
         if isinstance(answer, IdempotencyConflict):

@@ -19,7 +19,10 @@ _log = structlog.get_logger(__name__)
 
 
 class WriteProbe:
-    """A test write that all callers share: at most one every `every_s`, because anyone may call /readyz."""
+    """A test write whose result all callers share.
+
+    It runs at most once in `every_s` seconds, because /readyz needs no API key.
+    """
 
     def __init__(
         self,
@@ -34,7 +37,7 @@ class WriteProbe:
         self._again_at = 0.0
 
     async def check(self) -> None:
-        """Raise StoreUnavailable if the last write failed."""
+        """Raise StoreUnavailable if the last test write failed."""
         if self._last is None or (self._last.done() and self._clock() >= self._again_at):
             self._again_at = self._clock() + self._every_s
             self._last = asyncio.ensure_future(self._try_write())

@@ -1,4 +1,4 @@
-"""JSON bodies: read a request's, limited in size and time, and write a response's, with an ETag."""
+"""Read JSON request bodies, with limits on size and time, and write JSON responses, with ETags."""
 
 import asyncio
 import json
@@ -69,7 +69,7 @@ def known_etags(request: Request) -> frozenset[str]:
 
 
 def etag_response(body: bytes, etag: str, known: frozenset[str]) -> Response:
-    """Return the body, or 304 if the client has it already."""
+    """Return a response with the body, or a 304 if the client already has the body."""
     headers = {"etag": etag, "cache-control": "private, no-cache"}
     if etag in known or "*" in known:
         return Response(status_code=304, headers=headers)

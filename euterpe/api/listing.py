@@ -1,4 +1,4 @@
-"""GET /transcode/jobs: a requester's own jobs in pages, newest first. GET /transcode/profiles."""
+"""GET /transcode/jobs: pages of a requester's jobs, newest first. GET /transcode/profiles: all profiles."""
 
 from functools import partial
 
@@ -29,7 +29,7 @@ class JobsEndpoint:
             statuses=parameters.statuses(request),
             requester_id=principal.requester_id,
             before=parameters.cursor(request),
-            limit=limit + 1,  # one row more shows whether there is another page
+            limit=limit + 1,  # one extra row shows whether there is another page
         )
         rows = await self._pool.run(page, principal.requester_id)
         shown, more = rows[:limit], len(rows) > limit

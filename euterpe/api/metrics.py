@@ -1,4 +1,4 @@
-"""Prometheus metrics: HTTP requests of this process, queue depth at the scrape, sandbox layers."""
+"""Prometheus metrics: HTTP requests of this process, current queue depth, sandbox layers."""
 
 import time
 from collections import Counter as Tally
@@ -25,7 +25,7 @@ _MOST_QUEUES = 200
 
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"})
 Backlog = Callable[[], list[BacklogRow]]
-# Whether each layer holds, by name; None if this process runs no worker.
+# The layers by name: True if the layer is in force. None if this process runs no worker.
 SandboxLayers = Callable[[], Mapping[str, bool] | None]
 
 
@@ -54,7 +54,7 @@ class Metrics:
         self._children: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
 
     def count(self, route: str, method: str, status: int, seconds: float) -> None:
-        # A client may send any method, and each method would stay as a series for ever.
+        # A client may send any method, and the registry would keep a series for each method for ever.
         method = method if method in _METHODS else "other"
         key = route, method, status
         child = self._children.get(key)
@@ -70,7 +70,7 @@ class Metrics:
 
 
 class Depth(Collector):
-    """The queue depth, read from the database at a scrape, at most every two seconds.
+    """The queue depth. A scrape reads it from the database, at most every two seconds.
 
     If the database is unavailable, the scrape succeeds with `euterpe_database_up` 0.
     """
@@ -125,7 +125,7 @@ class SandboxIsolation(Collector):
 
 
 def _summed(rows: list[BacklogRow]) -> dict[tuple[str, str], int]:
-    """Return the number of jobs by queue and lane: the longest queues by name, the rest as `(others)`."""
+    """Return the number of jobs by queue and lane. All but the longest queues are added up as `(others)`."""
     lengths = Tally[str]()
     for row in rows:
         lengths[row.queue] += row.jobs

@@ -1,4 +1,4 @@
-"""Parse and validate the parameters in the path, the query and the headers of a request."""
+"""Parse and validate the parameters in the path, query and headers of a request."""
 
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
@@ -22,7 +22,7 @@ _NUMBER = re.compile(r"[0-9]{1,9}")
 
 
 def is_job_id(job_id: str) -> bool:
-    """Return whether this has the form of a job id; any other string needs no query."""
+    """Return whether the string has the form of a job id. Any other string needs no query."""
     return _JOB_ID.fullmatch(job_id) is not None
 
 

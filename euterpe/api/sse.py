@@ -1,4 +1,4 @@
-"""GET /transcode/{job_id}/events: a job's events as server-sent events (SSE), each once and in order."""
+"""GET /transcode/{job_id}/events: stream a job's events as server-sent events (SSE), each once, in order."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -31,7 +31,7 @@ _TERMINAL = frozenset(map(event_type, FINISHED))
 
 @dataclass(frozen=True)
 class EventPage:
-    """A job and its events after `last_sequence`. The job was read first, so the events may be newer."""
+    """A job and its events after `last_sequence`. The job is read first, so an event may be newer than it."""
 
     job: JobRow
     events: Sequence[EventRow]
@@ -46,7 +46,8 @@ class EventPage:
     def is_last(self) -> bool:
         """Return whether the stream ends after this page.
 
-        `failed` ends the stream only as the last event: `dead_letter` is committed together with `failed`.
+        `failed` ends the stream only as the last event, because a `dead_letter` event may follow it. Both are
+        committed in the same transaction.
         """
         if self.events:
             return not self.is_full and self.events[-1].type in _TERMINAL
@@ -136,7 +137,7 @@ class EventStream(Response):
         try:
             return await self._read(self._last_sequence)
         except StoreUnavailable:
-            return None  # the stream goes on, and the read is repeated
+            return None  # the stream continues, and the read is repeated later
 
     def _new_frames(self, page: EventPage) -> bytes:
         self._last_sequence = page.next_sequence

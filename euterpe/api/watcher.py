@@ -1,4 +1,4 @@
-"""Poll the database once for all event streams and long polls that wait for a job to change."""
+"""Poll the versions of jobs in one thread, for all event streams and long polls that wait for a change."""
 
 import asyncio
 import threading
@@ -13,13 +13,13 @@ from euterpe.runtime.background_loop import BackgroundLoop
 
 _log = structlog.get_logger(__name__)
 
-_AT_ONCE = 10_000  # SQLite takes 32,766 parameters in a statement
+_AT_ONCE = 10_000  # SQLite allows 32,766 parameters in a statement
 
 Versions = Callable[[Collection[str]], Mapping[str, object]]
 
 
 class Watch:
-    """A wait for changes of some jobs, in the event loop that created it."""
+    """A wait for changes of some jobs. It belongs to the event loop in which it was created."""
 
     def __init__(self, job_ids: Collection[str]) -> None:
         self.job_ids = tuple(job_ids)
@@ -33,9 +33,9 @@ class Watch:
         await self._over.wait()
 
     async def changed(self, timeout_s: float) -> bool:
-        """Return True when a job may have changed, and False when the time is up.
+        """Return True when a job may have changed, and False after `timeout_s`.
 
-        The first True may be wrong, because the first poll cannot be compared with the caller's own read.
+        The first True may come without a change, because the first poll has no earlier poll to compare with.
         """
         try:
             async with asyncio.timeout(timeout_s):
@@ -46,25 +46,25 @@ class Watch:
         return True
 
     def look(self, versions: Mapping[str, object]) -> None:
-        """Wake the waiter if a version differs from the last poll. Called in the watcher's thread."""
+        """Wake the waiter if a version differs from the last poll. The watcher's thread calls this."""
         seen = [versions.get(job_id) for job_id in self.job_ids]
         if seen != self._seen:
             self._seen = seen
             self._set(self._woken)
 
     def end(self) -> None:
-        """End the wait because the service is stopping. Called in any thread."""
+        """End the wait because the service is stopping. Any thread may call this."""
         self.ended = True
         self._set(self._woken)
         self._set(self._over)
 
     def _set(self, event: asyncio.Event) -> None:
-        with suppress(RuntimeError):  # the loop is closed, so nothing waits
+        with suppress(RuntimeError):  # the event loop is closed, so nothing waits
             self._loop.call_soon_threadsafe(event.set)
 
 
 class Watcher:
-    """A thread that polls the versions of all watched jobs in one query, and sleeps without watched jobs."""
+    """A thread that polls the versions of all watched jobs together. It sleeps while no job is watched."""
 
     def __init__(self, versions: Versions, every_s: float) -> None:
         self._versions, self._every_s = versions, every_s
@@ -109,7 +109,7 @@ class Watcher:
         return self._every_s
 
     def _pause_after(self, error: Exception) -> float:
-        """Log why a poll failed. The next poll reports the changes."""
+        """Log the error of a poll, and return the pause before the next poll, which reports the changes."""
         if isinstance(error, EuterpeError):
             _log.warning("watch_failed", code=error.code)
         else:
