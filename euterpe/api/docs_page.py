@@ -17,7 +17,7 @@ from euterpe.api.openapi import openapi_document
 from euterpe.api.problems import ProblemCode
 
 _STATIC = Path(__file__).parent / "static"
-# The page loads from this service alone; Swagger UI draws its icons from data: URLs.
+# The page loads files only from this service. Swagger UI also loads its icons from data: URLs.
 _CSP = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
@@ -46,10 +46,10 @@ def docs_routes(limits: ApiLimits) -> list[Route]:
 
 
 def _static_files() -> Callable[[Request], Awaitable[Response]]:
-    """Return the endpoint of the page's files, which a browser keeps and revalidates by ETag.
+    """Return the endpoint of the page's files, which a browser caches and revalidates by ETag.
 
-    They are sent from memory: with an open file for each slow download, 165 clients used up 256 descriptors.
-    They are sent in pieces, because a whole file would wait in the memory of each slow connection.
+    The files are sent from memory: with an open file for each slow download, 165 clients used up 256 file
+    descriptors. They are sent in pieces: otherwise each slow connection would buffer a whole file.
     """
     files = {
         file.relative_to(_STATIC).as_posix(): file.read_bytes()
@@ -77,7 +77,7 @@ async def _pieces(body: bytes) -> AsyncIterator[bytes]:
 
 
 def docs_html() -> str:
-    """Return the page, with a row for each code that the `type` of a problem document links to."""
+    """Return the page with a table of the error codes. The `type` of a problem document links to a row."""
     rows = (
         f'<tr id="{code}"><td>{code.status}</td><td><code>{code}</code></td>'
         f"<td>{_text(code.headline)}</td><td>{_text(code.advice)}</td></tr>"

@@ -1,4 +1,4 @@
-"""The requests that Euterpe sends: webhooks, and calls that ask for new credentials."""
+"""OpenAPI descriptions of the requests that Euterpe sends: webhooks, and calls for new credentials."""
 
 from collections.abc import Mapping
 
@@ -43,7 +43,7 @@ def webhooks() -> dict[str, Node]:
 
 
 def callbacks() -> Node:
-    """Return the same requests, by the field of a job that holds their URL."""
+    """Return the same requests as callbacks. The key of a callback names the job field with its URL."""
     return {
         "event": {"{$request.body#/status_webhook_url}": {"post": _event("event_callback")}},
         "refresh": {"{$request.body#/refresh_url}": {"post": _refresh("refresh_callback")}},

@@ -1,4 +1,4 @@
-"""Examples of the OpenAPI document: whole requests, and a value for each field of a schema."""
+"""Examples for the OpenAPI document: whole requests, and a value for each field of a schema."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -19,7 +19,7 @@ def _request(summary: str, **fields: Any) -> dict[str, Any]:
     return {"summary": summary, "value": {**places, **fields, "credentials": _S3}}
 
 
-# One request for each type of output, and one for each other way to submit a job.
+# There is one request for each type of output, and one for each other way to submit a job.
 SUBMIT_EXAMPLES: Mapping[str, dict[str, Any]] = MappingProxyType(
     {
         "profile": _request("A built-in profile", profile="h264-720p"),
@@ -86,7 +86,7 @@ CREDENTIALS_EXAMPLES: Mapping[str, dict[str, Any]] = MappingProxyType(
 
 _AT, _LATER = "2026-03-01T12:00:00.000Z", "2026-03-01T12:01:30.000Z"
 _SHA256 = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
-# Values by field; a field that means other things in two schemas is listed with its schema.
+# Example values by field name. A field whose meaning depends on the schema is listed as `SCHEMA.NAME`.
 _FIELDS: Mapping[str, Any] = MappingProxyType(
     {
         "access_key_id": "ASIAEXAMPLE",
@@ -146,5 +146,5 @@ _FIELDS: Mapping[str, Any] = MappingProxyType(
 
 
 def example_of(field: str) -> Any:
-    """Return an example of a field, `SCHEMA.NAME`. Raise KeyError if there is none yet."""
+    """Return an example of a field, `SCHEMA.NAME`. Raise KeyError if the table has none."""
     return _FIELDS[field] if field in _FIELDS else _FIELDS[field.partition(".")[2]]

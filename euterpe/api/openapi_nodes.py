@@ -37,7 +37,10 @@ def operation(
     parameters: list[Node] | None = None,
     body: Node | None = None,
 ) -> Node:
-    """Return an operation with its error responses: `codes`, and those of all operations of its kind."""
+    """Return an operation with its error responses: `codes`, and the codes that every operation may return.
+
+    An operation with a `scope` may also return the codes of authentication.
+    """
     text = description if scope is None else f"{description} Needs the scope `{scope}`."
     node: Node = {"operationId": name, "summary": summary, "description": text, "tags": [tag]}
     node["security"] = [{"bearer": []}, {"header": []}] if scope else []
@@ -63,7 +66,7 @@ def _errors(codes: tuple[ProblemCode, ...]) -> Node:
 
 
 def json_body(schema: str, examples: Mapping[str, Node]) -> Node:
-    """Return a required JSON request body, with an example by name for each use."""
+    """Return a required JSON request body with named examples."""
     media = {"schema": ref(schema), "examples": dict(examples)}
     return {"required": True, "content": {"application/json": media}}
 

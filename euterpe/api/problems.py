@@ -1,4 +1,4 @@
-"""Error responses: the table of codes, and RFC 9457 problem documents, which never echo the request."""
+"""Error responses: the table of codes, and RFC 9457 problem documents, which never repeat the request."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -207,7 +207,7 @@ class ProblemCode(StrEnum):
 
 
 class Refused(EuterpeError):
-    """The request is refused; the caller gets a problem document."""
+    """Raised to refuse a request. The client gets a problem document."""
 
     def __init__(
         self,
@@ -249,7 +249,7 @@ def problem(
 
 
 async def answer_known_error(_: Request, error: Exception) -> Response:
-    """Return the problem document for an EuterpeError. Re-raise an unknown code: it becomes a 500."""
+    """Return the problem document for an EuterpeError. Re-raise an unknown error, which becomes a 500."""
     code = ProblemCode.__members__.get(getattr(error, "code", "").upper())
     if code is None:
         raise error
@@ -266,7 +266,7 @@ async def answer_known_error(_: Request, error: Exception) -> Response:
 
 
 async def answer_routing_error(_: Request, error: Exception) -> Response:
-    """Return the problem document for an address or a method without a route."""
+    """Return the problem document for an unknown address, or for a method that the address does not allow."""
     assert isinstance(error, HTTPException)  # noqa: S101  the handler is registered for this type
     if error.status_code == 405:
         return problem(

@@ -39,7 +39,7 @@ _NAMES = {document: name for name, document in _DOCUMENTS.items()}
 
 
 def schemas() -> dict[str, Schema]:
-    """Return the schemas by name. The models that validate requests generate the request schemas."""
+    """Return the schemas by name. The request schemas come from the models that validate requests."""
     spec = JobSpec.model_json_schema(ref_template=_REF)
     credentials = Replacement.model_json_schema(ref_template=_REF)
     models = {**spec.pop("$defs"), **credentials.pop("$defs")}
@@ -65,7 +65,7 @@ def _described(name: str, schema: Schema) -> Schema:
 def _field(field: str, schema: Schema) -> Schema:
     """Return the schema of a field with an example, and with its default in its description.
 
-    Generators of clients take a field with a `default` for one that is always there, and require it.
+    Client generators make a field with a `default` a required field, because it always has a value.
     """
     described = {name: value for name, value in schema.items() if name not in ("title", "default")}
     default = schema.get("default")
@@ -78,7 +78,7 @@ def _field(field: str, schema: Schema) -> Schema:
 
 
 def _envelopes(spec: Schema) -> dict[str, Schema]:
-    """Return the schemas of the other responses, which lists and errors come in."""
+    """Return the schemas of the other responses, such as lists and errors."""
     outputs = next(form for form in spec["properties"]["outputs"]["anyOf"] if form.get("type") == "array")
     job, text, code = example_document(StatusDocument), {"type": "string"}, ProblemCode.INVALID_REQUEST
     jobs = _about("The jobs that were found.", [job], type="array", items=ref("Job"))
