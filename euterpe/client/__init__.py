@@ -1,7 +1,7 @@
 """Python client for the HTTP API, and verification of signed webhooks, for developers who call Euterpe.
 
-It needs only httpx and the standard library. `euterpe.client.sql_dedupe` is not imported here, because it
-needs SQLAlchemy.
+The client needs only httpx and the standard library. `euterpe.client.sql_dedupe` is not imported here,
+because it needs SQLAlchemy.
 """
 
 from euterpe.client.async_client import AsyncClient

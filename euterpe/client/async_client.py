@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class AsyncClient:
-    """`Client` for asyncio, with the same methods. Close it with `aclose`, or use it in an `async with`."""
+    """A `Client` for asyncio, with the same methods. Close it with `aclose`, or use it with `async with`."""
 
     def __init__(
         self,

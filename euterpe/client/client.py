@@ -19,10 +19,10 @@ T = TypeVar("T")
 
 
 class Client:
-    """A thread-safe client for the HTTP API. Close it, or use it in a `with`.
+    """A thread-safe client for the HTTP API. Close it, or use it in a `with` statement.
 
     A request that fails with a lost connection, a busy server or a server error is retried with backoff,
-    unless a repetition could take effect twice. `on_outage` is called with the first error of each outage.
+    unless the request could take effect twice. `on_outage` is called with the first error of each outage.
     A failed request raises a `ClientError`.
     """
 
@@ -41,9 +41,9 @@ class Client:
     def submit(
         self, spec: Document | None = None, *, idempotency_key: str | None = None, **fields: Any
     ) -> Job:
-        """Submit a job from a spec, or from its fields; `source` and `output` may be just their URLs.
+        """Submit a job from a spec, or from its fields. `source` and `output` may be given as URLs.
 
-        The same `idempotency_key` returns the same job; by default, each call uses a new key.
+        A call with the same `idempotency_key` returns the same job. By default, each call uses a new key.
         """
         return self._follow(self._plans.submitted(spec, fields, idempotency_key))
 
@@ -51,18 +51,18 @@ class Client:
         return self._follow(self._plans.status(job_id))
 
     def statuses(self, job_ids: Sequence[str]) -> dict[str, Job]:
-        """Return the jobs by id, without jobs that do not exist or were pruned."""
+        """Return the jobs by id. Leave out jobs that do not exist or were pruned."""
         return self._follow(self._plans.statuses(job_ids))
 
     def wait(self, job_id: str, timeout: float | None = None) -> Job:
-        """Wait until the job is finished. Return the job, which may have failed (`Job.raise_for_failure`).
+        """Wait until the job is finished, and return it. It may have failed: see `Job.raise_for_failure`.
 
         Raise `StillRunning` after `timeout` seconds.
         """
         return self._follow(self._plans.finished(job_id, timeout))
 
     def watch(self, job_id: str) -> Iterator[Event | Progress]:
-        """Yield all events of a job from first to last, each once, and its progress in between.
+        """Yield all events of a job in order, each once, and progress between the events.
 
         Reconnect and resume after a lost connection.
         """
@@ -99,12 +99,12 @@ class Client:
         source_url: str | None = None,
         output_urls: Mapping[str, str] | None = None,
     ) -> int:
-        """Replace storage keys, or signed URLs of the job, and return the new `credential_version`."""
+        """Replace the job's storage keys or signed URLs, and return the new `credential_version`."""
         new = replacement(credentials, source_url, output_urls)
         return self._follow(self._plans.credentials_replaced(job_id, new))
 
     def jobs(self, *, status: str | Sequence[str] = (), limit: int | None = None) -> Iterator[Job]:
-        """Yield all jobs, newest first. Pages of `limit` jobs are fetched as they are needed."""
+        """Yield all jobs, newest first. Fetch each page of `limit` jobs only when it is needed."""
         cursor = None
         while True:
             page = self._follow(self._plans.page(status, limit, cursor))

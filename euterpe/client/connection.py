@@ -1,4 +1,4 @@
-"""The httpx configuration of both clients, and conversion between httpx types and the client's own."""
+"""The httpx configuration of both clients, and conversion between httpx types and the client's types."""
 
 import platform
 from collections.abc import Callable, Mapping
@@ -15,9 +15,10 @@ from euterpe.crypto import apikeys
 OnOutage = Callable[[ClientError], object]
 
 _CONNECT_TIMEOUT_S = 10.0
-# Shorter than the keep-alive of servers (uvicorn: 5 s), so that no request uses a closing connection.
+# This is shorter than the keep-alive of servers (uvicorn: 5 s), so that no request uses a connection that the
+# server is closing.
 _LIMITS = httpx.Limits(keepalive_expiry=3.0)
-# Errors that mean that the request was not sent.
+# These errors mean that the request was not sent.
 _UNDONE = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 
 
@@ -29,7 +30,7 @@ def options(url: str, api_key: str) -> Mapping[str, Any]:
     return {
         "base_url": url,
         "headers": {"authorization": f"Bearer {api_key}", "user-agent": agent},
-        "follow_redirects": False,  # another server must not receive the key
+        "follow_redirects": False,  # the key must not go to another server
         "limits": _LIMITS,
     }
 

@@ -1,6 +1,6 @@
-"""Typed views of the JSON documents of the API, whose fields `euterpe/domain/documents.py` defines.
+"""Typed views of the API's JSON documents. `euterpe/domain/documents.py` defines their fields.
 
-`document` holds all fields, even fields that this version of the SDK does not know.
+`document` has all fields, including fields that this version of the SDK does not know.
 """
 
 import json
@@ -22,7 +22,7 @@ Document = Mapping[str, Any]
 
 
 class MalformedDocument(ValueError):
-    """The document does not have the expected form. Callers raise an error of their own instead."""
+    """Raised when a document does not have the expected form. Callers raise their own error instead."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +49,7 @@ class Job(_Read, StatusDocument):
 
     @property
     def is_finished(self) -> bool:
-        """Return whether the status is final unless somebody retries the job."""
+        """Return whether the job is finished. Its status can then change only by a retry."""
         return self.status in FINISHED
 
     def raise_for_failure(self) -> Self:

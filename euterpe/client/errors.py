@@ -1,4 +1,4 @@
-"""Exceptions of the client: a type for each reaction that a program may have."""
+"""Exceptions of the client: one type for each way in which a program may react."""
 
 from collections.abc import Sequence
 
@@ -7,8 +7,10 @@ from euterpe.domain.errors import EuterpeError, FieldError
 
 
 class ClientCode(DescribedCode):
-    """The codes of errors without a problem document. An error with a problem document has
-    the code of that document."""
+    """The codes of errors without a problem document.
+
+    An error with a problem document has the code of that document.
+    """
 
     CLIENT_ERROR = ("client_error", False, "an error that no other code describes", "read the message")
     TOO_LARGE = ("too_large", False, "413 without a problem document", "send a smaller body")
@@ -36,10 +38,10 @@ class ClientCode(DescribedCode):
 
 
 class ClientError(EuterpeError):
-    """Base of the client's errors, with the `code` and `request_id` of the server's response, if any."""
+    """Base class of the client's errors, with `code` and `request_id` of the server's response, if any."""
 
     code: str = ClientCode.CLIENT_ERROR
-    not_applied = False  # True: the request certainly had no effect, so a retry is safe
+    not_applied = False  # True if the request certainly had no effect, so that a retry is safe
     retry_after: float | None = None  # seconds
 
     def __init__(self, message: str, *, code: str | None = None, request_id: str | None = None) -> None:
@@ -53,7 +55,7 @@ class Unauthorized(ClientError):
 
 
 class Forbidden(ClientError):
-    """The key is valid but lacks the scope for this request."""
+    """Raised when the key is valid but lacks the scope for this request."""
 
     code = "forbidden"
 
@@ -63,13 +65,13 @@ class NotFound(ClientError):
 
 
 class Gone(ClientError):
-    """The job existed, but its history has been pruned."""
+    """Raised when the job existed, but its history has been pruned."""
 
     code = "pruned"
 
 
 class Conflict(ClientError):
-    """The job's state does not allow this request, or the idempotency key belongs to another request."""
+    """Raised when the job's status forbids the request, or another request used the idempotency key."""
 
     code = "conflict"
 
@@ -79,14 +81,14 @@ class TooLarge(ClientError):
 
 
 class Invalid(ClientError):
-    """The request is invalid; `errors` lists every problem with its field."""
+    """Raised when the request is invalid. `errors` lists every problem with its field."""
 
     code = "invalid_request"
     errors: Sequence[FieldError] = ()
 
 
 class Busy(ClientError):
-    """The quota is used up, or the queue is full: retry after `retry_after` seconds."""
+    """Raised when a limit of the server is reached (quota, queue): retry after `retry_after` seconds."""
 
     code = ClientCode.BUSY
     retryable = code.retryable
@@ -94,7 +96,7 @@ class Busy(ClientError):
 
 
 class ServerError(ClientError):
-    """The server failed. Its operator finds the cause in the logs by the request id."""
+    """Raised when the server failed. The operator finds the cause in the logs by the request id."""
 
     code = ClientCode.SERVER_ERROR
     retryable = code.retryable
@@ -105,7 +107,7 @@ class ServerError(ClientError):
 
 
 class Unreachable(ClientError):
-    """There was no response: the connection was refused, lost or too slow."""
+    """Raised when there was no response: the connection was refused, lost or too slow."""
 
     code = ClientCode.UNREACHABLE
     retryable = code.retryable
@@ -116,13 +118,13 @@ class Unreachable(ClientError):
 
 
 class UnexpectedAnswer(ClientError):
-    """The response is not from Euterpe: the URL belongs to another program or a proxy."""
+    """Raised when the response is not from Euterpe: the URL belongs to another program or to a proxy."""
 
     code = ClientCode.UNEXPECTED_ANSWER
 
 
 class StillRunning(ClientError):
-    """The timeout of a `wait` has passed. The job goes on."""
+    """Raised when the timeout of `wait` has passed. The job continues."""
 
     code = ClientCode.STILL_RUNNING
 

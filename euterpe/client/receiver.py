@@ -15,21 +15,21 @@ from euterpe.domain.callback_codes import ReceiverCode
 
 
 class Dedupe(Protocol):
-    """A set of the events that were handled, as an event may be delivered more than once. Thread-safe."""
+    """A thread-safe set of the handled events. It is needed because events are delivered at least once."""
 
     def first_time(self, event_id: str) -> bool:
-        """Record the event and return whether it was new. Of concurrent calls, one returns True."""
+        """Record the event and return whether it was new. Only one of concurrent calls returns True."""
         ...
 
     def forget(self, event_id: str) -> None:
-        """Remove the event, so that its next delivery is handled, because handling this one failed."""
+        """Remove an event whose handling failed, so that its next delivery is handled."""
         ...
 
 
 class MemoryDedupe:
     """A `Dedupe` in the memory of one process: at most `capacity` events, each for `keep_seconds`.
 
-    A forgotten event counts as new: use `SqlDedupe` for effects that must not happen twice.
+    An event that was evicted counts as new. Use `SqlDedupe` for effects that must not happen twice.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ _Document = TypeVar("_Document", Event, Refresh)
 
 
 class MalformedBody(SignatureError):
-    """The body is signed but of the wrong kind, such as a webhook at the refresh URL."""
+    """Raised when the body is signed but of the wrong kind, such as a webhook at the refresh URL."""
 
     code = ReceiverCode.SIGNED_BODY_MALFORMED
 
@@ -83,11 +83,13 @@ def verify(
 ) -> Event:
     """Return the event if one of `secrets` signed it, its time is within the skew and its nonce is new.
 
-    Otherwise raise a `SignatureError`: respond 503 if the error is `retryable`, else 401. `body` is the raw
-    body. A redelivery has a new nonce and passes, so deduplicate by the event's id. `now` is for tests.
+    Otherwise raise a `SignatureError`. Respond with 503 if the error is `retryable`, else with 401.
 
-    A webhook in the format of Standard Webhooks is verified too. It has no nonce, so `replay_cache` is not
-    used: only its id tells a replay from a new event.
+    `body` is the raw body. `now` is for tests. A redelivery has a new nonce and is accepted, so deduplicate
+    events by id.
+
+    Webhooks in the format of Standard Webhooks are verified, too. They have no nonce, so `replay_cache` is
+    not used, and only the event id distinguishes a replayed request from a new event.
     """
     at = int(time()) if now is None else now
     if signing.is_standard(headers):
@@ -106,9 +108,9 @@ def verify_refresh(
     now: int | None = None,
     skew_seconds: int = 300,
 ) -> Refresh:
-    """Return a verified call to `refresh_url`, like `verify`; `Refresh.answer` makes the response body.
+    """Verify a call to `refresh_url` like `verify`, and return it. `Refresh.answer` makes the response body.
 
-    A call is never sent twice, so the id of a call in the format of Standard Webhooks is its nonce.
+    In the format of Standard Webhooks the id is the nonce, because a call is never sent twice.
     """
     at = int(time()) if now is None else now
     if signing.is_standard(headers):
@@ -125,7 +127,8 @@ def _read(kind: type[_Document], headers: Mapping[str, str], body: bytes, id_hea
         document = kind.read(json.loads(body))
     except (ValueError, RecursionError):
         raise MalformedBody(kind.__name__.lower()) from None
-    # In the format `euterpe` the header is not signed, but code may read it: require the signed id.
+    # In the format `euterpe` the id header is not signed, but a program may read it. It must therefore equal
+    # the signed id.
     named = {name.lower(): value for name, value in headers.items()}
     if named.get(id_header) != document.event_id:
         raise MalformedHeader(id_header)

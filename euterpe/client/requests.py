@@ -22,7 +22,7 @@ class ApiRequest:
     query: Sequence[tuple[str, str]] = ()
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes | None = field(default=None, repr=False)  # may hold credentials
-    idempotent: bool = True  # a repetition has no further effect
+    idempotent: bool = True  # sending it again has no further effect
     timeout_s: float = _TIMEOUT_S
     after_s: float = 0.0  # the pause before the request
     outage: ClientError | None = None  # the first error of an outage, if this is the first retry
@@ -36,7 +36,7 @@ class ApiResponse:
 
 
 def submit(request: Mapping[str, object], idempotency_key: str | None) -> ApiRequest:
-    """Return the request for a new job. Its idempotency key makes retries safe: they return the same job."""
+    """Return the request for a new job. Retries are safe: the same idempotency key returns the same job."""
     key = str(uuid4()) if idempotency_key is None else idempotency_key
     if not _KEY.fullmatch(key):
         raise ValueError("idempotency_key must be 1 to 255 printable ASCII characters, without blanks")
@@ -44,7 +44,7 @@ def submit(request: Mapping[str, object], idempotency_key: str | None) -> ApiReq
 
 
 def status(job_ids: Sequence[str], wait_s: float = 0.0, etag: str | None = None) -> ApiRequest:
-    """Return the request for a status; with `wait_s`, the server answers at a change or after `wait_s`."""
+    """Return the request for a status. With `wait_s`, the server answers after a change or after `wait_s`."""
     query = [("job_id", job_id) for job_id in job_ids]
     if wait_s > 0:
         query.append(("wait_ms", str(int(wait_s * 1000))))
@@ -66,7 +66,7 @@ def jobs(status: str | Sequence[str], limit: int | None, cursor: str | None) -> 
 
 def events(job_id: str, last_id: int) -> ApiRequest:
     headers = {"accept": "text/event-stream", "cache-control": "no-store"}
-    # The server sends a comment every 15 s; after three missing comments the connection is dead.
+    # The server sends a comment every 15 s, so a connection is lost when three comments are missing.
     return ApiRequest(
         "GET",
         _of_job(job_id, "events"),

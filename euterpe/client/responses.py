@@ -49,7 +49,7 @@ class Page:
 
 
 def error_of(answer: ApiResponse) -> ClientError | None:
-    """Return the error for an error response, else None."""
+    """Return the error that an error response describes. Return None for any other response."""
     status = answer.status
     if 200 <= status < 300 or status == 304:
         return None
@@ -94,7 +94,7 @@ def unexpected(answer: ApiResponse, why: str) -> UnexpectedAnswer:
 
 
 def retry_after_s(value: str | None, *, now: float) -> float | None:
-    """Return the seconds that a Retry-After header gives, as a number or a date; None if malformed."""
+    """Return the seconds until the time in a Retry-After header (number or date). None if it is malformed."""
     if value is None:
         return None
     if value.isascii() and value.isdigit() and len(value) < 10:

@@ -10,8 +10,8 @@ from euterpe.runtime.retry import draw
 class RetryPolicy:
     """The number of requests that a call may send, and the pauses between them.
 
-    By default all pauses together take about twelve seconds, which is enough for a service to restart. A
-    longer `Retry-After` than `longest_retry_after_s` ends the call: its caller has to decide.
+    By default all pauses together take about twelve seconds, which is enough for a restart of the service.
+    If `Retry-After` is longer than `longest_retry_after_s`, the call raises the error and is not retried.
     """
 
     attempts: int = 6
@@ -22,8 +22,10 @@ class RetryPolicy:
     def pause_s(
         self, error: ClientError, *, tried: int, idempotent: bool, drawn: float | None = None
     ) -> float | None:
-        """Return seconds, or None for no retry. `tried` is the number of requests sent; `drawn` in [0, 1)
-        replaces the random part of the pause."""
+        """Return the seconds before the next request, or None for no retry.
+
+        `tried` is the number of requests sent. `drawn`, in [0, 1), replaces the random number.
+        """
         if tried >= self.attempts or not error.retryable or not (idempotent or error.not_applied):
             return None
         if error.retry_after is not None:

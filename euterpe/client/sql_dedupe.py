@@ -1,6 +1,6 @@
-"""A `Dedupe` in the receiver's own database, on any engine that Euterpe supports.
+"""A `Dedupe` in a database of the receiver, on any engine that Euterpe supports.
 
-The rest of the client does not import this module and needs no SQLAlchemy.
+The rest of the client does not import this module, and so needs no SQLAlchemy.
 """
 
 import threading
@@ -23,7 +23,7 @@ from euterpe.store.engine.engines import EngineKind
 
 _DAY_S = 86_400
 _DELETE_EVERY_S = 60.0
-# An arbitrary but fixed number: two programs must not create the table at once.
+# This lock keeps two programs from creating the table at once. The number is arbitrary but must not change.
 _ADVISORY_LOCK = 0x657574646564
 
 _received = sa.Table(
@@ -37,7 +37,7 @@ _received = sa.Table(
 class SqlDedupe:
     """A `Dedupe` that keeps each event id for `keep_seconds` in the table `euterpe_received_events`.
 
-    It creates the table if there is none. Any number of processes may share it.
+    It creates the table if the table is missing. Any number of processes may share the table.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Parse server-sent events (SSE) from bytes, and resume after a lost connection. No I/O."""
+"""Parse server-sent events (SSE) from bytes, and resume after a lost connection. This module does no I/O."""
 
 import json
 import re
@@ -16,7 +16,8 @@ from euterpe.domain.states import FINISHED, JOB_TRANSITIONS
 # A \r at the end of a chunk may be half of a \r\n, so it stays in the buffer until the next byte.
 _LINE_END = re.compile(rb"\r\n|\n|\r(?=.)", re.DOTALL)
 _LONGEST_MESSAGE = 4 * 1024 * 1024
-# No event follows these states. An event may follow `failed`, so there the watch waits for the stream's end.
+# No event follows these states. After `failed` another event may follow, so the watch then waits for the end
+# of the stream.
 _FINAL = tuple(status for status, edges in JOB_TRANSITIONS.items() if not edges)
 
 
@@ -34,7 +35,7 @@ class SseParser:
         self._type, self._data = "", list[str]()
 
     def take(self, chunk: bytes) -> Iterator[Message]:
-        """Yield the messages that `chunk` completes; raise UnexpectedAnswer if a message is too long."""
+        """Yield the messages that `chunk` completes. Raise UnexpectedAnswer if a message is too long."""
         *lines, self._buffer = _LINE_END.split(self._buffer + chunk)
         if len(self._buffer) + sum(map(len, self._data)) > _LONGEST_MESSAGE:
             raise UnexpectedAnswer(f"an event is longer than {_LONGEST_MESSAGE} bytes")
@@ -59,7 +60,7 @@ class SseParser:
 
 
 class EventWatch:
-    """The position in a job's event stream, kept over several connections."""
+    """The position in a job's event stream. It stays valid when the connection is replaced."""
 
     def __init__(self, job_id: str, retry: RetryPolicy = DEFAULT_RETRY) -> None:
         self.is_over = False
@@ -71,12 +72,12 @@ class EventWatch:
         self._tried = 0
 
     def call(self) -> ApiRequest:
-        """Return the request for a new connection, after the last event received."""
+        """Return the request for a new connection, which resumes after the last event received."""
         self._messages = SseParser()
         return requests.events(self._job_id, self._sequence)
 
     def take(self, chunk: bytes) -> Iterator[Event | Progress]:
-        """Yield the events that `chunk` completes, each once, and progress."""
+        """Yield the progress and the new events that `chunk` completes. Skip repeated events."""
         for message in self._messages.take(chunk):
             self._tried = 0
             if message.type == "hello":
@@ -90,21 +91,21 @@ class EventWatch:
                 yield document
 
     def refused(self, answer: ApiResponse) -> None:
-        """Handle a response that is not a stream; raise its error unless the request is to be retried."""
+        """Handle a response that is not a stream. Raise its error unless the request will be retried."""
         if answer.status == 204:  # resumed after the last event
             self.is_over = True
         else:
             self.lost(error_of(answer) or unexpected(answer, "is no event stream"))
 
     def ended(self) -> None:
-        """Handle the end of the stream; raise if the job is unfinished and there is no retry left."""
+        """Handle the end of the stream. Raise if the job is unfinished and no retry is left."""
         if self._status in FINISHED:
             self.is_over = True
         else:
             self.lost(Unreachable(f"the events of job {self._job_id} ended before the job did"))
 
     def lost(self, error: ClientError) -> None:
-        """Set the pause before a reconnect, or raise the error if it is not to be retried."""
+        """Set the pause before the next connection, or raise the error if no retry is allowed."""
         self._tried += 1
         pause = self._retry.pause_s(error, tried=self._tried, idempotent=True)
         if pause is None:
