@@ -37,18 +37,19 @@ from euterpe.worker.uploader import Uploader
 from euterpe.worker.workdir import WorkDir
 
 _log = structlog.get_logger(__name__)
-# A job's progress in percent after the fetch and after the encode: the encode is nearly all of the work.
+# A job's progress in percent after the fetch and after the encode. The encode is nearly all of the work.
 _FETCHED, _ENCODED = 5.0, 95.0
-# Bytes between two checks of the free space: a check is a system call, and other programs use the disk too.
+# The free space is checked again after this many bytes, because other programs use the disk, too. It is not
+# checked more often, because each check is a system call.
 _CHECK_EVERY_BYTES = 16 * 1024 * 1024
-# `AttemptControl.check` should report the timeout first, in every phase. The encode gets this much longer, so
-# that its own timeout is only a fallback.
+# `AttemptControl.check` should report the timeout first, in every phase. The encode gets this much more time,
+# so that its own timeout is only a fallback.
 _EXTRA_ENCODE_S = 5.0
 
 
 @dataclass(frozen=True)
 class Tools:
-    """The services and limits that attempts use; shared by all slots of a worker."""
+    """The services and limits that all attempts of a worker share."""
 
     store: Store
     storage: Storage
@@ -94,7 +95,7 @@ class Attempt:
         try:
             with self._workplace() as folder:
                 outputs = self._work(folder)
-            # Record success after the work folder is removed: a succeeded job leaves no files here.
+            # Record success after the work folder is removed, so that a succeeded job leaves no files here.
             timings = self._meter.document("final")
             self._recorder.advance(JobStatus.SUCCEEDED, outputs=outputs, timings=timings)
             _log.info("job_succeeded", **timings)
@@ -110,7 +111,7 @@ class Attempt:
 
     @contextmanager
     def _workplace(self) -> Iterator[Path]:
-        """Yield a work folder and reserve disk for it. The reservation ends after the folder is removed."""
+        """Yield a work folder with a disk reservation, which ends after the folder is removed."""
         self._room = self._tools.disk.open()
         try:
             with self._tools.workdir.folder(f"{self._job.job_id}-{self._job.claim_version}") as folder:
@@ -143,7 +144,7 @@ class Attempt:
         try:
             write()
         except Exception:  # noqa: BLE001  a slot must survive any error of a job
-            # The lease expires, and the sweep moves the job on.
+            # The lease will expire, and then the sweep ends the attempt.
             _log.exception("outcome_not_written")
 
     def _work(self, folder: Path) -> list[dict[str, Any]]:
@@ -165,7 +166,7 @@ class Attempt:
             self._recorder.advance(JobStatus.PROCESSING, source_info=info.document())
             (out := folder / "out").mkdir()
             made = self._make(access.spec, info, source, out)
-        (folder / "source").unlink()  # frees its disk space for other jobs, as the upload may take long
+        (folder / "source").unlink()  # other jobs may need the disk space, and the upload may take long
         self._room.hold(sum(file.path.stat().st_size for file in made))
         self._recorder.advance(JobStatus.UPLOADING)
         with self._meter.phase("upload"):
@@ -177,7 +178,7 @@ class Attempt:
         found: dict[int, SourceObject] = {}
 
         def at(spec: JobSpec, credentials: StorageCredentials | None) -> SourceObject:
-            """Return the source object. Creating its client takes 3 ms: keep one per credential version."""
+            """Return the source object. Keep one per credential version: to create its client takes 3 ms."""
             if id(spec) not in found:
                 found[id(spec)] = self._storage.source(spec.source, credentials)
             return found[id(spec)]
@@ -187,7 +188,8 @@ class Attempt:
             at(spec, credentials).check_announced(info, self._limit_of(spec))
             return info
 
-        # Errors of the job itself, which are permanent, take precedence over a lack of room on this worker.
+        # Look for permanent errors of the job before reserving disk, because they take precedence over a lack
+        # of room on this worker.
         expected = access.on("source", announced)
         self._room.reserve(expected.size)
 
@@ -233,8 +235,8 @@ class Attempt:
             return verify(self._tools.sandbox, planned, folder, on_tick=self._control.check)
 
     def _on_cpu(self, cpu_seconds: float) -> None:
-        # A failed encode is metered too, because its processor time costs money. If the helper is killed, its
-        # child's usage is lost, so the last measured value is kept.
+        # A failed encode is metered, too, because its processor time costs money. If the fork server is
+        # killed, the child's final usage is lost, so keep the largest measured value.
         self._cpu_seconds = max(self._cpu_seconds, cpu_seconds)
         self._meter.note(cpu_seconds=round(self._cpu_seconds, 3))
 
@@ -247,7 +249,7 @@ class Attempt:
         self._recorder.report(round(done, 2), eta_seconds=progress.eta_seconds, speed=progress.speed)
 
     def _upload_all(self, access: CredentialAccess, made: Sequence[MadeFile]) -> list[Stored]:
-        """Upload in the order of `made`: a file that refers to other files comes after them."""
+        """Upload in the order of `made`, in which a file comes after the files that it refers to."""
         whole, sent, stored = sum(file.path.stat().st_size for file in made), 0, list[Stored]()
         uploader = Uploader(
             self._storage,

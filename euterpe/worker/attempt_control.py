@@ -17,19 +17,21 @@ from euterpe.store.queue.inbox import ClaimedJob
 from euterpe.worker.meter import UsageMeter
 
 _log = structlog.get_logger(__name__)
-# The longest wait of a stopping worker for its database: its jobs are reclaimed when their leases expire.
+# A stopping worker waits at most this long for its database. After that, its jobs are reclaimed when their
+# leases expire.
 _STOP_WRITE_S = 3.0
 # An attempt that runs this long past its deadline hangs in a call that never returns. Its lease is no longer
-# extended, so that another worker can have the job.
+# extended, so that another worker can claim the job.
 _HANGS_S = 60.0
-# The longest wait for the key provider: its restart must not cost the work of a long attempt.
+# An attempt waits at most this long for the key provider. It does not fail at once, because a restart of the
+# key provider must not waste the work of a long attempt.
 _KEYS_WAIT_S = 60.0
 R = TypeVar("R")
 Clock = Callable[[], float]
 
 
 class AttemptResult(Enum):
-    """The result of an attempt, as its worker needs it."""
+    """The result of an attempt, for its worker."""
 
     SUCCEEDED = auto()
     FAILED = auto()  # charged to the job
@@ -39,13 +41,13 @@ class AttemptResult(Enum):
 
 
 class Interruption(EuterpeError):
-    """Raised inside an attempt, at any point, to end it."""
+    """Base class of the exceptions that end an attempt at any point."""
 
     code = "attempt_ended"
 
 
 class LeaseLost(Interruption):
-    """Raised when the job has another owner or is finished, so that this attempt may write nothing more."""
+    """Raised when the job has another owner or is finished. The attempt may write nothing more."""
 
     code = "lease_lost"
 
@@ -65,7 +67,7 @@ class AttemptTimeout(Interruption):
 
 
 class AttemptControl:
-    """The deadline and stop signal of one attempt. The attempt calls `check` wherever it can stop."""
+    """The deadline and stop signal of one attempt, which calls `check` at each point where it can stop."""
 
     def __init__(
         self,
@@ -90,7 +92,7 @@ class AttemptControl:
             raise AttemptTimeout(f"the attempt took longer than its {self._timeout_s:g} seconds")
 
     def wait(self, seconds: float) -> None:
-        """Sleep, and raise as soon as the attempt must stop."""
+        """Sleep for `seconds`. Raise as soon as the attempt must stop."""
         self._changed.wait(max(0.0, min(seconds, self._ends_at - self.clock())))
         self.check()
 
@@ -99,7 +101,7 @@ class AttemptControl:
         return max(0.0, self._ends_at - self.clock())
 
     def time_left(self) -> float:
-        """Return the seconds that the attempt has left. Raise when it must stop."""
+        """Return the seconds until the deadline. Raise when the attempt must stop."""
         self.check()
         return self.seconds_left
 
@@ -108,7 +110,7 @@ class AttemptControl:
         return self.clock() > self._ends_at + _HANGS_S
 
     def end(self, reason: Interruption) -> None:
-        """Signal the attempt to stop. The first reason stays, but a lost lease replaces it."""
+        """Signal the attempt to stop. Keep the first reason, unless the new reason is a lost lease."""
         if self._end is None or isinstance(reason, LeaseLost):
             self._end = reason
         if isinstance(reason, WorkerStopping):
@@ -116,10 +118,10 @@ class AttemptControl:
         self._changed.set()
 
     def retry_while_unavailable(self, call: Callable[[], R], *, keys_wait_s: float | None = None) -> R:
-        """Return the result of `call`, retried with backoff until the attempt's deadline.
+        """Return the result of `call`. Retry it with backoff until the attempt's deadline.
 
-        A wait for the key provider ends earlier, after `keys_wait_s` (None: that of the attempt), and when
-        the attempt must stop.
+        A wait for the key provider ends earlier: after `keys_wait_s` (None means the attempt's own limit), or
+        when the attempt must stop.
         """
         keys_until = self.clock() + (self._keys_wait_s if keys_wait_s is None else keys_wait_s)
 

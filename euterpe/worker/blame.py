@@ -1,6 +1,6 @@
-"""Decide who is to blame for a failed attempt: charge the job, or release it if the worker is at fault.
+"""Decide whether a job is charged for a failed attempt, or released because the worker is at fault.
 
-Invariant `blame`: only types, codes, error numbers and measurements decide, never message texts.
+Invariant `blame`: only types, codes, error numbers and measurements decide, and never message texts.
 """
 
 import errno
@@ -31,7 +31,7 @@ _KEYS_AWAY = "the keys that encrypt credentials cannot be reached for now"
 
 @dataclass(frozen=True)
 class Charge:
-    """A verdict: the attempt is charged to the job, and the error's retry class decides what follows."""
+    """A verdict: the attempt is charged to the job. The error's retry class decides about a retry."""
 
     error: JobError
 
@@ -48,8 +48,11 @@ Verdict = Charge | NoCharge
 
 
 def judge(error: Exception, phase: str, self_check: Callable[[], WorkerFault | None]) -> Verdict:
-    """Return whether `error` is charged to the job. `self_check`, which measures the worker now, is called
-    for failures inside a client library or ffmpeg, because they report the cause only as text."""
+    """Return the verdict on `error`.
+
+    If the error does not show its cause, call `self_check`, which measures the worker now: client libraries
+    and ffmpeg report the cause of a failure only as text.
+    """
     if (known := _known_verdict(error, phase)) is not None:
         return known
     fault = exhaustion_in(error) or full_disk_in(error) or self_check()
@@ -66,11 +69,11 @@ def _known_verdict(error: Exception, phase: str) -> Verdict | None:
         case AttemptTimeout() | CannotDecrypt():
             verdict = Charge(JobError(error.code, str(error), phase))
         case UnknownKek() | UnknownFormat():
-            # The requester reads this message too, so it does not name our keys.
+            # The requester reads this message, too, so it does not name our keys.
             reason = JobError(error.code, _OUT_OF_REACH, phase)
             verdict = NoCharge(reason, suspects_worker=False)
         case KeyProviderUnavailable():
-            # The requester reads this message too, so it does not name our servers.
+            # The requester reads this message, too, so it does not name our servers.
             reason = JobError(error.code, _KEYS_AWAY, phase)
             verdict = NoCharge(reason, suspects_worker=False)
         case TooLargeForWorker():
@@ -89,39 +92,45 @@ def _own_failure(error: Exception, phase: str) -> JobError:
         message = "the source is larger than any file that this worker may write"
         return JobError(ErrorCode.DISK_FULL, message, phase)
     _log.error("attempt_unexpected_error", exc_info=error)
-    # Only the type is shown: the text of an unknown error may contain secrets.
+    # Show only the type, because the text of an unknown error may contain secrets.
     message = f"the worker met an unexpected {type(error).__name__}"
     return JobError(ErrorCode.INTERNAL_ERROR, message, phase)
 
 
-# Codes that a job could cause itself, again and again, for example by crashing the helper or killing a child.
+# A job could cause errors with these codes itself, in every attempt, for example by crashing the fork server
+# or by killing a child.
 LIMITED_CODES = frozenset(code for code in ErrorCode if code.release is Release.LIMITED)
 
 
 @dataclass(frozen=True)
 class ReleasePolicy:
-    """Limits on uncharged attempts: how many a job may have, and the backoff between them."""
+    """Limits on uncharged attempts: their number per job, and the backoff between them."""
 
-    most_free: int = 5  # for each job, for `LIMITED_CODES`; further failures with these codes are charged
-    # Another worker may have the key (during a rollout) or the disk space that this worker lacks.
+    most_free: int = 5  # per job, for `LIMITED_CODES`; further failures with these codes are charged
+    # The first pause is short, because another worker may have the key (during a rollout) or the disk space
+    # that this worker lacks.
     first_pause_ms: int = 5_000
-    # A key may be lost for ever. A job that needs a lost key is tried again after at most this pause.
+    # A key may be lost for ever. A job that needs it is released again and again, with at most this pause.
     longest_pause_ms: int = 300_000
 
     def pause_ms(self, job: ClaimedJob) -> int:
-        """Return a pause that grows with each uncharged claim: `claim_version` counts all claims."""
+        """Return a pause that grows with each release.
+
+        `claim_version` counts all claims and sweeps of the job. `attempt_count` counts the charged attempts.
+        """
         given_back = job.claim_version - job.attempt_count
         backoff = Backoff(self.first_pause_ms, self.longest_pause_ms)
         return backoff.delay_ms(given_back + 1, RetryClass.TRANSIENT, draw())
 
     def is_spent(self, attempts: Sequence[AttemptRow]) -> bool:
-        """Return whether the job was released so often that its next failure of this kind is charged."""
+        """Return whether the job has used up its uncharged attempts, so that its next failure is charged."""
         return count_limited_releases(attempts) >= self.most_free
 
 
 def count_limited_releases(attempts: Sequence[AttemptRow]) -> int:
     """Return the number of attempts that were released with a code of `LIMITED_CODES`.
 
-    Count over the whole job: counted since the last charge, a job with three attempts ran eighteen times.
+    Count them over all attempts of the job. When they were counted from the last charge on, a job with three
+    attempts ran eighteen times.
     """
     return sum(attempt.outcome == "released" and attempt.error_code in LIMITED_CODES for attempt in attempts)

@@ -1,4 +1,4 @@
-"""A job's credentials: decrypted in memory, and refreshed when storage refuses them (contract §7)."""
+"""A job's credentials: decrypt them in memory, and refresh them when storage refuses them (contract §7)."""
 
 import json
 import time
@@ -38,10 +38,10 @@ R = TypeVar("R")
 class RefreshTimings:
     """Durations of the refresh of credentials, in seconds."""
 
-    call_deadline_s: float = 10.0  # for the requester's response
+    call_deadline_s: float = 10.0  # the time limit for the requester's response
     promise_s: float = 60.0  # the longest wait for credentials after a response that promised them
-    look_every_s: float = 0.5  # between two looks for promised credentials
-    # The pause after a call without new credentials; doubled each time, so that a requester can restart.
+    look_every_s: float = 0.5  # the pause between two reads for promised credentials
+    # The pause after a call without new credentials. It doubles each time, so that a requester can restart.
     first_pause_s: float = 1.0
     expires_soon_s: float = 60.0  # credentials that expire within this time are refreshed before their use
 
@@ -68,8 +68,7 @@ class CredentialAccess:
         self._refreshed_early = 0  # the version that was about to expire at the last early refresh
 
     def on(self, side: Side, work: Callable[[JobSpec, StorageCredentials | None], R]) -> R:
-        """Run `work` with the credentials of `side`; if storage refuses them, again with newer
-        credentials."""
+        """Run `work` with the credentials of `side`. Repeat it with newer ones if storage refuses them."""
         if self._expires_soon(side) and self._refreshed_early != self._version:
             self._refreshed_early = self._version
             self._refresh_early()
@@ -81,7 +80,7 @@ class CredentialAccess:
                 if refused.retry_class is not RetryClass.CREDENTIALS:
                     raise
                 if not self._refresh("forbidden"):
-                    # A retry would fail here again. A person must supply new credentials and then retry.
+                    # A retry would fail again. A person must first supply new credentials, and then retry.
                     raise refused.for_good() from None
 
     def _read(self, keys_wait_s: float | None = None) -> tuple[JobSpec, int]:
@@ -97,9 +96,10 @@ class CredentialAccess:
         return credentials.expires_at / 1000 - time.time() < self._timings.expires_soon_s
 
     def _refresh_early(self) -> None:
-        """Refresh credentials that expire soon. Keep them if the key provider is away, as they still work.
+        """Refresh credentials that expire soon. Skip this while the key provider is unavailable.
 
-        If they expire before the work is done, storage refuses them, and that refresh waits for the keys.
+        The old credentials are still valid. If they expire during the work, storage refuses them, and the
+        refresh that follows waits for the keys.
         """
         try:
             self._refresh("expiring")
@@ -107,10 +107,10 @@ class CredentialAccess:
             _log.warning("early_refresh_skipped", job_id=self._job.job_id, error=str(error))
 
     def _refresh(self, reason: Reason) -> bool:
-        """Return whether the store has a newer version now.
+        """Load newer credentials, and ask the requester if the store has none. Return whether any came.
 
-        After a refusal the requester is called until the budget is spent. For credentials that only expire
-        soon it is called once: they still work, and the rest of the budget is for later refusals.
+        After a refusal by storage, call the requester until the refresh budget is spent. For credentials that
+        expire soon, call it once: they are still valid, and later refusals need the rest of the budget.
         """
         pause = self._timings.first_pause_s
         # A wait for the keys would use up the time that expiring credentials have left.
@@ -119,7 +119,7 @@ class CredentialAccess:
             url = self.spec.refresh_url
             if url is None:
                 return False
-            secrets = self._signing_secrets(keys_wait_s)  # first: an outage must not count as a call
+            secrets = self._signing_secrets(keys_wait_s)  # before the count: an outage must not cost a call
             if not self._spend_refresh():
                 return False
             _log.info("refresh_called", reason=reason, credential_version=self._version)
@@ -132,7 +132,7 @@ class CredentialAccess:
         return True
 
     def _spend_refresh(self) -> bool:
-        """Count one call against the job's refresh budget. Return False when the budget is spent."""
+        """Count one call against the job's refresh budget. Return False if the budget is spent."""
         self._control.check()
         begin = self._store.credentials.begin_refresh
         return self._control.retry_while_unavailable(lambda: begin(self._job, self._max_refreshes))
@@ -144,7 +144,7 @@ class CredentialAccess:
         )
 
     def _call_requester(self, url: str, reason: Reason, secrets: Sequence[str]) -> bool:
-        """Return whether the requester's response contained or promised new credentials."""
+        """Call the requester. Return whether its response contained or promised new credentials."""
         call = RefreshDocument(
             job_id=self._job.job_id,
             credential_version=self._version,
@@ -188,7 +188,7 @@ class CredentialAccess:
         return True
 
     def _await_newer(self) -> bool:
-        """Wait for a newer version, which the requester may have promised to PUT; return whether it came."""
+        """Wait for a newer version, which the requester may have promised to send. Return whether it came."""
         until = time.monotonic() + self._timings.promise_s
         while not self._load_newer():
             if time.monotonic() > until:

@@ -1,4 +1,4 @@
-"""The worker's lease keeper: one heartbeat for all its jobs, and the stop signals that follow from it."""
+"""The worker's lease keeper: one heartbeat for all its jobs. It stops attempts of lost or canceled jobs."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,7 @@ _log = structlog.get_logger(__name__)
 
 
 class JobLeaseKeeper(LeaseKeeper[AttemptControl]):
-    """The attempts of a worker. The worker calls `start`, and `stop` after the last attempt."""
+    """The lease keeper of a worker. The worker calls `start`, and calls `stop` after the last attempt."""
 
     def __init__(self, store: Store, *, interval_ms: int) -> None:
         super().__init__("euterpe-lease-keeper", interval_s=interval_ms / 1000)
@@ -23,11 +23,11 @@ class JobLeaseKeeper(LeaseKeeper[AttemptControl]):
         self.add(control.job.job_id, control)
 
     def drop(self, control: AttemptControl) -> None:
-        """Stop extending this lease. If a later claim of ours holds the same job, the later claim stays."""
+        """Stop extending this lease. A later claim of the same job by this worker stays."""
         self.remove(control.job.job_id, control)
 
     def stop_attempts(self) -> None:
-        """Signal all attempts to stop and release their jobs."""
+        """Signal all attempts to stop and to release their jobs."""
         for control in self.held():
             control.end(WorkerStopping("the worker is stopping"))
 
@@ -53,5 +53,5 @@ class JobLeaseKeeper(LeaseKeeper[AttemptControl]):
             _log.warning("heartbeat_failed", error=str(error))
         else:
             _log.error("heartbeat_unexpected_error", exc_info=error)
-        # Leases expire meanwhile, so the next heartbeat comes soon, whatever the error was.
+        # Send the next heartbeat soon after any error, because the leases expire meanwhile.
         return min(1.0, self.interval_s)

@@ -1,4 +1,4 @@
-"""The store writes of an attempt: status changes, progress and outcome, all under the fence."""
+"""The writes of an attempt to the store: status changes, progress and outcome, all under the fence."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -30,7 +30,7 @@ class AttemptRecorder:
         self._reported_at = float("-inf")
 
     def advance(self, target: JobStatus, **extra: Any) -> None:
-        """Write the next status. Raise `LeaseLost` when the fence does not hold any more."""
+        """Write the next status. Raise `LeaseLost` when the claim is stale."""
         self._control.check()
         step = Transition.advance(self._job, self.phase, target, extra)
         if not self._control.retry_while_unavailable(
@@ -61,14 +61,14 @@ class AttemptRecorder:
             raise LeaseLost("the job is not ours any more")
 
     def prove_ownership(self) -> None:
-        """Extend the lease, or raise `LeaseLost`: the fence check before an object becomes visible."""
+        """Extend the lease, or raise `LeaseLost`. This checks the fence before an object becomes visible."""
         self._control.check()
         beat = self._control.retry_while_unavailable(lambda: self._store.inbox.heartbeat([self._job]))
         if self._job.job_id not in beat.held:
             raise LeaseLost("the job is not ours any more")
 
     def fail(self, error: JobError, timings: Mapping[str, Any]) -> None:
-        """Record the failure. With a stale claim this writes nothing and only logs."""
+        """Record the failure. With a stale claim, write only to the log."""
         decision = self._control.retry_while_unavailable(
             lambda: self._store.inbox.fail(self._job, error, timings=timings)
         )
@@ -81,7 +81,7 @@ class AttemptRecorder:
         )
 
     def release(self, timings: Mapping[str, Any], delay_ms: int = 0, reason: JobError | None = None) -> None:
-        """Release the job without a charge, claimable again after `delay_ms`."""
+        """Release the job without a charge. It can be claimed again after `delay_ms`."""
         release = self._store.inbox.release
         held = self._control.retry_while_unavailable(
             lambda: release(self._job, delay_ms=delay_ms, reason=reason, timings=timings)
@@ -89,10 +89,13 @@ class AttemptRecorder:
         _log.info("job_released", held=held)
 
     def attempts(self) -> Sequence[AttemptRow]:
-        """Return the job's attempts, oldest first, this one last."""
+        """Return the job's attempts, oldest first. The current attempt is the last one."""
         return self._control.retry_while_unavailable(lambda: self._store.jobs.attempts(self._job.job_id))
 
     def _is_at(self, target: JobStatus) -> bool:
-        """Read whether an earlier call was committed: a connection lost during COMMIT leaves that open."""
+        """Return whether an earlier try of the write was committed.
+
+        This is unknown after a connection was lost during COMMIT.
+        """
         row = self._control.retry_while_unavailable(lambda: self._store.jobs.get(self._job.job_id))
         return bool(row.claim_version == self._job.claim_version and row.status == target)

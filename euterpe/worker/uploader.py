@@ -1,4 +1,4 @@
-"""Upload the outputs of one attempt in order, and check the stored objects again before `succeeded`."""
+"""Upload the outputs of one attempt in order, and check the stored objects before the job succeeds."""
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -15,7 +15,7 @@ from euterpe.storage.transfer import Stored, UploadDestination
 from euterpe.worker.attempt_control import AttemptControl
 from euterpe.worker.credentials import CredentialAccess
 
-# An HLS output has thousands of files, and an object store takes some 20 ms to check one.
+# Checks run in parallel, because an HLS output has thousands of files, and each check takes some 20 ms.
 _CHECKS_AT_ONCE = 8
 _CHECK_EVERY_S = 0.5
 
@@ -23,7 +23,7 @@ _CHECK_EVERY_S = 0.5
 class Uploader:
     """An uploader that publishes under the fence: `prove_ownership` runs before each object becomes visible.
 
-    `on_sent` receives the size of each chunk sent, and may raise to stop.
+    `on_sent` receives the size of each chunk sent, and may raise to stop the upload.
     """
 
     def __init__(
@@ -41,14 +41,17 @@ class Uploader:
         self._open: tuple[JobSpec, UploadDestination] | None = None
 
     def publish(self, made: Sequence[MadeFile]) -> Iterator[Stored]:
-        """Yield each file once it is stored, in the given order: a file that refers to others comes last."""
+        """Upload the files in the given order, and yield each after it is stored.
+
+        In this order a file comes after the files that it refers to.
+        """
         if (name := find_overwritten_source(self._access.spec, [file.name for file in made])) is not None:
             raise StorageError(ErrorCode.OUTPUT_IS_SOURCE, f"{name}: {ADVICE}", side="output")
         for file in made:
             yield self._put(file)
 
     def check(self, made: Sequence[MadeFile], stored: Sequence[Stored]) -> None:
-        """Raise when an object is no longer what we published: the recorded `sha256` would be wrong."""
+        """Raise when an object was replaced after its upload: the recorded `sha256` would be wrong."""
         pairs = iter(zip(made, stored, strict=True))
         running: set[Future[None]] = set()
         with ThreadPoolExecutor(_CHECKS_AT_ONCE, thread_name_prefix="euterpe-check") as pool:
@@ -78,12 +81,15 @@ class Uploader:
         return self._access.on("output", put)
 
     def _check(self, file: MadeFile, stored: Stored) -> None:
-        """Check with the credentials of the last upload. If these allow only writing, skip the check."""
+        """Check an object with the credentials of the last upload. Skip it if they do not allow reading."""
         if self._open is not None:
             self._open[1].check(file.name, stored)
 
     def _destination(self, spec: JobSpec, credentials: StorageCredentials | None) -> UploadDestination:
-        """Return one destination per version of the credentials, as its minimum pace applies to all files."""
+        """Return one destination per version of the credentials.
+
+        All files must share it, because its minimum pace applies to all files together.
+        """
         if self._open is None or self._open[0] is not spec:
             self._open = spec, self._storage.destination(spec.output, credentials, self._owner)
         return self._open[1]

@@ -1,4 +1,4 @@
-"""The worker: a loop that claims as many jobs as there are free slots, and a thread pool that runs them."""
+"""The worker: a loop that claims jobs for the free slots, and a thread pool that runs them."""
 
 import threading
 import time
@@ -26,8 +26,9 @@ _log = structlog.get_logger(__name__)
 class WorkerTimings:
     """Durations of a worker, in seconds."""
 
-    poll_s: float = 1.0  # between two polls for jobs, with a jitter of ±50 %
-    # The time for attempts to end after the stop signal. Threads of attempts that still run are abandoned.
+    poll_s: float = 1.0  # the pause between two polls for jobs, with a jitter of ±50 %
+    # The time that attempts have to end after the stop signal. After it, the threads of running attempts are
+    # abandoned.
     grace_s: float = 10.0
 
 
@@ -37,8 +38,8 @@ DEFAULT_TIMINGS = WorkerTimings()
 class Worker:
     """A claim loop and its slots. The caller calls `start`, and later `stop`, which drains.
 
-    The worker closes its `listener`, which wakes it for new jobs, and shuts down its `pool`, which has a
-    thread for each slot. `clock` measures the time of the attempts.
+    `listener` wakes the worker for new jobs. `pool` has a thread for each slot. The worker closes both when
+    it stops. `clock` measures the time of the attempts.
     """
 
     def __init__(
@@ -75,7 +76,7 @@ class Worker:
         _log.info("worker_started", slots=self._slots, queues=list(self._queues))
 
     def stop_claiming(self) -> None:
-        """Stop claiming; the drain time counts from now. `stop` calls this method too."""
+        """Stop claiming. The drain time begins now. `stop` calls this method, too."""
         with self._changed:
             self._loop.begin_stop()
             self._drains_since = min(self._drains_since, time.monotonic())
@@ -83,8 +84,10 @@ class Worker:
         self._listener.wake()
 
     def stop(self, *, drain_s: float = 0.0) -> bool:
-        """Wait up to `drain_s` for running attempts, then release the rest. Return False when an attempt
-        hangs: its thread is abandoned, and its lease expires."""
+        """Wait up to `drain_s` for running attempts. Then stop those that still run, and release their jobs.
+
+        Return False when an attempt hangs: its thread is abandoned, and its lease expires.
+        """
         self.stop_claiming()
         self._loop.stop()
         with self._changed:
@@ -93,7 +96,7 @@ class Worker:
         with self._changed:
             has_ended = self._changed.wait_for(lambda: not self._busy, self._timings.grace_s)
         self._pool.shutdown(wait=has_ended)
-        # This comes last, because leases must be extended until their attempts have ended.
+        # The lease keeper stops last, because leases must be extended until their attempts have ended.
         self.lease_keeper.stop()
         if not has_ended:
             _log.error(
@@ -111,22 +114,25 @@ class Worker:
             if self._loop.is_stopping:
                 return None
             free = self._slots - len(self._busy)
-        # Claim until nothing is left: a claim that finds nothing sweeps, so that the next job does not wait
+        # Claim again until a claim finds nothing. Such a claim may sweep, so that the next job does not wait
         # for a sweep.
         if not self._fill_slots(free):
             self._listener.wait(jittered(self._timings.poll_s))
         return 0.0
 
     def _pause_claims(self, error: Exception) -> float:
-        """Return how long to pause. The loop sleeps, and not the listener, which may be the cause."""
+        """Log the error and return the pause before the next claim.
+
+        The loop sleeps for this time. It does not wait for the listener, which may be the cause of the error.
+        """
         _log.error("claim_unexpected_error", exc_info=error)
         self._gate.suspect()
         return jittered(self._timings.poll_s)
 
     def _fill_slots(self, free: int) -> bool:
-        """Claim jobs for the free slots, if the worker may; return whether any job was claimed."""
+        """Claim jobs for the free slots, if the gate allows it. Return whether any job was claimed."""
         try:
-            # Large jobs may hold the disk of several slots.
+            # One large job may have reserved the disk of several slots.
             free = min(free, self._tools.disk.free_slots())
             return self._gate.may_claim() and free > 0 and self._claim(free) > 0
         except StoreError as error:
@@ -142,7 +148,7 @@ class Worker:
                 self._begin(job)
             except RuntimeError:  # no thread can be started
                 for left in jobs[count:]:
-                    with suppress(StoreError):  # the job's lease expires; continue with the other jobs
+                    with suppress(StoreError):  # the job's lease will expire; release the other jobs
                         self._tools.store.inbox.release(left)
                 raise
         return len(jobs)
