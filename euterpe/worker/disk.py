@@ -1,4 +1,4 @@
-"""Disk reservations: divide the disk of the work directory among the slots, with a guaranteed share each."""
+"""Disk reservations: divide the disk of the work directory among the slots, which have guaranteed shares."""
 
 import threading
 from collections.abc import Callable
@@ -10,20 +10,22 @@ from euterpe.domain.errors import EuterpeError
 from euterpe.domain.retry import JobError
 
 _log = structlog.get_logger(__name__)
-# Writes fail before the free space is zero, because the file system keeps blocks for itself.
+# The reserve is at least this large, because the file system keeps some blocks: writes fail before the free
+# space is zero.
 _FLOOR_BYTES = 1 << 20
-# The outputs of an encode are mostly smaller than half of their source. Outputs get more while there is room.
+# The reservation for outputs, as a fraction of the source. It is a half, because most outputs are smaller.
+# Larger outputs get more space while there is room.
 _OUTPUT_SHARE = 0.5
 # A growing output reserves this much at once, so that not every measurement queries the file system.
 _STEP_BYTES = 64 << 20
-# For a small source a slot keeps a quarter of its share: most outputs need no more. The rest is for large
-# jobs, which otherwise could wait for ever beside small jobs.
+# For a small source a slot keeps a quarter of its share, because most outputs need no more. The rest is for
+# large jobs, which otherwise could wait for ever beside small jobs.
 _LEAST_PART = 4
 _OVER_ITS_SHARE = "the source, which tells no size, is larger than a slot's share of the worker's disk"
 
 
 class DiskFull(EuterpeError):
-    """Raised when the disk is below its reserve, but not because of this attempt: the job is released."""
+    """Raised when the disk is below its reserve, but not because of this attempt. The job is released."""
 
     code: ErrorCode = ErrorCode.DISK_FULL
     retryable = True
@@ -33,13 +35,13 @@ class DiskFull(EuterpeError):
 
 
 class TooLargeForWorker(DiskFull):
-    """Raised when a job needs more disk than it may have here: charged, as a larger worker may run it."""
+    """Raised when a job needs more disk than a job may have here. The attempt is charged, and retried."""
 
     code = ErrorCode.TOO_LARGE_FOR_WORKER
 
 
 class NoRoomNow(DiskFull):
-    """Raised when a job will fit only after other jobs of this worker have ended: it is released."""
+    """Raised when a job will fit only after other jobs of this worker have ended. The job is released."""
 
     code = ErrorCode.WAITS_FOR_DISK
 
@@ -47,9 +49,10 @@ class NoRoomNow(DiskFull):
 class DiskLedger:
     """The disk reservations of all slots of one worker. Thread-safe.
 
-    The capacity is the free space, plus what the attempts hold, minus the reserve. Each slot is guaranteed an
-    equal share, until the size of its source shows that it needs less. A job that announces more may reserve
-    all unreserved space but half a share, so that another job can always begin.
+    The capacity is the free space, plus the space that the attempts hold, minus the reserve. Each slot has a
+    guaranteed equal share, until the size of its source shows that it needs less. A job with a larger source
+    may reserve more space while it is unreserved, up to the capacity minus half a share: so even a job that
+    runs alone leaves room for another job to begin.
     """
 
     def __init__(self, free_bytes: Callable[[], int], *, slots: int, min_free_bytes: int) -> None:
@@ -60,7 +63,10 @@ class DiskLedger:
         self._most_seen = 0
 
     def open(self) -> "DiskReservation":
-        """Reserve a slot's share; the caller closes it. Raise `NoRoomNow` when other jobs hold nearly all."""
+        """Reserve a slot's share. The caller closes the reservation.
+
+        Raise `NoRoomNow` when other jobs leave less than a quarter of a share.
+        """
         with self._lock:
             share, unreserved = self._share(), self._unreserved()
             if unreserved < share // _LEAST_PART:
@@ -70,8 +76,11 @@ class DiskLedger:
             return reservation
 
     def free_slots(self) -> int:
-        """Return how many more jobs would get a share. The last job may get as little as a quarter of a
-        share: other programs use the disk too, and a few missing bytes must not keep a slot idle."""
+        """Return the number of further jobs that would get a share.
+
+        The last of them may get as little as a quarter of a share, because other programs use the disk, too,
+        and a few missing bytes must not keep a slot idle.
+        """
         with self._lock:
             share, unreserved = self._share(), self._unreserved()
             return 0 if share == 0 else (unreserved + share * 3 // 4) // share
@@ -93,14 +102,14 @@ class DiskLedger:
         return max(0, self._capacity() - sum(reservation.reserved for reservation in self._open))
 
     def _largest(self, capacity: int) -> int:
-        """Return the most that one job may reserve when no other runs."""
+        """Return the most bytes that one job may reserve when no other job runs."""
         return capacity - (capacity // self._slots // 2 if self._slots > 1 else 0)
 
     def reserve(self, reservation: "DiskReservation", announced: int) -> None:
         with self._lock:
             largest, room = self._largest(self._capacity()), reservation.reserved + self._unreserved()
-            # Compare with the largest capacity seen, not the current one: other programs and workers use the
-            # disk too, and the job is not to blame for what they take.
+            # Compare with the largest capacity seen, not with the current one: other programs and workers use
+            # the disk, too, and the job is not to blame for their files.
             if announced > self._largest(self._most_seen):
                 raise self._too_large(reservation, announced)
             if announced > min(largest, room):
@@ -109,7 +118,7 @@ class DiskLedger:
             reservation.reserved = min(wanted, largest, room)
 
     def grow(self, reservation: "DiskReservation") -> None:
-        """Extend the reservation to what the attempt already holds. Raise when there is no room for it."""
+        """Extend the reservation to the size of the attempt's files. Raise when there is no room."""
         with self._lock:
             lacking, unreserved = reservation.used - reservation.reserved, self._unreserved()
             if reservation.used > self._largest(self._capacity()):
@@ -119,7 +128,7 @@ class DiskLedger:
             reservation.reserved += min(unreserved, max(lacking, _STEP_BYTES))
 
     def exceeds_a_share(self, reservation: "DiskReservation") -> bool:
-        """Return whether the attempt holds more than the current share of a slot."""
+        """Return whether the attempt's files take more than the current share of a slot."""
         with self._lock:
             return reservation.used > self._share()
 
@@ -143,14 +152,14 @@ class DiskReservation:
     def reserve(self, announced_bytes: int | None) -> None:
         """Reserve room for a source of this size and its outputs.
 
-        With None, for a source of unknown size, the reservation stays the slot's share and cannot grow.
+        If the size is unknown (None), the reservation stays the slot's share and cannot grow.
         """
         if announced_bytes is not None:
             self._ledger.reserve(self, announced_bytes)
             self._may_grow = True
 
     def allow_growth(self) -> None:
-        """Let the outputs use unreserved space. Call it once the source is fetched, so its size is known."""
+        """Let the outputs use unreserved space. Call it after the fetch, when the source's size is known."""
         self._may_grow = True
 
     def hold(self, used_bytes: int) -> None:
@@ -163,12 +172,14 @@ class DiskReservation:
         self._ledger.grow(self)
 
     def check(self) -> None:
-        """Raise when the disk is below its reserve: `TooLargeForWorker` when this attempt holds more than its
-        share, else `DiskFull`."""
+        """Raise when the disk is below its reserve.
+
+        The error is `TooLargeForWorker` if a source of unknown size exceeds a share, else `DiskFull`.
+        """
         if not self._ledger.is_short():
             return
-        # The share may have shrunk since it was reserved. Without this check an endless source on a shared
-        # disk would be released for ever, each time just before it reached its initial share.
+        # The share may have shrunk since it was reserved. Without this check, the job of an endless source on
+        # a shared disk would be released for ever, each time just before it reached its initial share.
         if not self._may_grow and self._ledger.exceeds_a_share(self):
             raise TooLargeForWorker(_OVER_ITS_SHARE)
         raise DiskFull("the worker's disk has too little room, and not because of this job")

@@ -1,4 +1,4 @@
-"""Worker self-check (disk, file descriptors, threads, sandbox), and a gate that pauses claims (backoff)."""
+"""The worker's self-check (disk, file descriptors, threads, sandbox), and a gate that pauses its claims."""
 
 import errno
 import os
@@ -31,7 +31,7 @@ _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 @dataclass(frozen=True)
 class WorkerFault:
-    """A resource that this worker lacks, whatever the job."""
+    """A resource that this worker lacks for every job."""
 
     code: ErrorCode
     message: str
@@ -41,16 +41,17 @@ class WorkerFault:
 
 
 def exhaustion_in(error: BaseException | None) -> WorkerFault | None:
-    """Return the resource that this process ran out of, if a system call of its own failed for lack of it.
+    """Return the resource that this process ran out of, if that is why a call of this process failed.
 
-    The original error is looked for among the causes and contexts of `error`. Messages are never read.
+    Search the causes and contexts of `error` by type and error number. The only message that is compared is
+    the interpreter's own.
     """
     for cause in _chain(error):
         if isinstance(cause, OSError) and cause.errno in _EXHAUSTED:
             return WorkerFault(
                 ErrorCode.WORKER_EXHAUSTED, "the worker ran out of file descriptors, threads or memory"
             )
-        # The interpreter itself raises this when the system gives it no thread.
+        # The interpreter raises exactly this error when it cannot start a thread.
         if isinstance(cause, MemoryError) or (type(cause), str(cause)) == (
             RuntimeError,
             "can't start new thread",
@@ -60,7 +61,7 @@ def exhaustion_in(error: BaseException | None) -> WorkerFault | None:
 
 
 def full_disk_in(error: Exception) -> WorkerFault | None:
-    """Return the fault `disk_full`, if a write to the worker's own disk failed for lack of space."""
+    """Return the fault `disk_full` if a write to the worker's own disk failed for lack of space."""
     if isinstance(error, StorageError) and error.side == "output":
         return None  # the disk of a `file://` output is not the worker's
     if any(isinstance(cause, OSError) and cause.errno in _FULL for cause in _chain(error)):
@@ -77,7 +78,7 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
 
 
 class SelfCheck:
-    """A check of disk, file descriptors, threads and sandbox, as any job needs them."""
+    """A check of the resources that every job needs: disk, file descriptors, threads and sandbox."""
 
     def __init__(
         self,
@@ -91,16 +92,19 @@ class SelfCheck:
         self._spare = spare_descriptors
 
     def quick(self) -> WorkerFault | None:
-        """Return the resource that is lacking now. Takes a millisecond and starts no process."""
+        """Return the resource that the worker lacks now. This takes a millisecond and starts no process."""
         return self._first_fault(self._try_disk, self._try_descriptors, self._try_thread)
 
     def full(self) -> WorkerFault | None:
-        """Return the resource that is lacking now, or a sandbox fault. Takes some twenty milliseconds."""
+        """Return the resource that the worker lacks now, or a sandbox fault. This takes about 20 ms."""
         return self.quick() or self._sandbox_fault()
 
     def _sandbox_fault(self) -> WorkerFault | None:
-        """Return a fault only if a trivial child fails every time: a job in another slot that crashes the
-        helper also ends the child of one check, but must not pause the worker."""
+        """Return a fault only if a trivial child process fails in every one of `_SANDBOX_TRIES` tries.
+
+        A job in another slot that crashes the fork server also ends the child of one try, but this must not
+        pause the worker.
+        """
         fault: WorkerFault | None = None
         for _ in range(_SANDBOX_TRIES):
             fault = self._first_fault(self._sandbox_child)
@@ -151,8 +155,8 @@ def _fault_of(error: Exception) -> WorkerFault:
 class ClaimGate:
     """The gate that decides when a worker may claim.
 
-    Only a fault that the worker measures without any job pauses its claims. After a suspicious attempt the
-    worker checks itself; if the check passes it claims at once, however often jobs fail.
+    Only a fault that the self-check measures without any job pauses the claims. After a suspicious attempt
+    the worker runs a self-check. If the check passes, the worker claims at once, even if many jobs fail.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Resource usage and phase timings of an attempt: its slot writes them, the heartbeat reads them."""
+"""Resource usage and phase timings of an attempt. The slot's thread writes them, the heartbeat reads them."""
 
 import threading
 import time
@@ -12,8 +12,8 @@ Measured = Literal["final", "last_beat"]
 class UsageMeter:
     """The usage figures of one attempt. Thread-safe.
 
-    `measured` in the document is "final" when the attempt recorded its own end, and "last_beat" when its
-    worker was killed or lost its lease: the attempt used at least this much.
+    `measured` in the document is "final" when the attempt recorded its own end. It stays "last_beat" when the
+    worker was killed or lost its lease; the attempt then used at least the recorded amounts.
     """
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
@@ -34,7 +34,7 @@ class UsageMeter:
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """Measure the duration of a phase. A running phase counts with the time so far."""
+        """Measure the duration of a phase. Until it ends, the document has its duration so far."""
         with self._lock:
             self._running[name] = self._now()
         try:
@@ -54,8 +54,7 @@ class UsageMeter:
         return None if document == self._written else document
 
     def note_written(self, document: Mapping[str, Any]) -> None:
-        """Record the document that a heartbeat wrote. Without this call the next heartbeat writes it
-        again."""
+        """Record the document that a heartbeat wrote, so that the next heartbeat does not write it again."""
         self._written = document
 
     def _elapsed_ms(self, began: float) -> int:

@@ -7,8 +7,9 @@ from typing import Any
 from euterpe.media.verify import MadeFile
 from euterpe.storage.transfer import Stored
 
-# A row may hold 256 KiB of outputs: a libSQL server returns at most 10 MiB, for 15 rows, and each of up to 25
-# webhooks of one claim contains the outputs. A film of three hours in four renditions has 8,000 segments.
+# A row may hold 256 KiB of outputs, because a libSQL server returns at most 10 MiB, for 15 rows, and each of
+# up to 25 webhooks of one claim contains the outputs. Not all files fit: a film of three hours in four
+# renditions has 8,000 segments.
 MAX_FILES_BYTES = 128 * 1024
 
 
@@ -17,9 +18,9 @@ def output_documents(
 ) -> list[dict[str, Any]]:
     """Return one document for each output.
 
-    `url` and `sha256` are those of the file to open: the last file, which refers to all others. `size_bytes`
-    is the sum of all files, and `file_count` their number. `files` lists as many files as fit into
-    `max_files_bytes`, which all outputs of the job share: playlists take precedence over segments.
+    `url` and `sha256` describe the file that a player opens: the last file, which refers to all others.
+    `size_bytes` is the size of all files, and `file_count` is their number. `files` lists as many files as
+    fit into `max_files_bytes`, which all outputs of the job share. Playlists take precedence over segments.
     """
     pairs: dict[str, list[tuple[MadeFile, Stored]]] = {}
     for file, object_ in zip(made, stored, strict=True):
@@ -31,7 +32,7 @@ def output_documents(
 def _lists(
     pairs: Mapping[str, Sequence[tuple[MadeFile, Stored]]], max_bytes: int
 ) -> dict[str, list[dict[str, Any]]]:
-    """Divide `max_bytes` among the outputs: space that a short list does not need goes to longer lists."""
+    """Divide `max_bytes` among the outputs. Longer lists get the space that a shorter list does not need."""
     lists: dict[str, list[dict[str, Any]]] = {}
     for name in sorted(pairs, key=lambda name: len(pairs[name])):
         lists[name] = _listed(pairs[name], max_bytes // (len(pairs) - len(lists)))
@@ -56,7 +57,7 @@ def _document(pairs: Sequence[tuple[MadeFile, Stored]], files: Sequence[Mapping[
 
 
 def _listed(pairs: Sequence[tuple[MadeFile, Stored]], max_bytes: int) -> list[dict[str, Any]]:
-    """List the files in publishing order. If they do not fit, leave out the last segments first."""
+    """List the files in the order of publication. If they do not fit, leave out the last segments first."""
     ranked = sorted(range(len(pairs)), key=lambda place: (pairs[place][0].is_part, place))
     listed: dict[int, dict[str, Any]] = {}
     taken = 0

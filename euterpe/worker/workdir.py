@@ -1,4 +1,4 @@
-"""Work directory: one temporary folder per attempt, removed after its end, even when that was a kill."""
+"""Work directory: one temporary folder per attempt. A starting worker removes those of killed workers."""
 
 import fcntl
 import os
@@ -18,12 +18,12 @@ _TRIED_BYTES = 1 << 20
 
 
 def free_bytes_of(folder: Path) -> int:
-    """Return the space that an unprivileged process may still use in `folder`."""
+    """Return the free space of `folder` for an unprivileged process."""
     return shutil.disk_usage(folder).free
 
 
 class WorkDir:
-    """The work directory of one worker. A locked file marks it as in use; the kernel unlocks it at exit."""
+    """The work directory of one worker. A locked file marks it as in use. The kernel unlocks it at exit."""
 
     def __init__(self, parent: Path | None, *, free_bytes: Callable[[Path], int] = free_bytes_of) -> None:
         self._parent = parent or Path(tempfile.gettempdir())
@@ -35,7 +35,7 @@ class WorkDir:
         """Create the directory, and remove the directories of workers that were killed."""
         self.path.mkdir(mode=0o700, parents=True)
         while (own := _take(self.path)) is None:
-            # Another worker that is starting took ours for a leftover before we had locked it.
+            # Another starting worker locked our directory before us, to remove it as a leftover.
             self.path = self._fresh()
             self.path.mkdir(mode=0o700)
         self._lock = own
@@ -67,9 +67,9 @@ class WorkDir:
         return self._free_bytes(self.path)
 
     def try_to_write(self) -> None:
-        """Write a temporary file, and raise the `OSError` that a job would get here.
+        """Write a temporary file. Raise the `OSError` that a job would get.
 
-        The free space does not show a quota, a lack of inodes or a file system that has become read-only.
+        The number of free bytes does not show a quota, a lack of inodes or a read-only file system.
         """
         with tempfile.TemporaryFile(dir=self.path) as file:
             os.posix_fallocate(file.fileno(), 0, _TRIED_BYTES)
@@ -88,7 +88,7 @@ def _take(folder: Path) -> int | None:
     except BlockingIOError:
         os.close(lock)
         return None
-    except OSError:  # such as a file system without locks, on which every directory would seem to be in use
+    except OSError:  # for example, without lock support every directory would seem to be in use
         os.close(lock)
         raise
     return lock
