@@ -8,21 +8,23 @@ from urllib.parse import urlsplit
 from euterpe.store.queue.origins import KnownOrigin, OriginChange, OriginKey, OriginState
 from euterpe.store.queue.outbox import ClaimedEvent
 
-# If an answer takes longer, the receiver is slow and not the network.
+# If an answer takes longer than this, the cause is a slow receiver and not the network.
 SLOW_AFTER_S = 0.5
-# The same limit for a receiver that has not answered yet: when five dead receivers of fifty took the slots
-# for trials, the first deliveries to the other receivers waited for a quarter of a second each time.
+# The same limit for a receiver that is not proven yet. It is shorter: when five dead receivers of fifty took
+# the slots for trials, each first delivery to another receiver waited for a quarter of a second.
 TRIAL_SLOW_AFTER_S = 0.1
-# The circuit breaker opens after this many failures in a row: nothing is sent to the receiver before its next
-# probe. The probes are 5 s, 10 s, 20 s … 5 min apart.
+# The circuit breaker opens after this many failures in a row. Until the next test send (probe), the receiver
+# gets only events on their last attempt. The probes are 5 s, 10 s, 20 s … 5 min apart.
 OPEN_AFTER = 3
 _FIRST_PROBE_S, _LONGEST_PROBE_S = 5.0, 300.0
-# After this many error answers in a row the receiver counts as refusing: one bad event cannot cause so many.
+# After this many error answers in a row the receiver counts as refusing. A success resets the count, so one
+# bad event among good events is not enough.
 _REFUSING_AFTER = 5
-# After an outage of this length waiting events are sent early. After a shorter outage they are due soon
-# anyway, and a few events that always time out would be sent again after each success of other events.
+# After an outage of at least this length, waiting events are sent early. After a shorter outage they are due
+# soon anyway. Without this limit, a few events that always time out would be sent again after each success of
+# other events.
 _OUTAGE_S = 300.0
-# Outcomes this recent might not be stored yet (writing takes milliseconds), so the state in memory counts.
+# Outcomes this recent might not be stored yet (a write takes milliseconds), so the state in memory is kept.
 _UNWRITTEN_S = 2.0
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
@@ -58,11 +60,11 @@ class Destination:
     key: OriginKey
     health: Health = Health.UNPROVEN
     pace_s: float = 0.0  # moving average of the answer times
-    next_turn: float = 0.0  # when the next postponed event will be due again
+    next_turn: float = 0.0  # the time at which the next postponed event will be due again
     failures: int = 0  # sends in a row that were not answered
     refusals: int = 0  # answers in a row that were errors
-    retry_at: float = 0.0  # when an open circuit breaker allows the next probe
-    failing_since: float = 0.0  # when the current run of failures and refusals began
+    retry_at: float = 0.0  # the time at which an open circuit breaker allows the next probe
+    failing_since: float = 0.0  # the time at which the current run of failures and refusals began
     recorded: OriginState | None = None  # the stored state, as last read or written here
     last_outcome_at: float = float("-inf")
     waiting: list[QueuedEvent] = field(default_factory=list)
@@ -89,7 +91,7 @@ class Destination:
         self.waiting = [entry for entry in self.waiting if id(entry.event) not in gone]
 
     def load_known(self, known: KnownOrigin | None, now: float) -> None:
-        """Take over the stored state, which other dispatchers and earlier runs have written."""
+        """Load the stored state, which other dispatchers and earlier runs have written."""
         if self.health is Health.PROVEN or now - self.last_outcome_at < _UNWRITTEN_S:
             return
         self.health, self.failures, self.refusals, self.recorded = Health.UNPROVEN, 0, 0, None
@@ -103,7 +105,7 @@ class Destination:
             self.refusals = known.failures
 
     def note_outcome(self, outcome: Outcome, took_s: float, now: float) -> OriginChange | None:
-        """Record how a delivery ended; return the change of the receiver's state to store, if any."""
+        """Record the outcome of a delivery. Return the change of the receiver's state to store, if any."""
         if outcome is Outcome.NOTHING:
             return None
         self.last_outcome_at = now
@@ -172,7 +174,7 @@ def origin_key_of(event: ClaimedEvent) -> OriginKey:
 
 
 def origin_of(url: str) -> str:
-    """Return scheme, host and port. Path, query, user and password are left out, as they may be secret."""
+    """Return scheme, host and port. Leave out path, query, user and password, because they may be secret."""
     try:
         parts = urlsplit(url)
         host, port = parts.hostname or "", parts.port or _DEFAULT_PORTS.get(parts.scheme)
@@ -182,7 +184,7 @@ def origin_of(url: str) -> str:
 
 
 class RequesterQueue:
-    """The destinations of one requester, at most `most_known`, and the order of their turns."""
+    """The destinations of one requester, at most `most_known`, in the order in which they are served."""
 
     def __init__(self, requester_id: str, *, most_known: int) -> None:
         self._requester_id, self._most_known = requester_id, most_known
@@ -191,7 +193,7 @@ class RequesterQueue:
         self.active: dict[str, Destination] = {}  # destinations with waiting events, in turn order
 
     def destination(self, event: ClaimedEvent) -> Destination:
-        """Return the destination of an event. If too many are known, forget the one idle for longest."""
+        """Return the destination of an event. If too many are known, forget the longest idle destination."""
         origin = origin_of(event.url)
         found = self._known.pop(origin, None) or Destination((self._requester_id, origin))
         self._known[origin] = found
@@ -207,19 +209,19 @@ class RequesterQueue:
         return not self.active and not any(d.sends for d in self._known.values())
 
     def __len__(self) -> int:
-        """Return how many destinations are remembered."""
+        """Return the number of known destinations."""
         return len(self._known)
 
     def activate(self, destination: Destination) -> None:
         self.active.setdefault(destination.key[1], destination)
 
     def take_turn(self, destination: Destination) -> None:
-        """Move a destination behind the others, or remove it if no event waits for it."""
+        """Move a destination behind the others, or make it inactive if no event waits for it."""
         del self.active[destination.key[1]]
         if destination.waiting:
             self.active[destination.key[1]] = destination
 
     def settle(self, destination: Destination) -> None:
-        """Remove a destination if no event waits for it."""
+        """Make a destination inactive if no event waits for it."""
         if not destination.waiting:
             self.active.pop(destination.key[1], None)

@@ -1,10 +1,11 @@
-"""Scheduler of webhook sends: no slow or dead destination holds up the others.
+"""Scheduler of webhook sends, in which a slow or dead destination does not delay the others.
 
-Sends go round robin over requesters first, and then over the destinations of a requester. A destination gets
-one send at a time until it has answered, and again after it did not answer. Events that cannot be sent soon
-are handed back to the outbox; events that a circuit breaker holds back are refused without a send.
+Requesters are served round robin, and so are the destinations of a requester. A destination gets one send at
+a time until it has answered once, and again after a send that it did not answer. Events that cannot be sent
+soon are postponed in the outbox. Events for a destination with an open circuit breaker are refused without a
+send.
 
-The scheduler only decides: it does no I/O, reads the time from `clock`, and its callers hold a lock.
+The scheduler does no I/O, and reads the time from `clock`. Its callers hold a lock.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -25,18 +26,18 @@ from euterpe.dispatch.send_slots import SendCounts, SendSlots
 from euterpe.store.queue.origins import KnownOrigin, OriginChange, OriginKey
 from euterpe.store.queue.outbox import ClaimedEvent
 
-# Limits in batches. With more than `_MAX_WAITING`, events that cannot be sent soon are handed back at once.
-# With `_MAX_WAITING_OF_ONE` such events, a requester is left out of claims.
+# Limits, as numbers of batches. If more than `_MAX_WAITING` batches wait, events that cannot be sent soon are
+# postponed at once. Claims skip a requester that has `_MAX_WAITING_OF_ONE` batches of such events.
 _MAX_WAITING, _MAX_WAITING_OF_ONE = 20, 4
-# Events that are handed back are due again after a second at the earliest and a quarter of an hour at the
-# latest, spaced so that it costs little to claim the events of a stuck destination again and again.
+# Postponed events are due again after 1 s to 15 min. Their times are spaced, so that repeated claims of the
+# events of a stuck destination cost little.
 _SPACING_S = 1.0
 _LONGEST_WAIT_S = 900.0
 
 
 @dataclass(frozen=True)
 class Postponement:
-    """Events of one destination to hand back to the outbox."""
+    """Events of one destination that are to be postponed in the outbox."""
 
     events: list[ClaimedEvent]
     delay_ms: int
@@ -71,10 +72,10 @@ class SendScheduler:
         self._sends: list[Send] = []
         self._starts = 0
 
-    # -- what comes in
+    # -- input: claimed events
 
     def unproven_destinations(self, events: Iterable[ClaimedEvent]) -> set[OriginKey]:
-        """Return the destinations that are not `PROVEN`; the caller must read their stored state."""
+        """Return the destinations that are not `PROVEN`. The caller must read their stored state."""
         keys = {origin_key_of(event) for event in events}
         return {key for key in keys if (d := self._known(key)) is None or d.health is not Health.PROVEN}
 
@@ -98,18 +99,19 @@ class SendScheduler:
         self._forget_some()
 
     def room(self) -> int:
-        """Return how many events to claim now: a whole batch once at most one batch is left to send, else 0.
+        """Return how many events to claim now: a batch if at most one batch is left to send, else 0.
 
-        Events that cannot be sent soon do not count, so that they take no room from other events.
+        Events that cannot be sent soon do not count, so that they take no room from other events. Return 0 if
+        too many events wait.
         """
         now, load = self._clock(), SendCounts(self._sends)
         ready = sum(min(len(d.waiting), self._sendable(d, load, now)) for d in self._waiting_ones())
         return self._batch if ready <= self._batch and not self._is_crowded() else 0
 
     def saturated(self) -> frozenset[str]:
-        """Return the requesters that have too many events that cannot be sent soon: claims skip them.
+        """Return the requesters that claims must skip, because too many of their events cannot be sent soon.
 
-        The bound is four batches, or the free room if that is less: no requester can take all the room.
+        The limit is four batches, or the free room if that is less, so that no requester takes all the room.
         """
         now, load = self._clock(), SendCounts(self._sends)
         held = {
@@ -122,16 +124,16 @@ class SendScheduler:
         most = max(1, min(_MAX_WAITING_OF_ONE * self._batch, free))
         return frozenset(requester_id for requester_id, count in held.items() if count >= most)
 
-    # -- what goes out
+    # -- output: sends, refusals and postponements
 
     def start_next(self) -> Send | None:
-        """Return the next send, which counts as under way from now on, or None if no send may start."""
+        """Start the next send and return it. Return None if no send may start."""
         now = self._clock()
         for send in self._sends:
             send.is_detached = send.is_detached or send.has_waited(now)
         load = SendCounts(self._sends)
-        # The requester served longest ago comes first: at the end of the line, a requester with few events
-        # would wait for a send of every other requester.
+        # The requester that was served longest ago comes first. In a plain queue of requesters, a requester
+        # with few events would join at the end and wait for a send of every other requester.
         by_turn = sorted(self._active.items(), key=lambda item: item[1].last_start)
         for requester_id, requester in by_turn:
             if not self._slots.has_room_for(requester_id, load):
@@ -145,7 +147,7 @@ class SendScheduler:
         return None
 
     def finish(self, send: Send, outcome: Outcome) -> OriginChange | None:
-        """Record how a send ended; return the change of its receiver's state to store, if any."""
+        """Record the outcome of a send. Return the change of its receiver's state to store, if any."""
         destination, now = send.destination, self._clock()
         self._sends.remove(send)
         destination.sends.remove(send)
@@ -154,7 +156,7 @@ class SendScheduler:
     def refuse(self) -> list[Refusal]:
         """Remove and return the events for receivers whose circuit breaker is open.
 
-        Events on their last attempt stay: no event becomes a dead letter without a last send.
+        Keep events on their last attempt, so that no event becomes a dead letter without a last send.
         """
         now, refusals = self._clock(), []
         for destination in self._waiting_ones():
@@ -165,7 +167,7 @@ class SendScheduler:
         return refusals
 
     def hand_back(self) -> list[Postponement]:
-        """Remove and return events that cannot be sent soon, if they waited long or too many wait."""
+        """Remove and return events that cannot be sent soon, if they have waited long or too many wait."""
         now, load, is_crowded = self._clock(), SendCounts(self._sends), self._is_crowded()
         surplus = ((d, d.waiting[self._sendable(d, load, now) :]) for d in self._waiting_ones())
         return [
@@ -184,7 +186,7 @@ class SendScheduler:
         return waiting
 
     def next_change(self) -> float | None:
-        """Return the seconds until time alone lets an event start or be handed back, or None."""
+        """Return the seconds until a send counts as slow or an event has waited long, or None."""
         if not self._active:
             return None
         now = self._clock()
@@ -209,7 +211,7 @@ class SendScheduler:
         return found
 
     def _forget_some(self) -> None:
-        """Forget the idle requesters used longest ago, while too many destinations are known."""
+        """Forget idle requesters, least recently used first, while too many destinations are known."""
         surplus = sum(map(len, self._requesters.values())) - self._most_known
         idle = iter([old for old, requester in self._requesters.items() if requester.is_idle()])
         while surplus > 0 and (oldest := next(idle, None)) is not None:
@@ -251,9 +253,9 @@ class SendScheduler:
         return sum(len(d.waiting) for d in self._waiting_ones()) > _MAX_WAITING * self._batch
 
     def _sendable(self, destination: Destination, load: SendCounts, now: float) -> int:
-        """Return how many waiting events will be sent within `SLOW_AFTER_S` if the receiver keeps its pace.
+        """Return how many waiting events will be sent within `SLOW_AFTER_S` at the receiver's current pace.
 
-        Return 0 if the requester has no free slot: its events must not keep others from being claimed.
+        Return 0 if the requester has no free slot, because its events must not prevent further claims.
         """
         if destination.health is not Health.PROVEN or destination.waits_for_slow_send(now):
             return 0

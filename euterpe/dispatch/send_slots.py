@@ -1,11 +1,11 @@
 """Concurrency limits for webhook sends, shared between requesters by a dynamic threshold.
 
-A send counts against `concurrency` until its receiver is slow to answer; then it holds a slot for slow sends
-until it ends. Every send reserves a slow slot at its start, so a slot of `concurrency` is free again after
-half a second at the latest, whatever the receivers do.
+A send counts against `concurrency` until its receiver is slow to answer. Then the send holds a slot for slow
+sends until it ends. Every send reserves a slow slot at its start, so each slot of `concurrency` is free again
+after half a second at the latest, even if no receiver answers.
 
-A requester may hold as many slots as are free (a dynamic threshold, as in shared buffers of network
-switches): one busy requester gets half of the slots, two get a third each, and some slots are always left for
+A requester may hold as many slots as are free. This is a dynamic threshold, as in shared buffers of network
+switches: one busy requester gets half of the slots, two get a third each, and some slots are always left for
 a requester that holds none.
 """
 
@@ -19,12 +19,12 @@ _SLOW_FACTOR = 4
 
 
 def max_concurrent_sends(concurrency: int) -> int:
-    """Return the most sends that can be under way at once: `concurrency` plus the slots for slow sends."""
+    """Return the maximum number of concurrent sends: `concurrency` plus the slots for slow sends."""
     return concurrency + _SLOW_FACTOR * concurrency
 
 
 class SendCounts:
-    """The number of sends under way, in all and per requester."""
+    """The number of sends under way, in total and per requester."""
 
     def __init__(self, sends: Iterable[Send]) -> None:
         self.by_requester, self.trials_by_requester = Counter[str](), Counter[str]()
@@ -47,22 +47,22 @@ class SendSlots:
     def __init__(self, concurrency: int) -> None:
         self._concurrency = concurrency
         self._all, self._trials = max_concurrent_sends(concurrency), _SLOW_FACTOR * concurrency
-        # One slot is kept for receivers that answer, however many unproven receivers wait for a trial.
+        # Trials of unproven receivers leave one slot free for receivers that answer.
         self._prompt_trials = max(1, concurrency - 1)
 
     def has_room_for(self, requester_id: str, load: SendCounts) -> bool:
-        """Return whether this requester may start any send at all."""
+        """Return whether this requester may start a send to any destination."""
         return load.by_requester[requester_id] < self._all - load.all
 
     def may_start(self, destination: Destination, load: SendCounts, now: float) -> bool:
-        """Return whether a send to this destination may start, given that its requester may start one."""
+        """Return whether a send to this destination may start. The caller has checked `has_room_for`."""
         if destination.health is Health.PROVEN:
             most = 1 if destination.waits_for_slow_send(now) else self._concurrency
             return len(destination.sends) < most and load.prompt < self._concurrency
         requester_id, _ = destination.key
         if destination.sends or load.trials_by_requester[requester_id] >= self._trials - load.trials:
             return False
-        # A suspect receiver will probably not answer, so its send holds a slot for slow sends from the start.
+        # A suspect receiver will probably not answer, so its send uses only a slow slot from the start.
         return destination.health is Health.SUSPECT or (
             load.prompt < self._concurrency and load.prompt_trials < self._prompt_trials
         )
