@@ -1,6 +1,6 @@
-"""The webhook dispatcher: claims events from the outbox, sends each as a signed webhook, settles the result.
+"""The webhook dispatcher: claims events from the outbox, sends them as signed webhooks, settles the results.
 
-One thread claims events and starts sends, a pool sends, one thread settles, and one extends the leases.
+One thread claims events and starts sends, a thread pool sends, one thread settles, one extends the leases.
 """
 
 import threading
@@ -33,19 +33,19 @@ from euterpe.store.store import Store
 
 _log = structlog.get_logger(__name__)
 
-# SQLite sends a wake-up at every commit, our own commits included: without this pause each commit would cause
-# a claim that finds little.
+# With SQLite every commit causes a wake-up, including our own commits. Without this pause, each commit would
+# cause a claim that finds few events.
 _CLAIM_PAUSE_S = 0.005
-# The pause of all sends while the key provider is unavailable. The events wait in the outbox with their
-# attempts, without a lease.
+# The pause of all sends while the key provider is unavailable. Meanwhile the events wait in the outbox, with
+# no lease and with all their attempts.
 _KEYS_PAUSE_S = 5.0
 
 
 class Dispatcher:
     """A context manager whose threads deliver the outbox between `start` and `stop`.
 
-    `egress` needs `max_concurrent_sends(concurrency)` connections. Its `listener` wakes it for new
-    events; the dispatcher closes it.
+    `egress` needs `max_concurrent_sends(concurrency)` connections. `listener` wakes the dispatcher for new
+    events, and the dispatcher closes it.
     """
 
     def __init__(
@@ -89,9 +89,9 @@ class Dispatcher:
             part.start()
 
     def stop(self, drain: bool = True) -> None:
-        """Finish the sends under way and give back the other events.
+        """Finish the sends under way and release the other events.
 
-        Without `drain`, do not wait for receivers: the leases of the events under way expire.
+        Without `drain`, do not wait for receivers. The leases of the events under way then expire.
         """
         if self._loop.is_stopping:
             return
@@ -101,9 +101,9 @@ class Dispatcher:
         self._loop.stop()
         self._release_waiting()
         self._senders.shutdown(wait=drain)
-        self._release_waiting()  # events that came back because the database was unavailable
+        self._release_waiting()  # events that were not sent because the database or the keys were unavailable
         self._result_writer.stop()
-        self._lease_keeper.stop()  # last: until here the held events need their leases
+        self._lease_keeper.stop()  # after the other parts, because held events need their leases
         self._listener.close()
 
     def __enter__(self) -> Self:
@@ -115,7 +115,7 @@ class Dispatcher:
     ) -> None:
         self.stop()
 
-    # -- the thread that claims
+    # -- the claim thread
 
     def _claim_once(self) -> float:
         if self._claim():
@@ -151,7 +151,7 @@ class Dispatcher:
             return not (self._outbox_has_more and self._scheduler.room())
 
     def _read_origins(self, unproven: Set[OriginKey]) -> Mapping[OriginKey, KnownOrigin] | None:
-        """Return the stored state of these receivers; None in an outage, which does not stop the sends."""
+        """Return the stored state of these receivers. Return None in an outage, in which sends continue."""
         try:
             return self._store.outbox.origins.read(unproven)
         except StoreUnavailable as error:
@@ -185,7 +185,7 @@ class Dispatcher:
         )
 
     def _postpone_all(self) -> None:
-        """Give the waiting events back in one transaction until the pause for the keys has ended."""
+        """Postpone all waiting events, in one transaction, until the pause for the keys ends."""
         with self._lock:
             waiting, pause_s = self._scheduler.clear(), self._keys.seconds_left
         if not waiting:
@@ -211,7 +211,7 @@ class Dispatcher:
             self._loop.sleep(_CLAIM_PAUSE_S)
         self._listener.wait(min(one for one in (jittered(self._poll_s), *changes) if one is not None))
 
-    # -- the threads that send
+    # -- the sending threads
 
     def _start_sends(self) -> None:
         """Start all sends that may start now. The caller holds the lock."""
@@ -227,7 +227,7 @@ class Dispatcher:
             send = self._finish(send, delivery, outcome)
 
     def _deliver(self, event: ClaimedEvent) -> tuple[Delivery | None, Outcome | None]:
-        """Return the delivery, if there was one, and what it shows about the receiver.
+        """Return the delivery, if any, and its outcome for the health of the receiver.
 
         The outcome is None if the event has to wait because the database or the key provider is unavailable.
         """
@@ -245,7 +245,7 @@ class Dispatcher:
             return None, None
 
     def _before_send(self, event: ClaimedEvent) -> None:
-        """Note that the keys are available. Raise `SendWithdrawn` if the lease may end during the send."""
+        """Record that the keys are available. Raise `SendWithdrawn` if the lease may end during the send."""
         with self._lock:
             is_back = self._keys.end()
         if is_back:
@@ -264,10 +264,10 @@ class Dispatcher:
             is_new = self._keys.begin()
         if is_new:
             _log.warning("key_provider_unavailable", error=str(error))
-        self._listener.wake()  # the claim thread gives the events back
+        self._listener.wake()  # so that the claim thread postpones the events
 
     def _finish(self, send: Send, delivery: Delivery | None, outcome: Outcome | None) -> Send | None:
-        """Settle a delivery that has ended; return the next send of this thread, if any."""
+        """Record the end of a delivery, if any. Return the next send for this thread, if any."""
         with self._lock:
             change = self._scheduler.finish(send, outcome or Outcome.NOTHING)
             if delivery is not None:
@@ -275,10 +275,9 @@ class Dispatcher:
             for refusal in self._scheduler.refuse():
                 self._refuse(refusal)
             if outcome is None:
+                # The claim thread sends the event or postpones it.
                 self._scheduler.add([send.event])
-                return (
-                    None  # the claim thread sends the event, or gives it back, once the database is available
-                )
+                return None
             if self._loop.is_stopping:
                 return None
             following = self._start_next()
@@ -288,7 +287,7 @@ class Dispatcher:
         return following
 
     def _may_claim_more(self) -> bool:
-        """Return whether an ended delivery made room for events that the last claim left in the outbox."""
+        """Return whether there is now room for events that the last claim left in the outbox."""
         if self._outbox_has_more and self._scheduler.room():
             return True
         return bool(self._skipped) and not self._skipped <= self._scheduler.saturated()

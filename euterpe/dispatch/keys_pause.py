@@ -6,14 +6,14 @@ from euterpe.runtime.retry import jittered
 
 
 class KeysPause:
-    """One outage of the key provider, as the dispatcher sees it: pauses, and one trial send after each.
+    """The state of an outage of the key provider: pauses, with one trial send after each pause.
 
-    It holds up the sends of all requesters, because every send needs a webhook secret. This is also true
-    while only one of two providers is unavailable, or while the secrets of a requester are still cached. A
-    pause for each requester would need a claim for each requester in every pause: with 5,000 waiting events,
-    claims and postponements were 160 transactions a second, for as long as the outage lasted.
+    A pause stops the sends of all requesters, because every send needs a webhook secret. It does so even if
+    only one of two providers is unavailable, or if the secrets of a requester are still cached. Pauses per
+    requester would need a claim for each requester in every pause: with 5,000 waiting events, claims and
+    postponements were 160 transactions a second, for as long as the outage lasted.
 
-    Its callers hold a lock.
+    The callers hold a lock.
     """
 
     def __init__(
@@ -32,16 +32,16 @@ class KeysPause:
         return 0.0 if self._until is None else max(0.0, self._until - self._clock())
 
     def begin(self) -> bool:
-        """Note that a send got no key. Return whether this begins an outage."""
+        """Record that a send got no key. Return whether this begins an outage."""
         if self._until is not None:
-            return False  # a send that began before the outage, or a trial: the next pause runs already
+            return False  # the send began before the outage or was a trial, and the pause already runs
         self._start_pause()
         return True
 
     def begin_trial(self) -> bool:
-        """Permit one send if a pause has ended. Return whether it did.
+        """Permit one trial send if a pause has ended. Return whether the trial was permitted.
 
-        The next pause runs from now on, so the next trial needs no word of how this one ended.
+        The next pause begins now, so the next trial does not depend on the result of this trial.
         """
         if self._until is None or self._clock() < self._until:
             return False
@@ -50,12 +50,12 @@ class KeysPause:
         return True
 
     def take_start(self) -> bool:
-        """Return whether a send may start now. In an outage the trial is then used up."""
+        """Return whether a send may start now. In an outage, this uses up the trial."""
         may_start, self._is_trial_left = self._until is None or self._is_trial_left, False
         return may_start
 
     def end(self) -> bool:
-        """Note that a send got its keys. Return whether this ends an outage."""
+        """Record that a send got its keys. Return whether this ends an outage."""
         was_on, self._until, self._is_trial_left = self.is_on, None, False
         return was_on
 

@@ -1,4 +1,4 @@
-"""The dispatcher's lease keeper: one heartbeat extends the leases of all events that are not settled yet."""
+"""The dispatcher's lease keeper: one heartbeat extends the leases of all events that are not yet settled."""
 
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -19,7 +19,7 @@ class HeldEvent:
 
 
 class EventLeaseKeeper(LeaseKeeper[HeldEvent]):
-    """The events that a dispatcher claimed through it and has not settled yet. Thread-safe."""
+    """The events that a dispatcher claimed with `claim` and has not settled yet. Thread-safe."""
 
     def __init__(
         self, outbox: Outbox, *, lease_ms: int, heartbeat_ms: int, clock: Callable[[], float] = time.monotonic
@@ -40,12 +40,12 @@ class EventLeaseKeeper(LeaseKeeper[HeldEvent]):
                 self.remove(event.event_id, held)
 
     def holds_for(self, event: ClaimedEvent, seconds: float) -> bool:
-        """Return whether the lease lasts for `seconds` more, even if no heartbeat succeeds."""
+        """Return whether the lease lasts for `seconds` more, even without another heartbeat."""
         held = self._claim_of(event)
         return held is not None and self._clock() + seconds <= held.ends
 
     def _claim_of(self, event: ClaimedEvent) -> HeldEvent | None:
-        """Return the held claim of an event, or None if it was lost, also to a later claim of ours."""
+        """Return the held claim of an event. Return None if it was lost, even to a later claim of ours."""
         held = self.get(event.event_id)
         return held if held and held.event.claim_version == event.claim_version else None
 
@@ -56,7 +56,7 @@ class EventLeaseKeeper(LeaseKeeper[HeldEvent]):
             held.ends = self._end(requested_at) if held.event.event_id in kept else requested_at
 
     def _end(self, requested_at: float) -> float:
-        """Return the lease's end, counted from before the request: never later than in the database."""
+        """Return the lease's end. The database counts from a later moment, so its end is not earlier."""
         return requested_at + self._lease_ms / 1000
 
     def pause_after(self, error: Exception) -> float:

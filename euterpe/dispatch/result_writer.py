@@ -1,4 +1,4 @@
-"""Batched writes of delivery results: many in a transaction, and none delayed for long."""
+"""Batched writes of delivery results: one transaction for many results, with a short delay."""
 
 import threading
 import time
@@ -22,23 +22,24 @@ def outage_pause_s(failures: int) -> float:
 
 _log = structlog.get_logger(__name__)
 
-# Five senders end some ten deliveries in this time; a transaction for each delivery would halve the rate.
+# Results are gathered for this time, in which five senders end some ten deliveries. A transaction for each
+# delivery would halve the rate.
 _GATHER_S = 0.005
-# After a large batch more results come soon, so wait longer: with batches of 50 instead of 25 a delivery took
-# some 3 % less CPU time on SQLite and 8 % less on Postgres.
+# After a large batch more results come soon, so gather for longer. With batches of 50 instead of 25, a
+# delivery took some 3 % less CPU time on SQLite and 8 % less on Postgres.
 _GATHER_MORE_S = 0.02
 _LARGE_BATCH = 10
-_FULL_BATCH = 50  # a batch of this size is written at once
+_FULL_BATCH = 50  # a batch of this size is written without a further delay
 _MAX_BATCH = 200
-# The longest wait of a stopping dispatcher for its database: unsettled events are delivered again.
+# A stopping dispatcher waits at most this long for its database. Then unsettled events are delivered again.
 _GIVE_UP_S = 3.0
 
 
 class ResultWriter:
     """A thread that settles deliveries in batches, and then calls `settled` with their events.
 
-    While the database is unavailable it retries, until `give_up_s` after `stop`: events not settled by then
-    are delivered again when their leases have expired.
+    While the database is unavailable, the thread retries until `give_up_s` after `stop`. Events that are not
+    settled by then are delivered again when their leases have expired.
     """
 
     def __init__(
@@ -79,12 +80,12 @@ class ResultWriter:
             return None
         try:
             self._write(batch)
-        finally:  # or the leases of events that nobody settles would be extended for ever
+        finally:  # otherwise the leases of events that are never settled would be extended for ever
             self._settled([delivery.event for delivery in batch])
         return 0.0
 
     def _next_batch(self) -> list[Delivery]:
-        """Return the next deliveries to write; an empty list when the writer stops and all are written."""
+        """Return the next deliveries to write, or an empty list when the writer stops and all are written."""
         with self._changed:
             self._changed.wait_for(lambda: self._ended or self._loop.is_stopping)
             self._changed.wait_for(
@@ -120,7 +121,7 @@ class ResultWriter:
         return time.monotonic() < self._last_try
 
     def _write_singly(self, batch: Sequence[Delivery], error: Exception) -> None:
-        """Write each delivery by itself, so that one bad result does not keep the others unsettled."""
+        """Write each delivery in its own transaction, so that one bad result does not stop the others."""
         if len(batch) > 1:
             for delivery in batch:
                 self._write([delivery])

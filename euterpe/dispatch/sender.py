@@ -1,4 +1,4 @@
-"""Delivery attempts: sign an event, send it, and decide by the answer whether to retry."""
+"""Deliveries: sign an event, send it, and decide by the answer whether to send it again."""
 
 import re
 import threading
@@ -37,13 +37,13 @@ from euterpe.store.secrets.requesters import Requesters
 
 _log = structlog.get_logger(__name__)
 
-# The longest time until a new secret is used and an expired secret is not used any more.
+# Secrets are cached for this long, so the dispatcher may use old secrets for this long after a change.
 _FRESH_S = 3.0
 _CAPACITY = 1_000
 
 
 class NoWebhookSecret(EuterpeError):
-    """The requester has no valid secret. Its events are not sent, as receivers could not verify them."""
+    """Raised when a requester has no valid secret. No event is sent, because no receiver could verify it."""
 
     code = DeliveryCode.NO_WEBHOOK_SECRET
     retryable = code.retryable
@@ -57,7 +57,7 @@ class SendWithdrawn(Exception):
 
 
 class SigningSecrets:
-    """A cache of the secrets that sign webhooks; it keeps each secret for a few seconds."""
+    """A cache of the secrets that sign webhooks. It keeps each secret for a few seconds."""
 
     def __init__(
         self,
@@ -118,13 +118,13 @@ class Sender:
     def deliver(
         self, event: ClaimedEvent, before_send: Callable[[ClaimedEvent], None] = lambda _: None
     ) -> tuple[Delivery, Outcome]:
-        """Send an event; return the delivery and what it shows about the receiver.
+        """Send an event. Return the delivery and its outcome for the health of the receiver.
 
-        `before_send` is called once the secrets are there, which may take the key provider seconds. It may
-        raise `SendWithdrawn`, which is raised from here; then nothing was sent.
+        `before_send` is called after the secrets have been read, for which a key provider may need seconds.
 
-        Otherwise raise only `StoreUnavailable` or `KeyProviderUnavailable`, when the secrets cannot be read:
-        then nothing was sent.
+        Raise `StoreUnavailable` or `KeyProviderUnavailable` if the secrets cannot be read, and
+        `SendWithdrawn` if `before_send` raises it. In all three cases nothing was sent. No other error is
+        raised.
         """
         began = time.monotonic()
         answer: EgressResponse | None = None
@@ -139,7 +139,8 @@ class Sender:
         except (StoreUnavailable, KeyProviderUnavailable, SendWithdrawn):
             raise
         except EgressRefused as refused:
-            # The operator's policy: a retry changes nothing, but a replay works once the policy is changed.
+            # The operator's policy refused the URL. A retry would not help, but a replay works after the
+            # operator has changed the policy.
             decision, outcome = Undeliverable(_reason(refused)), Outcome.NOTHING
         except EuterpeError as failure:
             # All other errors are retried, even those of certificates and keys, because people fix them.
@@ -217,7 +218,7 @@ def _reason(error: EuterpeError) -> str:
 def _delivery(
     event: ClaimedEvent, decision: DeliveryDecision, answer: EgressResponse | None, took_ms: int, url: str
 ) -> Delivery:
-    # A receiver that named a time gets no request before that time.
+    # A receiver that named a time gets no request earlier, even after it recovers from an outage.
     is_timed = answer is not None and (answer.status == 429 or "retry-after" in answer.headers)
     waits_for = origin_of(event.url) if isinstance(decision, Redeliver) and not is_timed else None
     if answer is None:
@@ -237,7 +238,8 @@ def _log_delivery(delivery: Delivery) -> None:
     }
     match decision:
         case Delivered():
-            # The delivery log has this delivery already, and a log line costs a fifth as much as a delivery.
+            # The level is debug, because the delivery log already has this delivery, and a log line costs a
+            # fifth as much as a delivery.
             _log.debug("event_delivered", **fields)
         case Undeliverable():
             _log.error("event_undeliverable", reason=decision.reason, **fields)
@@ -253,7 +255,7 @@ _SECONDS = re.compile(r"[0-9]{1,10}")
 
 
 def retry_after_ms(value: str | None, now: float) -> int | None:
-    """Return the wait of a `Retry-After` header, or None if it is unreadable; `now` is in epoch seconds."""
+    """Return the wait in a `Retry-After` header, or None if it is malformed. `now` is in epoch seconds."""
     value = (value or "").strip()
     if _SECONDS.fullmatch(value):
         return int(value) * 1000
