@@ -1,1 +1,1 @@
-"""Background loop, lease keeper, retry, jitter and install hint. There are no rules of the domain here."""
+"""Background loop, lease keeper, retry, jitter and install hint. This package has no rules of the domain."""

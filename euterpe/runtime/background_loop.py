@@ -1,4 +1,4 @@
-"""A function that runs again and again in a thread of its own, until it is stopped."""
+"""A background loop: a thread that calls a function again and again until the loop is stopped."""
 
 import threading
 import time
@@ -13,11 +13,11 @@ class BackgroundLoop:
     """A daemon thread that calls `run_once` until `stop`.
 
     `run_once` returns the seconds to sleep before the next call, or None to end the loop. If it raises, the
-    loop goes on: `on_error` gets the exception and returns the seconds to sleep. Without `on_error`, or if
-    `on_error` raises, the exception is logged and the loop sleeps for a second.
+    loop continues: `on_error` gets the exception and returns the seconds to sleep. Without `on_error`, or if
+    `on_error` raises, the loop logs the exception and sleeps for a second.
 
-    With `drains` the loop goes on after `stop` until `run_once` returns None. It then sleeps only after an
-    exception, by `drain_sleep`.
+    With `drains` the loop continues after `stop`, until `run_once` returns None. It then calls `drain_sleep`
+    to sleep after an exception, and does not sleep otherwise.
     """
 
     def __init__(
@@ -43,15 +43,15 @@ class BackgroundLoop:
         return self._stopping.is_set()
 
     def sleep(self, seconds: float) -> bool:
-        """Sleep until the time is up or the loop is stopped; return whether the loop is stopped."""
+        """Sleep until the time is up or the loop is stopped. Return whether the loop is stopped."""
         return self._stopping.wait(seconds)
 
     def begin_stop(self) -> None:
-        """Let the loop end after the current call. The caller must wake that call if it waits."""
+        """Let the loop end after the current call of `run_once`. The caller must wake it if it waits."""
         self._stopping.set()
 
     def stop(self) -> None:
-        """Stop the loop and wait for its end. Return at once if it was never started."""
+        """Stop the loop and wait for its end. Do nothing more if the loop was never started."""
         self.begin_stop()
         if self._thread.ident is not None:
             self._thread.join()
@@ -64,7 +64,7 @@ class BackgroundLoop:
                 return
             try:
                 pause = self._run_once()
-            except Exception as error:  # noqa: BLE001  a service without this thread looks alive and does nothing
+            except Exception as error:  # noqa: BLE001  without this thread the service would do nothing
                 pause = self._pause_after(error)
                 if is_stopped:
                     self._drain_sleep(pause)
@@ -72,7 +72,7 @@ class BackgroundLoop:
     def _pause_after(self, error: Exception) -> float:
         try:
             return self._on_error(error)
-        except Exception as second:  # noqa: BLE001  as above: the handler may lack memory, too
+        except Exception as second:  # noqa: BLE001  the handler may fail, too, for example without memory
             return self._log_error(second)
 
     def _log_error(self, error: Exception) -> float:

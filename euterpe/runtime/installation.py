@@ -1,4 +1,4 @@
-"""Find out how this copy of Euterpe was installed, and print the line that installs one of its extras."""
+"""Find out how this copy of Euterpe was installed, and return the command that installs one of its extras."""
 
 import json
 import os
@@ -14,16 +14,16 @@ from urllib.request import url2pathname
 import euterpe
 
 DISTRIBUTION = "euterpe-transcode"
-# A container image sets this variable to its own name: a package that is installed in a running container is
-# lost with the container.
+# A container image sets this variable to its own name. The hint then is to build an image, because a package
+# that is installed in a running container is lost with the container.
 IMAGE_VARIABLE = "EUTERPE_IMAGE"
 
 
 def install_hint(extra: str, *, environ: Mapping[str, str] = os.environ) -> str:
-    """Return what to do so that this Python gets the packages of an extra, in words that follow a semicolon.
+    """Return the instruction that installs an extra into this Python, as text that follows a semicolon.
 
-    The line names where this copy came from: a checkout, a wheel or the package index. For a container image
-    it is a line of a Dockerfile.
+    The command installs from the origin of this copy: a checkout, a wheel or the package index. For a
+    container image, the instruction has the command as a line of a Dockerfile.
     """
     try:
         installed = distribution(DISTRIBUTION)
@@ -36,10 +36,10 @@ def install_hint(extra: str, *, environ: Mapping[str, str] = os.environ) -> str:
 
 
 def _installer(installed: Distribution | None, environ: Mapping[str, str]) -> str:
-    """Return the command that installs into this Python's environment, whichever environment is active."""
+    """Return the command that installs into this Python's environment, even if another one is active."""
     python = shlex.quote(sys.executable)
     if installed is not None and (installed.read_text("INSTALLER") or "").strip() == "uv":
-        return f"uv pip install --python {python}"  # uv makes environments without pip
+        return f"uv pip install --python {python}"  # uv creates environments without pip
     pip = shutil.which("pip", path=environ.get("PATH", os.defpath))
     if pip is not None and Path(pip).parent == Path(sys.executable).parent:
         return "pip install"
@@ -49,7 +49,7 @@ def _installer(installed: Distribution | None, environ: Mapping[str, str]) -> st
 def _requirement(installed: Distribution | None, extra: str) -> str:
     """Return the requirement, quoted for a shell.
 
-    The name alone is enough for whatever is installed: pip keeps the copy that is there, and adds packages.
+    For any copy but a checkout or a wheel file the name is enough: pip keeps the copy, and adds packages.
     """
     if installed is None:  # the package is on PYTHONPATH
         folder = Path(euterpe.__file__).parents[1]

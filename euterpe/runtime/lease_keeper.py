@@ -1,4 +1,4 @@
-"""A lease keeper: one heartbeat at an interval for all claims that a process holds."""
+"""A lease keeper: it sends one heartbeat per interval for all claims that a process holds."""
 
 import threading
 from abc import ABC, abstractmethod
@@ -11,9 +11,9 @@ T = TypeVar("T")
 
 
 class LeaseKeeper(ABC, Generic[T]):
-    """The claims in hand, by key, and the thread that sends their heartbeats. Thread-safe.
+    """The claims that a process holds, by key, and the thread that sends their heartbeats. Thread-safe.
 
-    A subclass sends the heartbeat, and decides how soon after a failure the next one follows.
+    A subclass sends the heartbeat, and decides after a failure when to send the next heartbeat.
     """
 
     def __init__(self, name: str, *, interval_s: float) -> None:
@@ -26,26 +26,26 @@ class LeaseKeeper(ABC, Generic[T]):
 
     @abstractmethod
     def send_heartbeat(self, claims: Sequence[T]) -> None:
-        """Extend the leases of these claims, and take note of those that were lost."""
+        """Extend the leases of these claims, and record which claims were lost."""
 
     @abstractmethod
     def pause_after(self, error: Exception) -> float:
-        """Log why a heartbeat failed, and return the seconds until the next one."""
+        """Log the error of a heartbeat, and return the seconds until the next heartbeat."""
 
     def start(self) -> None:
         self._loop.start()
 
     def stop(self) -> None:
-        """Stop the heartbeats. Call it last, because every claim in hand needs them."""
+        """Stop the heartbeats. Call this last, because all held claims need heartbeats."""
         self._loop.stop()
 
     def add(self, key: str, claim: T) -> None:
-        """Hold a claim. It replaces an earlier claim of the same row, which was lost."""
+        """Add a claim to the held claims. It replaces an earlier claim of the same row, which was lost."""
         with self._lock:
             self._held[key] = claim
 
     def remove(self, key: str, claim: T) -> None:
-        """Stop holding this claim. A later claim of the same row stays."""
+        """Remove this claim from the held claims. A later claim of the same row stays."""
         with self._lock:
             if self._held.get(key) is claim:
                 del self._held[key]
@@ -59,7 +59,7 @@ class LeaseKeeper(ABC, Generic[T]):
             return list(self._held.values())
 
     def beat(self) -> None:
-        """Send one heartbeat for all claims in hand."""
+        """Send one heartbeat for all held claims."""
         if claims := self.held():
             self.send_heartbeat(claims)
 

@@ -1,4 +1,4 @@
-"""Retry a call with exponential backoff and jitter; the random numbers for jitter, never for secrets."""
+"""Retry a call with exponential backoff and jitter. The random numbers here must not be used for secrets."""
 
 import random
 import time
@@ -9,12 +9,12 @@ R = TypeVar("R")
 
 
 def draw() -> float:
-    """Return a number that is uniform in [0, 1)."""
+    """Return a random number with a uniform distribution in [0, 1)."""
     return random.random()  # noqa: S311  jitter, not a secret
 
 
 def jittered(seconds: float, least: float = 0.5, most: float = 1.5) -> float:
-    """Return `seconds` times a factor that is uniform between `least` and `most`."""
+    """Return `seconds` times a uniform random factor between `least` and `most`."""
     return seconds * (least + (most - least) * draw())
 
 
@@ -27,9 +27,9 @@ def retry(
     longest_pause_s: float = 5.0,
     sleep: Callable[[float], object] = time.sleep,
 ) -> R:
-    """Return the result of `call`, repeated while it raises `on` and `may_retry` returns true.
+    """Return the result of `call`. Repeat it while it raises `on` and `may_retry` returns true.
 
-    The pauses double from `first_pause_s` to `longest_pause_s`, each with jitter.
+    The pauses double from `first_pause_s` to `longest_pause_s`, and each has jitter.
     """
     pause = first_pause_s
     while True:
