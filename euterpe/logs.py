@@ -1,7 +1,6 @@
 """JSON logging with structlog, one line per event, and redaction of secrets.
 
-Our own code must not log secrets. The redaction is for the log lines of libraries and the texts of
-exceptions.
+Our own code must not log secrets. The redaction is for log lines of libraries and for texts of exceptions.
 """
 
 import logging
@@ -37,7 +36,7 @@ def configure(level: str, stream: TextIO = sys.stderr) -> None:
     structlog.configure(
         processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
         logger_factory=structlog.stdlib.LoggerFactory(),
-        # This wrapper drops events below the level at almost no cost. That matters, because each delivery
+        # This wrapper drops events below the level at almost no cost. The cost matters, because each delivery
         # logs a line at level debug.
         wrapper_class=structlog.make_filtering_bound_logger(level),
         cache_logger_on_first_use=True,
@@ -76,11 +75,11 @@ class _Handler(logging.StreamHandler[TextIO]):
 
 
 def redact(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """Replace secrets in the event. They are found by field name, in URLs and by token prefix.
+    """Replace secrets in the event, as a structlog processor.
 
-    This is a structlog processor.
+    Secrets are found by field name, by token prefix and in URLs.
     """
-    event.pop("color_message", None)  # a second copy of the message, from uvicorn
+    event.pop("color_message", None)  # uvicorn adds this second copy of the message
     for name, value in event.items():
         if not name.startswith("_"):
             event[name] = _HIDDEN if _SECRET_NAME.search(name) else _clean(value)

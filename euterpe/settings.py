@@ -45,9 +45,9 @@ _HEARTBEAT_MS = 15_000
 _DAY_MS = 24 * 3600 * 1000
 _GIB = 1024**3
 _LIBSQL = ("libsql:", "ws:", "wss:", "http:", "https:")
-_LARGEST_ON_LIBSQL = 512 * 1024  # because one response may contain up to fifteen specs
+_LARGEST_ON_LIBSQL = 512 * 1024  # a libSQL response may contain up to fifteen specs
 _MOST_RETRY_DELAYS = 100
-_SHORTEST_RETRY_DELAY_MS, _LONGEST_RETRY_DELAY_MS = 1_000, 7 * _DAY_MS  # a row waits for at most a week
+_SHORTEST_RETRY_DELAY_MS, _LONGEST_RETRY_DELAY_MS = 1_000, 7 * _DAY_MS  # the store accepts at most a week
 _LONGEST_WORKER_ID = 255  # the store accepts no longer id
 
 _PLAIN_VAULTS = {("http", "127.0.0.1"), ("http", "::1"), ("http", "localhost")}
@@ -68,7 +68,7 @@ _MESSAGES = {
 
 
 def _split(value: object) -> object:
-    """Split a comma-separated string, as in the environment. Return a list, as in the file, unchanged."""
+    """Split a comma-separated string (from the environment). Return a list (from the file) unchanged."""
     if isinstance(value, str):
         return tuple(word for part in value.split(",") if (word := part.strip()))
     return value
@@ -81,9 +81,9 @@ def _queues(words: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _vault_url(url: str | None) -> str | None:
-    """Accept the origin of a Vault.
+    """Return the origin of a Vault server without a slash at its end. Raise if it is not an origin.
 
-    Require TLS over a network, because tokens and data keys are sent over it.
+    Require TLS for another host, because tokens and data keys are sent to Vault.
     """
     if url is None:
         return None
@@ -107,12 +107,12 @@ def _vault_path(path: str) -> str:
 
 
 def _vault_namespace(namespace: str | None) -> str | None:
-    """Return the namespace as a path. Vault's own tools print it with a slash at the end."""
+    """Return the namespace without the slash at its end, which Vault's own tools print."""
     return None if namespace is None else _vault_path(namespace.removesuffix("/"))
 
 
 def _retry_delays(value: object) -> tuple[int, ...]:
-    """Parse durations into milliseconds. The durations are a list, or a text with commas."""
+    """Parse durations into milliseconds. `value` is a list, or a text with commas."""
     if isinstance(value, tuple) and all(isinstance(part, int) for part in value):
         return value  # the default
     words = _split(value)
@@ -187,14 +187,14 @@ class Settings(BaseSettings):
     max_source_bytes: Annotated[int, Field(ge=1)] = 50 * _GIB
     min_free_bytes: Annotated[int, Field(ge=0)] = _GIB // 2  # disk space that a worker keeps free
     stall_timeout_ms: Milliseconds = 120_000  # ffmpeg is stopped after this time without progress
-    # Kubernetes kills a pod 30 s after SIGTERM.
+    # By default Kubernetes kills a pod 30 s after SIGTERM. Attempts need up to 10 s to end after the drain.
     drain_timeout_ms: Annotated[int, Field(ge=0, le=_DAY_MS)] = 15_000
     ffmpeg: Path | None = None  # default: the ffmpeg in the imageio-ffmpeg wheel
-    # True by default, because s3:// and https:// sources cannot be turned off, so any requester can send
-    # media to a worker.
+    # The default is True, because any requester can send media to a worker: s3:// and https:// sources cannot
+    # be turned off.
     require_sandbox: bool = True
 
-    # The minimum rate of a fetch or an upload, averaged over the window. 0 turns the check off.
+    # The minimum rate of a fetch or an upload, averaged over the window. 0 disables the check.
     min_transfer_bytes_per_s: Annotated[int, Field(ge=0)] = MIN_BYTES_PER_SECOND
     min_transfer_window_ms: Milliseconds = int(WINDOW_S * 1000)
 
@@ -282,8 +282,8 @@ def load(**fixed: Any) -> Settings:
         return Settings(**fixed)
     except ValidationError as invalid:
         details = invalid.errors(include_url=False, include_input=False)
-        # Skip a default that could not be computed, because the setting that the default depends on already
-        # has a line.
+        # Skip a default that could not be computed: there is already a line for the setting that the default
+        # depends on.
         lines = [_line(detail) for detail in details if detail["type"] != "default_factory_not_called"]
         raise SettingsError(lines) from None
     except tomllib.TOMLDecodeError as error:

@@ -22,7 +22,7 @@ from euterpe.store.store import Store
 def collect_garbage_less_often() -> None:
     """Raise the garbage collector's thresholds. Call this after the start of a long-running program.
 
-    A search for cycles after every 700 objects took a tenth of a busy worker's time and found almost no
+    A search for cycles after every 700 new objects took a tenth of a busy worker's time. It found almost no
     cycles, because imported modules are never freed, and batches of rows contain no cycles.
     """
     gc.collect()
@@ -33,7 +33,7 @@ def collect_garbage_less_often() -> None:
 class LazyKeyProvider:
     """A key provider that loads the keys on first use.
 
-    So jobs can be shown and queues can be paused without the keys.
+    With it, commands that need no keys work without them, such as showing a job or pausing a queue.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -61,8 +61,8 @@ class LazyKeyProvider:
 def open_store(settings: Settings, keys: KeyProvider | None = None) -> Store:
     """Open the store with `keys`, or with the key provider that the settings name.
 
-    The key provider of the settings is tested first, so that a program that cannot decrypt secrets does not
-    start. Raise `StoreError` if the SQLite file is not writable, and `SchemaMismatch` if the file is missing.
+    The key provider of the settings must pass its self-test, so that a program that cannot decrypt secrets
+    does not start. Raise `StoreError` if the SQLite file is read-only, and `SchemaMismatch` if it is missing.
     """
     require_database_file(settings)
     _refuse_read_only(settings)
@@ -108,7 +108,8 @@ def require_database_file(settings: Settings) -> None:
 def _refuse_read_only(settings: Settings) -> None:
     """Raise `StoreError` if the SQLite file or its folder is read-only.
 
-    SQLite's own error would read like a temporary outage."""
+    SQLite's own error would look like a temporary outage.
+    """
     path = database_file(settings)
     places = () if path is None else (path.absolute().parent, path)
     denied = [place for place in places if place.exists() and not os.access(place, os.W_OK)]
@@ -119,8 +120,8 @@ def _refuse_read_only(settings: Settings) -> None:
 def key_provider(settings: Settings) -> KeyProvider:
     """Return the provider that EUTERPE_KEY_PROVIDER names.
 
-    If a key ring and Vault are both configured, both unwrap, so that secrets can be moved from one to the
-    other.
+    If a key ring and Vault are both configured, both unwrap data keys, so that secrets can be moved from one
+    provider to the other.
     """
     if settings.vault_url is None or settings.vault_token_file is None:
         return _key_ring(settings)
@@ -138,16 +139,16 @@ def key_provider(settings: Settings) -> KeyProvider:
 
 
 def self_tested_key_provider(settings: Settings) -> KeyProvider:
-    """Return the key provider after its self-test. Raise the error if it fails."""
+    """Return the key provider after its self-test. Raise the error if the self-test fails."""
     provider = key_provider(settings)
     self_test(provider)
     return provider
 
 
 def _has_key_ring(settings: Settings) -> bool:
-    """Return whether a ring is configured, or exists beside the SQLite database.
+    """Return whether a key ring is configured, or exists beside the SQLite database.
 
-    Such a file may have been made before Vault was used.
+    A file beside the database may have been created before Vault was used.
     """
     if settings.keks is not None or settings.kek_file is not None:
         return True
@@ -169,7 +170,7 @@ def _key_ring(settings: Settings) -> LocalKeyRing | FileKeyRing:
 
 
 def ring_file(settings: Settings) -> Path:
-    """Return the path for the key ring file: EUTERPE_KEK_FILE, else a file beside the SQLite database."""
+    """Return the path of the key ring file: EUTERPE_KEK_FILE, else a file beside the SQLite database."""
     if settings.keks is not None:
         raise KeyRingError("EUTERPE_KEKS", "is in the environment and not in a file: change it there")
     if settings.kek_file is not None:

@@ -40,8 +40,8 @@ class Services:
     """The API server, worker and dispatcher of one process. The creator must call `stop`.
 
     `stop` first makes the API and the worker accept no new work. Then it stops the started parts in reverse
-    order and waits for each. So a dispatcher that was started before the worker stops after the worker, and
-    can deliver the events of the worker's last jobs.
+    order and waits for each. So a dispatcher that was started before the worker stops after it, and can
+    deliver the events of the worker's last jobs.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -119,7 +119,8 @@ class Services:
     def open_api(self, host: str, port: int) -> ApiServer:
         """Return a server bound to `port` (0 for any free port). It answers no request before `start`.
 
-        Raise `PortTaken` if the port cannot be bound."""
+        Raise `PortTaken` if the port cannot be bound.
+        """
         settings = self._settings
         limits = ApiLimits(
             max_body_bytes=settings.max_body_bytes,
@@ -160,7 +161,7 @@ def egress_policy(settings: Settings) -> EgressPolicy:
 
 
 def storage_policy(settings: Settings) -> StoragePolicy:
-    # Do not resolve the roots, because the policy compares path names, and a root may be a symbolic link.
+    # Do not resolve symbolic links in the roots, because the policy compares path names.
     roots = tuple(Path(root).absolute() for root in settings.storage_roots)
     try:
         return StoragePolicy(roots=roots, endpoints=settings.storage_endpoints)
@@ -196,7 +197,7 @@ def worker_tools(settings: Settings, store: Store, egress: Egress) -> Tools:
 
 
 def threads_of_a_slot(slots: int) -> int:
-    """Return the number of ffmpeg's threads per slot: the cores divided by the slots, but at least one."""
+    """Return the number of ffmpeg threads per slot: the cores divided by the slots, but at least one."""
     return max(1, len(os.sched_getaffinity(0)) // slots)
 
 
