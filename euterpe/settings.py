@@ -102,7 +102,7 @@ def _vault_url(url: str | None) -> str | None:
 
 def _vault_path(path: str) -> str:
     if not _VAULT_PATH.fullmatch(path):
-        raise ValueError("must be of the letters A-Z a-z, digits, . _ - and /, without a / at either end")
+        raise ValueError("must consist of A-Z, a-z, 0-9, . _ - and /, and not begin or end with /")
     return path
 
 
@@ -253,7 +253,7 @@ class Settings(BaseSettings):
     @classmethod
     def _allows_two_heartbeats_per_lease(cls, value: int, info: ValidationInfo) -> int:
         if value > info.data.get("lease_ttl_ms", value * 2) // 2:
-            raise ValueError("must be at most half of lease_ttl_ms, or one lost beat ends the lease")
+            raise ValueError("must be at most half of lease_ttl_ms, or one lost heartbeat ends the lease")
         return value
 
     @field_validator("backoff_cap_ms")

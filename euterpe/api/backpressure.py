@@ -164,7 +164,9 @@ class StreamSlots:
                 retry_after_s=_RETRY_S,
             )
         if self._taken.total() >= self._limits.waits:
-            raise Refused(ProblemCode.OVERLOADED, "too many clients are waiting here", retry_after_s=_RETRY_S)
+            raise Refused(
+                ProblemCode.OVERLOADED, "too many streams and long polls are open", retry_after_s=_RETRY_S
+            )
         self._add(requester_id, 1)
         try:
             yield

@@ -270,10 +270,10 @@ async def answer_routing_error(_: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)  # noqa: S101  the handler is registered for this type
     if error.status_code == 405:
         return problem(
-            ProblemCode.METHOD_NOT_ALLOWED, "the address exists, this method does not", headers=error.headers
+            ProblemCode.METHOD_NOT_ALLOWED, "the address does not allow this method", headers=error.headers
         )
     return problem(ProblemCode.NO_ROUTE, "there is nothing at this address; see /docs")
 
 
 def internal_error() -> Response:
-    return problem(ProblemCode.INTERNAL, "something went wrong here; it has been logged")
+    return problem(ProblemCode.INTERNAL, "an internal error occurred; the operator finds it in the log")

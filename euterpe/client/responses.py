@@ -118,7 +118,7 @@ def _problem(answer: ApiResponse) -> Mapping[str, Any]:
 
 def _message(problem: Mapping[str, Any], status: int) -> str:
     if status in range(300, 400):
-        return f"answered {status}: redirects are not followed, give the URL that this one leads to"
+        return f"answered {status}: redirects are not followed; use the URL that the redirect names"
     reason = _text(problem.get("detail")) or _text(problem.get("title"))
     if reason is None:
         return f"answered {status} without a reason: is this the URL of Euterpe, and no proxy in between?"

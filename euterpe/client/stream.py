@@ -95,14 +95,14 @@ class EventWatch:
         if answer.status == 204:  # resumed after the last event
             self.is_over = True
         else:
-            self.lost(error_of(answer) or unexpected(answer, "is no event stream"))
+            self.lost(error_of(answer) or unexpected(answer, "is not an event stream"))
 
     def ended(self) -> None:
         """Handle the end of the stream. Raise if the job is unfinished and no retry is left."""
         if self._status in FINISHED:
             self.is_over = True
         else:
-            self.lost(Unreachable(f"the events of job {self._job_id} ended before the job did"))
+            self.lost(Unreachable(f"the event stream ended before job {self._job_id} was finished"))
 
     def lost(self, error: ClientError) -> None:
         """Set the pause before the next connection, or raise the error if no retry is allowed."""
@@ -119,4 +119,4 @@ def _parse(message: Message) -> Event | Progress:
         document = json.loads(message.data)
         return Progress.read(document) if message.type == "progress" else Event.read(document)
     except (ValueError, RecursionError):
-        raise UnexpectedAnswer(f"an event {message.type!r} is not what Euterpe sends") from None
+        raise UnexpectedAnswer(f"the data of an event {message.type!r} is malformed") from None

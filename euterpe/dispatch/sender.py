@@ -157,7 +157,7 @@ class Sender:
 
     def refuse(self, event: ClaimedEvent, failures: int) -> Delivery:
         """Return a delivery that failed without a send because the receiver's circuit breaker is open."""
-        problem = f"{failures} sends in a row were not answered, and this one was not made"
+        problem = f"{failures} sends in a row were not answered, so this send was not made"
         reason = f"{DeliveryCode.RECEIVER_DOWN}: {problem}"
         delivery = _delivery(event, self._retry(event, reason), None, 0, event.url)
         _log_delivery(delivery)

@@ -23,10 +23,10 @@ from euterpe.worker.health import WorkerFault, exhaustion_in, full_disk_in
 
 _log = structlog.get_logger(__name__)
 _OUT_OF_REACH = (
-    "the job's credentials cannot be opened for now; if that lasts, "
-    "PUT /transcode/{job_id}/credentials stores new ones"
+    "the job's credentials cannot be decrypted at the moment; if this lasts, "
+    "send new ones with PUT /transcode/{job_id}/credentials"
 )
-_KEYS_AWAY = "the keys that encrypt credentials cannot be reached for now"
+_KEYS_AWAY = "the keys that encrypt credentials cannot be reached at the moment"
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ def _own_failure(error: Exception, phase: str) -> JobError:
         return JobError(ErrorCode.DISK_FULL, message, phase)
     _log.error("attempt_unexpected_error", exc_info=error)
     # Show only the type, because the text of an unknown error may contain secrets.
-    message = f"the worker met an unexpected {type(error).__name__}"
+    message = f"an unexpected {type(error).__name__} occurred in the worker"
     return JobError(ErrorCode.INTERNAL_ERROR, message, phase)
 
 

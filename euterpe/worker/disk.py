@@ -21,7 +21,7 @@ _STEP_BYTES = 64 << 20
 # For a small source a slot keeps a quarter of its share, because most outputs need no more. The rest is for
 # large jobs, which otherwise could wait for ever beside small jobs.
 _LEAST_PART = 4
-_OVER_ITS_SHARE = "the source, which tells no size, is larger than a slot's share of the worker's disk"
+_OVER_ITS_SHARE = "the source has no announced size, and is larger than a slot's share of the worker's disk"
 
 
 class DiskFull(EuterpeError):
@@ -182,7 +182,7 @@ class DiskReservation:
         # a shared disk would be released for ever, each time just before it reached its initial share.
         if not self._may_grow and self._ledger.exceeds_a_share(self):
             raise TooLargeForWorker(_OVER_ITS_SHARE)
-        raise DiskFull("the worker's disk has too little room, and not because of this job")
+        raise DiskFull("the worker's disk has too little room, but not because of this job")
 
     def close(self) -> None:
         self._ledger.close(self)

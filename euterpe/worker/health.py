@@ -65,7 +65,7 @@ def full_disk_in(error: Exception) -> WorkerFault | None:
     if isinstance(error, StorageError) and error.side == "output":
         return None  # the disk of a `file://` output is not the worker's
     if any(isinstance(cause, OSError) and cause.errno in _FULL for cause in _chain(error)):
-        return WorkerFault(ErrorCode.DISK_FULL, "the worker's disk took no more, and not because of this job")
+        return WorkerFault(ErrorCode.DISK_FULL, "the worker's disk is full, but not because of this job")
     return None
 
 
@@ -148,7 +148,7 @@ def _fault_of(error: Exception) -> WorkerFault:
     if isinstance(error, MediaError):
         return WorkerFault(error.code, str(error))
     return exhaustion_in(error) or WorkerFault(
-        ErrorCode.WORKER_BROKEN, f"the worker met {type(error).__name__}"
+        ErrorCode.WORKER_BROKEN, f"the self-check raised {type(error).__name__}"
     )
 
 
