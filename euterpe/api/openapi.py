@@ -74,7 +74,7 @@ def openapi_document(limits: ApiLimits) -> Node:
                     "type": "apiKey",
                     "in": "header",
                     "name": "X-API-Key",
-                    "description": "The same key in a header of its own.",
+                    "description": "The same key in the header `X-API-Key`.",
                 },
             },
             "schemas": schemas(),
@@ -83,7 +83,7 @@ def openapi_document(limits: ApiLimits) -> Node:
 
 
 def _submit(limits: ApiLimits) -> Node:
-    accepted = json_response("Accepted; or, for a key used before, the first response.", "Job")
+    accepted = json_response("The accepted job. For a key used before, the first response.", "Job")
     accepted["headers"] = {
         "Location": {"description": "The URL of the status.", "schema": {"type": "string"}},
         "Idempotent-Replayed": {
@@ -104,7 +104,7 @@ def _submit(limits: ApiLimits) -> Node:
             header(
                 "Idempotency-Key",
                 {"type": "string", "pattern": "^[!-~]{1,255}$", "examples": ["asset-42"]},
-                "One for each new job.",
+                "A unique key for each new job.",
             )
         ],
         body=json_body("JobSpec", SUBMIT_EXAMPLES),
@@ -129,7 +129,7 @@ def _status() -> Node:
     }
     one_or_several: Schema = {"anyOf": [ref("Job"), ref("Jobs")]}
     etag = {"ETag": {"description": "Changes with the body.", "schema": {"type": "string"}}}
-    found = content("A status document, or several.", "application/json", one_or_several)
+    found = content("One status document, or several under `jobs`.", "application/json", one_or_several)
     return operation(
         "get_status",
         "Read or await the status of jobs",
@@ -164,7 +164,7 @@ def _jobs() -> Node:
         parameters=[
             query("status", statuses, "Only jobs in this state; may be repeated."),
             query("limit", integer(1, parameters.MAX_PAGE, parameters.DEFAULT_PAGE), "Jobs per page."),
-            query("cursor", cursor, "The `next_cursor` before."),
+            query("cursor", cursor, "The `next_cursor` of the previous page."),
         ],
         responses={"200": json_response("A page.", "JobPage")},
         codes=(ProblemCode.INVALID_REQUEST,),
@@ -238,10 +238,10 @@ def _profiles() -> Node:
     return operation(
         "list_profiles",
         "List the built-in profiles",
-        "With their full settings.",
+        "All built-in profiles with all settings of their outputs.",
         tag="jobs",
         scope=_READ,
-        responses={"200": json_response("All of them.", "Profiles")},
+        responses={"200": json_response("The profiles.", "Profiles")},
     )
 
 
@@ -276,8 +276,8 @@ def _open_paths() -> Node:
         ),
         "/docs": get(
             "docs",
-            "This document, to be read",
-            "A page that can send requests.",
+            "This document as a web page",
+            "The page can also send requests.",
             content("The page.", "text/html", text),
         ),
     }

@@ -114,7 +114,9 @@ def _envelopes(spec: Schema) -> dict[str, Schema]:
         "Profile": _object(
             "A list of outputs with a name.",
             name=_about("The name of the profile.", "h264-720p", type="string", enum=sorted(PROFILES)),
-            description=_about("What it makes, for people.", "One MP4 that plays everywhere.", **text),
+            description=_about(
+                "Its outputs, described for people.", "One MP4 that plays everywhere.", **text
+            ),
             outputs=_about("Its outputs with all settings.", [], type="array", items=outputs["items"]),
         ),
         "Problem": _object(
