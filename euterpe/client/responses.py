@@ -101,10 +101,10 @@ def retry_after_s(value: str | None, *, now: float) -> float | None:
         return float(value)
     try:
         date = parsedate_to_datetime(value)
-    except ValueError:
+        # A date without a zone is in UTC (RFC 9110). A year of ten digits overflows.
+        return max(0.0, (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp() - now)
+    except (ValueError, OverflowError):
         return None
-    # A date without a zone is in UTC (RFC 9110).
-    return max(0.0, (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp() - now)
 
 
 def _problem(answer: ApiResponse) -> Mapping[str, Any]:

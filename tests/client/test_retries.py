@@ -66,6 +66,7 @@ def test_the_servers_own_pause_wins_within_bounds(retry_after: float, pause: flo
         ("²", None),
         ("9" * 400, None),
         ("soon", None),
+        ("Sun, 06 Nov 9999999999 08:49:37 GMT", None),
     ],
 )
 def test_retry_after_has_two_forms(header: str | None, seconds: float | None) -> None:
