@@ -12,16 +12,16 @@ T = TypeVar("T")
 
 async def while_connected(work: Awaitable[T], receive: Receive) -> T:
     """Return the result of `work`, or cancel it and raise ClientDisconnect if the client disconnects."""
-    return await run_until(_disconnected(receive), work)
+    return await run_until(_wait_for_disconnect(receive), work)
 
 
-async def run_until(departure: Awaitable[None], work: Awaitable[T]) -> T:
-    """Return the result of `work`, or cancel it and raise ClientDisconnect if `departure` ends first.
+async def run_until(disconnected: Awaitable[None], work: Awaitable[T]) -> T:
+    """Return the result of `work`, or cancel it and raise ClientDisconnect if `disconnected` ends first.
 
     If both have ended, the result is returned.
     """
     working = asyncio.ensure_future(work)
-    leaving = asyncio.ensure_future(departure)
+    leaving = asyncio.ensure_future(disconnected)
     try:
         await asyncio.wait((working, leaving), return_when=asyncio.FIRST_COMPLETED)
         left = not working.done()
@@ -34,6 +34,6 @@ async def run_until(departure: Awaitable[None], work: Awaitable[T]) -> T:
     return working.result()
 
 
-async def _disconnected(receive: Receive) -> None:
+async def _wait_for_disconnect(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
