@@ -101,7 +101,3 @@ def _sent(name: str, summary: str, description: str, body: Node, responses: Node
         "requestBody": body,
         "responses": responses,
     }
-
-
-def _example(summary: str, document: type) -> Node:
-    return {"summary": summary, "value": example_document(document)}
