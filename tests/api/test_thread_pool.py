@@ -64,3 +64,64 @@ def test_a_requester_with_too_many_calls_is_refused_and_nobody_else(pool: StoreT
         assert await pool.run(lambda: "again", "hostile") == "again"
 
     asyncio.run(many())
+
+
+def test_calls_that_wait_together_share_a_turn(pool: StoreThreadPool) -> None:
+    gate, threads = Gate(), set[int]()
+
+    def note() -> int:
+        threads.add(threading.get_ident())
+        return len(threads)
+
+    async def many() -> None:
+        held = [asyncio.ensure_future(pool.run(gate, "busy")) for _ in range(2)]
+        waiting = [asyncio.ensure_future(pool.run(note, "busy")) for _ in range(200)]
+        await asyncio.sleep(0)
+        gate.open.set()
+        await asyncio.gather(*held, *waiting)
+
+    asyncio.run(many())
+    assert len(threads) <= 2
+
+
+def test_a_call_whose_caller_is_gone_is_not_run(pool: StoreThreadPool) -> None:
+    gate, ran = Gate(), list[str]()
+
+    async def leave() -> None:
+        held = [asyncio.ensure_future(pool.run(gate, "busy")) for _ in range(2)]
+        gone = asyncio.ensure_future(pool.run(lambda: ran.append("gone"), "busy"))
+        stays = asyncio.ensure_future(pool.run(lambda: ran.append("stays"), "busy"))
+        await asyncio.sleep(0)
+        gone.cancel()
+        await asyncio.sleep(0)
+        gate.open.set()
+        await asyncio.gather(*held, stays)
+
+    asyncio.run(leave())
+    assert ran == ["stays"]
+
+
+def test_a_call_that_fails_fails_no_other_of_its_turn(pool: StoreThreadPool) -> None:
+    async def mixed() -> list[object]:
+        calls = [pool.run(lambda: 1 / 0, "busy"), *(pool.run(lambda: "fine", "busy") for _ in range(20))]
+        return list(await asyncio.gather(*calls, return_exceptions=True))
+
+    first, *rest = asyncio.run(mixed())
+    assert isinstance(first, ZeroDivisionError)
+    assert rest == ["fine"] * 20
+
+
+def test_a_stopped_pool_leaves_no_caller_waiting(pool: StoreThreadPool) -> None:
+    gate = Gate()
+
+    async def stop() -> list[object]:
+        calls = [asyncio.ensure_future(pool.run(gate, "busy")) for _ in range(10)]
+        await asyncio.sleep(0)
+        opener = threading.Thread(target=gate.open.set)
+        opener.start()
+        pool.stop()
+        return list(await asyncio.gather(*calls, return_exceptions=True))
+
+    # Whether a call ran before the stop depends on the threads, but every caller gets an answer.
+    ended = asyncio.run(stop())
+    assert all(one is None or isinstance(one, asyncio.CancelledError) for one in ended)
