@@ -1,4 +1,4 @@
-"""The analytics part of ci/bench: ingest compared with a bare COPY, and marts with DuckDB; on local[2]."""
+"""Run the analytics part of ci/bench: compare ingest with a bare COPY, and marts with DuckDB, on local[2]."""
 
 from __future__ import annotations
 
@@ -56,7 +56,8 @@ class Sizes:
     rounds: int
 
 
-# A job has 5.2 events: 5 million events in the database, 1 and 10 million in the lakes, 10,000 new events.
+# A job has 5.2 events on average. The whole run has 5 million events in the database, 1 and 10 million in the
+# lakes of the marts, and 10,000 new events.
 WHOLE = Sizes(960_000, 193_000, 1_930_000, 1_930, 3)
 QUICK = Sizes(5_000, 2_000, 8_000, 200, 1)
 
@@ -130,7 +131,7 @@ class IngestBench:
     def bits(self) -> list[Figure]:
         """Measure the ingest of the same new events into two lakes.
 
-        One lake has twice the rows of the database. The other has no rows, only the same position."""
+        One lake has twice the rows of the database. The other lake has the same position, but no rows."""
         large, empty = Lake(self.root / "lake"), Lake(self.root / "empty")
         synthesize_lake(large, plan(self.sizes.database_jobs, seed=2), lambda _: None)
         with empty.append("bench") as append:
@@ -147,7 +148,7 @@ class IngestBench:
 
 
 def _copy_and_write(url: str, table: str, root: Path) -> None:
-    """Read the same columns with COPY and write them with pyarrow. This is the hand-written baseline."""
+    """Read the same columns with COPY and write them with pyarrow, as the baseline of the ingest."""
     columns, path = HISTORY[table].columns, root / f"{table}.parquet"
     select = sa.select(*(COLUMNS[table][column.name].label(column.name) for column in columns))
     with open_history(url) as history:
@@ -180,7 +181,7 @@ def measure_marts(small: Path, large: Path) -> list[Figure]:
 
 
 def _apart(what: str, lake: Path) -> dict[str, float]:
-    """Run one measurement in a separate process, so that nothing else counts towards its peak memory."""
+    """Run a measurement in a separate process, so that its peak memory includes no other work."""
     command = [sys.executable, "-m", "ci.analytics_bench", what, str(lake)]
     output = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
     figures: dict[str, float] = json.loads(output.splitlines()[-1])

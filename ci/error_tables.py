@@ -1,4 +1,4 @@
-"""The tables of docs/errors.md, from the enums that define the error codes, for ci/diagrams."""
+"""Generate the tables of docs/errors.md from the enums that define the error codes, for ci/diagrams."""
 
 from collections.abc import Iterable, Sequence
 

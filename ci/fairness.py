@@ -2,7 +2,7 @@
 
 The benefit is the wait of a small requester's jobs while a large requester has a backlog. Slots and
 durations are simulated on a settable clock, but every enqueue, claim and transition uses the real store. The
-cost is measured against the same store with jobs in the order of their enqueue.
+cost is the loss of speed against the same store with jobs in the order of their enqueue.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def beside_a_backlog(url: str, *, backlog: int, slots: int = 10, job_ms: int = 2
 
 
 class _FirstCome(FairShares):
-    """Ranks in the order of enqueue, without SQL statements, as the baseline."""
+    """The baseline, which ranks jobs in the order of their enqueue and needs no SQL statements."""
 
     _places = count()
 
@@ -100,7 +100,7 @@ def rates(url: str, *, jobs: int, requesters: int, rounds: int = 7) -> tuple[Rat
 def _rates(url: str, shares: Callable[[Database], FairShares] | None, jobs: int, requesters: int) -> Rates:
     names = [f"r{number}" for number in range(requesters)]
     with Store(url, _RING, shares=shares) as store:
-        _enqueue_and_claim(store, 2 * _BATCH, names)  # compile the statements before the clock starts
+        _enqueue_and_claim(store, 2 * _BATCH, names)  # warm-up, which compiles the statements
         found = _enqueue_and_claim(store, jobs, names)
         for name in names:
             erase_jobs(store.database, name)

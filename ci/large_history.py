@@ -1,4 +1,4 @@
-"""Fill a database with a history and a backlog for benchmarks, by bulk insert."""
+"""Fill a database with a history and a backlog by bulk insert, for benchmarks."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -1,4 +1,4 @@
-"""Run the benchmarks of ci/bench, except analytics, with one Postgres, and write docs/benchmarks.md."""
+"""Run all benchmarks of ci/bench except analytics, on one Postgres server, and write docs/benchmarks.md."""
 
 from __future__ import annotations
 
@@ -33,17 +33,18 @@ from euterpe.wiring.database import open_database
 
 PEERS = ("procrastinate", "pgqueuer")
 ENGINES = ("postgres", "sqlite")
-# Worker processes. SQLite has one writer. Postgres is fastest with one more process than there are cores.
+# The numbers of worker processes. SQLite has one writer. Postgres is fastest with one process more than the
+# machine has cores; the machine has two cores.
 CREWS = {"postgres": 3, "postgres, one worker": 1, "sqlite": 1}
 ROUNDS = 3
-# No dispatcher runs, so this URL is never called. It makes the events pending, as for a real webhook.
+# A job with a webhook URL has pending events. No dispatcher runs, so this URL is never called.
 WEBHOOK = "https://requester.example/hook"
 
 Figures = dict[str, Any]
 
 
 class Databases:
-    """Empty databases, on one Postgres server or as SQLite files. Call `stop` at the end."""
+    """Makes empty databases on one Postgres server or as SQLite files. `stop` ends the server."""
 
     def __init__(self, folder: Path) -> None:
         folder.chmod(0o755)  # the server runs as another user

@@ -1,4 +1,4 @@
-"""The service part of ci/bench: API, dispatcher and worker, compared with bare programs for the same task."""
+"""Run the service part of ci/bench: compare API, dispatcher and worker with bare programs."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Sizes:
 WHOLE = Sizes(3, 3.0, 5_000, 20.0, 60.0, 200, 2, 4096, 20.0)
 QUICK = Sizes(1, 1.0, 1_000, 3.0, 5.0, 10, 1, 256, 3.0)
 
-Found = dict[str, list[Figure]]  # by engine or storage, with one figure per round
+Found = dict[str, list[Figure]]  # the figures of all rounds, by engine or storage
 
 
 def measure(databases: Any, sizes: Sizes) -> Found:
@@ -74,7 +74,7 @@ def _measure_jobs(installation: Installation, place: BenchFolder, sizes: Sizes) 
 def _measure_idle(installation: Installation, seconds: float) -> Figure:
     with installation.running("serve", "--port", "0") as service:
         service.address()
-        time.sleep(2)  # do not measure the work that the program does once at start
+        time.sleep(2)  # leaves out the work that the program does once at its start
         used = service.cpu_seconds()
         time.sleep(seconds)
         share = (service.cpu_seconds() - used) / seconds

@@ -1,8 +1,8 @@
-"""Other queues (peers) with which the benchmark compares Euterpe, and the measurements that they share.
+"""Other queues (peers) with which the benchmark compares Euterpe, and the code that their measurements share.
 
-`python -m ci.peers.NAME URI` measures one peer on an empty database, in a process and an event loop of its
-own. It prints one line of JSON: the versions and, for `processed` and `enqueued`, the best rate per second,
-the setup with this rate, and the rate of every setup.
+`python -m ci.peers.NAME URI` measures one peer on an empty database, in a separate process with its own event
+loop. It prints one line of JSON with the versions. For `processed` and `enqueued`, the line also has the best
+rate per second, the setup with this rate, and the rate of every setup.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ CALLERS = 64
 
 @dataclass(frozen=True)
 class Peer:
-    """A queue to compare with. `processed` and `enqueued` return the jobs per second of every setup."""
+    """A queue to compare Euterpe with. `processed` and `enqueued` return the jobs per second by setup."""
 
     packages: tuple[str, ...]
     processed: Measure
@@ -37,7 +37,7 @@ class Peer:
 
 
 async def calls_per_second(call: Callable[[], Awaitable[object]], calls: int) -> float:
-    """Return the calls per second of CALLERS concurrent callers, each with one call at a time."""
+    """Return the calls per second of CALLERS concurrent callers, each of which makes one call at a time."""
     share = calls // CALLERS
 
     async def caller() -> None:
@@ -50,7 +50,7 @@ async def calls_per_second(call: Callable[[], Awaitable[object]], calls: int) ->
 
 
 def require(found: int, expected: int, what: str) -> None:
-    """Raise `RuntimeError` if the number of rows is not the expected one, because the rate would be wrong."""
+    """Raise `RuntimeError` if `found` differs from `expected`, because the rate would be wrong."""
     if found != expected:
         raise RuntimeError(f"{found} {what}, expected {expected}: the rate would be wrong")
 

@@ -21,7 +21,7 @@ POOLS = (5, 10, 15)
 
 @dataclass(frozen=True)
 class Crew:
-    """Workers that share one event loop, each with a connection of its own."""
+    """Workers that share one event loop. Each has its own connection."""
 
     workers: int
     batch_size: int
@@ -34,13 +34,13 @@ CREWS = (Crew(1, 100), Crew(2, 100), Crew(2, 200), Crew(1, 1_000))
 
 
 async def processed_per_second(uri: str, jobs: int, crew: Crew) -> float:
-    """Return jobs per second from the start of the workers to their stop, after the last commit."""
+    """Return the jobs per second, from the start of the workers to their stop after the last commit."""
     await _process(uri, WARM_UP_JOBS, crew)
     return jobs / await _process(uri, jobs, crew)
 
 
 async def enqueued_per_second(uri: str, jobs: int, pool: int) -> float:
-    """Return how many jobs per second 64 callers enqueue, with one job and one commit per call."""
+    """Return the jobs per second that 64 callers enqueue, with one job and one commit per call."""
     await _prepare(uri, jobs=0)
     sized = ConnectionSettings(pool_min_size=pool, pool_max_size=pool)
     async with create_asyncpg_pool(uri, sized) as connections:
@@ -80,7 +80,7 @@ async def _process(uri: str, jobs: int, crew: Crew) -> float:
 
 
 async def _prepare(uri: str, jobs: int) -> None:
-    """Install the schema once, tune it like `pgq autovac`, which PgQueuer recommends, and enqueue jobs."""
+    """Install the schema if needed, tune it as PgQueuer recommends (`pgq autovac`), and enqueue jobs."""
     async with connect_asyncpg(uri) as connection:
         queries = Queries.from_asyncpg_connection(connection)
         if not await queries.schema_is_installed():
@@ -91,7 +91,7 @@ async def _prepare(uri: str, jobs: int) -> None:
         for first in range(0, jobs, BULK):
             bulk = min(BULK, jobs - first)
             await queries.enqueue(["noop"] * bulk, [None] * bulk, [0] * bulk)
-        # Autovacuum would run a minute later. Without VACUUM, a backlog of 100,000 jobs halves the rate.
+        # Autovacuum would run only a minute later. Without VACUUM, a backlog of 100,000 jobs halves the rate.
         await connection.execute("VACUUM (ANALYZE)")
 
 

@@ -22,7 +22,7 @@ NoOp = Task[[], Coroutine[None, None, None], []]
 
 @dataclass(frozen=True)
 class Crew:
-    """Workers that share one event loop, each running up to `concurrency` jobs at once."""
+    """Workers that share one event loop. Each runs up to `concurrency` jobs at once."""
 
     workers: int
     concurrency: int
@@ -32,23 +32,23 @@ class Crew:
 
     @property
     def pool(self) -> int:
-        """Return the pool size that procrastinate's manual recommends: one per running job, plus one."""
+        """Return the pool size that procrastinate's manual recommends: one more than the running jobs."""
         return self.workers * self.concurrency + 1
 
 
-# Concurrency above 3 is no faster, because a worker fetches one job at a time. More workers are faster.
+# A concurrency above 3 gives no higher rate, because a worker fetches one job at a time. More workers do.
 CREWS = (Crew(1, 1), Crew(1, 3), Crew(1, 10), Crew(1, 30), Crew(2, 2), Crew(5, 2))
 
 
 async def processed_per_second(uri: str, jobs: int, crew: Crew) -> float:
-    """Return jobs per second from the start of the workers to their stop, after the last commit."""
+    """Return the jobs per second, from the start of the workers to their stop after the last commit."""
     async with _queue(uri, pool=crew.pool) as (app, noop):
         await _process(app, noop, WARM_UP_JOBS, uri, crew)
         return jobs / await _process(app, noop, jobs, uri, crew)
 
 
 async def deferred_per_second(uri: str, jobs: int, pool: int) -> float:
-    """Return how many jobs per second 64 callers defer, with one job and one commit per call."""
+    """Return the jobs per second that 64 callers defer, with one job and one commit per call."""
     async with _queue(uri, pool=pool) as (app, noop):
         await calls_per_second(noop.defer_async, CALLERS * 4)
         await _empty(app)
@@ -70,7 +70,7 @@ async def _process(app: App, noop: NoOp, jobs: int, uri: str, crew: Crew) -> flo
 
 
 async def _work(app: App, concurrency: int) -> None:
-    """Run one worker until the queue is empty and the last completion is written."""
+    """Run a worker until the queue is empty and the last completion is written."""
     await app.run_worker_async(concurrency=concurrency, wait=False, install_signal_handlers=False)
 
 
@@ -93,7 +93,10 @@ async def _empty(app: App) -> None:
 
 
 async def _settle(uri: str) -> None:
-    """Run VACUUM, as autovacuum would a minute later: without it, a backlog of 5,000 jobs halves the rate."""
+    """Run VACUUM, because autovacuum would run only a minute later.
+
+    Without VACUUM, a backlog of 5,000 jobs halves the rate.
+    """
     async with await psycopg.AsyncConnection.connect(uri, autocommit=True) as connection:
         await connection.execute("VACUUM (ANALYZE)")
 
@@ -114,7 +117,7 @@ async def deferred(uri: str, jobs: int) -> Rates:
 
 
 if __name__ == "__main__":
-    # Procrastinate warns that other modules cannot find the tasks of an App in __main__. No other module
-    # needs these tasks.
+    # Procrastinate warns that other modules cannot find the tasks of an App in __main__. The warning does not
+    # matter here, because no other module needs these tasks.
     logging.getLogger("procrastinate").setLevel(logging.ERROR)
     main(Peer(("procrastinate", "psycopg", "psycopg-pool"), processed, 4_000, deferred))
