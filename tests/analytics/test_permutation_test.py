@@ -1,4 +1,4 @@
-"""The permutation test of blocks, against full enumeration and on data without a difference."""
+"""The permutation test of blocks, compared with full enumeration, and on data without a difference."""
 
 from itertools import combinations
 
@@ -57,14 +57,15 @@ def test_a_difference_in_every_block_is_found() -> None:
 
 
 def test_one_outage_in_one_block_is_no_evidence() -> None:
-    """Counted by attempts, 23 failures of 600 beside 3 of 600 had a p-value below 0.0001."""
+    """A test of attempts instead of blocks gave 23 failures of 600 against 3 of 600 a p-value < 0.0001."""
     p_value = equal_ratios(blocks(1, 0, 0, 1, 0, 0, 1, 0, 0, 0), blocks(0, 1, 0, 20, 0, 1, 0, 0, 1, 0))
     assert p_value is not None
     assert p_value > 0.1
 
 
 def test_the_p_value_is_below_five_percent_in_five_percent_of_cases() -> None:
-    """Bursts of 20 in a tenth of the blocks and three times as many blocks on one side keep the level."""
+    """The level holds with bursts of 20 in a tenth of the blocks, and with three times as many blocks on one
+    side."""
     draw, hits, count = np.random.default_rng(5), 0, 400
     for _ in range(count):
         sums = draw.poisson(1.2, 32) + 20 * (draw.random(32) < 0.1)

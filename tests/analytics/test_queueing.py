@@ -1,4 +1,4 @@
-"""The M/G/c waiting model, against Erlang's formula and against a simulated queue."""
+"""The M/G/c waiting model, compared with Erlang's formula and with a simulated queue."""
 
 import heapq
 import math
@@ -24,7 +24,7 @@ def exponential(draw: np.random.Generator) -> np.ndarray:
 
 
 def simulated(slots: int, load: float, services: Callable[[np.random.Generator], np.ndarray]) -> np.ndarray:
-    """Return the simulated wait of each job, without the first tenth: the queue starts empty."""
+    """Return the simulated wait of each job except the first tenth, because the queue starts empty."""
     draw = np.random.default_rng(slots)
     arrivals = np.cumsum(draw.exponential(SERVICE / load, JOBS)).tolist()
     free_at, waits = [0.0] * slots, []

@@ -1,4 +1,4 @@
-"""The declarations of tables: a column that is the same from stage to stage is written once."""
+"""The declarations of tables: a column that several stages have unchanged is declared once."""
 
 from itertools import pairwise
 

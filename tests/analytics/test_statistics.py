@@ -1,4 +1,4 @@
-"""The statistical tests, against closed forms and exact sums of fractions."""
+"""The statistical tests, compared with closed forms and exact sums of fractions."""
 
 import math
 from fractions import Fraction

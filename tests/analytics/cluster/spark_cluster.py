@@ -19,7 +19,7 @@ from tests.service.process_table import ProcessWatch, at_home_in, descendants
 
 HOME = Path(pyspark.__file__).parent
 WORKERS = ("w1", "w2")
-# Processes this short-lived do not earn back what the C2 compiler costs.
+# The processes end too soon to gain back the time that the C2 compiler takes.
 _SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
 
 
@@ -30,15 +30,17 @@ class ClusterFolder:
         self.folder = folder
         for name in ("conf", "scratch"):
             (folder / name).mkdir()
-        # As an operator of such a small cluster would set it.
+        # An operator of a cluster this small would choose the same settings.
         settings = {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2"}
         lines = (f"{name} {value}\n" for name, value in settings.items())
         (folder / "conf" / "spark-defaults.conf").write_text("".join(lines))
         self.python = self._python_without_euterpe()
 
     def _python_without_euterpe(self) -> Path:
-        """Return a Python with all packages that are installed here except Euterpe: only the `site` module,
-        which `-S` turns off, finds editable installs."""
+        """Return a Python that has all packages of this environment except Euterpe.
+
+        Euterpe is an editable install, which only the `site` module finds. `-S` turns this module off.
+        """
         path = self.folder / "python"
         packages = shlex.quote(get_path("purelib"))
         path.write_text(
@@ -61,7 +63,7 @@ class ClusterFolder:
         }
 
     def close(self) -> None:
-        """Wait until the last process has ended, and check that none left files."""
+        """Wait until the last process has ended, and check that no process left files."""
         processes = ProcessWatch()
         processes.watch(at_home_in(self.folder))
         try:
@@ -74,7 +76,7 @@ class ClusterFolder:
 
 
 class Daemon:
-    """Run a process in its own group, which ends with it; `ready` is the match of its line of output."""
+    """A process in its own process group, which `stop` ends. `ready` matches the line that it waits for."""
 
     def __init__(
         self, cluster_folder: ClusterFolder, command: Sequence[str], environ: Mapping[str, str], *, ready: str

@@ -40,7 +40,7 @@ def history(url: str) -> str:
 def expected(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Expected:
     """Return a function that makes the report of the same history in this process, without a database.
 
-    The age of what still waits depends on when the history was read, which is taken from the other lake.
+    The age of waiting jobs and events depends on the time of the read, which is taken from the other lake.
     """
     folder = tmp_path_factory.mktemp("here")
     lake = Lake(folder / "lake")
@@ -76,7 +76,7 @@ def run(cluster_folder: ClusterFolder, master: str, history: str) -> Document:
 
 
 def assert_same_report(ours: Document, theirs: Document) -> None:
-    """Compare reports without the order of rows, and sums of doubles with a tolerance."""
+    """Compare two reports. Rows may have any order, and sums of doubles may differ within a tolerance."""
     for name, table in TABLES.items():
         rows = [document["marts"][name]["rows"] for document in (ours, theirs)]
         assert rows[0]

@@ -1,4 +1,4 @@
-"""Compare tables, whatever the order of their rows."""
+"""Compare tables regardless of the order of their rows."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -18,7 +18,7 @@ def rows_of(frame: DataFrame) -> list[dict[str, Any]]:
 
 
 def assert_same(table: Table, ours: Rows, theirs: Rows) -> None:
-    """Compare doubles to a part in a billion, everything else exactly."""
+    """Assert that the rows are equal: doubles to one part in a billion, all other values exactly."""
     left, right = (_by_key(table, rows) for rows in (ours, theirs))
     assert left.keys() == right.keys()
     for key, row in left.items():

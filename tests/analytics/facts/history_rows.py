@@ -23,7 +23,7 @@ START = datetime(2026, 3, 2, tzinfo=UTC)
 
 
 def at(hours: float = 0, seconds: float = 0) -> datetime:
-    """Return the instant so long after `START`, the midnight of a Monday."""
+    """Return the instant that is this long after `START`, which is midnight of a Monday."""
     moment = START + timedelta(hours=hours, seconds=seconds)
     return moment.replace(microsecond=moment.microsecond // 1000 * 1000)
 
@@ -66,20 +66,20 @@ _DEFAULTS = {JOBS: JOB, ATTEMPTS: ATTEMPT, EVENTS: EVENT, DELIVERIES: DELIVERY, 
 
 
 def table_of(table: Table, rows: Sequence[Mapping[str, Any]], defaults: Row) -> pa.Table:
-    """Return the rows with defaults filled in, and with a generated key where they name none."""
+    """Return the rows with defaults for missing columns, and with a generated key if the key is missing."""
     numbers = count(1)
     whole = [{table.key[0]: f"{table.name[0]}{next(numbers)}", **defaults, **row} for row in rows]
     return pa.Table.from_pylist(whole, arrow_schema(table.columns))
 
 
 def history(spark: SparkSession, **rows: Sequence[Mapping[str, Any]]) -> HistoryFrames:
-    """Return the frames of rows that were written by hand."""
+    """Return the data frames of handwritten rows."""
     tables = (table_of(table, rows.get(name, ()), _DEFAULTS[table]) for name, table in TABLES.items())
     return HistoryFrames(*map(spark.createDataFrame, tables))
 
 
 def write(folder: Path, rows: Rows) -> None:
-    """Write each table as three Parquet files, with its rows dealt out in turn."""
+    """Write each table as three Parquet files. The rows are distributed round-robin."""
     for name, table in TABLES.items():
         (folder / name).mkdir(parents=True)
         for part in range(3):
@@ -108,10 +108,10 @@ DAYS = 40
 
 
 def generate(seed: int, jobs: int) -> Rows:
-    """Return the history of so many jobs over forty days, with older versions and copies of some rows."""
+    """Return a history of `jobs` jobs over forty days, with older versions and copies of some rows."""
     rng = random.Random(seed)
     rows: Rows = {name: [] for name in TABLES}
-    # r4 was deleted: it has no name.
+    # Requester r4 was deleted, so it has no name.
     rows["requesters"] = [{"requester_id": f"r{n}", "name": f"studio-{n}"} for n in (1, 2, 3)]
     for number in range(jobs):
         JobHistory(rng, rows, f"job-{number:06}").simulate()
@@ -122,7 +122,7 @@ def generate(seed: int, jobs: int) -> Rows:
 
 
 class JobHistory:
-    """Simulate one job; each step adds a version of the job's row, and an event."""
+    """A simulated job. Each step adds a version of the job's row, and an event."""
 
     def __init__(self, rng: random.Random, rows: Rows, job_id: str) -> None:
         self.rng, self.rows = rng, rows
@@ -154,7 +154,7 @@ class JobHistory:
         return None
 
     def attempt(self) -> bool:
-        """Add an attempt, and return whether another one follows."""
+        """Add an attempt, and return whether another attempt follows."""
         self.tries += 1
         version = "9.0.2" if self.now < START + timedelta(days=25) else "9.1"
         attempt = {
@@ -171,7 +171,7 @@ class JobHistory:
         self.rows["attempts"].append(dict(attempt))
         draw = self.rng.random()
         if draw < 0.01:
-            return False  # it still runs
+            return False  # the attempt still runs
         self.pass_time(1200)
         attempt["ended_at"] = self.now
         if draw < 0.02:
@@ -189,7 +189,7 @@ class JobHistory:
         return False
 
     def kill(self, attempt: Row, version: str) -> bool:
-        """End the attempt by a lost lease, half of the time with the figures of its last heartbeat."""
+        """End the attempt by a lost lease, in half of the cases with the figures of its last heartbeat."""
         measured = {
             "ffmpeg": version,
             "cpu_seconds": round(self.rng.uniform(1, 90), 3),
@@ -257,10 +257,10 @@ class JobHistory:
             "sequence": self.job["event_sequence"],
             "type": f"job.{self.job['status']}",
             "created_at": self.now,
-            "wanted": self.job["requester_id"] != "r3",  # r3 polls
+            "wanted": self.job["requester_id"] != "r3",  # r3 polls and has no webhook
         }
         self.rows["events"].append(event)
-        if event["wanted"] and self.rng.random() > 0.01:  # the others have not been tried yet
+        if event["wanted"] and self.rng.random() > 0.01:  # the other events have not been sent yet
             self.add_deliveries(event)
 
     def add_deliveries(self, event: Row) -> None:

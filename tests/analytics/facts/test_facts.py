@@ -1,4 +1,4 @@
-"""Facts: which version of a row counts, and what is computed from it."""
+"""Facts: the version of a row that counts, and the columns that are computed from it."""
 
 from datetime import date
 
@@ -147,7 +147,7 @@ def test_a_delivery_fact_sums_up_all_tries_of_its_event(spark: SparkSession) -> 
     tries = [
         {"delivery_id": "d1", **failed, "claim_version": 1, "ended_at": at(seconds=2), "duration_ms": 1500},
         {"delivery_id": "d2", "claim_version": 2, "ended_at": at(seconds=9)},
-        # A failed replay of a delivered event leaves it delivered.
+        # After a failed replay, a delivered event is still delivered.
         {
             "delivery_id": "d3",
             **failed,
@@ -178,7 +178,7 @@ REPORTED: Row = {**ENDED, "ffmpeg": "9.0.2"}
     ("attempt", "used"),
     [
         ({**REPORTED, "encode_ms": 1, "cpu_seconds": 12.5}, (12.5, "cpu")),
-        # The last heartbeat before the worker was killed: a lower bound.
+        # The figures of the last heartbeat before a kill are a lower bound.
         (
             {**REPORTED, "outcome": "lease_expired", "cpu_seconds": 7.0, "measured": "last_beat"},
             (7.0, "last_beat"),
@@ -188,7 +188,7 @@ REPORTED: Row = {**ENDED, "ffmpeg": "9.0.2"}
         ({**ENDED, "outcome": "lease_expired"}, (90.0, "slot")),
         ({**ENDED, "outcome": "released"}, (90.0, "slot")),
         ({**REPORTED, "encode_ms": 5}, (90.0, "slot")),
-        # A worker that reports timings would have reported the ffmpeg version, had ffmpeg run.
+        # An attempt that has a report, but no `encode_ms` in it, never ran an encode.
         ({**REPORTED, "error_code": "source_not_found", "fetch_ms": 80_000}, (0.0, "cpu")),
         ({"outcome": None}, (None, None)),
     ],

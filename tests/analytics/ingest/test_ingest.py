@@ -1,4 +1,4 @@
-"""Ingest from the database into the lake: in pieces, again, after a prune, a restore or a kill."""
+"""Ingest from the database into the lake: in pieces, repeated, and after a prune, a restore or a kill."""
 
 import os
 import random
@@ -110,7 +110,7 @@ def test_what_is_pruned_stays_in_the_lake(
 def test_invalid_positions_are_detected_and_nothing_doubles(
     store: Store, url: str, spark: SparkSession, lake: Lake
 ) -> None:
-    """Positions are invalid after a restore into another cluster, or when every row that was read is gone."""
+    """Positions are invalid after a restore into another cluster, or when all rows read so far are gone."""
     rng = random.Random(6)
     enqueue(store, 3)
     add_activity(store, rng)
@@ -161,7 +161,7 @@ def test_what_a_restore_has_undone_is_undone_in_the_lake(
     assert {job.job_id: job.outcome for job in jobs}.pop(pruned) == "succeeded"
     assert sorted(job.outcome for job in jobs) == ["failed", "failed", "succeeded"]
     assert facts(lake.read(spark)).attempts.count() == 3
-    # The other events wait for their first try again.
+    # After the restore, the events of the other jobs have not been sent.
     deliveries = facts(lake.read(spark)).deliveries.where("tries > 0").collect()
     assert {row.job_id for row in deliveries} == {pruned}
     with store.database.snapshot() as connection:

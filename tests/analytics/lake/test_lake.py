@@ -1,4 +1,4 @@
-"""The lake: atomic commits, also when a writer is killed, and refusal of damaged or foreign folders."""
+"""The lake: commits are atomic even when a writer is killed, and damaged or foreign folders are refused."""
 
 import errno
 import json
@@ -17,7 +17,7 @@ from euterpe.analytics.lake.upkeep import forget
 from euterpe.analytics.tables import HISTORY
 from tests.analytics.lake.filling import add, fill, leftovers, numbers
 
-# Kill the process at the n-th call that changes the disk.
+# A writer that kills itself at its n-th call that changes the disk.
 KILLED_AT_STEP = """
 import os, signal, sys
 from pathlib import Path
@@ -75,7 +75,7 @@ def test_nothing_added_is_no_commit(lake: Lake) -> None:
 
 
 def test_a_kill_at_any_step_leaves_the_lake_before_or_after(lake: Lake) -> None:
-    """A writer killed at any step leaves a valid commit; the next one continues and cleans up."""
+    """A writer that is killed at any step leaves a valid commit. The next writer continues and cleans up."""
     add(lake.root, 0)
     outcomes = set()
     for step in range(1, 100):
@@ -93,7 +93,7 @@ def test_a_kill_at_any_step_leaves_the_lake_before_or_after(lake: Lake) -> None:
         outcomes.add(bool(added))
     else:
         pytest.fail("the program was killed at every step and never ended")
-    assert outcomes == {True, False}  # it was killed before its commit, and after
+    assert outcomes == {True, False}  # some kills came before the commit, some after it
     assert leftovers(lake) == set()
     assert numbers(lake)[:4] == [0, 1, 2, 3]
 
@@ -181,7 +181,7 @@ def test_a_folder_with_data_but_no_commits_is_refused(lake: Lake, name: str) -> 
 
 
 def test_a_lake_has_a_commit_before_it_has_data(lake: Lake) -> None:
-    """Without it, the files of a writer killed during the first append would pass for a foreign folder."""
+    """Without that commit, a lake whose first append is killed would be taken for a foreign folder."""
     with lake.append("test") as append:
         fill(append, 0)
         assert (lake.root / "_commits/00000000.json").exists()

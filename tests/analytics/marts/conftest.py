@@ -1,4 +1,4 @@
-"""Use one shuffle partition: with a handful of rows, each further task costs more than the rows."""
+"""Use one shuffle partition: with few rows, each further task takes longer than the work on the rows."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""Compute the same marts independently: SQL in DuckDB over its own facts. `statistical` adds the rest."""
+"""Compute the same marts independently, by SQL in DuckDB over its own facts. `statistical` adds the rest."""
 
 PARTS = """
 CREATE TABLE parts AS
@@ -226,7 +226,7 @@ SELECT profile, ffmpeg, first_seen, (place - 1) // 20 AS atom, count(*) AS ended
 FROM judged JOIN seen USING (profile, ffmpeg) GROUP BY ALL
 """
 
-# The history was read at its end.
+# The time of the read is taken to be the end of the history (`finish`).
 WAITED = """
 CREATE TABLE waited AS
 SELECT job_facts.*, waiting_ms IS NULL AND outcome = 'in_flight' AND due_at < finish AS is_waiting,

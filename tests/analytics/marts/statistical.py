@@ -1,5 +1,5 @@
-"""Compute what SQL cannot, independently of euterpe.analytics: exact sums of fractions, blocks shuffled one
-by one, and waits by Erlang's formula."""
+"""Compute, independently of euterpe.analytics, the columns that SQL cannot compute: exact sums of fractions,
+blocks shuffled one by one, and waits by Erlang's formula."""
 
 import math
 import random
@@ -15,7 +15,7 @@ Row = dict[str, Any]
 
 
 def failures(rows: list[Row]) -> list[Row]:
-    """Add the trend, for a history of more than two weeks in which no code is new."""
+    """Add the trend. The history must be longer than two weeks, and no error code may be new."""
     for row in rows:
         last, before = row["last_week"], row["week_before"]
         if last == 0:
@@ -101,7 +101,7 @@ def _ratio(blocks: Sequence[tuple[float, float]]) -> float:
 
 
 def shuffled(one: Sequence[tuple[float, float]], other: Sequence[tuple[float, float]]) -> float:
-    """Return the share of 2,000 shuffles that are as extreme as what was seen."""
+    """Return the share of 2,000 shuffles that are at least as extreme as the observed difference."""
     rng, pool, deals = random.Random(3), [*one, *other], 2_000
     seen, hits = studentised(one, other), 1
     for _ in range(deals - 1):

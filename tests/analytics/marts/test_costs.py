@@ -33,7 +33,7 @@ def test_failed_attempts_cost_as_well_and_only_succeeded_jobs_made_anything(spar
 
 
 def test_an_encode_that_was_killed_costs_the_time_that_it_held_its_slot(spark: SparkSession) -> None:
-    """A killed encode of almost four minutes was counted as free."""
+    """An earlier version counted a killed encode of almost four minutes as free."""
     attempts: list[Row] = [
         {"cpu_seconds": 3600.0, "used_seconds": 3600.0, "used_from": "cpu"},
         {"outcome": "lease_expired", "used_seconds": 1800.0, "used_from": "slot"},

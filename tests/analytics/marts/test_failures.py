@@ -35,7 +35,7 @@ def test_a_code_is_counted_by_phase_in_attempts_jobs_and_requesters(spark: Spark
     )
     fetching = rows["disk_full", "fetching"]
     assert values(fetching, "attempts", "jobs", "requesters") == (4, 3, 2)
-    assert fetching["recovered"] == 1 / 2  # the third has not ended
+    assert fetching["recovered"] == 1 / 2  # the third job has not ended
     assert values(fetching, "first_seen", "last_seen") == (at(NOW - 9 * DAY), at(NOW - 2 * DAY))
     assert values(fetching, "last_week", "week_before") == (2, 2)
     assert values(rows["disk_full", "uploading"], "attempts", "requesters", "recovered") == (1, 1, 0)
@@ -61,7 +61,7 @@ def test_the_trend_says_what_is_new_gone_and_beyond_noise(spark: SparkSession) -
         "shrank": "falling",
         "stayed": "steady",
     }
-    # The last week includes the end of the history, and excludes what is exactly seven days old.
+    # The last week includes attempts at the end of the history. It excludes those exactly seven days earlier.
     assert values(rows["stayed"], "last_week", "week_before") == (11, 4)
     assert values(rows["vanished"], "last_week", "week_before") == (0, 1)
 

@@ -13,7 +13,7 @@ def waited(jobs: int, seconds: float, **fields: object) -> list[Row]:
 
 
 def test_requesters_are_compared_within_a_queue_and_never_across(spark: SparkSession) -> None:
-    """A requester with all its jobs in another queue was said to wait longest, though nobody delayed it."""
+    """An earlier report said that a requester with all its jobs in another queue waited longest."""
     jobs = [
         *waited(60, 1),
         *waited(40, 1, requester="archive"),
@@ -38,7 +38,7 @@ def test_requesters_are_compared_within_a_queue_and_never_across(spark: SparkSes
     assert values(bulk, "jobs", "share_of_jobs", "share_of_work") == (40, 40 / 90, 0.1)
     assert values(default, "waiting_ratio", "jain", "is_compared") == (1, 1, True)
     assert values(bulk, "p95_waiting_ms", "waiting_ratio") == (300_000, 0.5)
-    # Means of 601 and 301 seconds.
+    # The index is computed from the mean waits plus 1 s.
     assert bulk["jain"] == rows["bulk", "overnight"]["jain"]
     assert bulk["jain"] == pytest.approx(902**2 / (2 * (601**2 + 301**2)))
 

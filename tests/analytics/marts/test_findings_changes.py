@@ -1,4 +1,4 @@
-"""Findings about changes: what produces each of them, and what does not."""
+"""Findings about changes: the figures that produce each finding, and figures that do not."""
 
 from datetime import timedelta
 from typing import Any
@@ -14,7 +14,7 @@ TODAY = UNTIL.date()
 
 
 def weeks(before: dict[str, int], last: dict[str, int], days: int = 28) -> Results:
-    """Return two weeks with the same counts on each day. Today is not over, and must not count."""
+    """Return two weeks, each with equal counts on all days. The unfinished current day must not count."""
     key = {"requester": "r", "profile": "p", "queue": "q"}
     throughput = [{**key, "day": TODAY, "jobs": 100_000, "failed": 100_000}]
     for ago in range(1, 15):
@@ -49,7 +49,7 @@ def regression(**row: Any) -> Results:
     ],
 )
 def test_a_trend_is_stated_in_the_past_tense(trend: str, what: str) -> None:
-    """One outage is enough for a trend, and nothing shows that it continues."""
+    """A single outage can cause a trend, so the trend need not continue."""
     (found,) = failures.failing(failing(trend=trend, last_week=30, week_before=30))
     assert found.what == what
 
@@ -118,8 +118,8 @@ def test_a_new_failure_says_when_it_began_and_whom_it_hurt() -> None:
 @pytest.mark.parametrize(
     ("row", "severity"),
     [
-        ({"trend": "new", "last_week": 34}, Severity.warning),  # most jobs recovered
-        ({"trend": "new", "last_week": 9, "recovered": 0.1}, Severity.warning),  # few
+        ({"trend": "new", "last_week": 34}, Severity.warning),  # most of the jobs recovered later
+        ({"trend": "new", "last_week": 9, "recovered": 0.1}, Severity.warning),  # few failures
         ({"trend": "rising", "last_week": 34, "recovered": None}, Severity.bad),
         ({"trend": "falling", "week_before": 20}, Severity.good),
         ({"trend": "gone", "week_before": 20}, Severity.good),

@@ -157,7 +157,7 @@ def test_uneven_waiting_names_the_queue_and_who_waits() -> None:
 
 
 def test_who_waits_in_another_queue_than_the_others_is_no_headline() -> None:
-    """The demo named a requester as waiting longest whose jobs were all in another queue."""
+    """An earlier demo report said that a requester with all its jobs in another queue waited longest."""
     rows = [
         *waiting(1.0, 1.0, 1.0, queue="default"),
         *waiting(0.5, 9.0, queue="bulk", requester="alone", is_compared=False),
@@ -168,9 +168,9 @@ def test_who_waits_in_another_queue_than_the_others_is_no_headline() -> None:
 @pytest.mark.parametrize(
     "own",
     [
-        {"share_of_work": 0.7},  # it waits behind its own jobs
-        {"mean_priority": 10.0},  # it chose a low priority
-        {"is_compared": False},  # it has too few jobs
+        {"share_of_work": 0.7},  # the requester waits behind its own jobs
+        {"mean_priority": 10.0},  # the requester chose a low priority
+        {"is_compared": False},  # the requester has too few jobs
     ],
     ids=["its own work", "its own priority", "few jobs"],
 )

@@ -1,4 +1,4 @@
-"""Each fact and mart of a generated history, against independent SQL over the same Parquet."""
+"""Compare each fact and mart of a generated history with independent SQL over the same Parquet files."""
 
 from pathlib import Path
 
@@ -34,7 +34,7 @@ def query_rows(sql: duckdb.DuckDBPyConnection, query: str) -> list[Row]:
 def test_the_facts_and_marts_of_a_generated_history_are_those_of_plain_sql(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """This is one test, so that xdist generates the history and its facts only once."""
+    """This is a single test, so that the history and its facts are generated only once."""
     write(tmp_path, generate(7, JOBS))
     known = Facts(*(frame.cache() for frame in facts(read(spark, tmp_path))))
     with independently(tmp_path) as sql:
@@ -56,7 +56,8 @@ def test_the_facts_and_marts_of_a_generated_history_are_those_of_plain_sql(
 
 
 def with_our_p_values(ours: list[Row], theirs: list[Row]) -> list[Row]:
-    """Check that p-values differ only by the noise of shuffling, times Holm's factor, and take ours over."""
+    """Check that p-values differ only by the noise of shuffling, times Holm's factor. Return `theirs` with
+    the p-values and verdicts of `ours`."""
     by_key = {(row["profile"], row["ffmpeg"], row["measure"]): row for row in ours}
     for row in theirs:
         own = by_key[row["profile"], row["ffmpeg"], row["measure"]]

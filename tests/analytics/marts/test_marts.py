@@ -1,4 +1,4 @@
-"""All marts together: on empty and odd histories, and however the rows are ordered and partitioned."""
+"""All marts together: with empty and unusual histories, and with any order and partitions of the rows."""
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F

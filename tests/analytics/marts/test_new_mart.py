@@ -1,4 +1,4 @@
-"""A new mart is one module and one entry in `MARTS`: everything else follows from the tuple."""
+"""A new mart needs one module and one entry in `MARTS`. Everything else is derived from this tuple."""
 
 import json
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ from tests.analytics.marts.rows import facts_of
 from tests.analytics.report.reading import Page
 from tests.analytics.report.sample import month
 
-# What the module of a new mart consists of.
+# The module of a new mart would contain the following names.
 TABLE = Table(
     "priorities",
     "Show how many jobs have which priority.",

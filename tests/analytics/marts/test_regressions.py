@@ -43,14 +43,14 @@ def test_a_planted_slowdown_and_a_planted_failure_are_found(spark: SparkSession)
     assert values(slower, "ffmpeg", "baseline") == ("9.1", "9.0.2")
     assert slower["change"] == pytest.approx(-0.1, abs=0.03)
     assert slower["after"] == pytest.approx(slower["before"] * (1 + slower["change"]))
-    assert slower["p_value"] <= 8 / 20_000  # no shuffle is as extreme, in any of eight comparisons
+    assert slower["p_value"] <= 8 / 20_000  # no shuffle is as extreme; Holm's factor is 8
     failing = rows["failing", "failure_rate"]
     assert values(failing, "count_before", "count_after") == (COUNT, COUNT)
     assert failing["change"] == pytest.approx(failing["after"] - failing["before"])
 
 
 def test_only_failures_that_an_encoder_can_cause_are_in_the_rate(spark: SparkSession) -> None:
-    """A storage outage at the time of an upgrade made the new version look as if it failed more often."""
+    """A storage outage during an upgrade would otherwise make the new version seem to fail more often."""
     encoder: Row = {"outcome": "failed", "error_code": "encode_failed", "error_phase": "processing"}
     others: tuple[Row, ...] = (
         *(
@@ -78,7 +78,7 @@ def test_only_failures_that_an_encoder_can_cause_are_in_the_rate(spark: SparkSes
 def version(
     name: str, hour: int, *, attempts: int = 1_000, failed: float = 0.05, speed: float = 1.0
 ) -> list[Row]:
-    """Return the atoms of a version whose rates do not change over time."""
+    """Return the atoms of a version whose failure rate and speed do not change over time."""
     return [
         {
             "profile": "p",
@@ -133,7 +133,7 @@ def test_comparisons_that_cannot_be_made_do_not_weaken_the_others() -> None:
 def test_of_the_version_with_more_attempts_the_latest_count() -> None:
     old = version("9.0", 1, attempts=10_000)
     for atom in old[100:]:
-        atom["failed"] = ATOM  # in the older attempts
+        atom["failed"] = ATOM  # only in the older attempts
     rows = compared([*old, *version("9.1", 2, attempts=500)])
     row = next(row for row in rows if row["measure"] == "failure_rate")
     assert (row["count_before"], row["count_after"]) == (2_000, 500)

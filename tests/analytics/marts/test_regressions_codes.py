@@ -1,4 +1,4 @@
-"""The error codes by which versions of ffmpeg are compared."""
+"""The error codes that count when versions of ffmpeg are compared."""
 
 from euterpe.analytics.marts.regressions import ENCODER_CODES, ENCODER_PHASE
 from euterpe.domain.error_codes import ErrorCode, Fault

@@ -18,7 +18,7 @@ def verdicts(seed: int, jobs: int, **plan: object) -> Verdicts:
 
 
 def alarms(seeds: range, code: str, outages: int, jobs: int = 10_000) -> int:
-    """Return in how many histories without a change some verdict is worse or better."""
+    """Return the number of histories without a change in which a verdict is `worse` or `better`."""
     found = (
         verdicts(seed, jobs, regresses=False, outages=outages, outage_code=code).values() for seed in seeds
     )
@@ -27,8 +27,10 @@ def alarms(seeds: range, code: str, outages: int, jobs: int = 10_000) -> int:
 
 @pytest.mark.parametrize("code", ["source_unreachable", "encode_killed"])
 def test_outages_of_twenty_jobs_raise_an_alarm_in_at_most_two_of_fifty_histories(code: str) -> None:
-    """With a rate of exactly 1 %, one run in seventy would see three or more of fifty. Before the test of
-    blocks, 45 of 50 histories raised an alarm."""
+    """At a rate of exactly 1 %, one run in seventy would find three or more alarms in fifty histories.
+
+    Before the permutation test of blocks, 45 of 50 histories raised an alarm.
+    """
     assert alarms(range(50), code, outages=3, jobs=5_000) <= 2
 
 

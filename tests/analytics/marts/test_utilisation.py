@@ -12,12 +12,12 @@ MONDAY, TUESDAY, WEDNESDAY = (date(2026, 3, day) for day in (2, 3, 4))
 
 
 def ran(begin: float, end: float | None, **fields: object) -> Row:
-    """Return an attempt that ran from one hour to another."""
+    """Return an attempt that ran from hour `begin` to hour `end`."""
     return {"started_at": at(begin), "ended_at": None if end is None else at(end), **fields}
 
 
 def test_busy_time_present_time_and_the_most_at_once(spark: SparkSession) -> None:
-    # The third begins at the instant when the first ends, so that at most two run at once.
+    # The third attempt begins at the instant when the first ends, so at most two run at once.
     attempts = [ran(1, 3), ran(2, 4), ran(3, 5), ran(6, 7, worker_id="w2")]
     rows = by(utilisation.make(facts_of(spark, attempts=attempts), Options()), "worker_id")
     assert values(rows["w1"], "attempts", "busy_seconds", "present_seconds") == (3, 6 * 3600, 4 * 3600)
@@ -42,7 +42,7 @@ def test_what_still_runs_is_busy_until_the_end_of_the_history(spark: SparkSessio
 
 
 def test_what_never_ended_is_not_busy_for_ever(spark: SparkSession) -> None:
-    """The end of an attempt may be pruned before it is read; no job may run for longer than a week."""
+    """The end of an attempt may be pruned before it is ingested. No job may run for longer than a week."""
     jobs = [{"created_at": at(24 * 30)}]
     rows = utilisation.make(
         facts_of(spark, jobs=jobs, attempts=[ran(1, None, outcome="running")]), Options()

@@ -20,7 +20,7 @@ def test_the_objective_judges_what_has_ended(spark: SparkSession) -> None:
     assert values(row, "events", "delivered", "pending", "dead_letter") == (6, 4, 1, 1)
     assert values(row, "tries_per_event", "p50_ms") == (4, 31_000)
     assert values(row, "within_slo", "meets_slo") == (0.6, False)
-    # Two errors are equally common: the first in the alphabet is named.
+    # Two errors are equally common, so the first in alphabetical order is shown.
     assert row["worst_error"] == "answered_503"
 
 
@@ -52,7 +52,7 @@ def test_what_is_pending_for_too_long_is_missed(spark: SparkSession) -> None:
 def test_an_event_that_was_never_tried_counts_as_missed_once_it_is_older_than_the_objective(
     spark: SparkSession,
 ) -> None:
-    """When the dispatcher is stopped nothing is tried, and the objective must not look met."""
+    """A stopped dispatcher sends nothing, and the report must not show the objective as met."""
     in_time: Row = {"latency_ms": 1_000, "tries": 1}
     never: Row = {"outcome": "pending", "tries": 0, "created_at": at()}
     young: Row = {"outcome": "pending", "tries": 0, "created_at": at(2)}
@@ -60,11 +60,11 @@ def test_an_event_that_was_never_tried_counts_as_missed_once_it_is_older_than_th
     row = only(webhooks.make(facts, Options(read_at=at(2))))
     assert values(row, "events", "delivered", "pending", "untried") == (5, 1, 4, 4)
     assert values(row, "judged", "within_slo", "meets_slo") == (4, 0.25, False)
-    assert row["tries_per_event"] == 1  # of the events that were tried
+    assert row["tries_per_event"] == 1  # only events that were sent count
 
 
 def test_the_age_of_a_pending_event_is_measured_when_the_history_is_read(spark: SparkSession) -> None:
-    """In a stopped service, the last row is the event itself."""
+    """While the service is stopped, the pending event itself is the last row, so its age would be 0."""
     facts = facts_of(spark, deliveries=[{"outcome": "pending", "tries": 0, "created_at": at()}])
     assert only(webhooks.make(facts, Options()))["judged"] == 0
     assert only(webhooks.make(facts, Options(read_at=at(0, seconds=59))))["judged"] == 0

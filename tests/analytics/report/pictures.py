@@ -1,4 +1,4 @@
-"""Draw the pictures of docs/analytics.md: the charts of the report of the sample month.
+"""Draw the pictures of docs/analytics.md, which are charts of the report of the sample month.
 
 `python -m tests.analytics.report.pictures` draws them again.
 """
@@ -16,7 +16,7 @@ _CHART = re.compile(_OPENING + "(?P<content>.*?)</svg>", re.DOTALL)
 
 
 def pictures() -> dict[str, str]:
-    """Return the first chart of each section that has one, by file name."""
+    """Return the first chart of each section that has a chart, by file name."""
     results = month()
     found = (
         (section.id, _CHART.search(section.evidence))
@@ -36,7 +36,7 @@ def _alone(chart: re.Match[str]) -> str:
 
 
 def _coloured(*, night: bool) -> str:
-    """Return the style with CSS variables replaced: not every SVG viewer supports them."""
+    """Return the style with CSS variables replaced, because some SVG viewers do not support them."""
     rules = f"{' '.join(style.chart().split())} .paper {{ fill: var(--paper) }}"
     return re.sub(r"var\(--(\w+)\)", lambda name: style.PALETTE[name[1]][night], rules)
 

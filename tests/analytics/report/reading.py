@@ -6,7 +6,7 @@ VOID = {"meta", "br"}
 
 
 class Page(HTMLParser):
-    """A parsed page; raises AssertionError where elements are not closed in order."""
+    """A parsed page. The parser raises AssertionError if elements are not closed in order."""
 
     def __init__(self, text: str) -> None:
         super().__init__()

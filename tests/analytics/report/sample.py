@@ -1,4 +1,4 @@
-"""Results to make reports from: a plausible month (seeded), one job, and nothing at all."""
+"""Sample results for reports: a plausible month (seeded), a single job, and no rows at all."""
 
 import random
 from collections.abc import Iterable, Mapping
@@ -20,7 +20,7 @@ NAMES = (
     *("Northlight Studios", "Marigold News", "Harbour TV", "campus-lectures", "Oriel Sport", "podfarm"),
     *("Tidewater Archive", "kino.club", "Bramble Kids", "Lantern Courses", "city-council", "Quay Radio"),
 )
-# share of jobs, real-time factor, ratio of sizes, VMAF, minutes of source
+# Share of jobs, real-time factor, ratio of sizes, VMAF, minutes of source.
 PROFILES = {
     "h264-720p": (0.40, 3.1, 0.31, 94.8, 11.0),
     "hls-ladder": (0.22, 0.95, 0.88, 95.9, 24.0),
@@ -33,7 +33,7 @@ PRICES = Prices()
 
 
 def arrow(mart: str, rows: Iterable[Mapping[str, Any]]) -> pa.Table:
-    """Return a table of the mart; columns that a row leaves out are null."""
+    """Return a table of the mart. Columns that are missing in a row are null."""
     columns = TABLES[mart].columns
     return pa.Table.from_pylist(
         [{column.name: row.get(column.name) for column in columns} for row in rows],
@@ -44,7 +44,7 @@ def arrow(mart: str, rows: Iterable[Mapping[str, Any]]) -> pa.Table:
 def results(
     *, until: datetime | None = UNTIL, days: int = 28, jobs: int = 0, **marts: Iterable[Mapping[str, Any]]
 ) -> Results:
-    """Return results with these marts; the others are empty."""
+    """Return results with these marts. All other marts are empty."""
     return Results(
         marts={name: arrow(name, marts.get(name, ())) for name in TABLES},
         since=until and until - timedelta(days=days),

@@ -21,7 +21,7 @@ HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>\u202e"
 
 
 def one_row_of_keys_alone() -> Results:
-    """Return results in which every mart has one row, with values in its key alone."""
+    """Return results in which every mart has one row, with values only in the columns of its key."""
     values: dict[str, Any] = {"string": "x", "day": UNTIL.date()}
     marts = {
         name: arrow(name, [{c.name: values[c.type] for c in table.columns if c.name in table.key}])
@@ -31,7 +31,7 @@ def one_row_of_keys_alone() -> Results:
 
 
 def hostile() -> Results:
-    """Return results in which every free text of every mart is an injection."""
+    """Return results in which every free text of every mart tries to inject HTML."""
     made = month()
     marts = {}
     for name, table in made.marts.items():

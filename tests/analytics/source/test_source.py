@@ -89,7 +89,7 @@ def test_nothing_secret_leaves_the_database(filled: Store, url: str, spark: Spar
         ("priority >= 50 and finished_at is not null", True),
         ("created_at > timestamp '2027-01-01'", True),
         ("queue > 'd'", False),  # Postgres sorts by locale, Spark by bytes
-        ("profile = 'h264-720p'", False),  # it is inside of a JSON document
+        ("profile = 'h264-720p'", False),  # the profile is inside a JSON document
         ("requester_id = 'r2' or priority = 1", False),
     ],
 )
