@@ -1,4 +1,4 @@
-"""The API service over the test's store. Only the main calls run on every engine, the rest on SQLite."""
+"""The API service on the test's store. Only tests of the main calls run on every engine, others on SQLite."""
 
 from collections.abc import Callable, Iterator
 

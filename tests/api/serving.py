@@ -32,7 +32,7 @@ class OneBucketForbidden:
 
 
 class Requester:
-    """An HTTP client with an API key of its own."""
+    """A requester with its own API key and an HTTP client."""
 
     def __init__(self, store: Store, url: str, name: str, scopes: tuple[Scope, ...] = DEFAULT_SCOPES) -> None:
         new = store.requesters.create(name, scopes)
@@ -69,7 +69,7 @@ class Served:
         return self._requesters[-1]
 
     def wait_for_open_waits(self, count: int) -> None:
-        """Poll the metrics until `count` waits are open: a disconnect takes a moment to be noticed."""
+        """Poll the metrics until `count` waits are open, because the server notices a disconnect late."""
         while f"euterpe_http_waits {count}.0" not in self.anonymous.get("/metrics").text:
             pass
 
@@ -99,7 +99,7 @@ def serving(
 
 
 def field_errors(answer: httpx.Response) -> dict[tuple[str | int, ...], str]:
-    """Return the messages of a 422 answer by their locations."""
+    """Return the error messages of a 422 answer, by location."""
     assert answer.status_code == 422, answer.text
     return {tuple(error["loc"]): error["msg"] for error in answer.json()["errors"]}
 

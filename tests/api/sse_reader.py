@@ -26,7 +26,7 @@ class Frame:
 def open_event_stream(
     requester: Requester, job_id: str, *, after: int | None = None
 ) -> Iterator[Iterator[Frame]]:
-    """Yield the frames after `hello`, once that has arrived."""
+    """Wait for the frame `hello`, then yield an iterator over the later frames."""
     headers = {} if after is None else {"last-event-id": str(after)}
     with requester.http.stream("GET", f"/transcode/{job_id}/events", headers=headers) as answer:
         assert answer.status_code == 200

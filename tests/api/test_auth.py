@@ -57,7 +57,7 @@ NAMES: dict[str, str] = {}
 
 @cache
 def key_named(name: str) -> str:
-    """Return a well-formed key, the same one for the same name."""
+    """Return a well-formed key. The same name always gives the same key."""
     key = apikeys.mint().plaintext
     NAMES[key] = name
     return key
@@ -175,7 +175,7 @@ def test_wrong_keys_of_one_address_are_refused_after_a_burst_and_others_are_not(
 
 
 def test_a_valid_key_is_admitted_from_an_address_that_sent_too_many_wrong_ones(keys: CountingKeys) -> None:
-    """Many clients share one address behind a NAT or a proxy."""
+    """Behind a NAT or a proxy, many clients share one address."""
 
     async def scenario(authenticator: Authenticator) -> None:
         assert await outcome(authenticator, request("seen before")) == "owner of seen before"
@@ -212,7 +212,7 @@ def test_a_key_that_is_valid_no_longer_is_forgotten(keys: CountingKeys) -> None:
 
 
 def test_guesses_of_one_address_keep_no_more_than_their_share_of_the_threads() -> None:
-    """The other threads answer requests from other addresses."""
+    """The remaining threads stay free for requests from other addresses."""
     started, may_end = threading.Semaphore(0), threading.Event()
 
     def authenticate(key: str) -> Principal:

@@ -1,4 +1,4 @@
-"""Backpressure: a count of unfinished jobs is reused while it leaves free places, and the limit holds."""
+"""Backpressure: a count of unfinished jobs is reused while it is below the limit, and the limit holds."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -88,7 +88,7 @@ def test_a_count_that_takes_long_is_not_made_for_everybody_who_is_refused(counts
     async def scenario(pressure: Backpressure) -> None:
         counts.takes_s = 0.01
         await enqueue(counts, pressure)
-        counts.jobs, counts.now = 0, 0.19  # the job has finished, and this process has not counted again
+        counts.jobs, counts.now = 0, 0.19  # the job has finished, but no new count is due before 0.2 s
         with pytest.raises(Refused):
             await enqueue(counts, pressure)
         assert counts.queries == 1

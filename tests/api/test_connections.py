@@ -1,4 +1,4 @@
-"""Limits on connections: the size of a head, its deadline, unread answers, and the number of connections."""
+"""Limits on connections: the size and the deadline of a head, unread answers, the number of connections."""
 
 import socket
 from collections.abc import Iterator
@@ -54,7 +54,7 @@ def test_a_head_without_an_end_is_cut_off(server: ApiServer) -> None:
 
 
 def test_requests_whose_answers_nobody_reads_are_not_read_on(server: ApiServer) -> None:
-    """The answers fill the socket buffers; then the server stops reading, and the client's sends block."""
+    """The answers fill the socket buffers. Then the server stops reading, and the client's sends block."""
     with connect(server) as client:
         client.setblocking(False)
         sent, request = 0, b"GET / HTTP/1.1\r\nhost: x\r\n\r\n" * 1_000

@@ -16,7 +16,7 @@ from tests.browser import WatchedPage, browser_page
 from tests.domain.documents import MINIMAL
 
 STATIC = Path(euterpe.api.__file__).parent / "static"
-# The files of swagger-ui-dist 5.35.0, byte by byte.
+# The SHA-256 of each file of swagger-ui-dist 5.35.0.
 VENDORED = {
     "LICENSE": "cfc7749b96f63bd31c3c42b5c471bf756814053e847c10f3eb003417bc523d30",
     "NOTICE": "0d20d1adef18aee3f40dd258172155521ce702ac445cb5f7b7d60ed32dad2fb2",

@@ -31,7 +31,7 @@ def test_a_job_is_accepted_and_its_status_can_be_read_where_the_answer_says(on_e
 
 
 def test_an_accepted_job_is_committed_before_the_answer(on_every_engine: Served) -> None:
-    """The job is read through another connection, which sees only commits."""
+    """The job is read through another connection, which sees only committed rows."""
     job_id = on_every_engine.requester().submit()
     assert on_every_engine.store.jobs.get(job_id).status == "queued"
 
@@ -118,7 +118,7 @@ def test_a_requester_over_its_quota_gets_429_with_retry_after(store: Store) -> N
         assert other.post().status_code == 202, "a quota is the requester's own"
         requester.http.post(f"/transcode/{first}/cancel")
         while (answer := requester.post()).status_code == 429:
-            pass  # a full quota is counted again only after 20 times the duration of the last count
+            pass  # the next count is made after 20 times the duration of the last one
         assert answer.status_code == 202
 
 

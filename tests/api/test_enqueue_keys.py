@@ -1,4 +1,4 @@
-"""A key provider that is slow or away delays or refuses the calls that need it, and no others."""
+"""A slow or unavailable key provider delays or refuses only the calls that need it."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -52,7 +52,7 @@ def test_the_api_answers_while_calls_wait_for_the_key_provider(
     other = served.requester("other")
     known = other.submit()
     with provider.held():
-        # More calls than threads: those of one requester may not take all the threads, let alone the others'.
+        # There are more calls than threads. The calls that wait for keys may not occupy all threads.
         posts = [callers.submit(requester.post, WITH_SECRETS) for _ in range(20)]
         puts = [callers.submit(put_credentials, other, known) for _ in range(2)]
         provider.wait_for_waiting(5)

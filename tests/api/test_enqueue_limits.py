@@ -1,4 +1,4 @@
-"""Limits on time, attempts and priority of a job, for all requesters and for one."""
+"""Limits on the time, attempts and priority of a job, for all requesters and for a single requester."""
 
 from euterpe.api.backpressure import ApiLimits
 from euterpe.domain.job_limits import JobLimits

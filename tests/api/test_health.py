@@ -61,7 +61,7 @@ def test_a_database_that_does_not_answer_is_not_ready(
 def test_a_database_that_takes_no_writes_is_not_ready(
     servers: Callable[[str], engines.Engine], ring: LocalKeyRing
 ) -> None:
-    """The transactions of this role are read-only, like those of a standby server after a failover."""
+    """The transactions of these connections are read-only, as on a standby server after a failover."""
     with servers("postgres").fresh() as url:
         with Store(url, ring) as opened, serving(opened) as served:
             assert served.anonymous.get("/readyz").status_code == 200
@@ -88,7 +88,7 @@ def test_a_server_that_stands_by_for_another_is_not_ready(tmp_path: Path, ring: 
 
 @pytest.fixture
 def full_disk() -> Iterator[Callable[[Path], None]]:
-    """Return a function that lets no file of this process grow beyond the present size of a given file."""
+    """Return a function that limits all files of this process to the present size of a given file."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     yield lambda path: resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size, before[1]))
     resource.setrlimit(resource.RLIMIT_FSIZE, before)
@@ -110,7 +110,7 @@ def test_a_full_disk_is_not_ready_and_is_ready_when_there_is_room_again(
 
 
 def test_a_database_on_a_read_only_file_system_is_not_ready(served: Served) -> None:
-    """`PRAGMA query_only` makes SQLite refuse writes as a read-only file system does."""
+    """`PRAGMA query_only` makes SQLite refuse writes as it does on a read-only file system."""
     with served.store.database.engines.write.begin() as connection:
         connection.exec_driver_sql("PRAGMA query_only = 1")
     assert_problem(served.anonymous.get("/readyz"), 503, "database_unavailable")

@@ -25,7 +25,8 @@ from tests.store.jobs import advance, claim_one
 
 DOCUMENT = openapi_document(ApiLimits())
 SCHEMA = schemathesis.openapi.from_dict(DOCUMENT)
-# A wrong key in one header does not make a request invalid, because the target's own key is in the other.
+# No keys are generated. A wrong key in one of the two headers would not make a request invalid, because the
+# target's valid key is in the other header.
 SCHEMA.config.generation.update(with_security_parameters=False)
 OPERATIONS = {
     f"{method.upper()} {path}": SCHEMA[path][method]
@@ -33,7 +34,8 @@ OPERATIONS = {
     for method in methods
 }
 VALID, INVALID = GenerationMode.POSITIVE, GenerationMode.NEGATIVE
-# An operation without parameters has no invalid requests, and any text in a path may be a job's id.
+# Operations without parameters have no invalid requests. Path parameters do not count, because any text in a
+# path may be a job id.
 CASES = [(name, VALID) for name in OPERATIONS] + [
     (name, INVALID)
     for name, operation in OPERATIONS.items()
@@ -138,7 +140,7 @@ def test_whatever_is_sent_the_answer_is_one_that_is_described(
         if data.draw(st.booleans()):
             use_job(target.finished, case)
         query = case.query or {}
-        assume(not isinstance(query.get("job_id"), dict))  # it would be sent as a list, which is valid
+        assume(not isinstance(query.get("job_id"), dict))  # a dict would be sent as a list, which is valid
         if isinstance(query.get("wait_ms"), int) and query["wait_ms"] > _LONGEST_WAIT_MS:
             query["wait_ms"] = _LONGEST_WAIT_MS
         case.call_and_validate(

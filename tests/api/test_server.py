@@ -1,4 +1,4 @@
-"""ApiServer: it binds its port before it starts, drains when it stops, and leaves no thread or port."""
+"""ApiServer: it binds its port before it starts, drains when it stops, and leaves no thread or port open."""
 
 import socket
 import threading
@@ -92,6 +92,6 @@ def test_a_client_that_stopped_reading_its_stream_does_not_keep_the_server_from_
     server.start()
     requester = Requester(sqlite_store, server.url, "studio")
     with requester.http as http, http.stream("GET", f"/transcode/{requester.submit()}/events"):
-        for _ in range(3):  # the read before the stream, its first page, and the page that is not sent
+        for _ in range(3):  # before the stream, its first page, the unsent page
             reads.acquire()
         server.stop()

@@ -22,7 +22,7 @@ LAST = row_of(EventRow, sequence=1, type="job.succeeded", payload="{}")
 
 
 class Client:
-    """A fake ASGI client that records what it is sent."""
+    """A fake ASGI client that records the bytes that are sent to it."""
 
     def __init__(
         self, read: Callable[[int], Awaitable[EventPage]], timings: ApiTimings = DEFAULT_TIMINGS

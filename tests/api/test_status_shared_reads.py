@@ -1,4 +1,4 @@
-"""Shared reads: reads of single jobs that arrive during a query share the next one."""
+"""Shared reads: reads of single jobs that arrive during a query share the next query."""
 
 import asyncio
 import threading

@@ -1,4 +1,4 @@
-"""Request smuggling: ambiguous HTTP/1.1 requests are refused, and nothing behind them is read."""
+"""Request smuggling: ambiguous HTTP/1.1 requests are refused, and no bytes after them are read."""
 
 import json
 import socket
@@ -20,7 +20,7 @@ SMUGGLED = b"GET /smuggled HTTP/1.1\r\nhost: x\r\n\r\n"
 
 
 class Recorder:
-    """An application that records the requests that reached it whole."""
+    """An application that records the complete requests that reached it."""
 
     def __init__(self) -> None:
         self.seen: list[tuple[str, bytes]] = []
@@ -31,7 +31,7 @@ class Recorder:
         return PlainTextResponse("here")
 
     async def answer_at_once(self, _: Request) -> Response:
-        """Answer without reading the body, as a refusal of the key does."""
+        """Answer without reading the body, as the API does when it refuses a key."""
         return PlainTextResponse("early", 401)
 
 
@@ -59,7 +59,7 @@ def server(recorder: Recorder) -> Iterator[ApiServer]:
 def exchange(server: ApiServer, *pieces: bytes) -> list[tuple[int, dict[str, str], bytes]]:
     """Send the pieces and return all answers up to the end of the connection.
 
-    The server may answer and close before the last piece; its answer can still be read.
+    The server may answer and close the connection before the last piece. Its answer can still be read.
     """
     host, _, port = server.url.removeprefix("http://").partition(":")
     with socket.create_connection((host, int(port)), timeout=30) as client:
@@ -173,7 +173,7 @@ BAD_BODIES = {
 
 
 def assert_refused(answers: list[tuple[int, dict[str, str], bytes]]) -> None:
-    """Check that there is one answer: a 400 with a problem document, which closes the connection."""
+    """Check that the only answer is a 400 with a problem document, which closes the connection."""
     ((status, headers, body),) = answers
     assert status == 400
     assert headers["connection"] == "close"

@@ -1,4 +1,4 @@
-"""The store's thread pool: one requester has at most half of the threads."""
+"""The store's thread pool: a requester has at most half of the threads."""
 
 import asyncio
 import threading

@@ -1,4 +1,4 @@
-"""The API while another process locks the SQLite database: every caller is answered, and reads go on."""
+"""The API while another process locks the SQLite database: every call is answered, and reads go on."""
 
 import subprocess
 import sys
@@ -26,8 +26,8 @@ database.execute("BEGIN IMMEDIATE")
 print(flush=True)
 sys.stdin.read()
 """
-# How long a write waits for the lock, and how long a client waits for its answer. One after the other, the
-# 50 callers below would wait for 100 s. Their test releases the lock after all of them have been answered.
+# A write waits 2 s for the lock, and a client waits 30 s for its answer. If the writes of the 50 callers
+# below waited one after the other, they would take 100 s. Their test releases the lock after the last answer.
 WRITE_WAIT_S, TIMEOUT_S = 2.0, 30.0
 
 
@@ -89,7 +89,7 @@ def test_fifty_callers_on_a_locked_database_all_get_their_answer(served: Served,
 
 
 def test_reads_do_not_wait_behind_callers_that_wait_to_write(served: Served, url: str) -> None:
-    """Each waiting write keeps a thread until its time is up, so reads need threads of their own."""
+    """Each waiting write occupies a thread until its timeout, so reads need separate threads."""
     requester = served.requester()
     waiting = requester.submit()
     with ThreadPoolExecutor(20) as threads, write_lock_held(url):
