@@ -1,4 +1,4 @@
-"""Fixtures: an empty folder to run the commands in, the service that they call, a shared Spark session."""
+"""Fixtures: an empty folder for the commands, the service that they call, and a shared Spark session."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -18,7 +18,7 @@ from tests.cli.command_runner import Cli, capturing
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return an empty current folder, with all settings removed from the environment."""
+    """Return an empty folder, which is the current one, and remove all settings from the environment."""
     for name in [name for name in os.environ if name.startswith(("EUTERPE_", "AWS_"))]:
         monkeypatch.delenv(name)
     monkeypatch.chdir(tmp_path)
@@ -27,7 +27,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def cli(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
-    """Return the command line without Java: a command that starts Spark fails."""
+    """Return the command line without Java, so that a command that starts Spark fails."""
     monkeypatch.setenv("JAVA_HOME", str(folder))
     return capturing(capsys)
 
@@ -52,7 +52,7 @@ def served(servers: Callable[[str], engines.Engine], ring: LocalKeyRing) -> Iter
 @pytest.fixture
 def requester(served: Served, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Requester:
     """Return the requester whose key the commands use."""
-    del folder  # requested because this fixture clears the environment, before we set variables
+    del folder  # `folder` clears the environment, so it must run first
     requester = served.requester()
     monkeypatch.setenv("EUTERPE_URL", served.url)
     monkeypatch.setenv("EUTERPE_API_KEY", requester.key)

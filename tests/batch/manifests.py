@@ -18,13 +18,13 @@ Cells = dict[str, Any]
 
 
 def cells(number: int, **others: Any) -> Cells:
-    """Return a flat row; two underscores in a name stand for a dot."""
+    """Return a flat row. Two underscores in the name of an argument stand for a dot."""
     row = {"source.url": f"s3://in/{number}.mov", "output.url": f"s3://out/{number}/", "profile": "h264-720p"}
     return {**row, **{name.replace("__", "."): value for name, value in others.items()}}
 
 
 def write(path: Path, table: Sequence[Cells]) -> Path:
-    """Write the rows by the suffix of the path; in CSV and Parquet, missing cells are empty."""
+    """Write the rows in the format of the path's suffix. In CSV and Parquet, missing cells are empty."""
     columns = list(dict.fromkeys(name for row in table for name in row))
     if path.suffix == ".csv":
         with path.open("w", newline="", encoding="utf-8") as stream:
@@ -48,7 +48,7 @@ def read(path: Path | str, piece_bytes: int = 1 << 22) -> list[Row]:
 
 
 def flaws(path: Path) -> dict[int, list[str]]:
-    """Return the messages about each line with flaws."""
+    """Return the messages about each line that has flaws."""
     return {
         row.line: [f"{'.'.join(map(str, flaw.loc))}: {flaw.msg}" for flaw in row.flaws]
         for row in read(path)

@@ -26,7 +26,7 @@ DOCS = Path(__file__).parents[2] / "docs" / "batch.md"
 
 @pytest.fixture
 def submit(with_spark: Cli, requester: Requester) -> Callable[..., Ran]:
-    del requester  # who submits
+    del requester  # the fixture sets the URL and the API key
 
     def run(*options: str) -> Ran:
         return with_spark("batch", "submit", *options, "--json")
@@ -42,7 +42,7 @@ def jobs_of(requester: Requester, served: Served) -> list[str]:
 
 
 def counts(ran: Ran) -> tuple[int, int]:
-    """Return the number of new jobs, and of those that existed before."""
+    """Return the number of new jobs, and the number of jobs that existed before."""
     assert ran.code == 0, ran.err
     return ran.json["accepted"], ran.json["already_there"]
 
@@ -116,7 +116,7 @@ def test_what_the_service_refuses_is_reported_with_its_row(submit: Callable[...,
 def test_a_key_that_is_refused_ends_it_with_the_reason(
     with_spark: Cli, requester: Requester, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    del requester  # it sets the URL; the key is replaced
+    del requester  # the fixture sets the URL and an API key, which is replaced
     write(folder / "june.csv", [cells(1)])
     monkeypatch.setenv("EUTERPE_API_KEY", apikeys.mint().plaintext)
     ran = with_spark("batch", "submit", "june.csv")
@@ -183,7 +183,7 @@ def test_an_interrupt_prints_how_to_continue(
 
 
 def test_the_example_of_the_docs_works(with_spark: Cli, requester: Requester, folder: Path) -> None:
-    del requester  # who submits
+    del requester  # the fixture sets the URL and the API key
     table, commands = (_blocks(DOCS.read_text(), language)[-1] for language in ("csv", "sh"))
     (folder / "june.csv").write_text(table)
     *submits, _status, _wait = [shlex.split(line, comments=True)[1:] for line in commands.splitlines()]

@@ -22,7 +22,7 @@ def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
 @pytest.fixture
 def bucket(s3: S3Server, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a bucket with manifests, and set the AWS variables to read it."""
-    del folder  # it clears the environment first
+    del folder  # `folder` clears the environment, so it must run first
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", ACCESS_KEY_ID)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET_ACCESS_KEY)
     monkeypatch.setenv("AWS_ENDPOINT_URL", s3.endpoint)
@@ -57,7 +57,7 @@ def test_a_pattern_chooses_among_the_objects_of_a_folder() -> None:
 
 
 def test_a_fetched_file_has_no_name_on_the_disk(bucket: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The file may hold credentials, so nothing may be left when this process is killed."""
+    """The file may contain credentials, so no copy may remain on the disk when this process is killed."""
     monkeypatch.setattr("tempfile.tempdir", str(bucket.parent))
     before = [*bucket.parent.iterdir()]
     with fetched("s3://plans/2030/june.csv") as (file,):

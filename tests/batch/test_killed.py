@@ -1,4 +1,4 @@
-"""A submission that is killed half-way is completed by the next one."""
+"""A submission that is killed half-way is completed by the next submission."""
 
 import os
 import subprocess
@@ -19,7 +19,7 @@ ROWS = 300
 
 @pytest.fixture
 def kill_half_way(requester: Requester, folder: Path) -> Callable[[], None]:
-    del requester  # it puts the key into the environment
+    del requester  # the fixture sets the URL and the API key
 
     def run() -> None:
         """Run a submission in a process with its own Spark, and kill it."""

@@ -83,7 +83,7 @@ def test_bad_json_is_reported_by_line(folder: Path) -> None:
 
 
 def test_parquet_may_come_from_pandas_or_spark(folder: Path) -> None:
-    """They turn integers into floats, times into timestamps, and dictionaries into maps."""
+    """pandas and Spark turn integers into floats, times into timestamps, and dictionaries into maps."""
     columns = {
         "source": [{"url": "s3://in/a.mov"}, {"url": None}],
         "priority": pa.array([70.0, None]),

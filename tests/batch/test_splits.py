@@ -88,14 +88,14 @@ def test_a_line_has_a_greatest_length(folder: Path) -> None:
 
 @settings(max_examples=300)
 @given(st.text(alphabet='",\n\ra ', max_size=60), st.sampled_from(",;\t"))
-@example('\r,"\n"a\na\r\n', ",")  # csv.reader ends a row at the carriage return and starts again
-@example('"";,"\r\n"\na\n"', ",")  # and it does so after a closing quote
+@example('\r,"\n"a\na\r\n', ",")  # at a bare \r, csv.reader fails and goes on at the next line
+@example('"";,"\r\n"\na\n"', ",")  # it also fails at text after a closing quote
 @example('a,"\nb,c\n"\n', ";")
 @example('a,"\nb,c\n"\n', "\t")
 def test_wherever_a_csv_is_cut_the_same_rows_are_read(
     tmp_path_factory: pytest.TempPathFactory, text: str, mark: str
 ) -> None:
-    """After a wrong cut, text within quotes would be read as a row, and be submitted."""
+    """After a wrong cut, text within quotes would be read as a row and submitted."""
     path = tmp_path_factory.getbasetemp() / "cut.csv"
     path.write_bytes(f"external_id,profile\nfirst,p\n{text}".replace(",", mark).encode())
     assert read(path, 1) == read(path)

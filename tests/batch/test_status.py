@@ -59,7 +59,7 @@ def test_only_success_has_no_shortfall(statuses: tuple[str, ...], rows: int, exp
 
 
 class FakeService:
-    """Answer each request with the next state; a job that is missing from it is gone."""
+    """A service that answers each request with the next state. A job that is missing in a state is gone."""
 
     def __init__(self, *states: dict[str, Job]) -> None:
         self._states = iter(states)

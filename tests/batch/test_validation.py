@@ -43,7 +43,7 @@ def test_every_bad_row_is_reported_with_every_reason(spark: SparkSession, folder
 
 
 def test_a_duplicate_row_is_reported_with_the_first(spark: SparkSession, folder: Path) -> None:
-    """Duplicates are found across pieces, files and kinds; an explicit default makes no difference."""
+    """Duplicates are found across pieces, files and formats. An explicit default makes no difference."""
     write(folder / "a.csv", [cells(1), cells(2), cells(1)])
     write(folder / "b.jsonl", [cells(3), cells(2, queue="default")])
     totals, lines = examined(spark, ".", piece_bytes=1)
@@ -86,7 +86,7 @@ def test_no_secret_goes_through_spark(folder: Path) -> None:
 
 
 def checked(pieces: Sequence[Any]) -> list[Any]:
-    """Return the rows that Spark's Python processes return."""
+    """Return the rows that a Python process of Spark would return."""
     numbers = pa.record_batch({"id": [*range(len(pieces))]})
     found = [row for batch in check(pieces, {}, b"salt", iter([numbers])) for row in batch.to_pylist()]
     assert [bool(row["errors"]) for row in found] == [False, True]

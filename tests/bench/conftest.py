@@ -1,4 +1,4 @@
-"""Fixture: an installation on each engine, with a check that a benchmark leaves no rows in it."""
+"""Fixture: an installation on each engine, with a check that a benchmark leaves no rows behind."""
 
 import os
 from collections.abc import Iterator

@@ -7,7 +7,7 @@ from euterpe.store.tables import metadata, schema_migrations
 
 
 def rows_left(url: str) -> dict[str, int]:
-    """Return the row counts of the tables with rows, and of all tables that the benchmark itself made."""
+    """Return the number of rows of each table that has rows, and of each table that a benchmark created."""
     database = Database(url)
     try:
         names = set(sa.inspect(database.engines.read).get_table_names())
