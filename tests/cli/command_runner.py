@@ -1,4 +1,4 @@
-"""A runner of `euterpe` commands in this process, and jobs and events for them to act on."""
+"""A runner of `euterpe` commands in this process, and helpers that make jobs and events for them."""
 
 import json
 from collections.abc import Callable
@@ -84,7 +84,7 @@ def fail_one(queue: str = "default") -> str:
 
 
 def deliver_all(decision: DeliveryDecision | None = None) -> list[str]:
-    """Claim up to 25 due events, settle them so (by default as dead letters), and return their ids."""
+    """Claim up to 25 due events, settle them by `decision` (default: dead letter), and return their ids."""
     with opened() as store:
         events = store.outbox.claim("dispatcher", 25)
         code = 200 if isinstance(decision, Delivered) else 410

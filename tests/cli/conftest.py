@@ -8,7 +8,7 @@ from tests.cli.command_runner import Cli, capturing
 
 @pytest.fixture
 def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
-    """Return a command runner in an empty directory without settings: its SQLite database is there."""
+    """Return a command runner without settings in an empty directory, which gets its SQLite database."""
     for name in [name for name in os.environ if name.startswith("EUTERPE_")]:
         monkeypatch.delenv(name)
     monkeypatch.chdir(tmp_path)

@@ -16,7 +16,7 @@ RING = Path("euterpe.db.keks.json")
 
 
 def failed_checks(cli: Cli) -> list[tuple[str, str]]:
-    """Return the failed checks, after a check that both forms of the report agree."""
+    """Assert that the JSON report and the text report agree. Return the failed checks."""
     report = cli("doctor", "--json")
     failed = [(finding["check"], finding["detail"]) for finding in report.json if not finding["ok"]]
     shown = cli("doctor")
@@ -150,7 +150,7 @@ def test_a_vault_that_works_and_one_that_refuses(
 def test_a_token_file_that_others_can_use_is_a_warning(
     installed: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, mode: int, verdict: list[bool]
 ) -> None:
-    """0640 is what Vault Agent writes, for a program that is in its group."""
+    """Vault Agent writes its token file with mode 0640, for a program in its group."""
     (folder := tmp_path / "vault").mkdir()
     with VaultServer(folder) as vault:
         vault.token_file.chmod(mode)

@@ -31,7 +31,7 @@ SPEC = {
 
 @pytest.fixture
 def server(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    del cli  # needed because it clears the environment first
+    del cli  # `cli` clears the environment, so it must run first
     monkeypatch.setenv("EUTERPE_API_KEY", apikeys.mint().plaintext)
     with running() as started:
         monkeypatch.setenv("EUTERPE_URL", started.url)
@@ -46,7 +46,7 @@ def sent(cli: Cli, server: Server, *argv: str) -> Any:
 
 
 def refused(cli: Cli, server: Server, argv: tuple[str, ...], *loc: str | int) -> str:
-    """Run the command, have this field refused, and return the error line."""
+    """Run the command against a service that refuses this field, and return the error line."""
     errors = [{"loc": list(loc), "msg": "is wrong"}]
     server.script(problem(422, "invalid_request", "the request has 1 error", errors=errors))
     return cli.fails(*argv).removeprefix("the request has 1 error: ")

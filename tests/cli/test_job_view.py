@@ -1,4 +1,4 @@
-"""A terminal shows a job for people, from its status document and its rows."""
+"""The view of a job on a terminal, from its status document and its rows."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -34,7 +34,7 @@ class Terminal(TextIOWrapper):
 
 
 class Screen:
-    """A terminal without colours, in UTC, that returns what is printed on it."""
+    """A terminal without colours, in UTC, that returns the text that is printed on it."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._monkeypatch = monkeypatch
@@ -67,7 +67,7 @@ def document(status: str, **fields: Any) -> dict[str, Any]:
 
 
 def words(text: str) -> dict[str, str]:
-    """Return the fields of a view by their label."""
+    """Return the fields of a view, by label."""
     lines = [line.split("  ", 1) for line in text.split("\n\n", maxsplit=1)[0].splitlines()[1:]]
     return {name: value[0].strip() for name, *value in lines if value}
 

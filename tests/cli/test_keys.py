@@ -128,7 +128,7 @@ def test_no_key_is_ever_shown(installed: Cli, monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.fixture
 def vault(tmp_path: Path) -> Iterator[VaultServer]:
-    """Yield a Vault that is not in the settings yet."""
+    """Yield a Vault server that the settings do not name yet."""
     (folder := tmp_path / "vault").mkdir()
     with VaultServer(folder) as server:
         yield server

@@ -1,4 +1,4 @@
-"""`euterpe listen` as a process, which gets webhooks as the dispatcher sends them."""
+"""`euterpe listen` as a process that receives webhooks in the form in which the dispatcher sends them."""
 
 import http.client
 import json

@@ -6,7 +6,7 @@ from tests.cli.command_runner import Cli, deliver_all, fail_one, submit
 
 @pytest.fixture
 def newsroom(installed: Cli) -> str:
-    """Return the id of a requester with a failed job, whose two events are pending."""
+    """Return the id of a requester that has a failed job with two pending events."""
     requester_id: str = installed.json("requester", "create", "newsroom")["requester_id"]
     submit(requester_id)
     fail_one()

@@ -1,9 +1,9 @@
-"""The serving commands and SIGTERM."""
+"""The commands that serve, and SIGTERM."""
 
 import subprocess
 import sys
 
-# In each round the signal arrives at another moment around the start of the wait.
+# In each round, the signal arrives at a different moment around the start of the wait.
 SIGNALS_AROUND_THE_START_OF_THE_WAIT = """
 import os, signal, threading
 from euterpe.cli.serve import _open_stop_pipe
@@ -30,6 +30,6 @@ sender.join()
 
 
 def test_a_signal_at_any_moment_of_the_wait_ends_it() -> None:
-    """With an Event, the service slept on in one of some thousand starts that got the signal at once."""
+    """With `threading.Event`, one in some thousand signals at the start of the wait did not end the wait."""
     command = [sys.executable, "-c", SIGNALS_AROUND_THE_START_OF_THE_WAIT]
     assert subprocess.run(command, timeout=60, check=False).returncode == 0

@@ -23,12 +23,12 @@ def api_key() -> str:
 
 @pytest.fixture
 def outages() -> list[str]:
-    """Return the list that collects the error codes of the outages that the client reports."""
+    """Return a list to which `client` adds the error code of each outage that it reports."""
     return []
 
 
 class Asynchronous:
-    """`AsyncClient` behind the methods of `Client`, so that one test runs with both."""
+    """`AsyncClient` behind the methods of `Client`, so that the same test runs with both clients."""
 
     def __init__(self, url: str, api_key: str, *, on_outage: OnOutage | None, retry: RetryPolicy) -> None:
         self._loop = asyncio.Runner()
@@ -71,7 +71,7 @@ async def _made(url: str, api_key: str, on_outage: OnOutage | None, retry: Retry
 
 @pytest.fixture
 def retry() -> RetryPolicy:
-    """Return the retry policy of `client`. A test parametrizes it to have fewer retries."""
+    """Return the retry policy of `client`. Tests parametrize it to have fewer retries."""
     return RetryPolicy()
 
 

@@ -28,7 +28,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Answer:
-    """A plain answer. A `document` of bytes is sent as it is, any other as JSON."""
+    """An answer. A `document` of bytes is sent unchanged. Any other document is sent as JSON."""
 
     status: int = 200
     document: object = None
@@ -37,14 +37,14 @@ class Answer:
 
 @dataclass(frozen=True)
 class SseStream:
-    """An event stream, sent in pieces. Unless it is `whole`, the connection breaks after the last piece."""
+    """An event stream that is sent in pieces. If it is not `whole`, the connection breaks after the last."""
 
     pieces: Sequence[str]
     whole: bool = True
 
 
 class Disconnect:
-    """Close the connection without an answer."""
+    """A reply that closes the connection without an answer."""
 
 
 Reply: TypeAlias = Answer | SseStream | Disconnect
@@ -86,7 +86,7 @@ class _Http(ThreadingHTTPServer):
     daemon_threads = False  # server_close waits for the threads, so none outlives its test
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Print no traceback: in some tests the client disconnects early."""
+        """Print no traceback, because in some tests the client disconnects early."""
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -49,7 +49,7 @@ OTHER_ID = "0199a7c4-5b1e-7000-8000-000000000002"
 
 
 class Jobs:
-    """An API that accepts one job for each idempotency key, as Euterpe does."""
+    """A fake API that accepts one job for each idempotency key, as Euterpe does."""
 
     def __init__(self) -> None:
         self.keys: list[str] = []

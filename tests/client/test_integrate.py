@@ -66,7 +66,7 @@ def load(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Loa
 
 
 def minimal_flask() -> ModuleType:
-    """Return as much of Flask as the examples use, so that Flask need not be installed."""
+    """Return a module with the parts of Flask that the examples use, so that Flask need not be installed."""
     request = ModuleType("request")
 
     class Flask:
@@ -142,7 +142,7 @@ def curls(text: str) -> Iterator[list[str]]:
 
 
 def call(words: list[str]) -> None:
-    """Send the request that curl would send."""
+    """Send the request that `curl` would send with these arguments."""
     options = list(pairwise(words))
     headers = [value.partition(": ")[::2] for name, value in options if name == "-H"]
     (url,) = (word for word in words if word.startswith("http"))

@@ -1,4 +1,4 @@
-"""verify and verify_refresh: the receiver reads what the dispatcher signs, and refuses all else."""
+"""verify and verify_refresh: they accept the requests that the dispatcher signs, and no others."""
 
 import json
 from typing import Any
