@@ -40,7 +40,7 @@ def test_another_secret_does_not_match() -> None:
 
 
 def test_the_form_never_changes() -> None:
-    """Keys that are issued today must stay valid in every later release."""
+    """Keys that are issued by this release must stay valid in every later release."""
     assert KEY[-6:] == checksum(KEY[:-6])
     assert (parse(KEY).key_id, parse(KEY).secret) == ("0123456789AB", "abcdefghijklmnopqrstuvwxyzABCD")
 

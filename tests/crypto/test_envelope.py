@@ -1,4 +1,4 @@
-"""Envelope encryption, compared with a second implementation written from the format's description alone."""
+"""Envelope encryption, compared with a second implementation that follows only the documented format."""
 
 import hashlib
 import hmac
@@ -30,7 +30,7 @@ HOOK = webhook_secret_context("req-1", "sec-1")
 
 
 class Countdown:
-    """Predictable source of randomness: bytes 255, 254, …"""
+    """A predictable source of randomness: bytes 255, 254, …"""
 
     def __init__(self) -> None:
         self.next = 255
@@ -53,7 +53,7 @@ def seal_predictably(context: Context) -> Sealed:
 
 
 def hkdf_sha512(key: bytes, salt: bytes, info: bytes) -> bytes:
-    """Derive 32 bytes by RFC 5869: one block is enough, as SHA-512 yields 64."""
+    """Derive 32 bytes by RFC 5869. One block is enough, because SHA-512 yields 64 bytes."""
     extracted = hmac.new(salt, key, hashlib.sha512).digest()
     return hmac.new(extracted, info + b"\x01", hashlib.sha512).digest()[:32]
 
@@ -67,7 +67,7 @@ def aad_of(label: bytes, fields: dict[str, str]) -> bytes:
 
 
 def expected_bytes(label: bytes, fields: dict[str, str], dek: bytes, mid: bytes) -> tuple[bytes, bytes]:
-    """Return ciphertext and wrapped DEK as documented; the nonces follow dek and mid in the countdown."""
+    """Return the documented ciphertext and wrapped DEK. `Countdown` yields dek and mid, then the nonces."""
     random = Countdown()
     assert (random(32), random(32)) == (dek, mid)
     nonce, wrap_nonce = random(12), random(12)
@@ -98,7 +98,7 @@ def test_the_bytes_are_as_documented(context: Context, label: bytes, fields: dic
 
 
 def test_the_bytes_never_change() -> None:
-    """Rows that are stored today must decrypt in every later release."""
+    """Rows that this release stores must decrypt in every later release."""
     frozen = Sealed(
         ciphertext=bytes.fromhex(
             "dfdedddcdbdad9d8d7d6d5d4d3d2d1d0cfcecdcccbcac9c8c7c6c5c4c3c2c1c029781ce6f247503d"

@@ -1,4 +1,4 @@
-"""The rules of `KeyProvider`, run on every implementation."""
+"""The conformance tests of `KeyProvider`, which every implementation must pass."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -19,13 +19,13 @@ DEK, AAD = bytes(range(32)), b"row 1"
 
 
 class Rotatable:
-    """A provider with one KEK, and the way to rotate it."""
+    """A provider with one KEK, and a function that rotates it."""
 
     def __init__(self, provider: KeyProvider, rotate: Callable[[], KeyProvider]) -> None:
         self.provider, self._rotate = provider, rotate
 
     def rotated(self) -> KeyProvider:
-        """Activate a new KEK; return the provider that knows both."""
+        """Activate a new KEK. Return a provider that has both KEKs."""
         return self._rotate()
 
 
@@ -61,7 +61,7 @@ def in_vault(folder: Path, servers: ExitStack) -> Rotatable:
 
 
 def remembered_from_vault(folder: Path, servers: ExitStack) -> Rotatable:
-    """Return a provider that does not ask Vault twice for a DEK or for the versions."""
+    """Return a provider that keeps the DEKs and the versions from Vault in memory for an hour."""
     vault = servers.enter_context(VaultServer(folder))
 
     def rotate() -> KeyProvider:
@@ -140,7 +140,7 @@ def test_a_rotation_keeps_old_secrets_and_wraps_new_ones_anew(rotatable: Rotatab
 
 
 def test_an_inactive_key_still_wraps_when_it_is_named(rotatable: Rotatable) -> None:
-    """The AAD names the KEK before the wrap: a rotation in between must not make the wrap fail."""
+    """The AAD names the KEK before the wrap, so a rotation between the two must not make the wrap fail."""
     named = rotatable.provider.active_id
     rotated = rotatable.rotated()
     assert rotated.unwrap(named, rotated.wrap(named, DEK, AAD), AAD) == DEK

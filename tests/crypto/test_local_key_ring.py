@@ -1,4 +1,4 @@
-"""Key ring that reloads its file when the file changes."""
+"""The key ring reloads its file when the file changes."""
 
 import json
 import logging
@@ -124,7 +124,7 @@ def test_a_file_that_cannot_be_read_replaces_no_ring(
 
 
 def test_a_repair_of_the_mode_alone_is_seen(path: Path, ring: FileKeyRing) -> None:
-    """chmod repairs a copy that did not keep the mode, and changes nothing that the ring compares."""
+    """A chmod of a refused file changes nothing that the ring compares (inode, size, mtime)."""
     add_key(path, "k2")
     activate_key(path, "k2")
     path.chmod(0o640)

@@ -48,7 +48,7 @@ def receive(
 
 
 def test_the_signature_never_changes() -> None:
-    """docs/receivers.md has the same secret and body in the format `euterpe`."""
+    """docs/receivers.md shows the same secret and body in the format `euterpe`."""
     assert headers_at() == {
         "webhook-id": "e-1",
         "webhook-timestamp": "1763460000",
@@ -57,7 +57,7 @@ def test_the_signature_never_changes() -> None:
 
 
 def test_a_secret_of_another_form_is_a_bad_signature_and_not_a_crash() -> None:
-    """A stranger chooses the header, and so the format, in which a receiver's secrets are read."""
+    """Anyone can send these headers, and so make a receiver parse its secrets in this format."""
     for secrets in (["my-test-secret"], ["whsec_****", "é"]):
         with pytest.raises(BadSignature):
             verify_standard(headers_at(), BODY, secrets, now=NOW, nonces=None)

@@ -1,4 +1,4 @@
-"""Vault's transit engine as the key provider: versions, DEKs in memory, and the ways in which Vault fails."""
+"""Vault's transit engine as the key provider: versions, DEKs in memory, and failures of Vault."""
 
 import re
 import threading
@@ -74,7 +74,7 @@ def test_a_rotation_takes_effect_when_the_versions_are_read_again(vault: VaultSe
 
 
 def test_a_version_that_is_newer_than_known_is_looked_up(vault: VaultServer, clock: Clock) -> None:
-    """Another process reads the rotation first, and seals under the new version."""
+    """Another process may see the rotation first and seal under the new version."""
     provider = vault.provider(versions_valid_s=30.0, clock=clock)
     assert provider.active_id == V1
     vault.rotate()
@@ -89,7 +89,7 @@ def test_a_version_that_vault_no_longer_decrypts_is_an_unknown_kek(vault: VaultS
     vault.rotate()
     moved = rewrap(old, CONTEXT, vault.provider())
     vault.min_decryption_version = 2
-    for reader in (provider, vault.provider()):  # the first one has not read the versions since
+    for reader in (provider, vault.provider()):  # `provider` has not read the versions since the rotation
         with pytest.raises(UnknownKek, match="min_decryption_version"):
             unseal(old, CONTEXT, reader)
     assert vault.provider().ids == (V2,)
@@ -175,7 +175,7 @@ def test_every_failure_of_vault_is_an_outage_that_says_what_to_do(
     provider = vault.provider()
     vault.answers = [answer]
     with pytest.raises(KeyProviderUnavailable, match=says) as away:
-        provider.active_id  # noqa: B018  it asks Vault
+        provider.active_id  # noqa: B018  the property asks Vault
     assert vault.token not in str(away.value)
     self_test(provider)
 
@@ -201,7 +201,7 @@ def test_a_decryption_that_fails_for_now_does_not_condemn_the_secret(vault: Vaul
 
 
 def test_one_refusal_to_decrypt_does_not_condemn_the_secret(vault: VaultServer) -> None:
-    """A proxy, or a Vault that is starting, may answer 400 once; `CannotDecrypt` would be final."""
+    """A proxy, or a Vault that is starting, may answer 400 once, but `CannotDecrypt` would be final."""
     provider = vault.provider(versions_valid_s=60.0)
     sealed = seal(b"secret", CONTEXT, provider)
     vault.answers = [errors(400, "missing client token")]
@@ -311,7 +311,8 @@ def test_a_malformed_token_is_not_quoted(vault: VaultServer, token: str) -> None
 
 @pytest.mark.parametrize("text", ["", "\n"])
 def test_an_empty_token_file_is_not_sent(vault: VaultServer, text: str) -> None:
-    """Vault Agent may be about to write it. Vault answers 400 to an empty token, as to a bad ciphertext."""
+    """Vault Agent may be about to write the token. Vault answers 400 to an empty token, as to a bad
+    ciphertext."""
     vault.token_file.write_text(text)
     with pytest.raises(KeyProviderUnavailable, match=r"is empty.*Vault Agent"):
         vault.transit().versions("euterpe")
