@@ -1,4 +1,4 @@
-"""A listener that breaks once, for the loops that wait with it."""
+"""A wake-up listener that fails once, for tests of the loops that wait with a listener."""
 
 import threading
 
@@ -6,7 +6,7 @@ from euterpe.store.engine.wakeup import Listener
 
 
 class BreakingListener:
-    """A listener whose first `wait`, or the first after `may_break` is set, raises."""
+    """A listener whose first `wait` raises, or with `may_break` the first `wait` after that is set."""
 
     def __init__(self, listener: Listener, may_break: threading.Event | None = None) -> None:
         self._listener, self._may_break, self.broke = listener, may_break, threading.Event()

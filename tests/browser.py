@@ -1,4 +1,4 @@
-"""A headless Chromium that records what goes wrong on a page."""
+"""A headless Chromium that records the errors of a page."""
 
 import shutil
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from playwright.sync_api import Page, sync_playwright
 
 @dataclass
 class WatchedPage:
-    """A page, the errors its console showed (violations of the CSP among them), and the URLs it requested."""
+    """A page, the errors in its console (including violations of the CSP), and the URLs that it requested."""
 
     page: Page
     errors: list[str] = field(default_factory=list)
@@ -19,7 +19,7 @@ class WatchedPage:
 
 @contextmanager
 def browser_page(width: int = 1280, height: int = 1000) -> Iterator[WatchedPage]:
-    """Yield an empty page of the system's Chromium; playwright's own build is not downloaded."""
+    """Yield an empty page of the system's Chromium, so that playwright's own build need not be downloaded."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
             executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"]

@@ -1,4 +1,4 @@
-"""A settable clock that a store uses in place of the database's clock."""
+"""A settable clock, which a store uses instead of the database's clock."""
 
 from sqlalchemy import BigInteger, ColumnElement, bindparam
 

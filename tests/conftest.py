@@ -21,13 +21,16 @@ SPARK_TESTS = (
     "tests/batch/",
     "tests/service/test_demo.py",
 )
-# On two busy cores the duration of an example means nothing, so examples have no deadline.
+# On two busy cores, examples take an unpredictable time, so they have no deadline.
 settings.register_profile("euterpe", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("euterpe")
 
 
 class SparkInOneProcess(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
-    """Send each test to a free process, but all Spark tests to one: two at once on two cores are slower."""
+    """Send each test to a free process, but all Spark tests to one process.
+
+    Two Spark tests at once on two cores would be slower.
+    """
 
     def _split_scope(self, nodeid: str) -> str:
         return "spark" if nodeid.startswith(SPARK_TESTS) else nodeid
@@ -55,7 +58,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str]
 
 @pytest.fixture(params=engines.ENGINES)
 def engine(request: pytest.FixtureRequest) -> str:
-    """Run the test once on every engine."""
+    """Return the name of an engine. The test runs once for each engine."""
     return str(request.param)
 
 
@@ -77,14 +80,14 @@ def ring() -> LocalKeyRing:
 
 @pytest.fixture
 def store(url: str, ring: LocalKeyRing, clock: SettableClock) -> Iterator[Store]:
-    """Open a store on a settable clock that sweeps before every claim, so that it finds due rows."""
+    """Yield a store on a settable clock. It sweeps before every claim, so that the claim finds due rows."""
     with Store(url, ring, clock=clock, sweep_every_ms=0) as opened:
         yield opened
 
 
 @pytest.fixture(scope="session")
 def spark() -> "Iterator[SparkSession]":
-    """Share one Spark session among all tests of a process, as a start takes seconds."""
+    """Share one Spark session among all tests of a process, because its start takes seconds."""
     from euterpe.analytics.session import spark_session  # noqa: PLC0415  few tests need this extra
 
     with spark_session("local[2]", name="tests") as session:
