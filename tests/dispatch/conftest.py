@@ -12,7 +12,7 @@ from tests.dispatch.fake_receivers import BlackHole, Receiver
 
 @pytest.fixture
 def store(url: str, ring: LocalKeyRing) -> Iterator[Store]:
-    """Yield a store on the database's own clock: deliveries are retried in real milliseconds."""
+    """Yield a store on the database's own clock, because deliveries are retried after real milliseconds."""
     with Store(url, ring, sweep_every_ms=0) as opened:
         yield opened
 

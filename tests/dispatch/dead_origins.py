@@ -1,4 +1,4 @@
-"""Dead receivers of a hostile requester, and a record of what the dispatcher dials."""
+"""Dead receivers of a hostile requester, and a record of the addresses that the dispatcher dials."""
 
 import socket
 import threading
@@ -15,7 +15,7 @@ from tests.store.jobs import SPEC, new_job
 
 
 class DialRecord:
-    """Real dialer that records the addresses in the order in which they are dialled."""
+    """A real dialer that records the addresses in the order of its calls."""
 
     def __init__(self) -> None:
         self.addresses: list[tuple[str, int]] = []
@@ -28,7 +28,7 @@ class DialRecord:
         return socket.create_connection((address, port), timeout_s)
 
     def wait_for(self, condition: Callable[[Sequence[tuple[str, int]]], bool]) -> None:
-        """Wait until the dialled addresses fulfil this condition."""
+        """Wait until the condition is true for the dialled addresses."""
         with self._changed:
             assert self._changed.wait_for(lambda: condition(self.addresses), TIMEOUT_S), len(self.addresses)
 
@@ -37,7 +37,7 @@ class DialRecord:
 def silent_origins(count: int) -> Iterator[list[str]]:
     """Yield the URLs of listeners whose connections the kernel accepts and no process ever reads.
 
-    Each has its own address in 127/8, so each is an origin of its own.
+    Each has its own address in 127/8, so each is a separate origin.
     """
     with ExitStack() as open_sockets:
         urls = []
@@ -49,12 +49,12 @@ def silent_origins(count: int) -> Iterator[list[str]]:
 
 
 def closed_origins(count: int) -> list[str]:
-    """Return URLs of addresses in 127/8 where nothing listens: each dial is refused at once."""
+    """Return URLs of addresses in 127/8 on which no process listens, so that each dial is refused at once."""
     return [f"http://127.8.{number // 250}.{1 + number % 250}:9/hook" for number in range(count)]
 
 
 def add_events_at(store: Store, requester: NewRequester, urls: Sequence[str], *, each: int = 1) -> None:
-    """Create `each` jobs for each URL, and one event of each job to deliver there."""
+    """Create `each` jobs for each URL. Each job has one event to deliver to its URL."""
     specs = [{**SPEC, "status_webhook_url": url} for url in urls for _ in range(each)]
     for first in range(0, len(specs), 500):
         batch = [

@@ -1,4 +1,4 @@
-"""Dispatcher on a real store and real HTTP to loopback, with an outbox that records what was settled."""
+"""A dispatcher with a real store and real HTTP to loopback, whose outbox records the settled deliveries."""
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -25,7 +25,7 @@ QUICK = DeliverySchedule((10, 20, 40), throttled_ms=10, longest_retry_after_ms=4
 
 
 class WatchedOutbox(Outbox):
-    """Real outbox that records what is settled and postponed, and lets the test wait for it."""
+    """A real outbox that records its settled and postponed events. Tests can wait for them."""
 
     def __init__(self, store: Store) -> None:
         super().__init__(store.database, sweep_every_ms=0)
@@ -33,7 +33,7 @@ class WatchedOutbox(Outbox):
         self.batches: list[int] = []
         self.failures = 0
         self.postponed: list[tuple[str, int]] = []
-        self.postponements = 0  # calls, each of them a transaction
+        self.postponements = 0  # the number of calls; each is one transaction
         self.changed = threading.Condition()
 
     def settle(self, deliveries: Sequence[Delivery]) -> frozenset[str]:
@@ -71,14 +71,14 @@ class WatchedOutbox(Outbox):
 
 
 def watch(store: Store) -> WatchedOutbox:
-    """Replace the outbox of the store with a watched one, and return it."""
+    """Replace the outbox of the store by a watched outbox, and return this outbox."""
     store.outbox = watched = WatchedOutbox(store)
     return watched
 
 
 @contextmanager
 def dispatching(store: Store, worker_id: str = "d1", **options: Any) -> Iterator[Dispatcher]:
-    """Run a dispatcher and drain it at the end, so that what was received is settled."""
+    """Run a dispatcher. Drain it at the end, so that each event that a receiver got is settled."""
     settings = {"schedule": QUICK, "poll_ms": 50, "deadline_s": 10.0, **options}
     with Egress(LOOPBACK) as egress, Dispatcher(store, egress, worker_id, **settings) as dispatcher:
         yield dispatcher
@@ -87,9 +87,9 @@ def dispatching(store: Store, worker_id: str = "d1", **options: Any) -> Iterator
 def add_events(
     store: Store, requester: NewRequester, url: str, *, jobs: int = 1, steps: int = 1, **fields: Any
 ) -> list[str]:
-    """Create jobs, each with its first `steps` events to deliver at `url`; return their ids.
+    """Create jobs, each with its first `steps` events to deliver to `url`. Return the ids of the jobs.
 
-    `fields` are further fields of their specs.
+    `fields` are additional fields of the specs.
     """
     spec = {**SPEC, "status_webhook_url": url, **fields}
     job_ids = enqueue(store, jobs, requester_id=requester.requester_id, spec=spec)

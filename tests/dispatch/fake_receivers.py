@@ -25,7 +25,7 @@ class Reply:
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
-    write: Callable[[Any], None] | None = None  # writes the whole answer instead, before the hang-up
+    write: Callable[[Any], None] | None = None  # writes the whole answer instead
 
 
 Respond = Callable[[Received], Reply]
@@ -36,7 +36,7 @@ def accept(_: Received) -> Reply:
 
 
 class Receiver:
-    """Receiver that answers by `respond` and records its requests, in order; a test can wait for them."""
+    """A receiver that answers by `respond` and records its requests in order. Tests can wait for requests."""
 
     def __init__(self, respond: Respond = accept) -> None:
         self.respond = respond
@@ -83,7 +83,7 @@ class Receiver:
 
 
 class BlackHole(Receiver):
-    """Receiver that answers no request until it is opened, which `close` does."""
+    """A receiver that answers no request until `open` is set. `close` sets it."""
 
     def __init__(self) -> None:
         self.open = threading.Event()
@@ -100,11 +100,11 @@ class BlackHole(Receiver):
 
 class _Server(ThreadingHTTPServer):
     receiver: Receiver
-    daemon_threads = False  # `server_close` waits for them
+    daemon_threads = False  # `server_close` waits for the threads
     request_queue_size = 100
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Ignore that the other side hung up."""
+        """Print no traceback when the client closes the connection early."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -127,4 +127,4 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(reply.body)
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  the base class's name
-        """Keep the requests out of the output of the tests."""
+        """Print no line for each request."""

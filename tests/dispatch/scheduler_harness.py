@@ -1,10 +1,10 @@
-"""Send scheduler with a clock that the test moves and sends that the test ends."""
+"""A send scheduler with a clock that the test sets and sends that the test ends."""
 
 from euterpe.dispatch.destination import Outcome, Send
 from euterpe.dispatch.scheduler import Postponement, SendScheduler
 from euterpe.store.queue.outbox import ClaimedEvent
 
-DEADLINE_S = 10.0  # of a delivery
+DEADLINE_S = 10.0  # the deadline of a delivery
 
 
 class Clock:
@@ -31,7 +31,7 @@ def event(sequence: int, *, to: str = "a", job: str | None = None, requester: st
 
 
 def events(count: int, *, to: str = "a", first: int = 1) -> list[ClaimedEvent]:
-    """Return events, each of its own job."""
+    """Return events of different jobs."""
     return [event(number, to=to) for number in range(first, first + count)]
 
 
@@ -57,7 +57,7 @@ class SchedulerHarness:
             self.inner.finish(send, outcome)
 
     def note_outcome(self, to: str, outcome: Outcome = Outcome.ANSWER, *, after_s: float = 0.001) -> None:
-        """Start and end one send to a destination that has no waiting events."""
+        """Start and end a send to a destination that has no waiting events."""
         self.add(event(1_000_000, to=to))
         (send,) = self.start_all()
         self.finish([send], outcome, after_s=after_s)

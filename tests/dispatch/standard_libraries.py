@@ -1,4 +1,4 @@
-"""The official Python and JavaScript libraries of Standard Webhooks, as receivers would call them."""
+"""Calls of the official Python and JavaScript libraries of Standard Webhooks, as receivers make them."""
 
 import json
 from base64 import b64encode
@@ -26,7 +26,7 @@ process.stdout.write(JSON.stringify(verified));
 
 class VerifyAll(Protocol):
     def __call__(self, secret: str, deliveries: Sequence[Received]) -> list[Any]:
-        """Return for each delivery the parsed body, or the text of the refusal."""
+        """Return the parsed body of each delivery, or the error text if the library refuses the delivery."""
         ...
 
 

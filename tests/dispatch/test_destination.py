@@ -1,4 +1,4 @@
-"""The circuit breaker of a receiver: when it opens, what it lets through, and what is stored."""
+"""The circuit breaker of a receiver: when it opens, the sends that it allows, and what is stored."""
 
 import pytest
 
@@ -10,14 +10,14 @@ KEY = ("r1", "https://a.example:443")
 
 
 def fail(scheduler: SchedulerHarness, times: int) -> None:
-    """End so many sends to receiver "a" without an answer, each as soon as the circuit breaker allows it."""
+    """Make `times` sends to receiver "a" without an answer, each as soon as the circuit breaker allows it."""
     for _ in range(times):
         scheduler.note_outcome("a", Outcome.SILENCE)
         scheduler.clock.now += probe_wait_s(99)
 
 
 def change_after(destination: Destination, outcomes: list[Outcome], *, each_s: float) -> OriginChange | None:
-    """Return the last change of a destination after these outcomes, `each_s` seconds apart."""
+    """Return the last change of a destination after these outcomes, which are `each_s` seconds apart."""
     change = None
     for number, one in enumerate(outcomes):
         change = destination.note_outcome(one, 0.1, number * each_s)
@@ -78,7 +78,7 @@ def test_a_circuit_that_was_reset_in_the_database_is_closed_here_too() -> None:
     scheduler = SchedulerHarness()
     fail(scheduler, 2)
     scheduler.note_outcome("a", Outcome.SILENCE)
-    scheduler.clock.now += 3.0  # later than the failure, which might not be written before
+    scheduler.clock.now += 3.0  # by now, the database must have the failure
     scheduler.inner.add(events(1), {KEY}, {})
     assert len(scheduler.start_all()) == 1
 
@@ -101,9 +101,9 @@ def test_a_recent_outcome_is_not_undone_by_a_database_that_does_not_have_it_yet(
             100.0,
             OriginState.RECOVERED,
         ),
-        # After a short outage the waiting events are due soon anyway.
+        # After a short outage, the waiting events are due soon without a release.
         ([Outcome.SILENCE] * 3 + [Outcome.ANSWER], 1.0, OriginState.HEALTHY),
-        # One event that always times out is no outage, however long it takes.
+        # A single event that times out is no outage, regardless of the time.
         ([Outcome.SILENCE, Outcome.ANSWER], 1_000.0, OriginState.HEALTHY),
     ],
 )

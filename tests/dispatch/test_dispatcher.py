@@ -188,7 +188,7 @@ def test_as_many_are_under_way_as_were_asked_for_and_no_more(
     together = threading.Barrier(3)
 
     def answer_three_at_once(_: Received) -> Reply:
-        if len(receiver.received) > 1:  # the first send is a trial and runs alone
+        if len(receiver.received) > 1:  # the first send is a trial, which runs alone
             together.wait(TIMEOUT_S)
         return Reply(200)
 
@@ -202,7 +202,7 @@ def test_as_many_are_under_way_as_were_asked_for_and_no_more(
 def test_new_events_are_sent_without_waiting_for_the_poll(
     store: Store, requester: NewRequester, receiver: Receiver
 ) -> None:
-    # libSQL cannot signal new work: it is only polled.
+    # libSQL cannot signal new work, so it is polled.
     poll_ms = 50 if store.database.kind is EngineKind.LIBSQL else 600_000
     with dispatching(store, poll_ms=poll_ms):
         for count in (1, 2, 3):

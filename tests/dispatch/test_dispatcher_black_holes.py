@@ -1,4 +1,4 @@
-"""Receivers that answer nothing (black holes) must not delay the others."""
+"""Receivers that never answer (black holes) must not delay other receivers."""
 
 from contextlib import ExitStack, closing
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
 
 @pytest.fixture
 def black_holes(open_receivers: ExitStack) -> list[BlackHole]:
-    """Return more black holes than the concurrency of 5."""
+    """Return seven black holes, which are more than the concurrency of 5."""
     return [open_receivers.enter_context(closing(BlackHole())) for _ in range(7)]
 
 

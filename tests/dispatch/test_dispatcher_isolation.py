@@ -1,4 +1,4 @@
-"""Isolation of requesters: the receivers of one delay the events of another by one delivery at most."""
+"""Isolation: the receivers of a requester delay events of other requesters by at most one delivery."""
 
 import json
 
@@ -23,7 +23,7 @@ def hostile(store: Store) -> NewRequester:
 
 
 def ended_before(outbox: WatchedOutbox, requester: NewRequester) -> int:
-    """Wait for the first delivery of this requester; return how many of others had ended before it."""
+    """Wait for the first delivery of this requester. Return how many other deliveries ended before it."""
 
     def own() -> list[int]:
         owners = [delivery.event.requester_id for delivery in outbox.settled]
@@ -47,7 +47,7 @@ def test_a_new_requesters_event_is_sent_before_a_send_to_a_dead_origin_of_anothe
     with silent_origins(origins) as dead:
         add_events_at(store, hostile, dead, each=3)
         with record_dials(store, deadline_s=5.0):
-            outbox.wait_until(lambda: bool(outbox.postponed))  # its slots are taken
+            outbox.wait_until(lambda: bool(outbox.postponed))  # the slots of the hostile requester are taken
             add_events_at(store, requester, [receiver.url])
             assert ended_before(outbox, requester) == 0
 
@@ -130,7 +130,7 @@ def test_a_backlog_for_closed_ports_delays_no_other_requester(
         outbox.wait_until(lambda: bool(outbox.settled))
         before = len(outbox.settled)
         add_events_at(store, requester, [receiver.url])
-        # Two claims of the hostile requester may come before, and what was claimed of it already.
+        # Before this event, two claims of the hostile requester may end, and the events claimed already.
         assert ended_before(outbox, requester) - before <= 300
 
 

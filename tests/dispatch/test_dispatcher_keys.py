@@ -1,4 +1,4 @@
-"""An outage of the key provider: events wait with all their attempts, and none is lost."""
+"""An outage of the key provider: events wait, use up no attempts, and are not lost."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -38,7 +38,7 @@ def test_events_wait_for_the_keys_with_all_their_attempts(
     provider.is_away = True
     (job_id,) = add_events(store, requester, receiver.url, steps=3)
     with dispatching(store, keys_pause_s=0.02):
-        # Each event comes back again and again, more often than it has attempts.
+        # Each event is claimed and released more often than it has attempts.
         outbox.wait_until(lambda: len(outbox.postponed) > 40)
         assert receiver.received == []
         provider.is_away = False
@@ -103,7 +103,7 @@ def test_events_in_hand_are_released_when_a_dispatcher_stops_in_an_outage(
 
 
 class LosingOutbox(WatchedOutbox):
-    """Outbox whose heartbeats find that every event has another owner."""
+    """An outbox whose heartbeats find that every event has another owner."""
 
     heartbeats = 0
 
@@ -121,7 +121,7 @@ def test_a_lease_that_is_lost_while_the_keys_are_slow_sends_nothing(
     add_events(store, requester, receiver.url)
     with capture_logs() as logs, dispatching(store, heartbeat_ms=10), provider.held():
         provider.wait_for_waiting()
-        outbox.wait_until(lambda: outbox.heartbeats >= 2)  # the first one is over
+        outbox.wait_until(lambda: outbox.heartbeats >= 2)  # the first heartbeat is over
     assert "lease_lost_before_send" in [log["event"] for log in logs]
     assert receiver.received == []
 
@@ -136,7 +136,7 @@ def test_a_slow_key_provider_holds_up_no_other_requester(
     other = store.requesters.create("other")
     with dispatching(store):
         add_events(store, requester, receiver.url)
-        outbox.wait_settled(1)  # the secrets of this requester are in memory for the next seconds
+        outbox.wait_settled(1)  # keeps the secrets of this requester in memory for seconds
         with provider.held():
             add_events(store, other, receiver.url, jobs=3)
             provider.wait_for_waiting()

@@ -1,4 +1,4 @@
-"""An outage of the database in the middle of deliveries: no thread dies, and no event is lost."""
+"""An outage of the database during deliveries: no thread dies, and no event is lost."""
 
 import threading
 from collections.abc import Iterator, MutableMapping
@@ -16,7 +16,7 @@ from tests.service.store.processes.child_process import open_store
 from tests.store import outages
 from tests.store.outages import Fragile
 
-# A SQLite file that is open does not become unavailable.
+# SQLite is left out, because an open file does not become unavailable.
 pytestmark = pytest.mark.parametrize("engine", ["libsql", "postgres"], indirect=True)
 
 
@@ -25,7 +25,7 @@ DELIVERED = {OutboxStatus.DELIVERED}
 
 @pytest.fixture
 def database(engine: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fragile]:
-    """Yield a server for this test alone, as its outage would disturb others."""
+    """Yield a separate server for each test, because its outage would affect other tests."""
     started = outages.start(engine, tmp_path_factory.mktemp(f"fragile-{engine}"))
     yield started
     started.stop()
@@ -73,7 +73,7 @@ def test_everything_is_delivered_after_an_outage_in_the_middle(
             is_away.set()
             assert outage_logged.wait(TIMEOUT_S)
         with open_store(database.url) as after:
-            # The rows are read, as `settled` may lack some: a connection can break after its commit.
+            # Rows are read, because `settled` may lack events: a connection can break after its commit.
             outbox.wait_until(lambda: {event.status for event in events_of(after, job_ids)} == DELIVERED)
             events = events_of(after, job_ids)
     assert {one.event_id: one.body.decode() for one in receiver.received} == {

@@ -1,4 +1,4 @@
-"""Tests of the pause of all sends in an outage of the key provider."""
+"""The pause of all sends during an outage of the key provider."""
 
 from euterpe.dispatch.keys_pause import KeysPause
 

@@ -1,4 +1,4 @@
-"""Leases of claimed events: heartbeats extend them, and a lost lease is noticed."""
+"""Leases of claimed events: heartbeats extend them, and lost leases are detected."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""The programs of docs/receivers.md receive what the dispatcher sends, and refuse all else.
+"""The programs of docs/receivers.md accept the requests of the dispatcher and refuse all others.
 
 The Go program runs where Go is installed; the Node programs run everywhere, as `ci/setup` needs Node.
 """
@@ -69,7 +69,7 @@ PROGRAMS = {"node": node_program, **({"go": go_program} if GO_COMMAND else {})}
 
 
 class ReceiverProcess:
-    """A running receiver: its address, and the lines that it has printed."""
+    """A running receiver, its address, and the lines that it has printed."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         assert process.stdout is not None
@@ -114,7 +114,7 @@ def running(command: list[str], *secrets: str) -> Iterator[ReceiverProcess]:
 
 @pytest.fixture(scope="module", params=PROGRAMS)
 def command(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """Return the command line of a receiver of the page, built once for all tests."""
+    """Return the command line of a receiver of the page. The receiver is built once for all tests."""
     build: Callable[[Path], list[str]] = PROGRAMS[request.param]
     return build(tmp_path_factory.mktemp(request.param))
 
@@ -221,7 +221,7 @@ def verified_in_python(headers: dict[str, str], body: bytes, secrets: str) -> An
     example: dict[str, Any] = {}
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("EUTERPE_WEBHOOK_SECRET", secrets)
-        exec(STANDARD_PYTHON, example)  # noqa: S102  the example of our own page
+        exec(STANDARD_PYTHON, example)  # noqa: S102  the code is an example of our own page
     return example["verified"](headers, body)
 
 

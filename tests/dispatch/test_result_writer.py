@@ -1,4 +1,4 @@
-"""Batched writes of delivery results: one transaction for many, no delay for one, no loss in an outage."""
+"""Batched writes of delivery results: one transaction for many, no delay for one, no loss in outages."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
 
 
 class Settled:
-    """Callback that records the events of settled deliveries."""
+    """A callback that records the events of settled deliveries."""
 
     def __init__(self) -> None:
         self.events: list[ClaimedEvent] = []
@@ -179,7 +179,7 @@ def test_a_stop_does_not_wait_for_a_database_for_ever(
 
 
 class BrokenOutbox(Outbox):
-    """An outbox with a bug that the writer does not expect: `settle` returns no set."""
+    """An outbox with a bug that the writer does not expect: `settle` returns None."""
 
     def settle(self, deliveries: Sequence[Delivery]) -> Any:
         del deliveries
@@ -190,7 +190,7 @@ def test_an_error_outside_of_the_store_keeps_no_lease_alive(
     requester: NewRequester,
     settled: Settled,
 ) -> None:
-    """An event that is neither settled nor forgotten would be extended until the dispatcher restarts."""
+    """If an event is neither settled nor forgotten, its lease is extended until the dispatcher restarts."""
     (event,) = claimed(store, requester, 1)
 
     writer = ResultWriter(BrokenOutbox(store.database), settled)

@@ -72,7 +72,7 @@ def test_no_requester_holds_more_slots_for_trials_than_it_leaves_free() -> None:
         scheduler.add(event(1, to=f"hole{number}"))
         under_way += len(scheduler.start_all())
         scheduler.clock.now += SLOW_AFTER_S
-    # Eight of the ten slots are for receivers that have not answered: a requester gets half of these.
+    # Eight of the ten slots are for receivers that have not answered yet. A requester gets half of the eight.
     assert max_concurrent_sends(2) == 10
     assert under_way == 4
     scheduler.hand_back()
@@ -138,7 +138,7 @@ def test_events_for_a_stuck_destination_are_handed_back(scheduler: SchedulerHarn
 def test_a_suspect_that_fails_fast_is_tried_until_its_circuit_breaker_opens(
     scheduler: SchedulerHarness,
 ) -> None:
-    """Sends to a closed port fail at once, so the events are tried one after the other."""
+    """Sends to a closed port fail at once, so the events are sent one after the other."""
     scheduler.note_outcome("a", Outcome.SILENCE, after_s=0.001)
     scheduler.add(*events(4))
     tried = 0
@@ -152,7 +152,7 @@ def test_a_suspect_that_fails_fast_is_tried_until_its_circuit_breaker_opens(
 
 
 def test_events_that_wait_too_long_for_a_trial_are_handed_back() -> None:
-    """Receivers that have never answered take all slots of the requester."""
+    """Receivers that have never answered take all trial slots of the requester."""
     scheduler = SchedulerHarness(concurrency=1)
     for number in range(2):
         scheduler.add(event(1, to=f"hole{number}"))
@@ -193,7 +193,7 @@ def test_too_much_in_hand_is_handed_back_at_once(scheduler: SchedulerHarness) ->
         scheduler.add(*events(count, to="slow"))
         scheduler.start_all()
         delays += [(len(back.events), round(back.delay_ms, -1)) for back in scheduler.hand_back()]
-    # The receiver takes 20 events a second: each batch waits for the one before it.
+    # The receiver takes 20 events a second. Each batch waits until the previous batch is sent.
     assert delays == [(191, 1_000), (201, 10_550), (201, 20_600)]
 
 
@@ -205,7 +205,8 @@ def test_a_queue_that_stops_moving_is_spaced_by_how_long_it_has_waited(scheduler
         scheduler.start_all()
         scheduler.clock.now += SLOW_AFTER_S
         delays += [(len(back.events), round(back.delay_ms, -1)) for back in scheduler.hand_back()]
-    # An event is given a tenth of a second, then a fifth; half a second passes between the rounds.
+    # The send has waited 0.5 s, then 1 s, so the events are spaced by 0.1 s, then by 0.2 s (a fifth, as the
+    # concurrency is 5). 0.5 s pass between the rounds.
     assert delays == [(200, 1_000), (205, 20_500), (205, 61_000)]
 
 

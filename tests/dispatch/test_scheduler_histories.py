@@ -12,7 +12,7 @@ from tests.dispatch.scheduler_harness import SchedulerHarness, event
 
 
 class Histories(RuleBasedStateMachine):
-    """Claim, start, finish, wait and hand back in random order; check the invariants after each step."""
+    """Random histories of claims, starts, ends, waits and hand-backs. Each step checks the invariants."""
 
     under_way: list[Send]
     waiting: dict[str, ClaimedEvent]
@@ -97,7 +97,7 @@ class Histories(RuleBasedStateMachine):
         )
 
     def check_share(self, started: Send) -> None:
-        """Assert that the requester of this send holds fewer slots than are free."""
+        """Assert that before this send, its requester held fewer slots than were free."""
         own = [s for s in self.under_way if s.event.requester_id == started.event.requester_id]
         assert len(own) < max_concurrent_sends(self.concurrency) - len(self.under_way)
         if self.health(started.event) is not Health.PROVEN:
@@ -110,7 +110,7 @@ class Histories(RuleBasedStateMachine):
         assert max(jobs.values(), default=0) <= 1
 
     def check_nothing_waits_without_reason(self) -> None:
-        """Assert that a rule keeps each waiting event from being sent."""
+        """Assert that for each waiting event, a rule forbids to send it now."""
         now = self.scheduler.clock.now
         prompt = [send for send in self.under_way if not send.is_detached]
         for one in self.waiting.values():

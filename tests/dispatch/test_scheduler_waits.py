@@ -1,4 +1,4 @@
-"""The scheduler against hostile receivers in simulated time: how long a healthy requester's events wait."""
+"""The waits of a healthy requester's events beside hostile receivers, in simulated time."""
 
 import heapq
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from euterpe.dispatch.destination import Outcome, Send
 from tests.dispatch.scheduler_harness import DEADLINE_S, SchedulerHarness, event
 
 ANSWER_S = 0.02
-# Maps the number of earlier sends to how long the next one takes and how it ends.
+# Maps the number of earlier sends to the duration and the outcome of the next send.
 Receiver = Callable[[int], tuple[float, Outcome]]
 RECEIVERS: dict[str, Receiver] = {
     "black hole": lambda _: (DEADLINE_S, Outcome.SILENCE),
@@ -26,7 +26,7 @@ RECEIVERS: dict[str, Receiver] = {
 
 
 class Simulation:
-    """Requesters with hostile receivers, and one healthy requester that is watched."""
+    """Requesters with hostile receivers, and one healthy requester whose waits are measured."""
 
     def __init__(self, concurrency: int, hostile: dict[str, list[str]]) -> None:
         self.scheduler, self._hostile = SchedulerHarness(concurrency), hostile
@@ -36,7 +36,7 @@ class Simulation:
         self._added_at = 0.0
 
     def run(self, seconds: float, *, healthy: bool = True) -> list[float]:
-        """Keep the hostile queues full; return how long each event of the healthy requester waited."""
+        """Keep the hostile queues full. Return the wait of each event of the healthy requester."""
         end = self.scheduler.clock.now + seconds
         next_healthy = self.scheduler.clock.now + 3.0
         while self.scheduler.clock.now < end:
@@ -49,7 +49,7 @@ class Simulation:
         return self.waits
 
     def _fill(self) -> None:
-        """Claim as a dispatcher does: nothing for a requester that is saturated."""
+        """Claim events as a dispatcher does, but none for saturated requesters."""
         skipped = self.scheduler.inner.saturated()
         for requester, kinds in self._hostile.items():
             if requester in skipped or not self.scheduler.inner.room():
@@ -85,7 +85,7 @@ class Simulation:
 
 @settings(max_examples=10)
 @given(
-    concurrency=st.integers(3, 8),  # docs/isolation.md describes 1 and 2
+    concurrency=st.integers(3, 8),  # docs/isolation.md describes the waits with 1 and 2
     hostile=st.dictionaries(
         st.sampled_from(["h1", "h2", "h3"]),
         st.lists(st.sampled_from(sorted(RECEIVERS)), min_size=1, max_size=40),

@@ -1,4 +1,4 @@
-"""One delivery to every kind of receiver: what is sent, and what is decided about the event."""
+"""A delivery to every kind of receiver: the request that is sent, and the decision about the event."""
 
 import json
 import socket
@@ -38,7 +38,7 @@ Build = Callable[..., Sender]
 
 
 class Dialled(list[tuple[str, int]]):
-    """Real dialer; as a list it has the addresses that were dialled."""
+    """A list of the dialled addresses, which is also the (real) dialer."""
 
     def __call__(self, address: str, port: int, timeout_s: float) -> socket.socket:
         self.append((address, port))
@@ -52,7 +52,7 @@ def dialled() -> Dialled:
 
 @pytest.fixture
 def build(store: Store, dialled: Dialled, open_receivers: ExitStack) -> Build:
-    """Return a factory of senders, whose connections are closed before the receivers are."""
+    """Return a factory of senders. Their connections are closed before the receivers are closed."""
 
     def make(policy: DeliveryPolicy = POLICY, requesters: Requesters = store.requesters) -> Sender:
         egress = open_receivers.enter_context(Egress(LOOPBACK, dial=dialled))
@@ -180,7 +180,7 @@ def _drip(connection: Any) -> None:
     while True:  # until the other side hangs up
         connection.write(b".")
         connection.flush()
-        time.sleep(0.02)  # the receiver's pace
+        time.sleep(0.02)  # the pace of the drip
 
 
 @pytest.mark.parametrize("drip", [_drip_headers, _drip_body])
