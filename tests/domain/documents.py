@@ -1,4 +1,4 @@
-"""Example requests, changed copies of them, and the messages with which a request is refused."""
+"""Example requests, changed copies of them, and the error messages of refused requests."""
 
 import copy
 from typing import Any
@@ -60,7 +60,7 @@ EXAMPLE: Document = {
 
 
 def altered(document: Document, *loc: str | int, to: object) -> Document:
-    """Return a copy with another value at `loc`, whose last part may be a new key."""
+    """Return a copy with another value at `loc`. The last part of `loc` may be a new key."""
     changed = copy.deepcopy(document)
     parent: Any = changed
     for step in loc[:-1]:

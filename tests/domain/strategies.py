@@ -30,7 +30,7 @@ printable = st.text(
 secrets = matching(r"[!-~]{0,40}").map(lambda text: CANARY + text)
 queries = matching(r"[a-zA-Z0-9=&~._-]{0,20}").map(f"?sig={CANARY}{{}}".format)
 instants = st.datetimes(
-    datetime(2000, 1, 2),  # noqa: DTZ001 (the time zone is a separate strategy)
+    datetime(2000, 1, 2),  # noqa: DTZ001  a separate strategy adds the time zone
     datetime(2200, 12, 30),  # noqa: DTZ001
     timezones=st.just(UTC) | st.integers(-839, 839).map(lambda m: timezone(timedelta(minutes=m))),
 ).map(lambda instant: instant.isoformat())
@@ -126,7 +126,7 @@ groups = printable | st.fixed_dictionaries({"id": printable}, optional={"limit":
 
 
 def _urls(schemes: list[str]) -> SearchStrategy[tuple[str, str]]:
-    """Return pairs of a scheme and a URL with it, without a trailing slash."""
+    """Generate pairs of a scheme and a URL with this scheme and without a trailing slash."""
     buckets = matching(r"[A-Za-z0-9][A-Za-z0-9._-]{0,20}")
     urls = {
         "https": signed_urls,
@@ -137,7 +137,7 @@ def _urls(schemes: list[str]) -> SearchStrategy[tuple[str, str]]:
 
 @st.composite
 def requests(draw: st.DrawFn) -> Json:
-    """Generate any valid request, as a JSON document."""
+    """Generate valid requests of every kind, as JSON documents."""
     source_scheme, source = draw(_urls(["s3", "gs", "az", "https", "file"]))
     output_scheme, prefix = draw(_urls(["s3", "gs", "az", "https", "file"]))
     if output_scheme == "https":
@@ -201,7 +201,7 @@ arbitrary_json = st.recursive(
 
 @st.composite
 def damaged_requests(draw: st.DrawFn) -> Json:
-    """Generate a valid request with an arbitrary value in one place."""
+    """Generate valid requests in which one value is replaced by an arbitrary value."""
     document = draw(requests())
     parent: Any = document
     while True:

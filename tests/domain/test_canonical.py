@@ -177,7 +177,7 @@ def test_a_request_without_audio_differs_from_one_with_the_default_audio() -> No
 
 
 def test_hashes_stay_the_same_from_release_to_release() -> None:
-    """Keys are kept for days: a hash that changes between releases turns a retry into a conflict."""
+    """Idempotency keys are kept for days. If the hash changed between releases, a retry would conflict."""
     assert hash_of(MINIMAL) == "8a84748cc727b3076e71a4be6a5b575b7c8c2073b01ecc61e0d09b2ac25ecddc"
     assert hash_of(EXAMPLE) == "a2347e7c4b0d0230a5281f4f4d90c63ab06481f3187914086bf40a775c5c5c61"
     assert hash_of(SIGNED) == "724481a57148871eb41b0cc820c3d3fd02b1457024331b19a93a5207bf7f9961"
@@ -200,14 +200,14 @@ def test_a_callback_url_is_split_after_its_question_mark() -> None:
 
 
 def test_a_callback_url_that_was_stored_whole_stays_as_it_is() -> None:
-    """Rows that were stored before queries were sealed have no sealed part."""
+    """Rows from the time before queries were sealed have no sealed part."""
     public, _ = split_secrets(parse_spec(MINIMAL))
     old = {**public, "status_webhook_url": WITH_CALLBACKS["status_webhook_url"]}
     assert join_secrets(old, None, None).status_webhook_url == WITH_CALLBACKS["status_webhook_url"]
 
 
 def test_the_query_of_a_callback_url_counts_for_the_hash() -> None:
-    """The hash is as it was before queries were sealed: a new one would turn a retry into a conflict."""
+    """The hash is the same as before queries were sealed. With another hash, a retry would conflict."""
     assert hash_of(WITH_CALLBACKS) == "9f3dcba855fd19cd99bf73911408a1a8b8c238c3cb718929ca2c1aa84b5f5e3d"
     other = {**WITH_CALLBACKS, "status_webhook_url": "https://requester.example/hook?token=other"}
     assert hash_of(other) != hash_of(WITH_CALLBACKS)

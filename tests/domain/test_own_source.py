@@ -64,7 +64,7 @@ def test_buckets_of_one_name_at_two_endpoints_are_two_buckets() -> None:
     [("00000.m4s", "00000.m4s"), ("%3Fa.m4s", "?a.m4s"), ("%23a.m4s", "#a.m4s"), ("%2523.m4s", "%23.m4s")],
 )
 def test_a_part_is_compared_by_its_whole_name(source: str, part: str) -> None:
-    """`verify` refuses names with `?` or `#`; the comparison does not rely on it."""
+    """The comparison does not rely on `verify`, which refuses names with `?` or `#`."""
     job = spec(f"s3://b/out/hls/360p_{source}", "s3://b/out/")
     assert find_overwritten_source(job, ["hls/360p.m3u8", f"hls/360p_{part}"]) == f"hls/360p_{part}"
 

@@ -1,4 +1,4 @@
-"""Retry decisions of contract §5: which failures are retried, when, and against which budget."""
+"""Retry decisions of contract §5: the failures that are retried, the time of the retry, and the budget."""
 
 import pytest
 from hypothesis import given

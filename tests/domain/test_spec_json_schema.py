@@ -1,4 +1,4 @@
-"""The JSON Schema accepts what the models accept; a small validator stands in for those of the clients."""
+"""The JSON Schema accepts the requests that the models accept. A small validator replaces the clients'."""
 
 import re
 from typing import Any
