@@ -1,6 +1,7 @@
-"""A program that runs in ffmpeg's place: make each system call of a list, and print its error number.
+"""A program that runs instead of ffmpeg: it makes each system call of a list and prints its error number.
 
-Python gets it as text, because the sandbox hides our files from it. It imports only the standard library.
+Python gets this program as text, because the sandbox hides our files. So it imports only the standard
+library.
 """
 
 import ctypes
@@ -13,7 +14,7 @@ libc.syscall.restype = ctypes.c_long
 
 
 def errno_of(number: int, arguments: list[int | str]) -> int:
-    """Return the error number of one call, or 0 when it succeeded."""
+    """Return the error number of a call, or 0 if the call succeeded."""
     passed = [
         ctypes.c_char_p(value.encode()) if isinstance(value, str) else ctypes.c_long(value)
         for value in arguments

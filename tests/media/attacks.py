@@ -30,7 +30,7 @@ _READ, _WRITE = 1, 2
 _SHARED, _PRIVATE, _SHARED_VALIDATE, _ANONYMOUS, _GROWS_DOWN = 1, 2, 3, 0x20, 0x100
 _KEEP_SIZE, _PUNCH_HOLE, _WHITEOUT = 1, 2, 4
 _PRIO_USER = 2
-_ROOM = "\0" * 256  # where the kernel may read or write a structure
+_ROOM = "\0" * 256  # memory in which the kernel may read or write a structure
 
 
 @dataclass(frozen=True)
@@ -235,7 +235,7 @@ def _credentials() -> Iterator[Attack]:
 
 
 def _signals_to_itself() -> Iterator[Attack]:
-    """Yield signals to the child itself, which would look like a kill by another process. They come last."""
+    """Yield signals to the child itself. They come last, because they would look like another's kill."""
     for number, name in ((_SIGKILL, "SIGKILL"), (_SIGSTOP, "SIGSTOP")):
         yield Attack(f"{name} to itself", (62, 129), ("$self", number), EPERM)
         yield Attack(f"{name} to its thread", (234, 131), ("$self", "$self", number), EPERM)
@@ -243,7 +243,7 @@ def _signals_to_itself() -> Iterator[Attack]:
 
 
 def run_attacks(sandbox: Sandbox, attacks: list[Attack], folder: Path) -> dict[str, int]:
-    """Make the calls in ffmpeg's place. Return the error number of each, 0 for one that succeeded."""
+    """Make the calls instead of ffmpeg. Return the error number of each call, or 0 if it succeeded."""
     calls = [(one.name, one.number, one.arguments) for one in attacks if one.number is not None]
     python = os.path.realpath(sys.executable)
     argv = [python, "-ISc", Path(attacker.__file__).read_text(), json.dumps(calls)]

@@ -17,7 +17,7 @@ LIMITS = ResourceLimits(memory_bytes=1 << 30, cpu_seconds=60, file_bytes=1 << 20
 
 
 class StubSandbox(Sandbox):
-    """A sandbox whose calls return a given value, as a compromised child could."""
+    """A sandbox whose calls return a given value, which a compromised child could send."""
 
     def __init__(self, found: Any) -> None:
         super().__init__(Path("/bin/true"))
@@ -30,7 +30,7 @@ class StubSandbox(Sandbox):
 def shell(
     sandbox: Sandbox, script: str, folder: Path, limits: ResourceLimits = LIMITS, given: int | None = None
 ) -> Child:
-    """Start a shell, limited to builtins as a child may execute nothing else. It gets `given` as fd 7."""
+    """Start a shell. It can use only builtins, as a child may execute nothing. It gets `given` as fd 7."""
     fds = {} if given is None else {7: given}
     return sandbox.run(["/bin/sh", "-c", script], fds=fds, cwd=folder, limits=limits)
 
@@ -41,7 +41,7 @@ def output(child: Child) -> str:
 
 @contextmanager
 def sleeper(sandbox: Sandbox, folder: Path) -> Iterator[Child]:
-    """Yield a child that waits for input that never comes."""
+    """Yield a child that waits for input without end."""
     never, _held = os.pipe()
     try:
         with shell(sandbox, "echo ready; read word <&7", folder, given=never) as child:
@@ -52,7 +52,7 @@ def sleeper(sandbox: Sandbox, folder: Path) -> Iterator[Child]:
         os.close(_held)
 
 
-# A thread has no death signal (`PR_SET_PDEATHSIG`), and a program that it executes does not get one.
+# A new thread has no death signal (`PR_SET_PDEATHSIG`), nor has a program that this thread executes.
 _EXECUTES_ITSELF = """
 import _thread, posix, sys, time
 again = "import time; print('again', flush=True); time.sleep(600)"
@@ -83,8 +83,10 @@ def helper_of(sandbox: Sandbox) -> int:
 
 
 def wait_until_reaped(sandbox: Sandbox, folder: Path) -> None:
-    """Wait until the helper has reaped all earlier children, including those that failed to start. It has,
-    once a child that began later has ended."""
+    """Wait until the helper has reaped all earlier children, including those that failed to start.
+
+    This is the case once a child that was started later has ended.
+    """
     assert all(wait_for_exit(pid) for pid in children_of(helper_of(sandbox)))
     with shell(sandbox, "echo still here", folder) as child:
         assert output(child) == "still here\n"

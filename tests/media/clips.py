@@ -79,7 +79,7 @@ def _with_huge_pictures(film: bytes) -> bytes:
     return film.replace(start + b"\xa0\0\x5a\0", start + b"\xff\x3f\xff\x3f")
 
 
-# Files that no encoder makes: the clip that each derives from, and the change.
+# Files that no encoder makes. Each has the clip from which it is derived, and the change.
 _DERIVED: dict[str, tuple[str, Callable[[bytes], bytes]]] = {
     "truncated.mp4": ("film.mp4", _cut_off),
     "truncated.mkv": ("film.mkv", _cut_off),

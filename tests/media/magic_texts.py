@@ -37,7 +37,7 @@ _STREAM_TAGS = ("title", "handler_name", "vendor_id", "language")
 
 
 def make_damaged(folder: Path, container: str, text: str) -> Path:
-    """Return a damaged source that carries `text` in every tag that its container has room for."""
+    """Return a damaged source that has `text` in every tag that its container can store."""
     path = folder / f"carrier.{container}"
     tags = [word for tag in _TAGS for word in ("-metadata", f"{tag}={text}")]
     tags += [word for tag in _STREAM_TAGS for word in ("-metadata:s", f"{tag}={text}")]
@@ -64,7 +64,7 @@ def _with_a_hole(media: bytes) -> bytes:
 
 
 def _with_doc_type(matroska: bytes, text: str) -> bytes:
-    """Replace the EBML header with one that has this DocType, which the demuxer quotes in a warning."""
+    """Replace the EBML header by a header with this DocType, which the demuxer quotes in a warning."""
     size = (
         int.from_bytes(matroska[4:12], "big") & ((1 << 56) - 1) if matroska[4] == 0x01 else matroska[4] & 0x7F
     )

@@ -6,8 +6,10 @@ _PARENTS = (b"moov", b"trak", b"mdia", b"minf", b"dinf")
 
 
 def with_outside_data(film: bytes, target: Path) -> bytes:
-    """Return the film with every track referring to media in another file. The index must come last, because
-    it grows, and what is before it must not move."""
+    """Return the film with all tracks referring to media in another file.
+
+    The index must be the last box, because it grows, and the boxes before it must keep their offsets.
+    """
     out, position = b"", 0
     while position < len(film):
         size = int.from_bytes(film[position : position + 4], "big")

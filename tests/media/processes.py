@@ -36,7 +36,7 @@ def _parent_of(process: Path) -> int:
 
 
 def has_exited(pid: int) -> bool:
-    """Return whether the process has exited by now, reaped or not."""
+    """Return whether the process has exited, even if it has not been reaped."""
     try:
         return (Path("/proc") / str(pid) / "stat").read_text().rpartition(")")[2].split()[0] in "ZX"
     except OSError:

@@ -76,7 +76,7 @@ def test_sound_of_every_kind_is_read(
 @pytest.mark.parametrize(
     ("case", "size"),
     [
-        (("film.mp4", 720), (320, 180)),  # never enlarged
+        (("film.mp4", 720), (320, 180)),  # a film is never enlarged
         (("film.mp4", 90), (160, 90)),
         (("film.mp4", 100), (178, 100)),
         (("odd.mkv", None), (160, 90)),

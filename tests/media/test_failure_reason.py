@@ -31,7 +31,7 @@ class LeaseLost(Exception):
 
 @pytest.fixture
 def slow(clips: Clips, sandbox: Sandbox) -> tuple[Plan, Path]:
-    """Return an encode in real time: it would take nine seconds, and every test ends it earlier."""
+    """Return an encode in real time, which would take nine seconds. Every test ends it earlier."""
     source = clips.make("long.mp4")
     planned = plan([FILM], probe(sandbox, source), threads=1)
     args = [f"realtime,{arg}" if arg.startswith("scale=") else arg for arg in planned.outputs]
@@ -41,7 +41,7 @@ def slow(clips: Clips, sandbox: Sandbox) -> tuple[Plan, Path]:
 def on_first_progress(
     act: Callable[[int], None], folder: Path
 ) -> tuple[Callable[[EncodeProgress], None], list[int]]:
-    """Return a callback that calls `act` once on the ffmpeg in `folder`, and a list that gets its pid."""
+    """Return a callback that calls `act` once with the pid of ffmpeg, and a list that gets the pid."""
     pids: list[int] = []
 
     def record_and_act(_: EncodeProgress) -> None:
@@ -170,13 +170,13 @@ def test_every_exit_has_a_code(code: int, stderr: str, expected: str) -> None:
     evidence.add(stderr.encode())
     found = evidence.verdict(Exit(code, 0.0, 0), LIMITS).code
     assert found is ErrorCode[expected.upper()]
-    if stderr:  # a source may write anything there, so it may blame only the source
+    if stderr:  # a source can write any text there, so the text may blame only the source
         assert (found.fault, found.retry) == (Fault.SOURCE, RetryClass.PERMANENT)
 
 
 @pytest.mark.parametrize("code", [1, 255, -signal.SIGKILL, -signal.SIGABRT])
 def test_an_exhausted_limit_decides_whatever_the_exit_status_is(code: int) -> None:
-    """The kernel kills at a hard limit of processor time; ffmpeg exits with 255 at the soft one."""
+    """At the soft limit of processor time, ffmpeg exits with 255. At the hard limit, the kernel kills it."""
     assert FailureReason().verdict(Exit(code, 60.0, 0), LIMITS).code == "encode_timeout"
     assert FailureReason().verdict(Exit(code, 1.0, 1 << 30), LIMITS).code == "out_of_memory"
     assert (
@@ -185,7 +185,7 @@ def test_an_exhausted_limit_decides_whatever_the_exit_status_is(code: int) -> No
 
 
 class PythonPlan(Plan):
-    """A plan that runs Python code in ffmpeg's place."""
+    """A plan that runs Python code instead of ffmpeg."""
 
     def argv(self, _: Path) -> tuple[str, ...]:
         return (os.path.realpath(sys.executable), "-ISc", self.outputs[0])

@@ -77,7 +77,7 @@ def test_a_ladder_without_sound(clips: Clips, sandbox: Sandbox, tmp_path: Path) 
         ("film.mp4", {"video": {"ladder": [90]}}),
         ("film.mp4", {"video": {"ladder": [90]}, "audio": None}),
         ("silent.mp4", {"video": {"ladder": [90]}}),
-        ("silent.mp4", {"video": {"ladder": [720, 480]}}),  # reduced to the source's own 90 lines
+        ("silent.mp4", {"video": {"ladder": [720, 480]}}),  # both are reduced to the 90 lines of the source
     ],
 )
 def test_what_is_published_plays_to_its_end(
@@ -88,7 +88,7 @@ def test_what_is_published_plays_to_its_end(
 
 
 def pictures_played(sandbox: Sandbox, made: tuple[MadeFile, ...], folder: Path) -> int:
-    """Return how many pictures ffmpeg plays from the master playlist, with only the published files."""
+    """Return how many pictures ffmpeg plays from the master playlist if only the published files exist."""
     for file in made:
         (folder / file.name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(file.path, folder / file.name)
@@ -136,7 +136,7 @@ def test_a_damaged_ladder_is_found(
 def test_a_playlist_that_names_what_is_not_published_is_found(
     clips: Clips, sandbox: Sandbox, tmp_path: Path, playlist: str, part: str
 ) -> None:
-    """The file exists in the folder, but is not one of the published files."""
+    """The file exists in the folder, but it is not published."""
     source, folder = clips.make("long.mp4"), tmp_path / "hls"
     planned = plan([ladder()], probe(sandbox, source), threads=1)
     run(sandbox, planned, source, tmp_path)
@@ -148,7 +148,7 @@ def test_a_playlist_that_names_what_is_not_published_is_found(
 
 
 def test_a_ladder_counts_as_one_output(clips: Clips, sandbox: Sandbox, tmp_path: Path) -> None:
-    """No single file of the ladder reaches the limit."""
+    """The sum of the files reaches the limit. No single file does."""
     source = clips.make("long.mp4")
     six_steps = HlsOutput(
         name="hls", type="hls", segment_seconds=1, video=HlsVideo(ladder=(90, 88, 86, 84, 82, 80))

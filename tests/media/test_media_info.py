@@ -209,7 +209,7 @@ def test_whatever_is_taken_can_be_shown_and_planned_or_is_refused_for_good(
 
 
 def test_an_invalid_probe_answer_is_the_fault_of_its_source(tmp_path: Path) -> None:
-    """A height of 10**15 exhausted the worker's memory, and an index with a NUL broke its sandbox."""
+    """A height of 10**15 once exhausted the worker's memory, and an index with a NUL broke its sandbox."""
     (source := tmp_path / "source").write_bytes(b"source")
     for changes in ({"width": [0], "height": 400_000_000}, {"index": "0\0"}):
         with pytest.raises(MediaError) as refused:

@@ -25,7 +25,7 @@ def test_a_slot_has_its_share_of_the_memory_within_reason(slots: int, total: int
 
 @pytest.fixture
 def machine(tmp_path: Path) -> Path:
-    """Return a root whose /proc is that of a machine with 16 GiB and no control groups."""
+    """Return a root folder with the /proc of a machine that has 16 GiB and no control groups."""
     (tmp_path / "proc/self").mkdir(parents=True)
     (tmp_path / "proc/meminfo").write_text("MemTotal:       16777216 kB\nMemFree:  1 kB\n")
     (tmp_path / "proc/self/cgroup").write_text("0::/\n")
@@ -58,7 +58,7 @@ def test_the_tightest_group_on_the_way_up_counts(machine: Path) -> None:
 
 @pytest.mark.parametrize("folder", ["memory", "memory/job"])
 def test_the_older_control_groups_count_too(machine: Path, folder: str) -> None:
-    """Inside a container the path that the kernel reports may not exist; then the mount point counts."""
+    """Inside a container, the path that the kernel reports may not exist. Then the mount point counts."""
     (machine / "proc/self/cgroup").write_text("5:cpu,cpuacct:/x\n4:memory:/job\n0::/\n")
     limit(machine, folder, "memory.limit_in_bytes", f"{4 * _GIB}\n")
     assert memory_of_the_machine(machine) == 4 * _GIB

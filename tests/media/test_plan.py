@@ -159,7 +159,7 @@ def test_a_long_film_takes_several_sheets_and_every_picture_has_its_time() -> No
 
 @pytest.mark.parametrize(("seconds", "columns"), [(1e9, 1), (10_002.0, 50), (5_002.0, 1)])
 def test_too_many_sprite_pictures_are_refused_before_any_is_planned(seconds: float, columns: int) -> None:
-    """Two pictures can declare that a film lasts 30 years. The limit holds for both sprites together."""
+    """A film of two pictures can claim to last 30 years. The limit holds for both sprites together."""
     very_long = info(replace(VIDEO, duration_seconds=seconds), seconds=seconds)
     sprite = SpriteOutput(name="s", type="sprite", interval_seconds=1, columns=columns)
     outputs: list[OutputSpec] = [sprite, sprite.model_copy(update={"name": "t"})]

@@ -35,7 +35,7 @@ SIZES = ((160, 90), (640, 360), (1280, 720), (1920, 1080), (3840, 2160))
 
 @contextmanager
 def cores(count: int) -> Iterator[Sandbox]:
-    """Yield a sandbox whose children run on `count` cores only."""
+    """Yield a sandbox whose children run on only `count` cores."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, set(sorted(before)[:count]))
     sandbox = Sandbox(find_ffmpeg(None))

@@ -97,7 +97,8 @@ def test_a_child_has_as_much_memory_as_it_is_allowed(sandbox: Sandbox, tmp_path:
         assert child.end.code == code
 
 
-# RLIMIT_DATA counts writable memory only. The process name is not valid UTF-8, as a program may choose it.
+# The program makes its memory read-only, because RLIMIT_DATA counts only writable memory. It also takes a
+# process name that is not valid UTF-8, as any program may.
 _MEMORY_MADE_READ_ONLY = """
 import ctypes, time
 libc = ctypes.CDLL(None)
@@ -145,7 +146,7 @@ def test_a_child_makes_nothing_but_files(sandbox: Sandbox, tmp_path: Path, call:
     ) as child:
         printed = output(child)
     made = sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*"))
-    # Renaming within a folder is allowed, so only Landlock can refuse a rename to another folder.
+    # seccomp allows renames, which a child needs within its folder. Only Landlock refuses them elsewhere.
     refused = sandbox.isolation.no_files or (
         sandbox.isolation.few_system_calls and not call.startswith("rename")
     )
@@ -244,7 +245,7 @@ _ENVIRON_OF_NOBODY = {"PATH": os.defpath, "PYTHONPATH": os.pathsep.join(filter(o
 
 
 def _python_of_nobody() -> str:
-    """Return an interpreter that another user may also start. Root's own may be in its home."""
+    """Return an interpreter that another user may start. Root's interpreter may be in root's home."""
     for python in (sys.executable, "/usr/bin/python3"):
         command = [python, "-c", "import av, euterpe, sys; open(sys.executable)"]
         with suppress(OSError):

@@ -1,4 +1,4 @@
-"""Tests with hostile sources: no output and no error contains the canary file that lies beside each."""
+"""Tests with hostile sources: no output and no error contains the canary of the file beside the source."""
 
 from pathlib import Path
 
@@ -76,13 +76,13 @@ def test_a_text_that_names_another_file_is_not_media(
 def test_ffmpeg_opens_no_other_file_even_if_the_probe_was_fooled(
     sandbox: Sandbox, tmp_path: Path, canary: Path, container: str
 ) -> None:
-    """The plan pins the demuxer. Each allowed demuxer reads a playlist here."""
+    """The plan sets the demuxer. In this test, each allowed demuxer gets a playlist to read."""
     source, out = tmp_path / "source.mp4", tmp_path / "out"
     source.write_text(_HLS.format(target=canary))
     out.mkdir()
     streams = (StreamInfo(0, "video", "h264", width=64, height=64), StreamInfo(1, "audio", "aac"))
     planned = plan([SOUND], MediaInfo(container, 1, None, streams), threads=1)
-    with pytest.raises(MediaError) as refused:  # noqa: PT012  either step may refuse it
+    with pytest.raises(MediaError) as refused:  # noqa: PT012  either step may refuse the source
         run(sandbox, planned, source, out)
         verify(sandbox, planned, out)
     assert not canary_is_in(out, refused.value)

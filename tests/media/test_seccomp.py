@@ -1,4 +1,4 @@
-"""Tests of the seccomp filter: it denies a compromised child what media does not need."""
+"""Tests of the seccomp filter: it denies a compromised child all calls that media does not need."""
 
 import json
 import os
@@ -31,7 +31,7 @@ def errnos(answers: dict[str, int]) -> dict[str, str]:
 
 @pytest.fixture
 def outside(tmp_path: Path) -> Path:
-    """Return a file of the worker beside the child's folder."""
+    """Return a file of the worker that is beside the child's folder."""
     path = tmp_path / "outside"
     path.write_text("mine")
     path.chmod(0o600)
@@ -62,7 +62,7 @@ def test_the_filter_holds_where_namespaces_and_landlock_are_refused(tmp_path: Pa
 
 
 def test_media_is_made_where_namespaces_and_landlock_are_refused() -> None:
-    """SVT-AV1 requests real-time scheduling as root, which it is only outside a user namespace."""
+    """SVT-AV1 requests real-time scheduling if it runs as root, as it does without a user namespace."""
     chosen = "tests/media/test_encode.py::test_every_codec_is_made"
     printed = run_denied("namespaces,landlock", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", chosen)
     assert "100%" in printed
@@ -97,7 +97,7 @@ def test_a_child_can_abort(sandbox: Sandbox, tmp_path: Path) -> None:
 
 
 class ProbeState(Exception):
-    """Carries the seccomp mode and the open files of a probe."""
+    """The seccomp mode and the open files of a probe."""
 
 
 def test_a_probe_has_the_filter_and_no_way_to_the_worker(sandbox: Sandbox) -> None:
@@ -163,7 +163,7 @@ def test_nothing_but_the_table_is_allowed(architecture: seccomp.Architecture, pr
 
 
 def test_another_architecture_ends_the_process(architecture: seccomp.Architecture, program: bytes) -> None:
-    for other in (0x40000003, 0xC000003E ^ 0xC00000B7 ^ architecture.audit, 0):  # i386, the other one, none
+    for other in (0x40000003, 0xC000003E ^ 0xC00000B7 ^ architecture.audit, 0):  # i386, x86-64 or arm64, none
         assert decide(program, other, 0) == seccomp.KILL
 
 
@@ -173,7 +173,7 @@ def test_conditions_are_on_what_the_kernel_reads(architecture: seccomp.Architect
         assert number is not None
         return decide(program, architecture.audit, number, arguments)
 
-    junk = 0xDEAD << 32  # an int is passed in 64 bits, and the kernel reads only the lower 32
+    junk = 0xDEAD << 32  # the kernel reads only the lower 32 bits of an int
     thread, user = 0x3D0F00, 0x10000000
     assert verdict("kill", 4711 | junk, 6) == seccomp.ALLOW
     assert verdict("kill", 4712, 6) == seccomp.REFUSE

@@ -109,7 +109,7 @@ def test_a_missing_stream_is_found(sandbox: Sandbox, made: Made) -> None:
 
 
 def test_a_link_out_of_the_folder_is_not_followed(sandbox: Sandbox, made: Made, tmp_path: Path) -> None:
-    """Nor is a link within it. On some kernels only the worker itself can detect the link."""
+    """Links within the folder are not followed either. On some kernels, only the worker can detect a link."""
     planned, folder = made
     for outside in (tmp_path.parent / f"{tmp_path.name}-outside.mp4", folder / "inside.mp4"):
         (folder / "film.mp4").rename(outside)

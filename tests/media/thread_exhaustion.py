@@ -1,6 +1,7 @@
-"""A program with two children: the first starts as many threads as it can, the second then starts 20.
+"""A program with two children. The first starts as many threads as it can, then the second starts 20.
 
-`python -m tests.media.thread_exhaustion` prints how many each got. The kernel does not limit root's threads.
+`python -m tests.media.thread_exhaustion` prints the number of threads that each child could start. The kernel
+does not limit the threads of root.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Run a module in a process that is denied namespaces and Landlock, as many container runtimes deny them:
+"""Run a module in a process without namespaces and Landlock, which many container runtimes deny:
 
 `python -m tests.media.without_isolation namespaces,landlock MODULE ARGUMENT...`
 
@@ -13,7 +13,7 @@ import sys
 from euterpe.media import confine, seccomp
 from euterpe.media.system_calls import NEVER, Condition, Rule
 
-_NUMBERS = {  # on x86-64 and arm64
+_NUMBERS = {  # the numbers on x86-64 and arm64
     "unshare": (272, 97),
     "clone": (56, 220),
     "landlock_create_ruleset": (444, 444),
@@ -27,7 +27,7 @@ _RULES: dict[str, dict[str, Rule]] = {
 
 
 def deny(layers: list[str]) -> None:
-    """Deny these layers to this process and to all that it starts."""
+    """Deny these layers to this process and to all processes that it starts."""
     architecture = seccomp.ARCHITECTURES[platform.machine()]
     rules = {
         _NUMBERS[name][architecture.column]: rule for layer in layers for name, rule in _RULES[layer].items()
