@@ -34,7 +34,7 @@ def run_node(
 ) -> str:
     """Run a script to its end and return its standard output. Fail with its errors if it fails.
 
-    An `import` ignores NODE_PATH: a script that imports packages has to be in a folder with a link to
+    An `import` ignores NODE_PATH, so a script that imports packages must be in a folder with a link to
     NODE_MODULES.
     """
     ran = subprocess.run(

@@ -1,7 +1,7 @@
 """A real S3 server on loopback: `rclone serve s3`, which checks every signature. Each folder is a bucket.
 
-It answers range requests with 200 instead of 206, which obstore refuses. An interrupted download from this
-server therefore starts again from the first byte.
+The server answers range requests with 200 instead of 206, which obstore refuses. Therefore, an interrupted
+download from this server starts again from the first byte.
 """
 
 import re
@@ -52,7 +52,7 @@ class S3Server:
         return folder
 
     def document(self, **other: str) -> dict[str, str]:
-        """Return valid credentials as a requester writes them, with the fields of `other` replaced."""
+        """Return valid credentials as a requester writes them. The fields in `other` replace the defaults."""
         return {
             "type": "s3",
             "access_key_id": ACCESS_KEY_ID,

@@ -1,4 +1,4 @@
-"""Fake resolver and recording dialer for tests of the egress."""
+"""A fake resolver and a recording dialer for tests of the egress."""
 
 import socket
 import ssl
@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 
 from euterpe.net.dialer import system_dial
 
-# It trusts no authority: loading those of the system takes longer than most of these tests.
+# This context trusts no authority. Loading the authorities of the system takes longer than most tests here.
 NO_TRUST = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 
 class FakeResolver:
-    """Resolver that returns the answers of a table in turn, and the last one from then on."""
+    """A resolver that returns the answers of a table in turn, and then repeats the last answer."""
 
     def __init__(self, table: Mapping[str, Sequence[Sequence[str]]]) -> None:
         self._table = table
@@ -26,7 +26,7 @@ class FakeResolver:
 
 
 class RecordingDialer:
-    """Dialer that records each address and connects to a server on loopback instead."""
+    """A dialer that records each address and connects to a server on loopback instead."""
 
     def __init__(self, port: int | None = None) -> None:
         self._port = port

@@ -23,7 +23,7 @@ Serve = Callable[["Server", socket.socket], None]
 
 
 class Server:
-    """Server that handles each connection with `serve`; `requests` has what it received."""
+    """A server that handles each connection with `serve`. `requests` has the requests that it received."""
 
     def __init__(self, serve: Serve, tls: ssl.SSLContext | None = None) -> None:
         self._serve, self._tls = serve, tls
@@ -53,7 +53,7 @@ class Server:
 
     @property
     def pair(self) -> str:
-        """Return the entry of an EgressPolicy that allows this server."""
+        """Return the entry for an EgressPolicy that allows this server."""
         return f"127.0.0.1:{self.port}"
 
     @property
@@ -73,7 +73,7 @@ class Server:
             thread.start()
 
     def _talk(self, sock: socket.socket) -> None:
-        with suppress(OSError):  # the client may hang up at any time
+        with suppress(OSError):  # the client may close the connection at any time
             if self._tls:
                 sock.settimeout(10)
                 sock = self._tls.wrap_socket(sock, server_side=True)
@@ -82,7 +82,7 @@ class Server:
         self.hung_up.release()
 
     def read_request(self, sock: socket.socket) -> bytes:
-        """Return a whole request, or b"" when the client has hung up."""
+        """Return a complete request, or b"" if the client has closed the connection."""
         request = b""
         while b"\r\n\r\n" not in request:
             if not (more := sock.recv(65536)):
@@ -98,7 +98,7 @@ class Server:
         return self.requests[-1]
 
     def drip(self, sock: socket.socket, data: bytes, at_once: int = 1) -> None:
-        """Send a few bytes every 20 ms, but not for ever: a client without a deadline must not hang."""
+        """Send `at_once` bytes every 20 ms. As the data ends, a client without a deadline does not hang."""
         for start in range(0, len(data), at_once):
             if self.stopping.wait(0.02):
                 return
@@ -114,7 +114,7 @@ def header(head: bytes, name: str) -> str | None:
 
 
 def answering(*answers: bytes) -> Serve:
-    """Return a handler that answers with these in turn, then with the last; connections stay open."""
+    """Return a handler that gives these answers in turn and repeats the last. Connections stay open."""
 
     def serve(server: Server, sock: socket.socket) -> None:
         while server.read_request(sock):
@@ -124,7 +124,7 @@ def answering(*answers: bytes) -> Serve:
 
 
 def saying(*parts: bytes, reset: bool = False) -> Serve:
-    """Return a handler that sends these parts after a request and closes, by a reset if `reset`."""
+    """Return a handler that reads a request, sends these parts and closes the connection or resets it."""
 
     def serve(server: Server, sock: socket.socket) -> None:
         server.read_request(sock)
@@ -151,7 +151,7 @@ def silent(server: Server, _: socket.socket) -> None:
 
 
 class Authority:
-    """Certificate authority that only its own client contexts trust."""
+    """A certificate authority that only its own client contexts trust."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

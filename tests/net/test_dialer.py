@@ -23,7 +23,7 @@ def connect(resolve: Resolve, dial: Dial, *, deadline_s: float = 10) -> None:
 
 
 class ScriptedDialer:
-    """Dialer that raises an error for some addresses and connects all others to a server on loopback."""
+    """A dialer that raises an error for some addresses and connects all others to a server on loopback."""
 
     def __init__(self, port: int, errors: Mapping[str, OSError]) -> None:
         self._port, self._errors = port, errors
@@ -93,7 +93,7 @@ def test_a_name_without_an_address_is_unreachable(table: dict[str, list[list[str
 
 
 class TarPit:
-    """Resolver that answers once it is released."""
+    """A resolver that answers only after `release`."""
 
     def __init__(self) -> None:
         self.released = threading.Event()
@@ -129,7 +129,7 @@ def test_lookups_that_hang_are_bounded() -> None:
             tested.connect(target, RequestLimits(target.origin, 0.05))
     assert tar_pit.lookups == 2
     tar_pit.release()
-    with pytest.raises(EgressUnreachable):  # the dialer refuses, but the lookup was allowed
+    with pytest.raises(EgressUnreachable):  # the lookup is made, and only the dialer fails
         tested.connect(target, RequestLimits(target.origin, 10))
     assert tar_pit.lookups == 3
 

@@ -12,7 +12,7 @@ A, B = "http://a.example:80", "http://b.example:80"
 
 
 class ConnectionPair:
-    """Idle HTTP connection over a socket pair; `peer` is the server's end."""
+    """An idle HTTP connection over a socket pair. `peer` is the server's end."""
 
     def __init__(self, stack: ExitStack) -> None:
         local, self.peer = socket.socketpair()
@@ -60,7 +60,7 @@ def test_what_is_closed_stays_closed(pairs: list[ConnectionPair]) -> None:
     idle = IdleConnections(2)
     idle.keep(A, pairs[0].connection)
     idle.close()
-    idle.keep(A, pairs[1].connection)  # it was in use when the others were closed
+    idle.keep(A, pairs[1].connection)  # this connection was in use during `close`
     assert not pairs[0].is_open
     assert not pairs[1].is_open
     assert idle.take(A) is None

@@ -266,7 +266,7 @@ def test_the_wait_for_an_answer_is_not_added_to_the_waits_of_its_upload() -> Non
     ):
         answer = out.send(
             "PUT", server.url, headers={}, chunks=[b"x"] * 5, size=5, deadline_s=1000, idle_s=6
-        )  # six writes of one tick each, the headers included
+        )  # the headers and the chunks are six writes of one tick each
     assert answer.body == b"ok"
 
 
@@ -289,7 +289,7 @@ def test_an_early_refusal_of_a_body_is_read() -> None:
         sock.recv(65536)
         sock.sendall(b"HTTP/1.1 403 Forbidden\r\ncontent-length: 6\r\n\r\nno way")
         sock.shutdown(socket.SHUT_WR)
-        while sock.recv(1 << 20):  # as servers do: closing with unread bytes resets, and loses the answer
+        while sock.recv(1 << 20):  # a close with unread bytes would send a reset and lose the answer
             pass
 
     with receiver(refuse) as (server, out):

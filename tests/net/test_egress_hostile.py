@@ -1,4 +1,4 @@
-"""Hostile receivers, as real servers: each is cut off by a typed error, or read up to the cap."""
+"""Hostile receivers, as real servers: each causes a typed error, or its answer is read up to the limit."""
 
 import gzip
 import socket

@@ -1,4 +1,4 @@
-"""SSRF: no URL and no DNS answer of a requester makes the egress dial an internal address."""
+"""SSRF: no URL and no DNS answer of a requester can make the egress dial an internal address."""
 
 from collections.abc import Callable
 
@@ -11,7 +11,7 @@ from euterpe.net.policy import EgressPolicy
 from tests.net.fake_network import NO_TRUST, FakeResolver, RecordingDialer
 from tests.net.servers import Server, answering
 
-# Each goes into a URL unchanged, and is refused as an address or as a spelling of one.
+# Hosts that must be refused. Each is put into a URL unchanged.
 HOSTS = [
     "127.0.0.1",
     "127.8.8.8",
@@ -37,7 +37,7 @@ HOSTS = [
     "239.255.255.250",
     "240.0.0.1",
     "255.255.255.255",
-    # loopback and metadata as decimal, hexadecimal, octal and short forms
+    # loopback and metadata addresses in decimal, hexadecimal, octal and short forms
     "2130706433",
     "2852039166",
     "0x7f000001",
@@ -107,13 +107,13 @@ HOSTS = [
     "h.example\r\nHost:127.0.0.1",
     " 127.0.0.1",
     "h.example#@127.0.0.1",
-    # odd ports of a public address
+    # ports of a public address that are not allowed or not valid
     "93.184.215.14:22",
     "93.184.215.14:25",
     "93.184.215.14:6379",
     "93.184.215.14:8080",
     "93.184.215.14:0",
-    "93.184.215.14:65616",  # 80 in sixteen bits
+    "93.184.215.14:65616",  # the lower sixteen bits are 80
     "93.184.215.14:-80",
     "93.184.215.14:\uff18\uff10",
     "h.example:11211",
@@ -142,7 +142,7 @@ URLS = [
     "",
 ]
 
-# Names of a requester, and the answers of its name server.
+# Names that a requester controls, and the answers of the requester's name server.
 PUBLIC = "93.184.215.14"
 NAMES = {
     "loopback.example": ["127.0.0.1"],
@@ -179,7 +179,7 @@ VECTORS = [
 
 
 def closed(resolve: Resolve, dial: Dial) -> Egress:
-    """Return an egress for which the operator allowed no address."""
+    """Return an egress without internal addresses that the operator allows."""
     return Egress(EgressPolicy(), resolve=resolve, dial=dial, ssl_context=NO_TRUST)
 
 
@@ -207,7 +207,7 @@ def test_nothing_inside_is_dialled(url: str, go: Callable[[Egress, str], None]) 
 
 
 def test_a_public_name_is_dialled_by_its_address() -> None:
-    """The vectors prove nothing if the egress refuses everything."""
+    """If the egress refused everything, the tests of hostile URLs would prove nothing."""
     with Server(answering(b"HTTP/1.1 204 No Content\r\n\r\n")) as server:
         record = RecordingDialer(server.port)
         with closed(FakeResolver({"h.example": [[PUBLIC]]}), record) as egress:
@@ -227,7 +227,7 @@ def test_a_name_that_moves_inside_between_two_requests_is_refused() -> None:
 
 
 def test_the_address_that_was_checked_is_what_is_dialled() -> None:
-    """Each connection makes one lookup, as a resolver may answer differently every time."""
+    """Each connection makes only one lookup, because a resolver may answer differently every time."""
     resolver = FakeResolver({"rebind.example": [[PUBLIC], ["127.0.0.1"], ["127.0.0.1"]]})
     record = RecordingDialer()
     with (

@@ -96,7 +96,7 @@ def test_after_the_head_as_much_as_is_wanted_may_come(clock: Clock) -> None:
 def test_the_time_that_it_takes_to_connect_counts_for_the_pace_of_a_transfer(clock: Clock) -> None:
     pace = TransferPace(MinimumPace(bytes_per_s=100, window_s=10))
     pace.add(0.5, 10)
-    for _ in range(3):  # a server that hangs up after a few bytes is connected to again and again
+    for _ in range(3):  # each time, the server closes the connection after a few bytes
         limits = RequestLimits("here", 100, pace=pace, clock=clock)
         with limits.connecting():
             clock.now += 4

@@ -17,7 +17,7 @@ def pair() -> Iterator[tuple[GuardedStream, socket.socket]]:
 
 
 def request(stream: GuardedStream, body: bytes, limits: RequestLimits) -> None:
-    """Write a request as httpcore does: the head, the body, and an empty end."""
+    """Write a request as httpcore does: the head, the body, and an empty last part."""
     for part in (b"head ", body, b""):
         stream.write(part, limits)
 
@@ -73,7 +73,7 @@ def test_a_reset_is_unreachable_in_the_words_of_the_system(
     pair: tuple[GuardedStream, socket.socket],
 ) -> None:
     request(pair[0], b"x", RequestLimits("here", 10))
-    pair[1].close()  # with an unread byte, which makes it a reset
+    pair[1].close()  # an unread byte makes this a reset
     with pytest.raises(EgressUnreachable, match=r"here: the connection was cut \(Connection reset by peer\)"):
         pair[0].read(10, RequestLimits("here", 10))
 
