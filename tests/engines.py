@@ -20,8 +20,8 @@ from euterpe.store.engine.migrations import migrate
 from euterpe.store.tables import metadata, schema_migrations
 
 ENGINES = ("sqlite", "libsql", "postgres")
-# Without an interval sqld 0.24 checkpoints within a COMMIT and may then drop a waiting writer from its queue:
-# all writers block for five seconds, and the server aborts the transaction of the next one.
+# Without an interval, sqld 0.24 checkpoints within a COMMIT and may then drop a waiting writer from its
+# queue. All writers block for five seconds, and the server aborts the transaction of the next writer.
 _NO_AUTOCHECKPOINT = ("--checkpoint-interval-s", "3600")
 
 
@@ -44,7 +44,7 @@ class Sqlite:
 
 
 class Postgres:
-    """The server in the wheel. Each test empties its one database, as a copy would take a checkpoint."""
+    """The Postgres server of the wheel. Each test empties its only database, as a copy needs a checkpoint."""
 
     def __init__(self, _: Path) -> None:
         # The server runs as another user, and only root may enter pytest's folder.
@@ -87,7 +87,7 @@ class Postgres:
 
 
 class Libsql:
-    """The `sqld` that ci/setup put beside the interpreter. Its one database is emptied for each test."""
+    """The `sqld` that ci/setup puts beside the interpreter. Each test empties its only database."""
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._address = folder, f"127.0.0.1:{free_port()}"

@@ -1,4 +1,4 @@
-"""Key providers for tests: they fail on an event loop or in a transaction, and may be slow or away."""
+"""Key providers that refuse calls on an event loop or in a transaction, and can be slow or unavailable."""
 
 import asyncio
 import threading
@@ -17,7 +17,7 @@ TIMEOUT_S = 30.0
 
 
 class _ThreadConnections(threading.local):
-    """The connections of this thread, each as long as somebody else refers to it."""
+    """The connections of this thread, by weak references."""
 
     def __init__(self) -> None:
         self.all: WeakSet[sa.Connection] = WeakSet()
@@ -26,13 +26,16 @@ class _ThreadConnections(threading.local):
 _connections = _ThreadConnections()
 
 
-@sa.event.listens_for(sa.Engine, "begin")  # every engine of the process
+@sa.event.listens_for(sa.Engine, "begin")  # for every engine of the process
 def _note_connection(connection: sa.Connection) -> None:
     _connections.all.add(connection)
 
 
 def check_caller() -> None:
-    """Fail if this thread runs an event loop or has a transaction open: a key provider may be 50 ms away."""
+    """Fail if this thread runs an event loop or has an open transaction.
+
+    A call of a key provider may take 50 ms.
+    """
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -44,7 +47,7 @@ def check_caller() -> None:
 
 
 class WatchedKeyProvider:
-    """A key provider that checks its callers, records the wraps and unwraps, and can be held up or away."""
+    """A key provider that checks its callers, records its calls, and can be held up or unavailable."""
 
     def __init__(self, provider: KeyProvider) -> None:
         self.provider = provider
@@ -73,7 +76,7 @@ class WatchedKeyProvider:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Hold up each call that comes during the block until the block ends."""
+        """Hold up each call that is made during the block until the block ends."""
         self._hold(True)
         try:
             yield
@@ -107,7 +110,7 @@ class WatchedKeyProvider:
 
 
 class CheckedKeyRing(LocalKeyRing):
-    """A local ring that checks its callers, so that every test with the fixture `ring` holds the rule."""
+    """A local ring that checks its callers, so that every test with the fixture `ring` enforces the rule."""
 
     @property
     def active_id(self) -> str:

@@ -8,6 +8,6 @@ Row = TypeVar("Row")
 
 
 def row_of(kind: Callable[..., Row], **fields: Any) -> Row:
-    """Return a row of this class; a column that is not named is None."""
+    """Return a row of this class. Columns that are not named are None."""
     names = (field.name for field in dataclasses.fields(kind))  # type: ignore[arg-type]
     return kind(**{**dict.fromkeys(names), **fields})

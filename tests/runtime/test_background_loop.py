@@ -1,4 +1,4 @@
-"""BackgroundLoop: runs, sleeps, errors and the two ways to stop."""
+"""BackgroundLoop: its runs, sleeps and errors, and the two ways to stop it."""
 
 import threading
 
@@ -140,7 +140,7 @@ def test_a_draining_loop_goes_on_after_stop_until_nothing_is_left() -> None:
 
 
 def test_a_draining_loop_sleeps_after_an_exception_and_goes_on() -> None:
-    """Otherwise it would repeat a failing call without a pause for as long as it drains."""
+    """Without the sleep, it would repeat a failing call without a pause for as long as it drains."""
     begun, go_on = threading.Event(), threading.Event()
     pauses: list[float] = []
     steps = iter(["wait for the stop", "fail", "fail", "end"])

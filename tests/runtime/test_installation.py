@@ -1,6 +1,6 @@
-"""The line that a message shows installs the extra, for each way in which Euterpe may be installed.
+"""The install hint installs the extra, for each way in which Euterpe may be installed.
 
-pip installs real copies into folders, and takes the line that each copy shows.
+pip installs real copies into folders, and must accept the hint of each copy.
 """
 
 import os
@@ -29,15 +29,15 @@ def install(folder: Path, *what: str) -> Path:
 
 
 def shown_by(copy: Path, *options: str, **environ: str) -> str:
-    """Return the hint of the copy in the folder."""
-    command = [sys.executable, "-P", *options, "-c", SHOW]  # -P: the current folder is not on the path
+    """Return the install hint of the copy in this folder."""
+    command = [sys.executable, "-P", *options, "-c", SHOW]  # -P keeps the current folder off the path
     environment = {**ON_PATH, "PYTHONPATH": str(copy), **environ}
     ran = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
     return ran.stdout.strip()
 
 
 def requirement_that_pip_takes(hint: str, folder: Path) -> list[str]:
-    """Let pip resolve the line that the hint shows; return the line's words after `pip install`."""
+    """Let pip resolve the command of the hint. Return the words of the command after `pip install`."""
     line = hint.removeprefix("run `").removesuffix("`")
     words = shlex.split(line)
     assert words[:2] == ["pip", "install"]
@@ -101,6 +101,6 @@ def test_the_pip_of_another_python_is_not_named(path: str) -> None:
 
 
 def test_a_checkout_on_the_python_path_is_installed(tmp_path: Path) -> None:
-    """`-S` leaves out site-packages, where the tests' own Euterpe is registered."""
+    """`-S` leaves out site-packages, in which the Euterpe of the tests is registered."""
     hint = shown_by(ROOT, "-S")
     assert requirement_that_pip_takes(hint, tmp_path) == [f"{ROOT}[postgres]"]

@@ -1,4 +1,4 @@
-"""LeaseKeeper: which claims are in a heartbeat, and what follows when it fails."""
+"""LeaseKeeper: the claims that a heartbeat extends, and the effects of a failed heartbeat."""
 
 import threading
 from collections.abc import Sequence

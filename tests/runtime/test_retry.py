@@ -1,4 +1,4 @@
-"""retry: which errors are retried, how often, and the pauses between."""
+"""retry: the errors that are retried, the number of tries, and the pauses between them."""
 
 import pytest
 
