@@ -1,6 +1,6 @@
 """Mutation tests: the store is broken on purpose, and existing tests must fail.
 
-Each breakage calls, unchanged, the test that must notice it.
+For each breakage, an existing test is called unchanged and must fail.
 """
 
 import re
@@ -47,12 +47,12 @@ def without_condition(column: str) -> Iterator[None]:
         yield
     finally:
         sa.event.remove(sa.Engine, "before_cursor_execute", shorten)
-    assert removed == {1}  # from each such statement one condition
+    assert removed == {1}  # one condition from each of these statements
 
 
 def insert_events_after_commit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Insert outbox events after the commit of the transaction that they belong to."""
-    # By thread, as services of other tests may run in this process.
+    """Insert outbox events after the commit of the transaction to which they belong."""
+    # The map is by thread, because services of other tests may run in this process.
     late: defaultdict[int, list[Callable[[Database], object]]] = defaultdict(list)
     transaction = Database.transaction
     insert_events = EventWriter.insert
@@ -77,7 +77,8 @@ def insert_events_after_commit(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def reopen(url: str, ring: LocalKeyRing, clock: SettableClock) -> Iterator[Open]:
-    """Return a function that opens a store after the breakage, as stores build their statements at once."""
+    """Return a function that opens a store. A store builds its statements when it opens, so it must be
+    opened after the breakage."""
     opened: list[Store] = []
 
     def open_store() -> Store:
@@ -113,7 +114,7 @@ def test_the_model_notices_a_missing_condition(
 ) -> None:
     # The examples are the same in every run, and no time is spent on shrinking a failure.
     search = settings(max_examples=500, stateful_step_count=40, derandomize=True, phases=[Phase.generate])
-    # Raised by the model, or by the database's constraints and triggers.
+    # The model raises these errors, or the constraints and triggers of the database do.
     by = (AssertionError, InvalidTransition, StoreError)
     with servers("sqlite").fresh() as url, without_condition(column), pytest.raises(by) as raised:
         test_model.run_machine(url, ring, search)

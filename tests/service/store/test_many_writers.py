@@ -1,4 +1,4 @@
-"""Sixteen processes that write one SQLite file at once never get a `database is locked` error."""
+"""Sixteen processes that write to one SQLite file at once never get a `database is locked` error."""
 
 import pytest
 

@@ -36,7 +36,7 @@ ERRORS = {kind: JobError(ErrorCode.ENCODE_FAILED, "message", "phase", kind) for 
 
 @dataclass
 class Held:
-    """A claim and the status that its worker believes the job to have."""
+    """A claim, and the status that the job has from the view of its worker."""
 
     job: ClaimedJob
     status: JobStatus = JobStatus.CLAIMED
@@ -149,7 +149,7 @@ class InboxMachine(RuleBasedStateMachine):
     @precondition(lambda self: any(job.lane is Lane.LEASED for job in self.model.jobs.values()))
     @rule(limit=st.integers(1, 4))
     def workers_stall_and_others_take_over(self, limit: int) -> None:
-        """Run these rules in this order, which random choice would seldom produce."""
+        """Run these rules in this order, which random choices would seldom produce."""
         self.time_passes(LEASE_MS + 1)
         self.sweep()
         self.time_passes(1_000_000)
@@ -178,7 +178,7 @@ class InboxMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.held)
     @rule()
     def everybody_advances(self) -> None:
-        """Include the holders whose claims became stale long ago."""
+        """Advance all jobs, also by workers whose claims became stale long ago."""
         for held in self.held:
             self._advance(held)
 

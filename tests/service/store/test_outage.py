@@ -68,7 +68,7 @@ def test_every_call_says_that_the_database_is_away_and_works_when_it_is_back(
     calls = _calls(store)
     threads = _euterpe_threads()
     with outages.away(database, store):
-        for _ in range(2):  # the first loses its connection, the second cannot open a new one
+        for _ in range(2):  # the first round loses connections, the second can open none
             assert [name for name, call in calls.items() if not _reports_outage(call)] == []
         assert _reports_outage(lambda: open_store(database.url))
     for call in calls.values():
@@ -136,7 +136,7 @@ def test_a_listener_survives_an_outage_and_wakes_again(database: Fragile, store:
 
 @pytest.mark.parametrize("engine", ["postgres"], indirect=True)
 def test_a_server_that_stands_by_for_another_is_an_outage(database: Fragile, store: Store) -> None:
-    """Calls, listeners and pools work again after its promotion."""
+    """Calls, listeners and pools work again after the promotion of the server."""
     assert isinstance(database, outages.FragilePostgres)
     enqueue(store, 2)
     with ThreadPoolExecutor(1) as waiting, closing(store.database.listen(Topic.INBOX)) as early:
@@ -159,7 +159,7 @@ def test_a_server_that_stands_by_for_another_is_an_outage(database: Fragile, sto
 
 
 def _assert_wakes(listener: Listener, store: Store) -> None:
-    """Assert that the listener wakes. Hints may be lost while it reconnects, so it gets a hundred."""
+    """Assert that the listener wakes. It gets up to 100 hints, because they may be lost in a reconnect."""
     if store.database.kind is EngineKind.LIBSQL:
         assert not listener.wait(0.01)  # a libSQL server sends no hints
         return
@@ -175,7 +175,7 @@ def _assert_wakes(listener: Listener, store: Store) -> None:
 
 @pytest.mark.parametrize("engine", ["libsql", "postgres"], indirect=True)
 def test_workers_live_through_outages_and_finish_every_job(database: Fragile, store: Store) -> None:
-    """event-per-transition, no-lease-at-rest. (SQLite is left out: an open file stays available.)"""
+    """Check event-per-transition and no-lease-at-rest. SQLite is left out: an open file stays available."""
     plan = child_tasks.WorkPlan(seed=6, batch=5, lease_ms=500)
     ledger = Ledger()
     with process_pool_on(database.url) as process_pool:
@@ -249,7 +249,7 @@ def test_a_full_disk_is_an_outage(store: Store) -> None:
 
 
 def _set_page_limit(store: Store, pages: int) -> int:
-    """Set the page limit and return the former one."""
+    """Set the page limit. Return the former limit."""
     with store.database.transaction() as connection:
         was = connection.exec_driver_sql("PRAGMA max_page_count").scalar_one()
         connection.exec_driver_sql(f"PRAGMA max_page_count = {pages}")

@@ -42,7 +42,7 @@ def busy(store: Store) -> Store:
     store.requester_limits.set(newsroom, {"max_running": 1})
     enqueue(store, 400, requester_id=newsroom)
     enqueue(store, 400)
-    for number in range(50):  # with few requesters an index that begins with them would look cheap
+    for number in range(50):  # with few requesters, an index by requester would look cheap
         enqueue(store, 4, requester_id=f"small {number}")
     for job in store.inbox.claim("w1", 300):
         store.inbox.fail(job, JobError(ErrorCode.SOURCE_NOT_MEDIA, "not media", "fetching"))
@@ -57,7 +57,7 @@ def busy(store: Store) -> Store:
 
 
 def analyze(store: Store) -> None:
-    if store.database.kind is not EngineKind.LIBSQL:  # its server refuses ANALYZE
+    if store.database.kind is not EngineKind.LIBSQL:  # a libSQL server refuses ANALYZE
         with store.database.transaction() as connection:
             connection.exec_driver_sql("ANALYZE")
 
@@ -111,7 +111,7 @@ def test_no_hot_statement_scans_a_table(busy: Store) -> None:
 
 
 def test_statistics_of_an_idle_moment_make_no_statement_scan_a_table(store: Store) -> None:
-    """After an ANALYZE that saw an empty lane SQLite ignored its index and read all jobs by their key."""
+    """After an ANALYZE that saw an empty lane, SQLite once ignored the lane's index and read all jobs."""
     enqueue(store, 400)
     for job in store.inbox.claim("w1", 300):
         store.inbox.fail(job, JobError(ErrorCode.SOURCE_NOT_MEDIA, "not media", "fetching"))
@@ -130,7 +130,7 @@ def test_each_lane_is_read_through_its_own_index(busy: Store) -> None:
 
 
 def test_a_claim_of_events_seeks_the_requester_whose_turn_it_is(busy: Store) -> None:
-    """A filter on the requester, or a sort, would read the whole backlog of another requester."""
+    """A filter by requester, or a sort, would read the whole backlog of another requester."""
     statements = statements_of(busy).items()
     (claim,) = [call for text, call in statements if "UNION ALL" in text and "RECURSIVE" not in text]
     shown = plan(busy.database, *claim)
@@ -144,7 +144,7 @@ def test_a_claim_of_events_seeks_the_requester_whose_turn_it_is(busy: Store) -> 
 
 
 def test_a_sweep_of_a_backlog_seeks_the_requesters(busy: Store, clock: SettableClock) -> None:
-    """A sweep that reads rows that are not due would read a million retries each time."""
+    """If a sweep read rows that are not due, it could read a million retries each time."""
     enqueue(busy, 300, not_before=2**50)
     enqueue(busy, 5, not_before=clock.now_ms + 1)
     analyze(busy)
@@ -167,7 +167,7 @@ def test_a_sweep_of_a_backlog_seeks_the_requesters(busy: Store, clock: SettableC
 
 @pytest.mark.parametrize("engine", ["postgres"], indirect=True)
 def test_a_batch_visits_its_rows_in_its_own_order(busy: Store) -> None:
-    """Two batches do not deadlock, because the batch is the outer side of a nested loop."""
+    """Two batches do not deadlock only if the batch is the outer side of a nested loop."""
     writes = [
         call
         for text, call in statements_of(busy).items()

@@ -1,4 +1,4 @@
-"""The child process: it opens its own store and runs the tasks that the test sends."""
+"""The child process, which opens its own store and runs the tasks that the test sends."""
 
 import threading
 import traceback
@@ -60,7 +60,7 @@ def open_store(url: str, **options: Any) -> Store:
 
 
 def serve(name: str, url: str, pipe: Connection, options: dict[str, Any]) -> None:
-    """Run one task after another, until the test closes the pipe."""
+    """Run the tasks of the test one after the other, until the test closes the pipe."""
     with open_store(url, **options) as store:
         parent = ParentChannel(name, store, pipe)
         while True:

@@ -77,7 +77,7 @@ def enqueue(parent: ParentChannel, batches: Sequence[Sequence[NewJob]]) -> int:
 
 
 def enqueue_as_the_first_ends(parent: ParentChannel, job_pairs: Sequence[tuple[NewJob, NewJob]]) -> None:
-    """Enqueue the first job of each pair, and the second when a worker is about to finish the first."""
+    """Enqueue the first job of each pair, and the second job when a worker is about to finish the first."""
     for first, second in job_pairs:
         parent.store.enqueue.many([first])
         while parent.store.jobs.get(first.job_id).status not in (JobStatus.UPLOADING, JobStatus.SUCCEEDED):
@@ -86,7 +86,7 @@ def enqueue_as_the_first_ends(parent: ParentChannel, job_pairs: Sequence[tuple[N
 
 
 def work(parent: ParentChannel, plan: WorkPlan) -> None:
-    """Claim and finish jobs, and report every claim and every write, until asked to stop."""
+    """Claim and finish jobs, and report every claim and every write, until the test stops the task."""
     rng = random.Random(f"{plan.seed} {parent.name}")
     stale: list[ClaimedJob] = []
     with closing(parent.store.database.listen(Topic.INBOX)) as listener:
@@ -109,7 +109,7 @@ def work(parent: ParentChannel, plan: WorkPlan) -> None:
 
 
 def work_through_outages(parent: ParentChannel, plan: WorkPlan) -> None:
-    """Run `work`, and run it again after each outage, as a worker must."""
+    """Run `work`. Run it again after each outage, as a worker must."""
     with closing(parent.store.database.listen(Topic.INBOX)) as listener:
         while True:
             try:
@@ -120,7 +120,7 @@ def work_through_outages(parent: ParentChannel, plan: WorkPlan) -> None:
 
 
 def accept_until_killed(parent: ParentChannel, body: Mapping[str, Any]) -> None:
-    """Submit jobs as the API does: requests share a commit, and each is answered after it."""
+    """Submit jobs as the API does: requests share a commit and are answered after it."""
     spec = parse_spec(body)
     while True:
         futures = [parent.store.submit(spec, "r1") for _ in range(16)]
@@ -129,7 +129,7 @@ def accept_until_killed(parent: ParentChannel, body: Mapping[str, Any]) -> None:
 
 
 def write_repeatedly(parent: ParentChannel, rounds: int, seconds: int) -> int:
-    """Run rounds of three short transactions; return the number of rounds."""
+    """Run rounds of three short transactions. Return the number of rounds."""
     end, done = time.monotonic() + seconds, 0
     while done < rounds or time.monotonic() < end:
         parent.store.enqueue.many([new_job()])
@@ -143,7 +143,7 @@ def write_repeatedly(parent: ParentChannel, rounds: int, seconds: int) -> int:
 
 
 def dispatch(parent: ParentChannel, plan: WorkPlan) -> None:
-    """Claim and settle events, and report every claim and every write, until asked to stop."""
+    """Claim and settle events, and report every claim and every write, until the test stops the task."""
     rng = random.Random(f"{plan.seed} {parent.name}")
     stale: list[ClaimedEvent] = []
     with closing(parent.store.database.listen(Topic.OUTBOX)) as listener:
@@ -169,7 +169,7 @@ def dispatch(parent: ParentChannel, plan: WorkPlan) -> None:
 def _deliver(
     parent: ParentChannel, events: Sequence[ClaimedEvent], plan: WorkPlan, rng: random.Random
 ) -> bool:
-    """Settle the events; return whether any write was accepted."""
+    """Settle the events. Return whether a write was accepted."""
     deliveries = [
         Delivery(event, Redeliver(1, "test") if rng.random() < plan.fail_rate else Delivered())
         for event in events
@@ -186,7 +186,7 @@ def _deliver(
 def advance_every_step(
     parent: ParentChannel, jobs: Sequence[ClaimedJob]
 ) -> list[tuple[JobStatus, frozenset[str]]]:
-    """Take every step with claims that other processes use too; return the jobs that each step moved."""
+    """Make every transition with claims that other processes also use. Return the jobs that each moved."""
     return [
         (target, parent.store.inbox.advance([Transition.advance(job, source, target) for job in jobs]))
         for source, target in pairwise(PATH)
@@ -199,7 +199,7 @@ def advance_jobs(parent: ParentChannel, jobs: Sequence[tuple[ClaimedJob, JobStat
 
 
 def claim_until(parent: ParentChannel, count: int, lease_ms: int) -> list[ClaimedJob]:
-    """Claim until `count` jobs are held; those of others become free when their leases expire."""
+    """Claim until this process holds `count` jobs. Others' jobs become ready when their leases expire."""
     jobs: list[ClaimedJob] = []
     with closing(parent.store.database.listen(Topic.INBOX)) as listener:
         while len(jobs) < count:
@@ -234,19 +234,19 @@ def keep_alive(parent: ParentChannel, jobs: Sequence[ClaimedJob], lease_ms: int)
 
 
 def suspend_self(parent: ParentChannel) -> None:
-    """Stop this process between two heartbeats, so never inside a transaction, until the test resumes it."""
+    """Stop this process until the test resumes it. The lock prevents a stop inside a heartbeat."""
     with parent.heartbeat_lock:
         os.kill(os.getpid(), signal.SIGSTOP)
 
 
 def wait_for_lost_leases(parent: ParentChannel) -> None:
-    """Wait until the heartbeats end: the last one found that no lease is held."""
+    """Wait until the heartbeats end because no lease is held any more."""
     assert parent.lease_keeper is not None
     parent.lease_keeper.join()
 
 
 def try_every_write(parent: ParentChannel, jobs: Sequence[tuple[ClaimedJob, JobStatus]]) -> list[str]:
-    """Try every kind of write for jobs in these statuses; return those that the store accepted."""
+    """Try every kind of write for jobs in these statuses. Return the writes that the store accepted."""
     return [
         f"{write} of a {status} job" for job, status in jobs for write in _try_writes(parent, job, status)
     ]
@@ -281,7 +281,7 @@ def _finish(parent: ParentChannel, jobs: Sequence[ClaimedJob], plan: WorkPlan, r
 def _release_or_fail_some(
     parent: ParentChannel, jobs: Sequence[ClaimedJob], source: JobStatus, plan: WorkPlan, rng: random.Random
 ) -> Iterator[ClaimedJob]:
-    """Yield the jobs that go on; release or fail the others."""
+    """Release or fail some of the jobs. Yield the other jobs."""
     for job in jobs:
         draw = rng.random()
         if draw < plan.release_rate:
@@ -293,11 +293,11 @@ def _release_or_fail_some(
 
 
 def _write_stale(parent: ParentChannel, job: ClaimedJob, rng: random.Random) -> bool:
-    """Write as a worker that has most likely lost the job; return whether the write was accepted."""
+    """Write as a worker that has probably lost the job. Return whether the write was accepted."""
     accepted: Sequence[JobStatus] | None = None
     match rng.choice(("advance", "fail", "release", "heartbeat")):
         case "advance":
-            # It names the present status, so that only the fence can refuse the step.
+            # The transition names the present status, so only the fence can refuse it.
             status = JobStatus(parent.store.jobs.get(job.job_id).status)
             source = status if status in IN_PROGRESS else JobStatus.CLAIMED
             step = Transition.advance(job, source, PATH[PATH.index(source) + 1])

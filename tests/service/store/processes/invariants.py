@@ -28,7 +28,7 @@ class JobLife:
         return [JobStatus(event.type.removeprefix("job.")) for event in self.events]
 
     def statuses_by_claim(self) -> dict[int, list[JobStatus]]:
-        """Return the statuses that followed each claim, by its claim_version."""
+        """Return the statuses that followed each claim, by claim version."""
         by_claim: list[list[JobStatus]] = []
         for status in self.statuses:
             if status is JobStatus.CLAIMED:
@@ -65,7 +65,7 @@ def unfinished(store: Store) -> bool:
 
 
 def check_lives(lives: Mapping[str, JobLife]) -> None:
-    """Check jobs that are all finished."""
+    """Check all invariants of jobs that are all finished."""
     check_events(lives)
     for job_id, life in lives.items():
         _check_rest(job_id, life)
@@ -126,8 +126,10 @@ class Ledger:
                 pass
 
     def check(self, lives: Mapping[str, JobLife], *, complete: bool) -> None:
-        """Compare the reports with the database. Where workers were killed, some reports may be missing:
-        then the ledger is not `complete`."""
+        """Compare the reports with the database.
+
+        If workers were killed, reports may be missing, and the ledger is not `complete`.
+        """
         found = {job_id: life.statuses_by_claim() for job_id, life in lives.items()}
         attempts = {(a.job_id, a.claim_version): a for life in lives.values() for a in life.attempts}
         for pair, owners in self.owners.items():
@@ -140,8 +142,8 @@ class Ledger:
             swept = attempt.outcome == "lease_expired"
             expected = _without_sweep(found[job_id][version]) if swept else found[job_id][version]
             reported = self.accepted[pair]
-            # The statuses after each claim are the accepted writes of that claim, in order: no write was
-            # stale, and no event belongs to a write that nobody made.
+            # The statuses after each claim are the accepted writes of that claim, in order. So no stale write
+            # was accepted, and every event belongs to a write.
             agrees = reported == expected if complete else reported == expected[: len(reported)]
             assert agrees, f"fenced-writes: {pair} has {expected}, reported {reported}; {attempt.outcome}"
 
@@ -164,7 +166,7 @@ def check_group_limits(lives: Iterable[JobLife], limits: Mapping[str, int]) -> N
 
 
 def check_group_order(lives: Iterable[JobLife], producer_of: Mapping[str, str]) -> None:
-    """Check that each group starts the jobs of one producer in order. Jobs of two producers race."""
+    """Check that each group starts each producer's jobs in order. Jobs of two producers have no order."""
     lines: defaultdict[tuple[str, str], list[Any]] = defaultdict(list)
     for life in lives:
         if life.job.group_id is not None:

@@ -21,7 +21,7 @@ AFTER = "right after the commit"
 def kill_during(
     parent: ParentChannel, kill_point: str, method: str, arguments: Sequence[Any], options: Mapping[str, Any]
 ) -> None:
-    """Call the store until a call has rows to write, and die of SIGKILL at the kill point of that call."""
+    """Call the store until a call has rows to write. SIGKILL ends this process at the kill point of it."""
     _at(kill_point, parent, lambda: os.kill(os.getpid(), signal.SIGKILL))
     while True:
         child_tasks.call_store(parent, method, arguments, options)
@@ -30,7 +30,7 @@ def kill_during(
 def pause_during(
     parent: ParentChannel, method: str, arguments: Sequence[Any], options: Mapping[str, Any]
 ) -> Any:
-    """Call the store; report when the rows are picked but not yet written, and wait for a message."""
+    """Call the store. When rows are selected but not yet written, report this and wait for a message."""
 
     def pause() -> None:
         parent.report("picked")
@@ -49,7 +49,7 @@ def _at(kill_point: str, parent: ParentChannel, action: Callable[[], None]) -> N
         case "before the job is inserted":
             mock.patch.object(Enqueue, "_insert", _before_rows(action, Enqueue._insert)).start()
         case "before the commit":
-            # A sweep that finds nothing commits first, so the commit must follow an insert of events.
+            # A sweep that finds no rows commits first, so this must be a commit after an insert of events.
             engine = parent.store.database.engines.write
             _after_events(lambda: event.listen(engine, "commit", lambda _: action()))
         case "right after the commit":

@@ -1,4 +1,4 @@
-"""Child processes of a test: start them, send them tasks, receive messages, freeze and kill them."""
+"""Child processes of a test, which it can start, send tasks, receive messages from, freeze and kill."""
 
 import contextlib
 import os
@@ -13,7 +13,7 @@ from tests.service.store.processes import child_tasks
 from tests.service.store.processes.child_process import Done, Task, TaskFailed, Unavailable, serve
 from tests.service.store.processes.skewed_clock import serve_with_skew
 
-# Far above the time of any slow step: only a process that hangs sends nothing for so long.
+# This is far above the time of any step, so only a process that hangs sends no message for so long.
 _TIMEOUT_S = 60.0
 
 
@@ -46,7 +46,7 @@ class Child:
             yield message
 
     def result(self) -> Any:
-        """Return the result of the task that was started, and drop its messages."""
+        """Drop the messages of the running task and return its result."""
         while not isinstance(message := self.receive(), Done):
             pass
         return message.value
@@ -101,8 +101,10 @@ class Child:
 
 
 class ProcessPool:
-    """The child processes of one test. A fork server that has imported everything once makes fifty of
-    them cheap."""
+    """The child processes of a test.
+
+    A fork server imports all modules once, so that fifty processes are cheap.
+    """
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -114,7 +116,7 @@ class ProcessPool:
         return self._add(Child(self._forking, name, serve, url or self._url, options))
 
     def launch_skewed(self, name: str, skew_s: int, **options: Any) -> Child:
-        """Launch a child whose wall clock is off by `skew_s`, from before its first import."""
+        """Launch a child whose wall clock is off by `skew_s` before its first import."""
         return self._add(Child(get_context("spawn"), name, serve_with_skew, self._url, options, skew_s))
 
     def _add(self, child: Child) -> Child:
@@ -139,7 +141,7 @@ def process_pool_on(url: str) -> Iterator[ProcessPool]:
 
 
 def receive_any(children: Sequence[Child]) -> list[tuple[Child, Any]]:
-    """Wait until some children have sent a message; return one message of each of those."""
+    """Wait until some children have sent messages. Return one message of each of these children."""
     ready = connection.wait([child.pipe for child in children], timeout=_TIMEOUT_S)
     assert ready, "all children are silent"
     return [(child, child.receive()) for child in children if child.pipe in ready]

@@ -1,4 +1,4 @@
-"""A child process with a skewed wall clock. Nothing of Euterpe is imported before the clock is skewed."""
+"""A child process with a skewed wall clock. No module of Euterpe is imported before it is skewed."""
 
 import datetime
 import importlib
@@ -13,7 +13,7 @@ def serve_with_skew(name: str, url: str, pipe: Connection, options: dict[str, An
 
 
 def skew_clock(skew_s: int) -> None:
-    """Patch every wall clock of Python. `monotonic` is not one and stays."""
+    """Patch every wall clock of Python. `monotonic` is no wall clock and stays unchanged."""
     true_time, true_time_ns = time.time, time.time_ns
 
     class Datetime(datetime.datetime):
@@ -31,4 +31,4 @@ def skew_clock(skew_s: int) -> None:
 
     time.time = lambda: true_time() + skew_s
     time.time_ns = lambda: true_time_ns() + skew_s * 1_000_000_000
-    datetime.datetime = Datetime  # type: ignore[misc]  # mypy forbids to replace a class, which is intended here
+    datetime.datetime = Datetime  # type: ignore[misc]  # mypy forbids this replacement of a class

@@ -1,4 +1,4 @@
-"""Many processes on one database, none of them killed: ownership, groups and the order of claims."""
+"""Many processes on one database, without kills: ownership, groups and the order of claims."""
 
 import random
 from collections import Counter
@@ -25,11 +25,11 @@ from tests.store.jobs import PATH, enqueue, new_job
 
 QUEUES = ("films", "trailers")
 GROUPS = {f"group {n} 🎬": 1 + n % 3 for n in range(12)}
-OWN, SHARED = 900, 200  # jobs of each producer, and jobs that both enqueue under the same keys
+OWN, SHARED = 900, 200  # jobs of each producer, and jobs that both enqueue by the same keys
 
 
 def test_every_job_is_claimed_once_per_version_and_ends_once(process_pool: ProcessPool, store: Store) -> None:
-    """one-owner, fenced-writes, event-per-transition, no-lease-at-rest, budget, same-key-same-job"""
+    """Check one-owner, fenced-writes, event-per-transition, no-lease-at-rest, budget, same-key-same-job."""
     produced = {name: _jobs(name) for name in ("producer 1", "producer 2")}
     producers = [process_pool.launch(name) for name in produced]
     for producer in producers:
@@ -59,7 +59,7 @@ def test_every_job_is_claimed_once_per_version_and_ends_once(process_pool: Proce
 
 
 def test_a_group_never_has_more_at_work_than_its_limit(process_pool: ProcessPool, store: Store) -> None:
-    """Eight workers run one job at a time of the same group: every end admits another job."""
+    """Eight workers run jobs of the same group, each one job at a time. Each end admits another job."""
     store.enqueue.many([new_job(max_attempts=50, group_id="g", group_limit=5) for _ in range(150)])
     ledger = _work_one_at_a_time(process_pool, store, producers=[])
     lives = read_lives(store)
@@ -72,7 +72,7 @@ def test_a_group_never_has_more_at_work_than_its_limit(process_pool: ProcessPool
 def test_a_job_that_comes_as_its_group_falls_idle_is_not_left_behind(
     process_pool: ProcessPool, store: Store
 ) -> None:
-    """The end of the old job may not see the new job, whose enqueue may see the old one still running."""
+    """The end of the old job may not see the new job, while the new job's enqueue sees the old job run."""
     producers = [process_pool.launch(f"producer {n}") for n in range(2)]
     for producer in producers:
         job_pairs = [[new_job(group_id=f"{producer.name} {n}") for _ in range(2)] for n in range(40)]
@@ -92,7 +92,8 @@ def _work_one_at_a_time(process_pool: ProcessPool, store: Store, *, producers: S
 
 
 def test_a_step_that_many_processes_take_at_once_is_one_step(process_pool: ProcessPool, store: Store) -> None:
-    """valid-transitions, event-per-transition: four processes share one claim; only the status can refuse."""
+    """Check valid-transitions and event-per-transition: four processes share a claim, so only the status
+    can refuse a write."""
     enqueue(store, 100)
     jobs = store.inbox.claim("w1", 100)
     walkers = [process_pool.launch(f"walker {n}") for n in range(4)]
@@ -114,7 +115,7 @@ def _jobs(producer: str) -> list[NewJob]:
         new_job(queue=QUEUES[n % 2], max_attempts=50, key=Key(f"key {n}", "the same request"))
         for n in range(SHARED)
     ]
-    for job in keyed:  # at different places in the stream of each producer
+    for job in keyed:  # each producer enqueues them at different places
         jobs.insert(rng.randrange(len(jobs)), job)
     return jobs
 
@@ -133,7 +134,7 @@ def _in_batches(jobs: Sequence[NewJob]) -> list[Sequence[NewJob]]:
 
 
 def _check_claim_order(ledger: Ledger, orders: Mapping[str, Sequence[str]], jobs: Mapping[str, Any]) -> None:
-    """Check that each claim took the caller's queues in order, and each queue by priority."""
+    """Check that each claim took the caller's queues in order, and the jobs of each queue by priority."""
     for worker, pairs in ledger.claims:
         claimed = [jobs[job_id] for job_id, _ in pairs]
         places = [(orders[worker].index(job.queue), -job.priority) for job in claimed]

@@ -32,7 +32,7 @@ FATAL = JobError(ErrorCode.INTERNAL_ERROR, "on purpose", "processing", RetryClas
 def _claimed_job(
     store: Store, *, until: JobStatus = JobStatus.CLAIMED, lease_ms: int = HOUR_MS, **job: Any
 ) -> ClaimedJob:
-    queue = new_id()  # a new queue, as other calls leave jobs behind
+    queue = new_id()  # other calls leave jobs behind in their queues
     enqueue(store, queue=queue, max_attempts=9, **job)
     held = claim_one(store, queues=[queue], lease_ms=lease_ms)
     assert advance(store, held, until=until)
@@ -45,7 +45,7 @@ def _claim(store: Store) -> StoreCall:
 
 
 def _advance(store: Store) -> StoreCall:
-    # The empty default of `values` cannot be pickled.
+    # `values` is passed, because its empty default cannot be pickled.
     step = Transition.advance(_claimed_job(store), JobStatus.CLAIMED, JobStatus.FETCHING, {})
     return "inbox.advance", ([step],), {}
 
@@ -101,7 +101,7 @@ def store(url: str) -> Iterator[Store]:
 def test_what_was_killed_inside_its_transaction_has_never_been(
     process_pool: ProcessPool, store: Store, kill_point: str
 ) -> None:
-    """event-per-transition: a kill leaves neither the transition nor its event, attempt or group change."""
+    """event-per-transition: a kill leaves neither a transition nor its event, attempt or group change."""
     for prepare in STORE_CALLS:
         method, arguments, options = prepare(store)
         before = _all_rows(store)
@@ -133,7 +133,7 @@ def _kill_during(
 
 
 def test_an_enqueue_that_was_killed_has_not_taken_its_key(process_pool: ProcessPool, store: Store) -> None:
-    """same-key-same-job: a key without its job would block the request for ever."""
+    """same-key-same-job: a key without its job would block this request for ever."""
     job = new_job(key=Key("k", "hash"), group_id="g")
     _kill_during(process_pool, "before the job is inserted", "enqueue.many", ([job],), {})
     assert not any(_all_rows(store).values())

@@ -1,4 +1,4 @@
-"""A rewrap of the stored secrets that gets SIGKILL is resumed by the next one."""
+"""A rewrap of the stored secrets that is killed by SIGKILL is resumed by the next rewrap."""
 
 from itertools import count
 
@@ -16,7 +16,7 @@ BATCH = 10
 
 
 def rewrap_in_batches(parent: ParentChannel) -> None:
-    """Rewrap one batch for each message of the test."""
+    """Rewrap batch by batch. After each batch, wait for a message of the test."""
     ring = LocalKeyRing(KeySet(where="the tests", active="k2", keys={"k1": OLD, "k2": NEW}))
     for progress in Rewrap(parent.store.database, ring).run(batch=BATCH):
         parent.report(progress.moved)
@@ -34,7 +34,7 @@ def test_a_rewrap_that_is_killed_again_and_again_ends_with_every_secret_moved(
         worker = process_pool.launch(f"rewrap {next(kills)}")
         worker.start(rewrap_in_batches)
         assert worker.receive() == min(BATCH, left)
-        worker.send("go on")  # it dies anywhere in the next batch
+        worker.send("go on")  # the kill comes at any point of the next batch
         worker.kill()
         assert left - 2 * BATCH <= store.rewrap.in_use().get("k1", 0) <= left - min(BATCH, left)
     assert next(kills) >= 3

@@ -27,7 +27,7 @@ LEASE_MS = 400
 
 
 def test_killed_workers_lose_nothing_and_end_nothing_twice(process_pool: ProcessPool, store: Store) -> None:
-    """one-owner, fenced-writes, event-per-transition, terminal-forever, no-lease-at-rest, budget"""
+    """Check one-owner, fenced-writes, event-per-transition, terminal-forever, no-lease-at-rest and budget."""
     _kill_repeatedly(process_pool, store, jobs=1_000, kills=55, seed=3)
 
 
@@ -70,7 +70,7 @@ def _job(rng: random.Random) -> NewJob:
 
 
 def _start_workers(process_pool: ProcessPool, seed: int) -> Iterator[Child]:
-    """Yield new workers, each with its task started."""
+    """Yield new workers that run their task."""
     plan = child_tasks.WorkPlan(seed=seed, batch=5, lease_ms=LEASE_MS)
     number = 0
     while True:

@@ -1,4 +1,4 @@
-"""Workers whose wall clocks are ten minutes fast or slow race others on one database."""
+"""Workers whose wall clocks are ten minutes fast or slow compete with others on one database."""
 
 from typing import Any
 from uuid import UUID
@@ -33,7 +33,7 @@ def test_a_worker_whose_clock_is_off_never_owns_a_row_twice(process_pool: Proces
         for name, skew in SKEWS_S.items()
     ]
     ledger = Ledger()
-    for worker in workers:  # so that each takes part at least once
+    for worker in workers:  # each worker claims at least once
         (job,) = worker.call_store("inbox.claim", worker.name, 1, lease_ms=1)
         ledger.note(worker.name, child_tasks.Claimed([(job.job_id, job.claim_version)]))
     for worker in workers:
@@ -58,7 +58,7 @@ def test_a_worker_whose_clock_is_off_never_owns_a_row_twice(process_pool: Proces
 def _check_clocks(life: JobLife, begin: int, end: int) -> None:
     for attempt in life.attempts:
         assert begin <= attempt.started_at <= attempt.ended_at <= end
-        # The id was made with the worker's own clock, which proves that this clock is off.
+        # The id was made with the worker's own clock, so it proves that this clock is off.
         off_ms = (UUID(attempt.attempt_id).int >> 80) - attempt.started_at
         assert abs(off_ms - 1_000 * SKEWS_S[attempt.worker_id]) < 60_000, f"{attempt.worker_id}: {off_ms}"
 

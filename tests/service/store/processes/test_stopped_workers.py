@@ -20,7 +20,7 @@ SHORT_MS, LONG_MS = 300, 600_000
 def test_a_worker_frozen_past_its_leases_writes_nothing_and_holds_nothing(
     process_pool: ProcessPool, store: Store
 ) -> None:
-    """one-owner, fenced-writes, terminal-forever"""
+    """Check one-owner, fenced-writes and terminal-forever."""
     frozen, other = process_pool.launch("frozen"), process_pool.launch("other")
     enqueue(store, 4, max_attempts=9)
     (last_try,) = enqueue(store, max_attempts=1)
@@ -46,7 +46,7 @@ def test_a_worker_frozen_past_its_leases_writes_nothing_and_holds_nothing(
 def test_a_woken_worker_keeps_of_its_batch_what_it_still_owns(
     process_pool: ProcessPool, store: Store
 ) -> None:
-    """fenced-writes: each row of a batch is fenced by itself."""
+    """fenced-writes: each row of a batch has its own fence."""
     frozen, other = process_pool.launch("frozen"), process_pool.launch("other")
     enqueue(store, 6, max_attempts=9)
     lost: list[ClaimedJob] = frozen.call_store("inbox.claim", "frozen", 3, lease_ms=SHORT_MS)
@@ -92,7 +92,7 @@ def test_others_go_past_the_rows_of_a_worker_frozen_in_its_transaction(
     frozen.start(kill_points.pause_during, "inbox.claim", ("frozen", 3), {})
     assert frozen.receive() == "picked"
     frozen.freeze()
-    # Without SKIP LOCKED this claim would wait for ever.
+    # Without SKIP LOCKED, this claim would wait for ever.
     taken: list[ClaimedJob] = other.call_store("inbox.claim", "other", 5)
     assert len(taken) == 2
     assert advance(store, taken[0], until=JobStatus.SUCCEEDED)
@@ -119,7 +119,7 @@ def test_others_wait_for_a_writer_frozen_in_its_transaction(process_pool: Proces
 def test_a_libsql_server_aborts_the_transaction_of_a_frozen_writer(
     process_pool: ProcessPool, store: Store
 ) -> None:
-    """A libSQL server has one writer, and aborts it after five seconds if another one waits."""
+    """A libSQL server has one writer. It aborts the writer after five seconds if another writer waits."""
     frozen, other = process_pool.launch("frozen"), process_pool.launch("other")
     enqueue(store, 5)
     frozen.start(kill_points.pause_during, "inbox.claim", ("frozen", 3), {})
