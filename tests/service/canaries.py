@@ -34,7 +34,7 @@ def _encodings(canary: bytes) -> Iterator[bytes]:
     yield canary
     yield canary.hex().encode()
     for before in range(3):
-        # The canary at each Base64 alignment, without the characters that depend on neighbouring bytes too.
+        # The canary at each Base64 alignment, without the characters that also depend on neighbouring bytes.
         encoded = base64.b64encode(b"\0" * before + canary)
         yield encoded[4:-4]
 

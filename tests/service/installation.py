@@ -19,7 +19,7 @@ from tests.service.receiver import Receiver
 
 
 class Program:
-    """One `euterpe` process, with the lines of its log (stderr) in `log`."""
+    """A `euterpe` process. `log` has the lines of its log, which is its stderr."""
 
     def __init__(
         self,
@@ -31,7 +31,7 @@ class Program:
     ) -> None:
         self.arguments = arguments
         self.log: list[str] = []
-        self.stdout_rest = ""  # what was left on stdout when the process ended
+        self.stdout_rest = ""  # the rest of stdout after the end of the process
         self._logged = threading.Condition()
         self._process = subprocess.Popen(
             [sys.executable, "-m", *module, *arguments],
@@ -78,7 +78,7 @@ class Program:
         return self._await_exit(timeout_s)
 
     def wait(self, timeout_s: float = 60.0) -> int:
-        """Wait for a program that ends by itself; return its exit code."""
+        """Wait until the program ends by itself. Return its exit code."""
         return self._await_exit(timeout_s)
 
     def kill(self) -> None:

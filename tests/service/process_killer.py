@@ -1,4 +1,4 @@
-"""Run the programs of an installation, kill them at random with SIGKILL, and start each one again."""
+"""Run the programs of an installation, kill them at random with SIGKILL, and start them again."""
 
 import random
 import threading
@@ -98,7 +98,7 @@ class ProcessKiller:
             self.log += program.log
 
     def await_orphans(self) -> int:
-        """Wait until the children of killed programs have ended; return their number."""
+        """Wait until the children of killed programs have ended. Return their number."""
         self._orphans.watch(at_home_in(self._installation.folder))
         return self._orphans.await_the_end()
 

@@ -30,7 +30,7 @@ def at_home_in(folder: Path) -> list[int]:
 
 
 class ProcessWatch:
-    """Watch processes that this one did not start. It holds pidfds, because process numbers are reused."""
+    """A watch on processes that this one did not start. It uses pidfds, because process ids are reused."""
 
     def __init__(self) -> None:
         self._handles = ExitStack()
@@ -43,7 +43,7 @@ class ProcessWatch:
                 self._handles.callback(os.close, handle)
 
     def await_the_end(self) -> int:
-        """Wait until all watched processes have ended; return their number."""
+        """Wait until all watched processes have ended. Return their number."""
         for handle in self._watched:
             poll = select.poll()
             poll.register(handle, select.POLLIN)

@@ -1,4 +1,4 @@
-"""An HTTP server of a requester: verify webhooks with the client's `verify`, and answer refresh calls."""
+"""An HTTP server of a requester, which verifies webhooks with `verify` and answers refresh calls."""
 
 import json
 import threading
@@ -16,12 +16,12 @@ Answer = tuple[int, bytes]
 
 
 class Receiver:
-    """A webhook receiver: `hook` chooses the answer to an event, `refresh` the answer to a refresh call."""
+    """A webhook receiver. `hook` returns the answer to an event, `refresh` the answer to a refresh call."""
 
     def __init__(self) -> None:
         self.secrets: list[str] = []
         self.token = f"callbacktoken{token_hex(8)}"  # a call without it is refused
-        self.bodies: dict[str, list[bytes]] = defaultdict(list)  # by event id, one for each delivery
+        self.bodies: dict[str, list[bytes]] = defaultdict(list)  # the bodies of all deliveries, by event id
         self.refreshes: list[Refresh] = []
         self.refresh_requests: list[tuple[dict[str, str], bytes]] = []
         self.hook: Callable[[Event], Answer] = lambda _: (204, b"")
@@ -65,7 +65,7 @@ class Receiver:
         return event
 
     def signal_when(self, matches: Callable[[Event], bool]) -> threading.Event:
-        """Return a signal that is set when an event matches. It replaces `hook`."""
+        """Replace `hook`. Return a signal that is set when an event matches."""
         arrived = threading.Event()
 
         def hook(event: Event) -> Answer:

@@ -1,4 +1,4 @@
-"""A program of a requester that has only the SDK: submit jobs, watch them, verify the webhooks.
+"""A program of a requester that uses only the SDK. It submits jobs, watches them and verifies webhooks.
 
 `test_sdk_alone.py` runs it in an environment with httpx and no other package. It prints the address of its
 receiver, reads one JSON document (url, api_key, secret, request), and prints what it saw.
@@ -72,7 +72,7 @@ async def submit_and_watch_async(given: dict[str, Any]) -> list[str]:
 
 
 def verified(calls: "Queue[tuple[dict[str, str], bytes]]", secret: str, jobs: int) -> list[str]:
-    """Verify webhooks until `jobs` jobs have ended; return the statuses, sorted."""
+    """Verify webhooks until `jobs` jobs have ended. Return the sorted statuses."""
     nonces, dedupe, events = MemoryNonces(), MemoryDedupe(), list[Event]()
     while sum(event.type == "job.succeeded" for event in events) < jobs:
         headers, body = calls.get(timeout=60)
@@ -93,7 +93,7 @@ def refuse_a_changed_body(headers: dict[str, str], body: bytes, secret: str) -> 
 
 def sql_dedupe_problem() -> str:
     try:
-        import euterpe.client.sql_dedupe  # noqa: PLC0415  it must fail
+        import euterpe.client.sql_dedupe  # noqa: PLC0415  this import must fail
     except ModuleNotFoundError as error:
         return str(error)
     return f"{euterpe.client.sql_dedupe} was imported"

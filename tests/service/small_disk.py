@@ -1,4 +1,4 @@
-"""Provide a small disk for a work directory: a tmpfs where this user may mount, else a simulated one."""
+"""Provide a small disk for a work directory: a tmpfs if this user may mount it, else a simulated disk."""
 
 import subprocess
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ class SimulatedDisk(FakeDisk):
 
 @contextmanager
 def small_disk(folder: Path, size: int) -> Iterator[FakeDisk]:
-    """Make `folder` on a disk of `size` bytes; yield the function that measures its free space."""
+    """Make `folder` on a disk of `size` bytes. Yield the function that measures its free space."""
     folder.mkdir()
     mount = ["/bin/mount", "-t", "tmpfs", "-o", f"size={size}", "none", str(folder)]
     if subprocess.run(mount, check=False, capture_output=True).returncode != 0:

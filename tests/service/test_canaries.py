@@ -1,4 +1,4 @@
-"""plaintext-nowhere: jobs that run with logs at DEBUG leave no secret in logs, files, processes or tables."""
+"""plaintext-nowhere: jobs leave no secret in files, processes, tables or the logs, even at level DEBUG."""
 
 import json
 import os
@@ -39,7 +39,7 @@ pytestmark = pytest.mark.parametrize("engine", ["sqlite", "postgres"], indirect=
 
 @pytest.fixture
 def large_cores() -> Iterator[None]:
-    """Allow core dumps, as on a machine whose operator wants them."""
+    """Allow core dumps, as some operators do."""
     before = resource.getrlimit(resource.RLIMIT_CORE)
     resource.setrlimit(resource.RLIMIT_CORE, (before[1], before[1]))
     yield
@@ -47,7 +47,7 @@ def large_cores() -> Iterator[None]:
 
 
 class SignedUrlStore(MemoryStore):
-    """An object store for signed URLs that repeats the URL when it refuses a request."""
+    """An object store for signed URLs that quotes the URL when it refuses a request."""
 
     def __call__(self, call: Call) -> Reply:
         if call.path.startswith("/refused"):
@@ -71,14 +71,14 @@ def store_url(tmp_path: Path, clip: Path, installation: Installation) -> Iterato
 
 @pytest.mark.usefixtures("large_cores", "media")
 def test_no_secret_is_found_where_the_planted_value_is(installation: Installation, store_url: str) -> None:
-    """The value `planted` is put where secrets could leak to, to prove that the search finds it there."""
+    """The value `planted` is put in the places of possible leaks, to prove that the search finds it there."""
     secrets, planted = _secrets_of(installation), mint("planted")
     places: dict[str, bytes] = {}
     program = installation.start("serve", "--port", "0", **_SETTINGS)
     url = program.address()
     with Client(url, installation.api_key) as client, _careless_leaks(installation, planted):
         encoding = _encode(installation, client, secrets["token"], planted)
-        _stop_ffmpeg(program.pid)  # so that the job cannot succeed before it is canceled
+        _stop_ffmpeg(program.pid)  # the job must not succeed before it is canceled
         places |= processes_in(installation.folder) | files_below(installation.work)
         places |= {f"{where}, early": content for where, content in _database_of(installation).items()}
         assert core_limits_of([program.pid, *descendants(program.pid)]) <= {"0", "1"}
@@ -126,7 +126,7 @@ def _secrets_of(installation: Installation) -> dict[str, str]:
 
 @contextmanager
 def _careless_leaks(installation: Installation, planted: str) -> Iterator[None]:
-    """Run a process and keep a file that contain the planted value, as a careless worker would."""
+    """Run a process that has the planted value, and keep a file with it, as a careless worker would."""
     (installation.work / "careless").write_text(planted)
     code = "import sys; print(flush=True); sys.stdin.read()"
     with subprocess.Popen(
@@ -165,7 +165,7 @@ def _stop_ffmpeg(worker: int) -> None:
 def _use_keys(
     installation: Installation, client: Client, secrets: Mapping[str, str], planted: str
 ) -> Iterator[Job]:
-    """Run jobs with S3 keys: right ones, wrong ones, and wrong ones that are replaced."""
+    """Run jobs with S3 keys: with right keys, with wrong keys, and with wrong keys that are replaced."""
     right = installation.s3.document(session_token=secrets["token"])
     wrong = installation.s3.document(secret_access_key=secrets["wrong key"])
     yield _run_job(client, installation.request("clip.mp4", **_AUDIO, credentials=right))
@@ -190,7 +190,7 @@ def _use_keys(
 def _use_signatures(
     installation: Installation, client: Client, secrets: Mapping[str, str], store_url: str
 ) -> Iterator[Job]:
-    """Run jobs with signed URLs: one that the store accepts, one that it refuses, one to a refused host."""
+    """Run jobs with signed URLs that the store accepts, that the store refuses, and with a refused host."""
     query = f"?X-Amz-Signature={secrets['signature']}"
     hook = {"status_webhook_url": installation.receiver.hook_url}
     for source in (f"{store_url}/clip.mp4", f"{store_url}/refused.mp4", "https://localhost:9/clip.mp4"):
@@ -231,7 +231,7 @@ def _answers(url: str, api_key: str, job_ids: list[str], misplaced: str, planted
 
 
 def _database_of(installation: Installation) -> dict[str, bytes]:
-    """Return all columns, and on SQLite the files too, with the bytes between the rows."""
+    """Return all columns. On SQLite, also return the files, which include the bytes between the rows."""
     with installation.store() as store:
         rows = rows_of(store)
     path = sqlite_file(installation.environ["EUTERPE_DATABASE_URL"])

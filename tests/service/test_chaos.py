@@ -1,4 +1,4 @@
-"""Test that random SIGKILLs of all programs and a receiver that refuses half of the events lose nothing."""
+"""Test that no job or event is lost by random SIGKILLs and a receiver that refuses half of the events."""
 
 import json
 import logging
@@ -28,7 +28,7 @@ _event = job_outbox_events.c
 
 _REQUESTERS = 12
 _TIMEOUT_S = 300.0
-# Mean signs of progress between two kills; a job without faults gives seven.
+# The mean number of signs of progress between two kills. A job without faults gives seven.
 _MEAN_PROGRESS = 16
 _SETTINGS = {
     "EUTERPE_LEASE_TTL_MS": "2000",
@@ -37,7 +37,7 @@ _SETTINGS = {
     "EUTERPE_OUTBOX_MAX_ATTEMPTS": "100",
 }
 
-# The default number of attempts suits a service that restarts once.
+# The default number of attempts is for a service that restarts once. Here, it restarts many times.
 _RETRY = RetryPolicy(attempts=1000)
 
 pytestmark = pytest.mark.parametrize("engine", ["sqlite", "postgres"], indirect=True)
@@ -142,7 +142,7 @@ def _check_jobs(store: Store, done: Sequence[Job]) -> None:
 
 
 def _check_events(store: Store, installation: Installation) -> None:
-    """Check that each delivery of an event had exactly the body in the outbox."""
+    """Check that each delivery of an event had exactly the body that is in the outbox."""
     with store.database.snapshot() as connection:
         rows = connection.execute(sa.select(job_outbox_events)).all()
     written = {row.event_id: row.payload.encode() for row in rows}
@@ -157,7 +157,7 @@ def _check_events(store: Store, installation: Installation) -> None:
 
 
 def _check_objects(bucket: Path, done: Sequence[Job]) -> None:
-    """Check that the bucket has each output, complete, and nothing else."""
+    """Check that the bucket has each output in full, and no other objects."""
     expected = {bucket / "tiny.mp4"}
     for job in done:
         (output,) = job.outputs

@@ -38,7 +38,7 @@ def codes(title: str) -> list[str]:
 
 
 def raised_in(*files: Path) -> set[str]:
-    """Return the error codes that appear where these source files create an error."""
+    """Return the error codes that these source files give as literals where they create an error."""
     return {
         code
         for file in files
@@ -69,13 +69,13 @@ def _literals(node: ast.AST) -> Iterator[str]:
 
 
 def leaf_codes(kind: type[EuterpeError]) -> set[str]:
-    """Return the codes of the subclasses that have no subclasses themselves."""
+    """Return the codes of all descendants of this class that have no subclasses."""
     kinds = kind.__subclasses__()
     return {code for each in kinds for code in leaf_codes(each)} if kinds else {kind.code}
 
 
 def test_every_error_of_a_job_is_raised_as_a_member_of_the_table() -> None:
-    """mypy checks the calls that it sees; this finds a literal behind an `Any` too."""
+    """mypy checks only calls whose type it knows. This test also finds literals behind an `Any`."""
     folders = ("domain", "media", "storage", "worker")
     assert raised_in(*(file for folder in folders for file in (PACKAGE / folder).rglob("*.py"))) == set()
 

@@ -13,7 +13,7 @@ from tests.service.worker_harness import TIMEOUT_S
 
 
 def lower_the_limit(worker: Program, spare: int) -> tuple[int, int]:
-    """Leave `spare` free descriptors; return the previous limits."""
+    """Limit the worker to `spare` free descriptors. Return the previous limits."""
     before = resource.prlimit(worker.pid, resource.RLIMIT_NOFILE)
     numbers = [int(entry.name) for entry in Path(f"/proc/{worker.pid}/fd").iterdir()]
     resource.prlimit(worker.pid, resource.RLIMIT_NOFILE, (max(numbers) + 1 + spare, before[1]))

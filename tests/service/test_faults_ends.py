@@ -24,7 +24,7 @@ pytest_plugins = ("tests.service.worker_fixtures",)
 
 @pytest.fixture
 def ffmpeg(harness: WorkerHarness) -> Gate:
-    """Return the gate of the next ffmpeg, which is stopped with SIGSTOP and so never ends by itself."""
+    """Return the gate of the next ffmpeg, which is stopped by SIGSTOP, so that it never ends by itself."""
     return freeze_next_ffmpeg(harness)
 
 
@@ -102,7 +102,7 @@ def test_a_fetch_beyond_the_jobs_time_is_ended(harness: WorkerHarness, proxy: S3
 def test_a_store_that_says_nothing_holds_no_slot_beyond_the_jobs_time(
     harness: WorkerHarness, proxy: S3Proxy, method: str
 ) -> None:
-    """Five tries of half a minute each once held the slot beyond the timeout of the job."""
+    """Once, five tries of half a minute each held the slot beyond the timeout of the job."""
     gate = Gate()
 
     def hold(call: Call) -> Reply:
@@ -213,7 +213,7 @@ def test_a_bug_in_a_claim_does_not_end_the_claims(
 def test_a_job_is_handed_on_by_a_worker_that_lacks_its_key(
     harness: WorkerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A worker without the key, as during a key rollout, must not spend an attempt of the job."""
+    """A worker may lack a key during a key rollout. This must not be charged to the job."""
     real = harness.store.credentials.open
 
     def fail_once(_: object) -> None:
@@ -241,7 +241,7 @@ class PoolWithoutThreads(ThreadPoolExecutor):
 def test_a_job_for_which_no_thread_is_to_be_had_is_handed_back(
     tmp_path: Path, proxy_server: Server, bucket: Path, proxy: S3Proxy
 ) -> None:
-    del proxy  # the fixture makes it forward all calls
+    del proxy  # the fixture resets the proxy
     with run_worker(tmp_path, proxy_server, bucket, pool=PoolWithoutThreads(2)) as harness:
         job = harness.await_end(harness.submit(credentials=harness.keys, max_attempts=1))
     assert (job.status, job.attempt_count, job.claim_version) == ("succeeded", 1, 2)

@@ -1,4 +1,4 @@
-"""Test webhook deliveries to hostile or broken receivers: each ends, and the delivery log has the reason."""
+"""Test webhooks to hostile or broken receivers: each delivery ends, and its log row has the reason."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -17,7 +17,7 @@ from tests.dispatch.dispatcher_harness import add_events, watch
 from tests.net.fake_network import FakeResolver, RecordingDialer
 from tests.net.servers import OK, Authority, Serve, Server, answering, endless, saying
 
-MAX_ANSWER = 4096  # characters of an answer in the delivery log
+MAX_ANSWER = 4096  # the characters of an answer that the delivery log keeps
 QUICK_SCHEDULE = DeliverySchedule((10, 20), throttled_ms=10)
 
 
@@ -33,14 +33,14 @@ def store(url: str, ring: Any) -> Iterator[Store]:
 
 
 class Requester:
-    """A requester, and the outcome of the events that are sent to it."""
+    """A requester to whom events are sent, and their outcomes."""
 
     def __init__(self, store: Store) -> None:
         self._store, self._outbox = store, watch(store)
         self._requester = store.requesters.create("newsroom")
 
     def send_event(self, url: str) -> EventRow:
-        """Send the first event of a new job to `url`; return its row once it is delivered or dead."""
+        """Send the first event of a new job to `url`. Return its row once delivered or a dead letter."""
         (job_id,) = add_events(self._store, self._requester, url)
         event_id = self._store.jobs.events(job_id)[-1].event_id
 

@@ -29,7 +29,7 @@ FORBIDDEN = Reply(403, body=b"<Error><Code>AccessDenied</Code></Error>")
 
 
 class TokenStore:
-    """An object store that checks session tokens: `accepted` are valid, `used` were in the calls."""
+    """An object store that checks session tokens. `accepted` has the valid tokens, `used` those of calls."""
 
     def __init__(self, proxy: S3Proxy) -> None:
         self._proxy = proxy
@@ -45,7 +45,7 @@ class TokenStore:
         return self.answer_accepted(call) if token in self.accepted else FORBIDDEN
 
     def expire_at(self, method: str, part: str) -> None:
-        """Fail or cut off the first such call; from then on accept only the second token."""
+        """Fail or cut off the first call that matches. After that, accept only the second token."""
 
         def answer_accepted(call: Call) -> Reply:
             if call.method != method or part not in call.target:
@@ -66,7 +66,7 @@ def tokens(proxy: S3Proxy) -> TokenStore:
 
 @pytest.fixture
 def refresh_timings() -> RefreshTimings:
-    """Return the timings of the worker. A test parametrizes it to have others."""
+    """Return the timings of the worker. Tests parametrize them."""
     return SHORT
 
 
@@ -101,7 +101,7 @@ def bring_token(harness: WorkerHarness, value: str) -> Callable[[Refresh], Answe
 
 
 def put_token(harness: WorkerHarness, job_id: str, value: str) -> int:
-    """Replace the credentials as PUT /transcode/{job_id}/credentials does; return their version."""
+    """Replace the credentials as PUT /transcode/{job_id}/credentials does. Return their version."""
     secret = new_secret(dict(harness.store.jobs.get(job_id).spec), {"credentials": token(harness, value)})
     return harness.store.credentials.replace(job_id, harness.requester_id, secret)
 

@@ -34,7 +34,10 @@ def host(harness: WorkerHarness) -> Iterator[HostSource]:
 
 
 def announcing(size: int | None, *bodies: bytes) -> Serve:
-    """Answer a one-byte range with `size` and each request of the whole with the next body; then close."""
+    """Return a handler that answers a one-byte range with `size`, and a full request with the next body.
+
+    After a full request, it closes the connection.
+    """
     rest = [*bodies]
 
     def serve(server: Server, sock: socket.socket) -> None:
@@ -51,7 +54,7 @@ def announcing(size: int | None, *bodies: bytes) -> Serve:
 
 
 def fast_start(clip: Path, copy: Path) -> Path:
-    """Copy a clip with its index at the front, so that a missing end is noticed late."""
+    """Copy a clip with its index at the front, so that a missing end is detected late."""
     subprocess.run(
         [find_ffmpeg(), "-loglevel", "error", "-i", clip, "-c", "copy", "-movflags", "faststart", copy],
         check=True,

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.parametrize("engine", ["sqlite", "postgres"], indirect=
 
 @pytest.fixture
 def proxy(installation: Installation) -> Iterator[S3Proxy]:
-    """Yield a proxy before the object store; the settings allow both endpoints."""
+    """Yield a proxy in front of the object store. The settings allow both endpoints."""
     proxy = S3Proxy(installation.s3)
     with Server(http_handler(proxy)) as server:
         installation.environ["EUTERPE_STORAGE_ENDPOINTS"] += f",http://{server.pair}"
@@ -81,11 +81,11 @@ def test_a_worker_frozen_in_an_upload_publishes_nothing(
 
 
 def _freeze(installation: Installation, worker: Program, job_id: str) -> None:
-    """Stop the worker outside a transaction: an open one locks the job until it ends or Postgres ends it."""
+    """Stop the worker outside a transaction, because an open transaction would lock the row of the job."""
     os.kill(worker.pid, signal.SIGSTOP)
     while _is_locked(installation, job_id):
         os.kill(worker.pid, signal.SIGCONT)
-        _is_locked(installation, job_id)  # waits for the end of the transaction
+        _is_locked(installation, job_id)  # waits until the transaction has ended
         os.kill(worker.pid, signal.SIGSTOP)
 
 

@@ -22,7 +22,7 @@ def vault(tmp_path: Path) -> Iterator[VaultServer]:
 
 @pytest.fixture
 def in_vault(installation: Installation, vault: VaultServer) -> Installation:
-    """Return an installation that has moved its secrets from a key ring to Vault, and dropped the ring."""
+    """Return an installation that has moved its secrets from a key ring to Vault and deleted the ring."""
     installation.environ.update(vault.settings())
     assert "1 secrets were rewrapped under vault:transit/euterpe:v1" in installation.run("keys", "rewrap")
     del installation.environ["EUTERPE_KEK_FILE"]

@@ -77,7 +77,7 @@ def test_nothing_is_claimed_while_the_api_still_answers(installation: Installati
         head = f"POST /transcode HTTP/1.1\r\nhost: x\r\nx-api-key: {installation.api_key}\r\n"
         slow.sendall(f"{head}content-type: application/json\r\ncontent-length: 100\r\n\r\n{{".encode())
         with Client(address, installation.api_key) as client:
-            assert list(client.jobs()) == []  # the server is now reading the slow request, or will soon
+            assert list(client.jobs()) == []  # by now or soon, the server reads the slow request
         os.kill(program.pid, signal.SIGTERM)
         program.await_log("draining")
         with installation.store() as store:

@@ -23,7 +23,7 @@ _ACCEPTED = {"EUTERPE_REQUIRE_SANDBOX": "false"}
 
 @pytest.fixture(autouse=True)
 def installation(tmp_path: Path) -> Path:
-    """Make an SQLite database in an empty folder; return the folder."""
+    """Make an SQLite database in an empty folder. Return the folder."""
     command = [sys.executable, "-m", "euterpe", "migrate"]
     subprocess.run(command, cwd=tmp_path, env=_ENVIRON, check=True, capture_output=True)
     return tmp_path
@@ -48,7 +48,7 @@ def run(folder: Path, layers: str, *arguments: str, **environ: str) -> subproces
 
 @contextmanager
 def serving(folder: Path, layers: str, **environ: str) -> Iterator[tuple[Program, str]]:
-    """Run the whole service without these layers; yield it with its address."""
+    """Run the whole service without these layers. Yield the program and its address."""
     program = Program(
         ("serve", "--port", "0"), {**_ENVIRON, **environ}, folder, module=module_without(layers)
     )
@@ -158,7 +158,7 @@ def test_an_api_alone_says_nothing_of_a_sandbox(installation: Path) -> None:
 
 
 def test_no_process_of_the_same_user_reads_the_memory_of_a_service(installation: Path) -> None:
-    """A child without Landlock could try it. The reader has no capabilities, like the worker here."""
+    """A child without Landlock could try to. Like the worker in this test, the reader has no capabilities."""
     with serving(installation, _BOTH, **_ACCEPTED) as (program, _):
         program.await_log("worker_started")
         reader = "import sys; open(f'/proc/{sys.argv[1]}/environ')"

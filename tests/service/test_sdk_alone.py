@@ -1,4 +1,4 @@
-"""The SDK needs httpx and no other package: a wheel in an environment of its own, against a real service."""
+"""The SDK needs only httpx: a test with the wheel in a separate environment and with a real service."""
 
 import json
 import os

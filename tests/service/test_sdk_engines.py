@@ -136,7 +136,7 @@ def test_every_error_has_its_type(installation: Installation) -> None:
 
 
 def _expect_errors(installation: Installation, client: Client) -> None:
-    # A job with undelivered events is not pruned, so this one has no webhook.
+    # A job with undelivered events is not pruned, so this job has no webhook.
     request = installation.request("clip.mp4", status_webhook_url=None)
     _expect(NotFound, client.status, _UNKNOWN_ID)
     assert _expect(Invalid, client.submit, {**request, "profile": "none"}).errors
@@ -162,7 +162,7 @@ def _expect(kind: type[E], call: Callable[..., object], *arguments: object) -> E
 
 @contextmanager
 def _without_jobs_table(installation: Installation) -> Iterator[None]:
-    """Rename the table of jobs for the length of the block, so that the server fails."""
+    """Rename the table of jobs during the block, so that the server fails."""
     with installation.store() as store:
         with store.database.transaction() as connection:
             connection.execute(sa.text("ALTER TABLE inbox_jobs RENAME TO renamed"))

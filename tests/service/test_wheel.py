@@ -1,4 +1,4 @@
-"""Everything that the programs need is in the wheel: they run from it without a checkout."""
+"""The wheel contains everything that the programs need, so they run from it without a checkout."""
 
 import subprocess
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Test jobs whose source or sandbox looks like a fault of the worker: who is charged, who waits."""
+"""Test jobs whose source or sandbox looks like a fault of the worker: the jobs that are charged or wait."""
 
 import socket
 import struct
@@ -59,7 +59,7 @@ def test_fair_a_lying_source_size_is_the_jobs_own_permanent_failure(
 
 
 class EndlessSource:
-    """A source without a size that sends `size` bytes, then nothing, and never ends."""
+    """A source that announces no size, sends `size` bytes, and then keeps the connection open."""
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -86,7 +86,7 @@ class EndlessSource:
 def test_fair_an_endless_source_costs_the_job_beside_it_nothing(
     tmp_path: Path, proxy_server: Server, bucket: Path, proxy: S3Proxy
 ) -> None:
-    """The disk has 24 MiB with a reserve of 4: a slot has 10, and the endless source would take 21."""
+    """The disk has 24 MiB, of which 4 are a reserve. A slot has 10, and the endless source would take 21."""
     work, source = tmp_path / "small", EndlessSource(21 * MIB)
     with (
         small_disk(work, 24 * MIB) as disk,
@@ -108,7 +108,7 @@ def test_fair_an_endless_source_costs_the_job_beside_it_nothing(
 def test_fair_a_source_that_announces_the_disk_of_others_waits_for_it_and_pays_nothing(
     tmp_path: Path, proxy_server: Server, bucket: Path, proxy: S3Proxy
 ) -> None:
-    """The source announces 13 of 20 MiB; the other job has 9: its source and half as much for its outputs."""
+    """The source announces 13 of 20 MiB. The other job has 9: its source, and half as much for outputs."""
     work = tmp_path / "small"
     padding = struct.pack(">I4s", 6 * MIB, b"free") + bytes(6 * MIB - 8)
     (bucket / "padded.mp4").write_bytes((bucket / "clip.mp4").read_bytes() + padding)

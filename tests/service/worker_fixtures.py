@@ -1,4 +1,4 @@
-"""Fixtures of the fault tests (a plugin that only they load): one worker with an S3 proxy per session."""
+"""Fixtures of the fault tests, which load this plugin: one worker with an S3 proxy per session."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -39,7 +39,7 @@ def session_harness(
 
 @pytest.fixture
 def proxy(session_proxy: S3Proxy) -> Iterator[S3Proxy]:
-    """Yield the proxy, which forwards all calls again after the test."""
+    """Yield the proxy. After the test, it forwards all calls again."""
     session_proxy.reset()
     yield session_proxy
     session_proxy.reset()

@@ -1,4 +1,4 @@
-"""Run a worker in the process of the test, on real parts: an SQLite store, ffmpeg, and S3 behind a proxy."""
+"""Run a worker in the process of the test, with an SQLite store, ffmpeg, and S3 behind a proxy."""
 
 import os
 import signal
@@ -45,7 +45,7 @@ SOUND = {"outputs": [{"name": "sound", "type": "m4a", "audio": {"codec": "aac", 
 
 
 class S3Proxy:
-    """A proxy before the real object store. It forwards all calls until a test sets another `answer`."""
+    """A proxy in front of the real object store. It forwards all calls until a test sets `answer`."""
 
     def __init__(self, s3: S3Server) -> None:
         self._s3 = s3
@@ -102,7 +102,7 @@ class Gate:
 
 
 class FakeDisk:
-    """The free space of a work directory as a test sets it; `None` means the real free space."""
+    """The free space of a work directory, which a test can set. `None` means the real free space."""
 
     def __init__(self) -> None:
         self.free: int | None = None
@@ -114,13 +114,13 @@ class FakeDisk:
 
 
 class WatchedSandbox(Sandbox):
-    """The real sandbox, which passes the next ffmpeg that starts to `on_ffmpeg`."""
+    """The real sandbox. It passes the next ffmpeg that starts to `on_ffmpeg`."""
 
     on_ffmpeg: Callable[[Child], None] | None = None
     _breaks_at, _breaks_left, _breaks_now = "", 0, False
 
     def break_helper(self, phase: str, times: int = 1) -> None:
-        """Kill the helper process while the next children of a phase run: "encode", "probe" or "inspect"."""
+        """Kill the helper during the next `times` children of `phase`: "encode", "probe" or "inspect"."""
         self._breaks_at, self._breaks_left = phase, times
 
     def kill_helper(self) -> None:
@@ -150,14 +150,14 @@ class WatchedSandbox(Sandbox):
             return super()._send(fds)
         self._breaks_now = False
         assert self._helper is not None
-        # A child that probes a small file would end before a signal: the helper is stopped before it forks.
+        # A child that probes a small file may end before a signal, so the helper is stopped before it forks.
         os.kill(self._helper.pid, signal.SIGSTOP)
         super()._send(fds)
         return self.kill_helper()
 
 
 def _stop_once_bound_to_helper(pid: int) -> None:
-    """Stop a child once it has set its parent-death signal; it blocks SIGTERM right after that."""
+    """Stop a child once it has set its parent-death signal. Right after that, the child blocks SIGTERM."""
     while True:
         os.kill(pid, signal.SIGSTOP)
         status = Path(f"/proc/{pid}/status").read_text().partition("SigBlk:")[2].split()[0]
@@ -212,7 +212,7 @@ class WorkerHarness:
         }
 
     def stop_in_background(self) -> threading.Thread:
-        """Start to drain the worker in a thread, with time to finish its attempts; return the thread."""
+        """Drain the worker in a thread, with time to finish its attempts. Return the thread."""
         thread = threading.Thread(target=self.worker.stop, kwargs={"drain_s": TIMEOUT_S})
         thread.start()
         return thread
@@ -232,7 +232,7 @@ class WorkerHarness:
         return job
 
     def await_end(self, job_id: str) -> JobRow:
-        """Return the finished job, after a check that its attempts left no lease, files or processes."""
+        """Return the job once it is finished. Check that its attempts left no lease, files or processes."""
         job = self.await_status(job_id, *FINISHED)
         assert (job.lease_expires_at, job.worker_id) == (None, None), "no-lease-at-rest"
         self.assert_nothing_left(job_id)
@@ -259,7 +259,7 @@ def run_worker(
     pool: Executor | None = None,
     **overrides: Any,
 ) -> Iterator[WorkerHarness]:
-    """Run a worker with these settings; drain it at the end."""
+    """Run a worker with these settings, and drain it at the end."""
     endpoint = f"http://{proxy.pair}"
     values: dict[str, Any] = {
         "work_dir": folder / "work",
@@ -278,7 +278,7 @@ def run_worker(
         settings = Settings(**values)
         tools = worker_tools(settings, store, egress)
         workdir = WorkDir(values["work_dir"], free_bytes=disk or free_bytes_of)
-        # Small parts, so that the small outputs of the tests are uploaded in parts too.
+        # The parts are small, so that the small outputs of the tests are also uploaded in parts.
         storage = Storage(
             storage_policy(settings),
             egress,
@@ -297,7 +297,7 @@ def run_worker(
             release_policy=ReleasePolicy(first_pause_ms=20, longest_pause_ms=100),
             refresh_timings=refresh_timings,
         )
-        # A retry is due within milliseconds, and only the poll finds it.
+        # The poll is short, because a retry is due within milliseconds and only the poll finds it.
         clock = ShiftedClock()
         worker = Worker(
             tools,
