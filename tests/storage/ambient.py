@@ -1,4 +1,4 @@
-"""A program that stats `in/a.mov` with given credentials; its environment holds those of an operator."""
+"""A program that stats `in/a.mov` with given credentials, while its environment has an operator's."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""A fake object store that checks conditional writes as the clouds do, and can hold back a request."""
+"""A fake object store that checks conditional writes as the clouds do, and can hold a request."""
 
 import re
 import threading
@@ -25,7 +25,7 @@ class Blob:
 
 
 class ConditionalStore:
-    """The part of S3, Google's XML API and Azure's blobs that uploads in one PUT, in parts or in blocks.
+    """A fake of the uploads of S3, Google's XML API and Azure's blobs: in one PUT, in parts or in blocks.
 
     With `conditional=False` it ignores conditions, as `rclone serve s3` does.
     """
@@ -60,7 +60,7 @@ class ConditionalStore:
             gate.open()
 
     def write(self, path: str, content: bytes, *, age_s: float = 0.0, **metadata: str) -> None:
-        """Put an object there as another client would."""
+        """Store an object, as another client would."""
         named = {f"x-amz-meta-euterpe-{name.replace('_', '-')}": value for name, value in metadata.items()}
         self.objects[path] = self._blob(path, content, named, self.clock - timedelta(seconds=age_s))
 

@@ -1,4 +1,4 @@
-"""Fixtures for the tests of storage: S3 and fake servers, storage with its operator's policy, files."""
+"""Fixtures for the tests of storage: S3 and fake servers, storage with a policy, and files."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -38,7 +38,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 @pytest.fixture
 def serve() -> Iterator[Serve]:
-    """Yield a function that starts a store whose responses `answer` returns."""
+    """Yield a function that starts a store. The argument `answer` makes the responses of the store."""
     with ExitStack() as stack:
         yield lambda answer: stack.enter_context(Server(http_handler(answer)))
 
@@ -52,7 +52,7 @@ def serve_tls(authority: Authority) -> Iterator[Serve]:
 
 @pytest.fixture
 def open_storage(authority: Authority) -> Iterator[Callable[..., Storage]]:
-    """Yield a function that opens storage whose policy and egress allow these servers and these roots."""
+    """Yield a function that opens storage. The policy and the egress allow the given servers and roots."""
     with ExitStack() as stack:
 
         def open_it(
@@ -83,7 +83,7 @@ def storage(open_storage: Callable[..., Storage], s3: S3Server) -> Storage:
 
 @pytest.fixture
 def large(tmp_path: Path) -> Path:
-    """Return a file that is uploaded in three parts of `PART` bytes."""
+    """Return a file that is uploaded in three parts of at most `PART` bytes."""
     large = tmp_path / "large.mp4"
     large.write_bytes(os.urandom(1_234_567))
     return large

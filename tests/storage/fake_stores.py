@@ -1,4 +1,4 @@
-"""Fake object stores on sockets, a proxy to a real store, and faults between a client and a store."""
+"""Fake object stores on sockets, a proxy of a real store, and faults between a client and a store."""
 
 import http.client
 import re
@@ -41,7 +41,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Reply:
-    """A response. With `sent`, the connection breaks after that many bytes of the body."""
+    """A response. If `sent` is given, the connection breaks after that many bytes of the body."""
 
     status: int
     headers: dict[str, str] = field(default_factory=dict)
@@ -102,7 +102,7 @@ def etag_of(content: bytes) -> str:
 
 
 def forward_to(endpoint: str) -> Answer:
-    """Return an answer that forwards each call to a real store. The Host header stays, as it is signed."""
+    """Return an answer that forwards each call to a real store. It keeps the Host header, which is signed."""
     address = urlsplit(endpoint)
 
     def forward(call: Call) -> Reply:

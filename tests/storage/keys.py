@@ -25,7 +25,7 @@ def credentials(document: dict[str, str], server: Server) -> StorageCredentials:
 
 @cache
 def key_file() -> str:
-    """Return the text of a service account's key file. All tests share it, as making a key takes 100 ms."""
+    """Return the text of a service account's key file. Tests share it, because a new key takes 100 ms."""
     key = rsa.generate_private_key(65537, 2048)
     pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
     parts = {"type": "service_account", "private_key": pem, "private_key_id": "k", "client_email": "w@p"}

@@ -1,4 +1,4 @@
-"""Helpers that call storage with defaults for the arguments that most tests do not vary."""
+"""Helpers that call storage with defaults for arguments that most tests do not vary."""
 
 import io
 from dataclasses import dataclass, field
@@ -26,7 +26,7 @@ def destination(
 
 @dataclass
 class Download:
-    """What was fetched so far, and the sizes of the chunks in which it came."""
+    """The bytes that were fetched so far, and the sizes of their chunks."""
 
     file: io.BytesIO = field(default_factory=io.BytesIO)
     chunks: list[int] = field(default_factory=list)
@@ -45,12 +45,12 @@ class Download:
 
 
 class Fenced(Exception):
-    """Raised in place of the error of a worker that has lost its lease."""
+    """An error instead of the error of a worker that has lost its lease."""
 
 
 @dataclass
 class Upload:
-    """A put with callbacks that count the fence checks and the bytes of each chunk."""
+    """A put whose callbacks count the fence checks and the bytes of each chunk."""
 
     fence_checks: int = 0
     chunks: list[int] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""Tests of storage errors: codes, retry classes, and what they quote of a response."""
+"""Tests of storage errors: codes, retry classes, and the text that they quote from a response."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Tests of `file://` storage: reads, atomic writes, and that no path leads out of the roots."""
+"""Tests of `file://` storage: reads, atomic writes, and the refusal of paths outside the roots."""
 
 import errno
 import os
@@ -156,7 +156,7 @@ def test_a_stale_worker_leaves_nothing(storage: Storage, root: Path, made: Path)
 def test_what_a_killed_worker_leaves_is_hidden_and_removed_by_the_next_output(
     storage: Storage, root: Path, made: Path
 ) -> None:
-    """It is killed during its fence check, when everything is written and nothing is published."""
+    """The worker is killed during its fence check, after all writes and before the publication."""
     command = [sys.executable, "-m", "tests.storage.uploader", str(root), str(made)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as worker:
         assert worker.stdout is not None

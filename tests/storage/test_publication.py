@@ -1,4 +1,4 @@
-"""Tests of publication: an object stays what its job reports, or the job ends with an error."""
+"""Tests of publication: an object stays as its job reports it, or the job ends with an error."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -31,7 +31,7 @@ OURS = Owner("job-ours", 2)
 
 
 class PutThread:
-    """A put in a thread of its own, which loses its lease when a test sets `is_stale`."""
+    """A put in a separate thread, which loses its lease when a test sets `is_stale`."""
 
     def __init__(self, to: UploadDestination, file: Path) -> None:
         self._to, self._file = to, file

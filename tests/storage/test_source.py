@@ -1,4 +1,4 @@
-"""Tests of faults of a source, over S3 and over signed URLs: each has its error code."""
+"""Tests that each fault of a source has its error code, over S3 and over signed URLs."""
 
 import io
 import os
@@ -25,7 +25,7 @@ Open = Callable[[Answer], SourceObject]
 def opened(
     request: pytest.FixtureRequest, serve: Serve, serve_tls: Serve, open_storage: Callable[..., Storage]
 ) -> Open:
-    """Return a function that opens `/in/a.mov` at a store with these replies, by S3 and by a signed URL."""
+    """Return a function that opens `/in/a.mov` in a store with the given replies, by S3 or a signed URL."""
 
     def open_it(answer: Answer) -> SourceObject:
         if request.param == "https":

@@ -35,7 +35,7 @@ def test_an_endpoint_that_the_operator_does_not_allow_is_never_called(
 
 
 def test_a_large_object_passes_through_little_memory(s3: S3Server, tmp_path: Path) -> None:
-    """A process of its own fetches and stores 128 MiB, and reports how much its memory grew."""
+    """A separate process fetches and stores 128 MiB, and reports how much its memory grew."""
     bucket = s3.bucket(f"b-{uuid4().hex}")
     with (bucket / "a.mov").open("wb") as sparse:
         sparse.truncate(128 << 20)

@@ -1,4 +1,4 @@
-"""Tests that no storage client follows a redirect: no response decides the host or the keys of a call."""
+"""Tests that no storage client follows a redirect, so no response decides the host or keys of a call."""
 
 import json
 from collections.abc import Callable
@@ -28,7 +28,7 @@ Redirect = Callable[[Call], Reply]
 
 
 def redirecting(status: int, to: Server, *, only: Callable[[Call], bool] = lambda _: True) -> Redirect:
-    """Return a store that sends some calls to `to` and answers the others as an object store would."""
+    """Return a store that redirects some calls to `to`, and answers the others as an object store does."""
     objects = MemoryStore(**{"in/a.mov": b"media"})
 
     def answer(call: Call) -> Reply:

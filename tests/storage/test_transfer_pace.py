@@ -1,4 +1,4 @@
-"""Tests of the minimum pace: a slow source or store holds a slot no longer than the window of the pace."""
+"""Tests of the minimum pace: a slow source or store holds a slot for at most the window of the pace."""
 
 import socket
 import threading
@@ -32,7 +32,7 @@ def send_slowly(server: Server, sock: socket.socket) -> None:
 
 
 def receive_slowly(server: Server, sock: socket.socket) -> None:
-    """Receive a few bytes now and then, with a small buffer, so that the sender has to wait."""
+    """Receive 512 bytes every 20 ms, with a small buffer, so that the sender has to wait."""
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     while sock.recv(512) and not server.stopping.wait(0.02):
         pass
@@ -134,7 +134,7 @@ def test_each_small_file_counts_as_a_second_of_the_pace() -> None:
 
 
 def test_disconnecting_after_each_chunk_is_too_slow_as_well(open_storage: Callable[..., Storage]) -> None:
-    """Each try brings 64 KiB, which counts as progress; the pace of the transfer counts them together."""
+    """Each try brings 64 KiB, which counts as progress. The pace of the transfer counts all tries."""
     served = threading.Semaphore(0)
 
     def send_some_and_disconnect(server: Server, sock: socket.socket) -> None:

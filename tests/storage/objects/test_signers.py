@@ -1,4 +1,4 @@
-"""Tests of request signers against obstore, whose signatures the clouds accept: both must be equal."""
+"""Tests that request signers make the same signatures as obstore, which the clouds accept."""
 
 import json
 from base64 import urlsafe_b64decode
@@ -169,7 +169,7 @@ def encrypted_key() -> str:
     ],
 )
 def test_a_service_account_that_cannot_be_read_is_a_value_error(text: str) -> None:
-    with pytest.raises(ValueError):  # noqa: PT011  whatever its message
+    with pytest.raises(ValueError):  # noqa: PT011  the message does not matter
         ServiceAccount(text)
 
 
