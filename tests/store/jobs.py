@@ -42,7 +42,7 @@ def claim_one(store: Store, worker_id: str = "w1", **options: Any) -> ClaimedJob
 
 
 def advance(store: Store, job: ClaimedJob, *, until: JobStatus) -> bool:
-    """Advance a newly claimed job to `until`; return whether every step was accepted."""
+    """Advance a newly claimed job to `until`. Return whether every step was accepted."""
     steps = PATH[: PATH.index(until) + 1]
     return all(
         store.inbox.advance([Transition.advance(job, source, target)]) for source, target in pairwise(steps)
@@ -54,7 +54,7 @@ def statuses(store: Store, job_ids: Sequence[str]) -> list[JobStatus]:
 
 
 def event_types(store: Store, job_id: str) -> list[str]:
-    """Return the types of a job's events, after checking that their sequence has no gap."""
+    """Check that the sequence of a job's events has no gap. Return the types of the events."""
     events = store.jobs.events(job_id)
     assert [event.sequence for event in events] == list(range(1, len(events) + 1)), "event-per-transition"
     return [event.type.removeprefix("job.") for event in events]

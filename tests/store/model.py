@@ -71,7 +71,7 @@ class Model:
         return [j for j in self.jobs.values() if j.lease_ends is not None and j.lease_ends < now]
 
     def claimable(self, queues: tuple[str, ...], limit: int) -> list[ModelJob]:
-        """Return the jobs to claim next. Equal priorities are ordered by when they became ready."""
+        """Return the jobs to claim next. Jobs of equal priority are ordered by the time they became ready."""
         found: list[ModelJob] = []
         for queue in queues:
             ready = [j for j in self.jobs.values() if j.queue == queue and j.lane is Lane.READY]
@@ -93,14 +93,14 @@ class Model:
         job.canceling = False
         if available_at is not None:
             job.available_at = available_at
-        # A job that is released without a delay leaves its old lane and waits in line at once.
+        # A job that is released without a delay leaves its old lane and waits in its new lane at once.
         job.lane = Lane.REST
         self._put_in_lane(job, now)
 
     def retry(self, job: ModelJob, now: int) -> None:
         job.move(JobStatus.QUEUED)
         job.canceling, job.available_at = False, now
-        # The next sweep moves it to READY, or to BLOCKED if it has a group.
+        # The next sweep moves the job to READY, or to BLOCKED if it has a group.
         job.lane = Lane.DELAYED
 
     def fail(self, job: ModelJob, *, dead_letter: bool = False) -> None:

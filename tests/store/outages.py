@@ -16,7 +16,7 @@ from euterpe.store.engine.migrations import migrate
 from euterpe.store.store import Store
 from tests import engines
 
-# Options of an engine that runs each statement in its own transaction and keeps no connection.
+# The options of an engine that runs each statement in its own transaction and keeps no connection.
 SINGLE_STATEMENTS: dict[str, Any] = {"isolation_level": "AUTOCOMMIT", "poolclass": sa.NullPool}
 
 
@@ -37,7 +37,7 @@ class Fragile(Protocol):
 
 
 class FragileSqlite:
-    """A file in a folder that is renamed. Open connections would keep the file, so the stores drop theirs."""
+    """A database file whose folder is renamed. Stores drop their connections, which would keep the file."""
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._elsewhere = folder / "here", folder / "elsewhere"
@@ -68,7 +68,7 @@ class FragileLibsql(engines.Libsql):
         self.kill()
 
     def kill(self) -> None:
-        self.stop()  # it sends SIGKILL
+        self.stop()  # `stop` sends SIGKILL
 
     def make_available(self) -> None:
         self.launch()
@@ -85,7 +85,7 @@ class FragilePostgres(engines.Postgres):
         pgexec("pg_ctl", (*command, *where), bin_path=server.bin_path, user=server.system_user)
 
     def file_of(self, table: str) -> Path:
-        """Return the file of a table after a checkpoint, so that it holds all rows."""
+        """Return the file of a table after a checkpoint, so that the file has all rows."""
         with sa.create_engine(self.url, **SINGLE_STATEMENTS).connect() as connection:
             connection.exec_driver_sql("CHECKPOINT")
             path = connection.exec_driver_sql(f"SELECT pg_relation_filepath('{table}')").scalar_one()
@@ -106,7 +106,7 @@ class FragilePostgres(engines.Postgres):
         with _waiting_for_exit([pid, *map(int, children)]) as pids:
             for process in pids:
                 os.kill(process, signal.SIGKILL)
-        # Until its parent has reaped it, the killed server would count as running.
+        # The killed server would count as running until its parent has reaped it, so its locks are removed.
         for lock in (*self._server.pgdata.glob("postmaster.pid"), *self._server.pgdata.glob(".s.PGSQL.*")):
             lock.unlink()
 

@@ -138,7 +138,7 @@ def test_a_value_that_the_driver_cannot_send_is_a_typed_error(store: Store) -> N
 
 
 def test_a_batch_of_the_largest_specs_is_enqueued_and_read_back(store: Store) -> None:
-    """libSQL's server refuses a message over 16 MiB, its client an answer over 4 MiB: these are 24 MiB."""
+    """libSQL's server refuses messages over 16 MiB, and its client answers over 4 MiB. These have 24 MiB."""
     large = {**SPEC, "padding": "x" * 240_000}
     job_ids = enqueue(store, 100, spec=large)
     assert [row.job_id for row in store.jobs.page(limit=200)] == sorted(job_ids, reverse=True)
@@ -146,7 +146,7 @@ def test_a_batch_of_the_largest_specs_is_enqueued_and_read_back(store: Store) ->
 
 
 def test_sweeps_are_not_held_up_by_large_specs(store: Store, clock: SettableClock) -> None:
-    """libSQL's client refuses an answer over 4 MiB: sixty specs of this size are 14 MiB."""
+    """libSQL's client refuses answers over 4 MiB. Sixty specs of this size have 14 MiB."""
     large = {**SPEC, "padding": "x" * 240_000}
     for _ in range(20):
         enqueue(store, 3, spec=large)

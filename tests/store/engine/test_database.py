@@ -1,4 +1,4 @@
-"""Database errors never show data of a row, neither in their message nor in a traceback."""
+"""Database errors never show data of a row, either in their message or in a traceback."""
 
 import traceback
 from collections.abc import Callable, Iterator
@@ -46,7 +46,7 @@ def insert_existing_primary_key(store: Store) -> None:
 
 
 def copy_existing_primary_key(store: Store) -> None:
-    """Insert existing jobs in a batch that is large enough to go to Postgres as a COPY."""
+    """Insert existing jobs in a batch that is large enough for a COPY to Postgres."""
     jobs = [new_job(**JOB) for _ in range(100)]
     store.enqueue.many(jobs)
     store.enqueue.many(jobs)
@@ -102,7 +102,7 @@ def send_invalid_parameter(store: Store) -> None:
 )
 def test_an_error_of_the_database_shows_no_row(store: Store, provoke: Provoke) -> None:
     text = error_text(store, provoke)
-    # SQLite reads a text as the number 0.
+    # SQLite reads a text as the number 0, without an error.
     lenient = provoke is cast_text_to_number and not store.database.engines.locks_rows
     assert bool(text) is not lenient
     assert CANARY not in text
@@ -126,7 +126,7 @@ def test_an_error_names_the_violated_constraint(store: Store) -> None:
 def strict(
     servers: Callable[[str], engines.Engine], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> Iterator[str]:
-    """Create a Postgres database with CHECK constraints that reject the canary, and return its URL."""
+    """Create a Postgres database with CHECK constraints that reject the canary, and yield its URL."""
     server = servers("postgres")
     assert isinstance(server, engines.Postgres)
     with server.blank() as url:

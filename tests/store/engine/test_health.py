@@ -1,4 +1,4 @@
-"""check_integrity finds damage to stored data, within a time limit, and shows no row in its report."""
+"""check_integrity finds damage to stored data within a time limit. Its report shows no row."""
 
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -106,7 +106,7 @@ _FAKE_BT_INDEX_CHECK = """
 def test_damage_found_by_amcheck_is_reported(
     servers: Callable[[str], engines.Engine], ring: LocalKeyRing
 ) -> None:
-    """The tests' server lacks amcheck, so a function of the same name raises the error that amcheck would."""
+    """The tests' server lacks amcheck, so a function of the same name raises the error of amcheck."""
     server = servers("postgres")
     assert isinstance(server, engines.Postgres)
     with server.blank() as url, closing(Database(url)) as database:

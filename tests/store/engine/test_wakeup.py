@@ -1,4 +1,4 @@
-"""Wake-ups: a listener returns soon after a commit if the engine sends hints, else at its timeout."""
+"""Wake-ups: a listener returns soon after a commit if the engine sends hints, or else at its timeout."""
 
 import contextlib
 import os
@@ -20,8 +20,8 @@ from euterpe.store.store import Store
 from tests.store.jobs import claim_one, enqueue
 
 LONG_S = 30.0
-NEVER = WakeupTimings(look_every_s=LONG_S, look_anyway_s=LONG_S)  # no poll finds anything
-# libSQL sends no hints and is only polled.
+NEVER = WakeupTimings(look_every_s=LONG_S, look_anyway_s=LONG_S)  # no poll during a test
+# libSQL sends no hints, so it is polled.
 WITH_HINTS = pytest.mark.parametrize("engine", ["sqlite", "postgres"], indirect=True)
 
 
@@ -45,7 +45,7 @@ def closing_descriptor(descriptor: int) -> Iterator[int]:
 
 
 def wakes_on_enqueue(listener: Listener, store: Store) -> bool:
-    """Return whether an enqueue ends a wait that has begun, long before its timeout."""
+    """Return whether an enqueue ends the wait of another thread long before its timeout."""
     woken: SimpleQueue[bool] = SimpleQueue()
     threading.Thread(target=lambda: woken.put(listener.wait(2 * LONG_S))).start()
     enqueue(store)
@@ -84,7 +84,7 @@ def test_a_link_to_the_database_is_followed_to_its_log(store: Store, url: str, t
 
 
 class ScriptedPipe(SelfPipe):
-    """A self-pipe that records its waits, and passes their time on a clock instead of sleeping."""
+    """A self-pipe that records its waits and, instead of sleeping, advances a clock."""
 
     def __init__(self, *, waits: int, before_wait: Callable[[], object] = lambda: None) -> None:
         super().__init__()
@@ -92,7 +92,7 @@ class ScriptedPipe(SelfPipe):
         self._left, self._before_wait = waits, before_wait
 
     def wait(self, others: Iterable[int], timeout_s: float) -> bool:
-        """Return True, as if `wake` was called, once the number of waits is reached."""
+        """Return True, as after a call of `wake`, once the number of waits is reached."""
         self._before_wait()
         self.waits.append((tuple(others), timeout_s))
         self.now += timeout_s
@@ -131,7 +131,7 @@ def test_hints_come_no_more_often_than_polls(store: Store, url: str) -> None:
 
 @pytest.mark.parametrize("engine", ["sqlite", "libsql"], indirect=True)
 def test_a_wait_opens_no_file_descriptor(listener: Listener) -> None:
-    """Otherwise it would fail where a claim has failed for lack of one, and end the claiming thread."""
+    """If a claim failed for lack of a descriptor, the wait would fail too, and end the claiming thread."""
     while listener.wait(0.05):
         pass
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -174,7 +174,7 @@ def test_events_wake_the_dispatcher(store: Store) -> None:
 
 
 def test_a_wait_without_a_hint_ends_at_its_timeout(listener: Listener) -> None:
-    while listener.wait(0.05):  # hints of earlier commits
+    while listener.wait(0.05):  # the hints of earlier commits
         pass
     assert not listener.wait(0.01)
 
@@ -234,7 +234,7 @@ def test_a_file_that_is_being_written_over_ends_no_wait_in_an_error(
 def test_an_announcer_whose_thread_could_not_start_starts_it_at_the_next_announcement(
     store: Store, listener: Listener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Otherwise the topic would stay due, and no announcement of it would ever be sent."""
+    """Otherwise, the topic would stay marked as due, and would never be announced."""
     announcer = PostgresAnnouncer(store.database.engines.write)
     with monkeypatch.context() as patched:
         patched.setattr(threading.Thread, "start", fail_to_start)

@@ -166,7 +166,7 @@ def test_a_job_that_moved_on_comes_with_its_next_event(store: Store, history: Hi
     job = claim_one(store)
     first = history.now().cut
     advance(store, job, until=JobStatus.FETCHING)
-    # Its state at the first cut is overwritten, and its next state belongs to the next cut.
+    # The state of the job at the first cut is overwritten, and its next state belongs to the next cut.
     assert read(history, "jobs", Cut(), first) == []
     second = history.now().cut
     (row,) = read(history, "jobs", first, second)
@@ -185,7 +185,7 @@ def test_a_bookmark_holds_until_the_last_row_that_was_read_is_gone(
     clock.advance(1_000)
     for _ in store.prune.run(500):
         pass
-    # Postgres never reuses a position.
+    # Only Postgres never reuses a position.
     assert history.knows(bookmark) == (history.kind is EngineKind.POSTGRES)
 
 
@@ -217,7 +217,7 @@ class TestPostgres:
     def test_a_late_commit_is_read_by_the_next_cut(self, store: Store, history: HistoryFeed) -> None:
         (early,) = enqueue(store)
         with store.database.engines.write.connect() as slow, slow.begin():
-            slow.execute(sa.update(inbox_jobs).values(priority=51))  # gives the open transaction its number
+            slow.execute(sa.update(inbox_jobs).values(priority=51))  # gives the open transaction a number
             slow.execute(
                 sa.insert(job_outbox_events).values(
                     event_id="late",
@@ -274,8 +274,8 @@ class TestPostgres:
             assert not history.knows(before)
 
     def test_rows_of_one_position_are_found_by_their_key(self, store: Store, history: HistoryFeed) -> None:
-        """After a migration all rows share one position: each part must not read the whole table."""
-        enqueue(store, 1_000)  # of 300 rows the planner may rightly read all
+        """After a migration, all rows share one position. A read of a part must not read the whole table."""
+        enqueue(store, 1_000)  # for 300 rows, a plan that reads all rows is right
         store.inbox.claim("w1", 1_000)
         store.database.vacuum_and_analyze()
         parts = history.ranges("events", Cut(), history.now().cut, 50)

@@ -1,4 +1,4 @@
-"""HistoryLoad writes jobs with their attempts, events and deliveries that were made elsewhere."""
+"""HistoryLoad writes jobs that were made elsewhere, with their attempts, events and deliveries."""
 
 from collections.abc import Sequence
 from typing import Any

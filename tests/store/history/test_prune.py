@@ -100,7 +100,7 @@ def test_a_group_that_was_forgotten_begins_anew(store: Store) -> None:
 def test_jobs_replayed_during_a_prune_stay(
     store: Store, clock: SettableClock, url: str, ring: LocalKeyRing
 ) -> None:
-    """Only Postgres lets others write while it prunes."""
+    """Only Postgres allows other writes during a prune."""
     kept, old = run_job(store), run_job(store)
     store.outbox.settle([Delivery(event, Delivered(), 200) for event in store.outbox.claim("d1", 10)])
     clock.advance(DAY_MS + 1)
@@ -109,7 +109,7 @@ def test_jobs_replayed_during_a_prune_stay(
     pruning = get_ident()
 
     def replay(*_: Any) -> None:
-        # The thread that sends NOTIFY executes statements, too.
+        # The thread that sends NOTIFY also executes statements.
         while event_ids and get_ident() == pruning:
             with Store(url, ring, clock=clock) as other:
                 other.replay.one(event_ids.pop())
@@ -123,7 +123,7 @@ def test_jobs_replayed_during_a_prune_stay(
 
 @pytest.mark.parametrize("engine", ["postgres"], indirect=True)
 def test_a_group_that_is_being_joined_is_not_forgotten(store: Store, url: str, ring: LocalKeyRing) -> None:
-    """Deleting it would let two transactions that join the same two groups deadlock."""
+    """If the group were deleted, two transactions that join the same two groups could deadlock."""
     run_job(store, spec=QUIET, group_id="g")
     forgotten: list[int] = []
 

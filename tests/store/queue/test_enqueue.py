@@ -81,7 +81,7 @@ def test_the_same_key_a_hundred_times_at_once_makes_one_job(store: Store) -> Non
 
 
 def test_the_same_key_from_many_transactions_at_once_makes_one_job(store: Store) -> None:
-    """These calls bypass the group commit, so the database itself must decide."""
+    """These calls bypass the group commit, so the database must enforce the uniqueness of keys."""
     with ThreadPoolExecutor(8) as pool:
         batches = [[keyed(f"k{n}") for n in range(20)][:: 1 if b % 2 else -1] for b in range(16)]
         answers = [answer for batch in pool.map(store.enqueue.many, batches) for answer in batch]

@@ -116,7 +116,7 @@ def test_a_group_runs_as_many_as_its_limit(store: Store) -> None:
 
 @pytest.mark.parametrize("engine", ["postgres"], indirect=True)
 def test_a_group_keeps_its_limit_however_postgres_plans(store: Store) -> None:
-    """When Postgres ran a subquery for each row, four jobs were admitted where one was allowed."""
+    """Once, Postgres ran a subquery for each row, and four jobs were admitted where one was allowed."""
     methods = ("hashagg", "sort", "hashjoin", "mergejoin", "material", "memoize", "indexscan", "bitmapscan")
     enqueue(store, 100, group_id="album")
     store.database.vacuum_and_analyze()
@@ -232,7 +232,7 @@ def test_a_finished_job_forgets_its_owner_and_its_lease(store: Store) -> None:
 
 @pytest.mark.parametrize("engine", ["postgres"], indirect=True)
 def test_a_group_goes_on_though_its_next_job_is_being_written_to(store: Store) -> None:
-    """New credentials for a waiting job may lock its row just when its predecessor ends."""
+    """New credentials for a waiting job may lock its row while the job before it ends."""
     _, second = enqueue(store, 2, group_id="album")
     first = claim_one(store)
     finishing = threading.Thread(target=lambda: advance(store, first, until=JobStatus.SUCCEEDED))
@@ -318,7 +318,7 @@ def test_large_specs_of_many_quotes_are_claimed_whatever_their_number(store: Sto
 
 @pytest.mark.parametrize("engine", ["postgres"], indirect=True)
 def test_groups_go_on_whatever_isolation_the_server_has_by_default(url: str, ring: LocalKeyRing) -> None:
-    """A count made under a group's lock must see everything that was committed before the lock."""
+    """A count under the lock of a group must see everything that was committed before the lock."""
     strict = {"options": r"-c default_transaction_isolation=repeatable\ read"}
     strictly = sa.make_url(url).update_query_dict(strict).render_as_string(hide_password=False)
     with Store(strictly, ring, sweep_every_ms=0) as store:

@@ -1,4 +1,4 @@
-"""`valid-transitions` in the store and in the database itself, and `event-per-transition`."""
+"""`valid-transitions` in the store and in the database, and `event-per-transition`."""
 
 import json
 
@@ -41,7 +41,7 @@ def lane_of(status: JobStatus) -> Lane:
 
 
 def put(store: Store, status: JobStatus) -> str:
-    """Insert a job in this status by SQL, as no UPDATE could reach every status; return its id."""
+    """Insert a job in this status by SQL, because no UPDATE can reach every status. Return its id."""
     (job_id,) = enqueue(store)
     owned = lane_of(status) is Lane.LEASED
     with store.database.transaction() as connection:
@@ -179,7 +179,7 @@ def test_a_transition_and_its_event_are_one_transaction(store: Store) -> None:
     job = claim_one(store)
     event = sa.update(job_outbox_events).where(job_outbox_events.c.job_id == job_id)
     with store.database.transaction() as connection:
-        connection.execute(event.values(sequence=2))  # takes the sequence of the next event
+        connection.execute(event.values(sequence=2))  # uses the sequence of the next event
     with pytest.raises(StoreError):
         apply(store, job_id, job.claim_version, JobStatus.CLAIMED, JobStatus.FETCHING)
     assert statuses(store, [job_id]) == [JobStatus.CLAIMED], "event-per-transition"

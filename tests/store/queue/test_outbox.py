@@ -131,7 +131,7 @@ def test_a_stale_attempt_is_not_logged(store: Store, event: ClaimedEvent, clock:
 
 
 def test_events_of_any_size_are_claimed_as_many_as_are_wanted(store: Store) -> None:
-    """libSQL's client refuses an answer over 4 MiB."""
+    """libSQL's client refuses answers over 4 MiB."""
     enqueue(store, 20, spec={**SPEC, "webhook_events": ["succeeded"]})
     for job in store.inbox.claim("w1", 20):
         advance(store, job, until=JobStatus.UPLOADING)

@@ -1,4 +1,4 @@
-"""SweepTimer: claims that find nothing sweep, and claims that find something sweep at a limited rate."""
+"""SweepTimer: claims without rows lead to a sweep, and claims with rows lead to sweeps at a limited rate."""
 
 import pytest
 
@@ -86,7 +86,7 @@ def test_claims_that_always_find_something_sweep_once_per_interval(now: list[flo
 
 
 def test_a_sweep_that_fails_raises_and_stops_no_claims(now: list[float]) -> None:
-    """The claims come once a second, as those of a worker that waits a second after each error."""
+    """The test claims once a second, like a worker that waits for a second after each error."""
 
     def fail() -> int:
         raise ValueError("the disk is full")
@@ -109,7 +109,7 @@ def test_an_idle_worker_claims_what_its_own_sweep_has_brought(
         (job_id,) = enqueue(store, not_before=clock.now_ms + 1_000)
         assert store.inbox.claim("w1", 1) == []
         clock.advance(1_000)
-        assert store.inbox.claim("w1", 1) == []  # 100 ms have not passed
+        assert store.inbox.claim("w1", 1) == []  # 100 ms have not passed since the last sweep
         now[0] += 0.1
         assert claim_one(store).job_id == job_id
         assert statuses(store, [job_id]) == [JobStatus.CLAIMED]

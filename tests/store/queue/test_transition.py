@@ -1,4 +1,4 @@
-"""Transition: what its constructors say of a row, and that nothing overrides the fence."""
+"""Transition: the values that its constructors set in a row, and that no value overrides the fence."""
 
 import pytest
 
@@ -16,7 +16,7 @@ class Job:
 
 
 def test_no_value_can_override_the_fence() -> None:
-    """`fenced-writes`: a worker's values come before the fence in the row of a batch."""
+    """`fenced-writes`: in the row of a batch, the fence is written after the worker's values."""
     values = {"key": "another job", "version": 8, "source": "queued", "outcome": "failed"}
     row = Transition.finish(FENCE, JobStatus.FAILED, Lane.REST, values=values).row()
     assert (row["key"], row["version"], row["source"]) == FENCE

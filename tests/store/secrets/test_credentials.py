@@ -226,14 +226,14 @@ def test_a_rewrap_moves_every_secret_and_touches_no_ciphertext(rotated: Rotated,
 def test_a_rewrap_that_was_killed_half_way_is_resumed(rotated: Rotated) -> None:
     run = rotated.rewrap.run(batch=10)
     assert next(run).moved == 10
-    del run  # equals a kill: every batch is a transaction, and nothing is cleaned up at the end
+    del run  # equals a kill: each batch is a transaction, and the end cleans nothing up
     assert rotated.rewrap.in_use() == {"k1": 16, "k2": 10}
     assert list(Rewrap(rotated.store.database, rotated.ring).run(batch=10))[-1].moved == 16
     assert list(Rewrap(rotated.store.database, rotated.ring).run()) == []
 
 
 def test_a_refresh_during_a_rewrap_wins(rotated: Rotated, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A rewrap leaves credentials that change between its read and its write."""
+    """A rewrap does not write to credentials that changed between its read and its write."""
     changed = rotated.job_ids[3]
 
     def refresh_meanwhile(sealed: Any, context: Any, ring: Any) -> Any:

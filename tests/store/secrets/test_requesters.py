@@ -111,7 +111,7 @@ def test_an_id_is_never_taken_for_a_name(store: Store) -> None:
     with pytest.raises(InvalidSpec, match="id"):
         store.requesters.create(first)
     other = store.requesters.create("other").requester_id
-    with store.database.transaction() as connection:  # an earlier version allowed such a name
+    with store.database.transaction() as connection:  # an earlier version allowed this name
         renamed = sa.update(requesters).where(requesters.c.requester_id == other).values(name=first)
         connection.execute(renamed)
     assert store.requesters.find(first) == first

@@ -1,4 +1,4 @@
-"""Delayed rows that come due together: the backlog of one requester does not hold up another."""
+"""Delayed rows that become due together: the backlog of a requester does not delay other requesters."""
 
 from euterpe.domain.retry import Redeliver
 from euterpe.domain.states import Lane
@@ -32,7 +32,7 @@ def test_due_jobs_of_one_requester_do_not_hold_up_another(store: Store, clock: S
 
 
 def test_more_requesters_than_a_sweep_reads_have_their_turn(store: Store, clock: SettableClock) -> None:
-    """The index lists sixty requesters, whose delayed jobs are not due yet, before `small`."""
+    """In the index, sixty requesters, whose delayed jobs are not due yet, come before `small`."""
     at = clock.now_ms + 1_000
     store.enqueue.many([new_job(requester_id=f"r{number:03}", not_before=at * 2) for number in range(60)])
     enqueue(store, BACKLOG, requester_id="hostile", not_before=at)

@@ -1,4 +1,4 @@
-"""No requester delays another beyond its share, whatever it sends (invariant `fair`)."""
+"""No requester delays other requesters beyond its share, whatever it sends (invariant `fair`)."""
 
 import threading
 from collections import Counter
@@ -78,7 +78,7 @@ def test_nobody_is_punished_for_what_it_used_while_nobody_else_came(store: Store
 
 
 def test_nobody_saves_up_a_share_by_waiting(store: Store, clock: SettableClock) -> None:
-    """A rank kept while a job is delayed would let all jobs due at one moment go before everybody else's."""
+    """If jobs kept their ranks while they are delayed, all jobs that become due together would go first."""
     enqueue(store, 100, requester_id="saver", not_before=clock.now_ms + 1_000)
     enqueue(store, 300, requester_id="steady")
     claim_each(store, 150)
@@ -87,7 +87,7 @@ def test_nobody_saves_up_a_share_by_waiting(store: Store, clock: SettableClock) 
 
 
 def test_a_retry_takes_a_new_turn(store: Store, clock: SettableClock) -> None:
-    """With their old rank, jobs that fail at once would go before new jobs again and again."""
+    """With their old ranks, jobs that fail at once would go before new jobs again and again."""
     enqueue(store, 30, requester_id="failing", max_attempts=100)
     for job in store.inbox.claim("w1", 30):
         store.inbox.fail(job, FLAKY)
@@ -104,7 +104,7 @@ def test_a_priority_counts_within_a_requesters_share_only(store: Store) -> None:
 
 
 def test_many_levels_of_priority_are_one_share(store: Store) -> None:
-    """With a rank for each priority, each level would get a share of its own."""
+    """If ranks were counted for each priority, each level of priority would get its own share."""
     enqueue(store, 50, requester_id="modest")
     for priority in range(0, 101, 10):
         enqueue(store, 50, requester_id="pushy", priority=priority)
@@ -155,7 +155,7 @@ def test_shares_are_of_a_queue(store: Store) -> None:
 
 
 def test_groups_take_their_requesters_turns(store: Store) -> None:
-    """Each group has one ready job; many groups must not be many shares."""
+    """Each group has one ready job, but many groups must not get many shares."""
     for number in range(40):
         enqueue(store, 2, requester_id="grouped", group_id=f"g{number}")
     enqueue(store, 40, requester_id="plain")
@@ -211,13 +211,13 @@ def claim_for_a_while(store: Store, monotonic: ManualClock) -> None:
 def test_the_virtual_time_is_written_at_its_interval(
     url: str, ring: LocalKeyRing, clock: SettableClock
 ) -> None:
-    """If it were never written, a new requester would go before every backlog."""
+    """If the virtual time were never written, a new requester would go before every backlog."""
     with open_store(url, ring, clock) as (store, monotonic):
         enqueue(store, 100, requester_id="large")
         claim_for_a_while(store, monotonic)
         enqueue(store, 40, requester_id="new")
         turns = owners(claim_each(store, 40))
-    ahead = 5  # jobs claimed within 100 ms
+    ahead = 5  # the jobs that are claimed within 100 ms
     assert abs(turns.count("new") - 20) <= ahead
 
 
@@ -239,7 +239,7 @@ def test_a_claim_that_is_rolled_back_does_not_stop_the_virtual_time(
 def test_an_idle_claim_writes_no_virtual_time(
     url: str, ring: LocalKeyRing, clock: SettableClock, jobs: int
 ) -> None:
-    """None follows the first claim of a queue, nor a claim that another process has overtaken."""
+    """No write follows the first claim of a queue, or a claim that another process has overtaken."""
     written: list[str] = []
     with open_store(url, ring, clock) as (store, monotonic), open_store(url, ring, clock) as (other, _):
         enqueue(store, jobs)
@@ -259,7 +259,7 @@ def test_an_idle_claim_writes_no_virtual_time(
 
 @pytest.mark.parametrize("weight", [3, 7, 300, 9_999])
 def test_any_weight_charges_whole_numbers(store: Store, clock: SettableClock, weight: int) -> None:
-    """SQLite refuses a fractional rank: the enqueue would fail, and with it everybody's sweep."""
+    """SQLite refuses a fractional rank, so the enqueue and the sweeps of all requesters would fail."""
     create_with_weight(store, "newsroom", weight)
     enqueue(store, 1, requester_id="newsroom")
     enqueue(store, 1, requester_id="newsroom", not_before=clock.now_ms + 1)
@@ -271,7 +271,7 @@ def test_any_weight_charges_whole_numbers(store: Store, clock: SettableClock, we
 
 
 def test_shares_without_unfinished_jobs_are_pruned(store: Store) -> None:
-    """A requester may name any number of queues, so the rows kept for them must be bounded."""
+    """A requester may name any number of queues, so the number of rows that are kept must be limited."""
     for number in range(30):
         enqueue(store, 1, queue=f"q{number}")
     for number in range(29):
@@ -397,7 +397,7 @@ def test_a_backlog_behind_a_cap_delays_nobody(store: Store, newsroom: str) -> No
 
 @pytest.mark.parametrize("engine", ["sqlite", "postgres"], indirect=True)
 def test_a_cap_holds_among_many_workers(store: Store, newsroom: str) -> None:
-    """Two sweeps at once must not both count before either has admitted a job."""
+    """Two sweeps at once must not both count the running jobs before one of them has admitted a job."""
     cap, workers = 3, 8
     set_cap(store, newsroom, cap)
     jobs = enqueue(store, 120, requester_id=newsroom)

@@ -1,6 +1,6 @@
-"""Waits of a small requester beside a large one, on simulated slots (invariant `fair`).
+"""Waits of a small requester beside a large requester, on simulated slots (invariant `fair`).
 
-A job waits at most twice as long as the same jobs would alone, plus one running job.
+A job waits at most twice as long as without the large requester, plus the time of one running job.
 """
 
 import pytest

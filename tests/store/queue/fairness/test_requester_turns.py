@@ -1,4 +1,4 @@
-"""Outbox claims in round-robin order of the requesters."""
+"""Claims from the outbox, in round-robin order of the requesters."""
 
 from collections import Counter
 
