@@ -1,4 +1,4 @@
-"""A block of a synthetic history: its tables, and that it depends only on the plan and its number."""
+"""A block of a synthetic history: its tables, which depend only on the plan and the block's number."""
 
 import multiprocessing
 from concurrent.futures import ProcessPoolExecutor

@@ -11,7 +11,7 @@ from tests.synthesize.made_history import PLAN, UNTIL_MS, by, history
 JOBS = {row["job_id"]: row for row in history(PLAN, "jobs")}
 ATTEMPTS = history(PLAN, "attempts")
 HOUR_MS = 3_600_000
-# The failure rate of one profile needs this many jobs.
+# The test of the failure rate of one profile needs this many jobs.
 MANY = HistoryPlan(jobs=40_000, seed=11, until_ms=UNTIL_MS)
 
 
@@ -99,5 +99,5 @@ def test_no_worker_has_more_than_its_slots() -> None:
         for _, step in edges:
             busy += step
             most = max(most, busy)
-        # Neighbouring blocks have different workers; every other block has the same ones.
+        # Neighbouring blocks have different workers, and every second block has the same workers.
         assert most <= 8

@@ -25,7 +25,7 @@ from tests.store.jobs import enqueue
 from tests.synthesize.made_history import UNTIL_MS, Rows, by, history, rows
 
 PLAN = HistoryPlan(jobs=600, seed=21, until_ms=UNTIL_MS)
-# The invariants of the store's tests do not cover progress events: the first four requesters want none.
+# The first four requesters want no progress events, which the invariants of the store's tests do not cover.
 QUIET = HistoryPlan(jobs=600, seed=22, until_ms=UNTIL_MS, requesters=4)
 
 
@@ -140,7 +140,7 @@ def _read(store: Store, name: str) -> Rows:
 
 
 def _without_metadata(row: dict[str, Any]) -> dict[str, Any]:
-    """Return the row without metadata, which is filtered later."""
+    """Return the row without metadata, because the metadata is filtered later."""
     return {name: value for name, value in row.items() if name != "metadata"}
 
 

@@ -16,7 +16,7 @@ DECIDED = {"requeued": Requeue, "failed": Fail, "dead_letter": DeadLetter}
 
 
 def statuses_of(job_id: str) -> list[str]:
-    """Return the statuses of a job in order, from its events without progress."""
+    """Return the statuses of a job in order, from its events except progress events."""
     types = [event["type"].removeprefix("job.") for event in EVENTS[job_id]]
     return [name for name in types if name != "progress"]
 
