@@ -1,4 +1,4 @@
-"""Fixtures for the tests of the worker: a store on SQLite alone, a claimed job, and a worker's tools."""
+"""Fixtures for the tests of the worker: a store on SQLite only, a claimed job, and a worker's tools."""
 
 from collections.abc import Iterator
 from pathlib import Path

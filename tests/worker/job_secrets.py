@@ -1,4 +1,4 @@
-"""Helpers that submit jobs with credentials, and that change how those are sealed."""
+"""Helpers that submit jobs with credentials, and that change how the credentials are sealed."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ def submit(store: Store, **fields: Any) -> str:
 
 
 def alter_seal(store: Store, job_id: str, **columns: Any) -> None:
-    """Change the columns of a job's sealed credentials, for example to an unknown key or a later format."""
+    """Change columns of a job's sealed credentials, for example to an unknown key or a later format."""
     values = {f"storage_creds_{name}": value for name, value in columns.items()}
     with store.database.transaction() as connection:
         connection.execute(sa.update(inbox_jobs).where(inbox_jobs.c.job_id == job_id).values(values))

@@ -1,4 +1,4 @@
-"""Tests of attempts at jobs whose credentials this worker cannot decrypt, for now or for good."""
+"""Tests of attempts at jobs whose credentials this worker cannot decrypt, temporarily or permanently."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -108,7 +108,7 @@ def provider(ring: LocalKeyRing) -> WatchedKeyProvider:
 def watched_tools(
     url: str, provider: WatchedKeyProvider, clock: SettableClock, tools: Tools
 ) -> Iterator[Tools]:
-    """Yield tools whose store has a key provider that can be taken away."""
+    """Yield tools whose store has a key provider that tests can make unavailable."""
     with Store(url, provider, clock=clock, sweep_every_ms=0) as watched:
         yield replace(tools, store=watched)
 

@@ -20,7 +20,7 @@ def test_releases_are_counted_whatever_the_fault_was() -> None:
 
 
 def test_a_charge_does_not_reset_the_count_of_releases() -> None:
-    """When only releases since the last charge counted, a job with three attempts ran eighteen times."""
+    """If only releases since the last charge counted, a job with three attempts could run eighteen times."""
     assert count_limited_releases([BROKEN, BROKEN, attempt("requeued", "sandbox_failed"), BROKEN, OPEN]) == 3
 
 

@@ -30,7 +30,7 @@ def provider(ring: LocalKeyRing) -> WatchedKeyProvider:
 
 @pytest.fixture
 def access(url: str, provider: WatchedKeyProvider) -> Iterator[CredentialAccess]:
-    """Yield access to credentials that are valid for 30 s more, with a wait of no time for the keys."""
+    """Yield access to credentials that expire in 30 s, without a wait for the keys."""
     with Store(url, provider, sweep_every_ms=0) as store, Egress(EgressPolicy(())) as egress:
         expires_at = iso(int(time.time() * 1000) + 30_000)
         credentials = {**CREDENTIALS, "expires_at": expires_at}

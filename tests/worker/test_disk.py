@@ -1,4 +1,4 @@
-"""Tests of disk reservations: how much disk a job may use, and which job is charged when it runs out."""
+"""Tests of disk reservations: the disk that a job may use, and the job that is charged for a full disk."""
 
 import pytest
 
@@ -9,7 +9,7 @@ RESERVE = 100 * MIB
 
 
 class Disk:
-    """A simulated disk that attempts and other programs write to. `free` is its free space in bytes."""
+    """A simulated disk to which attempts and other programs write. `free` is its free space in bytes."""
 
     def __init__(self, free: int) -> None:
         self.free = free
@@ -148,7 +148,7 @@ def test_fair_a_disk_that_others_fill_is_no_fault_of_an_attempt(disk: Disk, ledg
 
 
 def test_an_endless_source_is_charged_even_when_others_shrink_its_share(disk: Disk) -> None:
-    """Otherwise it would be released for ever, each time just before it reached its original share."""
+    """Otherwise, it would be released for ever, each time just before it reached its original share."""
     ledger = DiskLedger(disk, slots=1, min_free_bytes=RESERVE)
     endless = ledger.open()
     disk.write(endless, 399 * MIB)

@@ -1,4 +1,4 @@
-"""Tests of the worker's self-check, and of the pauses in claiming that only a failed check causes."""
+"""Tests of the worker's self-check, and of the pauses in claiming, which only a failed check causes."""
 
 import errno
 import resource
@@ -134,7 +134,7 @@ def test_a_check_finds_a_sandbox_that_does_not_start(opened: Tools) -> None:
 
 
 def raised_from_none(error: StorageError, cause: Exception) -> StorageError:
-    """Return `error` as `raise error from None` in the handler of `cause` leaves it."""
+    """Return `error` in the state in which `raise error from None` leaves it in the handler of `cause`."""
     error.__context__, error.__suppress_context__ = cause, True
     return error
 

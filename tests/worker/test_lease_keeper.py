@@ -1,4 +1,4 @@
-"""Tests of the heartbeat, and of how it interrupts an attempt (lost lease, cancel, timeout)."""
+"""Tests of the heartbeat, and of the interrupts of an attempt (lost lease, cancel, timeout)."""
 
 import threading
 from typing import Any
@@ -93,7 +93,7 @@ def test_a_wait_ends_with_its_reason(job: ClaimedJob) -> None:
 
 @pytest.mark.parametrize("error", [StoreUnavailable("unavailable"), RuntimeError("unexpected")])
 def test_a_failed_heartbeat_is_repeated_within_a_second(store: Store, error: Exception) -> None:
-    """At the interval of 15 s the leases would expire before the fourth attempt."""
+    """At the interval of 15 s, the leases would expire before the fourth attempt."""
     assert JobLeaseKeeper(store, interval_ms=15_000).pause_after(error) <= 1.0
 
 
@@ -130,7 +130,7 @@ def test_dropping_an_attempt_leaves_a_later_one_of_the_same_job(
 def test_an_attempt_that_never_returns_loses_its_lease(
     store: Store, clock: SettableClock, lease_keeper: JobLeaseKeeper, job: ClaimedJob
 ) -> None:
-    """A call that never returns must not keep its lease for ever."""
+    """An attempt with a call that never returns must not keep its lease for ever."""
     now = 0.0
     lease_keeper.keep(AttemptControl(job, 60, clock=lambda: now))
     now = 119.0

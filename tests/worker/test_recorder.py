@@ -58,7 +58,7 @@ def test_a_step_without_the_lease_is_refused(
 def test_a_step_whose_response_was_lost_is_looked_up(
     store: Store, job: ClaimedJob, recorder: AttemptRecorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The commit was made, and the connection broke before the response arrived."""
+    """The transition is committed, and the connection breaks before the response arrives."""
     submit = store.inbox.submit_advance
 
     def commit_then_disconnect(step: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Tests of the work directory: a folder for each attempt, and the removal of what killed workers left."""
+"""Tests of the work directory: a folder for each attempt, and the removal of killed workers' folders."""
 
 import subprocess
 import sys
@@ -28,7 +28,7 @@ def workdir(tmp_path: Path) -> WorkDir:
 
 
 def test_a_folder_goes_with_its_attempt_whatever_happens(workdir: WorkDir) -> None:
-    """nothing-left"""
+    """Check nothing-left."""
     workdir.open()
     with pytest.raises(KeyError), workdir.folder("job-1") as folder:  # noqa: PT012
         (folder / "out").mkdir()
@@ -42,7 +42,7 @@ def test_a_folder_goes_with_its_attempt_whatever_happens(workdir: WorkDir) -> No
 
 def test_what_a_killed_worker_left_is_removed_and_what_a_living_one_has_stays(tmp_path: Path) -> None:
     workers = []
-    for _ in range(2):  # one after the other: of two that start at once, one may remove the other's folder
+    for _ in range(2):  # not at once, as then one may remove the other's folder
         worker = subprocess.Popen(
             [sys.executable, "-c", WORKER_SCRIPT, tmp_path], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )

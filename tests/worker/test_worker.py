@@ -94,7 +94,7 @@ def test_a_rotation_reaches_a_worker_that_runs(url: str, store: Store, tools: To
 def test_claims_go_on_after_the_listener_broke(
     store: Store, tools: Tools, submit_sound: Callable[[], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A claim fails first here, because an unavailable database may break both."""
+    """The claim fails first, because an unavailable database may break the claim and the listener."""
     claim, claim_failed = store.inbox.claim, threading.Event()
     listener = BreakingListener(store.database.listen(Topic.INBOX), claim_failed)
 
