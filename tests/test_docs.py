@@ -215,7 +215,7 @@ def test_every_install_line_names_extras_of_this_distribution(page: Path) -> Non
 
 
 def field_names(model: type[BaseModel]) -> Iterator[str]:
-    """Yield the names of all fields, each followed by the fields of its own model."""
+    """Yield the names of all fields. The fields of a field's own model follow its name."""
     for name, field in model.model_fields.items():
         if name in ("name", "type"):
             continue

@@ -1,4 +1,4 @@
-"""The checks of `tests/key_providers.py`, which every test with the fixture `ring` relies on."""
+"""The checks of `tests/key_providers.py`, on which every test with the fixture `ring` relies."""
 
 import asyncio
 

@@ -12,7 +12,7 @@ from euterpe.log_budget import LogBudget
 
 @dataclass
 class Log:
-    """A budget of 5 lines of trouble and 10 other lines per second, on a clock that the test sets."""
+    """A budget of 5 lines of trouble and 10 other lines per second, on a clock that the test can set."""
 
     now: float = 0.0
     records: list[logging.LogRecord] = field(default_factory=list)
@@ -33,7 +33,7 @@ class Log:
         self.emitted.set()
 
     def write(self, count: int, event: str = "request", level: int = logging.INFO, **line: object) -> int:
-        """Return how many of the lines were logged."""
+        """Write `count` lines. Return how many of them were logged."""
         record = logging.makeLogRecord({"name": "x", "levelno": level, "msg": {"event": event, **line}})
         return sum(bool(self.budget.filter(record)) for _ in range(count))
 

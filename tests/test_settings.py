@@ -285,7 +285,7 @@ else:
 
 
 def test_a_worker_without_either_is_new_with_every_process_start() -> None:
-    """Contract §2: the worker id is a boot UUID, and a fork gets its own."""
+    """Contract §2: the worker id is a boot UUID. A fork gets its own worker id."""
     runs = [
         subprocess.run(
             [sys.executable, "-c", _BOOT], capture_output=True, text=True, check=True

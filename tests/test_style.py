@@ -1,4 +1,4 @@
-"""The style of docstrings and log lines (docs/contributing.md), as far as a script can tell."""
+"""The style of docstrings and log lines (docs/contributing.md), as far as a script can check it."""
 
 import ast
 import re

@@ -27,7 +27,7 @@ def errors(status: int, *texts: str) -> Answer:
 
 
 class VaultServer:
-    """Vault with one engine and one key. Its token is in `token_file`, where the client reads it."""
+    """A Vault server with one engine and one key. The client reads its token from `token_file`."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class VaultServer:
         self._server.server_close()
 
     def issue_token(self, token: str) -> None:
-        """Replace the token, as Vault Agent does when the old one ends."""
+        """Replace the token, as Vault Agent does when the old token expires."""
         self.token = token
         self.token_file.write_text(token + "\n")
 
@@ -84,13 +84,13 @@ class VaultServer:
         return VaultTransit(self.url, self.token_file, **{**quick, **options})
 
     def provider(self, **options: Any) -> VaultKeyProvider:
-        """Return a provider that asks this server each time, unless `options` say otherwise."""
+        """Return a provider that calls this server each time, unless `options` change this."""
         return VaultKeyProvider(
             self.transit(), self.key, **{"versions_valid_s": 0.0, "dek_valid_s": 0.0, **options}
         )
 
     def settings(self) -> dict[str, str]:
-        """Return the environment of a program that keeps its keys here."""
+        """Return the environment of a program that keeps its keys in this server."""
         return {
             "EUTERPE_KEY_PROVIDER": "vault",
             "EUTERPE_VAULT_URL": self.url,
@@ -180,7 +180,7 @@ class VaultServer:
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
-            timeout = 5  # seconds until a connection that is kept open ends
+            timeout = 5  # the seconds after which an idle connection ends
 
             def do_GET(self) -> None:
                 body = self.rfile.read(int(self.headers.get("content-length") or 0))

@@ -1,4 +1,4 @@
-"""Build the wheel, and install it in an environment of its own beside links to the packages it requires."""
+"""Build the wheel, and install it in a separate environment with links to the packages it requires."""
 
 import subprocess
 import sys
@@ -24,9 +24,9 @@ def build_wheel(folder: Path) -> Path:
 
 
 def install_wheel(wheel: Path, extra: str, folder: Path) -> Path:
-    """Make an environment with the wheel and the packages of the extra; return its Python.
+    """Make an environment with the wheel and the packages of the extra. Return its Python.
 
-    The packages are links to those of this environment, so there is no network and no wait.
+    The packages are links to those of this environment, so the install is fast and needs no network.
     """
     venv.create(folder)
     python = folder / "bin" / "python"
@@ -46,7 +46,7 @@ def _tops(name: str) -> Iterator[Path]:
 
 
 def _required(name: str, extra: str = "") -> Iterator[str]:
-    """Yield the names of the distributions that this one requires, directly or not, on this Python."""
+    """Yield the names of the distributions that this one requires, also indirectly, on this Python."""
     for line in distribution(name).requires or ():
         requirement = Requirement(line)
         if requirement.marker is None or requirement.marker.evaluate({"extra": extra}):
