@@ -33,8 +33,8 @@ from euterpe.wiring.database import open_database
 
 PEERS = ("procrastinate", "pgqueuer")
 ENGINES = ("postgres", "sqlite")
-# The numbers of worker processes. SQLite has one writer. Postgres is fastest with one process more than the
-# machine has cores; the machine has two cores.
+# The numbers of worker processes. SQLite has one writer. Postgres is fastest with one process more than there
+# are cores (two).
 CREWS = {"postgres": 3, "postgres, one worker": 1, "sqlite": 1}
 ROUNDS = 3
 # A job with a webhook URL has pending events. No dispatcher runs, so this URL is never called.

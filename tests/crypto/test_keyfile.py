@@ -23,7 +23,7 @@ RING = {"active": "k1", "keys": {"k1": K1, "k2": K2}}
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Return the path of a key file with two keys; k1 is active."""
+    """Return the path of a key file with two keys, of which k1 is active."""
     path = tmp_path / "kek.json"
     path.touch(mode=0o600)
     path.write_text(json.dumps(RING))

@@ -177,7 +177,7 @@ def _drip_body(connection: Any) -> None:
 
 
 def _drip(connection: Any) -> None:
-    while True:  # until the other side hangs up
+    while True:  # until the sender closes the connection
         connection.write(b".")
         connection.flush()
         time.sleep(0.02)  # the pace of the drip
@@ -200,7 +200,7 @@ def test_of_an_endless_answer_only_the_beginning_is_read(
 ) -> None:
     def endless(connection: Any) -> None:
         connection.write(b"HTTP/1.1 200 OK\r\n\r\n")
-        while True:  # until the other side hangs up
+        while True:  # until the sender closes the connection
             connection.write(b"x" * 65536)
 
     receiver.respond = lambda _: Reply(write=endless)

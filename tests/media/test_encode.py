@@ -1,4 +1,4 @@
-"""Tests of encodes: every output is playable and as specified, whatever the source is."""
+"""Tests of encodes: every output is playable and as specified, for every kind of source."""
 
 import subprocess
 from concurrent.futures import ThreadPoolExecutor

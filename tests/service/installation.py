@@ -132,7 +132,7 @@ class Installation:
         receiver.secrets.append(created.webhook_secret)
 
     def run(self, *arguments: str) -> str:
-        """Run a command to its end; return its stdout."""
+        """Run a command to its end. Return its stdout."""
         ended = subprocess.run(
             [sys.executable, "-m", "euterpe", *arguments],
             env=self.environ,

@@ -58,7 +58,7 @@ def _parents() -> dict[int, int]:
     parents = {}
     for entry in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
-            # The name of the program may contain anything; it ends at the last parenthesis.
+            # The name of the program may contain any character. It ends at the last parenthesis.
             fields = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()
             parents[int(entry.name)] = int(fields[1])
     return parents

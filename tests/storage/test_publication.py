@@ -105,7 +105,7 @@ UPLOADS = {
 def test_the_held_put_of_a_stale_worker_does_not_replace_the_new_owners_object(
     serve: Serve, egress: Egress, tmp_path: Path, upload_name: str
 ) -> None:
-    """Google accepts no condition at the end of an upload in parts, see docs/storage.md."""
+    """Google's uploads in parts are left out, because their end accepts no condition (docs/storage.md)."""
     kind, size, method, part = UPLOADS[upload_name]
     store = ConditionalStore()
     server = serve(store)

@@ -1,4 +1,4 @@
-"""A program for tests that kill it: it writes an output, prints `sent`, and never publishes it."""
+"""A program for tests that kill it. It writes an output, prints `sent`, and never publishes the output."""
 
 import signal
 import sys

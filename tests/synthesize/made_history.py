@@ -1,4 +1,4 @@
-"""Synthetic histories for the tests, as rows of plain values; instants are in milliseconds."""
+"""Synthetic histories for the tests, as rows of plain values. Instants are in milliseconds."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping

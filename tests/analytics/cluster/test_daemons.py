@@ -1,4 +1,4 @@
-"""A failed test leaves no Spark process or file behind; the fixture `cluster_folder` checks it."""
+"""A failed test leaves no Spark process or file behind. The fixture `cluster_folder` checks this."""
 
 import socket
 

@@ -1,4 +1,4 @@
-"""Database outages: calls raise typed errors, no thread dies, and work resumes by itself afterwards."""
+"""Database outages: calls raise typed errors, no thread dies, and work resumes after the outage."""
 
 import threading
 from collections.abc import Callable, Iterator

@@ -15,7 +15,7 @@ def collect_until_finished(
     *,
     producers: Sequence[Child] = (),
 ) -> None:
-    """Record messages until all producers are done and no work remains; then stop the workers."""
+    """Record messages until all producers are done and no work remains. Then stop the workers."""
     producing, finished = list(producers), False
     while not finished:
         for child, message in receive_any([*producing, *workers]):

@@ -32,7 +32,7 @@ class Child:
         self.pipe.send((task, arguments))
 
     def receive(self) -> Any:
-        """Return the next message of the child; raise its error, if it sent one."""
+        """Return the next message of the child. If the message is an error, raise it."""
         assert self.pipe.poll(_TIMEOUT_S), f"{self.name} is silent"
         message = self.pipe.recv()
         assert not isinstance(message, TaskFailed), f"{self.name}: {message.trace}"
