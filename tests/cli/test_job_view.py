@@ -201,7 +201,7 @@ def test_an_error_is_printed_once(screen: Screen) -> None:
     text = screen(show_attempts, [early, attempt(2, error=FORBIDDEN)], failed, all_=False)
     assert "early" in text
     assert "source_forbidden" in text
-    assert "answered 403" not in text, "the job itself shows it"
+    assert "answered 403" not in text, "the view of the job shows this message"
     events = [event(1, last_error="refused"), event(2), event(3, last_error="refused")]
     text = screen(show_events, events, failed, all_=False)
     assert text.count("refused") == 1

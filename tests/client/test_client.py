@@ -330,7 +330,7 @@ def test_many_jobs_are_asked_for_a_hundred_at_a_time(server: Server, client: Cli
 
     server.script(answer, answer, problem(404, "not_found"))
     job_ids = [f"job-{number}" for number in range(201)]
-    assert list(client.statuses(job_ids)) == job_ids[:200], "the last one is not there"
+    assert list(client.statuses(job_ids)) == job_ids[:200], "the service does not have the last job"
     assert [len(request.query) for request in server.requests] == [100, 100, 1]
 
 

@@ -52,7 +52,7 @@ def test_it_forgets_what_is_old_and_so_does_not_grow(receivers: str) -> None:
         seen.first_time("a")
     clock.advance(60_000)
     with SqlDedupe(receivers, keep_seconds=60, clock=clock) as seen:
-        assert not seen.first_time("a"), "its time is not over yet"
+        assert not seen.first_time("a"), "`keep_seconds` are not over yet"
     clock.advance(1)
     with SqlDedupe(receivers, keep_seconds=60, clock=clock) as seen:
         seen.first_time("b")

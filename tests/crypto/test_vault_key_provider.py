@@ -126,7 +126,7 @@ def test_a_dek_is_asked_for_once_while_it_is_remembered(vault: VaultServer, cloc
         assert unseal(sealed, CONTEXT, provider) == b"secret"
     assert decrypts(vault) == 1
     vault.is_sealed = True
-    assert unseal(sealed, CONTEXT, provider) == b"secret", "an outage of Vault stops no known secret at once"
+    assert unseal(sealed, CONTEXT, provider) == b"secret", "known secrets must open in an outage of Vault"
     vault.is_sealed = False
     with pytest.raises(CannotDecrypt):
         unseal(sealed, webhook_secret_context("r2", "s1"), provider)

@@ -153,7 +153,7 @@ def test_memory_is_bounded_by_requester_first() -> None:
     requesters = scheduler.inner._requesters
     assert len(requesters["hostile"]) == 20
     assert scheduler.inner.unproven_destinations([event(1, to="mine")]) == set(), (
-        "those of other requesters are kept"
+        "destinations of other requesters must be kept"
     )
     for number in range(500):
         scheduler.add(event(1, requester=f"r{number}"))

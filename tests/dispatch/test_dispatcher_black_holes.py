@@ -28,7 +28,7 @@ def test_all_other_receivers_are_served_while_black_holes_still_wait(
     with dispatching(store):
         receiver.wait_for(200)
         tried = [black_hole for black_hole in black_holes if black_hole.received]
-        assert len(tried) >= 4, "as many as may be tried at the same time"
+        assert len(tried) >= 4, "as many trials as allowed must run at the same time"
         assert {(len(black_hole.received), black_hole.concurrent) for black_hole in tried} == {(1, 1)}
         for black_hole in black_holes:
             black_hole.open.set()

@@ -91,12 +91,12 @@ def test_what_is_known_of_a_dead_receiver_survives_a_restart(
     with record_dials(store) as record:
         add_events_at(store, hostile, [dead], each=10)
         outbox.wait_until(lambda: len(outbox.settled) >= 10)
-    assert 3 <= len(record.addresses) <= 5, "after that its circuit breaker is open"
+    assert 3 <= len(record.addresses) <= 5, "the circuit breaker must open after these dials"
     with record_dials(store, "d2") as again:
         add_events_at(store, hostile, [dead], each=10)
         add_events_at(store, requester, [receiver.url])
         outbox.wait_until(lambda: len(outbox.settled) >= 21)
-    assert [port for _, port in again.addresses].count(9) <= 1, "at most the probe"
+    assert [port for _, port in again.addresses].count(9) <= 1, "only the probe may be dialled"
     refused = [each for each in outbox.settled if "receiver_down" in str(each.decision)]
     assert len(refused) >= 14
 

@@ -60,7 +60,7 @@ def test_an_outage_of_the_keys_is_one_warning_and_few_writes(
     provider.is_away, before = True, len(provider.calls)
     with capture_logs() as logs, dispatching(store, keys_pause_s=60.0):
         outbox.wait_until(lambda: len(outbox.postponed) >= 10)
-    assert outbox.postponements <= 3, "those of a batch that was claimed meanwhile, too"
+    assert outbox.postponements <= 3, "the batches must be postponed in at most 3 calls"
     assert len(provider.calls) == before + 1, "the receiver is unproven, so one send was under way"
     assert [log["event"] for log in logs if log["log_level"] == "warning"] == ["key_provider_unavailable"]
 

@@ -72,7 +72,7 @@ def test_a_lost_lease_is_noticed_at_the_next_heartbeat(
     assert again.event_id == event.event_id
     lease_keeper.beat()
     assert not lease_keeper.holds_for(event, 1)
-    assert lease_keeper.holds_for(again, 1), "the same event, under a later claim"
+    assert lease_keeper.holds_for(again, 1), "the later claim of the same event must be held"
 
 
 def test_a_heartbeat_after_an_event_was_settled_keeps_the_other_leases(

@@ -35,7 +35,7 @@ def test_a_destination_that_falls_silent_gets_one_at_a_time_until_it_answers_aga
     scheduler.add(*events(9))
     first, *others = scheduler.start_all()
     scheduler.finish([first], Outcome.SILENCE, after_s=0.1)
-    assert scheduler.start_all() == [], "the others are still under way"
+    assert scheduler.start_all() == [], "the other sends are still under way"
     scheduler.finish(others[:3], Outcome.NOTHING)
     assert scheduler.start_all() == []
     scheduler.finish(others[3:], Outcome.ANSWER)
@@ -93,11 +93,11 @@ def test_a_requester_whose_receivers_stop_answering_holds_at_most_half_of_all_sl
         scheduler.add(*events(5, to=name))
         under_way += len(scheduler.start_all())
         scheduler.clock.now += SLOW_AFTER_S
-    assert under_way == 13, "of twenty-five"
+    assert under_way == 13, "13 of 25 events must be under way"
     assert scheduler.inner.room() > 0, "events that cannot be sent do not keep others from being claimed"
     scheduler.add(event(1, to="b", requester="another"))
     assert len(scheduler.start_all()) == 1
-    assert scheduler.hand_back(), "and the rest is handed back"
+    assert scheduler.hand_back(), "the other events must be handed back"
 
 
 def test_one_slot_is_kept_for_receivers_that_answer(scheduler: SchedulerHarness) -> None:
@@ -175,7 +175,7 @@ def test_a_slow_destination_keeps_what_it_can_take_soon(scheduler: SchedulerHarn
     assert scheduler.hand_back() == []
     scheduler.clock.now += 0.25
     (back,) = scheduler.hand_back()
-    assert back.events == events(10, to="slow", first=21), "at 20 a second, 10 in half a second"
+    assert back.events == events(10, to="slow", first=21), "at 20 events a second, 10 are sent in 0.5 s"
 
 
 def test_a_fast_destination_keeps_everything(scheduler: SchedulerHarness) -> None:
@@ -234,7 +234,7 @@ def test_an_answer_resets_the_delay_of_events_that_are_handed_back(scheduler: Sc
     scheduler.add(*events(30, to="hole"))
     assert len(scheduler.start_all()) == 5
     scheduler.clock.now += SLOW_AFTER_S
-    assert [back.delay_ms for back in scheduler.hand_back()] == [1_000], "and not half a minute"
+    assert [back.delay_ms for back in scheduler.hand_back()] == [1_000], "the delay must not be half a minute"
 
 
 def test_the_events_of_a_job_go_one_after_the_other_in_their_order(scheduler: SchedulerHarness) -> None:
@@ -304,16 +304,16 @@ def test_the_next_change_is_when_something_has_waited_long(scheduler: SchedulerH
     scheduler.add(*events(2))
     scheduler.clock.now += 0.2
     scheduler.start_all()
-    assert scheduler.inner.next_change() == pytest.approx(0.1), "until the trial counts as slow"
+    assert scheduler.inner.next_change() == pytest.approx(0.1), "the trial counts as slow in 0.1 s"
     scheduler.clock.now += 0.1
-    assert scheduler.inner.next_change() == pytest.approx(0.2), "until the waiting event is handed back"
+    assert scheduler.inner.next_change() == pytest.approx(0.2), "the event is handed back in 0.2 s"
     scheduler.clock.now += 0.2
     assert scheduler.inner.next_change() is None
 
 
 def test_a_send_to_an_unproven_receiver_counts_as_slow_sooner(scheduler: SchedulerHarness) -> None:
     scheduler.add(*[event(n, to=f"d{n}") for n in range(1, 9)])
-    assert len(scheduler.start_all()) == 4, "the slots for trials"
+    assert len(scheduler.start_all()) == 4, "there are four slots for trials"
     scheduler.clock.now += 0.09
     assert scheduler.start_all() == []
     scheduler.clock.now += 0.01

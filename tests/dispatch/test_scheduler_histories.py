@@ -93,7 +93,7 @@ class Histories(RuleBasedStateMachine):
         assert not room or waiting <= 20 * self.batch
         owners = {one.requester_id for one in self.waiting.values()}
         assert self.scheduler.inner.saturated() <= owners, (
-            "a requester without claimed events is always claimed for"
+            "a requester without claimed events is never saturated"
         )
 
     def check_share(self, started: Send) -> None:

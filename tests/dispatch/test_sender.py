@@ -265,7 +265,7 @@ def test_a_url_that_cannot_be_read_is_not_delivered(
 
 def test_nothing_is_sent_unsigned(build: Build, event: ClaimedEvent, receiver: Receiver) -> None:
     delivery, outcome = build().deliver(replace(event, requester_id="stranger"))
-    assert isinstance(delivery.decision, Redeliver), "an operator may still create one"
+    assert isinstance(delivery.decision, Redeliver), "an operator may still create a secret"
     assert delivery.decision.reason.startswith("no_webhook_secret: stranger")
     assert (outcome, receiver.received) == (Outcome.NOTHING, [])
 

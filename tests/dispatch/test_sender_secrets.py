@@ -29,7 +29,7 @@ def test_a_new_secret_signs_beside_the_old_one_within_seconds(
 ) -> None:
     assert secrets.for_requester(requester.requester_id) == [requester.webhook_secret]
     new = store.requesters.rotate_secret(requester.requester_id, old_valid_ms=60_000)
-    assert secrets.for_requester(requester.requester_id) == [requester.webhook_secret], "cached"
+    assert secrets.for_requester(requester.requester_id) == [requester.webhook_secret], "it is still cached"
     clock.now += 3
     assert secrets.for_requester(requester.requester_id) == [new, requester.webhook_secret]
 
@@ -53,4 +53,4 @@ def test_the_cache_of_secrets_is_bounded(store: Store, requester: NewRequester, 
     secrets.for_requester(requester.requester_id)
     secrets.for_requester(other.requester_id)
     new = store.requesters.rotate_secret(requester.requester_id, old_valid_ms=0)
-    assert secrets.for_requester(requester.requester_id) == [new], "not cached any more"
+    assert secrets.for_requester(requester.requester_id) == [new], "the old secret is not cached any more"

@@ -143,7 +143,7 @@ def test_retry_after_is_honoured_within_bounds() -> None:
     assert deliver(503, retry_after_ms=10**12) == Redeliver(HOUR_MS, "answered 503")
     early = deliver(503, retry_after_ms=1)
     assert isinstance(early, Redeliver)
-    assert early.delay_ms >= 5_000, "never sooner than the schedule"
+    assert early.delay_ms >= 5_000, "the delay must not be shorter than the schedule's"
 
 
 def test_an_errors_message_can_always_be_stored() -> None:

@@ -108,7 +108,7 @@ def put_token(harness: WorkerHarness, job_id: str, value: str) -> int:
 
 def assert_refused(job: JobRow) -> None:
     assert (job.status, job.error_code) == ("failed", "source_forbidden")
-    assert job.refresh_count == 3, "its budget is spent, and not exceeded"
+    assert job.refresh_count == 3, "the budget of refreshes is spent, but not exceeded"
 
 
 @pytest.mark.parametrize("call", ["HEAD clip", "GET clip", "PUT partNumber=2"])
@@ -123,7 +123,7 @@ def test_a_job_goes_on_with_the_credentials_of_the_answer(
     assert (job.credential_version, job.refresh_count) == (2, 1)
     (refresh,) = requester.refreshes
     assert (refresh.job_id, refresh.credential_version, refresh.reason) == (job_id, 1, "forbidden")
-    assert proxy.count("DELETE", "uploadId") == proxy.count("POST", "uploads") - 1, "no part is left"
+    assert proxy.count("DELETE", "uploadId") == proxy.count("POST", "uploads") - 1, "no upload may be left"
 
 
 def test_a_refresh_call_has_the_format_of_the_jobs_webhooks(

@@ -88,7 +88,7 @@ def test_new_credentials_cure_a_job_whose_key_is_lost(
     clock.advance(5_000)
     run_attempt(tools)
     error = store.jobs.get(job_id).last_error or {}
-    assert (error["code"], error["phase"]) == ("endpoint_not_allowed", "fetching"), "they were opened"
+    assert (error["code"], error["phase"]) == ("endpoint_not_allowed", "fetching"), "credentials must open"
 
 
 def test_a_cancel_ends_a_job_whose_secrets_cannot_be_opened(store: Store, tools: Tools) -> None:

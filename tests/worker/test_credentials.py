@@ -50,7 +50,7 @@ def test_credentials_that_expire_soon_are_used_while_the_keys_are_away(
         credentials = access.on("output", upload)
         assert access.on("output", upload) is credentials
     assert credentials is not None
-    assert len(provider.calls) == before + 1, "one look: a wait would use up the time that is left"
+    assert len(provider.calls) == before + 1, "only one call: a wait would use up the remaining time"
     assert [entry["event"] for entry in logs] == ["key_provider_unavailable", "early_refresh_skipped"]
 
 

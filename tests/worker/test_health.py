@@ -76,7 +76,7 @@ def test_pauses_double_up_to_a_minute_until_a_check_passes(
         checks = check.checks
         now.s += pause_s - 0.1
         assert not gate.may_claim()
-        assert check.checks == checks, "it does not check during a pause"
+        assert check.checks == checks, "the gate must not check during a pause"
         now.s += 0.1
     assert not gate.may_claim()
     check.fault = None

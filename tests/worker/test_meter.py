@@ -40,7 +40,7 @@ def test_unchanged_usage_is_not_written_again() -> None:
     meter.add("bytes_out", 10)
     meter.add("bytes_out", 5)
     assert meter.changes() == {"cpu_seconds": 1.5, "bytes_out": 15, "measured": "last_beat"}
-    assert meter.changes() is not None, "what was not written yet is returned again"
+    assert meter.changes() is not None, "changes that are not written are returned again"
     meter.note_written(meter.document("last_beat"))
     assert meter.changes() is None
     meter.note(cpu_seconds=2.0)

@@ -86,7 +86,7 @@ def test_a_rotation_reaches_a_worker_that_runs(url: str, store: Store, tools: To
             job_id = submit(api_store)
             assert store.rewrap.in_use() == {f"k{number}": 1}
             ended = wait_for_end(worker_store, job_id)
-            assert ended.error_code == "endpoint_not_allowed", "they were opened"
+            assert ended.error_code == "endpoint_not_allowed", "the credentials must be opened"
             assert len(worker_store.jobs.attempts(job_id)) == 1
             erase_jobs(worker_store.database, "r1")
 

@@ -31,7 +31,7 @@ def test_the_same_request_gets_the_stored_answer(store: Store, clock: SettableCl
     clock.advance(60_000)
     (again,) = accept(store, keyed())
     assert (again.job_id, again.replayed) == (first.job_id, True)
-    assert again.response == first.response, "the stored answer, not the present state"
+    assert again.response == first.response, "the answer must be the stored answer"
     assert len(store.jobs.page()) == 1
 
 
@@ -119,7 +119,7 @@ def test_a_source_ref_belongs_to_one_job_for_ever(store: Store) -> None:
     enqueue(store, source_ref="bull:1")
     with pytest.raises(DuplicateSource):
         store.enqueue.many([new_job(source_ref="bull:2"), new_job(source_ref="bull:1")])
-    assert len(store.jobs.page()) == 1, "nothing half-written"
+    assert len(store.jobs.page()) == 1, "no part of the batch must be stored"
 
 
 def test_one_bad_job_does_not_fail_its_neighbours_in_a_shared_commit(store: Store) -> None:

@@ -159,7 +159,7 @@ def test_a_retried_job_keeps_its_place_in_its_group(store: Store, clock: Settabl
     clock.advance(1_000)
     assert store.inbox.claim("w1", 10) == []
     advance(store, overtaking, until=JobStatus.SUCCEEDED)
-    assert claim_one(store).job_id == first, "it is in line again, before the younger job"
+    assert claim_one(store).job_id == first, "the older job must go before the younger job again"
     assert statuses(store, [third]) == [JobStatus.QUEUED]
 
 
@@ -240,7 +240,7 @@ def test_a_group_goes_on_though_its_next_job_is_being_written_to(store: Store) -
         connection.execute(sa.update(inbox_jobs).where(inbox_jobs.c.job_id == second).values(refresh_count=1))
         finishing.start()
         while not waits_for_a_lock(store):
-            assert finishing.is_alive(), "it skipped the locked row instead of waiting for it"
+            assert finishing.is_alive(), "the end skipped the locked row instead of waiting for it"
     finishing.join(30)
     assert ids(store.inbox.claim("w1", 10)) == [second]
 

@@ -62,7 +62,7 @@ def test_a_success_without_an_account_keeps_that_of_the_last_beat(store: Store) 
     job = claim_one(store)
     store.inbox.heartbeat([job], used={job_id: BEAT})
     assert advance(store, job, until=JobStatus.SUCCEEDED)
-    assert timings_of(store, job_id) == [BEAT], "a success without an account of its own keeps it"
+    assert timings_of(store, job_id) == [BEAT], "a success without an account keeps the last account"
 
 
 def test_fenced_writes_a_stale_worker_changes_no_account(store: Store, clock: SettableClock) -> None:

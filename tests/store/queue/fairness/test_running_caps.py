@@ -55,7 +55,7 @@ def test_a_new_cap_waits_for_an_enqueue_in_flight(store: Store, newsroom: str) -
     with enqueue_in_flight(store, new_job(requester_id=newsroom)):
         setting.start()
         while not waits_for_a_lock(store):
-            assert setting.is_alive(), "it has not waited for the enqueue"
+            assert setting.is_alive(), "`set` has not waited for the enqueue"
     setting.join()
     enqueue(store, 3, requester_id=newsroom)
     assert claimed_from(store) == [newsroom]
