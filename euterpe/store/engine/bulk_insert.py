@@ -1,4 +1,4 @@
-"""Insert many rows in the cheapest way of each engine: executemany, COPY, or one JSON parameter."""
+"""Insert many rows in the fastest way for each engine: executemany, COPY, or one JSON parameter."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from operator import itemgetter
@@ -11,10 +11,11 @@ from euterpe.store.engine.engines import EngineKind, Engines
 
 Row = Mapping[str, Any]  # the values of a row by column
 Values = Sequence[Any]
-# COPY is cheaper than JSON from this many rows on: it needs two more round trips, but each row costs the
-# server half as much.
+# From this many rows on, COPY is faster than JSON. COPY needs two more round trips than JSON, but the server
+# needs half the time for each row.
 _COPY_MIN_ROWS = 25
-# libSQL's server closes the connection on a message above 16 MiB, and a hundred specs can take 25 MiB.
+# Send a batch in messages of at most this many characters: libSQL's server closes the connection when a
+# message exceeds 16 MiB, and a hundred specs can take 25 MiB.
 _MAX_MESSAGE = 4 * 1024 * 1024
 
 
@@ -39,8 +40,9 @@ class BulkInsert:
         if not rows:
             return
         if self._kind is EngineKind.SQLITE:
-            # SQLite runs in this process, so a row costs a bind and a step and no round trip: a third of the
-            # cost of JSON. `exec_driver_sql` avoids SQLAlchemy's work per row, which would double the cost.
+            # SQLite runs in this process: a row needs a bind and a step, but no round trip. This takes a
+            # third of the time of JSON. `exec_driver_sql` avoids SQLAlchemy's work for each row, which would
+            # double the time.
             connection.exec_driver_sql(self._one_by_one, self._dumped(rows))
         elif self._kind is EngineKind.POSTGRES and len(rows) >= _COPY_MIN_ROWS:
             self.copy_in(connection, self._dumped(rows))
@@ -73,7 +75,10 @@ class BulkInsert:
 
 
 def _in_messages(rows: Sequence[Row]) -> Iterator[str]:
-    """Yield the batch as JSON arrays of at most `_MAX_MESSAGE` characters, or of a single longer row."""
+    """Yield the batch as JSON arrays of at most `_MAX_MESSAGE` characters.
+
+    Only an array of a single row may be longer.
+    """
     # Encode all rows at once, and encode each half again if the text is too long. Encoding row by row would
     # take twice as long.
     whole = encode(rows)

@@ -10,15 +10,15 @@ from sqlalchemy import BigInteger, ColumnElement, literal_column
 
 class Clock(Protocol):
     def now(self, dialect: str) -> ColumnElement[int]:
-        """Return the current instant in milliseconds, as an expression for that dialect."""
+        """Return a SQL expression of this dialect for the current time, as Unix time in milliseconds."""
         ...
 
 
 _NOW = {
-    # The start of the statement is constant during the statement, so Postgres can search an index with it.
-    # The start of the transaction (`now()`) would be too old if the transaction has waited.
+    # `statement_timestamp()` is constant during a statement, so Postgres can search an index with it. `now()`
+    # is the start of the transaction, which is too old if the transaction has waited.
     "postgresql": "(extract(epoch FROM statement_timestamp()) * 1000)::bigint",
-    # unixepoch('subsec') needs SQLite 3.42; Debian 12 has 3.40.
+    # Do not use unixepoch('subsec'): it needs SQLite 3.42, and Debian 12 has 3.40.
     "sqlite": "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)",
 }
 

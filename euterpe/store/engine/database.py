@@ -35,7 +35,7 @@ class Database:
 
     @contextmanager
     def transaction(self) -> Iterator[sa.Connection]:
-        """Run the block in a write transaction; after the commit, send the wake-ups that it announced."""
+        """Run the block in a write transaction. After the commit, send the wake-ups that were announced."""
         topics: set[Topic] = set()
         with (
             _typed_errors(),
@@ -62,7 +62,7 @@ class Database:
             yield connection
 
     def claim_in_batches(self, limit: int, claim: Callable[[int], list[_Claim]]) -> list[_Claim]:
-        """Claim up to `limit` rows, in calls that claim at most `read_limit` rows each."""
+        """Claim up to `limit` rows, with calls of `claim` for at most `read_limit` rows each."""
         claimed: list[_Claim] = []
         while len(claimed) < limit:
             part = min(limit - len(claimed), self.engines.read_limit)
@@ -71,7 +71,8 @@ class Database:
             except StoreUnavailable:
                 if not claimed:
                     raise
-                return claimed  # else these claimed rows would stay unused until their leases expire
+                # If this raised, the rows claimed so far would stay unused until their leases expire.
+                return claimed
             claimed += found
             if len(found) < part:
                 break
@@ -81,7 +82,7 @@ class Database:
         return int(connection.execute(sa.select(self.now)).scalar_one())
 
     def journal_mode(self) -> str:
-        """Return the journal mode of an SQLite database: `wal`, if the file system supports it."""
+        """Return an SQLite database's journal mode, which is `wal` if the file system supports WAL."""
         with self.snapshot() as connection:
             return str(connection.exec_driver_sql("PRAGMA journal_mode").scalar_one())
 
@@ -91,9 +92,9 @@ class Database:
             return str(connection.exec_driver_sql("SHOW server_encoding").scalar_one())
 
     def vacuum_and_analyze(self) -> None:
-        """Update the planner's statistics after a bulk load.
+        """Update the planner's statistics after a bulk load; on Postgres, also vacuum the tables.
 
-        On Postgres, autovacuum would do the same a minute later.
+        Postgres' autovacuum would do both a minute later.
         """
         if self.kind is EngineKind.POSTGRES:
             with self.engines.write.execution_options(isolation_level="AUTOCOMMIT").connect() as connection:
@@ -133,8 +134,9 @@ _REJECTED = ("does not exist", "authentication failed", "no pg_hba.conf entry", 
 def _typed_errors() -> Iterator[None]:
     """Raise the store's errors instead of the driver's.
 
-    They are raised `from None`, because a logged traceback also prints the cause. Postgres puts whole rows
-    into its errors, so the log would contain `DETAIL: Failing row contains (…)` with the job's spec.
+    The store's errors are raised `from None`: otherwise a logged traceback would also print the driver's
+    error. Postgres puts whole rows into its errors, so the log would contain `DETAIL: Failing row contains
+    (…)` with the job's spec.
     """
     try:
         yield
@@ -177,7 +179,8 @@ def _with_statement(raised: StoreError, error: exc.DBAPIError) -> StoreError:
 def _without_rows(error: exc.DBAPIError) -> str:
     """Return the first line of the driver's message, because the other lines may quote a row.
 
-    In Postgres' class 22 (data exception) the first line quotes a value: return only the SQLSTATE.
+    For an error of Postgres' class 22 (data exception), return only its type and its SQLSTATE, because the
+    first line quotes a value.
     """
     state = getattr(error.orig, "sqlstate", None)
     if state is not None and state.startswith("22"):
@@ -202,6 +205,6 @@ def _is_transient(error: exc.DBAPIError) -> bool:
     name = getattr(error.orig, "sqlite_errorname", None)
     if name is not None:
         return str(name).startswith(_TRANSIENT)
-    # psycopg raises OperationalError without a state only when there is no connection. libpq gives the reason
-    # only as text.
+    # psycopg raises OperationalError without a SQLSTATE only if there is no connection. libpq gives the
+    # reason only as text, so search this text for a permanent rejection.
     return isinstance(error, exc.OperationalError) and not any(word in str(error.orig) for word in _REJECTED)

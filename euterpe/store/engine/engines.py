@@ -17,7 +17,7 @@ from euterpe.runtime.retry import jittered
 from euterpe.store.engine.write_wait import seconds_left
 from euterpe.store.errors import StoreUnavailable, UnsupportedDatabase
 
-# The busy timeout of SQLite while a connection is opened or reads.
+# SQLite's busy timeout: for every connection while it is opened, and for the connections that read.
 BUSY_TIMEOUT_MS = 30_000
 # SQLSTATE read_only_sql_transaction: a write on a Postgres standby.
 READ_ONLY = "25006"
@@ -49,7 +49,7 @@ class Engines:
 
     @property
     def read_limit(self) -> int:
-        """Return how many rows with a spec or a secret one response may contain.
+        """Return the limit on the number of rows for a query that reads specs or secrets.
 
         libSQL's server limits a response to 10 MiB. A row may have 256 KiB of spec and 256 KiB of outputs.
         """
@@ -67,7 +67,7 @@ def sqlite_file(url: str) -> Path | None:
 
 
 def open_engines(url: str) -> Engines:
-    """Return unconnected pools for a database URL; raise UnsupportedDatabase if it cannot be used."""
+    """Return unconnected pools for a database URL; raise UnsupportedDatabase if the URL cannot be used."""
     kind, parsed = _parse(url)
     opener = {EngineKind.SQLITE: _sqlite, EngineKind.LIBSQL: _libsql, EngineKind.POSTGRES: _postgres}[kind]
     try:
@@ -122,15 +122,15 @@ def _sqlite(url: sa.URL) -> Engines:
         connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
         (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
         if mode == "wal" and not read_only:
-            # Disable SQLite's wait: `_begin_when_free` waits for the write lock, and a writer that has this
-            # lock waits for nothing else in WAL mode.
+            # Disable SQLite's own wait for locks: `_begin_when_free` waits for the write lock, which is the
+            # only lock that a writer waits for in WAL mode.
             connection.execute("PRAGMA busy_timeout = 0")
             # Keep the statement journal in memory. Above 64 KiB (about a hundred jobs) SQLite would write it
             # to a file, which would take a twentieth of the time of a large batch.
             connection.execute("PRAGMA temp_store = MEMORY")
-            # The WAL grows as long as a stalled reader needs it. SQLite truncates it to 64 MiB afterwards.
+            # The WAL grows while a stalled reader needs it. Afterwards SQLite truncates the WAL to 64 MiB.
             connection.execute("PRAGMA journal_size_limit = 67108864")
-        # With FULL, a job that was answered with 202 survives a power loss (docs/guarantees.md).
+        # With FULL, a job whose request was answered with 202 survives a power loss (docs/guarantees.md).
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA foreign_keys = ON")
         connection.execute(f"PRAGMA query_only = {int(read_only)}")
@@ -172,7 +172,7 @@ def _refuse_another_file(connection: sa.Connection, url: sa.URL) -> None:
 
 
 def _libsql(url: sa.URL) -> Engines:
-    # SQLite's dialect would choose the pool class by the name of a file, which a server does not have.
+    # Set the pool class: SQLite's dialect would choose it by the file name, and a server has no file name.
     write = _engine(url, poolclass=sa.QueuePool, pool_size=1, max_overflow=0, pool_timeout=60)
     read = _engine(url, poolclass=sa.QueuePool, pool_size=4, max_overflow=12)
     event.listen(write, "begin", _begin_when_free)
@@ -183,11 +183,11 @@ def _libsql(url: sa.URL) -> Engines:
 
 
 def _begin_when_free(connection: sa.Connection) -> None:
-    """Send BEGIN IMMEDIATE; while the write lock is held, retry after short pauses, until the deadline.
+    """Send BEGIN IMMEDIATE; while another writer has the lock, retry after short pauses, until the deadline.
 
     IMMEDIATE takes the write lock at once, so no transaction has to change from reading to writing. SQLite's
-    own retries would sleep up to 0.1 s although the lock may be free again, and libSQL's server lets a writer
-    wait for only 0.1 s.
+    own retries would sleep for up to 0.1 s, even if the lock becomes free earlier. libSQL's server lets a
+    writer wait for only 0.1 s.
     """
     pause = _SHORTEST_WAIT_S
     while True:
@@ -208,15 +208,15 @@ def _is_busy(error: sa.exc.OperationalError) -> bool:
 
 
 def _discard_if_unanswered(context: sa.ExceptionContext) -> None:
-    # This is not an error that the database returned, so the statement may still be running. The next
-    # statement on this connection could become part of its transaction.
+    # Without a SQLAlchemy exception the error did not come from the database, so the statement may still be
+    # running. Discard the connection: its next statement could become part of the unfinished transaction.
     if context.sqlalchemy_exception is None:
         context.is_disconnect = True
 
 
 # Every statement of the store finds its rows by key or by a small partial index. These settings make the
-# planner use the indexes, whatever the statistics say. So a statement visits its rows one by one in the order
-# of its batch (sorted batches cannot deadlock), and never scans a million finished rows.
+# planner use the indexes, whatever the statistics say. So a statement never scans a million finished rows. It
+# visits its rows one by one in the order of its batch, so that sorted batches cannot deadlock.
 _POSTGRES_SESSION = {
     "enable_seqscan": "off",
     "enable_hashjoin": "off",
@@ -227,8 +227,9 @@ _POSTGRES_SESSION = {
 
 
 def _postgres(url: sa.URL) -> Engines:
-    # Connecting may take ten seconds, because a host that drops packets must not block a command for minutes.
-    # The keepalives detect within half a minute a server that vanished without closing the connection.
+    # Limit the time to connect to ten seconds: otherwise a host that drops packets would block a command for
+    # minutes. If a server vanishes without closing the connection, the keepalives detect this within half a
+    # minute.
     options = {
         "connect_timeout": 10,
         "keepalives_idle": 10,
@@ -237,8 +238,9 @@ def _postgres(url: sa.URL) -> Engines:
         "tcp_user_timeout": 30_000,
         "client_encoding": "utf8",
     }
-    # Set READ COMMITTED, because the server may have another default: the statement that counts a group's
-    # jobs runs after the group is locked, and must see everything that was committed before.
+    # Set READ COMMITTED, because the server may have another default. The statement that counts a group's
+    # jobs runs after the statement that locks the group, and must see all jobs that were committed before the
+    # lock was granted.
     engine = _engine(
         url,
         pool_size=8,
@@ -256,8 +258,8 @@ def _postgres(url: sa.URL) -> Engines:
 
     @event.listens_for(engine, "handle_error")
     def discard_standby(context: sa.ExceptionContext) -> None:
-        # After a failover this connection may still lead to a standby; a new connection to the same address
-        # leads to the new primary.
+        # Discard the connection: after a failover it may still lead to a standby, and a new connection to the
+        # same address leads to the new primary.
         if getattr(context.original_exception, "sqlstate", None) == READ_ONLY:
             context.is_disconnect = True
 

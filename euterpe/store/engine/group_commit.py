@@ -1,6 +1,6 @@
-"""Group commit: callers that arrive while a transaction runs share the next one.
+"""Group commit: callers that arrive while a transaction runs share the next transaction.
 
-Each caller gets its own result, and only after the commit. So one fsync serves a whole batch of callers, and
+One fsync serves a whole batch of callers. Each caller gets its own result, and only after the commit, so
 durability is the same as with one transaction per caller.
 """
 
@@ -59,7 +59,10 @@ class GroupCommit(Generic[T, R]):
         _refuse(refused)
 
     def submit(self, item: T) -> "Future[R]":
-        """Return the future of the item's result; raise StoreUnavailable if too many wait or after `stop`."""
+        """Return the future of the item's result.
+
+        Raise StoreUnavailable if too many items are waiting, or after `stop`.
+        """
         future: Future[R] = Future()
         with self._changed:
             if self._loop.is_stopping or len(self._waiting) >= self._max_waiting:
@@ -78,7 +81,8 @@ class GroupCommit(Generic[T, R]):
         try:
             self._write([entry for entry in batch if entry[1].set_running_or_notify_cancel()])
         except BaseException as error:  # noqa: BLE001  passed to the callers through their futures
-            # Catch every failure (`flush` returned no list, no memory): no caller may wait for ever.
+            # Catch every failure (for example, memory runs out, or `flush` returns no list), because no
+            # caller may wait for ever.
             _fail(batch, error)
         return 0.0
 
@@ -101,7 +105,8 @@ class GroupCommit(Generic[T, R]):
                 return
             _fail(batch, error)
             return
-        # If `flush` returned too few results, the other callers get this error: they must not wait for ever.
+        # If `flush` returned too few results, each caller without a result gets this error, because no caller
+        # may wait for ever.
         unanswered = StoreError("the write was committed, but returned no result for this item")
         missing = [unanswered] * (len(batch) - len(answers))
         for (_, future, _), answer in zip(batch, [*answers, *missing], strict=True):
@@ -112,7 +117,7 @@ class GroupCommit(Generic[T, R]):
 
 
 def _refuse(entries: Iterable[_Entry[T, R]]) -> None:
-    """Fail the entries. Do not hold the lock meanwhile, because this runs the callbacks of the futures."""
+    """Fail the entries. The caller must not hold the lock, because this runs the callbacks of the futures."""
     _fail(entries, StoreUnavailable("the service is stopping; try again"))
 
 

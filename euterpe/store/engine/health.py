@@ -1,4 +1,4 @@
-"""Check the stored data for damage within a time limit, and test whether the database takes writes.
+"""Check the stored data for damage within a time limit, and test whether the database accepts writes.
 
 The check finds only damage that the engine can detect. No engine keeps a checksum of each value by default,
 so a changed letter within a text is not found.
@@ -16,7 +16,8 @@ from euterpe.store.engine.engines import EngineKind
 from euterpe.store.errors import StoreError, StoreUnavailable
 from euterpe.store.tables import metadata, write_probe
 
-# A full check of a large database takes minutes, but the user of `euterpe doctor` waits for the result.
+# The time limit of a check. A full check of a large database would take minutes, in which the user of
+# `euterpe doctor` would have to wait.
 TIME_S = 20.0
 _MAX_FINDINGS = 5
 _HEAD_ROWS = 1_000
@@ -32,12 +33,12 @@ _QUERY_CANCELED = "57014"
 @dataclass(frozen=True)
 class DamageReport:
     damage: tuple[str, ...]  # names of tables, indexes and pages, never a row
-    is_complete: bool  # False: the time ran out before everything was read
+    is_complete: bool  # False: the check ended early, at its time limit or after `_MAX_FINDINGS` findings
     extent: str  # what was checked
 
 
 def check_integrity(database: Database, time_s: float = TIME_S) -> DamageReport:
-    """Read as much as the time allows, and return the damage found."""
+    """Check as much of the database as the time allows, and return the damage found."""
     deadline = time.monotonic() + time_s
     if database.kind is EngineKind.SQLITE:
         return _sqlite(database, deadline)
@@ -58,7 +59,7 @@ def _sqlite(database: Database, deadline: float) -> DamageReport:
 
 
 def _integrity(database: Database, deadline: float) -> list[str] | None:
-    """Return the findings of SQLite's integrity check, or None if the time ran out first."""
+    """Return the findings of SQLite's integrity check, or None if the check reached the time limit."""
     with database.snapshot() as connection:
         driver: Any = connection.connection.driver_connection
         driver.set_progress_handler(lambda: time.monotonic() > deadline, _STEPS_BETWEEN_CHECKS)
@@ -135,7 +136,10 @@ def _catalog() -> Iterator[Check]:
 
 
 def _heads() -> list[Check]:
-    """Return one check per table. It reads whole rows as text, which includes values stored out of line."""
+    """Return one check for each table.
+
+    A check reads the first rows of its table as text, including values that are stored out of line.
+    """
     return [(table.name, _head(table)) for table in metadata.sorted_tables]
 
 

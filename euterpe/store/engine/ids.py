@@ -19,8 +19,9 @@ class _Sequence:
     def take(self, count: int) -> tuple[int, str]:
         """Return the first of `count` consecutive stamps, and 16 random hex digits for each."""
         with self._lock:
-            # A stamp is 48 bits of milliseconds and a 12-bit counter, whose overflow carries into the
-            # milliseconds. If the clock steps back, stamps count on from the last stamp until it catches up.
+            # A stamp has 48 bits of milliseconds and a 12-bit counter. An overflow of the counter carries
+            # into the milliseconds. If the clock steps back, stamps count on from the last stamp until the
+            # clock catches up.
             first = max(time.time_ns() // 1_000_000 << 12, self._last + 1)
             self._last = first + count - 1
             begin, self._used = self._used, self._used + 16 * count
@@ -38,7 +39,7 @@ def _reset_sequence() -> None:
     _sequence = _Sequence()
 
 
-# Without this a forked child would use the same random digits as its parent.
+# Without this reset a forked child would use the same random digits as its parent.
 os.register_at_fork(after_in_child=_reset_sequence)
 
 
@@ -55,7 +56,7 @@ def new_id() -> str:
 
 
 def new_ids(count: int) -> list[str]:
-    """Return `count` ids in ascending order, at a third of the cost of `count` calls to `new_id`."""
+    """Return `count` ids in ascending order, in a third of the time of `count` calls to `new_id`."""
     first, noise = _sequence.take(count)
     return [_text(first + n, noise[16 * n : 16 * n + 16]) for n in range(count)]
 

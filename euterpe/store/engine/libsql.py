@@ -10,18 +10,18 @@ from sqlalchemy.dialects import registry
 from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 from sqlalchemy.engine.interfaces import DBAPIConnection
 
-# Prefixes of the driver's errors after which its connection is unusable. TRANSACTION_TIMEOUT means that the
-# server has ended the transaction (after five seconds), so the driver's rollback would fail.
+# Prefixes of the driver's error names: after such an error the connection is unusable. TRANSACTION_TIMEOUT
+# means that the server has ended the transaction (after five seconds), so the driver's rollback would fail.
 _CONNECTION_LOST = ("HRANA_", "STREAM_", "CLIENT_CLOSED", "TRANSACTION_TIMEOUT", "SQLITE_CANTOPEN")
-# Writers wait in a queue of the server. The driver's default of 5 s is too short for eight writers.
+# Writers wait in a queue of the server. The driver's default timeout of 5 s is too short for eight writers.
 _ANSWER_TIMEOUT_S = 60.0
 
 
 async def _connect(_: Any, session: Any, url: str) -> Any:
     """Open the web socket as the driver does, but without its limit of 4 MiB on a response.
 
-    A page of jobs with large specs exceeds that limit, so claims from a queue that begins with such jobs
-    would always fail.
+    A page of jobs with large specs exceeds this limit. With the limit, claims from a queue that begins with
+    such jobs would always fail.
     """
     return await session.ws_connect(url, protocols=["hrana2"], autoclose=False, autoping=True, max_msg_size=0)
 
@@ -42,7 +42,7 @@ class LibsqlDialect(SQLiteDialect_pysqlite):
         token = f"?authToken={url.password}" if url.password else ""
         address = f"{scheme}://{url.host}:{url.port or 8080}{token}"
         options = {"isolation_level": None, "uri": True, "timeout": _ANSWER_TIMEOUT_S}
-        # One thread at a time uses a connection of the pool, but this may not be the thread that opened it.
+        # Only one thread at a time uses a connection of the pool, but not always the thread that opened it.
         return [address], {**options, "check_same_thread": False}
 
     def connect(self, *arguments: Any, **options: object) -> DBAPIConnection:

@@ -1,6 +1,7 @@
 """Schema migrations: apply numbered SQL files in order, each once, and verify the result.
 
-A program refuses a database whose schema version is not its own. The error says what to run or install.
+A program refuses a database whose schema version differs from the version that the program needs. The error
+says what to run or install.
 """
 
 import hashlib
@@ -27,10 +28,12 @@ _BOOKKEEPING = """CREATE TABLE IF NOT EXISTS schema_migrations (
     applied_at BIGINT NOT NULL,
     PRIMARY KEY (version)
 )"""
-# An arbitrary number that must never change, because two programs must not migrate at once.
+# The key of the advisory lock, an arbitrary number. It must never change: otherwise two releases could
+# migrate the same database at once.
 _ADVISORY_LOCK = 0x657574657270
-# Checksums of the first version of 0001_core, which are accepted, too. Its checks and triggers are equivalent
-# to those of the current version, but slower on SQLite. A database that has them is not changed.
+# Checksums of the first version of 0001_core, which are accepted, too. The checks and triggers of that
+# version are equivalent to those of the current version, but slower on SQLite. A database with the first
+# version is not changed.
 _FIRST_CORE_SQLITE = "a34e238d30f7ad9ed04063c1a810a433ba61dc307e49dc9c44737987cbfeb30c"
 _FIRST_CORE = {
     EngineKind.SQLITE: _FIRST_CORE_SQLITE,
@@ -70,7 +73,11 @@ def load_migrations(kind: EngineKind) -> list[Migration]:
 
 
 def inspect(database: Database) -> SchemaState:
-    """Return the applied and pending migrations; raise SchemaMismatch if an applied migration is unknown."""
+    """Return the applied and the pending migrations.
+
+    Raise SchemaMismatch if an applied migration is unknown or differs from the file in this program, or if a
+    migration before the last applied one is missing.
+    """
     with database.snapshot() as connection:
         if not sa.inspect(connection).has_table(schema_migrations.name):
             return SchemaState((), load_migrations(database.kind))
@@ -160,7 +167,10 @@ def _apply(connection: sa.Connection, migration: Migration, kind: EngineKind) ->
 
 
 def _reset_future_positions(connection: sa.Connection) -> None:
-    """Set positions in the future, which a restore from another cluster leaves, to the current position."""
+    """Lower each position above the current position to the current position.
+
+    A restore from another cluster leaves rows with such positions.
+    """
     for table in COMMIT_ORDERED_TABLES:
         now = "pg_current_xact_id()::text::bigint"
         connection.exec_driver_sql(
@@ -181,16 +191,16 @@ def _statements(sql: str, kind: EngineKind) -> list[str]:
 
 
 def verify(database: Database) -> None:
-    """Raise SchemaMismatch unless the tables that this connection uses are as expected.
+    """Raise SchemaMismatch unless this connection uses tables with the expected columns.
 
-    On Postgres, `search_path` may select other tables than the migrated ones.
+    On Postgres, `search_path` may select other tables than the migrated tables.
     """
     with database.snapshot() as connection:
         _verify(connection)
 
 
 def _verify(connection: sa.Connection) -> None:
-    """Raise SchemaMismatch unless every table of `tables.py` exists with exactly its columns."""
+    """Raise SchemaMismatch unless every table of `tables.py` exists and has exactly the defined columns."""
     inspector = sa.inspect(connection)
     for table in metadata.sorted_tables:
         if not inspector.has_table(table.name):

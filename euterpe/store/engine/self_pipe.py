@@ -1,4 +1,4 @@
-"""Self-pipe: a wait for file descriptors, which another thread can end."""
+"""Self-pipe: wait until a file descriptor is readable or another thread ends the wait."""
 
 import contextlib
 import selectors
@@ -17,8 +17,11 @@ class SelfPipe:
         self._closing = threading.Lock()
 
     def wait(self, others: Iterable[int], timeout_s: float) -> bool:
-        """Wait until one of `others` is readable or the time is up; return True if `wake` was called."""
-        # Use poll, because epoll needs its own descriptor, and would fail when no descriptor is left.
+        """Wait until one of `others` is readable, the time is up or `wake` was called.
+
+        Return whether `wake` was called.
+        """
+        # Use poll. An epoll object needs its own descriptor, so it would fail if the process had none left.
         with selectors.PollSelector() as selector:
             selector.register(self._reader, selectors.EVENT_READ)
             for descriptor in others:
@@ -29,13 +32,13 @@ class SelfPipe:
         return woken
 
     def wake(self) -> None:
-        """End the current wait of another thread, or its next wait."""
-        # An error means that the buffer is full, so the wait ends anyway, or that the pipe is closed.
+        """End the current wait of another thread. If no thread waits now, end the next wait at once."""
+        # Ignore an error: either the buffer is full, and the wait ends anyway, or the pipe is closed.
         with self._closing, contextlib.suppress(OSError):
             self._writer.send(b"r")
 
     def close(self) -> None:
-        """Close both ends. Call it after `wait` has returned for the last time."""
+        """Close both ends. Call this after `wait` has returned for the last time."""
         with self._closing:
             self._writer.close()
             self._reader.close()

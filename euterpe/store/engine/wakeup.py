@@ -26,8 +26,8 @@ class FileWatch:
     """An inotify watch on files.
 
     `sources` holds a descriptor that becomes readable when any process on this host writes to one of the
-    files. `sources` is empty if there are no paths, if the system has no inotify, or if all 128 inotify
-    instances of the user are in use.
+    files. `sources` is empty if there are no paths, if the system has no inotify, if all 128 inotify
+    instances of the user are in use, or if a file cannot be watched.
     """
 
     def __init__(self, paths: Sequence[Path]) -> None:
@@ -63,8 +63,8 @@ def _inotify(paths: Sequence[Path]) -> int | None:
 class WakeupTimings:
     """Durations between the reads of SQLite's `data_version`, in seconds."""
 
-    # The pause if the files cannot be watched. A read loads one word of shared memory; eighty passes of the
-    # loop per second cost 0.9 % of a core.
+    # The pause if the files cannot be watched. A read loads one word of shared memory. Eighty passes of the
+    # loop per second use 0.9 % of a core.
     look_every_s: float = 0.0125
     # The pause if the files are watched: inotify misses some writes, for example those of another machine.
     look_anyway_s: float = 0.1
@@ -86,16 +86,16 @@ class Listener(Protocol):
     def wait(self, timeout_s: float) -> bool:
         """Return True at the next hint, or False when the time is up or `wake` was called.
 
-        This raises no error of the database: the claim that follows raises it.
+        This does not raise if the database is unavailable: the next claim raises the error.
         """
         ...
 
     def wake(self) -> None:
-        """End the current wait of another thread, or its next one."""
+        """End the current wait of another thread. If no thread waits now, end the next wait at once."""
         ...
 
     def close(self) -> None:
-        """Release all resources. Call it after `wait` has returned for the last time."""
+        """Release all resources. Call this after `wait` has returned for the last time."""
         ...
 
 
@@ -126,7 +126,7 @@ def announcer(engines: Engines) -> Announcer:
 
 
 class NullAnnouncer:
-    """An announcer that sends nothing: SQLite's listeners detect commits themselves, libSQL's cannot."""
+    """An announcer that sends nothing: SQLite's listeners detect commits, and libSQL has no notifications."""
 
     def announce(self, topic: Topic) -> None:
         pass
@@ -156,7 +156,7 @@ class SqliteListener:
     """A listener that reads `PRAGMA data_version`.
 
     The value changes when another connection of any process has committed. An inotify watch triggers the
-    reads. It reports a write before the commit is visible, so the reads are repeated for a while.
+    reads. inotify reports a write before the commit is visible, so the reads are repeated for a while.
     """
 
     def __init__(
@@ -169,12 +169,13 @@ class SqliteListener:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._timings, self._clock = timings, clock
-        self._path = Path(str(url.database)).resolve()  # the WAL is beside the file and not beside a symlink
+        # Resolve a symlink, because the WAL is beside the file that the symlink leads to.
+        self._path = Path(str(url.database)).resolve()
         self._self_pipe = self_pipe or SelfPipe()
         self._connection: sqlite3.Connection | None = None
         self._seen = 0
         self._seen = self._version()
-        # Both files exist now, and the WAL stays as long as this connection is open.
+        # The database file and its WAL exist now, and the WAL stays as long as this connection is open.
         wal = self._path.with_name(self._path.name + "-wal")
         self._watch = FileWatch([self._path, wal] if watches_files else [])
         self._written = self._woke = float("-inf")  # the times of the last write and of the last hint
@@ -196,8 +197,8 @@ class SqliteListener:
             if now >= deadline:
                 return False
             since = now - self._written
-            # Do not wait on inotify right after a write: otherwise each written page of a large commit would
-            # cause a read. These reads took two thirds of a core.
+            # Do not wait for inotify immediately after a write: otherwise each written page of a large commit
+            # would cause a read. These reads used two thirds of a core.
             sources = self._watch.sources if since >= self._timings.shortest_pause_s else ()
             if self._self_pipe.wait(sources, min(self._pause(since), deadline - now)):
                 return False

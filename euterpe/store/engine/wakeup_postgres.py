@@ -11,8 +11,8 @@ from euterpe.runtime.background_loop import BackgroundLoop
 from euterpe.store.engine.self_pipe import SelfPipe
 from euterpe.store.engine.wakeup import Topic
 
-# NOTIFY takes a lock that serialises commits. So a separate connection sends it, once for all commits of this
-# interval.
+# NOTIFY takes a lock that serialises commits. So a separate connection sends one NOTIFY per topic for all
+# commits of this interval.
 _DEBOUNCE_S = 0.010
 # A hint need not survive a crash, so the commit does not wait for the disk.
 _NOTIFY = sa.text("SELECT set_config('synchronous_commit', 'off', true), pg_notify(:topic, '')")
@@ -58,7 +58,7 @@ class PostgresAnnouncer:
 class PostgresListener:
     """A listener that runs LISTEN on its own connection.
 
-    If the connection is lost, the next `wait` tries once to reconnect. If that fails, it only sleeps.
+    If the connection is lost, the next `wait` tries once to reconnect. If this fails, `wait` only sleeps.
     """
 
     def __init__(self, url: sa.URL, topic: Topic) -> None:
@@ -68,7 +68,7 @@ class PostgresListener:
         self._listen()
 
     def _listen(self) -> None:
-        # Ignore errors, because a server in recovery or a standby refuses LISTEN.
+        # Ignore errors: a server in recovery and a standby refuse LISTEN, and the poll finds work anyway.
         with contextlib.suppress(psycopg.Error):
             self._connection = _connect(self._url)
             try:
