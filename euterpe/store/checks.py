@@ -19,7 +19,7 @@ def check_count(value: object, field: str, low: int, high: int) -> None:
 
 
 def check_name(value: object, field: str) -> None:
-    """Raise InvalidSpec unless the value is 1 to 255 characters that engines can store and logs can show."""
+    """Raise InvalidSpec unless the value is a string of 1 to 255 characters that every engine can store."""
     if not isinstance(value, str) or not 0 < len(value) <= _MAX_TEXT:
         raise _refused(field, f"must be a string of 1 to {_MAX_TEXT} characters")
     if flaw := text_problem(value):
@@ -29,7 +29,7 @@ def check_name(value: object, field: str) -> None:
 def check_documents(documents: Mapping[str, object]) -> None:
     """Raise InvalidSpec unless every engine can store the documents.
 
-    A document must be JSON without NaN, NUL and lone surrogates, of at most 256 KiB.
+    A document must be JSON of at most 256 KiB, without NaN, infinities, NUL and lone surrogates.
     """
     for field, document in documents.items():
         try:
@@ -38,7 +38,8 @@ def check_documents(documents: Mapping[str, object]) -> None:
             raise _refused(field, "must be JSON, without NaN and infinities") from error
         if len(text) > _MAX_DOCUMENT:
             raise _refused(field, f"must be at most {_MAX_DOCUMENT} bytes of JSON")
-        if "\\u" in text:  # `json.dumps` escapes NUL and surrogates
+        # `json.dumps` escapes NUL and surrogates, so a text without escapes has neither.
+        if "\\u" in text:
             _check_strings(document, field)
 
 

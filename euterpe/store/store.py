@@ -55,7 +55,7 @@ class Store:
         """Open the database; raise SchemaMismatch unless all migrations of this program have been applied.
 
         A write waits at most `write_wait_s` for other writes. `shares` builds the object that ranks jobs for
-        claims; a benchmark passes another one, to compare the fair order with another order.
+        claims. A benchmark passes a different function, to compare the fair order with another order.
         """
         self.database = Database(url, clock, write_wait_s=write_wait_s)
         try:
@@ -95,8 +95,8 @@ class Store:
     ) -> "Future[Accepted]":
         """Seal the job's secrets and enqueue the job, in a group commit with concurrent callers.
 
-        The future gets its result after the commit. Do not call this in an event loop: sealing blocks, as the
-        key provider may be a remote service.
+        The future gets its result after the commit. Do not call this in an event loop: sealing may block,
+        because the key provider may be a remote service.
         """
         job = self.new_job(spec, requester_id, idempotency_key=idempotency_key, limits=limits)
         return self.commits.submit(job)
@@ -110,7 +110,7 @@ class Store:
         source_ref: str | None = None,
         limits: JobLimits = NO_LIMITS,
     ) -> NewJob:
-        """Return the job as it will be stored: its secrets sealed, the rest in plain text.
+        """Return the job as it will be stored: with sealed secrets, and all other values in plain text.
 
         If `may_have_secrets(spec)` is true, this may call the key provider and block. Raise
         `KeyProviderUnavailable` during an outage of the key provider.

@@ -2,8 +2,9 @@
 
 The migrations create the tables. Tests compare these definitions with the migrations of SQLite and Postgres.
 
-There are no foreign keys between the hot tables: to check a key, the database would read and lock the job of
-each inserted event, although the inserting transaction has locked this job already.
+The tables of jobs, attempts, events and deliveries have no foreign keys. To check such a key, the database
+would read and lock the job of each inserted event, although the inserting transaction has locked this job
+already.
 """
 
 from sqlalchemy import (
@@ -240,11 +241,12 @@ schema_migrations = Table(
     Column("applied_at", BigInteger, nullable=False),
 )
 
-# Analytics reads these tables in commit order: by the column `position` on Postgres, by the rowid on SQLite.
+# Analytics reads these tables in commit order: on Postgres by the column `position`, on SQLite and libSQL by
+# the rowid.
 COMMIT_ORDERED_TABLES = (inbox_jobs, job_outbox_events, job_deliveries)
 
 
 def column_names(table: Table, dialect: str) -> set[str]:
-    """Return the names of the columns that the table has on this dialect."""
+    """Return the names of the columns that the table has in databases of this dialect."""
     names = set(table.columns.keys())
     return names | {"position"} if table in COMMIT_ORDERED_TABLES and dialect == "postgresql" else names

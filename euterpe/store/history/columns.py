@@ -162,7 +162,8 @@ _EVENTS: Mapping[str, AnyColumn] = {
         name: job_outbox_events.c[name]
         for name in ("event_id", "job_id", "requester_id", "sequence", "type", "created_at")
     },
-    # An event that is inserted as `skipped` stays `skipped`, and no other event becomes `skipped`.
+    # The status shows at any time whether a webhook was wanted: an event that is inserted as `skipped` stays
+    # `skipped`, and no other event becomes `skipped`.
     "wanted": job_outbox_events.c.status != "skipped",
 }
 
@@ -182,7 +183,8 @@ _DELIVERIES: Mapping[str, AnyColumn] = {
             "ended_at",
         )
     },
-    # Read the receiver's HTTP status, or else Euterpe's code before the colon, but not the text after it.
+    # Read the receiver's HTTP status. If there is none, read Euterpe's code, which is the part of the error
+    # before the colon. Never read the part after the colon.
     "error_code": sa.case(
         (job_deliveries.c.outcome == "delivered", None),
         (

@@ -1,12 +1,13 @@
 """Read the history incrementally in commit order: no row is missed, and no row is read twice.
 
 A *cut* is the position up to which each growing table has been read. Every committed row lies before some
-later cut, and no row is added before a cut that was taken. On Postgres the position of a row is the
-transaction that inserted it, and a cut is the oldest running transaction. On the SQLite family, which has one
-writer, the position of a row is its rowid.
+later cut. After a cut was taken, no row is added before it. On Postgres the position of a row is the id of
+the transaction that inserted the row, and a cut is the id of the oldest running transaction. On the SQLite
+family, which has one writer, the position of a row is its rowid.
 
-Jobs are read through their events: a job is read with the event that led to its current state. If the job has
-changed after a cut, it is read up to a later cut, with its latest event.
+Jobs are read through their events: a job is read with the event that led to its current state. A read up to a
+cut does not return a job that changed after this cut. A read up to a later cut returns the job, with its
+latest event.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -36,8 +37,8 @@ _GROWING = dict(zip(("jobs", "events", "deliveries"), COMMIT_ORDERED_TABLES, str
 _SAMPLED_PAGES = 2_000
 # libSQL's server limits a response to 10 MiB.
 _ROWS_PER_RESPONSE = 500
-# This identifies the cluster, its failover timeline and the database. It also has the OIDs of the tables,
-# because a dump may be restored into the same database that it came from.
+# This query identifies the cluster, its failover timeline and the database. It also reads the OIDs of the
+# tables, which change when a dump is restored into the database that it came from.
 _IDENTITY = (
     "SELECT concat_ws('/', (SELECT system_identifier FROM pg_control_system()), "
     "(SELECT timeline_id FROM pg_control_checkpoint()), "
@@ -71,10 +72,10 @@ class Bookmark:
 
 @dataclass(frozen=True)
 class PositionRange:
-    """The rows of a growing table from (low, low_key) up to, but without, (high, high_key).
+    """The rows of a growing table from (low, low_key), included, to (high, high_key), excluded.
 
-    The keys divide rows that have the same position. A migration or a restore inserts all its rows in a
-    single transaction, and so at one position.
+    The keys divide rows that have the same position. A migration or a restore gives the same position to all
+    rows, because it runs in a single transaction.
     """
 
     grows: str
@@ -108,8 +109,8 @@ class HistoryFeed:
     def knows(self, bookmark: Bookmark) -> bool:
         """Return False if the bookmark's positions may be invalid.
 
-        They may be invalid after a restore, after a failover to a standby that may lack some rows, or if the
-        last row that was read was deleted and its rowid reused.
+        The positions may be invalid after a restore, after a failover to a standby that may lack some rows,
+        or if the last row that was read has been deleted and its rowid has been reused.
         """
         with self._database.snapshot() as connection:
             reached = self._cut(connection)
@@ -149,13 +150,13 @@ class HistoryFeed:
     def select(
         self, table: str, part: PositionRange, names: Sequence[str], *where: sa.ColumnElement[bool]
     ) -> AnySelect:
-        """Return the SELECT of the named columns for the rows in the range that meet `where`."""
+        """Return a SELECT of the named columns, for those rows of the range that meet the conditions."""
         columns = COLUMNS[table]
         wanted = sa.select(*(columns[name].label(name) for name in names))
         return wanted.select_from(_source(table, part)).where(*self._within(table, part), *where)
 
     def answers(self, part: PositionRange) -> Iterator[PositionRange]:
-        """Yield the parts of the range, each small enough for one response of libSQL's server."""
+        """Yield the range. On libSQL, yield parts of it that are small enough for one response each."""
         if self.kind is not EngineKind.LIBSQL:
             yield part
             return
@@ -174,7 +175,7 @@ class HistoryFeed:
             yield from result.partitions(rows_each)
 
     def csv(self, select: AnySelect) -> Iterator[bytes]:
-        """Yield the rows as CSV; Postgres only. To read them as Python objects takes five times as long."""
+        """Yield the rows as CSV (only on Postgres). Reading Python objects takes five times as long."""
         with self._database.snapshot() as connection:
             # Override the session's planner settings (`engines.py`), which are for statements that find few
             # rows by key. This statement reads many rows.
@@ -182,7 +183,7 @@ class HistoryFeed:
                 connection.exec_driver_sql(f"SET LOCAL {name} = on")
             text = select.compile(connection, compile_kwargs={"literal_binds": True})
             driver: Any = connection.connection.driver_connection
-            # Pass empty parameters, so that the driver turns `%%` into `%` again.
+            # Pass empty parameters, so that the driver turns `%%` back into `%`.
             with driver.cursor().copy(f"COPY ({text}) TO STDOUT (FORMAT csv)", ()) as copy:
                 yield from copy
 
@@ -194,7 +195,7 @@ class HistoryFeed:
     def installation(self) -> str:
         """Return an id of the installation: the time of the first migration.
 
-        It stays the same after a restore or a failover.
+        The id stays the same after a restore or a failover.
         """
         first = sa.select(sa.func.min(schema_migrations.c.applied_at))
         with self._database.snapshot() as connection:
@@ -224,8 +225,8 @@ class HistoryFeed:
         grown = _GROWING[part.grows]
         position, (key,) = self._position(grown), grown.primary_key.columns
         if part.is_of_one_position:
-            # With `==` the planner can find the rows by the index on the key. A migration gave all rows that
-            # were older the same position.
+            # With `==` the planner can find the rows by the index on the key. Many rows may have the same
+            # position: the migration that added the column gave one position to all rows that existed then.
             yield position == part.low
             yield key >= part.low_key
             if part.high_key:

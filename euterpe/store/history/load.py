@@ -11,8 +11,8 @@ from euterpe.store.engine.database import Database
 from euterpe.store.tables import inbox_jobs, job_attempts, job_deliveries, job_outbox_events, requesters
 
 Row = Mapping[str, Any]
-# Transactions are short, because libSQL's server ends a transaction after five seconds. Other engines would
-# gain nothing from longer ones.
+# Transactions are short, because libSQL's server ends a transaction after five seconds. On other engines,
+# longer transactions would not be faster.
 _JOBS_PER_TRANSACTION = 500
 
 
@@ -47,7 +47,7 @@ class HistoryLoad:
             connection.execute(self._database.insert(requesters).on_conflict_do_nothing(), rows)
 
     def requester_outside(self, known: Iterable[str]) -> str | None:
-        """Return the id of a requester that has jobs and is not in `known`, or None."""
+        """Return the id of a requester that has jobs and is not in `known`, or None if there is none."""
         owner = inbox_jobs.c.requester_id
         with self._database.snapshot() as connection:
             return connection.execute(sa.select(owner).where(owner.not_in([*known])).limit(1)).scalar()
@@ -61,7 +61,7 @@ class HistoryLoad:
         left = iter(lives)
         while some := list(islice(left, _JOBS_PER_TRANSACTION)):
             with self._database.transaction() as connection:
-                # If the first job exists, all jobs of this part exist, because they were committed together.
+                # If the first job exists, all these jobs exist, because they were committed together.
                 exists = self._exists(connection, some[0].job["job_id"])
                 if not exists:
                     self._add(connection, some)

@@ -1,6 +1,6 @@
 """Prune the history: delete old finished jobs with all their rows, and keep only their ids.
 
-Idempotency keys stay until they expire, so a repeated request still gets its first response.
+Idempotency keys stay until they expire, so a repeated request still gets the response of the first request.
 """
 
 from collections.abc import Iterator, Sequence
@@ -30,7 +30,7 @@ _LOCK_EVENTS = (
     .order_by(_event.event_id)
     .with_for_update()
 )
-# The size of a batch is small, so that no claim waits long for it.
+# A batch is small, so that no claim waits long for the transaction that deletes it.
 _BATCH = 200
 
 
@@ -67,9 +67,10 @@ class Pruner:
         )
 
     def run(self, older_than_ms: int, *, batch: int = _BATCH) -> Iterator[PruneResult]:
-        """Prune in batches of `batch` rows, and yield the totals so far after each batch.
+        """Prune in batches; after each batch of jobs, keys or groups, yield the totals so far.
 
-        The caller may stop at any time. A later run continues.
+        A batch has at most `batch` rows (of idempotency keys, 1,000). The caller may stop at any time. A
+        later run continues.
         """
         done, after = PruneResult(), ""
         while removed := self._prune_jobs(after, older_than_ms, batch):
@@ -99,8 +100,8 @@ class Pruner:
     def _without_open_events(self, connection: sa.Connection, jobs: Sequence[AnyRow]) -> list[AnyRow]:
         """Lock the events of these jobs; return the jobs that have no event still to be delivered.
 
-        The events are checked a second time, because a replay may have committed since the SELECT. Later
-        replays wait for the lock.
+        The events are checked a second time, because a replay may have committed since the jobs were
+        selected. Later replays wait for the lock.
         """
         events = connection.execute(_LOCK_EVENTS, as_parameter({"job_id": job.job_id} for job in jobs)).all()
         with_open_events = {event.job_id for event in events if event.lane != Lane.REST}
