@@ -1,12 +1,15 @@
-"""Admission: the moves of a queued job from lane to lane, until it is ready to be claimed.
+"""Admission: the moves of a queued job from lane to lane, until the job is ready to be claimed.
 
-A job waits in the lane `delayed` for its time, in `blocked` for its group and in `capped` for its requester's
-cap on running jobs. When it has passed all three, it gets a rank (`fair_shares.py`) and enters the lane
-`ready`. A job that is queued again, after a backoff or a retry, passes the same lanes and gets a new rank.
-With old ranks a requester could save up its share while its jobs wait, and use it all at once.
+A job waits in the lane `delayed` for its time, in `blocked` for room in its group and in `capped` for room
+under its requester's cap on running jobs. When the job need not wait any more, it gets a rank
+(`fair_shares.py`) and enters the lane `ready`. A job that is queued again, after a backoff or a retry, passes
+the same lanes and gets a new rank. If jobs kept their old ranks, a requester could save up its share while
+its jobs wait, and use the whole share at once.
 
-Lock order on Postgres: requesters, then owned, delayed and finished jobs, then groups, then blocked and
-capped jobs, then shares.
+Lock order on Postgres: idempotency keys (only an enqueue locks them), then requesters, then owned, ready,
+delayed and finished jobs, then groups, then blocked and capped jobs, then shares. A ranking takes a weaker
+lock on requesters (FOR KEY SHARE), which may come later: the transactions that conflict with this lock, such
+as `requester set`, lock a requester before all other rows.
 """
 
 from collections.abc import Iterable, Sequence
@@ -56,7 +59,7 @@ _WAITING = (_job.job_id, _job.queue, _job.requester_id, _job.priority, _job.grou
 
 
 class Admission:
-    """The moves of queued jobs into the lanes `blocked`, `capped` and `ready`. Call it in a transaction."""
+    """Move queued jobs into the lanes `blocked`, `capped` and `ready`, in the caller's transaction."""
 
     def __init__(self, database: Database, shares: FairShares) -> None:
         self.groups, self.shares = Groups(database), shares
@@ -74,7 +77,7 @@ class Admission:
         return self._make_ready(connection, self.groups.next_in_line(connection, groups, locked=locked))
 
     def promote_due(self, connection: sa.Connection, limit: int) -> int:
-        """Move up to `limit` due jobs, and a few of each requester, out of `delayed`; return how many."""
+        """Move due jobs (those that `DueRows.pick` returns) out of the lane `delayed`; return how many."""
         due = self._of_free_groups(connection, self._due.pick(connection, limit))
         due = self._of_free_shares(connection, due)
         grouped = [row for row in due if row.group_id is not None]
@@ -91,17 +94,18 @@ class Admission:
         admitted = self._of_free_shares(connection, self._caps.next_in_line(connection, limit))
         return self._make_ready(connection, admitted, past_cap=True)
 
-    # Sweeps skip locked groups and shares. If a frozen process held such a lock and sweeps waited for it, the
-    # sweeps of all workers would stop, each with locks on a hundred jobs of all requesters.
+    # Sweeps skip locked groups and shares. If sweeps waited for such a lock, a frozen process that holds it
+    # would stop the sweeps of all workers. Each stopped sweep would also keep locks on a hundred jobs of
+    # various requesters.
 
     def _of_free_groups(self, connection: sa.Connection, rows: Sequence[AnyRow]) -> Sequence[AnyRow]:
-        """Return the jobs without a group, and those whose groups no other transaction has locked."""
+        """Return the jobs that have no group, or whose group no other transaction has locked."""
         named = {row.job_id: (row.queue, row.requester_id, row.group_id) for row in rows if row.group_id}
         busy = self._busy_groups.among(connection, named.values())
         return [row for row in rows if named.get(row.job_id) not in busy]
 
     def _of_free_shares(self, connection: sa.Connection, rows: Sequence[AnyRow]) -> Sequence[AnyRow]:
-        """Return the jobs whose shares no other transaction has locked."""
+        """Return the jobs whose requester's share no other transaction has locked."""
         busy = self._busy_shares.among(connection, [(row.queue, row.requester_id) for row in rows])
         return [row for row in rows if (row.queue, row.requester_id) not in busy]
 

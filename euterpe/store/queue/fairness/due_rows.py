@@ -1,8 +1,9 @@
-"""Pick delayed rows that are due: the oldest and, if there is a backlog, a few of each requester.
+"""Pick delayed rows that are due: the oldest rows and, if there is a backlog, a few rows of each requester.
 
 A sweep moves a limited number of rows. If it moved only the oldest rows, a requester whose 100,000 retries
-became due at once would delay the rows of all others for minutes. So when the oldest rows reach the limit, a
-few rows of each requester are moved as well. To find a requester with delayed rows takes one index probe.
+became due at once would delay the rows of all other requesters for minutes. So if the number of due rows
+reaches the limit, a sweep also moves a few rows of each of the next 50 requesters. To find the next requester
+with delayed rows takes one index probe.
 """
 
 from collections.abc import Sequence
@@ -18,7 +19,10 @@ _ROWS_OF_EACH = 10
 
 
 class DueRows:
-    """The due rows of a table. `columns` begin with its key; `index` is on (requester, due time, …)."""
+    """The due rows of a table.
+
+    `columns` begins with the key of the table. `index` is an index on (requester, due time, …).
+    """
 
     def __init__(self, database: Database, table: sa.Table, columns: Sequence[AnyColumn], index: str) -> None:
         self._table, self._index, self._now = table, index, database.now
@@ -28,7 +32,10 @@ class DueRows:
         self._requesters = LaneRequesters(table, Lane.DELAYED, index)
 
     def pick(self, connection: sa.Connection, limit: int) -> list[AnyRow]:
-        """Lock and return the `limit` oldest due rows and, if there are that many, a few per requester."""
+        """Lock and return up to `limit` of the oldest due rows.
+
+        If there are that many, also return a few rows of each of the next 50 requesters.
+        """
         oldest = connection.execute(self._oldest, {"limit": limit}).all()
         if len(oldest) < limit:
             return list(oldest)
@@ -44,7 +51,7 @@ class DueRows:
     def _few_statement(self, columns: Sequence[AnyColumn]) -> AnySelect:
         own = self._table.c.requester_id == sa.bindparam("requester_id", type_=sa.Text)
         few = sa.select(*columns).where(lane_is(self._table, Lane.DELAYED), own)
-        # See `lanes.own_jobs`.
+        # For SQLite the query names the index, for the same reason as in `lanes.own_jobs`.
         return self._in_time(few.with_hint(self._table, f"INDEXED BY {self._index}", "sqlite"))
 
     def _in_time(self, select: AnySelect) -> AnySelect:

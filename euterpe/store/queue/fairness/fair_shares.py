@@ -2,9 +2,9 @@
 
 A job that becomes ready gets a `rank`, and claims take the lowest rank first. The rank is the job's virtual
 start time: the virtual time of the queue, or the virtual finish time of the requester's previous job if that
-is later. One job costs a requester `JOB_COST` divided by its weight. So if a requester sends 5,000 jobs at
-once, their ranks are spread over future virtual time, and the next job of any other requester is claimed
-before most of them.
+is later. A job's virtual finish time is its start time plus `JOB_COST` divided by the requester's weight. So
+if a requester sends 5,000 jobs at once, their ranks are spread over future virtual time, and the next job of
+any other requester is claimed before most of these jobs.
 """
 
 import math
@@ -21,13 +21,13 @@ from euterpe.store.queue.lanes import has_unfinished_job
 from euterpe.store.tables import fair_shares, inbox_jobs, queues, requesters
 
 DEFAULT_WEIGHT, MAX_WEIGHT = 100, 10_000
-# The cost of one job in virtual time, at weight 1. It is so large that the remainder of its division by a
+# The virtual time of one job at weight 1. The number is so large that the remainder of its division by a
 # weight does not matter. The largest rank, 2**63, is enough for 92 billion jobs at the default weight.
 JOB_COST = 10_000_000_000
 
 
 class WaitingJob(Protocol):
-    """A job that is ready unless its requester is over its cap: a `NewJob`, or the row of a waiting job."""
+    """A job that needs only a rank to be ready: a `NewJob`, or the row of a job that has stopped waiting."""
 
     @property
     def job_id(self) -> str: ...
@@ -39,19 +39,19 @@ class WaitingJob(Protocol):
     def priority(self) -> int: ...
 
 
-# One requester's share of one queue: the names of the queue and of the requester.
+# The key of a requester's share of a queue: the name of the queue and the id of the requester.
 Share = tuple[str, str]
 
 
 class Ranks(NamedTuple):
-    """The rank of each job (None if its requester has a cap) and the current time of the database."""
+    """The rank of each job (None if the job must wait for a cap) and the current time of the database."""
 
     by_job: Mapping[str, int | None]
     now: int | None
 
 
 class FairShares:
-    """The virtual times of queues and requesters, from which jobs get their ranks. Thread-safe."""
+    """The virtual times of queues and requesters, which determine the ranks of jobs. Thread-safe."""
 
     def __init__(
         self,
@@ -85,11 +85,12 @@ class FairShares:
         also_locked: Iterable[Share] = (),
         past_cap: bool = False,
     ) -> Ranks:
-        """Charge each requester for its jobs; return their ranks, which ascend in the order of `jobs`.
+        """Charge each requester for its jobs; return the ranks of the jobs.
 
-        The jobs of a requester with a cap are charged only with `past_cap`: they have room under the cap. The
-        shares in `also_locked` are locked now and charged later, because on Postgres a transaction must lock
-        all its shares in one order.
+        The ranks of a share ascend in the order of `jobs`. The jobs of a requester with a cap are charged and
+        ranked only with `past_cap`, which means that they have room under the cap. The shares in
+        `also_locked` are locked, because the transaction may charge them later, and on Postgres a transaction
+        must lock all its shares in sorted order.
         """
         by_share: dict[Share, list[WaitingJob]] = {share: [] for share in also_locked}
         for job in jobs:
@@ -108,13 +109,13 @@ class FairShares:
         return Ranks(ranks, now)
 
     def make_queues(self) -> None:
-        """Insert a row for each queue that a claim found without one. Call this after the claim.
+        """Insert a row for each queue that a claim found without a row. Call this after the claim.
 
-        This opens its own transaction. If a claim inserted the rows, other claims would wait for its end, and
-        two claims from several queues could deadlock.
+        This opens its own transaction. If a claim inserted the rows, other claims would wait for the end of
+        this claim, and two claims from several queues could deadlock.
 
-        If the stored virtual time of a queue is not less than ours, drop ours. Otherwise idle claims would
-        try to write it again and again.
+        If a queue's stored virtual time has reached the value noted in this process, drop the noted value.
+        Otherwise each claim that finds no job would try again to write the noted value.
         """
         with self._lock:
             new = {name: self._claimed[name] for name in sorted(self._missing) if name in self._claimed}
@@ -131,11 +132,11 @@ class FairShares:
                     del self._claimed[row.queue]
 
     def note_claimed(self, connection: sa.Connection, queue: str, rank: int | None) -> None:
-        """Raise the virtual time of a queue to the highest rank that was claimed from it.
+        """Raise the virtual time of a queue to the highest rank that was claimed from the queue.
 
-        The row is written at most once in `advance_every_ms`. If another claim is writing it, leave the write
-        to a later claim. Otherwise all claims from a queue would wait for this row. A requester that arrives
-        between two writes starts at the last written time, and so slightly too early.
+        The row is written at most once in `advance_every_ms`. If another claim is writing the row, a later
+        claim writes this rank: otherwise all claims from a queue would wait for the row. A requester that
+        arrives between two writes starts at the last written time, which is slightly too early.
         """
         reached = self._due_to_write(queue, rank)
         if reached is None:
@@ -161,8 +162,8 @@ class FairShares:
     def forget_idle(self, connection: sa.Connection, limit: int) -> int:
         """Delete shares without an unfinished job, at most `limit`; return how many.
 
-        Otherwise the table could grow without end, because a requester may name any number of queues. A
-        requester whose idle share was deleted gets its next rank less than one turn early.
+        Otherwise the table could grow without end, because a requester may name any number of queues. After
+        its idle share was deleted, a requester gets its next rank too early, but by less than one turn.
         """
         idle = connection.execute(self._idle, {"limit": limit}).all()
         return connection.execute(self._forget, as_parameter(row._asdict() for row in idle)).rowcount
@@ -202,7 +203,8 @@ class FairShares:
         )
         insert = self._database.insert(fair_shares).from_select([c.name for c in share], wanted)
         new = insert.excluded
-        # The new row starts at the virtual time. A share whose finish is not later has no ready jobs left.
+        # The new row starts at the virtual time. A share whose finish is at or before the virtual time has no
+        # ready jobs left.
         has_ended = share.finish <= new.finish - new.charged
         mixed = sa.case(
             (new.charged == 0, share.is_mixed),
@@ -231,9 +233,9 @@ class FairShares:
         return statement
 
     def _limits(self, rows: Rows) -> sa.FromClause:
-        """Return the limits of the requesters; on Postgres they are locked until the transaction ends.
+        """Return the limits of the requesters; on Postgres, lock their rows until the transaction ends.
 
-        `requester set` waits for that lock, so that it finds all jobs that were ranked by the old limits.
+        `requester set` waits for these locks, so that it finds all jobs that were ranked by the old limits.
         """
         if not self._database.engines.locks_rows:
             return requesters
@@ -288,7 +290,7 @@ def _is_idle() -> sa.ColumnElement[bool]:
 def _demands(
     by_share: Mapping[Share, Sequence[WaitingJob]], *, past_cap: bool
 ) -> Iterator[dict[str, str | int]]:
-    """Yield one row per share with the jobs to charge, in the order in which all transactions lock shares."""
+    """Yield one row per share, with the jobs to charge. All transactions lock shares in this order."""
     for (queue, requester_id), jobs in sorted(by_share.items()):
         priorities = {job.priority for job in jobs} or {0}
         yield {

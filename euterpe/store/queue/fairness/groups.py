@@ -1,12 +1,14 @@
-"""Groups of jobs that run first in, first out, with a limit on how many of a group run at once.
+"""Groups of jobs that run first in, first out, with a limit on how many jobs of a group run at once.
 
-A job of a group waits in the lane `blocked`, which no claim reads, until `next_in_line` returns it. Only
-`next_in_line` raises the number of a group's jobs in later lanes (capped, ready or leased), and it locks the
-group's row before it counts them. Every transaction that lowers the number calls `next_in_line` afterwards.
-At most one job of a group is capped or ready at a time, so the jobs also start in order.
+A job of a group waits in the lane `blocked`, which no claim reads, until `next_in_line` returns the job. The
+number of a group's jobs in the later lanes (`capped`, `ready` and `leased`) rises only after a call of
+`next_in_line`, which locks the group's row before it counts these jobs. Every transaction that lowers this
+number calls `next_in_line` afterwards. At most one job of a group is capped or ready at a time, so the jobs
+also start in order.
 
-Lock order on Postgres: owned, ready and finished jobs, then groups, then blocked jobs. No transaction may
-lock a blocked job before a group, because `next_in_line` locks a group and then may wait for a blocked job.
+Lock order on Postgres (the whole order is in `admission.py`): owned, ready, delayed and finished jobs, then
+groups, then blocked jobs. No transaction may lock a blocked job before a group, because `next_in_line` locks
+a group and then may wait for a blocked job.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,7 +26,7 @@ from euterpe.store.tables import inbox_jobs, job_groups
 
 @dataclass(frozen=True, order=True)
 class Group:
-    """The key of a group. It contains the requester, so that no requester can join a group of another."""
+    """The key of a group. The key contains the requester, so that requesters cannot share a group."""
 
     queue: str
     requester_id: str
@@ -43,7 +45,7 @@ class Groups:
         self._idle, self._forget = _idle_statement(), _forget_statement()
 
     def register(self, connection: sa.Connection, limits: Mapping[Group, int]) -> None:
-        """Insert the groups that are new, and lock all of them. An existing group keeps its limit."""
+        """Insert the missing groups, and lock all given groups. An existing group keeps its limit."""
         if limits:
             rows = [{**vars(group), "max_running": limits[group]} for group in sorted(limits)]
             connection.execute(self._register, as_parameter(rows))
@@ -65,7 +67,7 @@ class Groups:
         return connection.execute(self._next, _parameter(groups)).all()
 
     def forget_idle(self, connection: sa.Connection, limit: int) -> int:
-        """Delete groups without an unfinished job; return how many. A group's next job inserts it again."""
+        """Delete groups without an unfinished job; return how many. The next job inserts its group again."""
         idle = connection.execute(self._idle, {"limit": limit}).all()
         return connection.execute(self._forget, as_parameter(row._asdict() for row in idle)).rowcount
 
@@ -76,7 +78,8 @@ class Groups:
         )  # SQLite's parser needs a WHERE between SELECT and ON CONFLICT
         insert = self._database.insert(job_groups).from_select([c.name for c in job_groups.c], wanted)
         # This locks existing rows, in key order, and never updates them. Without the lock a prune could
-        # delete an idle group that our jobs join, because it does not see these jobs before our commit.
+        # delete an idle group that the new jobs join, because a prune does not see these jobs before they are
+        # committed.
         statement: sa.Executable = insert.on_conflict_do_update(
             index_elements=list(job_groups.primary_key), set_={"max_running": 0}, where=sa.false()
         )
@@ -110,8 +113,8 @@ def _next_statement() -> sa.Executable:
     leased, blocked = (inbox_jobs.alias(lane) for lane in (Lane.LEASED, Lane.BLOCKED))
     at_work = sa.select(sa.func.count()).select_from(leased).where(member(leased, Lane.LEASED))
     first = sa.select(blocked.c.job_id).where(member(blocked, Lane.BLOCKED))
-    # Wait for a transaction that has locked this row. If the row has left the lane then, Postgres takes the
-    # next row.
+    # If another transaction has locked the first row, wait for this transaction. If the row has then left the
+    # lane, Postgres takes the next row.
     first = first.order_by(blocked.c.created_at, blocked.c.job_id).limit(1).with_for_update()
     admitted = (
         sa.select(first.correlate(job_groups).scalar_subquery().label("job_id"))

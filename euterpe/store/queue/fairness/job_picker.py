@@ -1,8 +1,8 @@
 """Pick the jobs of a claim: the lowest ranks of a queue and, within a requester, the highest priorities.
 
-A rank is a requester's turn. If a requester's waiting jobs differ in priority, the oldest job of the highest
-priority swaps ranks with the job whose turn it is. So a priority counts within a requester's share and never
-against another requester.
+A rank is a requester's turn. If a requester's ready jobs differ in priority, the oldest job of the highest
+priority swaps ranks with the job whose turn it is. So a priority orders the jobs of one requester, and never
+delays a job of another requester.
 """
 
 from collections.abc import Mapping, Sequence
@@ -58,7 +58,10 @@ class JobPicker:
     def _most_urgent_jobs(
         self, connection: sa.Connection, queue: str, requester_id: str, turns: Sequence[AnyRow]
     ) -> list[AnyRow]:
-        """Return the requester's most urgent jobs, one for each of its `turns`, and swap the ranks."""
+        """Return the requester's most urgent jobs, as many as `turns`.
+
+        Swap their ranks with the ranks of the jobs in `turns`.
+        """
         wanted = {"queue": queue, "requester_id": requester_id, "limit": len(turns)}
         urgent = fetch_all(connection.execute(self._most_urgent, wanted))
         ranks = _swapped_ranks(turns, urgent)

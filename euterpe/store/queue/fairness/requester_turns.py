@@ -1,9 +1,9 @@
-"""Round robin over requesters for claims of events, so that the backlog of one does not delay the others.
+"""Round robin over requesters for claims of events, so that one requester's backlog does not delay others.
 
-A claim reads an index on (requester, available_at): first from the requester after the one that was served
-last to the end, then from the beginning. So each claim begins with another requester, which gets at most a
-whole batch. This takes one more index probe per claim (27 µs became 32 µs on SQLite), however many
-events wait.
+A claim reads an index on (requester, available_at). It begins after the requester that was served last, reads
+to the end of the index, and continues at the beginning of the index. So each claim begins with the next
+requester, and a requester gets at most a whole batch. The round robin takes one more index probe per claim
+(27 µs became 32 µs on SQLite), however many events wait.
 """
 
 from collections.abc import Collection, Sequence
@@ -36,8 +36,8 @@ class RequesterTurns:
         )
         after = sa.bindparam("after", type_=sa.Text)
         low, high = sa.bindparam("low", type_=sa.Text), sa.bindparam("high", type_=sa.Text)
-        # Give each query one bound. With two bounds the generic plan of Postgres expects only one event in
-        # 200, and would read and sort these events instead of following the index.
+        # Give each query only one bound. With two bounds the generic plan of Postgres would expect that only
+        # one event in 200 matches, and would sort the matching events instead of following the index.
         behind, before = self._ready(self._requester > after), self._ready(self._requester <= after)
         in_turn = sa.union_all(sa.select(behind.subquery("behind")), sa.select(before.subquery("before")))
         self._in_turn = in_turn.limit(sa.bindparam("limit"))
@@ -79,7 +79,7 @@ class RequesterTurns:
 
 
 def turn_ranges(served_last: str, skipped: Collection[str]) -> list[Range]:
-    """Return the ranges of requester ids in the order of their turns, without the skipped ones.
+    """Return the ranges of requester ids in the order of their turns, without the skipped ids.
 
     The first range begins after the requester that was served last. That requester is last in the order.
     """

@@ -1,8 +1,8 @@
 """Caps on how many jobs of a requester are ready or running at once, over all queues.
 
-Jobs of a requester with a cap wait in the lane `capped`, which no claim reads. Only the sweep admits them, so
-that no write of a worker has to count jobs. The sweep runs before a claim, or after a claim that found
-nothing. If the cap of a requester was removed, the sweep admits all its jobs.
+Jobs of a requester with a cap wait in the lane `capped`, which no claim reads. Only the sweep admits these
+jobs, so that no write of a worker has to count jobs. The sweep runs before a claim, or after a claim that
+found nothing. If a requester's cap was removed, the sweep admits all jobs of this requester.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ class RunningCaps:
     def next_in_line(self, connection: sa.Connection, limit: int) -> Sequence[AnyRow]:
         """Return about `limit` capped jobs that may become ready now, divided between their requesters.
 
-        The caller makes them ready in the same transaction, which has locked the rows of these requesters.
+        This locks the rows of these requesters. The caller must make the jobs ready in the same transaction.
         """
         waiting = self._waiting.next(connection)
         if not waiting:
@@ -46,8 +46,8 @@ class RunningCaps:
 def _lock_statement() -> sa.Executable:
     named = requesters.c.requester_id.in_(sa.select(Rows({"requester_id": TEXT})["requester_id"]))
     rows = sa.select(requesters.c.requester_id).where(named).order_by(requesters.c.requester_id)
-    # Use FOR NO KEY UPDATE, which does not conflict with the lock of an enqueue (`fair_shares.py`). The lock
-    # of `requester set` is stronger and would conflict with it.
+    # Use FOR NO KEY UPDATE, which does not conflict with the lock of an enqueue (`fair_shares.py`). FOR
+    # UPDATE, which `requester set` uses, conflicts with the lock of an enqueue.
     return rows.with_for_update(key_share=True, skip_locked=True)
 
 
